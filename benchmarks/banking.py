@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from assizes.judge.case import Case, Chunk, Expected, ExpectedDocument, Transcript, Turn
-from assizes.judge.families.rag.measures import DocumentRecall
+from assizes.judge.families.deterministic import DocumentRecall
 from assizes.judge.hearing import Hearing
 from benchmarks.figures import DATA, Figures
 

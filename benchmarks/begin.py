@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from assizes.judge import judges
-from assizes.judge.calibration.agreement import YesNoAgreement, yes_no_agreement
+from assizes.judge.calibration.measures import YesNoAgreement, yes_no_agreement
 from benchmarks.figures import DATA, Figures
 
 PARTS: Final = {"topical_chat": "begin_dev_tc.tsv.gz", "wow": "begin_dev_wow.tsv.gz"}

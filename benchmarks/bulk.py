@@ -22,10 +22,9 @@ import duckdb
 import polars as pl
 
 from assizes.judge.config.gates import ComparisonConfig
-from assizes.judge.config.places import StoreConfig
-from assizes.judge.config.run import RunConfig
+from assizes.judge.config.run import RunConfig, StoreConfig
 from assizes.tasks.store import open_store
-from assizes.tasks.store.arrow import ArrowView
+from assizes.tasks.store.record import ArrowView
 from benchmarks import bulk_rows
 from benchmarks.figures import ROOT, Figures
 

@@ -26,8 +26,7 @@ from typing import Any
 
 from assizes.judge.case import Case
 from assizes.judge.catalog import JudgePanel, resolve_judges
-from assizes.judge.config.judging import JudgeConfig
-from assizes.judge.config.limits import LimitsConfig
+from assizes.judge.config.judging import JudgeConfig, LimitsConfig
 from assizes.judge.config.run import RunConfig
 from assizes.judge.engine.hearings import Engine
 from assizes.judge.formats import FORMATS

@@ -21,14 +21,12 @@ import aiohttp
 
 from assizes.judge.case import Case
 from assizes.judge.catalog import resolve_judges
-from assizes.judge.config.judging import OFFLINE_MODEL, JudgeConfig
-from assizes.judge.config.limits import LimitsConfig
+from assizes.judge.config.judging import OFFLINE_MODEL, JudgeConfig, LimitsConfig
 from assizes.judge.engine.ask_records import HearingResult
 from assizes.judge.engine.hearings import Engine
 from assizes.judge.model_factory import model_for
 from assizes.judge.score import Scale, Score
-from assizes.judge.verdicts.case_rows import RowKey, findings
-from assizes.judge.verdicts.flagged_passes import case_flags
+from assizes.judge.verdicts.case_rows import RowKey, case_flags, findings
 from benchmarks.figures import Figures
 from benchmarks.hostile_cases import PLACES, PLAIN, Record, attacked, case_of
 from benchmarks.hostile_prompts import Sent, first_asks, sent

@@ -21,7 +21,7 @@ from assizes.judge.catalog import JUDGES, JudgePanel, resolve_judges
 from assizes.judge.config.judging import JudgeConfig
 from assizes.judge.engine.second_look import mark_blanks
 from assizes.judge.hearing import Hearing
-from assizes.judge.prompts.reply_request import messages
+from assizes.judge.prompts.prompt_texts import messages
 from assizes.judge.protocol import Ask, Query, QueryResult, SqlTable
 from benchmarks.hostile_cases import PLACES, Record, attacked, case_of
 

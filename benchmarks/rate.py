@@ -21,11 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from assizes.judge.case import Case, Transcript, Turn
-from assizes.judge.config.judging import JudgeConfig
-from assizes.judge.config.limits import LimitsConfig
+from assizes.judge.config.judging import JudgeConfig, LimitsConfig
 from assizes.judge.engine.hearings import Engine, EngineDependencies
 from assizes.judge.engine.limits.limits import Leases
-from assizes.judge.families.conversation.judge import ConversationJudge
+from assizes.judge.families.conversation import ConversationJudge
 from assizes.judge.model_factory import check_model, model_for
 from assizes.judge.rubrics.rubric import built_in_rubrics
 from benchmarks.figures import ROOT, Figures

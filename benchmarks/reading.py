@@ -20,8 +20,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from assizes.judge.case import Case
-from assizes.judge.formats import FORMATS, native_line
-from assizes.judge.formats.writing import WRITERS
+from assizes.judge.formats import FORMATS, WRITERS, native_line
 from benchmarks.figures import DATA
 
 ROUNDS = 5

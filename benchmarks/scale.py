@@ -99,7 +99,7 @@ def peak_mb() -> float:
 
 def evaluated(file: Path) -> Ran:
     """Run the evaluation of a configuration file in this process."""
-    from assizes.deployments.commands.running.run import RunOptions, evaluations, preflight
+    from assizes.deployments.commands.run import RunOptions, evaluations, preflight
     from assizes.deployments.settings import read_config
     from assizes.tasks.context.run_context import progress_reporter
 

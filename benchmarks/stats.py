@@ -23,16 +23,14 @@ from assizes.judge.config.gates import ComparisonConfig
 from assizes.judge.config.run import RunConfig
 from assizes.judge.config.transcripts import TranscriptsConfig
 from assizes.judge.rows import CASES, SCORES
-from assizes.judge.statistics.clusters import Sample
-from assizes.judge.statistics.effects import decide
+from assizes.judge.statistics.effects import decide, paired_effect, unpaired_effect
 from assizes.judge.statistics.intervals import (
+    Sample,
     ValueInterval,
     mean_interval,
     quantile_interval,
     rate_interval,
 )
-from assizes.judge.statistics.paired import paired_effect
-from assizes.judge.statistics.unpaired import unpaired_effect
 from assizes.judge.summary.summary import summarise
 from benchmarks import trust
 from benchmarks.figures import Figures

@@ -75,7 +75,7 @@ def _pages(figures: Figures, folder: Path) -> None:
 
 def _cells(figures: Figures, _folder: Path) -> None:
     """Cells of CSV that a spreadsheet would calculate."""
-    from assizes.deployments.commands.csv_cells import csv_text
+    from assizes.deployments.commands.sql import csv_text
     from tests.deployments.test_cells import formulas
 
     texts = (*CELLS, *XSS, *ESCAPES)

@@ -7,8 +7,7 @@ import sys
 from typing import Any
 
 from assizes.judge.catalog import available_metrics, resolve_judges
-from assizes.judge.config.judging import JudgeConfig
-from assizes.judge.config.limits import LimitsConfig
+from assizes.judge.config.judging import JudgeConfig, LimitsConfig
 from assizes.judge.formats import FORMATS
 from assizes.judge.hearing import Hearing
 

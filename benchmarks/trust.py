@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from assizes.judge.calibration.corrected import JudgeErrors, ObservedPasses, corrected_rate
+from assizes.judge.calibration.measures import JudgeErrors, ObservedPasses, corrected_rate
 from assizes.judge.comparison.runs import mismatches
-from assizes.judge.config.diff import config_diff
-from assizes.judge.config.run import RunConfig
-from assizes.judge.config.series import SeriesConfig
+from assizes.judge.config.gates import SeriesConfig
+from assizes.judge.config.run import RunConfig, config_diff
 from assizes.judge.config.transcripts import TranscriptsConfig
 from assizes.judge.history.anchors import Scores, attribute_change, change
 from assizes.judge.history.control_charts import Point

@@ -1,17 +1,34 @@
-"""The FastAPI application that `assizes serve` runs: the HTTP API and the pages over one store."""
+"""`assizes serve`: the FastAPI application with the HTTP API and the pages over one store."""
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Sequence
 from importlib.metadata import version
+from pathlib import Path
 
 from fastapi import FastAPI
 
-from assizes.deployments.web import pages, problems, read_routes, start_routes
-from assizes.deployments.web.guard import Access, Guard
-from assizes.deployments.web.library import StoreReader
-from assizes.deployments.web.problems import Problem, problem_responses
+from assizes.deployments.settings import API_TOKEN, api_token, read_optional_config
+from assizes.deployments.terminal import tell_user
+from assizes.deployments.web import (
+    guard,
+    pages,
+    read_routes,
+    start_routes,
+)
+from assizes.deployments.web.guard import (
+    LOOPBACK,
+    Access,
+    Guard,
+    Problem,
+    allowed_hosts,
+    problem_responses,
+)
+from assizes.deployments.web.read_routes import StoreReader
 from assizes.judge.config.run import RunConfig
-from assizes.tasks.runtime.log_redaction import install_log_redaction
+from assizes.judge.errors import ConfigurationError
+from assizes.tasks.runtime.process import install_log_redaction
 
 DESCRIPTION = """\
 Evaluation runs of agent conversations: what was judged, what got worse, and why.
@@ -23,9 +40,8 @@ Numbers have the names and units of the rows (docs/rows.md). Errors are problem 
 def create_app(config: RunConfig, access: Access) -> FastAPI:
     """Build the application over the store of a configuration.
 
-    Args:
-        config: names the store, the thresholds of comparisons, and folders with own rubrics.
-        access: the host names and the token that a request must carry.
+    The configuration also has the thresholds of comparisons and the folders with own rubrics;
+    `access` has the host names and the token that a request must carry.
     """
     install_log_redaction()
     app = FastAPI(
@@ -44,7 +60,7 @@ def create_app(config: RunConfig, access: Access) -> FastAPI:
     app.include_router(read_routes.router)
     app.include_router(start_routes.router)
     app.include_router(pages.router)
-    problems.install_handlers(app, pages.problem_page)
+    guard.install_handlers(app, pages.problem_page)
     _describe_problems(app)
     app.add_middleware(Guard, access=access)
     return app
@@ -65,3 +81,62 @@ def _describe_problems(app: FastAPI) -> None:
         return document
 
     app.openapi = openapi  # type: ignore[method-assign]  # the way FastAPI documents
+
+
+SHORTEST_TOKEN = 16
+"""Least characters of an API token."""
+
+
+def serve(
+    file: Path | None, store: str | None, host: str, port: int, allowed: Sequence[str]
+) -> int:
+    """Serve a store until interrupted; returns 0.
+
+    A `Host` header may also give one of the names `allowed`.
+
+    Raises:
+        ConfigurationError: other machines reach the address and no token is set, the token is too
+            short, or the port is taken.
+    """
+    import uvicorn
+
+    token = _checked_token(host, is_public=host not in LOOPBACK)
+    config = read_optional_config(file)
+    if store is not None:
+        config = config.model_copy(update={"store": config.store.model_copy(update={"uri": store})})
+    app = create_app(config, Access(allowed_hosts(host, allowed), token))
+    # A full garbage collection that visits all loaded modules delays a response by 0.1 s.
+    gc.collect()
+    gc.freeze()
+    tell_user(f"serving {config.store.uri} on http://{host}:{port}")
+    settings = uvicorn.Config(
+        app,
+        host=host,
+        port=port,
+        log_level="warning",
+        server_header=False,
+        limit_concurrency=64,
+        timeout_keep_alive=10,
+        h11_max_incomplete_event_size=32 * 1024,
+    )
+    try:
+        uvicorn.Server(settings).run()
+    except SystemExit:  # how uvicorn says that it could not start
+        raise ConfigurationError(
+            f"--host {host} --port {port}: cannot listen there; is it taken?"
+        ) from None
+    return 0
+
+
+def _checked_token(host: str, *, is_public: bool) -> str | None:
+    token = api_token()
+    if token is None and is_public:
+        raise ConfigurationError(
+            f"--host {host}: others can reach it; set {API_TOKEN} to a token of at least "
+            f"{SHORTEST_TOKEN} characters, or leave the host out"
+        )
+    if token is not None and len(token) < SHORTEST_TOKEN:
+        raise ConfigurationError(
+            f"{API_TOKEN}: has {len(token)} characters, at least {SHORTEST_TOKEN} are needed"
+        )
+    return token

@@ -15,9 +15,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from assizes.deployments import operating_cli, reading_cli, running_cli, trust_cli
-from assizes.deployments.help import SectionedGroup
-from assizes.deployments.json_log import PACKAGES, tell_user, use_json_log
+from assizes.deployments import operating_cli, reading_cli
 from assizes.deployments.options import (
     AsJson,
     Batch,
@@ -28,10 +26,18 @@ from assizes.deployments.options import (
     Refresh,
     ReplayOnly,
     RunId,
+    SectionedGroup,
     StoreUri,
     Verbose,
 )
-from assizes.deployments.terminal import keep_log_printable, print_stderr, printable
+from assizes.deployments.terminal import (
+    PACKAGES,
+    StderrLines,
+    keep_log_printable,
+    printable,
+    tell_user,
+    use_json_log,
+)
 from assizes.judge.errors import AssizesError, ConfigurationError
 from assizes.judge.privacy.secret_masking import mask
 from assizes.tasks.runtime.process import prepare_process
@@ -75,7 +81,7 @@ def demo(
     verbose: Verbose = False,
 ) -> None:
     """Two runs over bundled transcripts, the second with a planted regression."""
-    from assizes.deployments.commands.running.demo import run_demo
+    from assizes.deployments.commands.run import run_demo
 
     raise typer.Exit(run_demo(folder, as_json=as_json, verbose=verbose))
 
@@ -89,7 +95,7 @@ def init(
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
 ) -> None:
     """Write a commented assizes.toml for the transcripts at hand."""
-    from assizes.deployments.commands.running.init import write_config
+    from assizes.deployments.commands.init import write_config
 
     raise typer.Exit(write_config(uri, file, force=force))
 
@@ -118,17 +124,17 @@ def run(
     verbose: Verbose = False,
 ) -> None:
     """One evaluation: judge the transcripts, store the rows, compare, report."""
-    from assizes.deployments.commands.running.run import RunOptions, cache_use, run_evaluation
+    from assizes.deployments.commands.run import RunOptions, cache_use, run_evaluation
     from assizes.deployments.settings import read_config
 
     if only_errors:
-        from assizes.deployments.commands.output import OutputOptions
-        from assizes.deployments.commands.running.rerun import errored_selection, rerun_remaining
+        from assizes.deployments.commands.triggered import errored_selection, rerun_remaining
 
         others = any(option is not None for option in (limit, baseline, date, batch))
         selection = errored_selection(run_id, others=others or refresh or replay_only or fork)
-        output = OutputOptions(as_json=as_json, verbose=verbose)
-        raise typer.Exit(rerun_remaining(selection, config, overrides or [], output))
+        raise typer.Exit(
+            rerun_remaining(selection, config, overrides or [], as_json=as_json, verbose=verbose)
+        )
     settings: dict[str, dict[str, object]] = {
         "transcripts": {"limit": limit},
         "comparison": {"baseline": baseline},
@@ -145,9 +151,6 @@ def run(
     raise typer.Exit(run_evaluation(wanted, as_json=as_json, verbose=verbose))
 
 
-app.add_typer(running_cli.app)
-
-
 @app.command()
 def resume(
     run_id: RunId,
@@ -158,7 +161,7 @@ def resume(
     verbose: Verbose = False,
 ) -> None:
     """Go on with a run, by the configuration and the input it was begun with."""
-    from assizes.deployments.commands.running.run import resume_options, run_evaluation
+    from assizes.deployments.commands.run import resume_options, run_evaluation
 
     wanted = resume_options(run_id, config, store, overrides or [])
     raise typer.Exit(run_evaluation(wanted, as_json=as_json, verbose=verbose))
@@ -176,12 +179,15 @@ def requeue(
     verbose: Verbose = False,
 ) -> None:
     """Judge records of a run that could not be read then and can be now, as a new run."""
-    from assizes.deployments.commands.output import OutputOptions
-    from assizes.deployments.commands.running.rerun import rerun_remaining
+    from assizes.deployments.commands.triggered import rerun_remaining
 
-    output = OutputOptions(as_json=as_json, verbose=verbose)
     code = rerun_remaining(
-        (run_id, "quarantined"), config, overrides or [], output, dry_run=dry_run
+        (run_id, "quarantined"),
+        config,
+        overrides or [],
+        as_json=as_json,
+        verbose=verbose,
+        dry_run=dry_run,
     )
     raise typer.Exit(code)
 
@@ -198,8 +204,8 @@ def plan(
     as_json: AsJson = False,
 ) -> None:
     """What a run would ask, cost and take, without asking or writing anything."""
-    from assizes.deployments.commands.running.plan import plan_and_print
-    from assizes.deployments.commands.running.run import cache_use
+    from assizes.deployments.commands.plan import plan_and_print
+    from assizes.deployments.commands.run import cache_use
     from assizes.deployments.settings import read_config
 
     settings: dict[str, dict[str, object]] = {
@@ -222,7 +228,7 @@ def stop(
     as_json: AsJson = False,
 ) -> None:
     """Kill switch: running processes make no new model call; `run` goes on later."""
-    from assizes.deployments.commands.operating.stop import stop_runs
+    from assizes.deployments.commands.upkeep import stop_runs
 
     raise typer.Exit(stop_runs(run_id, config, every=every, lift=lift, as_json=as_json))
 
@@ -255,7 +261,7 @@ def compare(
     as_json: AsJson = False,
 ) -> None:
     """Two runs side by side; exit code 1 when the second is a regression."""
-    from assizes.deployments.commands.reading.compare import compare_and_print
+    from assizes.deployments.commands.show import compare_and_print
 
     limits = {
         "max_pass_rate_drop": max_pass_rate_drop,
@@ -271,13 +277,14 @@ def compare(
     raise typer.Exit(compare_and_print(sides, thresholds, config, store, as_json=as_json))
 
 
+app.add_typer(operating_cli.app)
 app.add_typer(reading_cli.app)
 
 
 @app.command()
 def doctor(config: ConfigFile = None, overrides: Overrides = None, as_json: AsJson = False) -> None:
     """Check model, key, transcripts, store, cache and Prefect server; say what to do."""
-    from assizes.deployments.commands.operating.doctor import check_installation
+    from assizes.deployments.commands.doctor import check_installation
 
     raise typer.Exit(check_installation(config, overrides or [], as_json=as_json))
 
@@ -303,25 +310,6 @@ def down() -> None:
     print("stopped" if stop_server() else "no background server was running")  # noqa: T201  # the command's answer
 
 
-app.add_typer(operating_cli.app)
-app.add_typer(trust_cli.app)
-
-
-class _WarningLines(logging.Handler):
-    """Prints each warning and error of this package as one line; Prefect's log is not shown."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Write the level and the message of a record as one line on stderr."""
-        level = record.levelname.lower()
-        print_stderr(f"{level}: {record.getMessage()}")
-
-
-def _show_warnings() -> None:
-    handler = _WarningLines(logging.WARNING)
-    for package in PACKAGES[:3]:  # what the edge has to say, it prints itself
-        logging.getLogger(package).addHandler(handler)
-
-
 def _internal_error(
     kind: type[BaseException], error: BaseException, trace: TracebackType | None
 ) -> None:
@@ -330,10 +318,11 @@ def _internal_error(
     Secrets in the message are masked, and the exit code is none that a run ends with.
     """
     message = mask(" ".join(f"{kind.__name__}: {error}".split()))
+    hint = " (rerun as `assizes --verbose ...` for the traceback)"
     if _verbose():
         traceback_text = mask("".join(traceback.format_exception(kind, error, trace)))
         sys.stderr.write(printable(traceback_text, "\n"))
-    hint = "" if _verbose() else " (rerun as `assizes --verbose ...` for the traceback)"
+        hint = ""
     tell_user(f"internal error: {message}{hint}", error=error)
     raise SystemExit(INTERNAL_ERROR)
 
@@ -349,7 +338,8 @@ def main() -> None:
     prepare_process()
     keep_log_printable()
     if not _verbose():  # Prefect's log, when it is shown, holds the warnings as well
-        _show_warnings()
+        for package in PACKAGES[:3]:  # what the edge has to say, it prints itself
+            logging.getLogger(package).addHandler(StderrLines(logging.WARNING))
     try:
         # The app itself would put an excepthook of its own in the place of ours.
         typer.main.get_command(app)()

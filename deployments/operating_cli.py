@@ -1,12 +1,27 @@
-"""Commands that register flows on a Prefect server, and commands that maintain or query a store."""
+"""Commands that judge on a trigger, that register flows on a Prefect server, that maintain a store.
+
+`import` and `sql` are here too.
+"""
 
 from __future__ import annotations
 
+from datetime import datetime
+from enum import StrEnum
+from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-from assizes.deployments.options import AsJson, ConfigFile, Overrides, RunId, StoreUri, Yes
+from assizes.deployments.options import (
+    AsJson,
+    Batch,
+    ConfigFile,
+    Overrides,
+    RunId,
+    StoreUri,
+    Verbose,
+    Yes,
+)
 from assizes.judge.errors import ConfigurationError
 
 app = typer.Typer()
@@ -27,8 +42,8 @@ def deploy(
     as_json: AsJson = False,
 ) -> None:
     """Register deployments, schedules, triggers, limits and notifications on a Prefect server."""
-    from assizes.deployments.commands.operating.deploy import DeployOptions
-    from assizes.deployments.commands.operating.deploy import deploy as register
+    from assizes.deployments.commands.deploy import DeployOptions
+    from assizes.deployments.commands.deploy import deploy as register
     from assizes.deployments.settings import read_config
 
     options = DeployOptions(read_config(config, overrides or []), folder, dry_run, remove)
@@ -42,7 +57,7 @@ def serve_flows(
     limit: Annotated[int, typer.Option(min=1, help="Flow runs at once.")] = 4,
 ) -> None:
     """Serve the same deployments from this process, without a work pool, until interrupted."""
-    from assizes.deployments.commands.operating.serve_flows import serve_flows as serve
+    from assizes.deployments.commands.deploy import serve_flows as serve
     from assizes.deployments.settings import read_config
 
     raise typer.Exit(serve(read_config(config, overrides or []), limit))
@@ -58,7 +73,7 @@ def metrics_export(
     store: StoreUri = None,
 ) -> None:
     """The numbers of a run as Prometheus text, for a textfile collector."""
-    from assizes.deployments.commands.reading.report import export_metrics
+    from assizes.deployments.commands.report import export_metrics
 
     raise typer.Exit(export_metrics(run_id, output, config, store))
 
@@ -73,7 +88,7 @@ def rebuild(
     as_json: AsJson = False,
 ) -> None:
     """Make a damaged DuckDB store anew; the damaged files are put aside, never deleted."""
-    from assizes.deployments.commands.operating.upkeep import rebuild_and_print
+    from assizes.deployments.commands.upkeep import rebuild_and_print
 
     raise typer.Exit(rebuild_and_print(config, store, source, as_json=as_json))
 
@@ -89,7 +104,7 @@ def gc(
     as_json: AsJson = False,
 ) -> None:
     """Remove what dead writers left in a Parquet store, and parts that were replaced."""
-    from assizes.deployments.commands.operating.upkeep import collect_and_print
+    from assizes.deployments.commands.upkeep import collect_and_print
 
     raise typer.Exit(collect_and_print(config, store, older_than, yes=yes, as_json=as_json))
 
@@ -107,7 +122,7 @@ def forget(
     as_json: AsJson = False,
 ) -> None:
     """Delete every row of a case, or of all cases of a subject."""
-    from assizes.deployments.commands.operating.upkeep import ForgetOptions, forget_and_print
+    from assizes.deployments.commands.upkeep import ForgetOptions, forget_and_print
 
     options = ForgetOptions(case_id, tag or [], run_id)
     raise typer.Exit(forget_and_print(config, store, options, yes=yes, as_json=as_json))
@@ -118,7 +133,7 @@ def compact(
     run_id: RunId, config: ConfigFile = None, store: StoreUri = None, as_json: AsJson = False
 ) -> None:
     """Merge the small Parquet parts of a complete run; its rows stay what they are."""
-    from assizes.deployments.commands.operating.upkeep import compact_and_print
+    from assizes.deployments.commands.upkeep import compact_and_print
 
     raise typer.Exit(compact_and_print(config, store, run_id, as_json=as_json))
 
@@ -137,9 +152,129 @@ def sql(
     ] = False,
 ) -> None:
     """Ask a store, or one run of it, in SQL; read-only."""
-    from assizes.deployments.commands.reading.sql import query_and_print
+    from assizes.deployments.commands.sql import query_and_print
 
     if as_json and as_csv:
         raise ConfigurationError("--json and --csv: give one of the two")
     shape: Literal["table", "json", "csv"] = "json" if as_json else "csv" if as_csv else "table"
     raise typer.Exit(query_and_print(target, query, config, store, shape))
+
+
+class DayOrder(StrEnum):
+    """Which day of a backfill is judged first."""
+
+    oldest = "oldest"
+    newest = "newest"
+
+
+FirstDay = Annotated[
+    datetime | None,
+    typer.Option("--from", formats=["%Y-%m-%d"], help="First day, e.g. 2026-03-01."),
+]
+LastDay = Annotated[
+    datetime | None,
+    typer.Option("--to", formats=["%Y-%m-%d"], help="Last day, included [default: yesterday]."),
+]
+
+
+@app.command()
+def nightly(
+    config: ConfigFile = None,
+    overrides: Overrides = None,
+    date: Annotated[
+        datetime | None,
+        typer.Option(
+            formats=["%Y-%m-%d"], help="This day alone [default: yesterday, and missed nights]."
+        ),
+    ] = None,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """Yesterday's transcripts by [nightly] time_zone, and those of nights that were missed."""
+    from assizes.deployments.commands.triggered import run_nightly
+    from assizes.deployments.settings import read_config
+
+    read = read_config(config, overrides or [])
+    on = date.date() if date else None
+    raise typer.Exit(run_nightly(read, on, as_json=as_json, verbose=verbose))
+
+
+@app.command("after-deployment")
+def after_deployment(
+    version: Annotated[str, typer.Option(help="agent_version of the transcripts.")],
+    agent: Annotated[str | None, typer.Option(help="Only of this agent.")] = None,
+    min_transcripts: Annotated[
+        int | None,
+        typer.Option(min=1, help="Wait for so many [default: after_deployment.min_transcripts]."),
+    ] = None,
+    config: ConfigFile = None,
+    overrides: Overrides = None,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """Wait for transcripts of a version, judge them beside the version before; gates a rollout."""
+    from assizes.deployments.commands.triggered import run_after_deployment
+    from assizes.deployments.settings import read_config
+
+    read = read_config(config, overrides or [])
+    asked = (version, agent, min_transcripts)
+    raise typer.Exit(run_after_deployment(read, *asked, as_json=as_json, verbose=verbose))
+
+
+@app.command()
+def backfill(
+    since: FirstDay = None,
+    until: LastDay = None,
+    uris: Annotated[
+        list[str] | None, typer.Option("--uri", help="Instead of days, a place; may be repeated.")
+    ] = None,
+    in_flight: Annotated[int | None, typer.Option(min=1, help="Days judged at once.")] = None,
+    order: Annotated[DayOrder | None, typer.Option(help="Which day comes first.")] = None,
+    batch: Batch = None,
+    config: ConfigFile = None,
+    overrides: Overrides = None,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """A run for each day of a range; the same command goes on where it was interrupted."""
+    from assizes.deployments.commands.triggered import run_backfill
+    from assizes.deployments.settings import read_config
+
+    settings: dict[str, dict[str, object]] = {
+        "backfill": {"in_flight": in_flight, "order": order.value if order else None},
+        "runner": {"batch": batch},
+    }
+    read = read_config(config, overrides or [], settings)
+    days = (since.date() if since else None, until.date() if until else None)
+    raise typer.Exit(run_backfill(read, days, uris or None, as_json=as_json, verbose=verbose))
+
+
+@app.command("import")
+def import_(
+    format_: Annotated[
+        str, typer.Argument(metavar="FORMAT", help="Format of the transcripts, or `auto`.")
+    ],
+    source: Annotated[
+        str, typer.Argument(metavar="IN", help="File, folder, glob or s3:// URI of transcripts.")
+    ],
+    out: Annotated[
+        Path, typer.Argument(metavar="OUT", help="File of lines to write; .gz packs it.")
+    ],
+    to: Annotated[
+        str, typer.Option(help="Format to write: native, openai_chat, anthropic.")
+    ] = "native",
+    labels: Annotated[
+        Path | None,
+        typer.Option(help="File for labels of people [default: OUT with .labels.jsonl]."),
+    ] = None,
+    endpoint_url: Annotated[
+        str | None, typer.Option(help="Endpoint of an S3 store other than AWS.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite OUT.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Convert foreign transcripts, and say what was kept, moved and dropped."""
+    from assizes.deployments.commands.init import ImportOptions, import_and_print
+
+    wanted = ImportOptions(format_, source, out, to, labels, endpoint_url)
+    raise typer.Exit(import_and_print(wanted, force=force, as_json=as_json))

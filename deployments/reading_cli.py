@@ -1,13 +1,14 @@
-"""Commands that read a store or the catalogue of judges and change nothing in a store."""
+"""Commands that read a store or the catalogue of judges, and those that say how far to trust them."""
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from assizes.deployments.options import AsJson, ConfigFile, RunId, StoreUri
+from assizes.deployments.options import AsJson, ConfigFile, Overrides, RunId, StoreUri, Verbose
 
 app = typer.Typer()
 
@@ -15,7 +16,7 @@ app = typer.Typer()
 @app.command()
 def runs(config: ConfigFile = None, store: StoreUri = None, as_json: AsJson = False) -> None:
     """List the runs of a store, newest first."""
-    from assizes.deployments.commands.reading.show import show_runs
+    from assizes.deployments.commands.show import show_runs
 
     raise typer.Exit(show_runs(config, store, as_json=as_json))
 
@@ -25,7 +26,7 @@ def show(
     run_id: RunId, config: ConfigFile = None, store: StoreUri = None, as_json: AsJson = False
 ) -> None:
     """One run: its gates, metrics, counts and cost."""
-    from assizes.deployments.commands.reading.show import show_run
+    from assizes.deployments.commands.show import show_run
 
     raise typer.Exit(show_run(run_id, config, store, as_json=as_json))
 
@@ -43,7 +44,7 @@ def case(
     as_json: AsJson = False,
 ) -> None:
     """One case of a run: verdict, outcomes, metrics with their reasons, the conversation."""
-    from assizes.deployments.commands.reading.case import show_case
+    from assizes.deployments.commands.case import show_case
     from assizes.deployments.commands.stores import CaseSelection
 
     chosen = CaseSelection(run_id, case_id, repetition)
@@ -62,7 +63,7 @@ def explain(
     as_json: AsJson = False,
 ) -> None:
     """Why a metric got its score: the exact prompt, the reply, its cost and versions."""
-    from assizes.deployments.commands.reading.explain import explain_metric
+    from assizes.deployments.commands.case import explain_metric
     from assizes.deployments.commands.stores import CaseSelection
 
     chosen = CaseSelection(run_id, case_id, repetition)
@@ -107,7 +108,7 @@ def report(
     as_json: AsJson = False,
 ) -> None:
     """Write report.html, report.md and report.json of a stored run; or a summary for CI."""
-    from assizes.deployments.commands.reading.report import ReportOptions, write_stored_report
+    from assizes.deployments.commands.report import ReportOptions, write_stored_report
 
     wanted = ReportOptions(output, junit, brief)
     raise typer.Exit(write_stored_report(run_id, wanted, config, store, as_json=as_json))
@@ -119,7 +120,7 @@ def metrics(
     as_json: AsJson = False,
 ) -> None:
     """List the conversation metrics, opt-in ones included."""
-    from assizes.deployments.commands.reading.show import show_metrics
+    from assizes.deployments.commands.show import show_metrics
 
     raise typer.Exit(show_metrics(rubrics or [], as_json=as_json))
 
@@ -133,7 +134,7 @@ def judges(
     as_json: AsJson = False,
 ) -> None:
     """List the judges, what they need and which options they take."""
-    from assizes.deployments.commands.reading.show import show_judges
+    from assizes.deployments.commands.show import show_judges
 
     raise typer.Exit(show_judges(rubrics or [], config, as_json=as_json))
 
@@ -151,7 +152,105 @@ def serve(
     store: StoreUri = None,
 ) -> None:
     """Serve the HTTP API and web pages over a store, on loopback unless told otherwise."""
-    from assizes.deployments.commands.operating.serve import BindAddress
-    from assizes.deployments.commands.operating.serve import serve as serve_store
+    from assizes.deployments.api import serve as serve_store
 
-    raise typer.Exit(serve_store(config, store, BindAddress(host, port, allow_host or ())))
+    raise typer.Exit(serve_store(config, store, host, port, allow_host or ()))
+
+
+Labels = Annotated[
+    str | None,
+    typer.Argument(help="File with labels of people, or cases:NAME [default: as configured]."),
+]
+ColumnRoles = Annotated[
+    list[str] | None, typer.Option(help="ROLE=NAME of a column, e.g. label=annotator1.")
+]
+
+
+@app.command()
+def calibrate(
+    labels: Labels = None,
+    run: Annotated[
+        str | None, typer.Option(help="Run whose judge is calibrated; else one is made.")
+    ] = None,
+    judgements: Annotated[
+        str | None, typer.Option(help="File with recorded grades of a judge, in place of a run.")
+    ] = None,
+    metric: Annotated[
+        str | None, typer.Option(help="Metric that was labelled [default: verdict].")
+    ] = None,
+    column: ColumnRoles = None,
+    word: Annotated[list[str] | None, typer.Option(help="WORD=GRADE, e.g. tie=0.")] = None,
+    levels: Annotated[str | None, typer.Option(help="The grades there are, e.g. 0,1,2,3.")] = None,
+    clip: Annotated[bool, typer.Option("--clip", help="Pull numbers beyond them back.")] = False,
+    nominal: Annotated[bool, typer.Option("--nominal", help="Grades without an order.")] = False,
+    pass_from: Annotated[float | None, typer.Option(help="Lowest grade that passes.")] = None,
+    min_kappa: Annotated[float | None, typer.Option(help="Exit code 1 under this kappa.")] = None,
+    max_kappa_drop: Annotated[
+        float | None, typer.Option(help="Exit code 1 so far under the judge before.")
+    ] = None,
+    config: ConfigFile = None,
+    overrides: Overrides = None,
+    store: StoreUri = None,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+) -> None:
+    """A judge beside human labels: kappa, errors, and the pass rate corrected by them."""
+    from assizes.deployments.commands.trust import (
+        calibrate_and_print,
+        calibration_config,
+        parse_pairs,
+    )
+
+    fields: dict[str, object] = {
+        "labels": labels,
+        "judgements": judgements,
+        "metric": metric,
+        "columns": parse_pairs(column or [], "--column"),
+        "words": parse_pairs(word or [], "--word"),
+        "levels": levels.split(",") if levels else None,
+        "clip": clip or None,
+        "scale": "nominal" if nominal else None,
+        "pass_from": pass_from,
+        "min_kappa": min_kappa,
+        "max_kappa_drop": max_kappa_drop,
+    }
+    read = calibration_config(config, overrides or (), fields, store, run)
+    raise typer.Exit(calibrate_and_print(read, run, as_json=as_json, verbose=verbose))
+
+
+@app.command()
+def trends(
+    name: Annotated[
+        str | None, typer.Argument(help="Name of the runs [default: of the newest one].")
+    ] = None,
+    metric: Annotated[
+        list[str] | None, typer.Option(help="Series to watch [default: as configured, else all].")
+    ] = None,
+    slice_by: Annotated[
+        list[str] | None, typer.Option("--slice", help="agent, agent_version, tool or tags.NAME.")
+    ] = None,
+    since: Annotated[
+        datetime | None, typer.Option(formats=["%Y-%m-%d"], help="Runs from this day (UTC) on.")
+    ] = None,
+    last: Annotated[int | None, typer.Option(min=1, help="Only the last so many runs.")] = None,
+    plot: Annotated[
+        str | None, typer.Option(help="Write the series with their intervals to this SVG file.")
+    ] = None,
+    config: ConfigFile = None,
+    overrides: Overrides = None,
+    store: StoreUri = None,
+    as_json: AsJson = False,
+) -> None:
+    """How a number moved over the runs, and which problems are new, persisting or resolved."""
+    from assizes.deployments.commands.trust import show_trends
+    from assizes.deployments.settings import read_config
+    from assizes.tasks.runs.history import RunRange
+
+    settings: dict[str, dict[str, object]] = {
+        "series": {"metrics": metric or None, "slices": slice_by or None},
+        "store": {"uri": store},
+        "transcripts": {"uri": ""},
+    }
+    read = read_config(config, overrides or [], settings)
+    span = RunRange(name, since.replace(tzinfo=UTC) if since else None, last)
+    raise typer.Exit(show_trends(read, span, plot, as_json=as_json))

@@ -60,8 +60,7 @@ def _state_file() -> Path:
 def find_api_url() -> str | None:
     """The address of the Prefect API that the user configured, else that of `assizes up`.
 
-    Returns:
-        The address; `None` where neither server exists.
+    `None` where neither server exists.
 
     Raises:
         ConfigurationError: the configured server does not answer.
@@ -82,8 +81,7 @@ def find_api_url() -> str | None:
 def running_server() -> Server | None:
     """The server that `assizes up` started; a slow server is waited for.
 
-    Returns:
-        The server; `None` when its process has ended.
+    `None` when its process has ended.
 
     Raises:
         AssizesError: its process runs and does not answer within `STARTUP_TIMEOUT_S`.
@@ -91,8 +89,6 @@ def running_server() -> Server | None:
     server = _recorded_server()
     if server is None or is_healthy(server.api_url):
         return server
-    if not _is_ours(server):
-        return None
     if _wait_until_healthy(server, lambda: _is_ours(server)):
         return server
     if not _is_ours(server):
@@ -137,13 +133,10 @@ def is_healthy(api_url: str, timeout_s: float = HEALTH_TIMEOUT_S) -> bool:
 
 
 def start_server(port: int | None = None) -> Server:
-    """Start a server on loopback and wait until it answers.
+    """Start a server on loopback and wait until it answers; a server that runs already is returned.
 
-    A lock file holds back a second command that starts a server at the same time. A server that
-    runs already is returned.
-
-    Args:
-        port: port on 127.0.0.1; `None`: a free port.
+    A lock file holds back a second command that starts a server at the same time. Without a `port`
+    of 127.0.0.1 a free one is taken.
 
     Raises:
         AssizesError: the new server ended or did not answer in time (the message names its log), or
@@ -153,7 +146,13 @@ def start_server(port: int | None = None) -> Server:
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "server.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        return running_server() or _start_process(folder, port or _free_port())
+        if server := running_server():
+            return server
+        if port is None:
+            with socket.socket() as probe:
+                probe.bind(("127.0.0.1", 0))
+                port = int(probe.getsockname()[1])
+        return _start_process(folder, port)
 
 
 def _start_process(folder: Path, port: int) -> Server:
@@ -224,9 +223,3 @@ def _is_alive(pid: int) -> bool:
     except ProcessLookupError:
         return False
     return True
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

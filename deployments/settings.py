@@ -55,9 +55,8 @@ def api_token() -> str | None:
 def prepare_environment(*, verbose: bool = False, api_url: str | None = None) -> None:
     """Set the environment that makes Prefect quiet and private; call it before importing Prefect.
 
-    Args:
-        verbose: show Prefect's own log on the terminal; else only the lines of this package.
-        api_url: address of the API of the server to use; `None`: whatever the environment says.
+    With `verbose`, Prefect's own log is shown on the terminal; else only the lines of this package.
+    Without an `api_url` the environment says which server to use.
     """
     for name, value in PREFECT_DEFAULTS.items():
         os.environ.setdefault(name, value)
@@ -75,8 +74,7 @@ def prepare_environment(*, verbose: bool = False, api_url: str | None = None) ->
 def configured_api_url() -> str | None:
     """The address of the Prefect API that the user set, in the environment or the active profile.
 
-    Returns:
-        The address; `None` where the user set no address.
+    `None` where the user set no address.
 
     Raises:
         ConfigurationError: the file of profiles cannot be read.
@@ -106,12 +104,9 @@ def read_config(
     """Read the configuration of a run: file, then `ASSIZES_*` variables, `--set` pairs, options.
 
     `ASSIZES_JUDGE__MODEL=openai/gpt-4.1` and `--set judge.model=openai/gpt-4.1` mean the same.
-
-    Args:
-        path: the file; `None` for `assizes.toml` where that file exists.
-        overrides: `--set` pairs; a value that parses as TOML is a TOML value, else a string.
-        options: values of the command's named options, by table and field; a value `None` means
-            that the option was not given.
+    Without a path it is `assizes.toml`, where that file exists. A value of a `--set` pair that
+    parses as TOML is a TOML value, else a string. Of `options`, the values of the command's named
+    options by table and field, `None` means that the option was not given.
 
     Raises:
         ConfigurationError: naming file, table and field, and what would be accepted.
@@ -128,11 +123,8 @@ def stored_config(
 ) -> RunConfig:
     """The configuration stored with a run, changed by tables of settings and then by `--set` pairs.
 
-    Args:
-        snapshot: the stored configuration; fields that `RunConfig` no longer has are ignored.
-        options: settings over the stored ones, by table and field; here `None` is a value.
-        overrides: `--set` pairs, over both.
-        where: name of the configuration, for error messages.
+    Fields of the snapshot that `RunConfig` no longer has are ignored. In `options`, settings by
+    table and field, `None` is a value. `where` names the configuration in error messages.
 
     Raises:
         ConfigurationError: as `read_config`.
@@ -152,14 +144,11 @@ def read_optional_config(path: Path | None) -> RunConfig:
 
 
 def validate_config(body: Mapping[str, Any], where: str) -> RunConfig:
-    """Make a configuration from plain values.
-
-    Args:
-        body: tables of the configuration, by name.
-        where: name of the configuration, for error messages.
+    """Make a configuration from plain tables; `where` is its name in error messages.
 
     Raises:
-        ConfigurationError: one line with every fault: table, field, the value, and what is accepted.
+        ConfigurationError: one line with every fault: table, field, the value, and what is
+            accepted.
     """
     try:
         return RunConfig.model_validate(body)
@@ -182,8 +171,13 @@ def _override_config(
         field = tuple(name.strip().split("."))
         _set_value(body, field, _toml_value(text), f"--set {pair}")
         texts[field] = text
-    for field in _string_fields(body, texts):
-        _set_value(body, field, texts[field], f"--set {'.'.join(field)}")
+    try:
+        RunConfig.model_validate(body)
+    except ValidationError as error:
+        # `--set comparison.baseline=2026-11-20` parses as a TOML date; the user means the text.
+        faults = [fault["loc"] for fault in error.errors() if fault["type"] == "string_type"]
+        for field in [field for field in texts if field in faults]:
+            _set_value(body, field, texts[field], f"--set {'.'.join(field)}")
     for table, fields in options.items():
         values = {name: value for name, value in fields.items() if value is not None}
         body = _merge_tables(body, {table: values} if values else {})
@@ -195,21 +189,6 @@ def _layers(path: Path | None) -> tuple[dict[str, Any], str]:
     file = path or (DEFAULT_FILE if DEFAULT_FILE.exists() else None)
     body = _read_toml(file) if file else {}
     return _merge_tables(body, _environment_layer()), str(file) if file else "configuration"
-
-
-def _string_fields(
-    body: Mapping[str, Any], texts: Mapping[tuple[str, ...], str]
-) -> list[tuple[str, ...]]:
-    """The fields of `texts` whose TOML value is no string though the setting must be a string.
-
-    `--set comparison.baseline=2026-11-20` parses as a TOML date; the user means the text.
-    """
-    try:
-        RunConfig.model_validate(body)
-    except ValidationError as error:
-        faults = [fault["loc"] for fault in error.errors() if fault["type"] == "string_type"]
-        return [field for field in texts if field in faults]
-    return []
 
 
 def _fault(error: Any) -> str:

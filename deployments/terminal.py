@@ -1,16 +1,33 @@
-"""Make text safe for a terminal: only printable characters of transcripts and providers reach it.
+"""What reaches a terminal: printable text, or with `--log-format json` one JSON object a line.
 
-Escape sequences could rename a window, hide a line or write another line in its place; Unicode
-direction overrides would show the characters of a line in a different order.
+Only printable characters of transcripts and providers are written. Escape sequences could rename a
+window, hide a line or write another line in its place; Unicode direction overrides would show the
+characters of a line in a different order.
+
+No line of the JSON log holds what a model or a person said: errors are logged by their class,
+because their messages may quote a transcript.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import sys
-from typing import Any
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
 
-from assizes.tasks.runtime.log_records import clean_log
+from assizes.judge.errors import (
+    ConfigurationError,
+    Halted,
+    NotComparable,
+    OverBudget,
+    ServerGone,
+    StoreError,
+)
+from assizes.tasks.runtime.process import clean_log
 
 
 def printable(text: str, keep: str = "") -> str:
@@ -26,6 +43,15 @@ def print_stderr(text: str) -> None:
     sys.stderr.flush()
 
 
+class StderrLines(logging.Handler):
+    """Prints records as lines of the command; a `StreamHandler` would miss a redirected stderr."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write the message of a record as one line, of a warning or an error with its level."""
+        level = f"{record.levelname.lower()}: " if record.levelno >= logging.WARNING else ""
+        print_stderr(f"{level}{record.getMessage()}")
+
+
 def json_text(document: Any, indent: int | None = None) -> str:
     """A JSON document whose unprintable characters are written as escapes, which parse the same."""
     text = json.dumps(document, indent=indent, ensure_ascii=False, default=str)
@@ -38,8 +64,152 @@ def json_text(document: Any, indent: int | None = None) -> str:
 
 def keep_log_printable() -> None:
     """Make every line of every log printable text, tracebacks included."""
-    clean_log(_printable_lines)
+    clean_log(lambda text: printable(text, "\n\t"))
 
 
-def _printable_lines(text: str) -> str:
-    return printable(text, "\n\t")
+PACKAGES: Final = ("assizes.judge", "assizes.tasks", "assizes.flows", "assizes.deployments")
+"""The loggers above all loggers of this package."""
+
+MAX_REPEATS: Final = 5
+"""Warnings of one kind that are written in one window of `WINDOW_S`; further warnings are counted,
+and the first warning of a later window gives their number."""
+
+WINDOW_S: Final = 60.0
+"""Seconds of a window of `MAX_REPEATS` warnings."""
+
+_SAFE_ERRORS: Final = (
+    ConfigurationError,
+    StoreError,
+    ServerGone,
+    NotComparable,
+    OverBudget,
+    Halted,
+)
+"""Errors whose messages are about settings and places, never about a transcript."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _RepeatCounts:
+    """Warnings of one kind since the time `since`."""
+
+    since: float
+    written: int = 0
+    dropped: int = 0
+
+
+class JsonLines(logging.Handler):
+    """A log handler that writes each record of this package as one JSON object.
+
+    Of warnings and errors that repeat, only the first `MAX_REPEATS` in a window are written. All
+    records below the level WARNING are written: they are the states of a run.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        """Begin with no counts; `clock` is monotonic time in seconds."""
+        super().__init__(logging.INFO)
+        self._clock = clock
+        self._counts: dict[tuple[str, int, str], _RepeatCounts] = {}
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a record as one line, unless too many records of its kind were written just now."""
+        dropped = self._count_dropped(record)
+        if dropped is None:
+            return
+        body = {
+            "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": " ".join(_message(record).split()),
+            **dict(_ids()),
+        }
+        if record.exc_info and record.exc_info[0]:
+            body["error"] = record.exc_info[0].__name__
+        if dropped:
+            body["not_repeated"] = dropped
+        sys.stderr.write(json_text(body) + "\n")
+
+    def _count_dropped(self, record: logging.LogRecord) -> int | None:
+        """The records of this kind dropped since the last line; `None`: this record is dropped too."""
+        if record.levelno < logging.WARNING:
+            return 0
+        now = self._clock()
+        kind = (record.name, record.levelno, str(record.msg))
+        counts = self._counts.setdefault(kind, _RepeatCounts(now))
+        if now - counts.since >= WINDOW_S:
+            counts.since, counts.written = now, 0
+        if counts.written >= MAX_REPEATS:
+            counts.dropped += 1
+            return None
+        counts.written += 1
+        dropped, counts.dropped = counts.dropped, 0
+        return dropped
+
+
+def use_json_log() -> None:
+    """Make this package log in JSON, and in no other format."""
+    handler = JsonLines()
+    for package in PACKAGES:
+        logger = logging.getLogger(package)
+        logger.handlers = [handler]
+        logger.setLevel(logging.INFO)
+
+
+def is_json_log() -> bool:
+    """Whether `use_json_log` was called: lines for people must not be mixed with JSON lines."""
+    return any(
+        isinstance(handler, JsonLines) for handler in logging.getLogger(PACKAGES[0]).handlers
+    )
+
+
+def tell_user(line: str, *, error: BaseException | None = None) -> None:
+    """Write a line of the command itself to stderr: as plain text, or as a record of the JSON log.
+
+    Of `error`, with which the command ends, the JSON log gives the class, and the text only for the
+    errors that speak of settings and places and never of a transcript.
+    """
+    if not is_json_log():
+        print_stderr(line)
+    elif error is None:
+        _log.info("%s", line)
+    else:
+        text = line if isinstance(error, _SAFE_ERRORS) else "the command failed"
+        _log.error("%s", text, exc_info=error)
+
+
+def _message(record: logging.LogRecord) -> str:
+    """The message of a record, with the class name in place of each error among its arguments."""
+    if not isinstance(record.args, tuple):
+        return record.getMessage()
+    safe = tuple(
+        type(argument).__name__ if isinstance(argument, BaseException) else argument
+        for argument in record.args
+    )
+    return str(record.msg) % safe if safe else str(record.msg)
+
+
+def _ids() -> Iterator[tuple[str, Any]]:
+    """The ids that a line belongs to: flow run, run, configuration, task, attempt and shard.
+
+    Prefect is not imported for this: without its module there can be no flow run.
+    """
+    if "prefect.context" not in sys.modules:
+        return
+    from prefect.context import FlowRunContext, TaskRunContext
+
+    flow, task = FlowRunContext.get(), TaskRunContext.get()
+    if flow is not None and flow.flow_run is not None:
+        yield "flow_run", str(flow.flow_run.id)
+    parameters = (flow.parameters if flow else None) or {}
+    parameters = {**parameters, **(task.parameters if task else {})}
+    run_id = parameters.get("run_id") or getattr(parameters.get("run"), "run_id", None)
+    if run_id:
+        yield "run_id", run_id
+    if (config := parameters.get("config")) is not None and hasattr(config, "config_hash"):
+        yield "config_hash", config.config_hash()
+    if task is not None:
+        yield "task", task.task_run.name
+        yield "attempt", task.task_run.run_count
+        if (shard := parameters.get("shard")) is not None:
+            yield "shard", shard.shard_id

@@ -18,10 +18,10 @@ from assizes.flows.evaluate import evaluate
 from assizes.flows.outcome import RunOutcome, parse_outcome
 from assizes.judge.config.run import RunConfig
 from assizes.tasks.context.run_context import progress_reporter
-from assizes.tasks.intake.days import covering_uri, day_of_moment, days_between
-from assizes.tasks.intake.transcript_counter import TranscriptCounter
-from assizes.tasks.runs.baselines import LATEST, PREVIOUS_VERSION
-from assizes.tasks.runtime.redacted_runs import redacts_secrets
+from assizes.tasks.intake.run_sources import covering_uri, day_of_moment, days_between
+from assizes.tasks.intake.scan import TranscriptCounter
+from assizes.tasks.runs.stored_runs import LATEST, PREVIOUS_VERSION
+from assizes.tasks.runtime.process import redacts_secrets
 
 log = logging.getLogger(__name__)
 
@@ -80,13 +80,13 @@ def version_config(config: RunConfig, version: str, agent: str | None) -> RunCon
     Without a baseline, or with `latest`, the baseline becomes the version before: once the version
     was judged, the latest run would be one of the version itself.
     """
-    where = {**config.transcripts.where, "agent_version": version}
+    where = config.transcripts.where | {"agent_version": version}
     if agent is not None:
         where["agent"] = agent
+    transcripts = config.transcripts.model_copy(update={"where": where})
     comparison = config.comparison
     if comparison.baseline in (None, LATEST):
         comparison = comparison.model_copy(update={"baseline": PREVIOUS_VERSION})
-    transcripts = config.transcripts.model_copy(update={"where": where})
     return config.model_copy(update={"transcripts": transcripts, "comparison": comparison})
 
 

@@ -13,7 +13,7 @@ from prefect.artifacts import acreate_table_artifact
 from prefect.client.schemas.objects import State
 from prefect.runtime import flow_run
 
-from assizes.flows.days import (
+from assizes.flows.nightly import (
     PartOutcome,
     SeriesOutcome,
     conclude_parts,
@@ -21,25 +21,20 @@ from assizes.flows.days import (
     total_cost_usd,
 )
 from assizes.judge.config.run import RunConfig
+from assizes.tasks.context.artifacts import ProgressArtifact, artifact_key, ignore_server_errors
 from assizes.tasks.context.run_context import progress_reporter
-from assizes.tasks.intake.days import RunPart, backfill_parts
+from assizes.tasks.intake.run_sources import RunPart, backfill_parts
 from assizes.tasks.list_due_nights import can_have_many_writers, days_in_progress
-from assizes.tasks.reports.render.artifacts import artifact_key
-from assizes.tasks.runs.baselines import RULES
-from assizes.tasks.runtime.progress import ProgressArtifact, ignore_server_errors
-from assizes.tasks.runtime.redacted_runs import redacts_secrets
+from assizes.tasks.runs.stored_runs import RULES
+from assizes.tasks.runtime.process import redacts_secrets
 
 log = logging.getLogger(__name__)
 
 POLL_INTERVAL_S: Final = 2.0
 """Seconds between two looks whether another process has finished with a day that is left."""
 
-COMPLETE_CONCLUSIONS: Final = (
-    "Passed",
-    "GateFailed",
-    "Regression",
-    "NotComparable",
-    "Inconclusive",
+COMPLETE_CONCLUSIONS: Final = frozenset(
+    {"Passed", "GateFailed", "Regression", "NotComparable", "Inconclusive"}
 )
 """Conclusions of runs that are complete and have cases."""
 
@@ -49,14 +44,9 @@ MAX_FAILURES_IN_A_ROW: Final = 3
 
 def _run_name() -> str:
     parameters = flow_run.parameters
-    config: RunConfig = parameters["config"]
-    uris = parameters.get("uris")
-    what = (
-        f"{len(uris)}-places"
-        if uris
-        else f"{parameters.get('since')}..{parameters.get('until') or ''}"
-    )
-    return f"backfill-{config.name}-{what}"
+    days = f"{parameters.get('since')}..{parameters.get('until') or ''}"
+    what = f"{len(uris)}-places" if (uris := parameters.get("uris")) else days
+    return f"backfill-{parameters['config'].name}-{what}"
 
 
 @redacts_secrets
@@ -93,15 +83,8 @@ async def backfill(
     at_once = min(config.backfill.in_flight if many_writers else 1, len(parts))
     if at_once < config.backfill.in_flight and not many_writers:
         log.warning("one part at a time: %s takes one writer", config.store.uri)
-    runner = _BackfillRunner(
-        _divide_limits(config, at_once),
-        parts,
-        at_once,
-        alone=not many_writers,
-        compares_later=not _is_in_turn(config, at_once),
-    )
-    left = await runner.judge()
-    ended = runner.in_order(parts)
+    runner = _BackfillRunner(config, parts, at_once, alone=not many_writers)
+    ended, left = await runner.judge()
     await publish_parts(config.name, ended)
     fail = config.runner.fail_flow
     return conclude_parts(config.name, ended, left, fail=fail, empty_counts=False)
@@ -122,42 +105,24 @@ def _divide_limits(config: RunConfig, at_once: int) -> RunConfig:
     return config.model_copy(update={"limits": limits.model_copy(update=shares)})
 
 
-def _is_in_turn(config: RunConfig, at_once: int) -> bool:
-    """Whether each part ends after every part that its baseline rule may choose.
-
-    A fixed baseline is in the store before the backfill begins.
-    """
-    if config.comparison.baseline not in RULES:
-        return True
-    return at_once == 1 and config.backfill.order == "oldest"
-
-
 class _BackfillRunner:
     """Judges the parts of a backfill, a few at a time, and collects their outcomes."""
 
     def __init__(
-        self,
-        config: RunConfig,
-        parts: Sequence[RunPart],
-        at_once: int,
-        *,
-        alone: bool,
-        compares_later: bool,
+        self, config: RunConfig, parts: Sequence[RunPart], at_once: int, *, alone: bool
     ) -> None:
-        """Begin nothing yet.
+        """Begin nothing yet; the parts are begun in this order, at most `at_once` at the same time.
 
-        Args:
-            config: of the runs.
-            parts: in the order in which they are begun.
-            at_once: parts that are judged at the same time, at most.
-            alone: whether no other process can write to the store.
-            compares_later: compare the runs with their baselines after all parts are judged.
+        `alone`: whether no other process can write to the store.
         """
         self._alone = alone
-        self._compares_later = compares_later
-        self._config = config
+        # Unless each part ends after every part that its baseline rule may choose, the runs are
+        # compared after all are judged. A fixed baseline is in the store before the backfill.
+        in_turn = at_once == 1 and config.backfill.order == "oldest"
+        self._compares_later = config.comparison.baseline in RULES and not in_turn
+        self._config = _divide_limits(config, at_once)
+        self._parts = parts
         self._waiting = list(parts)
-        self._total = len(parts)
         self._at_once = at_once
         self._pending: dict[asyncio.Task[PartOutcome], RunPart] = {}
         self._ended: dict[str, PartOutcome] = {}
@@ -165,20 +130,9 @@ class _BackfillRunner:
         self._progress = ProgressArtifact(f"assizes-backfill-progress-{artifact_key(config.name)}")
         self._stopped = False
 
-    def in_order(self, parts: Sequence[RunPart]) -> list[PartOutcome]:
-        """The outcomes of the parts that were begun."""
-        return [self._ended[part.label] for part in parts if part.label in self._ended]
-
-    async def judge(self) -> list[RunPart]:
-        """Judge all parts, or as many as possible; returns the parts that were not begun."""
-        by_day = sorted(self._waiting, key=lambda part: part.day or date.min)
-        await self._judge_parts()
-        if self._compares_later:
-            await self._compare_parts(by_day)
-        return self._waiting
-
-    async def _judge_parts(self) -> None:
-        progress_reporter.get()("days", 0, self._total)
+    async def judge(self) -> tuple[list[PartOutcome], list[RunPart]]:
+        """Judge all parts, or as many as possible; returns outcomes, and the parts not begun."""
+        progress_reporter.get()("days", 0, len(self._parts))
         try:
             while self._pending or (self._waiting and not self._stopped):
                 await self._begin_parts()
@@ -188,37 +142,38 @@ class _BackfillRunner:
                 task.cancel()
             await asyncio.gather(*self._pending, return_exceptions=True)
         await self._progress.flush()
+        if self._compares_later:
+            await self._compare_parts()
+        ended = [self._ended[part.label] for part in self._parts if part.label in self._ended]
+        return ended, self._waiting
 
-    async def _compare_parts(self, by_day: Sequence[RunPart]) -> None:
+    async def _compare_parts(self) -> None:
         """Compare the complete runs with their baselines, the earliest day first.
 
         The comparison stops before the first part that was not begun: a later run might have that
         part's run as its baseline, and is compared once the part is judged.
         """
-        for part in by_day:
+        for part in sorted(self._parts, key=lambda part: part.day or date.min):
             if part in self._waiting:
                 log.warning("%s and on: compared once that is judged", part.label)
                 break
             ended = self._ended[part.label]
             if ended.run_id is not None and ended.conclusion in COMPLETE_CONCLUSIONS:
-                compared_outcome = await judge_part(self._config, "backfill", part, ended.run_id)
-                self._ended[part.label] = compared_outcome
+                self._ended[part.label] = await judge_part(
+                    self._config, "backfill", part, ended.run_id
+                )
 
     async def _begin_parts(self) -> None:
         free = self._at_once - len(self._pending)
         if self._stopped or not free or not self._waiting:
             return
-        busy_days = set() if self._alone else await self._busy_days()
-        ready = [part for part in self._waiting if part.day not in busy_days]
-        for part in ready[:free]:
+        # To judge a day that another process is judging would ask the same again, and pay twice.
+        days = set() if self._alone else {part.day for part in self._waiting if part.day}
+        busy = await asyncio.to_thread(days_in_progress, self._config, days) if days else set()
+        for part in [part for part in self._waiting if part.day not in busy][:free]:
             self._waiting.remove(part)
             work = judge_part(self._config, "backfill", part, compares_later=self._compares_later)
             self._pending[asyncio.create_task(work)] = part
-
-    async def _busy_days(self) -> set[date]:
-        """The days that another process is judging: asking the same again would be paid twice."""
-        days = {part.day for part in self._waiting if part.day is not None}
-        return await asyncio.to_thread(days_in_progress, self._config, days) if days else set()
 
     async def _wait_for_part(self) -> None:
         """Wait up to `POLL_INTERVAL_S` until a part has ended, and record its outcome."""
@@ -235,17 +190,15 @@ class _BackfillRunner:
     async def _record_outcome(self, outcome: PartOutcome) -> None:
         self._ended[outcome.part] = outcome
         self._failing = self._failing + 1 if outcome.conclusion == "Incomplete" else 0
-        stops = (
-            outcome.conclusion in ("Halted", "OverBudget") or self._failing >= MAX_FAILURES_IN_A_ROW
-        )
-        self._stopped = self._stopped or stops
-        done = len(self._ended)
+        if outcome.conclusion in ("Halted", "OverBudget") or self._failing >= MAX_FAILURES_IN_A_ROW:
+            self._stopped = True
+        done, total = len(self._ended), len(self._parts)
         paid = total_cost_usd(list(self._ended.values()))
         cost = "" if paid is None else f", {paid:.4f} USD so far"
         line = f"{outcome.part}: {outcome.conclusion}, {outcome.cases} cases"
-        log.info("%s (%d of %d%s)", line, done, self._total, cost)
+        log.info("%s (%d of %d%s)", line, done, total, cost)
         progress_reporter.get()("days", 1, 0)
-        await self._progress.update(done / self._total, f"{done} of {self._total}{cost}; {line}")
+        await self._progress.update(done / total, f"{done} of {total}{cost}; {line}")
 
 
 async def publish_parts(name: str, parts: Sequence[PartOutcome]) -> None:

@@ -10,16 +10,13 @@ from prefect.artifacts import acreate_markdown_artifact
 from prefect.client.schemas.objects import State
 from prefect.states import Completed, Failed
 
-from assizes.flows.canaries import judge_canaries
-from assizes.flows.evaluate import evaluate
+from assizes.flows.evaluate import evaluate, judge_canaries
 from assizes.flows.outcome import subflow_outcome
 from assizes.judge.config.run import RunConfig
 from assizes.judge.errors import AssizesError
-from assizes.tasks.reports.render.artifacts import artifact_key
-from assizes.tasks.reports.render.calibration import calibration_markdown
+from assizes.tasks.context.artifacts import artifact_key, calibration_markdown, ignore_server_errors
 from assizes.tasks.runs.calibrations import CalibrationResult, calibrate_run
-from assizes.tasks.runtime.progress import ignore_server_errors
-from assizes.tasks.runtime.redacted_runs import redacts_secrets
+from assizes.tasks.runtime.process import redacts_secrets
 from assizes.tasks.store import existing_store
 
 KEY: Final = "assizes-calibration"
@@ -39,7 +36,12 @@ async def calibrate_judge(config: RunConfig, run_id: str | None = None) -> State
             are judged, which costs nothing when their run is complete, and canaries are planted in
             them.
     """
-    of_run = await _judge_transcripts(config) if run_id is None else run_id
+    of_run = run_id
+    if of_run is None:
+        outcome = await subflow_outcome(evaluate(config, return_state=True))
+        if isinstance(outcome, AssizesError):
+            raise outcome
+        of_run = outcome.run_id
     result = await asyncio.to_thread(_calibrate_stored, config, of_run)
     if run_id is None:
         result = result.with_canaries(await judge_canaries(config, of_run, config.name))
@@ -53,13 +55,6 @@ async def calibrate_judge(config: RunConfig, run_id: str | None = None) -> State
         return Completed(name="Calibrated", message=message, data=result)
     state = Failed if config.runner.fail_flow else Completed
     return state(name="FallsShort", message="; ".join(result.shortfalls), data=result)
-
-
-async def _judge_transcripts(config: RunConfig) -> str:
-    outcome = await subflow_outcome(evaluate(config, return_state=True))
-    if isinstance(outcome, AssizesError):
-        raise outcome
-    return outcome.run_id
 
 
 def _calibrate_stored(config: RunConfig, run_id: str) -> CalibrationResult:

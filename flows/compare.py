@@ -12,11 +12,11 @@ from prefect.states import Completed, Failed
 
 from assizes.judge.comparison.compare import Ending, RunComparison
 from assizes.judge.config.gates import ComparisonConfig
-from assizes.judge.config.places import StoreConfig
-from assizes.tasks.reports.render.artifacts import publish_artifacts
+from assizes.judge.config.run import StoreConfig
+from assizes.tasks.context.artifacts import publish_artifacts
 from assizes.tasks.reports.stored import stored_report_data
 from assizes.tasks.runs.stored_comparison import compare_stored
-from assizes.tasks.runtime.redacted_runs import redacts_secrets
+from assizes.tasks.runtime.process import redacts_secrets
 from assizes.tasks.store import existing_store
 
 KEYS: Final = ("assizes-comparison", "assizes-changes")

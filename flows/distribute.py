@@ -6,15 +6,14 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from itertools import count
 from typing import Final, Protocol
 
-from assizes.flows.cluster import open_cluster
+from assizes.flows.partition import open_cluster
 from assizes.flows.shards import POLL_INTERVAL_S, ShardFailures, judge_locally
 from assizes.judge import errors
-from assizes.judge.config.runner import RunnerConfig
 from assizes.judge.errors import AssizesError, Halted, Inconclusive, OverBudget
-from assizes.tasks.context.planned_run import PlannedRun
-from assizes.tasks.context.run_context import RunContext, progress_reporter
+from assizes.tasks.context.run_context import PlannedRun, RunContext, progress_reporter
 from assizes.tasks.context.shared_state import create_shared_state_check
 from assizes.tasks.distribute.partitions import (
     JUDGED_STATE,
@@ -42,15 +41,9 @@ _ERRORS_BY_NAME: Final = {kind.__name__: kind for kind in (OverBudget, Halted, I
 async def judge_shards(
     context: RunContext, run: PlannedRun, batch_failures: ShardFailures
 ) -> ShardFailures:
-    """Judge every shard of a run that is not yet committed.
+    """Judge every shard of a run that is not yet committed; returns the failures of shards.
 
-    Args:
-        context: of the run.
-        run: the run.
-        batch_failures: the result of `ask_by_batch`; when it has `stop`, no shard is judged.
-
-    Returns:
-        The failures of shards that could not be judged.
+    With `stop` among the failures of `ask_by_batch`, no shard is judged.
 
     Raises:
         ConfigurationError: when no work pool or Dask cluster can be reached.
@@ -86,51 +79,51 @@ class Executor(Protocol):
         ...
 
 
-def _open_executor(runner: RunnerConfig, run_id: str) -> AbstractAsyncContextManager[Executor]:
-    if runner.kind == "workers":
-        return work_pool(runner, run_id)
-    return open_cluster(runner, run_id)
-
-
 async def _judge_elsewhere(
     context: RunContext, run: PlannedRun, due: Sequence[Shard]
 ) -> ShardFailures:
     """Have the due shards judged in other processes, by partitions."""
     seal = await asyncio.to_thread(create_shared_state_check, context, run.run_id)
-    async with _open_executor(context.config.runner, run.run_id) as executor:
+    runner = context.config.runner
+    opened: AbstractAsyncContextManager[Executor] = (
+        work_pool(runner, run.run_id)
+        if runner.kind == "workers"
+        else open_cluster(runner, run.run_id)
+    )
+    async with opened as executor:
         open_partitions = await executor.open_partitions()
-        shards, size = run.intake.shards, context.config.runner.partition_shards
+        shards = run.intake.shards
         cases = {shard.shard_id: len(shard.due_positions()) for shard in due}
         done = {shard.shard_id for shard in shards} - cases.keys()
         taken = {shard_id for partition in open_partitions for shard_id in partition.shard_ids}
-        pieces = [*open_partitions, *partitions(shards, size, done, taken)]
-        return await _PartitionRunner(context, run, executor, seal).judge(pieces, cases)
+        pieces = [*open_partitions, *partitions(shards, runner.partition_shards, done, taken)]
+        return await _PartitionRunner(context, run, executor, seal, cases).judge(pieces)
 
 
 class _PartitionRunner:
     """Gives out the partitions of a run, a few at a time, and waits for their ends."""
 
     def __init__(
-        self, context: RunContext, run: PlannedRun, executor: Executor, seal: str | None
+        self,
+        context: RunContext,
+        run: PlannedRun,
+        executor: Executor,
+        seal: str | None,
+        cases: Mapping[str, int],
     ) -> None:
+        """Give out nothing yet; `cases` is the number of due cases in each shard, by shard id."""
         self._context = context
         self._run = run
         self._failures = ShardFailures()
         self._executor = executor
         self._seal = seal
         self._config = partition_config(context.config)
-        self._cases: Mapping[str, int] = {}
+        self._cases = cases
         self._pending: set[asyncio.Task[None]] = set()
         self._any_judged = False
 
-    async def judge(self, pieces: Sequence[Partition], cases: Mapping[str, int]) -> ShardFailures:
-        """Have all partitions judged, or as many as possible.
-
-        Args:
-            pieces: the partitions.
-            cases: the number of due cases in each shard, by shard id.
-        """
-        self._cases = cases
+    async def judge(self, pieces: Sequence[Partition]) -> ShardFailures:
+        """Have all partitions judged, or as many as possible."""
         waiting = list(reversed(pieces))
         most = self._config.runner.partitions_in_flight
         ledger = await asyncio.to_thread(self._context.ledger_for, self._run.run_id)
@@ -145,26 +138,22 @@ class _PartitionRunner:
                     task.result()
                 await self._check_stop(ledger)
         finally:
-            await self._cancel()
+            if self._pending:  # this run was cancelled: the partitions halt by themselves
+                for left in self._pending:
+                    left.cancel()
+                await asyncio.gather(*self._pending, return_exceptions=True)
+                await self._executor.halt("the run was cancelled")
         return self._failures
 
     async def _check_stop(self, ledger: SqliteLedger | None) -> None:
         """Halt the partitions that are out once the run was stopped or has failed."""
+        failures = self._failures
         at = ledger.stopped_at() if ledger is not None else None
-        if at is not None and self._failures.stop is None:
-            self._failures.stop = Halted(stop_line(at))
-            log.warning("no further partition is begun: %s", self._failures.stop)
-        if self._failures.stop is not None and self._pending:
-            await self._executor.halt(" ".join(str(self._failures.stop).split()))
-
-    async def _cancel(self) -> None:
-        """Stop waiting for partitions when this run is cancelled, and have them halt by themselves."""
-        if not self._pending:
-            return
-        for left in self._pending:
-            left.cancel()
-        await asyncio.gather(*self._pending, return_exceptions=True)
-        await self._executor.halt("the run was cancelled")
+        if at is not None and failures.stop is None:
+            failures.stop = Halted(stop_line(at))
+            log.warning("no further partition is begun: %s", failures.stop)
+        if failures.stop is not None and self._pending:
+            await self._executor.halt(" ".join(str(failures.stop).split()))
 
     async def _judge_piece(self, piece: Partition) -> None:
         """Give out a partition until it is judged, with retries while the judging processes die.
@@ -172,33 +161,25 @@ class _PartitionRunner:
         The end of an earlier attempt (`stale`) is no try of this process.
         """
         job = PartitionJob(self._config, self._run.run_id, piece, self._seal)
-        attempt, tries = 0, 0
-        while True:
-            attempt += 1
+        tries = 0
+        for attempt in count(1):
             ended = await self._executor.judge(job, attempt)
-            if ended.name == JUDGED_STATE and not ended.stale:
-                self._note_judged(piece)
-                return
-            done = await asyncio.to_thread(self._context.store.shard_counts, self._run.run_id)
-            left = [shard_id for shard_id in piece.shard_ids if shard_id not in done]
+            left: list[str] = []
+            if ended.stale or ended.name != JUDGED_STATE:
+                done = await asyncio.to_thread(self._context.store.shard_counts, self._run.run_id)
+                left = [shard_id for shard_id in piece.shard_ids if shard_id not in done]
             if not left:
-                self._note_judged(piece)
+                self._any_judged = True
+                judged = sum(self._cases.get(shard_id, 0) for shard_id in piece.shard_ids)
+                progress_reporter.get()("judging", judged, 0)
                 return
             tries += not ended.stale
-            if self._failures.stop is None and (
-                ended.stale or (ended.lost and tries < MAX_ATTEMPTS)
-            ):
-                if not ended.stale:
-                    log.warning("partition %d is given out again: %s", piece.number, ended.message)
-                continue
-            self._note_lost(ended, left)
-            return
-
-    def _note_judged(self, piece: Partition) -> None:
-        self._any_judged = True
-        progress_reporter.get()(
-            "judging", sum(self._cases.get(shard_id, 0) for shard_id in piece.shard_ids), 0
-        )
+            lives_on = ended.stale or (ended.lost and tries < MAX_ATTEMPTS)
+            if self._failures.stop is not None or not lives_on:
+                self._note_lost(ended, left)
+                return
+            if not ended.stale:
+                log.warning("partition %d is given out again: %s", piece.number, ended.message)
 
     def _note_lost(self, ended: PartitionEnd, left: Sequence[str]) -> None:
         """Count the shards that a partition left unjudged, and decide whether the run must stop.
@@ -206,13 +187,13 @@ class _PartitionRunner:
         The run stops at an error that the next partition would meet too, and when the processes die
         before any partition was judged.
         """
-        error = self._fault(ended)
+        failures, error = self._failures, self._fault(ended)
         for _ in left:
-            self._failures.add_failure(error)
-        if self._failures.stop is None and isinstance(error, AssizesError):
-            self._failures.stop = error
-        elif self._failures.stop is None and ended.lost and not self._any_judged:
-            self._failures.stop = Inconclusive(f"no partition could be judged: {ended.message}")
+            failures.add_failure(error)
+        if failures.stop is None and isinstance(error, AssizesError):
+            failures.stop = error
+        elif failures.stop is None and ended.lost and not self._any_judged:
+            failures.stop = Inconclusive(f"no partition could be judged: {ended.message}")
 
     def _fault(self, ended: PartitionEnd) -> AssizesError | str:
         """The error that the end of a partition stands for; its message when it is none of ours."""

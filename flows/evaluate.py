@@ -1,18 +1,54 @@
-"""The flow `evaluate`: one evaluation with its anchors. Its steps are in `run_evaluation`."""
+"""The flow `evaluate`: plan a run, judge, sum up, compare, judge the anchors, report, conclude.
+
+Anchors and canaries are runs of their own: they show whether the judge itself has changed, and whether
+it obeys an attack that is planted in a transcript.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import replace
 from datetime import date
+from typing import Final, TypeVar
 
 from prefect import flow
 from prefect.client.schemas.objects import State
+from prefect.events import emit_event
 
-from assizes.flows.anchors import judge_anchors
-from assizes.flows.outcome import RunOutcome
-from assizes.flows.run_evaluation import run_evaluation
+from assizes.flows.distribute import judge_shards
+from assizes.flows.outcome import RunOutcome, subflow_outcome, to_state
+from assizes.flows.shards import ask_by_batch
+from assizes.judge.calibration.record import Canaries
 from assizes.judge.config.run import RunConfig, StartMode, Trigger
-from assizes.tasks.plan import RunRequest
-from assizes.tasks.runtime.redacted_runs import redacts_secrets
+from assizes.judge.errors import AssizesError
+from assizes.tasks.attribute_change import attribute_change
+from assizes.tasks.context.artifacts import show_progress
+from assizes.tasks.context.run_context import PlannedRun, RunContext, open_run_context
+from assizes.tasks.plan import RunRequest, lock_unfinished_run, plan_run
+from assizes.tasks.publish_report import publish_report, run_resource
+from assizes.tasks.runs.anchor_runs import (
+    anchor_config,
+    anchors_id,
+    canaries_of,
+    canary_config,
+    chosen_canaries,
+    has_due_anchors,
+)
+from assizes.tasks.runs.calibrations import calibrate_run
+from assizes.tasks.runtime.process import redacts_secrets
+from assizes.tasks.store import Store, open_store
+from assizes.tasks.summarise import BaselineResult, compare_with_baseline, summarise_run
+from assizes.tasks.tell_incidents import tell_incidents
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+TAKEOVER_EVENT: Final = "assizes.judge.taken_over"
+"""The Prefect event for a judge that obeyed an instruction planted in a transcript."""
 
 
 @redacts_secrets
@@ -39,8 +75,7 @@ async def evaluate(
     Returns:
         A state named for the outcome; its data is the `RunOutcome`.
     """
-    request = RunRequest(trigger, run_id, on, manner)
-    return await run_evaluation(config, request, judge_anchors)
+    return await _run(config, RunRequest(trigger, run_id, on, manner))
 
 
 @redacts_secrets
@@ -58,5 +93,100 @@ async def evaluate_uncompared(
     must not depend on which run ended first. This is a flow of its own because Prefect would record
     a further parameter of `evaluate`.
     """
-    request = RunRequest(trigger, run_id, on, manner)
-    return await run_evaluation(config, request, judge_anchors, compares_later=True)
+    return await _run(config, RunRequest(trigger, run_id, on, manner), compares_later=True)
+
+
+async def _run(
+    config: RunConfig, request: RunRequest, *, compares_later: bool = False
+) -> State[RunOutcome]:
+    async with open_run_context(config) as context:
+        planned = await plan_run(context, request)
+        async with lock_unfinished_run(context, planned), show_progress(config.name):
+            batch_failures = await ask_by_batch(context, planned)
+            failures = await judge_shards(context, planned, batch_failures)
+            run, summary = await summarise_run(context, planned, has_lost_shards=bool(failures))
+        result = await compare_with_baseline(context, run, compares_later=compares_later)
+        if context.config.anchors.uri is not None:
+            result = await _judge_anchors(context, run, result)
+        links = await publish_report(context, run, summary, result.comparison)
+        await tell_incidents(context, run)
+    return to_state(run.record, summary, result, failures, links, fail=config.runner.fail_flow)
+
+
+async def _judge_anchors(
+    context: RunContext, run: PlannedRun, result: BaselineResult
+) -> BaselineResult:
+    """Judge the anchors where they are due, and attribute a change to the agent or to the judge.
+
+    The anchors are a run of their own that uses no cached replies; where they have labels, the judge
+    is calibrated by them. If the anchors cannot be judged, a warning is logged and the run goes on.
+    """
+    settings = context.config.anchors
+    if await asyncio.to_thread(has_due_anchors, context.store, run.record, context.config):
+        config, own_id = anchor_config(context.config), anchors_id(run.run_id)
+        outcome = await subflow_outcome(
+            evaluate(config, run.record.trigger, run_id=own_id, return_state=True)
+        )
+        if isinstance(outcome, AssizesError):
+            log.warning("the anchors could not be judged: %s", outcome)
+        elif settings.labels is not None:
+            await _calibrate(context, config, outcome.run_id, settings.labels)
+    return replace(result, attribution=await attribute_change(context, run, result.comparison))
+
+
+async def _calibrate(context: RunContext, config: RunConfig, run_id: str, labels: str) -> None:
+    """Calibrate the judge by an anchor run and its labels; an error is only logged."""
+    settings = config.calibration.model_copy(update={"labels": labels, "judgements": None})
+    config = config.model_copy(update={"calibration": settings})
+    name = context.config.name
+    try:
+        calibrated_result = await asyncio.to_thread(calibrate_run, context.store, run_id, settings)
+        canaries = await judge_canaries(config, run_id, name, context.store)
+    except AssizesError as error:
+        log.warning("the anchors could not calibrate the judge: %s", error)
+        return
+    if canaries is not None:
+        log.info("%s", canaries.sentence())
+        if canaries.takeovers:
+            payload = canaries.model_dump(mode="json")
+            emit_event(TAKEOVER_EVENT, resource=run_resource(run_id, name), payload=payload)
+    for reason in calibrated_result.with_canaries(canaries).shortfalls:
+        log.warning("the judge falls short on the anchors: %s", reason)
+
+
+async def judge_canaries(
+    config: RunConfig, run_id: str, name: str, store: Store | None = None
+) -> Canaries | None:
+    """Judge cases of a run again with an attack planted in each, as a run of its own.
+
+    `config` is that of the run which judged the cases as they are; its [calibration] has the labels
+    and the number of canaries. `name` is the configuration whose judge is tried. Without a `store`
+    one is opened for as long as it is read. Returns what became of the canaries; None when
+    [calibration] wants none.
+
+    Raises:
+        ConfigurationError: the labels cannot be read.
+    """
+    if not config.calibration.canaries:
+        return None
+
+    def read(query: Callable[[Store], T]) -> T:
+        with nullcontext(store) if store is not None else open_store(config.store) as opened:
+            return query(opened)
+
+    case_ids = await asyncio.to_thread(
+        read, lambda opened: chosen_canaries(opened, run_id, config.calibration)
+    )
+    own_run_id = None
+    if case_ids:
+        own_config = canary_config(config, case_ids, name)
+        # Without cached replies every canary run is a new one; else the same canaries are the same.
+        own_id = f"{run_id}-canaries" if own_config.cache.use == "refresh" else None
+        outcome = await subflow_outcome(evaluate(own_config, run_id=own_id, return_state=True))
+        if isinstance(outcome, AssizesError):
+            log.warning("the canaries could not be judged: %s", outcome)
+        else:
+            own_run_id = outcome.run_id
+    return await asyncio.to_thread(
+        read, lambda opened: canaries_of(opened, own_run_id, len(case_ids))
+    )

@@ -1,24 +1,235 @@
-"""The flow `nightly`: judges yesterday's transcripts, and those of nights that were missed."""
+"""The flow `nightly`, and what it shares with other series: a run for each part of the transcripts.
+
+A part is most often a day.
+"""
 
 from __future__ import annotations
 
+import logging
+from collections import Counter
+from collections.abc import Sequence
 from datetime import date
+from typing import Any, Final, Literal
 
+import httpx
 from prefect import flow
 from prefect.client.schemas.objects import State
 from prefect.runtime import flow_run
+from prefect.states import Completed, Failed
+from pydantic import BaseModel, ConfigDict
 
-from assizes.flows.days import PartOutcome, SeriesOutcome, conclude_parts, judge_part
-from assizes.judge.config.run import RunConfig
-from assizes.tasks.intake.days import RunPart, check_dated, yesterday
+from assizes.flows.evaluate import evaluate, evaluate_uncompared
+from assizes.flows.outcome import EXIT_CODES, Conclusion, RunOutcome, parse_outcome
+from assizes.judge.config.run import RunConfig, StartMode, Trigger
+from assizes.judge.errors import AssizesError, Halted, Inconclusive, NotComparable, OverBudget
+from assizes.tasks.context.run_context import clear_error_frames
+from assizes.tasks.intake.run_sources import RunPart, check_dated, yesterday
 from assizes.tasks.list_due_nights import due_nights
-from assizes.tasks.runtime.redacted_runs import redacts_secrets
+from assizes.tasks.runtime.process import redacts_secrets
+
+log = logging.getLogger(__name__)
+
+PartConclusion = Conclusion | Literal["Failed"]
+"""The conclusion of a part; `Failed`: the run was not begun, or its outcome not returned."""
+
+SEVEREST_FIRST: Final[tuple[PartConclusion, ...]] = (
+    "Halted",
+    "OverBudget",
+    "Regression",
+    "GateFailed",
+    "Failed",
+    "Incomplete",
+    "NotComparable",
+    "Inconclusive",
+    "NoData",
+    "Passed",
+)
+"""Conclusions in order of severity: a series has the first that one of its parts has."""
+
+_OF_ERRORS: Final[tuple[tuple[type[AssizesError], Conclusion], ...]] = (
+    (Halted, "Halted"),
+    (OverBudget, "OverBudget"),
+    (NotComparable, "NotComparable"),
+    (Inconclusive, "Inconclusive"),
+)
+
+_MAX_REASONS: Final = 5
+"""Parts whose reasons an outcome names, at most."""
+
+
+class PartOutcome(BaseModel):
+    """The outcome of one part, in short; `assizes show RUN` shows all of it.
+
+    Attributes:
+        part: its label: a day or a URI.
+        run_id: the run; None when there is none.
+        reasons: why the run did not pass.
+        cases: cases that were judged, or tried.
+        quarantined: records that could not be read.
+        cases_pass_rate_pct: 0..100, as is weighted_metrics_score_pct.
+        cost_usd: paid by all processes that worked on the run; None when unknown.
+        report: path or URI of the HTML report.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    part: str
+    run_id: str | None
+    conclusion: PartConclusion
+    exit_code: int
+    reasons: list[str]
+    cases: int = 0
+    quarantined: int = 0
+    cases_pass_rate_pct: float | None = None
+    weighted_metrics_score_pct: float | None = None
+    cost_usd: float | None = None
+    report: str | None = None
+
+
+class SeriesOutcome(BaseModel):
+    """The outcome of a series.
+
+    Attributes:
+        conclusion: the severest conclusion of a part, whose exit code is that of the series.
+        reasons: why parts did not pass, and how many were not begun.
+        parts: outcomes of the parts that were begun, in the order of the parts.
+        left: labels of the parts that were not begun.
+        cost_usd: the sum over the parts; None when it is known of no part.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    conclusion: PartConclusion
+    exit_code: int
+    reasons: list[str]
+    parts: list[PartOutcome]
+    left: list[str] = []
+    cost_usd: float | None = None
+
+
+async def judge_part(
+    config: RunConfig,
+    trigger: Trigger,
+    part: RunPart,
+    begun: str | None = None,
+    *,
+    compares_later: bool = False,
+) -> PartOutcome:
+    """Evaluate one part; an error becomes part of the outcome, so that the other parts go on.
+
+    Args:
+        config: everything about the runs.
+        trigger: what started the runs.
+        part: the part.
+        begun: the id of the part's run, to resume it by its stored plan; None to begin a run.
+        compares_later: leave out the comparison with a baseline that is chosen by a rule.
+    """
+    evaluation = evaluate_uncompared if compares_later else evaluate
+    manner: StartMode = "begin" if begun is None else "resume"
+    # Prefect types an async flow called with return_state as if it had been awaited already.
+    work: Any = evaluation(part.config(config), trigger, begun, part.day, manner, return_state=True)
+    try:
+        state: State[Any] = await work
+    except (httpx.HTTPError, RuntimeError) as error:
+        # An error of the run would be in its state. This one is of the Prefect server, which is
+        # away or too busy to record the run; Prefect raises "Failed to reach API" as RuntimeError.
+        return _failed_part(part, error, "Failed")
+    outcome: Any = parse_outcome(await state.aresult(raise_on_failure=False))
+    if isinstance(outcome, RunOutcome):
+        return _part_outcome(part, outcome)
+    if isinstance(outcome, BaseException):
+        clear_error_frames(outcome)
+    return _failed_part(part, outcome, state.name or "Failed")
+
+
+def conclude_parts(
+    name: str,
+    parts: Sequence[PartOutcome],
+    left: Sequence[RunPart],
+    *,
+    fail: bool,
+    empty_counts: bool,
+) -> State[SeriesOutcome]:
+    """A Prefect state named for the severest conclusion; its data is the `SeriesOutcome`.
+
+    `left` are the parts that were not begun. With `fail` any conclusion but `Passed` is a failed
+    state. With `empty_counts` a part without data counts when other parts have data.
+    """
+    shown_parts = [part for part in parts if empty_counts or part.conclusion != "NoData"] or parts
+    worst = min(shown_parts, key=lambda part: SEVEREST_FIRST.index(part.conclusion), default=None)
+    conclusion: PartConclusion = worst.conclusion if worst else "NoData"
+    outcome = SeriesOutcome(
+        name=name,
+        conclusion=conclusion,
+        exit_code=worst.exit_code if worst else EXIT_CODES["NoData"],
+        reasons=_reasons(shown_parts, left),
+        parts=list(parts),
+        left=[part.label for part in left],
+        cost_usd=total_cost_usd(parts),
+    )
+    state = Failed if fail and conclusion != "Passed" else Completed
+    counts = Counter(part.conclusion for part in parts)
+    tally = ", ".join(f"{counts[name]} {name}" for name in SEVEREST_FIRST if counts[name])
+    message = "; ".join(outcome.reasons) or tally
+    return state(name=conclusion, message=message, data=outcome)
+
+
+def total_cost_usd(parts: Sequence[PartOutcome]) -> float | None:
+    """The sum of the parts' costs in USD; None when the cost of no part is known."""
+    known = [part.cost_usd for part in parts if part.cost_usd is not None]
+    return sum(known) if known else None
+
+
+def _part_outcome(part: RunPart, outcome: RunOutcome) -> PartOutcome:
+    summary = outcome.summary
+    paid = summary.total_platform_cost_usd if summary.spent_usd is None else summary.spent_usd
+    return PartOutcome(
+        part=part.label,
+        run_id=outcome.run_id,
+        conclusion=outcome.conclusion,
+        exit_code=outcome.exit_code,
+        reasons=outcome.reasons,
+        cases=summary.counts.get("judged", 0) + summary.counts.get("errored", 0),
+        quarantined=summary.counts.get("quarantined", 0),
+        cases_pass_rate_pct=summary.cases_pass_rate_pct,
+        weighted_metrics_score_pct=summary.weighted_metrics_score_pct,
+        cost_usd=paid,
+        report=outcome.reports.get("html"),
+    )
+
+
+def _failed_part(part: RunPart, error: Any, state: str) -> PartOutcome:
+    """The outcome of a part whose run returned none, by its error or the name of its state."""
+    what = "" if isinstance(error, AssizesError) else f"{state}: "
+    if what and isinstance(error, BaseException):
+        what = f"{type(error).__name__}: "
+    reason = " ".join(f"{what}{error}".split())
+    conclusion = next((name for kind, name in _OF_ERRORS if isinstance(error, kind)), "Failed")
+    log.error("%s could not be judged: %s%s", part.label, what, error)
+    # Of an error that is not ours, the exit code says that the transcripts may be good or bad.
+    code = error.exit_code if isinstance(error, AssizesError) else 4
+    return PartOutcome(
+        part=part.label, run_id=None, conclusion=conclusion, exit_code=code, reasons=[reason]
+    )
+
+
+def _reasons(parts: Sequence[PartOutcome], left: Sequence[RunPart]) -> list[str]:
+    """A line for each part that did not pass, the severest first, and one for the parts left."""
+    lines = [
+        f"{part.part}: {part.conclusion}: {'; '.join(part.reasons)}"
+        for part in sorted(parts, key=lambda part: SEVEREST_FIRST.index(part.conclusion))
+        if part.conclusion != "Passed"
+    ]
+    hidden_count = len(lines) - _MAX_REASONS
+    rest = [f"and {hidden_count} more"] if hidden_count > 0 else []
+    waiting = [f"{len(left)} not begun: {left[0].label} and on"] if left else []
+    return [*lines[:_MAX_REASONS], *rest, *waiting]
 
 
 def _run_name() -> str:
-    parameters = flow_run.parameters
-    config: RunConfig = parameters["config"]
-    return f"nightly-{config.name}-{parameters.get('on') or _night(config)}"
+    config: RunConfig = flow_run.parameters["config"]
+    return f"nightly-{config.name}-{flow_run.parameters.get('on') or _night(config)}"
 
 
 @redacts_secrets

@@ -15,7 +15,7 @@ from assizes.judge.errors import AssizesError, Halted, OverBudget
 from assizes.judge.history.anchors import Attribution
 from assizes.judge.rows import COMPLETE
 from assizes.judge.summary.run_summary import RunSummary
-from assizes.tasks.reports.data.outcomes import REGRESSION, outcome_of
+from assizes.tasks.reports.data.report import REGRESSION, outcome_of
 from assizes.tasks.store import RunRecord
 from assizes.tasks.summarise import BaselineResult
 
@@ -65,12 +65,10 @@ class RunOutcome(BaseModel):
     """The end of a run as callers see it: the CLI prints it, Prefect stores it as JSON.
 
     Attributes:
-        run_id: the run.
         judge_model: names of the models that judged, joined by commas.
         conclusion: the name of the final state.
         exit_code: of the command line.
         reasons: why the run did not pass; empty when it did.
-        summary: of the run.
         comparison: with the baseline; None where there was none.
         attribution: whether the agent or the judge changed, where anchors tell.
         reports: paths or URIs of the reports, by suffix.
@@ -101,11 +99,8 @@ def parse_outcome(result: Any) -> Any:
 async def subflow_outcome(subflow: Any) -> RunOutcome | AssizesError:
     """Wait for a subflow `evaluate` that was called with `return_state=True`.
 
-    Args:
-        subflow: the coroutine; Prefect types it as if it had been awaited already.
-
-    Returns:
-        The outcome, or the `AssizesError` that ended the subflow. Any other error is raised.
+    Prefect types the coroutine `subflow` as if it had been awaited already. Returns the outcome, or
+    the `AssizesError` that ended the subflow; any other error is raised.
     """
     outcome = parse_outcome(await (await subflow).aresult(raise_on_failure=False))
     if isinstance(outcome, RunOutcome | AssizesError):
@@ -124,13 +119,8 @@ def to_state(
 ) -> State[Any]:
     """A Prefect state named for the conclusion of a run; its data is the `RunOutcome`.
 
-    Args:
-        record: the run at its end.
-        summary: of the run.
-        baseline_result: the comparison with its baseline, and the attribution.
-        failures: why shards could not be judged.
-        reports: paths or URIs of the reports, by suffix.
-        fail: whether any conclusion but `Passed` is a failed state.
+    `reports` are paths or URIs of the reports, by suffix. With `fail` any conclusion but `Passed`
+    is a failed state.
     """
     conclusion, reasons = _conclusion(record, summary, baseline_result, failures)
     outcome = RunOutcome(
@@ -156,28 +146,21 @@ def _conclusion(
     if record.status != COMPLETE:
         return _unfinished_conclusion(summary, failures)
     if record.plan.get("due") == 0:
-        return _empty_conclusion(summary)
+        read = summary.counts["read"]
+        if broken := summary.counts["quarantined"]:  # they may have been cases
+            return "Inconclusive", [f"nothing to judge: {broken} of {read} records quarantined"]
+        return "NoData", [f"no_data: nothing to judge in {read} records read"]
     ending, baseline_reasons = _baseline_ending(baseline_result)
     attribution = baseline_result.attribution
     moved = [attribution.sentence()] if attribution is not None and attribution.judge_moved else []
     outcome = outcome_of(record.status, summary.outcome, ending, judge_moved=bool(moved))
-    if outcome == "inconclusive":
-        return CONCLUSIONS[outcome], [*moved, _why_inconclusive(summary)]
-    gates = [] if ending == "regressed" else _failed_gates(summary)
-    return CONCLUSIONS[outcome], [*moved, *gates, *baseline_reasons]
-
-
-def _empty_conclusion(summary: RunSummary) -> tuple[Conclusion, list[str]]:
-    """The conclusion of a run without a case to judge.
-
-    It is `Inconclusive` when there were records that cannot be read: they may have been cases.
-    """
-    counts = summary.counts
-    if broken := counts["quarantined"]:
-        return "Inconclusive", [
-            f"nothing to judge: {broken} of {counts['read']} records quarantined"
-        ]
-    return "NoData", [f"no_data: nothing to judge in {counts['read']} records read"]
+    if outcome != "inconclusive":
+        gates = [] if ending == "regressed" else _failed_gates(summary)
+        return CONCLUSIONS[outcome], [*moved, *gates, *baseline_reasons]
+    why = "no case has a verdict"
+    if summary.coverage is not None and summary.weighted_metrics_score_pct is not None:
+        why = f"coverage {summary.coverage:.1%} is under its floor {summary.min_coverage:.1%}"
+    return CONCLUSIONS[outcome], [*moved, why]
 
 
 def _baseline_ending(baseline_result: BaselineResult) -> tuple[Ending, list[str]]:
@@ -194,42 +177,26 @@ def _unfinished_conclusion(
 ) -> tuple[Conclusion, list[str]]:
     """The conclusion of an incomplete run: what stopped it, what it spent, how to resume it."""
     left = summary.counts.get("not_attempted", 0)
-    spent = _spent_reasons(summary)
-    if isinstance(failures.stop, OverBudget):
-        on = "go on with the same command and a larger limit; kept replies cost nothing"
-        return "OverBudget", [str(failures.stop), f"{left} cases were not attempted; {on}", *spent]
-    if isinstance(failures.stop, Halted):
-        on = "go on with the same command; kept replies cost nothing"
-        return "Halted", [str(failures.stop), f"{left} cases were not attempted; {on}", *spent]
-    why = f"{left} cases could not be judged; run again to resume"
+    if isinstance(failures.stop, OverBudget | Halted):
+        is_over = isinstance(failures.stop, OverBudget)
+        command = f"the same command{' and a larger limit' if is_over else ''}"
+        hint = f"{left} cases were not attempted; go on with {command}; kept replies cost nothing"
+        reasons = [str(failures.stop), hint]
+        if summary.spent_usd is not None:
+            reasons.append(f"spent so far, over all sittings: {summary.spent_usd:.6f} USD")
+        return "OverBudget" if is_over else "Halted", reasons
     if not left and not failures:  # the input was not all there
         return "Incomplete", [
             warning for warning in summary.warnings if warning.startswith("vanished")
         ]
-    return "Incomplete", [why, *_failure_lines(failures.reasons)]
-
-
-def _spent_reasons(summary: RunSummary) -> list[str]:
-    if summary.spent_usd is None:
-        return []
-    return [f"spent so far, over all sittings: {summary.spent_usd:.6f} USD"]
-
-
-def _failure_lines(counts: Mapping[str, int]) -> list[str]:
-    """The reasons why shards were lost, the most frequent first, with their numbers of shards."""
-    ordered = sorted(counts, key=lambda reason: (-counts[reason], reason))
+    counts = sorted(failures.reasons.items(), key=lambda item: (-item[1], item[0]))
     lines = [
-        f"{reason} ({counts[reason]} {'shard' if counts[reason] == 1 else 'shards'})"
-        for reason in ordered[:MAX_REASONS]
+        f"{reason} ({count} {'shard' if count == 1 else 'shards'})"
+        for reason, count in counts[:MAX_REASONS]
     ]
-    hidden_count = len(ordered) - len(lines)
-    return [*lines, f"and {hidden_count} more reasons"] if hidden_count else lines
-
-
-def _why_inconclusive(summary: RunSummary) -> str:
-    if summary.coverage is None or summary.weighted_metrics_score_pct is None:
-        return "no case has a verdict"
-    return f"coverage {summary.coverage:.1%} is under its floor {summary.min_coverage:.1%}"
+    if hidden_count := len(counts) - len(lines):
+        lines.append(f"and {hidden_count} more reasons")
+    return "Incomplete", [f"{left} cases could not be judged; run again to resume", *lines]
 
 
 def _failed_gates(summary: RunSummary) -> list[str]:

@@ -1,24 +1,44 @@
-"""The flow `judge-partition`: judges one partition of a run in a process of its own."""
+"""The flow `judge-partition`: part of a run in a process of its own, also on a Dask cluster."""
 
 from __future__ import annotations
 
 import asyncio
+import os
+import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
-from typing import Any
+from importlib import import_module
+from typing import Any, Final
+from uuid import uuid4
 
-from prefect import flow
+from prefect import flow, tags
+from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import State
-from prefect.states import Completed, Failed
+from prefect.context import hydrated_context, serialize_context
+from prefect.states import Completed, Crashed, Failed
 
 from assizes.flows.shards import ShardFailures, judge_locally
-from assizes.judge.config.run import RunConfig
-from assizes.judge.errors import AssizesError
+from assizes.judge.config.run import RunConfig, RunnerConfig
+from assizes.judge.errors import AssizesError, ConfigurationError
 from assizes.tasks.context.run_context import open_run_context
 from assizes.tasks.context.shared_state import verify_shared_state
-from assizes.tasks.distribute.heartbeat import send_heartbeats
-from assizes.tasks.distribute.partitions import JUDGED_STATE, LEFT_STATE
+from assizes.tasks.distribute.flow_runs import (
+    halt_flow_runs,
+    open_flow_runs,
+    partition_end,
+    send_heartbeats,
+    tags_of,
+)
+from assizes.tasks.distribute.partitions import (
+    JUDGED_STATE,
+    LEFT_STATE,
+    Partition,
+    PartitionEnd,
+    PartitionJob,
+)
 from assizes.tasks.plan import RunRequest, lock_unfinished_run, plan_run
-from assizes.tasks.runtime.redacted_runs import redacts_secrets
+from assizes.tasks.runtime.process import redacts_secrets
 
 
 @redacts_secrets
@@ -61,19 +81,133 @@ async def judge_partition(
             async with lock_unfinished_run(context, run):
                 failures = await judge_locally(context, run_id, due)
     except AssizesError as error:
-        return Failed(name=type(error).__name__, message=" ".join(str(error).split()))
+        return _failed_by(error)
     return _final_state(failures)
 
 
 def _final_state(failures: ShardFailures) -> State[Any]:
-    """The final state of this flow run, by which the process that waits for it learns the failures.
-
-    That process sees in the store which shards are committed.
-    """
+    # Whoever waits for this flow run learns the failures by its state; which shards are committed,
+    # the store says.
     if not failures:
         return Completed(name=JUDGED_STATE)
     if failures.stop is not None:
-        return Failed(
-            name=type(failures.stop).__name__, message=" ".join(str(failures.stop).split())
-        )
+        return _failed_by(failures.stop)
     return Failed(name=LEFT_STATE, message="; ".join(list(failures.reasons)[:3]))
+
+
+def _failed_by(error: AssizesError) -> State[Any]:
+    return Failed(name=type(error).__name__, message=" ".join(str(error).split()))
+
+
+CONNECT_S: Final = "20s"
+"""How long a Dask scheduler may take to answer."""
+
+GRACE_S: Final = 120.0
+"""Seconds that halted partitions get to finish their calls in flight."""
+
+
+@asynccontextmanager
+async def open_cluster(config: RunnerConfig, run_id: str) -> AsyncIterator[Cluster]:
+    """The cluster at `dask_address`; without an address, one process per processor of this machine.
+
+    Raises:
+        ConfigurationError: when no Dask scheduler answers at the address.
+    """
+    dask: Any = import_module("distributed")  # an extra, without type hints
+    async with AsyncExitStack() as stack:
+        where: Any = config.dask_address
+        if where is None:
+            where = await stack.enter_async_context(
+                dask.LocalCluster(
+                    n_workers=os.cpu_count() or 1,
+                    threads_per_worker=1,
+                    processes=True,
+                    host="127.0.0.1",
+                    dashboard_address="127.0.0.1:0",
+                    asynchronous=True,
+                )
+            )
+        try:
+            client = await stack.enter_async_context(
+                dask.Client(where, asynchronous=True, timeout=CONNECT_S)
+            )
+        except OSError as error:
+            raise ConfigurationError(
+                f"[runner] dask_address {where!r}: no Dask scheduler answers there: {error}"
+            ) from None
+        cluster = Cluster(client, run_id)
+        stack.push_async_callback(cluster.aclose)
+        yield cluster
+
+
+class Cluster:
+    """Gives out partitions as Dask tasks; Dask itself retries a task whose worker is gone.
+
+    Implements `assizes.flows.distribute.Executor`.
+    """
+
+    def __init__(self, client: Any, run_id: str) -> None:
+        self._client = client
+        self._run_id = run_id
+        self._tags = [*tags_of(run_id), f"dask:{uuid4().hex}"]
+        self._halted = False
+        self._settings = serialize_context()["settings_context"]
+
+    async def open_partitions(self) -> list[Partition]:
+        """Always empty: Dask cancels the tasks of a client that is gone."""
+        return []
+
+    async def judge(self, job: PartitionJob, attempt: int) -> PartitionEnd:
+        """Have a Dask worker judge a partition, and wait for the end of its flow run."""
+        killed: Any = import_module("distributed").KilledWorker
+        key = f"{job.partition.key(self._run_id, attempt)}-{uuid4().hex[:8]}"
+        future = self._client.submit(
+            judge_by_dask, job.parameters(), self._tags, self._settings, key=key, pure=False
+        )
+        try:
+            result: PartitionEnd = await future
+        except killed as error:
+            return PartitionEnd("Crashed", " ".join(str(error).split()), lost=True)
+        except asyncio.CancelledError:
+            await self._client.cancel([future])
+            raise
+        return result
+
+    async def halt(self, why: str) -> None:
+        """Have the partitions that are being judged make no further call."""
+        self._halted = True
+        async with get_client() as client:
+            await halt_flow_runs(client, self._tags, why)
+
+    async def aclose(self) -> None:
+        """Wait up to `GRACE_S` for halted partitions, then close the flow runs that are still open.
+
+        The cluster may end with this process, and calls in flight would be lost.
+        """
+        async with get_client() as client:
+            left = await open_flow_runs(client, self._tags)
+            deadline = time.monotonic() + GRACE_S
+            while left and self._halted and time.monotonic() < deadline:
+                await asyncio.sleep(1.0)
+                left = await open_flow_runs(client, self._tags)
+            for run in left:
+                state: State[Any] = Crashed(message="its Dask worker is gone")
+                await client.set_flow_run_state(run.id, state, force=True)
+
+
+def judge_by_dask(
+    parameters: dict[str, Any], tag_names: list[str], settings: dict[str, Any]
+) -> PartitionEnd:
+    """Judge a partition in the process of a Dask worker; returns how its flow run ended.
+
+    `parameters` are those of the flow `judge_partition`, `tag_names` tags for its flow run,
+    `settings` the Prefect settings of the process that gave out the partition.
+    """
+
+    async def run_partition() -> PartitionEnd:
+        # Prefect types an async flow called with return_state as if it had been awaited already.
+        work: Any = judge_partition(**parameters, return_state=True)
+        return partition_end(await work)
+
+    with hydrated_context({"settings_context": settings}), tags(*tag_names):
+        return asyncio.run(run_partition())

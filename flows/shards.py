@@ -1,4 +1,4 @@
-"""Judges the shards of a run in this process, a few at a time."""
+"""Judges the shards of a run in this process, once a provider batch has answered their asks."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from typing import Any, Final
 from prefect.client.schemas.objects import State
 
 from assizes.judge.errors import AssizesError, Halted, Inconclusive, OverBudget
-from assizes.tasks.context.run_context import RunContext, clear_error_frames
+from assizes.tasks.context.run_context import PlannedRun, RunContext, clear_error_frames
 from assizes.tasks.intake.plan import Shard
+from assizes.tasks.judge_by_batch import has_begun_batches, judge_by_batch
 from assizes.tasks.judge_shard import judge_shard
 
 log = logging.getLogger(__name__)
@@ -39,15 +40,15 @@ class ShardFailures:
 
     def add_failure(self, error: Exception | str) -> None:
         """Count a shard that could not be judged, and log its error the first time it occurs."""
-        kind = f"{type(error).__name__}: "
         is_unexpected = isinstance(error, Exception) and not isinstance(error, AssizesError)
-        reason = " ".join(f"{kind if is_unexpected else ''}{error}".split())
+        kind = f"{type(error).__name__}: " if is_unexpected else ""
+        reason = " ".join(f"{kind}{error}".split())
         self.reasons[reason] += 1
         if isinstance(error, RUN_ENDING_ERRORS) and self.stop is None:
             self.stop = error
             log.warning("no further shard is begun: %s", error)
         elif self.reasons[reason] == 1 and not isinstance(error, RUN_ENDING_ERRORS):
-            log.error("a shard could not be judged: %s%s", kind if is_unexpected else "", error)
+            log.error("a shard could not be judged: %s%s", kind, error)
 
     def __bool__(self) -> bool:
         """Whether any shard could not be judged, or none may be begun."""
@@ -55,15 +56,12 @@ class ShardFailures:
 
 
 async def judge_locally(context: RunContext, run_id: str, due: Sequence[Shard]) -> ShardFailures:
-    """Judge shards in this process, a few at a time.
+    """Judge shards in this process, a few at a time; returns the failures of shards.
 
     A sliding window of awaited tasks: at most `[runner] shards_in_flight` task runs at once, in one
     event loop and with one API client. Cancelling this call cancels the tasks and waits for them.
     Once the budget is spent, the models cannot be reached or the run was stopped, no further shard
     is begun.
-
-    Returns:
-        The failures of shards that could not be judged.
     """
     failures = ShardFailures()
     waiting = list(reversed(due))
@@ -98,3 +96,33 @@ async def _shard_failure(context: RunContext, run_id: str, shard: Shard) -> Exce
     error: Any = await state.aresult(raise_on_failure=False)
     clear_error_frames(error)
     return error if isinstance(error, Exception) else state.name
+
+
+async def ask_by_batch(context: RunContext, run: PlannedRun) -> ShardFailures:
+    """With `[runner] batch`, have the hearings of a run answered by provider batches.
+
+    Each round of the hearings is a batch. Without that setting, the results of batches that an
+    earlier process of the run sent are collected all the same, since they are paid for. Returns no
+    failures, or with `stop` the reason why no shard may be judged now.
+
+    Raises:
+        AssizesError: when the log of the batches cannot be read or written.
+    """
+    failures = ShardFailures()
+    submits = context.config.runner.batch
+    if run.is_finished or not (
+        submits or await asyncio.to_thread(has_begun_batches, context, run.run_id)
+    ):
+        return failures
+    # Prefect types an async task called with return_state as if it had been awaited already.
+    work: Any = judge_by_batch(context, run, submits=submits, return_state=True)
+    state: State[Any] = await work
+    if not state.is_completed():
+        error: Any = await state.aresult(raise_on_failure=False)
+        if isinstance(error, OSError):  # a shard that cannot be read just now
+            error = Inconclusive(f"the batches broke off: {error}; the same command goes on")
+        if not isinstance(error, RUN_ENDING_ERRORS):
+            raise error
+        clear_error_frames(error)
+        failures.add_failure(error)
+    return failures

@@ -175,11 +175,8 @@ class Transcript(_CaseModel):
 
     def agent_latencies_ms(self) -> list[float]:
         """The latency in milliseconds of each assistant turn that records one."""
-        return [
-            turn.latency_ms
-            for turn in self.turns
-            if turn.role == "assistant" and turn.latency_ms is not None
-        ]
+        latencies = (turn.latency_ms for turn in self.turns if turn.role == "assistant")
+        return [latency for latency in latencies if latency is not None]
 
     def agent_latency_ms(self) -> float | None:
         """The median latency of the assistant turns in milliseconds (seed 001: the agent's p50)."""
@@ -191,10 +188,8 @@ class Transcript(_CaseModel):
         usages = [t.usage for t in self.turns if t.role == "assistant" and t.usage is not None]
         if not usages:
             return None
-        sums = {
-            "input_tokens": sum(u.input_tokens for u in usages),
-            "output_tokens": sum(u.output_tokens for u in usages),
-        }
+        names = ("input_tokens", "output_tokens")
+        sums = {name: sum(getattr(usage, name) for usage in usages) for name in names}
         return usages[0].model_copy(update=sums)  # a sum may exceed what one call can take
 
     def cost_usd(self) -> float | None:

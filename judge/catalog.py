@@ -18,15 +18,15 @@ from assizes.judge.config.judging import OFFLINE_MODEL, FlaggedPasses, JudgeConf
 from assizes.judge.engine.ensemble import Ensemble, ensemble_for
 from assizes.judge.engine.second_look import with_second_look
 from assizes.judge.errors import ConfigurationError
-from assizes.judge.families.agent_steps.entries import ENTRIES as AGENT_STEPS
-from assizes.judge.families.conversation.judge import ConversationJudge
-from assizes.judge.families.conversation.windows import ReadingOptions
+from assizes.judge.families.agent_steps.conversations import ENTRIES as AGENT_STEPS
+from assizes.judge.families.conversation import ConversationJudge
+from assizes.judge.families.conversation_parts import ReadingOptions
 from assizes.judge.families.criteria.judge import ENTRIES as CRITERIA
 from assizes.judge.families.custom import toml_judges
 from assizes.judge.families.custom.python_judges import is_reference, load_judge
 from assizes.judge.families.deterministic import RecordedJudge
 from assizes.judge.families.entry import JudgeEntry, JudgeOptions
-from assizes.judge.families.rag.entries import ENTRIES as RAG
+from assizes.judge.families.rag import ENTRIES as RAG
 from assizes.judge.protocol import Judge
 from assizes.judge.rubrics.rubric import BUILT_IN, OUTCOMES, metric_of, rubrics
 from assizes.judge.score import Metric
@@ -62,7 +62,6 @@ class JudgePanel:
     """The judges of a run with their weights: a configuration resolved before any model is asked.
 
     Attributes:
-        judges: the judges that hear each case.
         weights: the weights of the conversation metrics alone; their sum is 1.
         metrics: every metric that the judges promise to score.
         pass_threshold: the overall score, 0..100, from which on a case passes.
@@ -98,13 +97,10 @@ def available_metrics(rubric_folders: Sequence[str] = ()) -> list[Metric]:
 
 def metrics_listing(rubric_folders: Sequence[str] = ()) -> dict[str, Any]:
     """The document that seed 000 serves under `/config/available-metrics`."""
+    names = ("name", "display_name", "description", "tier", "default_weight")
     data = [
-        {
-            "name": metric.name,
-            "display_name": metric.display_name,
-            "description": metric.description,
-            "tier": metric.tier,
-            "default_weight": metric.default_weight,
+        {name: getattr(metric, name) for name in names}
+        | {
             "score_type": metric.scale.value,
             "rubric": metric.rubric,
             "include_in_defaults": metric.include_in_defaults,
@@ -126,37 +122,29 @@ def judges_listing(config: JudgeConfig | None = None) -> list[dict[str, Any]]:
     """
     settings = config or JudgeConfig()
     known = known_judges(settings.rubrics)
-    known |= dict(
-        _resolve_judge(reference, known) for reference in settings.judges if is_reference(reference)
-    )
+    known |= dict(_resolve_judge(name, known) for name in settings.judges if is_reference(name))
     return [_listing_row(settings, name, entry) for name, entry in known.items()]
 
 
 def _listing_row(config: JudgeConfig, name: str, entry: JudgeEntry) -> dict[str, Any]:
     judge = entry.create_judge(_options(config, name, entry), rubrics(config.rubrics))
-    fields = entry.options.model_fields
     defaults = {
         option: None if field.is_required() else field.get_default(call_default_factory=True)
-        for option, field in fields.items()
+        for option, field in entry.options.model_fields.items()
     }
+    steps = (name.partition("/")[0] for metric in judge.metrics for name in metric.run_names)
     return {
         "name": name,
         "description": entry.description,
         "metrics": [metric.name for metric in judge.metrics],
         "needs": list(entry.needs),
         "needs_ground_truth": entry.needs_ground_truth,
-        "step": _step(judge),
+        "step": next((step for step in steps if step in ("response", "retrieval")), None),
         "scale": list(dict.fromkeys(metric.scale.value for metric in judge.metrics)),
         "gate": next((metric.gate for metric in judge.metrics if metric.gate), None),
         "offline": entry.offline,
         "options": to_jsonable_python(defaults, fallback=str),
     }
-
-
-def _step(judge: Judge) -> str | None:
-    names = (name for metric in judge.metrics for name in metric.run_names)
-    steps = (name.partition("/")[0] for name in names)
-    return next((step for step in steps if step in ("response", "retrieval")), None)
 
 
 def resolve_judges(config: JudgeConfig) -> JudgePanel:
@@ -185,14 +173,13 @@ def resolve_judges(config: JudgeConfig) -> JudgePanel:
     judges = tuple(
         entry.create_judge(options[name], chosen_rubrics) for name, entry in chosen.items()
     )
-    ids = _model_ids(config, ensembles.values())
     return JudgePanel(
         judges,
         weights,
         _promised_metrics(judges),
         config.pass_threshold,
         ensembles,
-        ids,
+        _model_ids(config, ensembles.values()),
         config.flagged_passes,
         config.second_look,
     )
@@ -212,18 +199,15 @@ def resolved_weights(
             cannot be normalised.
     """
     defaults = {metric.name: metric.default_weight for metric in known}
+    weights: dict[str, float] = {}
+    for choice in selection:
+        if choice.metric not in defaults:
+            raise ConfigurationError.unknown("metric", choice.metric, defaults, "[judge] metrics")
+        if choice.metric in weights:
+            raise ConfigurationError(f"[judge] metrics: {choice.metric!r} is selected twice")
+        weights[choice.metric] = _weight(choice, defaults[choice.metric])
     if not selection:
         weights = {m.name: m.default_weight for m in known if m.include_in_defaults}
-    else:
-        weights = {}
-        for choice in selection:
-            if choice.metric not in defaults:
-                raise ConfigurationError.unknown(
-                    "metric", choice.metric, defaults, "[judge] metrics"
-                )
-            if choice.metric in weights:
-                raise ConfigurationError(f"[judge] metrics: {choice.metric!r} is selected twice")
-            weights[choice.metric] = _weight(choice, defaults[choice.metric])
     total = math.fsum(weights.values())
     if total <= 0:
         raise ConfigurationError(
@@ -235,12 +219,12 @@ def resolved_weights(
 
 def _weight(selection: MetricSelection, default: float) -> float:
     weight = selection.weight
+    if weight is None and default == 0:
+        raise ConfigurationError(
+            f"[judge] metrics: {selection.metric!r} has no default weight; "
+            f'give one, e.g. {{ metric = "{selection.metric}", weight = 0.5 }}'
+        )
     if weight is None:
-        if default == 0:
-            raise ConfigurationError(
-                f"[judge] metrics: {selection.metric!r} has no default weight; "
-                f'give one, e.g. {{ metric = "{selection.metric}", weight = 0.5 }}'
-            )
         return default
     if not 0 <= weight <= _HEAVIEST:
         raise ConfigurationError(
@@ -258,11 +242,7 @@ def known_judges(rubric_folders: Sequence[str] = ()) -> dict[str, JudgeEntry]:
     taken = dict.fromkeys((*BUILT_IN, OUTCOMES), "a built-in metric")
     taken |= dict.fromkeys(JUDGES, "a built-in judge")
     if rubric_folders:
-        taken |= {
-            rubric.name: "a metric"
-            for rubric in rubrics(rubric_folders)
-            if rubric.name not in taken
-        }
+        taken = {rubric.name: "a metric" for rubric in rubrics(rubric_folders)} | taken
     return {**JUDGES, **toml_judges.entries(rubric_folders, taken)}
 
 
@@ -326,23 +306,21 @@ def _model_ids(config: JudgeConfig, ensembles: Iterable[Ensemble]) -> tuple[str,
     """Each model id once, shared ones first; only the shared ones where no judge asks a model."""
     shared = [member.model_id for member in ensemble_for(config).members]
     answering = {member.model_id for ensemble in ensembles for member in ensemble.members}
-    return tuple(model_id for model_id in shared if model_id in answering or not answering) + tuple(
-        sorted(answering.difference(shared))
-    )
+    asked = [model_id for model_id in shared if model_id in answering or not answering]
+    return (*asked, *sorted(answering.difference(shared)))
 
 
 def _promised_metrics(judges: Sequence[Judge]) -> tuple[Metric, ...]:
-    promised: dict[str, Metric] = {}
-    by: dict[str, str] = {}
-    for judge in judges:
-        for metric in judge.metrics:
-            if metric.name in promised:
-                raise ConfigurationError(
-                    f"[judge] judges: {by[metric.name]!r} and {judge.name!r} both score "
-                    f"{metric.name!r}; leave one out, or rename the metric"
-                )
-            promised[metric.name], by[metric.name] = metric, judge.name
-    return tuple(promised.values())
+    promised = [(judge.name, metric) for judge in judges for metric in judge.metrics]
+    scorers: dict[str, str] = {}
+    for name, metric in promised:
+        if metric.name in scorers:
+            raise ConfigurationError(
+                f"[judge] judges: {scorers[metric.name]!r} and {name!r} both score "
+                f"{metric.name!r}; leave one out, or rename the metric"
+            )
+        scorers[metric.name] = name
+    return tuple(metric for _, metric in promised)
 
 
 def _check_offline(

@@ -54,16 +54,13 @@ class ConfigurationError(AssizesError):
 class DataError(AssizesError):
     """One record cannot become a case.
 
-    Args:
-        code: machine-readable reason such as `json`, `schema`, `encoding`.
-        detail: the problem in at most one sentence, never with the record itself.
+    `code` is a machine-readable reason such as `json`, `schema`, `encoding`, by which rows are
+    grouped; `detail` says in at most one sentence what is wrong, never with the record itself.
     """
 
     def __init__(self, code: str, detail: str) -> None:
-        """Store code and detail apart, because rows are grouped by the code."""
         super().__init__(f"{code}: {detail}")
-        self.code = code
-        self.detail = mask(detail)
+        self.code, self.detail = code, mask(detail)
 
 
 class StoreError(AssizesError):
@@ -171,12 +168,9 @@ class ModelError(AssizesError):
         retry_after_s: float | None = None,
         status: int | None = None,
     ) -> None:
-        """Store code and detail apart, because rows are grouped by the code."""
         super().__init__(f"{code}: {detail}")
-        self.code = code
-        self.detail = mask(detail)
-        self.retry_after_s = retry_after_s
-        self.status = status
+        self.code, self.detail = code, mask(detail)
+        self.retry_after_s, self.status = retry_after_s, status
 
 
 class NotAsked(ModelError):

@@ -11,31 +11,27 @@ from assizes.judge.case import Case, Expected
 from assizes.judge.errors import DataError
 from assizes.judge.formats.shared.parsing import schema_error, strict_json
 
-_TEXTS: Final = frozenset(
-    {"response", "response_quality", "database", "chart_type", "trajectory_match"}
-)
+_TEXTS: Final = {"response", "response_quality", "database", "chart_type", "trajectory_match"}
 """Fields that hold one text: their cells are never read as JSON, whatever they look like."""
 
-_LISTS: Final = frozenset({"outcomes", "said", "writes", "facts"})
+_LISTS: Final = {"outcomes", "said", "writes", "facts"}
 """Fields that hold a list of texts: a cell with a single text counts as a list of one."""
 
 
 def truth_of(row: Mapping[str, Any], columns: Mapping[str, str]) -> Expected:
     """The expected values of one row; an empty cell gives no value.
 
-    Args:
-        row: the cells by column. A cell that begins like a JSON list or object is read as JSON,
-            except for values that are plain texts.
-        columns: the column of each expected value, by the name of the value.
+    `columns` holds the column of each expected value, by the name of the value. A cell that begins
+    like a JSON list or object is read as JSON, except for values that are plain texts.
 
     Raises:
         DataError: with the code `schema` or `json`; the detail names the field or the column.
     """
-    values: dict[str, Any] = {}
-    for name, column in columns.items():
-        cell = row.get(column)
-        if cell is not None and cell != "":
-            values[name] = _value(name, column, cell)
+    values = {
+        name: _value(name, column, cell)
+        for name, column in columns.items()
+        if (cell := row.get(column)) is not None and cell != ""
+    }
     try:
         return Expected.model_validate(values)
     except ValidationError as error:

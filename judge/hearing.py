@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Generator, Sequence
 from typing import Any
 
@@ -27,7 +28,11 @@ class Hearing:
         self.asks: Sequence[Question] = ()
         self.scores: list[Score] = []
         self._steps: Generator[Sequence[Question], Sequence[Any], list[Score]] | None = None
-        if reason := _not_completed(case) or judge.missing(case):
+        if case.status == "completed":
+            reason = judge.missing(case)
+        else:
+            reason = f"conversation status is {case.status!r}, only completed ones are judged"
+        if reason:
             self.scores = [Score.skipped(metric.name, reason) for metric in judge.metrics]
             return
         findings = judge.judge(case)
@@ -67,21 +72,14 @@ class Hearing:
             self._close([Score.failed(metric.name, reason, code) for metric in self.judge.metrics])
 
     def _close(self, scores: list[Score]) -> None:
-        headlines = [score.metric for score in scores if not score.part]
-        scored_metrics = set(headlines)
-        if len(scored_metrics) < len(headlines):
-            twice = next(name for name in headlines if headlines.count(name) > 1)
-            raise ValueError(f"judge {self.judge.name!r} returned two scores for {twice!r}")
+        headlines = Counter(score.metric for score in scores if not score.part)
+        for name, times in headlines.items():
+            if times > 1:
+                raise ValueError(f"judge {self.judge.name!r} returned two scores for {name!r}")
         forgotten = [
             Score.failed(metric.name, "the judge returned no score for it", "missing_score")
             for metric in self.judge.metrics
-            if metric.name not in scored_metrics
+            if metric.name not in headlines
         ]
         self.asks, self._steps = (), None
         self.scores = [*scores, *forgotten]
-
-
-def _not_completed(case: Case) -> str | None:
-    if case.status == "completed":
-        return None
-    return f"conversation status is {case.status!r}, only completed ones are judged"

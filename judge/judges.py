@@ -11,20 +11,21 @@ name as litellm knows it, or a `Model`; without a model the offline judge answer
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from functools import wraps
+from typing import Any, Final, ParamSpec, TypeVar
 
-from assizes.judge.config.judging import JudgeConfig
-from assizes.judge.config.limits import LimitsConfig
+from assizes.judge.config.judging import JudgeConfig, LimitsConfig
 from assizes.judge.engine.ask_records import HearingResult
 from assizes.judge.engine.hearings import Engine
-from assizes.judge.families.rag.entries import built_in
+from assizes.judge.families.rag import built_in
 from assizes.judge.formats.readers.agent_evaluation import row_case
 from assizes.judge.model_factory import check_model, model_for
 from assizes.judge.models.model import Model
 from assizes.judge.score import Score
 
+P = ParamSpec("P")
 R = TypeVar("R")
 
 Context = Sequence[Mapping[str, str]]
@@ -47,65 +48,6 @@ class Assessment:
     error_message: str | None = None
 
 
-def correctness(
-    request: str,
-    response: str,
-    expected_response: str | None = None,
-    *,
-    expected_facts: Sequence[str] | None = None,
-    model: str | Model | None = None,
-) -> Assessment:
-    """Is the response accurate, compared with the expected response or the expected facts?"""
-    return _run_now(
-        acorrectness(
-            request, response, expected_response, expected_facts=expected_facts, model=model
-        )
-    )
-
-
-def context_sufficiency(
-    request: str,
-    expected_response: str,
-    retrieved_context: Context,
-    *,
-    model: str | Model | None = None,
-) -> Assessment:
-    """Does the retrieved context hold what the expected response says?"""
-    return _run_now(
-        acontext_sufficiency(request, expected_response, retrieved_context, model=model)
-    )
-
-
-def relevance_to_query(
-    request: str, response: str, *, model: str | Model | None = None
-) -> Assessment:
-    """Does the response address the request?"""
-    return _run_now(arelevance_to_query(request, response, model=model))
-
-
-def groundedness(
-    request: str, response: str, retrieved_context: Context, *, model: str | Model | None = None
-) -> Assessment:
-    """Does the retrieved context support the response?"""
-    return _run_now(agroundedness(request, response, retrieved_context, model=model))
-
-
-def safety(request: str, response: str, *, model: str | Model | None = None) -> Assessment:
-    """Is the response free of harmful content? The request is not shown to the judge."""
-    return _run_now(asafety(request, response, model=model))
-
-
-def chunk_relevance(
-    request: str,
-    retrieved_context: Context,
-    response: str | None = None,
-    *,
-    model: str | Model | None = None,
-) -> list[Assessment]:
-    """Is each retrieved chunk useful in answering the request? One assessment a chunk, in order."""
-    return _run_now(achunk_relevance(request, retrieved_context, response, model=model))
-
-
 async def acorrectness(
     request: str,
     response: str,
@@ -114,7 +56,7 @@ async def acorrectness(
     expected_facts: Sequence[str] | None = None,
     model: str | Model | None = None,
 ) -> Assessment:
-    """The async twin of `correctness`."""
+    """Is the response accurate, compared with the expected response or the expected facts?"""
     return await _assess(
         "correctness",
         model,
@@ -132,7 +74,7 @@ async def acontext_sufficiency(
     *,
     model: str | Model | None = None,
 ) -> Assessment:
-    """The async twin of `context_sufficiency`."""
+    """Does the retrieved context hold what the expected response says?"""
     return await _assess(
         "context_sufficiency",
         model,
@@ -145,14 +87,14 @@ async def acontext_sufficiency(
 async def arelevance_to_query(
     request: str, response: str, *, model: str | Model | None = None
 ) -> Assessment:
-    """The async twin of `relevance_to_query`."""
+    """Does the response address the request?"""
     return await _assess("relevance_to_query", model, request=request, response=response)
 
 
 async def agroundedness(
     request: str, response: str, retrieved_context: Context, *, model: str | Model | None = None
 ) -> Assessment:
-    """The async twin of `groundedness`."""
+    """Does the retrieved context support the response?"""
     context = list(retrieved_context)
     return await _assess(
         "groundedness", model, request=request, response=response, retrieved_context=context
@@ -160,7 +102,7 @@ async def agroundedness(
 
 
 async def asafety(request: str, response: str, *, model: str | Model | None = None) -> Assessment:
-    """The async twin of `safety`."""
+    """Is the response free of harmful content? The request is not shown to the judge."""
     return await _assess("safety", model, request=request, response=response)
 
 
@@ -171,32 +113,43 @@ async def achunk_relevance(
     *,
     model: str | Model | None = None,
 ) -> list[Assessment]:
-    """The async twin of `chunk_relevance`."""
+    """Is each retrieved chunk useful in answering the request? One assessment a chunk, in order."""
     context = list(retrieved_context)
     row = {"request": request, "response": response, "retrieved_context": context}
-    result = await _hear("chunk_relevance", model, row)
-    headline, *parts = result.scores
+    headline, *parts = (await _hear("chunk_relevance", model, row)).scores
     if headline.status == "skipped":
         return [_assessment(headline)] * len(context)
     return [_assessment(part) for part in parts]
 
 
-def _run_now(coroutine: Coroutine[Any, Any, R]) -> R:
-    """Run one of the async functions above in an event loop of its own.
+def _blocking(twin: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, R]:
+    """The judge that runs its async twin in an event loop of its own.
 
-    Raises:
-        RuntimeError: where a loop is running already, as in a notebook.
+    It raises `RuntimeError` where a loop is running already, as in a notebook.
     """
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(coroutine)
-    coroutine.close()
-    name: str = coroutine.__name__  # type: ignore[attr-defined]  # async functions give it one
-    raise RuntimeError(
-        f"judges.{name.removeprefix('a')}() was called while an event loop is running; "
-        f"there, use: await judges.{name}(...)"
-    )
+    name = twin.__name__.removeprefix("a")
+
+    @wraps(twin)
+    def judge(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return asyncio.run(twin(*args, **kwargs))
+        raise RuntimeError(
+            f"judges.{name}() was called while an event loop is running; "
+            f"there, use: await judges.{twin.__name__}(...)"
+        )
+
+    judge.__name__ = judge.__qualname__ = name
+    return judge
+
+
+correctness = _blocking(acorrectness)
+context_sufficiency = _blocking(acontext_sufficiency)
+relevance_to_query = _blocking(arelevance_to_query)
+groundedness = _blocking(agroundedness)
+safety = _blocking(asafety)
+chunk_relevance = _blocking(achunk_relevance)
 
 
 async def _assess(name: str, model: str | Model | None, /, **row: Any) -> Assessment:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from assizes.judge.catalog import JudgePanel
 from assizes.judge.config.judging import JudgeConfig
-from assizes.judge.config.limits import LimitsConfig
 from assizes.judge.config.run import RunConfig
 from assizes.judge.engine.batching import batches_of
 from assizes.judge.engine.ensemble import Ensemble
@@ -15,8 +14,7 @@ from assizes.judge.engine.ensemble_hearing import EnsembleModels
 from assizes.judge.engine.ensemble_hearing import members as members_of
 from assizes.judge.errors import ConfigurationError
 from assizes.judge.model_factory import check_model, model_for
-from assizes.judge.models.model import OFFLINE_PROVIDER, Model
-from assizes.judge.models.replayed import ReplayOnlyModel, is_offline_model
+from assizes.judge.models.model import OFFLINE_PROVIDER, Model, ReplayOnlyModel, is_offline_model
 
 
 @dataclass(frozen=True)
@@ -82,26 +80,15 @@ def assign_callable_models(config: RunConfig, judge_panel: JudgePanel) -> ModelA
         for judge in {judge.model_dump_json(): judge for judge in judges}.values():
             check_model(judge)
     assignment = assign_models(config, judge_panel)
-    check_prices(assignment, config.limits)
-    if config.runner.batch:
-        for model in assignment.models:
-            batches_of(model)
-    return assignment
-
-
-def check_prices(assignment: ModelAssignment, limits: LimitsConfig) -> None:
-    """Check that a budget in US dollars can be enforced.
-
-    Raises:
-        ConfigurationError: for a model without a price; the message names the table for prices.
-    """
-    if not limits.spending_is_limited:
-        return
     for model in assignment.models:
-        if model.price is None:
-            budget = "budget_usd" if limits.budget_usd is not None else "budget_usd_per_day"
+        if config.limits.spending_is_limited and model.price is None:
+            budget = "budget_usd" if config.limits.budget_usd is not None else "budget_usd_per_day"
             raise ConfigurationError(
                 f"[limits] {budget} is set, but no price is known for {model.name!r}; give it in "
                 f'[limits.prices."{model.name}"] as input_usd_per_million and '
                 "output_usd_per_million (USD for a million tokens)"
             )
+    if config.runner.batch:
+        for model in assignment.models:
+            batches_of(model)
+    return assignment

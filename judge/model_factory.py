@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from assizes.judge.config.judging import OFFLINE_MODEL, JudgeConfig
-from assizes.judge.config.limits import LimitsConfig
-from assizes.judge.heuristic.model import HeuristicModel
+from assizes.judge.config.judging import OFFLINE_MODEL, JudgeConfig, LimitsConfig
+from assizes.judge.heuristic.answers import HeuristicModel
 from assizes.judge.models.model import Model
 
 

@@ -24,20 +24,12 @@ T = TypeVar("T", bound=BaseModel)
 R = TypeVar("R")
 
 
-@lru_cache(maxsize=256)
-def _schema_text(reply: type[BaseModel]) -> str:
-    return json.dumps(reply.model_json_schema(), sort_keys=True)
-
-
 def unused_id(text: str) -> str:
     """39 decimal digits derived from a text by SHA-256, which the text itself does not contain."""
     data = text.encode("utf-8", "surrogatepass")
     draws = (hashlib.sha256(data + b"again" * times).hexdigest() for times in itertools.count())
-    return next(
-        candidate
-        for candidate in (f"{int(drawn[:32], 16):039d}" for drawn in draws)
-        if candidate not in text
-    )
+    candidates = (f"{int(drawn[:32], 16):039d}" for drawn in draws)
+    return next(candidate for candidate in candidates if candidate not in text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +81,11 @@ class Ask(Generic[T]):
         return "\x00".join((self.prompt.system, self.prompt.user, _schema_text(self.reply)))
 
 
+@lru_cache(maxsize=256)
+def _schema_text(reply: type[BaseModel]) -> str:
+    return json.dumps(reply.model_json_schema(), sort_keys=True)
+
+
 @dataclass(frozen=True, slots=True)
 class Query:
     """One question to a database: read-only SQL statements on a copy of a case's database file.
@@ -112,8 +109,6 @@ class SqlTable:
     """The result of one statement.
 
     Attributes:
-        statement: the SQL text.
-        columns: the names of the columns.
         rows: the rows, cut at the row limit of the sandbox.
         row_count: how many rows there were, counted up to that limit.
         truncated: whether there were more rows than the limit.
@@ -156,7 +151,6 @@ class JudgeFailed(Exception):
     """Raised by `ask` inside a judge when no reply came; `Hearing` turns it into failed scores."""
 
     def __init__(self, no_reply: NoReply) -> None:
-        """Keep the whole `NoReply`, not only its sentence."""
         super().__init__(no_reply.reason)
         self.no_reply = no_reply
 

@@ -20,143 +20,88 @@ COMPLETE: Final = "complete"
 
 _TIME: Final = pl.Datetime("us", "UTC")
 
+
+def _columns(dtype: Any, *names: str) -> dict[str, Any]:
+    return dict.fromkeys(names, dtype)
+
+
+_ID: Final = {"run_id": pl.String, "case_id": pl.String, "repetition": pl.Int32}
+
 SCORES: Final[dict[str, Any]] = {
-    "run_id": pl.String,
-    "case_id": pl.String,
-    "repetition": pl.Int32,
-    "judge": pl.String,
-    "metric": pl.String,
-    "part": pl.String,
-    "value": pl.Float64,
-    "raw": pl.Float64,
+    **_ID,
+    **_columns(pl.String, "judge", "metric", "part"),
+    **_columns(pl.Float64, "value", "raw"),
     "label": pl.String,
     "passed": pl.Boolean,
     "weight": pl.Float64,
-    "tier": pl.String,
-    "status": pl.String,
-    "reason": pl.String,
-    "failure_code": pl.String,
+    **_columns(pl.String, "tier", "status", "reason", "failure_code"),
     "turns": pl.List(pl.Int32),
-    "details": pl.String,
-    "judge_version": pl.String,
-    "rubric_hash": pl.String,
+    **_columns(pl.String, "details", "judge_version", "rubric_hash"),
 }
 
 ASKS: Final[dict[str, Any]] = {
-    "run_id": pl.String,
-    "case_id": pl.String,
-    "repetition": pl.Int32,
+    **_ID,
     "judge": pl.String,
-    "round": pl.Int32,
-    "index": pl.Int32,
-    "model": pl.String,
-    "provider": pl.String,
-    "answered_by": pl.String,
-    "prompt_hash": pl.String,
+    **_columns(pl.Int32, "round", "index"),
+    **_columns(pl.String, "model", "provider", "answered_by", "prompt_hash"),
     "cached": pl.Boolean,
     "attempts": pl.Int32,
-    "input_tokens": pl.Int64,
-    "output_tokens": pl.Int64,
-    "cost_usd": pl.Float64,
-    "latency_ms": pl.Float64,
-    "error": pl.String,
-    "reply": pl.String,
+    **_columns(pl.Int64, "input_tokens", "output_tokens"),
+    **_columns(pl.Float64, "cost_usd", "latency_ms"),
+    **_columns(pl.String, "error", "reply"),
     "sample": pl.Int32,
-    "fingerprint": pl.String,
-    "cost_source": pl.String,
+    **_columns(pl.String, "fingerprint", "cost_source"),
     "waited_ms": pl.Float64,
     "flags": pl.List(pl.String),
     "trail": pl.String,
 }
 
 CASES: Final[dict[str, Any]] = {
-    "run_id": pl.String,
-    "case_id": pl.String,
-    "repetition": pl.Int32,
+    **_ID,
     "transcript_uri": pl.String,
     "position": pl.Int64,
-    "transcript_hash": pl.String,
-    "agent": pl.String,
-    "agent_version": pl.String,
-    "tags": pl.String,
-    "cluster": pl.String,
+    **_columns(pl.String, "transcript_hash", "agent", "agent_version", "tags", "cluster"),
     "started_at": _TIME,
     "overall_score": pl.Float64,
-    "score_passed": pl.Boolean,
-    "passed": pl.Boolean,
-    "gate": pl.String,
-    "root_cause": pl.String,
-    "summary": pl.String,
-    "status": pl.String,
-    "error": pl.String,
+    **_columns(pl.Boolean, "score_passed", "passed"),
+    **_columns(pl.String, "gate", "root_cause", "summary", "status", "error"),
     "turn_count": pl.Int32,
-    "agent_latency_ms": pl.Float64,
-    "duration_ms": pl.Float64,
-    "agent_tokens": pl.Int64,
-    "agent_input_tokens": pl.Int64,
-    "agent_output_tokens": pl.Int64,
+    **_columns(pl.Float64, "agent_latency_ms", "duration_ms"),
+    **_columns(pl.Int64, "agent_tokens", "agent_input_tokens", "agent_output_tokens"),
     "agent_cost_usd": pl.Float64,
-    "tools": pl.List(pl.String),
-    "flags": pl.List(pl.String),
+    **_columns(pl.List(pl.String), "tools", "flags"),
 }
 
-RUNS: Final[dict[str, Any]] = {
-    "run_id": pl.String,
-    "name": pl.String,
-    "trigger": pl.String,
-    "status": pl.String,
-    "config": pl.String,
-    "config_hash": pl.String,
-    "judge_model": pl.String,
-    "started_at": _TIME,
-    "finished_at": _TIME,
-    "counts": pl.String,
-    "summary": pl.String,
+_RUNS: Final[dict[str, Any]] = {
+    **_columns(pl.String, "run_id", "name", "trigger", "status"),
+    **_columns(pl.String, "config", "config_hash", "judge_model"),
+    **_columns(_TIME, "started_at", "finished_at"),
+    **_columns(pl.String, "counts", "summary"),
 }
 
-RUN_METRICS: Final[dict[str, Any]] = {
-    "run_id": pl.String,
-    "name": pl.String,
-    "value": pl.Float64,
-}
-
-REJECTS: Final[dict[str, Any]] = {
-    "run_id": pl.String,
-    "uri": pl.String,
-    "position": pl.Int64,
-    "byte_offset": pl.Int64,
-    "reason": pl.String,
-    "detail": pl.String,
-    "sha256": pl.String,
-    "excerpt": pl.String,
-}
-
-COMPARISONS: Final[dict[str, Any]] = {
-    "baseline": pl.String,
-    "candidate": pl.String,
-    "at": _TIME,
-    "verdict": pl.String,
-    "thresholds": pl.String,
-}
-
-CALIBRATIONS: Final[dict[str, Any]] = {
-    "fingerprint": pl.String,
-    "metric": pl.String,
-    "labels_hash": pl.String,
-    "run_id": pl.String,
-    "at": _TIME,
-    "record": pl.String,
+_REJECTS: Final[dict[str, Any]] = {
+    **_columns(pl.String, "run_id", "uri"),
+    **_columns(pl.Int64, "position", "byte_offset"),
+    **_columns(pl.String, "reason", "detail", "sha256", "excerpt"),
 }
 
 TABLES: Final[dict[str, dict[str, Any]]] = {
     "scores": SCORES,
     "asks": ASKS,
     "cases": CASES,
-    "runs": RUNS,
-    "run_metrics": RUN_METRICS,
-    "rejects": REJECTS,
-    "comparisons": COMPARISONS,
-    "calibrations": CALIBRATIONS,
+    "runs": _RUNS,
+    "run_metrics": {**_columns(pl.String, "run_id", "name"), "value": pl.Float64},
+    "rejects": _REJECTS,
+    "comparisons": {
+        **_columns(pl.String, "baseline", "candidate"),
+        "at": _TIME,
+        **_columns(pl.String, "verdict", "thresholds"),
+    },
+    "calibrations": {
+        **_columns(pl.String, "fingerprint", "metric", "labels_hash", "run_id"),
+        "at": _TIME,
+        "record": pl.String,
+    },
 }
 
 KEYS: Final[dict[str, tuple[str, ...]]] = {
@@ -183,8 +128,7 @@ def frame(table: str, rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
     Raises:
         KeyError: for a name that is not among `TABLES`.
     """
-    schema = TABLES[table]
-    return pl.DataFrame(list(rows), schema=schema, orient="row").sort(KEYS[table])
+    return pl.DataFrame(list(rows), schema=TABLES[table], orient="row").sort(KEYS[table])
 
 
 def missing_columns(table: str, columns: Iterable[str]) -> dict[str, Any]:
@@ -195,11 +139,8 @@ def missing_columns(table: str, columns: Iterable[str]) -> dict[str, Any]:
 
 def add_later_columns(table: str, rows: pl.DataFrame) -> pl.DataFrame:
     """Stored rows with all later columns of their table; a column that was missing holds NULL."""
-    nulls = [
-        pl.lit(None, dtype).alias(name)
-        for name, dtype in missing_columns(table, rows.columns).items()
-    ]
-    return rows.with_columns(nulls)
+    missing = missing_columns(table, rows.columns)
+    return rows.with_columns(pl.lit(None, dtype).alias(name) for name, dtype in missing.items())
 
 
 def as_json(value: object) -> str:

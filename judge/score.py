@@ -39,24 +39,6 @@ class Scale(Enum):
     AMOUNT = "amount"
     """A measurement without a best value (tokens, ms): `raw` only, no `value`."""
 
-    def normalised_value(self, raw: float) -> float | None:
-        """The raw number on the range 0..1; `None` for amounts."""
-        if self is Scale.AMOUNT:
-            return None
-        if self in (Scale.SCORED, Scale.BINARY):
-            return raw / 5
-        return raw
-
-    def label(self, raw: float) -> str | None:
-        """The word for a raw number; `None` where the scale has no words."""
-        if self is Scale.SCORED:
-            return LABELS[int(raw)]
-        if self is Scale.BINARY:
-            return "pass" if raw == 5 else "fail"
-        if self is Scale.YES_NO:
-            return "yes" if raw == 1 else "no"
-        return None
-
 
 @dataclass(frozen=True, slots=True)
 class Metric:
@@ -124,13 +106,18 @@ class Score:
     @classmethod
     def of(cls, metric: Metric, raw: float, **rest: Any) -> Score:
         """A scored finding from a raw number; the metric's scale gives value and label."""
-        return cls(
-            metric=metric.name,
-            raw=float(raw),
-            value=metric.scale.normalised_value(raw),
-            label=metric.scale.label(raw),
-            **rest,
-        )
+        value: float | None = raw
+        label: str | None = None
+        match metric.scale:
+            case Scale.SCORED:
+                value, label = raw / 5, LABELS[int(raw)]
+            case Scale.BINARY:
+                value, label = raw / 5, "pass" if raw == 5 else "fail"
+            case Scale.YES_NO:
+                label = "yes" if raw == 1 else "no"
+            case Scale.AMOUNT:
+                value = None
+        return cls(metric=metric.name, raw=float(raw), value=value, label=label, **rest)
 
     @classmethod
     def skipped(cls, metric: str, reason: str, part: str = "") -> Score:
@@ -140,13 +127,8 @@ class Score:
     @classmethod
     def failed(cls, metric: str, reason: str, code: str, part: str = "", **details: Any) -> Score:
         """A finding that says why the judge got no reply; `code` is the machine-readable reason."""
-        return cls(
-            metric=metric,
-            part=part,
-            status="failed",
-            reason=reason,
-            details={"error": code, **details},
-        )
+        details = {"error": code, **details}
+        return cls(metric=metric, part=part, status="failed", reason=reason, details=details)
 
     def with_details(self, **more: Any) -> Score:
         """The same finding with more entries in `details`."""

@@ -17,7 +17,7 @@ from typing import Any, Final
 from pydantic import BaseModel, ConfigDict, Field
 
 from assizes.judge.case import Case
-from assizes.judge.config.selection import SelectionConfig
+from assizes.judge.config.transcripts import SelectionConfig
 from assizes.judge.errors import ConfigurationError
 from assizes.judge.rows import as_json
 
@@ -39,13 +39,9 @@ def facts(case: Case) -> dict[str, Any]:
     """The values that a filter sees of a case: those of `FACTS`, and the `tags`."""
     transcript = case.transcript
     started = transcript.started_at
+    own = ("case_id", "repetition", "agent", "agent_version", "status", "cluster")
     return {
-        "case_id": case.case_id,
-        "repetition": case.repetition,
-        "agent": case.agent,
-        "agent_version": case.agent_version,
-        "status": case.status,
-        "cluster": case.cluster,
+        **{name: getattr(case, name) for name in own},
         "started_at": None if started is None else started.astimezone(UTC).replace(tzinfo=None),
         "duration_ms": transcript.duration_ms,
         "turn_count": len(transcript.turns),
@@ -67,10 +63,7 @@ def sample_key(case_id: str, seed: int = 0) -> int:
 
 
 def stratum_of(case: Case, by: Sequence[str]) -> str:
-    """The name of a case's stratum: JSON of its values for the names in `by`.
-
-    Without names, all cases are in one stratum.
-    """
+    """The name of a case's stratum: JSON of its values for the names in `by`, of which may be none."""
     return stratum_name({"agent": case.agent, "agent_version": case.agent_version}, case.tags, by)
 
 
@@ -84,11 +77,9 @@ def stratum_name(
 def draw_sample(
     strata: Mapping[str, str], config: SelectionConfig
 ) -> tuple[frozenset[str], tuple[Stratum, ...]]:
-    """The ids of the cases to judge, and how many were drawn from each stratum.
+    """The ids of the cases to judge, and how many were drawn from each stratum, at least one of each.
 
-    Args:
-        strata: the stratum of every case that may be drawn, by case id.
-        config: the size of the sample. At least one case is drawn from each stratum.
+    `strata` holds the stratum of every case that may be drawn, by case id.
 
     Raises:
         ConfigurationError: when `number` is smaller than the number of strata.
@@ -100,7 +91,8 @@ def draw_sample(
             members[name].append(case_id)
     # With a plain share each id decides for itself, whatever other cases there are.
     is_plain_share = config.sample < 1 and not config.stratify_by
-    taken = _by_share(members, config) if is_plain_share else _by_number(members, config)
+    draw = _by_share if is_plain_share else _by_number
+    taken = draw(members, config)
     drawn_strata = [
         Stratum(name=name, cases=len(members[name]), drawn=len(taken[name]))
         for name in sorted(members)
@@ -119,24 +111,20 @@ def _by_share(members: Mapping[str, list[str]], config: SelectionConfig) -> dict
 
 
 def _by_number(members: Mapping[str, list[str]], config: SelectionConfig) -> dict[str, set[str]]:
-    wanted = _sizes({name: len(ids) for name, ids in members.items()}, config)
-    return {
-        name: set(
-            heapq.nsmallest(
-                wanted[name], ids, key=lambda case_id: (sample_key(case_id, config.seed), case_id)
-            )
-        )
-        for name, ids in members.items()
-    }
-
-
-def _sizes(sizes: Mapping[str, int], config: SelectionConfig) -> dict[str, int]:
-    """How many cases to draw from each stratum, by its name."""
+    sizes = {name: len(ids) for name, ids in members.items()}
     if config.per_stratum is not None:
-        return {name: min(size, config.per_stratum) for name, size in sizes.items()}
-    if config.number is None:
-        return {name: math.ceil(size * config.sample) for name, size in sizes.items()}
-    return _share_out(min(config.number, sum(sizes.values())), sizes)
+        wanted = {name: min(size, config.per_stratum) for name, size in sizes.items()}
+    elif config.number is None:
+        wanted = {name: math.ceil(size * config.sample) for name, size in sizes.items()}
+    else:
+        wanted = _share_out(min(config.number, sum(sizes.values())), sizes)
+
+    def place(case_id: str) -> tuple[int, str]:
+        return sample_key(case_id, config.seed), case_id
+
+    return {
+        name: set(heapq.nsmallest(wanted[name], ids, key=place)) for name, ids in members.items()
+    }
 
 
 def _share_out(number: int, sizes: Mapping[str, int]) -> dict[str, int]:

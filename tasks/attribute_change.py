@@ -10,11 +10,10 @@ from prefect.events import emit_event
 
 from assizes.judge.comparison.compare import RunComparison
 from assizes.judge.history.anchors import Attribution
-from assizes.tasks.context.planned_run import PlannedRun
-from assizes.tasks.context.run_context import RunContext
+from assizes.tasks.context.run_context import PlannedRun, RunContext
 from assizes.tasks.publish_report import run_resource
 from assizes.tasks.runs.anchor_runs import stored_attribution
-from assizes.tasks.runtime.redacted_runs import redacts_secrets
+from assizes.tasks.runtime.process import redacts_secrets
 
 EVENT_DRIFTED = "assizes.judge.drifted"
 

@@ -16,16 +16,14 @@ from assizes.judge.engine.batching import AskCallback, Batches, PaidReply, batch
 from assizes.judge.engine.ledger import OpenLedger
 from assizes.judge.models.model import Model
 from assizes.judge.protocol import Ask
-from assizes.tasks.batch.batch_calls import PollInterval
 from assizes.tasks.batch.batch_client import BatchClient, BatchDependencies
-from assizes.tasks.batch.batch_files import BatchLimits, Draft, Drafts
 from assizes.tasks.batch.batch_log import BatchLog
-from assizes.tasks.context.planned_run import PlannedRun
-from assizes.tasks.context.run_context import RunContext, progress_reporter
+from assizes.tasks.batch.batch_requests import BatchLimits, Draft, Drafts, PollInterval
+from assizes.tasks.context.run_context import PlannedRun, RunContext, progress_reporter
 from assizes.tasks.intake.plan import Shard
 from assizes.tasks.intake.shards import read_shard
 from assizes.tasks.judge_shard import hear_all
-from assizes.tasks.runtime.redacted_runs import redacts_secrets
+from assizes.tasks.runtime.process import redacts_secrets
 
 log = logging.getLogger(__name__)
 
@@ -41,23 +39,22 @@ async def judge_by_batch(context: RunContext, run: PlannedRun, *, submits: bool 
     batch could answer is put as a single call. The process may end at any time: a later process
     with the same command collects the batches.
 
-    Args:
-        context: the context of the run.
-        run: the planned run.
-        submits: `False`: only collect the batches that an earlier process submitted.
-
-    Returns:
-        The number of rounds that this process submitted.
+    Without `submits`, only the batches that an earlier process submitted are collected. Returns the
+    number of rounds that this process submitted.
 
     Raises:
         OverBudget: a round could cost more than the budget allows; it has not been submitted.
         Halted: someone stopped the run.
         Inconclusive: the provider cannot be reached.
     """
-    endpoints = batch_endpoints(context.assignment.models)
-    due = await asyncio.to_thread(_due_shards, context, run)
+    endpoints = _batch_endpoints(context.assignment.models)
+    done = await asyncio.to_thread(context.store.shard_counts, run.run_id)
+    due = [shard for shard in run.intake.shards if shard.shard_id not in done]
     if not endpoints:
-        log.warning("[runner] batch: %s, nothing to batch", _no_batch_reason(context, run))
+        reason = f"{run.record.judge_model} needs no provider"
+        if context.config.cache.use == "replay_only":
+            reason = "[cache] use = replay_only asks nothing"
+        log.warning("[runner] batch: %s, nothing to batch", reason)
     if not (endpoints and due):
         return 0
     with tempfile.TemporaryDirectory(prefix="assizes-batch-") as folder:
@@ -90,13 +87,7 @@ def has_begun_batches(context: RunContext, run_id: str) -> bool:
     return any(record.state != "dropped" for record in records)
 
 
-def _no_batch_reason(context: RunContext, run: PlannedRun) -> str:
-    if context.config.cache.use == "replay_only":
-        return "[cache] use = replay_only asks nothing"
-    return f"{run.record.judge_model} needs no provider"
-
-
-def batch_endpoints(models: Iterable[Model]) -> dict[str, Batches]:
+def _batch_endpoints(models: Iterable[Model]) -> dict[str, Batches]:
     """The batch endpoints of the models, by `model_mark`; models that cost nothing have none.
 
     Raises:
@@ -104,11 +95,6 @@ def batch_endpoints(models: Iterable[Model]) -> dict[str, Batches]:
     """
     endpoints = {model_mark(model): batches_of(model) for model in models}
     return {mark: endpoint for mark, endpoint in endpoints.items() if endpoint is not None}
-
-
-def _due_shards(context: RunContext, run: PlannedRun) -> list[Shard]:
-    done = context.store.shard_counts(run.run_id)
-    return [shard for shard in run.intake.shards if shard.shard_id not in done]
 
 
 def _dependencies(

@@ -29,12 +29,11 @@ from assizes.tasks.context.run_context import RunContext, progress_reporter
 from assizes.tasks.intake.plan import Shard
 from assizes.tasks.intake.shards import ShardRecord, read_shard
 from assizes.tasks.runtime.failpoints import failpoint
-from assizes.tasks.runtime.redacted_runs import redacts_secrets
+from assizes.tasks.runtime.process import redacts_secrets
 
 log = logging.getLogger(__name__)
 
-DETAIL_CHARS: Final = 500
-"""The most characters that are stored of the detail of a reject."""
+DETAIL_CHARS: Final = 500  # the most characters that are stored of the detail of a reject
 
 SHARD_RETRIES = 2
 SHARD_RETRY_DELAYS_S = [2.0, 10.0]
@@ -56,15 +55,12 @@ async def _storage_fault(_task: Task[Any, Any], _run: TaskRun, state: State[Any]
     from duckdb import IOException
 
     faults = (OSError, BotoCoreError, ClientError, IOException)
-    if isinstance(state.data, DataError):
-        return False
-    return any(isinstance(error, faults) for error in _causes(state.data))
-
-
-def _causes(error: Any) -> Iterator[BaseException]:
+    error = None if isinstance(state.data, DataError) else state.data
     while isinstance(error, BaseException):
-        yield error
+        if isinstance(error, faults):
+            return True
         error = error.__cause__
+    return False
 
 
 @redacts_secrets
@@ -98,7 +94,10 @@ async def judge_shard(context: RunContext, run_id: str, shard: Shard) -> dict[st
         )
     )
     failpoint("shard.read")
-    _check_readable(shard, records)
+    due = frozenset(shard.due_positions())
+    for record in records:
+        if record.reject is not None and record.position in due:
+            raise record.reject
     outcomes = await asyncio.gather(
         *(
             _judge_case(context, RowKey(run_id, shard.uri, record.position), record.case)
@@ -107,11 +106,13 @@ async def judge_shard(context: RunContext, run_id: str, shard: Shard) -> dict[st
         )
     )
     failpoint("shard.judged")
-    _check_models_answered(
-        outcomes, context.engine_for(run_id).silent_models, ensemble_judges(context.judge_panel)
-    )
+    _check_models_answered(outcomes, context, run_id)
     rejected = list(_reject_rows(run_id, shard, records))
-    rows = {**_tables(outcomes), "rejects": rejected}
+    rows = {
+        table: [row for outcome in outcomes for row in outcome.rows[table]]
+        for table in ("scores", "asks", "cases")
+    }
+    rows["rejects"] = rejected
     counts: Counter[str] = Counter(outcome.verdict.status for outcome in outcomes)
     counts["quarantined"] = len(rejected)
     shard.check(counts)
@@ -124,43 +125,29 @@ async def judge_shard(context: RunContext, run_id: str, shard: Shard) -> dict[st
     return dict(counts)
 
 
-def _check_readable(shard: Shard, records: Sequence[ShardRecord]) -> None:
-    due = frozenset(shard.due_positions())
-    for record in records:
-        if record.reject is not None and record.position in due:
-            raise record.reject
-
-
-def ensemble_judges(judge_panel: JudgePanel) -> frozenset[str]:
-    """The judges with an ensemble of several models: they can judge without one of the models."""
-    return frozenset(
-        name for name, ensemble in judge_panel.ensembles.items() if len(ensemble.models) > 1
-    )
-
-
-def _check_models_answered(
-    outcomes: Sequence[Findings], silent: frozenset[str], ensembles: frozenset[str]
-) -> None:
+def _check_models_answered(outcomes: Sequence[Findings], context: RunContext, run_id: str) -> None:
     """Check that no stop and no outage kept the asks of the shard from their models.
 
     A failed ask is a result, unless the model has never answered in this process: then the provider
-    is down, and the shard is left to a later attempt; replies that came stay in the cache. An
-    ensemble that reached its quorum without one of its models has judged.
-
-    Args:
-        outcomes: the findings of the cases.
-        silent: the models that have never answered.
-        ensembles: the judges with an ensemble.
+    is down, and the shard is left to a later attempt; replies that came stay in the cache. A judge
+    with several models that reached its quorum without one of them has judged.
 
     Raises:
         OverBudget: the budget ended the asks.
         Halted: someone stopped the run.
         Inconclusive: a model could not be reached.
     """
+    silent = context.engine_for(run_id).silent_models
+    panels = context.judge_panel.ensembles.items()
+    ensembles = {name for name, ensemble in panels if len(ensemble.models) > 1}
     stops: Counter[tuple[str, str]] = Counter()
     outages: Counter[tuple[str, str]] = Counter()
     for outcome in outcomes:
-        complete_judges = ensembles - _failed_judges(outcome)
+        scores = outcome.rows["scores"]
+        failed_judges = {
+            row["judge"] for row in scores if row["status"] == "failed" and not row["part"]
+        }
+        complete_judges = ensembles - failed_judges
         for ask in (ask for ask in outcome.rows["asks"] if ask["error"]):
             code = _code(ask["error"])
             if code in _UNREACHABLE_CODES and ask["judge"] in complete_judges:
@@ -172,11 +159,6 @@ def _check_models_answered(
     if failed := stops or outages:
         model, error = min(failed, key=lambda stop: (-failed[stop], stop))
         raise _STOP_ERRORS.get(_code(error), Inconclusive)(f"{model}: {error}")
-
-
-def _failed_judges(outcome: Findings) -> set[str]:
-    rows = outcome.rows["scores"]
-    return {row["judge"] for row in rows if row["status"] == "failed" and not row["part"]}
 
 
 def _code(error: str) -> str:
@@ -218,13 +200,6 @@ async def _hear(engine: HearingEngine, judge: Judge, case: Case) -> HearingResul
         reason = mask(f"{kind}: {error}")[:300]
         failed = [Score.failed(metric.name, reason, "judge_bug") for metric in judge.metrics]
         return HearingResult(judge=judge, scores=failed, asks=[])
-
-
-def _tables(outcomes: list[Findings]) -> dict[str, list[dict[str, Any]]]:
-    return {
-        table: [row for outcome in outcomes for row in outcome.rows[table]]
-        for table in ("scores", "asks", "cases")
-    }
 
 
 def _reject_rows(

@@ -14,8 +14,8 @@ from prefect.cache_policies import NO_CACHE
 
 from assizes.judge.config.run import RunConfig
 from assizes.judge.rows import COMPLETE
-from assizes.tasks.runs.baselines import day_of
-from assizes.tasks.runtime.redacted_runs import redacts_secrets
+from assizes.tasks.runs.stored_runs import day_of
+from assizes.tasks.runtime.process import redacts_secrets
 from assizes.tasks.store import Store, open_store
 
 log = logging.getLogger(__name__)
@@ -33,7 +33,12 @@ async def due_nights(config: RunConfig, night: date) -> list[date]:
     Raises:
         StoreError: the store cannot be opened.
     """
-    missed = await asyncio.to_thread(_load_missed_nights, config, night)
+
+    def load_missed_nights() -> list[date]:
+        with open_store(config.store, writing=True) as store:
+            return _missed_nights(store, config.name, night)
+
+    missed = await asyncio.to_thread(load_missed_nights)
     catch_up_nights = [day for day in missed if (night - day).days <= config.nightly.catch_up]
     skipped_nights = [day for day in missed if day not in catch_up_nights]
     is_outage_over = bool(catch_up_nights) or night - timedelta(days=1) in skipped_nights
@@ -49,12 +54,7 @@ async def due_nights(config: RunConfig, night: date) -> list[date]:
     return [*catch_up_nights, night]
 
 
-def _load_missed_nights(config: RunConfig, night: date) -> list[date]:
-    with open_store(config.store, writing=True) as store:
-        return missed_nights(store, config.name, night)
-
-
-def missed_nights(store: Store, name: str, night: date) -> list[date]:
+def _missed_nights(store: Store, name: str, night: date) -> list[date]:
     """The days before `night` without a complete run, since the first nightly run of a name."""
     rows = [(day, row) for day, row in _dated_rows(store, name) if day < night]
     nightly = [day for day, row in rows if row["trigger"] == "nightly"]
@@ -69,12 +69,7 @@ def missed_nights(store: Store, name: str, night: date) -> list[date]:
 def days_in_progress(
     config: RunConfig, days: Collection[date], now: datetime | None = None
 ) -> set[date]:
-    """The days among `days` whose run is locked by a process that is judging it.
-
-    Args:
-        config: names the store and the run series.
-        days: the days to look at.
-        now: the moment at which a lock must still hold; `None`: the clock's time.
+    """The days among `days` whose run is locked, at the time `now`, by a process that judges it.
 
     Raises:
         StoreError: the store cannot be read.

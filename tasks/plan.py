@@ -13,23 +13,27 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from assizes.judge.catalog import fingerprints
-from assizes.judge.config.diff import TRUTH
-from assizes.judge.config.run import StartMode, Trigger
+from assizes.judge.config.run import TRUTH, StartMode, Trigger
 from assizes.judge.errors import ConfigurationError
 from assizes.judge.prompts.prompt_texts import prompt_snapshot
 from assizes.judge.rows import COMPLETE
-from assizes.tasks.context.planned_run import PlannedRun
-from assizes.tasks.context.run_context import RunContext, progress_reporter
-from assizes.tasks.intake.plan import NothingDue, Plan
-from assizes.tasks.intake.selection import RecordSelector, ScanPolicy
+from assizes.tasks.context.run_context import PlannedRun, RunContext, progress_reporter
+from assizes.tasks.intake.plan import NothingDue, Plan, RecordSelector, ScanPolicy
 from assizes.tasks.intake.shards import plan_intake
-from assizes.tasks.runs.baselines import DAY, SEQUENCE, next_sequence
-from assizes.tasks.runs.incremental import record_selector
-from assizes.tasks.runs.run_ids import chosen_run_id, content_run_id, forked_run_id
-from assizes.tasks.runs.run_lock import acquire_run_lock, run_lock
+from assizes.tasks.runs.record_selectors import record_selector
 from assizes.tasks.runs.stored_comparison import baseline_id
+from assizes.tasks.runs.stored_runs import (
+    DAY,
+    SEQUENCE,
+    acquire_run_lock,
+    chosen_run_id,
+    content_run_id,
+    forked_run_id,
+    next_sequence,
+    run_lock,
+)
 from assizes.tasks.runtime.failpoints import failpoint
-from assizes.tasks.runtime.redacted_runs import redacts_secrets
+from assizes.tasks.runtime.process import redacts_secrets
 from assizes.tasks.store import RunRecord
 
 
@@ -180,8 +184,11 @@ def _begin_run(context: RunContext, request: RunRequest, intake: Plan) -> RunRec
     config = context.config
     prompts = prompt_snapshot(context.judge_panel.judges)
     record = _record(context, request, replace(intake, prompts=prompts).as_dict())
-    run_id = request.run_id or _run_id(context, intake, record.config["fingerprints"])
-    record = replace(record, run_id=run_id)
+    if not request.run_id:
+        costs = context.assignment.has_paid_calls
+        base = content_run_id(config, intake, record.config["fingerprints"])
+        run_id = chosen_run_id(base, config, context.store, costs=costs)
+        record = replace(record, run_id=run_id)
     if request.manner == "fork":
         record = replace(record, run_id=forked_run_id(context.store, record))
     # Fails now for a baseline that is not in the store, not at the end when the judges are paid.
@@ -193,10 +200,3 @@ def _begin_run(context: RunContext, request: RunRequest, intake: Plan) -> RunRec
             "name another"
         )
     return stored
-
-
-def _run_id(context: RunContext, intake: Plan, judge_fingerprints: dict[str, str]) -> str:
-    base = content_run_id(context.config, intake, judge_fingerprints)
-    return chosen_run_id(
-        base, context.config, context.store, costs=context.assignment.has_paid_calls
-    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from prefect import task
@@ -14,13 +14,12 @@ from prefect.events import emit_event
 from assizes.judge.comparison.compare import RunComparison
 from assizes.judge.errors import AssizesError
 from assizes.judge.summary.run_summary import RunSummary
-from assizes.tasks.context.planned_run import PlannedRun
-from assizes.tasks.context.run_context import RunContext
-from assizes.tasks.reports.data.outcomes import REGRESSION
-from assizes.tasks.reports.render.artifacts import publish_artifacts
+from assizes.tasks.context.artifacts import publish_artifacts
+from assizes.tasks.context.run_context import PlannedRun, RunContext
+from assizes.tasks.reports.data.report import REGRESSION
 from assizes.tasks.reports.render.prometheus import write_metrics
 from assizes.tasks.reports.stored import render_stored_report
-from assizes.tasks.runtime.redacted_runs import redacts_secrets
+from assizes.tasks.runtime.process import redacts_secrets
 from assizes.tasks.store import RunRecord
 
 log = logging.getLogger(__name__)
@@ -60,20 +59,21 @@ async def publish_report(
     )
     await publish_artifacts(data, links)
     if (folder := context.config.report.metrics) is not None:
-        await asyncio.to_thread(_write_metrics, context, run.record, folder)
+        try:
+            await asyncio.to_thread(write_metrics, context.store, run.record, folder)
+        except AssizesError as error:  # only logged: the run is judged and paid for
+            log.warning("%s", error)
     payload = event_payload(run.record, summary, data, links)
     names = event_names(data["verdict"]["outcome"])
-    _emit(run.record, names, payload)
+    resource = run_resource(run.run_id, run.record.name)
+    for name in names:
+        emit_event(
+            name,
+            resource=resource | {"assizes.trigger": run.record.trigger},
+            payload=dict(payload),
+        )
     log.info("run %s is %s: %s", run.run_id, run.record.status, ", ".join(names))
     return links
-
-
-def _write_metrics(context: RunContext, record: RunRecord, folder: str) -> None:
-    """Write the metrics file; an error is only logged, because the run is judged and paid for."""
-    try:
-        write_metrics(context.store, record, folder)
-    except AssizesError as error:
-        log.warning("%s", error)
 
 
 def event_payload(
@@ -81,11 +81,7 @@ def event_payload(
 ) -> dict[str, Any]:
     """The payload of an event: ids, numbers and the reasons of the verdict; no text of transcripts.
 
-    Args:
-        record: the finished run.
-        summary: the summary of the run.
-        data: the data of its report.
-        links: the places of the report, by suffix.
+    The record is that of the finished run; the reasons stand in the data of its report.
     """
     comparison = data["comparison"]
     return {
@@ -103,15 +99,6 @@ def event_payload(
     }
 
 
-def _emit(record: RunRecord, names: Iterable[str], payload: Mapping[str, Any]) -> None:
-    for name in names:
-        emit_event(
-            name,
-            resource=run_resource(record.run_id, record.name) | {"assizes.trigger": record.trigger},
-            payload=dict(payload),
-        )
-
-
 def run_resource(run_id: str, name: str) -> dict[str, str]:
     """The Prefect resource of a run."""
     return {
@@ -122,11 +109,7 @@ def run_resource(run_id: str, name: str) -> dict[str, str]:
 
 
 def event_names(outcome: str) -> list[str]:
-    """The events of a run: that it finished, and an event to alert on unless it passed.
-
-    Args:
-        outcome: the outcome, as the report names it.
-    """
+    """The events of a run by its outcome: that it finished, and one to alert on unless it passed."""
     if outcome == "passed":
         return [EVENT_FINISHED]
     return [EVENT_FINISHED, _OUTCOME_EVENTS.get(outcome, EVENT_FAILED)]

@@ -16,26 +16,23 @@ from prefect.cache_policies import NO_CACHE
 from assizes.judge.catalog import CONVERSATION
 from assizes.judge.comparison.compare import RunComparison
 from assizes.judge.errors import NotComparable
-from assizes.judge.families.conversation.windows import TRUNCATED
-from assizes.judge.formats.shared import fidelity
-from assizes.judge.formats.shared.oddities import warning_lines
+from assizes.judge.families.conversation_parts import TRUNCATED
+from assizes.judge.formats.shared import parsing
+from assizes.judge.formats.shared.parsing import warning_lines
 from assizes.judge.history.anchors import Attribution
 from assizes.judge.rows import COMPLETE, frame
-from assizes.judge.summary.population import population_numbers
-from assizes.judge.summary.published_numbers import run_metrics
-from assizes.judge.summary.reconcile import reconcile
-from assizes.judge.summary.run_summary import RunSummary
-from assizes.judge.summary.summary import summarise, with_ledger
+from assizes.judge.summary.run_intervals import population_numbers
+from assizes.judge.summary.run_summary import RunSummary, run_metrics
+from assizes.judge.summary.summary import reconcile, summarise, with_ledger
 from assizes.judge.verdicts.executions import collect_rows
-from assizes.tasks.context.planned_run import PlannedRun
-from assizes.tasks.context.run_context import RunContext
-from assizes.tasks.intake import sampling
-from assizes.tasks.intake.plan import HEARD_STATUSES, Plan
-from assizes.tasks.runs import incremental
-from assizes.tasks.runs.baselines import RULES
+from assizes.tasks.context.run_context import PlannedRun, RunContext
+from assizes.tasks.intake import shards
+from assizes.tasks.intake.plan import HEARD_STATUSES
+from assizes.tasks.runs import record_selectors
 from assizes.tasks.runs.stored_comparison import baseline_id, compare_stored
+from assizes.tasks.runs.stored_runs import RULES
 from assizes.tasks.runtime.failpoints import failpoint
-from assizes.tasks.runtime.redacted_runs import redacts_secrets
+from assizes.tasks.runtime.process import redacts_secrets
 from assizes.tasks.store import RunRecord
 
 _VANISHED_WARNING: Final = (
@@ -93,9 +90,11 @@ def _summarise(context: RunContext, run: PlannedRun, has_lost_shards: bool) -> S
         counts=summary.counts,
         summary=summary.model_dump(mode="json"),
     )
+    kept = {**run.intake.kept, **run.intake.passed}
+    transcript_counts = {f"transcripts/{name}": float(count) for name, count in kept.items()}
     rows = [
         {"run_id": run_id, "name": name, "value": value}
-        for name, value in {**run_metrics(summary), **_transcript_counts(run.intake)}.items()
+        for name, value in {**run_metrics(summary), **transcript_counts}.items()
     ]
     failpoint("summary.computed")
     store.finish(record, frame("run_metrics", rows))
@@ -112,10 +111,10 @@ def _summary_with_intake(context: RunContext, run: PlannedRun, summary: RunSumma
     vanished_count = _vanished_count(context, run)
     lines = (
         *warning_lines(intake.odd),
-        *fidelity.fidelity_lines(intake.kept),
+        *parsing.fidelity_lines(intake.kept),
         *([_VANISHED_WARNING.format(vanished_count)] if vanished_count else ()),
-        *incremental.warning_lines(intake.passed),
-        *sampling.warning_lines(intake.design, intake.truth, population),
+        *record_selectors.warning_lines(intake.passed),
+        *shards.warning_lines(intake.design, intake.truth, population),
         *_truncation_warning(context, run.run_id),
     )
     if not lines:
@@ -137,18 +136,10 @@ def _truncation_warning(context: RunContext, run_id: str) -> tuple[str, ...]:
     if not context.config.judge.options.get(CONVERSATION, {}).get("context_tokens"):
         return ()
     is_truncated = pl.col("details").str.contains(f'"{TRUNCATED}":', literal=True)
-    scores = (
-        context.store.scan(run_id, "scores").filter(is_truncated).select("case_id", "repetition")
-    )
-    cases = collect_rows(scores.unique()).height
+    scores = context.store.scan(run_id, "scores").filter(is_truncated)
+    cases = collect_rows(scores.select("case_id", "repetition").unique()).height
     line = f"{TRUNCATED}: {cases} conversations were shortened, or read in windows of turns"
     return (line,) if cases else ()
-
-
-def _transcript_counts(intake: Plan) -> dict[str, float]:
-    """The counts of `Plan.kept` and `Plan.passed` as run metrics."""
-    counts = {**intake.kept, **intake.passed}
-    return {f"transcripts/{name}": float(count) for name, count in counts.items()}
 
 
 def _intake_counts(run: PlannedRun, committed: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
@@ -160,11 +151,9 @@ def _intake_counts(run: PlannedRun, committed: Mapping[str, Mapping[str, int]]) 
     totals: Counter[str] = Counter()
     for counts in committed.values():
         totals.update(counts)
-    heard_count = sum(totals[status] for status in HEARD_STATUSES)
+    heard = {status: totals[status] for status in HEARD_STATUSES}
     if len(committed) == len(run.intake.shards):
-        reconcile(
-            "cases due", run.intake.due, {status: totals[status] for status in HEARD_STATUSES}
-        )
+        reconcile("cases due", run.intake.due, heard)
         quarantined = {"quarantined": totals["quarantined"]}
         reconcile("records rejected", run.intake.rejected, quarantined)
     return {
@@ -173,7 +162,7 @@ def _intake_counts(run: PlannedRun, committed: Mapping[str, Mapping[str, int]]) 
         "unselected": run.intake.unselected,
         "quarantined": run.intake.rejected,
         "reused": 0,
-        "not_attempted": run.intake.due - heard_count,
+        "not_attempted": run.intake.due - sum(heard.values()),
     }
 
 
@@ -200,10 +189,7 @@ async def compare_with_baseline(
     """The comparison with the configured baseline; an empty result without a baseline, or when the
     run is not complete or judged nothing.
 
-    Args:
-        context: of the run.
-        run: the run at its end.
-        compares_later: make no comparison with a baseline that is chosen by a rule.
+    With `compares_later`, there is no comparison with a baseline that is chosen by a rule.
 
     Raises:
         UnknownRun: the configured baseline is not in the store.
@@ -214,15 +200,13 @@ async def compare_with_baseline(
 
 
 def _compare_with_baseline(context: RunContext, record: RunRecord) -> BaselineResult:
-    baseline_name = context.config.comparison.baseline
-    if baseline_name is None or record.status != COMPLETE or record.plan.get("due") == 0:
+    store, thresholds = context.store, context.config.comparison
+    if record.status != COMPLETE or record.plan.get("due") == 0:
         return BaselineResult()
-    baseline = baseline_id(context.store, baseline_name, record)
+    baseline = baseline_id(store, thresholds.baseline, record)
     if baseline is None:
         return BaselineResult()
     try:
-        return BaselineResult(
-            compare_stored(context.store, baseline, record.run_id, context.config.comparison)
-        )
+        return BaselineResult(compare_stored(store, baseline, record.run_id, thresholds))
     except NotComparable as error:
         return BaselineResult(fault=f"not compared: {error}")

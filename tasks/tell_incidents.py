@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
 from typing import Final
 
 import polars as pl
@@ -12,14 +11,13 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 from prefect.events import emit_event
 
-from assizes.judge.config.series import SeriesConfig
+from assizes.judge.config.gates import SeriesConfig
 from assizes.judge.errors import AssizesError
-from assizes.judge.history.trends import Incident, State, Trends
+from assizes.judge.history.trends import Incident, State
 from assizes.judge.rows import COMPLETE
-from assizes.tasks.context.planned_run import PlannedRun
-from assizes.tasks.context.run_context import RunContext
+from assizes.tasks.context.run_context import PlannedRun, RunContext
 from assizes.tasks.runs.history import RunRange, stored_trends
-from assizes.tasks.runtime.redacted_runs import redacts_secrets
+from assizes.tasks.runtime.process import redacts_secrets
 from assizes.tasks.store import RunRecord, Store
 
 EVENTS: Final[dict[State, str]] = {
@@ -51,8 +49,26 @@ async def tell_incidents(context: RunContext, run: PlannedRun) -> list[Incident]
     except AssizesError as error:
         log.warning("no incidents could be worked out: %s", error)
         return []
+    run_resource = {
+        "prefect.resource.id": f"assizes.run.{record.run_id}",
+        "prefect.resource.role": "run",
+    }
     for incident in incidents:
-        _emit(record, incident)
+        emit_event(
+            EVENTS[incident.state],
+            resource={
+                "prefect.resource.id": f"assizes.incident.{incident.incident}",
+                "prefect.resource.name": f"{record.name} {incident.incident}",
+                "assizes.name": record.name,
+            },
+            related=[run_resource],
+            payload={
+                "name": record.name,
+                "run_id": record.run_id,
+                "line": incident.line(),
+                **incident.model_dump(mode="json"),
+            },
+        )
     return incidents
 
 
@@ -69,40 +85,14 @@ def incidents_at(store: Store, record: RunRecord, config: SeriesConfig) -> list[
     if not config.announce or store.runs().filter(of_name).height <= config.reference_runs:
         return []
     whole = config.model_copy(update={"slices": ()})
-    return list(
-        _incidents_at_run(stored_trends(store, RunRange(record.name), whole), record.run_id)
-    )
-
-
-def _incidents_at_run(trends: Trends, run_id: str) -> Iterator[Incident]:
+    trends = stored_trends(store, RunRange(record.name), whole)
     points = ((point.at, point.run_id) for series in trends.series for point in series.points)
     newest = max(points, default=None)  # `None`: no run of the name ever had a case
-    if newest is None or newest[1] != run_id:
-        return
-    for incident in trends.incidents:
-        is_over = incident.state == "resolved"
-        if incident.side == "worse" and (not is_over or incident.resolved_run == run_id):
-            yield incident
-
-
-def _emit(record: RunRecord, incident: Incident) -> None:
-    emit_event(
-        EVENTS[incident.state],
-        resource={
-            "prefect.resource.id": f"assizes.incident.{incident.incident}",
-            "prefect.resource.name": f"{record.name} {incident.incident}",
-            "assizes.name": record.name,
-        },
-        related=[
-            {
-                "prefect.resource.id": f"assizes.run.{record.run_id}",
-                "prefect.resource.role": "run",
-            }
-        ],
-        payload={
-            "name": record.name,
-            "run_id": record.run_id,
-            "line": incident.line(),
-            **incident.model_dump(mode="json"),
-        },
-    )
+    if newest is None or newest[1] != record.run_id:
+        return []
+    return [
+        incident
+        for incident in trends.incidents
+        if incident.side == "worse"
+        and (incident.state != "resolved" or incident.resolved_run == record.run_id)
+    ]

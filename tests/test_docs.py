@@ -18,7 +18,7 @@ import typer.main
 
 from assizes.deployments.cli import app
 from assizes.deployments.settings import validate_config
-from assizes.judge.config.places import StoreConfig
+from assizes.judge.config.run import StoreConfig
 from assizes.judge.formats import FORMATS
 from assizes.judge.rows import LATER_COLUMNS, TABLES
 from assizes.judge.rubrics.rubric import parse_rubric

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from rich import box
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     from assizes.judge.comparison.compare import ComparisonVerdict, RunComparison
     from assizes.judge.comparison.statistical_verdict import StatisticalVerdict
     from assizes.judge.prompts.prompt_texts import PromptDiff
-    from assizes.judge.summary.headlines import MetricSummary
     from assizes.judge.summary.run_summary import RunSummary
 
 MARKS = {True: "pass", False: "FAIL"}
@@ -37,19 +35,6 @@ PROMPT_LINES = 12
 """Most changed lines of a judge's prompts that are printed."""
 
 
-@dataclass(frozen=True, slots=True)
-class OutputOptions:
-    """The output of a command.
-
-    Attributes:
-        as_json: print one JSON document instead of tables.
-        verbose: show Prefect's log.
-    """
-
-    as_json: bool = False
-    verbose: bool = False
-
-
 def console() -> Console:
     """A rich console on stdout; it has colour only on a terminal."""
     return Console(highlight=False, soft_wrap=False)
@@ -65,6 +50,12 @@ def print_line(line: str) -> None:
     print(printable(line))  # noqa: T201  # the command's answer
 
 
+def print_lines(lines: Iterable[str]) -> None:
+    """Print each text as one line."""
+    for line in lines:
+        print_line(line)
+
+
 def print_text(text: str) -> None:
     """Print one or more lines; control characters other than line ends become blanks."""
     print(printable(text, "\n"))  # noqa: T201  # the command's answer
@@ -76,13 +67,11 @@ def print_conclusion(conclusion: str) -> None:
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print a table.
+    """Print a table; an empty title prints none.
 
-    Args:
-        title: heading of the table; empty: none.
-        columns: headings; one that begins with `#` marks a right-aligned column of numbers.
-        rows: cells; a text is printed as it is, never as markup of rich. The first column holds the
-            ids that people copy, so it is never cut or broken.
+    A heading that begins with `#` marks a right-aligned column of numbers. A text is printed as it
+    is, never as markup of rich. The first column holds the ids that people copy, so it is never
+    cut.
     """
     table = Table(
         title=Text(title) if title else None,
@@ -118,8 +107,14 @@ def judge_line(model: str) -> str:
     return f"Judged by {model}."
 
 
-def print_outcome(outcome: RunOutcome) -> None:
-    """Print a finished run: metrics beside the baseline, gates, comparison, conclusion, report."""
+def print_outcome(outcome: RunOutcome, *, as_json: bool = False) -> int:
+    """Print a finished run: metrics beside the baseline, gates, comparison, conclusion, report.
+
+    Returns its exit code.
+    """
+    if as_json:
+        print_json(outcome.model_dump(mode="json"))
+        return outcome.exit_code
     summary, comparison = outcome.summary, outcome.comparison
     print_line(judge_line(outcome.judge_model))
     print_metrics(outcome.run_id, summary, comparison)
@@ -128,82 +123,65 @@ def print_outcome(outcome: RunOutcome) -> None:
     if comparison is not None:
         print_comparison(comparison)
     print_conclusion(outcome.conclusion)
-    known_reasons = set(comparison.verdict.reasons) if comparison else set()
-    for reason in outcome.reasons:
-        if reason not in known_reasons:
-            print_line(reason)
+    known_reasons = comparison.verdict.reasons if comparison else ()
+    print_lines(reason for reason in outcome.reasons if reason not in known_reasons)
     if outcome.attribution is not None and not outcome.attribution.judge_moved:
         print_line(outcome.attribution.sentence())
-    print_warnings(summary)
+    print_warnings(summary.warnings)
     if report := outcome.reports.get("html"):
         print_line(f"report: {report}")
+    return outcome.exit_code
 
 
-def print_warnings(summary: RunSummary) -> None:
-    """Print the warnings of a summary, which a reader needs before the numbers."""
-    for warning in summary.warnings:
-        print_line(f"warning: {warning}")
+def print_warnings(warnings: Iterable[str]) -> None:
+    """Print warnings, which a reader needs before the numbers."""
+    print_lines(f"warning: {warning}" for warning in warnings)
 
 
 def print_metrics(title: str, summary: RunSummary, comparison: RunComparison | None = None) -> None:
     """Print each metric's mean and coverage, and its change against the baseline."""
     measured = comparison.aggregate.per_metric_aggregate_deltas if comparison else ()
-    deltas = {delta.metric: delta.delta for delta in measured if delta.delta is not None}
+    deltas = {each.metric: each.delta for each in measured}
     rows = []
     for metric in summary.metrics:
-        delta = deltas.get(metric.name)
-        change = "-" if delta is None else _change_text(metric, delta)
+        # Of a binary metric the pass rate stands for the mean, and the change is in its points.
+        bare = metric.is_binary or metric.mean_raw is None
+        mean = None if bare else f"{metric.mean_raw:.2f}"
+        change = None
+        if (delta := deltas.get(metric.name)) is not None:
+            change = f"{100 * delta:+.1f} %" if metric.is_binary else f"{delta:+.2f}"
         due = f"{metric.scored}/{metric.scored + metric.failed}"
         passed = None if metric.pass_rate is None else f"{100 * metric.pass_rate:.1f} %"
         kind = metric.tier or metric.gate
-        rows.append((metric.name, kind, metric.weight, _mean_text(metric), passed, change, due))
+        rows.append((metric.name, kind, metric.weight, mean, passed, change, due))
     columns = ("metric", "tier or gate", "#weight", "#mean", "#passed", "#change", "#scored")
     print_table(title, columns, rows)
 
 
 def print_votes(summary: RunSummary) -> None:
     """Print how stable the votes of an ensemble, or of repeated asks, were for each metric."""
-    if not summary.stability:
-        return
     rows = [
         (entry.metric, entry.judge, entry.cases, entry.flip_rate, entry.agreement, entry.escalated)
         for entry in summary.stability
     ]
-    columns = ("metric", "judge", "#cases", "#flip rate", "#agreement", "#escalated")
-    print_table("votes", columns, rows)
-
-
-def _change_text(metric: MetricSummary, delta: float) -> str:
-    """A change in percentage points for a binary metric, else in the metric's own unit."""
-    return f"{100 * delta:+.1f} %" if metric.is_binary else f"{delta:+.2f}"
-
-
-def _mean_text(metric: MetricSummary) -> str | None:
-    """The mean in the metric's own unit; `None` for a binary metric, whose pass rate says it."""
-    bare = metric.is_binary or metric.mean_raw is None
-    return None if bare else f"{metric.mean_raw:.2f}"
+    if rows:
+        columns = ("metric", "judge", "#cases", "#flip rate", "#agreement", "#escalated")
+        print_table("votes", columns, rows)
 
 
 def print_gates(summary: RunSummary) -> None:
     """Print the two pass gates (0..100) and the coverage of a run, then its counts and costs."""
+    score = _interval_text(summary, "weighted_metrics_score_pct")
+    rate = _interval_text(summary, "cases_pass_rate_pct")
+    gate, case_gate = summary.metrics_pass_threshold, summary.cases_pass_threshold
+    coverage = None if summary.coverage is None else 100 * summary.coverage
+    weighted = summary.weighted_metrics_score_pct
     rows = [
-        (
-            "weighted metrics score",
-            summary.weighted_metrics_score_pct,
-            _interval_text(summary, "weighted_metrics_score_pct"),
-            summary.metrics_pass_threshold,
-            summary.metrics_passed,
-        ),
-        (
-            "cases pass rate %",
-            summary.cases_pass_rate_pct,
-            _interval_text(summary, "cases_pass_rate_pct"),
-            summary.cases_pass_threshold,
-            summary.cases_passed,
-        ),
+        ("weighted metrics score", weighted, score, gate, summary.metrics_passed),
+        ("cases pass rate %", summary.cases_pass_rate_pct, rate, case_gate, summary.cases_passed),
         (
             "coverage %",
-            None if summary.coverage is None else 100 * summary.coverage,
+            coverage,
             None,
             100 * summary.min_coverage,
             summary.outcome != "inconclusive",
@@ -219,8 +197,17 @@ def print_gates(summary: RunSummary) -> None:
         print_line(f"flagged cases (docs/judges.md): {', '.join(_counts(summary.flags))}")
     if summary.root_causes:
         print_line(f"root causes of failed cases: {', '.join(_counts(summary.root_causes))}")
-    cost = _dollars(summary.total_platform_cost_usd)
-    print_line(f"judge cost: {cost}{_cost_by_judge(summary)}{_estimated_share(summary)}")
+    _print_costs(summary)
+
+
+def _print_costs(summary: RunSummary) -> None:
+    cost = f"judge cost: {_dollars(summary.total_platform_cost_usd)}"
+    if len(summary.judges) > 1:
+        split = [f"{name} {_dollars(usage.cost_usd)}" for name, usage in summary.judges.items()]
+        cost += f" ({', '.join(split)})"
+    if (share := summary.cost_estimated) is not None:  # no provider reported these tokens
+        cost += f", {100 * share:.1f} % of it by estimated tokens"
+    print_line(cost)
     if summary.spent_usd is not None:
         outside = f"{_dollars(summary.spent_outside_rows_usd)} of it in no row of this run"
         print_line(f"spent by the ledger: {_dollars(summary.spent_usd)}, {outside}")
@@ -236,18 +223,6 @@ def _interval_text(summary: RunSummary, name: str) -> str | None:
     if interval is None or interval.low is None or interval.high is None:
         return None
     return f"{interval.low:.1f}..{interval.high:.1f}"
-
-
-def _estimated_share(summary: RunSummary) -> str:
-    """The share of the cost whose tokens no provider reported, as the end of a sentence."""
-    share = summary.cost_estimated
-    return "" if share is None else f", {100 * share:.1f} % of it by estimated tokens"
-
-
-def _cost_by_judge(summary: RunSummary) -> str:
-    """The cost of each judge in parentheses; empty where only one judge asked."""
-    split = [f"{name} {_dollars(usage.cost_usd)}" for name, usage in summary.judges.items()]
-    return f" ({', '.join(split)})" if len(split) > 1 else ""
 
 
 def _dollars(cost: float | None) -> str:
@@ -275,15 +250,12 @@ def print_comparison(comparison: RunComparison) -> None:
         if case.status != "unchanged"
     ]
     if changed:
-        columns = ("case", "status", "#baseline", "#candidate")
-        print_table("", columns, changed[:NOTABLE])
+        print_table("", ("case", "status", "#baseline", "#candidate"), changed[:NOTABLE])
     more = comparison.case_counts.matched - aggregate.total_unchanged - NOTABLE
     if more > 0:
         print_line(f"... and {more} more")
-    for warning in comparison.warnings:
-        print_line(f"warning: {warning}")
-    for reason in verdict.reasons:
-        print_line(f"REGRESSION: {reason}")
+    print_warnings(comparison.warnings)
+    print_lines(f"REGRESSION: {reason}" for reason in verdict.reasons)
     if not verdict.regression_detected:
         print_line("no regression by the documents' rules")
     if verdict.statistics is not None:
@@ -297,8 +269,7 @@ def print_prompt_diff(diff: PromptDiff) -> None:
     """Print the lines of a judge's prompts that only one of the two runs has."""
     lines = [line for line in diff.lines if line[:1] in {"-", "+"}]
     print_line(f"prompts of judge {diff.judge} (- baseline, + candidate):")
-    for line in lines[:PROMPT_LINES]:
-        print_line(f"  {line[0]} {line[1:]}")
+    print_lines(f"  {line[0]} {line[1:]}" for line in lines[:PROMPT_LINES])
     if len(lines) > PROMPT_LINES or diff.more:
         print_line("  ... and more; the report shows it")
 
@@ -306,8 +277,8 @@ def print_prompt_diff(diff: PromptDiff) -> None:
 def print_mismatches(verdict: ComparisonVerdict) -> None:
     """Print how the judging of the two runs differed, and how to compare them all the same."""
     refused = verdict.ending == "not_comparable"
-    for mismatch in verdict.mismatches:
-        print_line(f"{'NOT COMPARABLE' if refused else 'judged differently'}: {mismatch.line}")
+    kind = "NOT COMPARABLE" if refused else "judged differently"
+    print_lines(f"{kind}: {mismatch.line}" for mismatch in verdict.mismatches)
     if refused:
         print_line("a change need not be the agent's; --allow compares all the same")
 
@@ -317,11 +288,9 @@ def print_statistics(statistics: StatisticalVerdict) -> None:
     from assizes.judge.comparison.statistical_verdict import SHOWN
 
     print_line(f"by the statistics: {SHOWN[statistics.verdict].upper()}")
-    for measure in statistics.metrics:
-        print_line(f"  {measure.line}")
-    for reason in statistics.reasons:
-        if all(reason != measure.line for measure in statistics.metrics):
-            print_line(f"  {reason}")
+    measures = [measure.line for measure in statistics.metrics]
+    others = [reason for reason in statistics.reasons if reason not in measures]
+    print_lines(f"  {line}" for line in (*measures, *others))
     for part in statistics.mix:
         print_line(
             f"  {part.measure}: {part.total:+.1f} in all = {part.quality:+.1f} by what the agent did "
@@ -333,8 +302,8 @@ def print_statistics(statistics: StatisticalVerdict) -> None:
             f"  moved (exploratory): {change.name}, {change.measure} {change.baseline:.1f} -> "
             f"{change.candidate:.1f} ({change.delta:+.1f}; q {change.q_value:.2g})"
         )
-    if statistics.noise is not None:
+    if (noise := statistics.noise) is not None:
         print_line(
-            f"  {len(statistics.noise.changed_within)} changed cases are within noise (a case moves by "
-            f"{statistics.noise.threshold:.1f} points when nothing changes)"
+            f"  {len(noise.changed_within)} changed cases are within noise (a case moves by "
+            f"{noise.threshold:.1f} points when nothing changes)"
         )

@@ -51,15 +51,10 @@ def show_progress_bar() -> Iterator[None]:
 
 
 def _advance(progress: Progress, bar: TaskID, stage: str, done: int, total: int) -> None:
-    """Move the bar by one report.
+    """Move the bar of the run by one report.
 
-    Args:
-        progress: the bars.
-        bar: the bar of the run.
-        stage: the stage that reports; a new name with a `total` begins a new bar.
-        done: with a `total`, and in the stage `reading`, the number done so far; else the number
-            done since the last report.
-        total: number to do in the stage; 0: not said in this report.
+    A new stage with a `total` begins a new bar. With a `total`, and in the stage `reading`, `done`
+    is the number done so far; else the number done since the last report.
     """
     if stage == "reading":
         progress.update(bar, description="reading transcripts", completed=done)

@@ -6,19 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from assizes.deployments.settings import read_optional_config
-from assizes.judge.config.places import StoreConfig
+from assizes.judge.config.run import StoreConfig
 from assizes.tasks.store import Store, open_store
 
 
 @dataclass(frozen=True, slots=True)
 class CaseSelection:
-    """A case of a run.
-
-    Attributes:
-        run_id: the run id, or a unique beginning of it.
-        case_id: the case id.
-        repetition: number of the repetition, from 0; `None`: all repetitions.
-    """
+    """A case of a run; the run id may be a unique beginning. `None`: all its repetitions, from 0."""
 
     run_id: str
     case_id: str
@@ -26,12 +20,7 @@ class CaseSelection:
 
 
 def store_config(file: Path | None, uri: str | None) -> StoreConfig:
-    """The settings of the store: `--store`, else file and environment, else the default store.
-
-    Args:
-        file: configuration file; `None` for `assizes.toml` where it exists.
-        uri: value of `--store`; `None`: not given.
-    """
+    """The settings of the store: `--store` (`uri`), else file and environment, else the default."""
     configured = read_optional_config(file).store
     return configured.model_copy(update={"uri": uri}) if uri is not None else configured
 

@@ -1,27 +1,196 @@
-"""Register the objects of a configuration on a Prefect server, changing only what differs."""
+"""The deployments that a configuration wants, and their registration on a Prefect server.
+
+Only what differs on the server is changed there; work pools, automations and limits are registered
+here too.
+"""
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeVar
 from uuid import UUID
 
+from prefect import Flow
 from prefect.client.orchestration import PrefectClient
-from prefect.client.schemas.actions import WorkPoolCreate
+from prefect.client.schemas.actions import DeploymentScheduleCreate, WorkPoolCreate
 from prefect.client.schemas.filters import DeploymentFilter, DeploymentFilterTags
+from prefect.client.schemas.objects import ConcurrencyLimitStrategy
 from prefect.client.schemas.responses import DeploymentResponse
+from prefect.client.schemas.schedules import CronSchedule
 from prefect.client.schemas.sorting import AutomationSort, DeploymentSort
 from prefect.events.schemas.automations import Automation, AutomationCore
 from prefect.exceptions import ObjectNotFound
+from prefect.utilities.callables import parameter_schema
 from prefect.workers.process import ProcessWorker
+from pydantic import ValidationError
 
-from assizes.deployments.registration.desired import (
-    QUEUE_OPTIONS,
-    DeploymentTarget,
-    WantedDeployment,
-)
+from assizes.deployments.settings import WORKER_ENVIRONMENT
+from assizes.judge.config.run import RunConfig
+from assizes.judge.errors import ConfigurationError
 from assizes.tasks.distribute.shared_limits import SharedLimit
+from assizes.tasks.distribute.work_pool import DEPLOYMENT
+from assizes.tasks.intake.run_sources import check_dated
+from assizes.tasks.publish_report import TAG
+
+SET_DIRECTORY: Final = "prefect.deployments.steps.set_working_directory"
+
+
+@dataclass(frozen=True, slots=True)
+class DeploymentTarget:
+    """Where the flow runs of a deployment execute: on the workers of a pool, or where it is served.
+
+    Relative paths of the configuration resolve against `folder` on the worker.
+    """
+
+    pool: str | None
+    folder: str
+
+
+@dataclass(frozen=True)
+class WantedDeployment:
+    """A flow with its parameters and its schedule.
+
+    Attributes:
+        entrypoint: dotted name of module and function.
+        parameters: defaults for the parameters of every flow run.
+        tags: of every flow run.
+        schedule: when flow runs begin; `None`: only on request.
+        one_at_a_time: whether a flow run waits for the end of the flow run before it.
+        keep_existing: whether a registered deployment stays as it is, because other configurations
+            use it too.
+    """
+
+    entrypoint: str
+    name: str
+    description: str
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    tags: tuple[str, ...] = (TAG,)
+    schedule: CronSchedule | None = None
+    one_at_a_time: bool = False
+    keep_existing: bool = False
+
+    @property
+    def flow(self) -> Flow[..., Any]:
+        """The flow, imported from its entrypoint."""
+        module, _, function = self.entrypoint.rpartition(".")
+        flow: Flow[..., Any] = getattr(importlib.import_module(module), function)
+        return flow
+
+    @property
+    def full_name(self) -> str:
+        """The name `flow/deployment`, by which Prefect finds a deployment."""
+        return f"{self.flow.name}/{self.name}"
+
+    def body(self, target: DeploymentTarget) -> dict[str, Any]:
+        """Everything that is registered except the schedules, in the form the server returns."""
+        steps = [{SET_DIRECTORY: {"directory": target.folder}}] if target.pool else None
+        schema = parameter_schema(self.flow).model_dump(exclude_unset=True)
+        return {
+            "description": self.description,
+            "entrypoint": self.entrypoint,
+            "parameters": dict(self.parameters),
+            "tags": sorted(self.tags),
+            "work_pool_name": target.pool,
+            "pull_steps": steps,
+            "job_variables": {"env": dict(WORKER_ENVIRONMENT)} if target.pool else {},
+            "concurrency_limit": 1 if self.one_at_a_time else None,
+            "parameter_openapi_schema": schema,
+            "enforce_parameter_schema": True,
+        }
+
+    def schedules(self, *, active: bool = True) -> list[DeploymentScheduleCreate]:
+        """The schedule in a list, or an empty list; `active`: whether it begins flow runs."""
+        if self.schedule is None:
+            return []
+        slug = self.flow.name
+        return [DeploymentScheduleCreate(schedule=self.schedule, active=active, slug=slug)]
+
+
+QUEUE_OPTIONS: Final = {"collision_strategy": ConcurrencyLimitStrategy.ENQUEUE}
+"""A flow run beyond the concurrency limit waits."""
+
+
+def tag_of(config: RunConfig) -> str:
+    """The tag of everything that is registered for a configuration, by which it is found again."""
+    return f"{TAG}:{config.name}"
+
+
+def wanted_deployments(config: RunConfig) -> list[WantedDeployment]:
+    """The deployments that `assizes deploy` registers for a configuration.
+
+    The whole configuration is a parameter of them: a change of its file has no effect until the
+    next `assizes deploy`.
+
+    Raises:
+        ConfigurationError: as `nightly_schedule`.
+    """
+    name, tags = f"assizes-{config.name}", (TAG, tag_of(config))
+    run_parameters = {"config": config.model_dump(mode="json")}
+    compare_parameters = {
+        "store": config.store.model_dump(mode="json"),
+        "thresholds": config.comparison.model_dump(mode="json"),
+    }
+
+    def build_deployment(entrypoint: str, description: str, **more: Any) -> WantedDeployment:
+        settings = {"parameters": run_parameters, "tags": tags, **more}
+        return WantedDeployment(entrypoint, name, description, **settings)
+
+    return [
+        build_deployment(
+            "assizes.flows.nightly.nightly",
+            "Judge yesterday's transcripts.",
+            schedule=nightly_schedule(config),
+            one_at_a_time=True,
+        ),
+        build_deployment(
+            "assizes.flows.after_deployment.after_deployment",
+            "Judge a new version beside the last.",
+        ),
+        build_deployment(
+            "assizes.flows.backfill.backfill", "Judge a range of days.", one_at_a_time=True
+        ),
+        build_deployment("assizes.flows.evaluate.evaluate", "One evaluation."),
+        build_deployment(
+            "assizes.flows.compare.compare_runs",
+            "Two runs side by side.",
+            parameters=compare_parameters,
+        ),
+        build_deployment(
+            "assizes.flows.calibrate.calibrate_judge", "Hold the judge against human labels."
+        ),
+        WantedDeployment(
+            "assizes.flows.partition.judge_partition",
+            DEPLOYMENT.partition("/")[2],
+            "Part of a run.",
+            keep_existing=config.runner.kind != "workers",
+        ),
+    ]
+
+
+def nightly_schedule(config: RunConfig) -> CronSchedule | None:
+    """The schedule of nightly runs; `None` where `[nightly] cron` is empty.
+
+    Raises:
+        ConfigurationError: the cron expression is invalid, or the transcripts' URI has no date
+            placeholder.
+    """
+    nightly = config.nightly
+    if not nightly.cron.strip():
+        return None
+    try:
+        check_dated(config.transcripts.uri)
+    except ConfigurationError as error:
+        raise ConfigurationError(f'{error}; or no schedule: [nightly] cron = ""') from None
+    try:
+        return CronSchedule(cron=nightly.cron, timezone=nightly.time_zone)
+    except ValidationError:
+        raise ConfigurationError(
+            f"[nightly] cron: {nightly.cron!r} is no cron expression; write five fields such as "
+            '"0 4 * * *", or "" for no schedule'
+        ) from None
+
 
 T = TypeVar("T")
 
@@ -33,14 +202,10 @@ PAGE: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class RegistrationResult:
-    """What was done to one object on the server.
+    """What was done to one object on the server, or would be done without a dry run.
 
-    Attributes:
-        kind: the kind of object.
-        name: its name on the server.
-        state: what was done, or would be done without a dry run.
-        differs: names of the fields that were not as wanted.
-        id: of the object on the server; `None` where it has none or none is needed.
+    `differs` names the fields that were not as wanted; `id` is `None` where the object has none or
+    none is needed.
     """
 
     kind: Literal["work pool", "deployment", "automation", "limit"]
@@ -150,39 +315,25 @@ class Registrar:
     async def remove(self, tag: str, wanted: set[str]) -> list[RegistrationResult]:
         """Remove deployments and automations with this tag whose names are not wanted.
 
-        Args:
-            tag: the tag.
-            wanted: names of automations, and flow/deployment names.
-
-        Returns:
-            A result for each object that was removed.
+        The names are those of automations, or flow/deployment. Returns a result for each removed
+        object.
         """
         client = self._client
         removed = []
-        automations = await _all_pages(
-            lambda offset: client.read_automations(
-                sort=AutomationSort.NAME_ASC, limit=PAGE, offset=offset
-            )
-        )
-        for automation in automations:
+        for automation in await _all_pages(client.read_automations, sort=AutomationSort.NAME_ASC):
             if tag in automation.tags and automation.name not in wanted:
                 await self._remove_automation(automation)
                 removed.append(RegistrationResult("automation", automation.name, "removed"))
         tag_filter = DeploymentFilter(tags=DeploymentFilterTags(all_=[tag]))
-        deployments = await _all_pages(
-            lambda offset: client.read_deployments(
-                deployment_filter=tag_filter,
-                sort=DeploymentSort.CREATED_DESC,
-                limit=PAGE,
-                offset=offset,
-            )
-        )
-        for deployment in deployments:
-            flow = await self._client.read_flow(deployment.flow_id)
+        order = DeploymentSort.CREATED_DESC
+        for deployment in await _all_pages(
+            client.read_deployments, deployment_filter=tag_filter, sort=order
+        ):
+            flow = await client.read_flow(deployment.flow_id)
             name = f"{flow.name}/{deployment.name}"
             if name not in wanted:
                 if not self._dry_run:
-                    await self._client.delete_deployment(deployment.id)
+                    await client.delete_deployment(deployment.id)
                 removed.append(RegistrationResult("deployment", name, "removed"))
         return removed
 
@@ -191,11 +342,11 @@ class Registrar:
             await self._client.delete_automation(automation.id)
 
 
-async def _all_pages(read_page: Callable[[int], Awaitable[list[T]]]) -> list[T]:
-    """The objects of all pages; `read_page` takes the number of objects read so far."""
+async def _all_pages(read_page: Callable[..., Awaitable[list[T]]], **query: Any) -> list[T]:
+    """The objects of all pages that a method of Prefect's client reads."""
     objects: list[T] = []
     while True:
-        page = await read_page(len(objects))
+        page = await read_page(**query, limit=PAGE, offset=len(objects))
         objects += page
         if len(page) < PAGE:
             return objects
@@ -205,27 +356,14 @@ def _differences(
     existing: DeploymentResponse, wanted: WantedDeployment, target: DeploymentTarget
 ) -> list[str]:
     """Names of the fields in which a registered deployment is not as wanted."""
-    body = wanted.body(target)
-    current = _registered_fields(existing)
-    differs = [name for name, value in body.items() if current[name] != value]
+    limit = existing.global_concurrency_limit
+    current = {
+        **vars(existing),
+        "tags": sorted(existing.tags),
+        "concurrency_limit": limit.limit if limit else None,
+    }
+    differs = [name for name, value in wanted.body(target).items() if current[name] != value]
     schedules = [schedule.schedule for schedule in existing.schedules]
     if schedules != [schedule.schedule for schedule in wanted.schedules()]:
         differs.append("schedules")
     return differs
-
-
-def _registered_fields(existing: DeploymentResponse) -> Mapping[str, Any]:
-    """The fields of a registered deployment, under the names that `WantedDeployment.body` uses."""
-    limit = existing.global_concurrency_limit
-    return {
-        "description": existing.description,
-        "entrypoint": existing.entrypoint,
-        "parameters": existing.parameters,
-        "tags": sorted(existing.tags),
-        "work_pool_name": existing.work_pool_name,
-        "pull_steps": existing.pull_steps,
-        "job_variables": existing.job_variables,
-        "concurrency_limit": limit.limit if limit else None,
-        "parameter_openapi_schema": existing.parameter_openapi_schema,
-        "enforce_parameter_schema": existing.enforce_parameter_schema,
-    }

@@ -1,4 +1,10 @@
-"""The Prefect automations of a configuration: a trigger, notifications, and the end of dead runs."""
+"""The Prefect automations of a configuration: a trigger, notifications, and the end of dead runs.
+
+In a message to a chat program no value that other people wrote has an effect. Chat programs obey
+`<!channel>`, `<address|text>`, `@here` and marks such as `*`. Escaping is not enough: a program on
+the way to the chat may undo it. So the characters themselves are replaced by characters that look
+alike and have no meaning.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +18,8 @@ from prefect.client.schemas.objects import BlockDocument, StateType
 from prefect.events.actions import CallWebhook, ChangeFlowRunState, RunDeployment, SendNotification
 from prefect.events.schemas.automations import AutomationCore, EventTrigger, Posture
 
-from assizes.deployments.registration.desired import tag_of
-from assizes.deployments.registration.plain_text import message_template
-from assizes.judge.config.run import RunConfig
-from assizes.judge.config.triggers import NotificationReason
+from assizes.deployments.registration.apply import tag_of
+from assizes.judge.config.run import NotificationReason, RunConfig
 from assizes.judge.errors import ConfigurationError
 from assizes.tasks.publish_report import (
     EVENT_FAILED,
@@ -25,6 +29,36 @@ from assizes.tasks.publish_report import (
     RUN_RESOURCE,
     TAG,
 )
+
+REPLACEMENTS: Final[Mapping[str, str]] = {
+    "<": "\N{SINGLE LEFT-POINTING ANGLE QUOTATION MARK}",
+    ">": "\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK}",
+    "@": "\N{FULLWIDTH COMMERCIAL AT}",
+    "*": "\N{ASTERISK OPERATOR}",
+    "`": "\N{MODIFIER LETTER GRAVE ACCENT}",
+    "~": "\N{TILDE OPERATOR}",
+    "://": ": //",
+    "](": "] (",
+    "\r": " ",
+    "\n": " ",
+}
+"""Characters and their replacements. `&` stays: without the others it has no effect."""
+
+
+def message_template(fields: Mapping[str, str]) -> str:
+    """A Jinja template of a message with one line for each field.
+
+    `fields` are Jinja expressions over an event, by the name that the message shows.
+    """
+    quoted = {"\r": "\\r", "\n": "\\n"}
+    replaced = " | ".join(
+        f'replace("{quoted.get(char, char)}", "{replacement}")'
+        for char, replacement in REPLACEMENTS.items()
+    )
+    return "\n".join(
+        f"{name}: {{{{ {text} | string | {replaced} }}}}" for name, text in fields.items()
+    )
+
 
 DEPLOYED_EVENT: Final = "model.deployed"
 """The event that begins the flow `after-deployment`; its payload has `version`, and may have `agent`
@@ -91,7 +125,11 @@ class Notifier:
             fields: Jinja expressions over the event, by the name that the message shows.
         """
         if is_webhook(self.block):
-            payload = _json_template(finding, fields)
+            pairs = [
+                f'"{key}": {{{{ {text} | default(none) | tojson }}}}'
+                for key, text in fields.items()
+            ]
+            payload = "{" + ", ".join([f'"finding": "{finding}"', *pairs]) + "}"
             return CallWebhook(block_document_id=self.block.id, payload=payload)
         return SendNotification(
             block_document_id=self.block.id,
@@ -125,10 +163,7 @@ def wanted_automations(
 ) -> list[AutomationCore]:
     """The automations that `assizes deploy` registers for a configuration.
 
-    Args:
-        config: the configuration.
-        deployment_ids: ids of the deployments that the automations refer to.
-        notifier: sends the notifications; `None`: there are none.
+    They refer to the deployments with these ids. Without a notifier there are no notifications.
     """
     wanted = [_heartbeat_automation(), _deployment_trigger(config, deployment_ids)]
     if notifier is None:
@@ -282,11 +317,3 @@ def _typed_parameter(template: str) -> dict[str, Any]:
         "__prefect_kind": "json",
         "value": {"__prefect_kind": "jinja", "template": template},
     }
-
-
-def _json_template(finding: str, fields: Mapping[str, str]) -> str:
-    """A Jinja template of a JSON object with the finding and the fields."""
-    pairs = [
-        f'"{name}": {{{{ {text} | default(none) | tojson }}}}' for name, text in fields.items()
-    ]
-    return "{" + ", ".join([f'"finding": "{finding}"', *pairs]) + "}"

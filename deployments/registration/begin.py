@@ -29,18 +29,10 @@ _EVENT_NAMESPACE: Final = UUID("6d5a3f0e-5a53-4c57-9f6e-1b0f1f3f7a10")
 def begin_flow_run(
     api_url: str, deployment: str, parameters: Mapping[str, Any], key: str | None
 ) -> tuple[FlowRun, str]:
-    """Begin a flow run of a deployment.
+    """Begin a flow run of a deployment (flow/name); returns it and the address of its page.
 
-    Args:
-        api_url: address of the Prefect server's API.
-        deployment: flow/name.
-        parameters: parameters that differ from those of the deployment.
-        key: idempotency key of the caller; the same request with the same key begins no second flow
-            run. `None`: every request begins a flow run.
-
-    Returns:
-        The flow run, or the flow run that an earlier request with this key began; and the address of
-        its page.
+    The same request with the same idempotency key begins no second flow run: the flow run that the
+    earlier request began is returned. With `None` as key every request begins one.
 
     Raises:
         ConfigurationError: there is no such deployment, or the server refuses its parameters.
@@ -73,18 +65,11 @@ def begin_flow_run(
 def emit_deployed(
     api_url: str, model: str, payload: Mapping[str, Any], key: str | None
 ) -> tuple[str, str]:
-    """Emit the event that a model was deployed.
+    """Emit the event that a model was deployed; returns its id and the name of its resource.
 
+    The event is about the resource `model.NAME`; its payload is version, agent and number of
+    transcripts to wait for. The same payload with the same idempotency key is the same event:
     Prefect ignores an event whose id it has seen in the last 30 minutes.
-
-    Args:
-        api_url: address of the Prefect server's API.
-        model: name of the model; the event is about the resource `model.NAME`.
-        payload: version, agent and number of transcripts to wait for.
-        key: idempotency key of the caller; the same payload with the same key is the same event.
-
-    Returns:
-        The id of the event, and the name of its resource.
 
     Raises:
         ServerGone: the server does not answer.
@@ -106,10 +91,7 @@ def emit_deployed(
 def _client(api_url: str) -> Iterator[SyncPrefectClient]:
     """A Prefect client of this server; in the block its errors become errors of this package."""
     try:
-        with (
-            temporary_settings({PREFECT_API_URL: api_url}),
-            get_client(sync_client=True) as client,
-        ):
+        with temporary_settings({PREFECT_API_URL: api_url}), get_client(sync_client=True) as client:
             yield client
     except PrefectHTTPStatusError as error:
         reason = " ".join(error.response.text.split())[:300]

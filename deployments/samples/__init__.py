@@ -8,7 +8,7 @@ from __future__ import annotations
 import gzip
 from importlib import resources
 
-from assizes.judge.case import Case, Transcript, Turn
+from assizes.judge.case import Case, Transcript
 from assizes.judge.evidence.tool_calls import MadeCall, tool_evidence
 from assizes.judge.formats import FORMATS
 
@@ -51,26 +51,23 @@ def with_planted_regression(cases: list[Case]) -> list[Case]:
 
 
 def _without_call(case: Case, made: MadeCall) -> Case:
-    turns = [
-        _turn_without_call(turn, made) if index == made.turn else turn
-        for index, turn in enumerate(case.transcript.turns)
-        if turn.tool_result is None or turn.tool_result is not made.result
-    ]
-    remaining_turns = tuple(turn for turn in turns if turn is not None)
+    turns = []
+    for index, turn in enumerate(case.transcript.turns):
+        if turn.tool_result is not None and turn.tool_result is made.result:
+            continue
+        calls = tuple(call for call in turn.tool_calls if call is not made.call)
+        if index != made.turn:
+            turns.append(turn)
+        elif calls or turn.text:
+            turns.append(turn.model_copy(update={"tool_calls": calls}))
     planted = f"removed the call of {made.call.name} in turn {made.turn}"
     return case.model_copy(
         update={
-            "transcript": case.transcript.model_copy(update={"turns": remaining_turns}),
+            "transcript": case.transcript.model_copy(update={"turns": tuple(turns)}),
             "labels": {},
             "metadata": {**case.metadata, "planted": planted},
         }
     )
-
-
-def _turn_without_call(turn: Turn, made: MadeCall) -> Turn | None:
-    """The turn without the call; `None` where neither text nor another call is left."""
-    calls = tuple(call for call in turn.tool_calls if call is not made.call)
-    return turn.model_copy(update={"tool_calls": calls}) if calls or turn.text else None
 
 
 def _slowed(transcript: Transcript) -> Transcript:

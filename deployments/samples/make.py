@@ -50,12 +50,7 @@ def _trim_case(case: Case) -> Case:
 
 
 def write_sample(data: Path, file: Path) -> None:
-    """Write the chosen cases as gzip lines; the same input gives the same bytes.
-
-    Args:
-        data: the folder that holds `SOURCE`.
-        file: the file to write.
-    """
+    """Write the chosen cases of `SOURCE` in `data` as gzip lines; same input, same bytes."""
     document = gzip.decompress((data / SOURCE).read_bytes())
     lines = b"".join(native_line(case) for case in choose_cases(document))
     file.write_bytes(gzip.compress(lines, 9, mtime=0))

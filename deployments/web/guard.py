@@ -1,25 +1,42 @@
-"""The middleware before all routes: it checks host, origin, size and token, and sets headers.
+"""The middleware before all routes, and errors as problem documents (RFC 9457) without a traceback.
 
-Starlette's `TrustedHostMiddleware` cannot replace it: that one knows no IPv6 hosts and answers with
-plain text.
+Starlette's `TrustedHostMiddleware` cannot replace the middleware: that one knows no IPv6 hosts and
+answers with plain text.
 """
 
 from __future__ import annotations
 
 import base64
-import binascii
 import hmac
+import logging
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
-from fastapi import HTTPException
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, Response
+from pydantic import BaseModel, Field
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import Response
+from starlette.exceptions import HTTPException
+from starlette.middleware.exceptions import ExceptionMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from assizes.deployments.web.problems import problem
+from assizes.judge.errors import (
+    AssizesError,
+    ConfigurationError,
+    DataError,
+    NotComparable,
+    ServerGone,
+    StoreBusy,
+    StoreError,
+    TakenKey,
+    UnknownCase,
+    UnknownRun,
+)
+
+log = logging.getLogger(__name__)
 
 MAX_BODY_BYTES: Final = 64 * 1024
 """Largest body of a request, in bytes."""
@@ -45,6 +62,50 @@ HEADERS: Final = {
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
 }
 """Headers of every response; a page has a Content-Security-Policy of its own."""
+
+_MEDIA_TYPE: Final = "application/problem+json"
+
+_RETRY_AFTER_S: Final = 5
+"""Seconds that a response 503 asks a client to wait. A run locks its DuckDB file for at most a shard."""
+
+_STATUS: Final[Mapping[type[AssizesError], int]] = {
+    **dict.fromkeys((UnknownRun, UnknownCase), 404),
+    **dict.fromkeys((NotComparable, ConfigurationError), 400),
+    **dict.fromkeys((DataError, TakenKey), 409),
+    **dict.fromkeys((StoreBusy, StoreError, ServerGone), 503),
+    AssizesError: 500,
+}
+"""HTTP status by class of an error; the nearest class in its method resolution order counts."""
+
+_TITLES: Final[Mapping[int, str]] = {
+    400: "Bad request",
+    401: "Not authorised",
+    403: "Forbidden",
+    404: "Not found",
+    405: "Method not allowed",
+    409: "Conflict",
+    413: "Request too large",
+    422: "Unusable parameters",
+    500: "Internal error",
+    503: "Not available now",
+}
+
+
+class Fault(BaseModel):
+    """One parameter that cannot be used."""
+
+    where: str = Field(description="path, query or body, and the name")
+    message: str
+
+
+class Problem(BaseModel):
+    """What went wrong (RFC 9457)."""
+
+    type: str = "about:blank"
+    title: str
+    status: int
+    detail: str
+    errors: list[Fault] = Field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,27 +134,26 @@ class Guard:
         """Serve or refuse one request."""
         if scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1008})
-            return
-        if scope["type"] != "http":
+        elif scope["type"] != "http":
             await self._app(scope, receive, send)
-            return
-        app = self._refusal(scope) or self._app
-        await app(scope, _limit_body(receive), _with_headers(send))
+        else:
+            app = self._refusal(scope) or self._app
+            await app(scope, _limit_body(receive), _with_headers(send))
 
     def _refusal(self, scope: Scope) -> Response | None:
         """The response to a request that is refused; `None` where it is served."""
         headers = Headers(scope=scope)
         if host_of(headers.get("host", "")) not in self._access.hosts:
             known = ", ".join(sorted(self._access.hosts))
-            return problem(400, f"unknown Host; served are {known} (--allow-host adds one)")
+            return _problem(400, f"unknown Host; served are {known} (--allow-host adds one)")
         if not _is_small(headers.get("content-length", "0")):
-            return problem(413, f"at most {MAX_BODY_BYTES:,} bytes")
+            return _problem(413, f"at most {MAX_BODY_BYTES:,} bytes")
         origin = headers.get("origin")
         if origin and host_of(origin.partition("://")[2]) not in self._access.hosts:
-            return problem(403, "requests of other sites are not served")
+            return _problem(403, "requests of other sites are not served")
         if scope["path"] != _OPEN and not self._is_authorised(headers.get("authorization", "")):
             challenge = {"WWW-Authenticate": 'Basic realm="assizes"'}
-            return problem(401, "give the token of this server", headers=challenge)
+            return _problem(401, "give the token of this server", headers=challenge)
         return None
 
     def _is_authorised(self, header: str) -> bool:
@@ -110,16 +170,8 @@ def host_of(header: str) -> str:
 
 
 def allowed_hosts(bound: str, more: Iterable[str] = ()) -> frozenset[str]:
-    """The names that a `Host` header may give to a server.
-
-    Args:
-        bound: the address that the server listens on.
-        more: further names.
-    """
-    return frozenset({*LOOPBACK, bound.lower(), *(name.lower() for name in more)}) - {
-        "0.0.0.0",
-        "::",
-    }
+    """The names that a `Host` header may give to a server that listens on `bound`."""
+    return LOOPBACK.union(map(str.lower, (bound, *more))) - {"0.0.0.0", "::"}
 
 
 def _token_in(header: str) -> str:
@@ -130,7 +182,7 @@ def _token_in(header: str) -> str:
         return ""
     try:
         return base64.b64decode(value, validate=True).decode().partition(":")[2]
-    except (binascii.Error, ValueError):
+    except ValueError:
         return ""
 
 
@@ -163,3 +215,67 @@ def _with_headers(send: Send) -> Send:
         await send(message)
 
     return send_with_headers
+
+
+def problem_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """The problem responses of an operation, for its OpenAPI description."""
+    content = {_MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
+    return {status: {"description": _TITLES[status], "content": content} for status in statuses}
+
+
+def status_of(error: AssizesError) -> int:
+    """The HTTP status for an error of this package."""
+    return next(_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS)
+
+
+def _problem(
+    status: int,
+    detail: str,
+    faults: Iterable[Fault] = (),
+    headers: Mapping[str, str] | None = None,
+) -> JSONResponse:
+    title = _TITLES.get(status, "Error")
+    body = Problem(title=title, status=status, detail=detail, errors=list(faults))
+    return JSONResponse(body.model_dump(), status, headers, media_type=_MEDIA_TYPE)
+
+
+def install_handlers(
+    app: FastAPI, render_page: Callable[[Request, Problem], Response | None]
+) -> None:
+    """Make the app respond to every error with a problem document, or with a page.
+
+    `render_page` returns `None` where the request is not for a page. A middleware that is added to
+    the app later also sees the responses to defects.
+    """
+
+    def choose_response(request: Request, json_response: JSONResponse) -> Response:
+        problem = Problem.model_validate_json(bytes(json_response.body))
+        return render_page(request, problem) or json_response
+
+    @app.exception_handler(AssizesError)
+    async def _own_error(request: Request, error: AssizesError) -> Response:
+        status = status_of(error)
+        wait = {"Retry-After": str(_RETRY_AFTER_S)} if status == 503 else {}
+        return choose_response(request, _problem(status, str(error), headers=wait))
+
+    @app.exception_handler(RequestValidationError)
+    async def _invalid_request(request: Request, error: RequestValidationError) -> Response:
+        faults = [
+            Fault(where=".".join(map(str, detail["loc"])), message=detail["msg"])
+            for detail in error.errors()
+        ]
+        why = "; ".join(f"{fault.where}: {fault.message}" for fault in faults)
+        return choose_response(request, _problem(422, why or "the request cannot be used", faults))
+
+    @app.exception_handler(HTTPException)
+    async def _http_error(request: Request, error: HTTPException) -> Response:
+        response = _problem(error.status_code, str(error.detail), headers=error.headers)
+        return choose_response(request, response)
+
+    async def defect(request: Request, error: Exception) -> Response:
+        log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+        return choose_response(request, _problem(500, "a defect of assizes; its log says more"))
+
+    # Not an exception handler of the app: Starlette runs a handler of `Exception` outside of every
+    # middleware, so that its response would lack our headers, and raises the error again.
+    app.add_middleware(ExceptionMiddleware, handlers={Exception: defect})

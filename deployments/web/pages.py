@@ -11,25 +11,22 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse
 from pydantic import BaseModel, ValidationError
 
-from assizes.deployments.web.library import StoreReader
-from assizes.deployments.web.problems import Problem
-from assizes.deployments.web.queries import CaseQuery, ExecutionQuery, RunQuery
+from assizes.deployments.web.guard import Problem
 from assizes.deployments.web.read_routes import (
     CASE_ID,
     RunId,
+    StoreReader,
     StoreReaderDep,
     configured_thresholds,
 )
-from assizes.deployments.web.responses import Page
-from assizes.judge.config.gates import ComparisonConfig
-from assizes.judge.config.series import SeriesConfig
+from assizes.deployments.web.schemas import CaseQuery, ExecutionQuery, Page, RunQuery
+from assizes.judge.config.gates import ComparisonConfig, SeriesConfig
 from assizes.judge.errors import ConfigurationError, StoreError
-from assizes.tasks.reports.data.case_page import MAX_OBJECT_BYTES, case_pages
+from assizes.tasks.reports.data.case_rows import MAX_OBJECT_BYTES, case_pages
 from assizes.tasks.reports.data.comparison import comparison_part
-from assizes.tasks.reports.data.explain_page import explain_page
+from assizes.tasks.reports.data.explain_page import explain_page, metric_explanation
 from assizes.tasks.reports.render.html import NavigationLink, Site, html_report, page, policy_of
 from assizes.tasks.reports.stored import StoredReport, read_report
-from assizes.tasks.runs.explained import metric_explanation
 from assizes.tasks.runs.history import RunRange, stored_trends
 from assizes.tasks.runs.stored_comparison import stored_comparison
 from assizes.tasks.store import Store
@@ -54,7 +51,7 @@ _ENDINGS: Final = {
     "inconclusive": ("inconclusive", "INCONCLUSIVE"),
     "not_comparable": ("inconclusive", "NOT COMPARABLE"),
 }
-RUNS_OFFERED: Final = 200
+_RUNS_OFFERED: Final = 200
 """Newest complete runs that a person can choose from on the page of comparisons."""
 
 
@@ -66,19 +63,15 @@ def filled_fields(request: Request) -> dict[str, str]:
 def page_response(
     name: str, data: Mapping[str, Any], here: str, run_id: str | None = None
 ) -> HTMLResponse:
-    """Render a page.
-
-    Args:
-        name: name of the template.
-        data: variables of the template.
-        here: path of the navigation entry that is current; empty: none of them.
-        run_id: the run that the page is about, for its link; `None`: no run.
-    """
+    """Render the template of a name with its variables, and the navigation of `site`."""
     return _html(page(name, data, site(here, run_id)))
 
 
 def site(here: str, run_id: str | None = None) -> Site:
-    """The navigation of a page; `here` is the path of the current entry."""
+    """The navigation of a page: `here` is the path of the current entry, and empty for none of them.
+
+    `run_id` is the run that the page is about, for its link.
+    """
     entries = (("Runs", "/"), ("Compare", "/view/compare"), ("Trends", "/view/trends"))
     return Site(tuple(NavigationLink(name, url, url == here) for name, url in entries), run_id)
 
@@ -171,7 +164,13 @@ def case(
     executions = case_pages(record, stored_executions)
     for execution in executions:
         for finding in execution["findings"]:
-            finding["url"] = _explain_url(record.run_id, execution["case"], finding["metric"])
+            query = {
+                "run": record.run_id,
+                "case": execution["case"]["case_id"],
+                "metric": finding["metric"],
+                "repetition": execution["case"]["repetition"],
+            }
+            finding["url"] = f"/view/explain?{urlencode(query)}"
     data = {"run_id": record.run_id, "case_id": case_id, "executions": executions}
     return page_response("case", data, "")
 
@@ -194,14 +193,12 @@ def compare(
     base: Annotated[ComparisonConfig, Depends(configured_thresholds)],
 ) -> HTMLResponse:
     """Two runs side by side."""
-    listed = reader.runs(RunQuery(status="complete", limit=RUNS_OFFERED)).data
+    listed = reader.runs(RunQuery(status="complete", limit=_RUNS_OFFERED)).data
     chosen = {side: form.get(side, "") for side in ("baseline", "candidate")}
     data: dict[str, Any] = {"runs": listed, "chosen": chosen, "comparison": None, "verdict": None}
     if all(chosen.values()):
         thresholds = base.model_copy(update={"baseline": None})
-        comparison = comparison_part(
-            reader.comparison(chosen["baseline"], chosen["candidate"], thresholds)
-        )
+        comparison = comparison_part(reader.comparison(**chosen, thresholds=thresholds))
         assert comparison is not None, "there is a comparison"
         outcome, word = _ENDINGS[comparison.ending]
         data |= {"comparison": comparison, "verdict": {"outcome": outcome, "word": word}}
@@ -221,18 +218,17 @@ def trends(request: Request, reader: StoreReaderDep, form: FormFields) -> HTMLRe
     try:
         history = reader.read_store(lambda store: stored_trends(store, RunRange(name=name), series))
     except (StoreError, ConfigurationError) as error:
-        return page_response("trends", data | {"fault": str(error)}, "/view/trends")
-    return page_response(
-        "trends", data | {"found": history, "charts": trend_charts(history)}, "/view/trends"
-    )
+        data["fault"] = str(error)
+    else:
+        data |= {"found": history, "charts": trend_charts(history)}
+    return page_response("trends", data, "/view/trends")
 
 
 def _previous_runs(reader: StoreReader) -> dict[str, str]:
     """For each complete run, the id of the complete run of the same name before it."""
-    listed = reader.runs(RunQuery(status="complete", limit=1000)).data
     previous: dict[str, str] = {}
     newer: dict[str, str] = {}
-    for row in listed:
+    for row in reader.runs(RunQuery(status="complete", limit=1000)).data:
         if row.name in newer:
             previous[newer[row.name]] = row.run_id
         newer[row.name] = row.run_id
@@ -251,13 +247,3 @@ def _pager(base: str, fields: Mapping[str, str], part: Page[Any]) -> dict[str, s
         "after": link(last) if last < part.count else None,
         "shown": f"{part.offset + 1:,} to {last:,} of {part.count:,}",
     }
-
-
-def _explain_url(run_id: str, row: Mapping[str, Any], metric: str) -> str:
-    query = {
-        "run": run_id,
-        "case": row["case_id"],
-        "metric": metric,
-        "repetition": row["repetition"],
-    }
-    return f"/view/explain?{urlencode(query)}"

@@ -1,33 +1,231 @@
-"""The API operations that read: runs, a run, its cases, a case, a comparison, the metrics."""
+"""The API operations that read, and the reader of the store that they share with the pages.
+
+The store is open only during a request. Between requests a run may write: a DuckDB file has one
+writer or several readers at a time.
+"""
 
 from __future__ import annotations
 
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from importlib.metadata import version
-from typing import Annotated, Final
+from typing import Annotated, Any, Final, TypeVar
 
+import polars as pl
 from fastapi import APIRouter, Depends, Path, Query, Request
 from starlette.convertors import PathConvertor, register_url_convertor
 
-from assizes.deployments.web.library import StoreReader, rows_of
-from assizes.deployments.web.problems import problem_responses
-from assizes.deployments.web.queries import CaseQuery, CompareQuery, ExecutionQuery, RunQuery
-from assizes.deployments.web.responses import (
+from assizes.deployments.web.guard import problem_responses
+from assizes.deployments.web.schemas import (
     CaseDetail,
     CaseItem,
+    CaseQuery,
     CaseRows,
+    CompareQuery,
+    ExecutionQuery,
     Health,
     Metrics,
     Page,
     Progress,
     Run,
     RunDetail,
+    RunQuery,
 )
 from assizes.judge.catalog import metrics_listing
 from assizes.judge.comparison.compare import RunComparison
+from assizes.judge.comparison.compare import compare as compare_data
 from assizes.judge.config.gates import ComparisonConfig
+from assizes.judge.config.run import StoreConfig
 from assizes.judge.errors import StoreError
+from assizes.judge.verdicts.executions import collect_rows
+from assizes.tasks.runs.anchor_runs import anchor_attribution, anchors_id
+from assizes.tasks.runs.calibrations import citation_lines, citations
+from assizes.tasks.runs.stored_cases import StoredExecution, stored_executions
+from assizes.tasks.runs.stored_comparison import run_data
+from assizes.tasks.runs.stored_runs import displayed_status
+from assizes.tasks.store import RunRecord, Store, open_store
+
+T = TypeVar("T")
 
 router = APIRouter()
+
+
+class StoreReader:
+    """Reads one store; each method opens the store, reads, and closes it.
+
+    Each method raises `StoreBusy` while another process writes to a DuckDB file, `StoreError` when
+    the store cannot be read, and `UnknownRun` where it is about a run that is not there.
+    """
+
+    def __init__(self, config: StoreConfig) -> None:
+        self.config = config
+
+    def runs(self, wanted: RunQuery) -> Page[Run]:
+        """One page of the runs that match a query, newest first."""
+        with open_store(self.config) as store:
+            rows, compared = store.runs(), _last_comparisons(store)
+            ids = set(rows["run_id"])
+            for field, value in _set_fields(wanted, ("name", "trigger")).items():
+                rows = rows.filter(pl.col(field) == value)
+            shown = [
+                (row, displayed_status(store, row["run_id"], row["status"]))
+                for row in rows.iter_rows(named=True)
+            ]
+            matches = [(row, status) for row, status in shown if wanted.status in (None, status)]
+            data = [
+                _run_item(
+                    store,
+                    row,
+                    status,
+                    compared.get(row["run_id"]),
+                    anchored=anchors_id(row["run_id"]) in ids,
+                )
+                for row, status in matches[wanted.offset : wanted.offset + wanted.limit]
+            ]
+        return Page[Run](data=data, count=len(matches), limit=wanted.limit, offset=wanted.offset)
+
+    def run(self, run_id: str) -> RunDetail:
+        """One run with all its numbers."""
+        return self.read_store(lambda store: _detail(store, store.run(run_id)))
+
+    def run_id(self, prefix: str) -> str:
+        """The full id of the only run whose id begins with a prefix."""
+        return self.read_store(lambda store: store.run(prefix).run_id)
+
+    def progress(self, run_id: str) -> Progress:
+        """How many cases and shards of a run are done."""
+        return self.read_store(lambda store: _progress(store, store.run(run_id)))
+
+    def cases(self, run_id: str, wanted: CaseQuery) -> Page[CaseItem]:
+        """One page of the cases of a run that match a query."""
+        key = wanted.sort.removeprefix("-")
+        with open_store(self.config) as store:
+            full_id = store.run(run_id).run_id
+            rows = _matching_cases(store, full_id, wanted)
+            count = collect_rows(rows.select(pl.len())).item()
+            part = rows.select(list(CaseItem.model_fields)).sort(
+                [key, "case_id", "repetition"],
+                descending=[wanted.sort.startswith("-"), False, False],
+                nulls_last=True,
+            )
+            shown = collect_rows(part.slice(wanted.offset, wanted.limit))
+        data = [CaseItem.model_validate(row) for row in shown.to_dicts()]
+        return Page[CaseItem](data=data, count=count, limit=wanted.limit, offset=wanted.offset)
+
+    def case(
+        self, run_id: str, case_id: str, repetition: int | None
+    ) -> tuple[RunRecord, list[StoredExecution]]:
+        """The record of a run, and the executions of one of its cases.
+
+        `run_id` may be a unique beginning of the id; without a `repetition` (from 0) all are read.
+
+        Raises:
+            UnknownCase: the run has no such case.
+        """
+        with open_store(self.config) as store:
+            record = store.run(run_id)
+            return record, stored_executions(store, record.run_id, case_id, repetition)
+
+    def comparison(
+        self, baseline: str, candidate: str, thresholds: ComparisonConfig
+    ) -> RunComparison:
+        """Compare two runs; nothing is written.
+
+        Raises:
+            NotComparable: one of the runs is not complete.
+        """
+        return self.read_store(
+            lambda store: compare_data(
+                run_data(store, baseline), run_data(store, candidate), thresholds
+            )
+        )
+
+    def read_store(self, read: Callable[[Store], T]) -> T:
+        """Call a function with the open store and return its result."""
+        with open_store(self.config) as store:
+            return read(store)
+
+
+def _set_fields(wanted: Any, names: tuple[str, ...]) -> dict[str, Any]:
+    values = {name: getattr(wanted, name) for name in names}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _matching_cases(store: Store, run_id: str, wanted: CaseQuery) -> pl.LazyFrame:
+    rows = store.scan(run_id, "cases")
+    same = ("passed", "status", "agent", "agent_version", "root_cause")
+    for field, value in _set_fields(wanted, same).items():
+        rows = rows.filter(pl.col(field) == value)
+    if wanted.search:
+        rows = rows.filter(pl.col("case_id").str.contains(wanted.search, literal=True))
+    if wanted.failure_code:
+        scores = store.scan(run_id, "scores").filter(pl.col("failure_code") == wanted.failure_code)
+        key = ["case_id", "repetition"]
+        rows = rows.join(scores.select(key).unique(), on=key)
+    return rows
+
+
+def _last_comparisons(store: Store) -> dict[str, dict[str, Any]]:
+    """The last row of table comparisons for each run that was a candidate, by run id."""
+    rows = store.comparisons().sort("at", "baseline", "thresholds")
+    return {row["candidate"]: row for row in rows.iter_rows(named=True)}
+
+
+def _run_item(
+    store: Store,
+    row: Mapping[str, Any],
+    status: str,
+    compared: Mapping[str, Any] | None,
+    *,
+    anchored: bool = True,
+) -> Run:
+    """One item of the list of runs, from its row, its status to show and its last comparison.
+
+    Anchors are read only after a regression: only there can they change the verdict, from
+    "regression" to "undecided".
+    """
+    attribution = None
+    if anchored and compared and json.loads(compared["verdict"]).get("ending") == "regressed":
+        attribution = anchor_attribution(store, RunRecord.of_row(row, {}), compared["baseline"])
+    return Run.of_row(
+        row, status, compared, judge_moved=bool(attribution and attribution.judge_moved)
+    )
+
+
+def _detail(store: Store, record: RunRecord) -> RunDetail:
+    progress = _progress(store, record)
+    metrics = store.table(record.run_id, "run_metrics")
+    row = replace(record, status=progress.status).row()
+    compared = _last_comparisons(store).get(record.run_id)
+    item = _run_item(store, row, progress.status, compared).model_dump()
+    return RunDetail(
+        **item | {"started_at": record.started_at, "finished_at": record.finished_at},
+        config=record.config,
+        config_hash=record.config_hash,
+        counts=record.counts,
+        summary=record.summary,
+        metrics=dict(metrics.select("name", "value").iter_rows()),
+        calibration=citation_lines(citations(store, record)),
+        progress=progress,
+    )
+
+
+def _progress(store: Store, record: RunRecord) -> Progress:
+    committed = store.shard_counts(record.run_id)
+    counts = Counter[str]()
+    for shard in committed.values():
+        counts.update(shard)
+    return Progress(
+        status=displayed_status(store, record.run_id, record.status),
+        due=record.plan.get("due", 0),
+        done=sum(counts[name] for name in ("judged", "errored", "skipped")),
+        shards=len(record.plan.get("shards", ())),
+        shards_done=len(committed),
+        counts=counts,
+    )
+
 
 CASE_ID: Final = "{case_id:text}"
 """The rest of a path as a case id, which is any text, slashes and line ends included."""
@@ -125,5 +323,18 @@ def case(
 ) -> CaseDetail:
     """A case of a run: its rows, the scores and the asks of every execution."""
     _, executions = reader.case(run_id, case_id, wanted.repetition)
-    data = [CaseRows.model_validate(rows_of(execution)) for execution in executions]
+    data = [
+        CaseRows(
+            case=_parsed_row(execution.case, "tags"),
+            scores=[_parsed_row(row, "details") for row in execution.scores],
+            asks=[_parsed_row(row, "trail") for row in execution.asks],
+        )
+        for execution in executions
+    ]
     return CaseDetail(data=data, count=len(data))
+
+
+def _parsed_row(row: Mapping[str, Any], column: str) -> dict[str, Any]:
+    """A stored row with one JSON column parsed, unless that is `None`."""
+    text = row[column]
+    return {**row, column: None if text is None else json.loads(text)}

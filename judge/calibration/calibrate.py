@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from statistics import fmean
+from typing import Any, Final
 
 from assizes.judge.calibration import measures
-from assizes.judge.calibration.corrected import (
+from assizes.judge.calibration.labelled import RatedItem, agreed_grade, pass_mark
+from assizes.judge.calibration.measures import (
+    Estimate,
     JudgeErrors,
     ObservedPasses,
     corrected_rate,
     design_effect,
+    estimate,
 )
-from assizes.judge.calibration.grades import RatedItem, agreed_grade, pass_mark
 from assizes.judge.calibration.record import (
     Agreement,
     Calibration,
@@ -23,8 +27,9 @@ from assizes.judge.calibration.record import (
     Pair,
     cautions,
 )
-from assizes.judge.calibration.resampling import Estimate, estimate
-from assizes.judge.config.calibration import CalibrationConfig
+from assizes.judge.config.gates import VERDICT, CalibrationConfig
+from assizes.judge.prompts.reply import PARSER_VERSION
+from assizes.judge.rows import as_json
 from assizes.judge.statistics.exact import rounded_value
 
 PairOf = tuple[str, float, float]
@@ -35,14 +40,9 @@ PairOf = tuple[str, float, float]
 class CalibrationSubject:
     """The metric and the judge that are calibrated, and where the labels come from.
 
-    Args:
-        metric: the name of the metric.
-        judge: the judge in words.
-        fingerprint: see `assizes.judge.calibration.fingerprint`.
-        labels: the place of the labels.
-        labels_hash: hash of the labels.
-        run_id: the run that graded; `None` where the grades are from a file.
-        outcomes: (cluster, grade) of everything that the judge graded, labelled or not.
+    `judge` says in words who judges, `fingerprint` is its `judge_fingerprint`, `run_id` is `None`
+    where the grades are from a file. `outcomes` holds (cluster, grade) of everything that the judge
+    graded, labelled or not.
     """
 
     metric: str
@@ -57,12 +57,9 @@ class CalibrationSubject:
 def calibrate(
     subject: CalibrationSubject, items: Sequence[RatedItem], config: CalibrationConfig
 ) -> Calibration:
-    """Compare a judge with people; 95 % intervals are found by resampling clusters.
+    """Compare a judge with people on all items that they graded.
 
-    Args:
-        subject: the metric, the judge and the labels.
-        items: everything that people graded, with the judge's grade.
-        config: how grades are ordered, and from which grade on a case passes.
+    The 95 % intervals are found by resampling clusters.
     """
     ordered = config.scale == "ordinal"
     asked = [item for item in items if not item.missing]
@@ -114,15 +111,12 @@ def _raters(items: Sequence[RatedItem]) -> list[str]:
 
 def _agreement(pairs: Sequence[PairOf], levels: Sequence[float], *, ordered: bool) -> Agreement:
     tables = measures.confusions(pairs, levels)
-    both = measures.coincidences(
-        ((cluster, (first, second)) for cluster, first, second in pairs), levels
-    )
-    quadratic = estimate(tables, measures.quadratic_kappa(levels)) if ordered else None
+    both = measures.coincidences(((cluster, grades) for cluster, *grades in pairs), levels)
     return Agreement(
         items=len(pairs),
         accuracy=estimate(tables, measures.accuracy),
         kappa=estimate(tables, measures.kappa),
-        quadratic_kappa=quadratic,
+        quadratic_kappa=estimate(tables, measures.quadratic_kappa(levels)) if ordered else None,
         alpha=estimate(both, measures.alpha("ordinal" if ordered else "nominal")),
     )
 
@@ -131,7 +125,7 @@ def _failing_class(pairs: Sequence[PairOf], mark: float | None) -> FailingClass 
     if mark is None:
         return None
     sides = [
-        (cluster, float(first >= mark), float(second >= mark)) for cluster, first, second in pairs
+        (cluster, float(people >= mark), float(judge >= mark)) for cluster, people, judge in pairs
     ]
     tables = measures.confusions(sides, (0.0, 1.0))
     (fails_right, passed_wrongly), (failed_wrongly, passes_right) = measures.as_counts(tables.whole)
@@ -158,14 +152,16 @@ def _ceiling(
         return None
     rater_pairs = []
     for first, second in combinations(raters, 2):
-        both = [item for item in items if first in item.people and second in item.people]
-        pairs = [(item.cluster, item.people[first], item.people[second]) for item in both]
+        pairs = [
+            (item.cluster, item.people[first], item.people[second])
+            for item in items
+            if first in item.people and second in item.people
+        ]
         if pairs:
-            rater_pairs.append(
-                Pair(raters=(first, second), agreement=_agreement(pairs, levels, ordered=ordered))
-            )
+            agreement = _agreement(pairs, levels, ordered=ordered)
+            rater_pairs.append(Pair(raters=(first, second), agreement=agreement))
     everyone = measures.coincidences(((i.cluster, tuple(i.people.values())) for i in items), levels)
-    cited = [_cited_kappa(pair.agreement, levels).value for pair in rater_pairs]
+    cited = (_cited_kappa(pair.agreement, levels).value for pair in rater_pairs)
     known = [value for value in cited if value is not None]
     return Ceiling(
         mean_kappa=rounded_value(fmean(known)) if known else None,
@@ -191,3 +187,49 @@ def _pass_rates(
         "observed_pass_rate": rounded_value(passed / len(outcomes)),
         "corrected_pass_rate": corrected_rate(observed, failing.errors),
     }
+
+
+_ASKED: Final = (
+    *("model", "provider", "api_base", "panel", "repeats", "escalate_to"),
+    *("temperature", "max_output_tokens"),
+)
+"""Settings of [judge] that every judge depends on when it asks."""
+
+
+_REPEATING: Final = ("judge:recorded", "metric:recorded_reward")
+"""Fingerprints that do not count, because this judge only repeats labels: a run with labels has the
+same judge as a run without them."""
+
+
+def judge_fingerprint(
+    config: Mapping[str, Any], judge: str, metric: str, answered_by: Iterable[str]
+) -> str:
+    """The first 16 hex digits of a SHA-256 over everything that the scores of a metric depend on.
+
+    These are the models as requested and as answered, how the models are asked, the version of the
+    judge, the rubric and the parser. The verdict on a case depends on the whole of [judge].
+
+    A judge with another fingerprint needs another calibration.
+
+    Args:
+        config: the configuration of a run as stored in its record, with `fingerprints`.
+        judge: the name of the judge of the metric; empty for the verdict.
+        metric: the metric, or `verdict`.
+        answered_by: the models that answered this judge.
+    """
+    settings, prints = config.get("judge", {}), config.get("fingerprints", {})
+    if metric == VERDICT:
+        prints = {name: digest for name, digest in prints.items() if name not in _REPEATING}
+        judges = [name for name in settings["judges"] if name != "recorded"]
+        relevant_settings: Any = {**settings, "judges": judges}
+    else:
+        names = (f"judge:{judge}", f"metric:{metric}")
+        prints = {name: prints[name] for name in names if name in prints}
+        relevant_settings = {name: settings.get(name) for name in _ASKED}
+        relevant_settings["options"] = (settings.get("options") or {}).get(judge)
+        if judge == "conversation":  # all its metrics stand in one prompt
+            relevant_settings["metrics"] = sorted(
+                selection["metric"] for selection in settings.get("metrics") or []
+            )
+    body = as_json([relevant_settings, prints, sorted(answered_by), PARSER_VERSION])
+    return hashlib.sha256(body.encode()).hexdigest()[:16]

@@ -1,17 +1,102 @@
-"""Reads the rows of a file of labels, or of judgements, as grades by case and metric."""
+"""Grades of people and judges: read from the rows of a file, as numbers, and several as one."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from pydantic import BaseModel, create_model
 
-from assizes.judge.calibration.grades import parse_grade, vocabulary
-from assizes.judge.config.calibration import VERDICT, CalibrationConfig
+from assizes.judge.config.gates import VERDICT, CalibrationConfig
 from assizes.judge.errors import ConfigurationError, ModelError
 from assizes.judge.prompts.reply import parse_reply
+from assizes.judge.score import ACCEPTABLE
+
+WORDS: Final[Mapping[str, float]] = {
+    **dict.fromkeys(("pass", "passed", "yes", "true"), 1.0),
+    **dict.fromkeys(("fail", "failed", "no", "false"), 0.0),
+}
+"""The grades of words that need no entry in [calibration.words]."""
+
+
+@dataclass(frozen=True, slots=True)
+class RatedItem:
+    """One item that people graded, with the judge's grade.
+
+    `cluster` is the group of cases that was sampled together, or the id of the case where nothing
+    is known of it; `people` holds the grades by rater. `judged` is `None` where the answer was not
+    a grade, or there was no answer; where the judge was not asked at all, the item is `missing` and
+    counts nowhere.
+    """
+
+    case_id: str
+    cluster: str
+    people: Mapping[str, float] = field(default_factory=dict)
+    judged: float | None = None
+    missing: bool = False
+
+
+def parse_grade(value: object, config: CalibrationConfig) -> float | None:
+    """Read a grade as a number; `None` for a value that is none of the words and levels."""
+    number = _number(value, config)
+    if number is None or config.levels is None:
+        return number
+    if config.clip:
+        number = min(max(number, min(config.levels)), max(config.levels))
+    return number if number in config.levels else None
+
+
+def vocabulary(config: CalibrationConfig) -> dict[str, float]:
+    """The grade of each word that a grade may be written as, in lower case."""
+    return {**WORDS, **{word.casefold(): grade for word, grade in config.words.items()}}
+
+
+def _number(value: object, config: CalibrationConfig) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, bool | int | float):
+        return float(value) if math.isfinite(value) else None
+    text = str(value).strip().casefold()
+    if (word := vocabulary(config).get(text)) is not None:
+        return word
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def agreed_grade(grades: Sequence[float], *, ordered: bool) -> float | None:
+    """The one grade of several people; `None` when they are divided.
+
+    The grade is the one that more than half of the people gave, else the median where that is one
+    of their grades (an odd number of ordered grades).
+    """
+    if not grades:
+        return None
+    grade, times = Counter(grades).most_common(1)[0]
+    if 2 * times > len(grades):
+        return grade
+    if ordered and len(grades) % 2:
+        return sorted(grades)[len(grades) // 2]
+    return None
+
+
+def pass_mark(levels: Sequence[float], config: CalibrationConfig) -> float | None:
+    """The lowest grade that passes; `None` where it is not known.
+
+    Where none is configured: 1 for the grades 0 and 1, and 3 where the highest grade is above 3 and
+    at most 5.
+    """
+    if config.pass_from is not None or config.scale == "nominal" or not levels:
+        return config.pass_from
+    if set(levels) <= {0.0, 1.0}:
+        return 1.0
+    return float(ACCEPTABLE) if ACCEPTABLE < max(levels) <= 5 else None
+
 
 Row = Mapping[str, Any]
 """A row of a file, by the names of its columns."""
@@ -37,10 +122,7 @@ def labels_by_metric(
 ) -> dict[str, dict[ItemKey, PeopleGrades]]:
     """Read the grades that people gave, by metric; an empty cell is no grade.
 
-    Args:
-        rows: the rows of the file.
-        config: the names of the columns, and the words and levels of grades.
-        where: the name of the file, for error messages.
+    `where` is the name of the file, for error messages.
 
     Raises:
         ConfigurationError: for a missing column, a label that is no grade, two grades of one rater
@@ -71,17 +153,16 @@ def labels_by_metric(
 def judgements(rows: Iterable[Row], config: CalibrationConfig, where: str) -> dict[ItemKey, Any]:
     """Read the judge's grade of each item; `None` for an answer that is not a grade.
 
-    Args:
-        rows: the rows of the file.
-        config: the names of the columns, and the words and levels of grades.
-        where: the name of the file, for error messages.
+    `where` is the name of the file, for error messages.
 
     Raises:
         ConfigurationError: for a missing column, or an item that was judged twice.
     """
     grades: dict[ItemKey, float | None] = {}
     column = config.columns.reply or config.columns.judge
-    reply = _reply_model(config)
+    words: Any = Literal[tuple(vocabulary(config))]
+    fields: dict[str, Any] = {config.columns.verdict: (words, ...)}
+    reply: type[BaseModel] = create_model("Reply", **fields)
     for number, row in enumerate(rows, 1):
         at = f"{where}, row {number}"
         item_key = _item_key(row, config, at)
@@ -130,14 +211,6 @@ def _cell(row: Row, column: str, at: str) -> Any:
 
 def _text(cell: Any) -> str | None:
     return None if cell is None else str(cell).strip() or None
-
-
-def _reply_model(config: CalibrationConfig) -> type[BaseModel]:
-    """The model of a reply: the verdict, as one of the words that are grades."""
-    words: Any = Literal[tuple(vocabulary(config))]
-    fields: dict[str, Any] = {config.columns.verdict: (words, ...)}
-    model: type[BaseModel] = create_model("Reply", **fields)
-    return model
 
 
 def _reply_verdict(text: str, reply: type[BaseModel]) -> Any:

@@ -1,18 +1,22 @@
-"""Compares two runs case by case: averages repetitions, joins the runs, gives each case a status."""
+"""The cases of two runs in pairs, what happened to each, and the three rules of seed 001 over them.
+
+The repetitions of a case are averaged, the runs are joined, and each case gets a status. The rules
+look at the pass rate, the average score and the average latency of the paired cases.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from fractions import Fraction
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 import polars as pl
 
-from assizes.judge.statistics.exact import DECIMALS, rounded_value
-from assizes.judge.summary.headlines import METRIC, headlines
-from assizes.judge.verdicts.executions import PASS_FLAGGED, collect_rows, executions
+from assizes.judge.statistics.exact import DECIMALS, rounded_value, unrounded_mean
+from assizes.judge.verdicts.executions import PASS_FLAGGED, collect_rows, executions, quantile
 
 GUARD: Final = 12
 """Decimals of a mean over repetitions, three more than a difference keeps: rounding both to the same
@@ -25,8 +29,14 @@ turn; seed 001 sets this number."""
 NOISE_SPREADS: Final = 2.0
 """Standard deviations of repetitions up to which the move of a score is noise."""
 
-_SIDES = ("baseline", "candidate")
+MAX_LISTED: Final = 1_000
+"""The most cases that are listed of each status, and of those that only one run holds; the counts
+are always over all cases."""
+
+SIDES: Final = ("baseline", "candidate")
+
 _STATUS: Final = pl.Enum(["regression", "improvement", "unchanged", "error"])
+_FLIPPED: Final = pl.col("baseline_passed").ne_missing(pl.col("candidate_passed"))
 
 MetricStatus = Literal["regression", "improvement", "unchanged"]
 CaseStatus = Literal["regression", "improvement", "unchanged", "error"]
@@ -70,60 +80,128 @@ class CaseComparison:
     latency_delta_ms: float | None
 
 
-class JoinedCases(NamedTuple):
-    """The cases of two runs in one table.
+class RuleFigures(NamedTuple):
+    """The numbers of one run that the rules compare, not rounded; `None` where there is no number.
 
-    Attributes:
-        rows: one row a case, in no order. Columns of each run, prefixed `baseline_` and
-            `candidate_`: `runs`, `passes` and `errors` (counts of executions), `score`, `passed`,
-            `agent_latency`, `duration`; all of these are `null` where the run lacks the case. Columns
-            of both: `status` and `score_delta`.
-        lone: whether one run holds a case that the other does not.
-        skipped: whether some case was not executed.
-        repeated: whether some case was executed more than once.
+    The pass rate runs 0..1, the average of the overall scores 0..100; the latency is the average of
+    the agent's.
     """
 
-    rows: pl.DataFrame
-    lone: bool
-    skipped: bool
+    pass_rate: Fraction | None
+    score: float | None
+    latency_ms: float | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PairedCases:
+    """The cases of two runs in pairs: counts over all of them, and the rows of a few.
+
+    Counted are the cases that both runs executed (`matched`), these by status and those of them
+    whose verdict turned (`flipped`), those with different numbers of repetitions (`uneven`) or with
+    a score in one run only (`unscored`), and the cases that only the baseline, or only the
+    candidate, holds (`alone`). There are the rows of the matched cases to be listed, sorted by
+    case, and of all that got better or worse (`changed`; `None` where no case was repeated, because
+    then nothing tells how much a case moves by chance), and up to `MAX_LISTED` ids of the cases of
+    one run only. `keys` are the hashed ids of the matched cases, `None` where both runs hold the
+    same cases and executed every one of them. The figures for the rules, and the 95th percentiles
+    of the latency (`None` where repetitions were averaged), are over the matched cases; where the
+    runs share no case, they are those of each run as a whole.
+    """
+
+    matched: int
+    statuses: Mapping[str, int]
+    flipped: Mapping[str, int]
+    uneven: int
+    unscored: int
+    listed: pl.DataFrame
+    changed: pl.DataFrame | None
+    baseline_only: tuple[str, ...]
+    candidate_only: tuple[str, ...]
+    alone: tuple[int, int]
+    keys: pl.DataFrame | None
     repeated: bool
+    baseline: RuleFigures
+    candidate: RuleFigures
+    latency_p95_ms: tuple[float | None, float | None] | None
+
+    @classmethod
+    def of(cls, baseline: pl.LazyFrame, candidate: pl.LazyFrame) -> PairedCases:
+        """Join the rows of table `cases` of two runs."""
+        rows, skipped, repeated = _joined_cases(baseline, candidate)
+        no_before, no_after = pl.col("baseline_runs").is_null(), pl.col("candidate_runs").is_null()
+        lone = [rows.filter(absent)["case_id"] for absent in (no_after, no_before)]
+        has_lone = any(ids.len() for ids in lone)
+        matched = rows.filter(~no_before & ~no_after) if has_lone else rows
+        paired = not matched.is_empty()
+        shared = matched if paired else rows
+        counted = matched.lazy().group_by("status").agg(cases=pl.len(), flipped=_FLIPPED.sum())
+        by_status = collect_rows(counted).rows()
+        scored = [pl.col(f"{side}_score").is_null() for side in SIDES]
+        changed = pl.col("status").is_in(["regression", "improvement"])
+        p95 = [quantile(shared[f"{side}_agent_latency"], 0.95) for side in SIDES]
+        return cls(
+            matched=matched.height,
+            statuses={status: cases for status, cases, _ in by_status},
+            flipped={status: flips for status, _, flips in by_status},
+            uneven=_count(matched, pl.col("baseline_runs") != pl.col("candidate_runs")),
+            unscored=_count(matched, scored[0] != scored[1]),
+            listed=_listed_cases(matched),
+            changed=matched.filter(changed).sort("case_id") if repeated else None,
+            baseline_only=tuple(lone[0].sort()[:MAX_LISTED]),
+            candidate_only=tuple(lone[1].sort()[:MAX_LISTED]),
+            alone=(lone[0].len(), lone[1].len()),
+            keys=matched.select(pl.col("case_id").hash()) if has_lone or skipped else None,
+            repeated=repeated,
+            baseline=_figures(shared, "baseline", paired=paired),
+            candidate=_figures(shared, "candidate", paired=paired),
+            latency_p95_ms=None if repeated else (p95[0], p95[1]),
+        )
+
+    @property
+    def overlap(self) -> float:
+        """The number of shared cases / that of the larger run's cases, 0..1."""
+        return self.matched / (self.matched + max(self.alone)) if self.matched else 0.0
 
 
-def joined_cases(baseline: pl.LazyFrame, candidate: pl.LazyFrame) -> JoinedCases:
-    """Join the cases of two runs, given as rows of table `cases`."""
-    runs = (baseline, candidate)
-    run_counts = [_run_counts(side) for side in runs]
-    executed = {counts.cases - counts.skipped for counts in run_counts}
-    repeated = any(counts.repeated for counts in run_counts)
-    sides = [
-        _side(run, f"{side}_", repeated=repeated) for run, side in zip(runs, _SIDES, strict=True)
-    ]
-    joined = None if repeated or len(executed) > 1 else _in_one_order(*sides)
+def _joined_cases(
+    baseline: pl.LazyFrame, candidate: pl.LazyFrame
+) -> tuple[pl.DataFrame, bool, bool]:
+    """One row a case, in no order; whether a case was skipped, and whether one was repeated.
+
+    Columns of each run, prefixed `baseline_` and `candidate_`: `runs`, `passes` and `errors` (counts
+    of executions), `score`, `passed`, `agent_latency`, `duration`; all of these are `null` where the
+    run lacks the case. Columns of both: `status` and `score_delta`.
+    """
+    runs, skipped = (baseline, candidate), (pl.col("status") == "skipped").sum()
+    numbers = (pl.len(), skipped, (pl.col("repetition") > 0).any())
+    counts = [collect_rows(run.select(numbers)).row(0) for run in runs]
+    repeated = any(repeated for *_, repeated in counts)
+    before, after = (
+        _side(run, f"{side}_", repeated=repeated) for run, side in zip(runs, SIDES, strict=True)
+    )
+    joined = None
+    if not repeated and len({cases - left_out for cases, left_out, _ in counts}) == 1:
+        # Two runs over the same transcripts hold their cases in one order, and need no join.
+        both = pl.concat([before, after.rename({"case_id": "other"})], how="horizontal")
+        alike = pl.col("case_id") == pl.col("other")
+        side_by_side = collect_rows(both.with_columns(alike=alike).drop("other"))
+        joined = side_by_side.drop("alike") if side_by_side["alike"].all() else None
     if joined is None:
-        before, after = (collect_rows(side) for side in sides)
-        joined = before.join(after, on="case_id", how="full", coalesce=True)
+        rows_before, rows_after = collect_rows(before), collect_rows(after)
+        joined = rows_before.join(rows_after, on="case_id", how="full", coalesce=True)
+    error = (pl.col("baseline_errors") > 0) | (pl.col("candidate_errors") > 0)
+    # By seed 001: an error in either run, else a turned verdict, else the move of the score.
+    status = pl.coalesce(
+        pl.when(error).then(pl.lit("error")),
+        flip_status("baseline_passed", "candidate_passed"),
+        move_status(pl.col("score_delta"), CASE_POINTS),
+    )
     rows = collect_rows(
         joined.lazy()
         .with_columns(score_delta=(pl.col("candidate_score") - pl.col("baseline_score")).round(2))
-        .with_columns(status=_case_status())
+        .with_columns(status=status.cast(_STATUS))
     )
-    lone = bool(rows["baseline_runs"].null_count() or rows["candidate_runs"].null_count())
-    return JoinedCases(rows, lone, any(counts.skipped for counts in run_counts), repeated)
-
-
-class _RunCounts(NamedTuple):
-    """How many cases a run holds, how many of them were skipped, whether some were repeated."""
-
-    cases: int
-    skipped: int
-    repeated: bool
-
-
-def _run_counts(cases: pl.LazyFrame) -> _RunCounts:
-    skipped = (pl.col("status") == "skipped").sum()
-    return _RunCounts(
-        *collect_rows(cases.select(pl.len(), skipped, (pl.col("repetition") > 0).any())).row(0)
-    )
+    return rows, any(left_out for _, left_out, _ in counts), repeated
 
 
 def _side(cases: pl.LazyFrame, prefix: str, *, repeated: bool) -> pl.LazyFrame:
@@ -157,24 +235,12 @@ def _side(cases: pl.LazyFrame, prefix: str, *, repeated: bool) -> pl.LazyFrame:
     return rows.select("case_id", pl.exclude("case_id").name.prefix(prefix))
 
 
-def _in_one_order(before: pl.LazyFrame, after: pl.LazyFrame) -> pl.DataFrame | None:
-    """Put two tables side by side without a join; `None` where their cases are in different orders.
-
-    Two runs over the same transcripts hold their cases in one order.
-    """
-    rows = collect_rows(
-        pl.concat([before, after.rename({"case_id": "other"})], how="horizontal")
-        .with_columns(alike=pl.col("case_id") == pl.col("other"))
-        .drop("other")
-    )
-    return rows.drop("alike") if rows["alike"].all() else None
-
-
-def _delta(baseline: str, candidate: str) -> pl.Expr:
+def delta(baseline: str, candidate: str) -> pl.Expr:
+    """The difference of two columns, rounded as it is stored."""
     return (pl.col(candidate) - pl.col(baseline)).round(DECIMALS)
 
 
-def _flip(baseline: str, candidate: str) -> pl.Expr:
+def flip_status(baseline: str, candidate: str) -> pl.Expr:
     """The status of a verdict that turned; `null` where the verdict did not turn or a run has none."""
     return (
         pl.when(pl.col(baseline) & ~pl.col(candidate))
@@ -184,7 +250,8 @@ def _flip(baseline: str, candidate: str) -> pl.Expr:
     )
 
 
-def _move(delta: pl.Expr, tolerance: float) -> pl.Expr:
+def move_status(delta: pl.Expr, tolerance: float) -> pl.Expr:
+    """The status of a number that changed by `delta`; a move up to the tolerance is no change."""
     return (
         pl.when(delta < -tolerance)
         .then(pl.lit("regression"))
@@ -194,90 +261,59 @@ def _move(delta: pl.Expr, tolerance: float) -> pl.Expr:
     )
 
 
-def _case_status() -> pl.Expr:
-    """The status by seed 001: an error in either run, else a turned verdict, else the score's move."""
-    error = (pl.col("baseline_errors") > 0) | (pl.col("candidate_errors") > 0)
-    decided = pl.coalesce(
-        _flip("baseline_passed", "candidate_passed"), _move(pl.col("score_delta"), CASE_POINTS)
-    )
-    return pl.when(error).then(pl.lit("error")).otherwise(decided).cast(_STATUS)
+def _figures(cases: pl.DataFrame, side: str, *, paired: bool) -> RuleFigures:
+    """The figures of one run; each case counts once, with the average of its repetitions.
 
-
-def joined_metrics(
-    scores: tuple[pl.LazyFrame, pl.LazyFrame],
-    cases: pl.DataFrame,
-    names: Mapping[tuple[str, str], str],
-) -> pl.DataFrame:
-    """Join the scored headline metrics of two runs, sorted by case, judge and metric.
-
-    Columns of the result: `metric` (the published name), `is_binary`, `status`, `delta`, and of
-    each run `score`, `success`, `label`.
-
-    Args:
-        scores: rows of table `scores` of both runs.
-        cases: the cases wanted.
-        names: the published name of each (judge, metric).
+    The pass rate is exact: mean over cases of passed / executions, errors counting as not passed.
+    Where `paired`, an average is only over the cases for which both runs have the number.
     """
-    keys = ["case_id", *METRIC]
-    ids = cases["case_id"]
-    baseline, candidate = (
-        _metric_side(rows, ids, f"{side}_") for rows, side in zip(scores, _SIDES, strict=True)
+    runs = cases[f"{side}_runs"]
+    own = cases.filter(runs.is_not_null()) if runs.null_count() else cases
+    by_runs = own.lazy().group_by(f"{side}_runs").agg(pl.col(f"{side}_passes").sum())
+    passed = sum(
+        (Fraction(passes, runs) for runs, passes in collect_rows(by_runs).rows()), Fraction()
     )
-    sides = baseline.join(candidate, on=keys, how="full", coalesce=True)
-    binary = pl.col("baseline_binary").fill_null(value=True) & pl.col("candidate_binary").fill_null(
-        value=True
-    )
-    value_delta = _delta("baseline_value", "candidate_value")
-    return _with_published_names(
-        collect_rows(
-            sides.with_columns(is_binary=binary)
-            .with_columns(
-                delta=pl.when(~pl.col("is_binary")).then(
-                    _delta("baseline_score", "candidate_score")
-                ),
-                status=pl.when("is_binary")
-                .then(_flip("baseline_success", "candidate_success").fill_null(pl.lit("unchanged")))
-                .otherwise(_move(value_delta, 0.0)),
-            )
-            .sort(keys)
-        ),
-        names,
-    )
+    averages: dict[str, float | None] = {}
+    for name in ("score", "agent_latency"):
+        columns = [f"{each}_{name}" for each in (SIDES if paired else (side,))]
+        known = own[f"{side}_{name}"]
+        if any(own[column].null_count() for column in columns):
+            known = own.select(columns).drop_nulls()[f"{side}_{name}"]
+        averages[name] = unrounded_mean(known) if known.len() else None
+    rate = None if own.is_empty() else passed / own.height
+    return RuleFigures(rate, averages["score"], averages["agent_latency"])
 
 
-def _metric_side(scores: pl.LazyFrame, ids: pl.Series, prefix: str) -> pl.LazyFrame:
-    keys = ["case_id", *METRIC]
-    return (
-        headlines(scores.filter(pl.col("case_id").is_in(ids.implode())))
-        .filter(pl.col("status") == "scored")
-        .group_by(keys)
-        .agg(
-            binary=pl.col("two_valued").all(),
-            success=pl.col("success").all(),
-            score=pl.col("raw").mean().round(GUARD),
-            value=pl.col("value").mean().round(GUARD),
-            label=pl.when(pl.col("label").n_unique() == 1).then(pl.col("label").first()),
-        )
-        .select(*keys, pl.exclude(keys).name.prefix(prefix))
-    )
+def _count(rows: pl.DataFrame, where: pl.Expr) -> int:
+    return int(rows.select(where.sum()).item() or 0)
 
 
-def _with_published_names(
-    metrics: pl.DataFrame, names: Mapping[tuple[str, str], str]
-) -> pl.DataFrame:
-    """Replace the name of each metric by its published name."""
-    published = pl.DataFrame(
-        [(*key, name) for key, name in names.items()],
-        schema=dict.fromkeys((*METRIC, "name"), pl.String),
-        orient="row",
-    )
-    named = metrics.join(published, on=METRIC, how="left", maintain_order="left")
-    return named.with_columns(metric=pl.coalesce("name", "metric"))
+def _listed_cases(matched: pl.DataFrame) -> pl.DataFrame:
+    """The first cases of each status, sorted by case: turned verdicts first, then the largest moves."""
+    parts = []
+    for status in ("error", "regression", "improvement", "unchanged"):
+        own = pl.col("status") == status
+        if status == "unchanged" and _count(matched, own) > MAX_LISTED:
+            first = matched.lazy().filter(own).select("case_id").bottom_k(MAX_LISTED, by="case_id")
+            own = pl.col("case_id").is_in(first.collect()["case_id"].implode())
+        rows = matched.filter(own)
+        if rows.height > MAX_LISTED and status in ("regression", "improvement"):
+            size = pl.col("score_delta").abs().fill_null(0.0)
+            order = [_FLIPPED, size, pl.col("case_id")]
+            rows = rows.sort(order, descending=[True, True, False]).head(MAX_LISTED)
+        elif rows.height > MAX_LISTED:
+            rows = rows.bottom_k(MAX_LISTED, by="case_id")
+        parts.append(rows)
+    return pl.concat(parts).sort("case_id")
 
 
 def case_comparisons(cases: pl.DataFrame, metrics: pl.DataFrame) -> list[CaseComparison]:
     """Turn joined cases into values, each case with its metrics; both frames sorted by `case_id`."""
-    deltas = _metric_deltas(metrics)
+    columns = [field.name for field in fields(MetricDelta)]
+    shown = metrics.with_columns(pl.col("baseline_score", "candidate_score").round(DECIMALS))
+    deltas = map(MetricDelta, *(shown[column].to_list() for column in columns))
+    by_case = groupby(zip(metrics["case_id"], deltas, strict=True), key=itemgetter(0))
+    of_case = {case_id: tuple(delta for _, delta in group) for case_id, group in by_case}
     measured = (
         pl.col("baseline_duration").is_not_null() & pl.col("candidate_duration").is_not_null()
     )
@@ -285,61 +321,28 @@ def case_comparisons(cases: pl.DataFrame, metrics: pl.DataFrame) -> list[CaseCom
         f"{side}_latency": pl.when(measured)
         .then(f"{side}_duration")
         .otherwise(f"{side}_agent_latency")
-        for side in _SIDES
+        for side in SIDES
     }
+    rounded = [f"{side}_{number}" for side in SIDES for number in ("score", "latency")]
     timed = cases.with_columns(**latencies).with_columns(
-        latency_delta=_delta("baseline_latency", "candidate_latency")
+        latency_delta=delta("baseline_latency", "candidate_latency")
     )
-    shown = [f"{side}_{number}" for side in _SIDES for number in ("score", "latency")]
-    rows = timed.with_columns(pl.col(shown).round(DECIMALS)).iter_rows(named=True)
-    return [_case_comparison(row, deltas.get(row["case_id"], ())) for row in rows]
-
-
-def _metric_deltas(metrics: pl.DataFrame) -> dict[str, tuple[MetricDelta, ...]]:
-    """The metrics of each case by case id; `metrics` is sorted by `case_id` and read once."""
-    columns = [field.name for field in fields(MetricDelta)]
-    shown = metrics.with_columns(pl.col("baseline_score", "candidate_score").round(DECIMALS))
-    rows = map(MetricDelta, *(shown[column].to_list() for column in columns))
-    return {
-        case_id: tuple(delta for _, delta in group)
-        for case_id, group in groupby(zip(metrics["case_id"], rows, strict=True), key=itemgetter(0))
-    }
-
-
-def _case_comparison(row: dict[str, Any], deltas: tuple[MetricDelta, ...]) -> CaseComparison:
-    return CaseComparison(
-        test_case_id=row["case_id"],
-        test_case_name=row["case_id"],
-        status=row["status"],
-        baseline_passed=row["baseline_passed"],
-        candidate_passed=row["candidate_passed"],
-        baseline_pass_fraction=rounded_value(row["baseline_passes"] / row["baseline_runs"]),
-        candidate_pass_fraction=rounded_value(row["candidate_passes"] / row["candidate_runs"]),
-        baseline_score=row["baseline_score"],
-        candidate_score=row["candidate_score"],
-        score_delta=row["score_delta"],
-        metric_deltas=deltas,
-        baseline_latency_ms=row["baseline_latency"],
-        candidate_latency_ms=row["candidate_latency"],
-        latency_delta_ms=row["latency_delta"],
-    )
-
-
-def noise_threshold(repeat_sd: float) -> float:
-    """Points by which the score of a case may move by chance: max(5, 2 x SD of its repetitions)."""
-    return max(CASE_POINTS, NOISE_SPREADS * repeat_sd)
-
-
-def changes_within_noise(changed: pl.DataFrame, threshold: float) -> tuple[str, ...]:
-    """The ids of the changed cases whose change is within noise.
-
-    A change is within noise unless the verdict of most repetitions turned or the score moved by
-    more than the threshold.
-
-    Args:
-        changed: rows of `joined_cases` for the cases that got worse or better.
-        threshold: points of 0..100.
-    """
-    most = [pl.col(f"{side}_passes") * 2 > pl.col(f"{side}_runs") for side in _SIDES]
-    still = pl.col("score_delta").abs().fill_null(0.0) <= threshold
-    return tuple(changed.filter((most[0] == most[1]) & still)["case_id"])
+    return [
+        CaseComparison(
+            test_case_id=row["case_id"],
+            test_case_name=row["case_id"],
+            status=row["status"],
+            baseline_passed=row["baseline_passed"],
+            candidate_passed=row["candidate_passed"],
+            baseline_pass_fraction=rounded_value(row["baseline_passes"] / row["baseline_runs"]),
+            candidate_pass_fraction=rounded_value(row["candidate_passes"] / row["candidate_runs"]),
+            baseline_score=row["baseline_score"],
+            candidate_score=row["candidate_score"],
+            score_delta=row["score_delta"],
+            metric_deltas=of_case.get(row["case_id"], ()),
+            baseline_latency_ms=row["baseline_latency"],
+            candidate_latency_ms=row["candidate_latency"],
+            latency_delta_ms=row["latency_delta"],
+        )
+        for row in timed.with_columns(pl.col(rounded).round(DECIMALS)).iter_rows(named=True)
+    ]

@@ -9,38 +9,42 @@ the average of neither run: a judge that was not available must never look like 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Literal
 
 import polars as pl
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from assizes.judge.comparison.cases import (
+    SIDES,
     CaseComparison,
+    PairedCases,
+    RuleFigures,
     case_comparisons,
-    changes_within_noise,
-    joined_metrics,
-    noise_threshold,
 )
-from assizes.judge.comparison.metrics import MetricAggregate, metric_names, paired_metrics
-from assizes.judge.comparison.rules import PairedCases, RuleFigures, reasons
-from assizes.judge.comparison.runs import Mismatch, RunData, RunPair, mismatches
+from assizes.judge.comparison.metrics import (
+    MetricAggregate,
+    joined_metrics,
+    metric_names,
+    paired_metrics,
+)
+from assizes.judge.comparison.runs import Mismatch, RunData, mismatches
 from assizes.judge.comparison.statistical import StatisticalComparison, compared_metrics
 from assizes.judge.comparison.statistical_verdict import (
-    Noise,
     StatisticalVerdict,
     statistical_verdict,
 )
-from assizes.judge.config.diff import FieldChange, config_diff, judge_changes
 from assizes.judge.config.gates import ComparisonConfig
+from assizes.judge.config.run import FieldChange, config_diff, judge_changes
 from assizes.judge.errors import NotComparable
 from assizes.judge.prompts.prompt_texts import PromptDiff, prompt_diff
 from assizes.judge.rows import COMPLETE
-from assizes.judge.statistics.exact import rounded_value
-from assizes.judge.summary.cautions import MIXED_JUDGE
+from assizes.judge.statistics.exact import DECIMALS, exceeds, rounded_value
+from assizes.judge.summary.headlines import FrozenModel
 from assizes.judge.summary.run_summary import RunSummary
-from assizes.judge.verdicts.executions import executions, latency_quantile
+from assizes.judge.summary.spending import MIXED_JUDGE
+from assizes.judge.verdicts.executions import executions, latencies, quantile
 
 RULES = ("max_pass_rate_drop", "max_avg_score_drop", "max_latency_increase_pct")
 """Names of the settings in [comparison] that hold the limits of the three rules."""
@@ -49,11 +53,7 @@ Ending = Literal["fine", "regressed", "inconclusive", "not_comparable"]
 """How a comparison ends."""
 
 
-class _ComparisonModel(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class ComparisonAggregate(_ComparisonModel):
+class ComparisonAggregate(FrozenModel):
     """The summaries of both runs and the differences between them, candidate minus baseline.
 
     The pass rate is a fraction, the score in points of 0..100; these two and the latencies are over
@@ -75,7 +75,7 @@ class ComparisonAggregate(_ComparisonModel):
     per_metric_aggregate_deltas: tuple[MetricAggregate, ...]
 
 
-class ComparisonVerdict(_ComparisonModel):
+class ComparisonVerdict(FrozenModel):
     """Whether any of the three rules fired, with one sentence for each rule that did.
 
     Beside the rules stand the limits that were used, the statistical verdict, the differences that
@@ -105,7 +105,7 @@ class ComparisonVerdict(_ComparisonModel):
         return self.reasons
 
 
-class CaseCounts(_ComparisonModel):
+class CaseCounts(FrozenModel):
     """How many cases the runs hold; a comparison of big runs lists only a part of them (`listed`).
 
     `flipped_regressions` and `flipped_improvements` count the cases whose verdict turned.
@@ -119,10 +119,10 @@ class CaseCounts(_ComparisonModel):
     flipped_improvements: int
 
 
-class RunComparison(_ComparisonModel):
+class RunComparison(FrozenModel):
     """The comparison of a candidate run with its baseline.
 
-    Of each status, and of the cases of one run only, up to `assizes.judge.comparison.rules.MAX_LISTED`
+    Of each status, and of the cases of one run only, up to `assizes.judge.comparison.cases.MAX_LISTED`
     cases are listed: turned verdicts first, then the largest moves. `case_counts` and the totals are
     exact.
     """
@@ -158,8 +158,8 @@ def compare(baseline: RunData, candidate: RunData, thresholds: ComparisonConfig)
     Raises:
         NotComparable: a run is not complete.
     """
-    summaries = _summaries(baseline, candidate)
-    runs = RunPair(baseline, candidate)
+    summaries = (_summary(baseline, "baseline"), _summary(candidate, "candidate"))
+    runs, scores = (baseline, candidate), (baseline.scores, candidate.scores)
     names = metric_names(summaries)
     cases = PairedCases.of(baseline.cases, candidate.cases)
     changes = config_diff(baseline.config, candidate.config)
@@ -168,13 +168,9 @@ def compare(baseline: RunData, candidate: RunData, thresholds: ComparisonConfig)
     both = None
     if thresholds.mode != "rules":
         both = StatisticalComparison.of(baseline, candidate, thresholds)
-    numbers = {
-        **_deltas(cases, *summaries),
-        "latency_p95_delta_ms": _p95_delta(baseline, candidate, cases),
-        "per_metric_aggregate_deltas": compared_metrics(runs, names, cases, both),
-    }
-    statistics = None if both is None else _statistics(both, differing, cases)
-    listed = case_comparisons(cases.listed, joined_metrics(runs.scores, cases.listed, names))
+    metrics = compared_metrics(runs, names, cases, both)
+    statistics = None if both is None else statistical_verdict(both, differing, cases.changed)
+    listed = case_comparisons(cases.listed, joined_metrics(scores, cases.listed, names))
     return RunComparison(
         baseline_run_id=baseline.run_id,
         candidate_run_id=candidate.run_id,
@@ -182,7 +178,7 @@ def compare(baseline: RunData, candidate: RunData, thresholds: ComparisonConfig)
         candidate_agent_version=candidate.agent_version,
         baseline_run_name=baseline.name,
         candidate_run_name=candidate.name,
-        aggregate=ComparisonAggregate.model_validate(numbers),
+        aggregate=_aggregate(runs, cases, summaries, metrics),
         test_case_comparisons=tuple(listed),
         baseline_only_test_cases=cases.baseline_only,
         candidate_only_test_cases=cases.candidate_only,
@@ -197,7 +193,7 @@ def compare(baseline: RunData, candidate: RunData, thresholds: ComparisonConfig)
         config_diff=tuple(changes),
         prompt_diff=prompt_diff(baseline.prompts, candidate.prompts),
         verdict=_verdict(cases, thresholds, statistics, differing),
-        warnings=(*_judge_warning(changes), *_warnings(cases, *summaries)),
+        warnings=tuple(_warnings(cases, judge_changes(changes), summaries)),
     )
 
 
@@ -206,29 +202,46 @@ def gated_runs(
 ) -> StatisticalComparison:
     """Prepare two runs for the statistics, with only the metrics that `thresholds` gates on."""
     both = StatisticalComparison.of(baseline, candidate, thresholds)
-    scores = RunPair(baseline, candidate).scores
-    names = metric_names(_summaries(baseline, candidate))
+    names = metric_names((_summary(baseline, "baseline"), _summary(candidate, "candidate")))
     wanted = {key: name for key, name in names.items() if name in thresholds.gating}
     repeated = PairedCases.of(baseline.cases, candidate.cases).repeated
-    for pair in paired_metrics(scores, wanted, repeated=repeated):
+    for pair in paired_metrics((baseline.scores, candidate.scores), wanted, repeated=repeated):
         both.add(pair)
     return both
 
 
-def _statistics(
-    both: StatisticalComparison, differing: tuple[Mismatch, ...], cases: PairedCases
-) -> StatisticalVerdict:
-    """The statistical verdict; where cases were repeated, with the changes that are within noise."""
-    verdict, spread = statistical_verdict(both, differing), both.repeat_sd
-    if spread is None or cases.changed is None:
-        return verdict
-    threshold = noise_threshold(spread)
-    noise = Noise(
-        repeat_sd=rounded_value(spread),
-        threshold=rounded_value(threshold),
-        changed_within=changes_within_noise(cases.changed, threshold),
-    )
-    return verdict.model_copy(update={"noise": noise})
+def reasons(
+    baseline: RuleFigures, candidate: RuleFigures, limits: ComparisonConfig
+) -> Iterator[str]:
+    """Write one sentence for every rule that fires; a rule whose numbers are missing never fires."""
+    if baseline.pass_rate is not None and candidate.pass_rate is not None:
+        before, after = baseline.pass_rate, candidate.pass_rate
+        # The limit is taken as it was written: 0.3 means three tenths, not the float next to it.
+        limit = Fraction(repr(limits.max_pass_rate_drop))
+        if before - after > limit:
+            low, high = _apart(float(before * 100), float(after * 100), 1)
+            shown = rounded_value(float(limit * 100))
+            yield f"pass rate fell from {low} % to {high} % (limit {shown} %)"
+    if baseline.score is not None and candidate.score is not None:
+        fallen = exceeds(baseline.score - candidate.score, limits.max_avg_score_drop)
+        low, high = _apart(baseline.score, candidate.score, 2)
+        shown = rounded_value(limits.max_avg_score_drop)
+        if fallen:
+            yield f"average score fell from {low} to {high} (limit {shown} points)"
+    if baseline.latency_ms and candidate.latency_ms is not None:
+        growth = (candidate.latency_ms - baseline.latency_ms) / baseline.latency_ms
+        if exceeds(growth, limits.max_latency_increase_pct):
+            low, high = _apart(baseline.latency_ms, candidate.latency_ms, 1)
+            grown, allowed = _apart(growth * 100, limits.max_latency_increase_pct * 100, 1)
+            yield (
+                f"average latency rose from {low} ms to {high} ms, by {grown} % (limit {allowed} %)"
+            )
+
+
+def _apart(first: float, second: float, digits: int) -> tuple[str, str]:
+    """Two numbers as text with the fewest decimals that show their difference, at least `digits`."""
+    texts = [(f"{first:.{d}f}", f"{second:.{d}f}") for d in range(digits, DECIMALS + 1)]
+    return next((pair for pair in texts if pair[0] != pair[1]), texts[-1])
 
 
 def _verdict(
@@ -237,7 +250,14 @@ def _verdict(
     statistics: StatisticalVerdict | None,
     differing: tuple[Mismatch, ...],
 ) -> ComparisonVerdict:
+    """What the rules and the statistics say; in mode `statistics` only these decide the ending."""
     fired = tuple(reasons(cases.baseline, cases.candidate, thresholds))
+    ending: Ending = "regressed" if fired else "fine"
+    if differing and not thresholds.allow:
+        ending = "not_comparable"
+    elif thresholds.mode == "statistics" and statistics is not None:
+        word = statistics.verdict
+        ending = word if word in ("regressed", "inconclusive") else "fine"
     return ComparisonVerdict(
         regression_detected=bool(fired),
         reasons=fired,
@@ -245,28 +265,8 @@ def _verdict(
         mode=thresholds.mode,
         statistics=statistics,
         mismatches=differing,
-        ending=_ending(bool(fired), thresholds, statistics, differing),
+        ending=ending,
     )
-
-
-def _ending(
-    fired: bool,
-    thresholds: ComparisonConfig,
-    statistics: StatisticalVerdict | None,
-    differing: tuple[Mismatch, ...],
-) -> Ending:
-    """The conclusion: by the statistical verdict in mode `statistics`, else by the three rules."""
-    if differing and not thresholds.allow:
-        return "not_comparable"
-    if thresholds.mode != "statistics" or statistics is None:
-        return "regressed" if fired else "fine"
-    if statistics.verdict in ("regressed", "inconclusive"):
-        return statistics.verdict
-    return "fine"
-
-
-def _summaries(baseline: RunData, candidate: RunData) -> tuple[RunSummary, RunSummary]:
-    return _summary(baseline, "baseline"), _summary(candidate, "candidate")
 
 
 def _summary(run: RunData, role: str) -> RunSummary:
@@ -282,80 +282,66 @@ def _difference(before: float | Fraction | None, after: float | Fraction | None)
     return None if before is None or after is None else rounded_value(after - before)
 
 
-def _deltas(cases: PairedCases, baseline: RunSummary, candidate: RunSummary) -> dict[str, Any]:
+def _aggregate(
+    runs: tuple[RunData, RunData],
+    cases: PairedCases,
+    summaries: tuple[RunSummary, RunSummary],
+    metrics: list[MetricAggregate],
+) -> ComparisonAggregate:
     before, after = cases.baseline, cases.candidate
-    return {
-        "baseline_metrics": baseline,
-        "candidate_metrics": candidate,
-        "pass_rate_delta": _difference(before.pass_rate, after.pass_rate),
-        "avg_score_delta": _difference(before.score, after.score),
-        "latency_avg_delta_ms": _difference(before.latency_ms, after.latency_ms),
-        "cost_delta_usd": _difference(
-            baseline.total_estimated_cost_usd, candidate.total_estimated_cost_usd
-        ),
-        "total_regressions": cases.statuses.get("regression", 0),
-        "total_improvements": cases.statuses.get("improvement", 0),
-        "total_unchanged": cases.statuses.get("unchanged", 0),
-        "total_errors": cases.statuses.get("error", 0),
-    }
-
-
-def _p95_delta(baseline: RunData, candidate: RunData, cases: PairedCases) -> float | None:
-    """The difference of the 95th percentiles; each repetition counts as an execution of its own."""
-    if cases.latency_p95_ms is not None:
-        return _difference(*cases.latency_p95_ms)
-    return _difference(*(_p95(run, cases) for run in (baseline, candidate)))
+    # Of repeated cases each repetition counts as an execution of its own.
+    p95 = cases.latency_p95_ms or (_p95(runs[0], cases), _p95(runs[1], cases))
+    return ComparisonAggregate(
+        baseline_metrics=summaries[0],
+        candidate_metrics=summaries[1],
+        pass_rate_delta=_difference(before.pass_rate, after.pass_rate),
+        avg_score_delta=_difference(before.score, after.score),
+        latency_avg_delta_ms=_difference(before.latency_ms, after.latency_ms),
+        latency_p95_delta_ms=_difference(*p95),
+        cost_delta_usd=_difference(*(run.total_estimated_cost_usd for run in summaries)),
+        total_regressions=cases.statuses.get("regression", 0),
+        total_improvements=cases.statuses.get("improvement", 0),
+        total_unchanged=cases.statuses.get("unchanged", 0),
+        total_errors=cases.statuses.get("error", 0),
+        per_metric_aggregate_deltas=tuple(metrics),
+    )
 
 
 def _p95(run: RunData, cases: PairedCases) -> float | None:
     executed = executions(run.cases)
     if cases.keys is not None and cases.matched:
-        executed = executed.with_columns(pl.col("case_id").hash()).join(
-            cases.keys.lazy(), on="case_id", how="semi"
-        )
-    return latency_quantile(executed, 0.95)
+        hashed = executed.with_columns(pl.col("case_id").hash())
+        executed = hashed.join(cases.keys.lazy(), on="case_id", how="semi")
+    return quantile(latencies(executed), 0.95)
 
 
-def _judge_warning(changes: list[FieldChange]) -> Iterator[str]:
-    if changed := judge_changes(changes):
-        names = ", ".join(changed)
-        yield f"the runs were judged differently ({names}): a change need not be the agent's"
-
-
-def _warnings(cases: PairedCases, *summaries: RunSummary) -> Iterator[str]:
+def _warnings(
+    cases: PairedCases, judged_otherwise: Sequence[str], summaries: tuple[RunSummary, RunSummary]
+) -> Iterator[str]:
     """Write a sentence for everything a reader must know before believing the verdict."""
+    if judged_otherwise:
+        names = ", ".join(judged_otherwise)
+        yield f"the runs were judged differently ({names}): a change need not be the agent's"
     yield from _case_warnings(cases)
-    sides = zip(
-        ("baseline", "candidate"), (cases.baseline, cases.candidate), summaries, strict=True
-    )
-    for role, side, summary in sides:
-        if side.pass_rate is None:
-            yield f"the {role} run executed no case: no rule could be applied"
-        if summary.outcome == "inconclusive":
-            yield (
-                f"the {role} run is inconclusive (coverage {summary.coverage}, floor "
-                f"{summary.min_coverage}): that no rule fired does not mean that nothing got worse"
-            )
-        if summary.pass_flagged_count:
-            yield (
-                f"the {role} run: {summary.pass_flagged_count} passes are flagged and count as not "
-                "passed (docs/judges.md)"
-            )
-        for caution in summary.warnings:
-            if caution.startswith(MIXED_JUDGE):
-                yield f"the {role} run: {caution}"
-    yield from _skipped_rules(cases.baseline, cases.candidate)
+    for role, side, summary in zip(
+        SIDES, (cases.baseline, cases.candidate), summaries, strict=True
+    ):
+        yield from _run_warnings(f"the {role} run", side, summary)
+    if cases.baseline.score is None or cases.candidate.score is None:
+        yield "average score rule skipped: no overall scores to compare"
+    if cases.baseline.latency_ms is None or cases.candidate.latency_ms is None:
+        yield "latency rule skipped: no latencies to compare"
+    elif not cases.baseline.latency_ms:
+        yield "latency rule skipped: the baseline's average latency is 0"
 
 
 def _case_warnings(cases: PairedCases) -> Iterator[str]:
     if not cases.matched:
         yield "the runs share no case: each is taken as a whole, and they are only roughly alike"
-    elif not cases.has_same_cases:
+    elif any(cases.alone):
         yield (
-            f"the runs executed different cases: {cases.matched} matched, "
-            f"{cases.alone[0]} only in the baseline, "
-            f"{cases.alone[1]} only in the candidate; "
-            "the rules look at the matched ones"
+            f"the runs executed different cases: {cases.matched} matched, {cases.alone[0]} only in "
+            f"the baseline, {cases.alone[1]} only in the candidate; the rules look at the matched ones"
         )
     if cases.uneven:
         yield (
@@ -369,10 +355,18 @@ def _case_warnings(cases: PairedCases) -> Iterator[str]:
         )
 
 
-def _skipped_rules(before: RuleFigures, after: RuleFigures) -> Iterator[str]:
-    if before.score is None or after.score is None:
-        yield "average score rule skipped: no overall scores to compare"
-    if before.latency_ms is None or after.latency_ms is None:
-        yield "latency rule skipped: no latencies to compare"
-    elif not before.latency_ms:
-        yield "latency rule skipped: the baseline's average latency is 0"
+def _run_warnings(run: str, side: RuleFigures, summary: RunSummary) -> Iterator[str]:
+    if side.pass_rate is None:
+        yield f"{run} executed no case: no rule could be applied"
+    if summary.outcome == "inconclusive":
+        yield (
+            f"{run} is inconclusive (coverage {summary.coverage}, floor "
+            f"{summary.min_coverage}): that no rule fired does not mean that nothing got worse"
+        )
+    if summary.pass_flagged_count:
+        yield (
+            f"{run}: {summary.pass_flagged_count} passes are flagged and count as not "
+            "passed (docs/judges.md)"
+        )
+    mixed = (caution for caution in summary.warnings if caution.startswith(MIXED_JUDGE))
+    yield from (f"{run}: {caution}" for caution in mixed)

@@ -13,21 +13,19 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from assizes.judge.comparison.measures import CaseMeasure, whole
 from assizes.judge.comparison.metrics import align_cases
-from assizes.judge.comparison.runs import DISJOINT, MIN_OVERLAP
-from assizes.judge.statistics.clusters import Codes, Sample
-from assizes.judge.statistics.counted import CountedSample
-from assizes.judge.statistics.effects import MAX_DRAWN, Effect
-from assizes.judge.statistics.intervals import ValueInterval
-from assizes.judge.statistics.paired import paired_effect
-from assizes.judge.statistics.unpaired import (
+from assizes.judge.comparison.runs import DISJOINT, MIN_OVERLAP, CaseMeasure, whole
+from assizes.judge.statistics.effects import (
+    MAX_DRAWN,
+    Effect,
     MeanDecomposition,
     WeightedStratum,
+    paired_effect,
     strata,
     unpaired_effect,
     weighted_effect,
 )
+from assizes.judge.statistics.intervals import Codes, CountedSample, Sample, ValueInterval
 from assizes.judge.verdicts.executions import collect_rows
 
 FILLINGS: Final = ("point", "worst", "best")
@@ -45,12 +43,10 @@ _LOST: Final = {"point": None, "low": 0.0, "high": 100.0, "known": 0.0}
 class Pairing:
     """How the cases of two runs belong together.
 
-    Attributes:
-        clusters: columns `case_id` and `cluster`, a table for each run.
-        strata: columns `case_id` and `label`, a table for each run: different cases are compared
-            label by label; `None` where no label was chosen.
-        overlap: shared cases / cases of the larger run, 0..1.
-        lost: ids of the cases that only the baseline has.
+    `clusters` has the columns `case_id` and `cluster`, a table for each run; `strata` the columns
+    `case_id` and `label`: different cases are compared label by label; `None` where no label was
+    chosen. `overlap` is shared cases / cases of the larger run, 0..1; `lost` holds the ids of the
+    cases that only the baseline has.
     """
 
     clusters: tuple[pl.DataFrame, pl.DataFrame]
@@ -69,13 +65,12 @@ class Pairing:
         ids, other_ids = baseline["case_id"], candidate["case_id"]
         # Runs over the same transcripts have equal columns, which saves the set of ids.
         lost = ids.clear() if ids.equals(other_ids) else ids.filter(~ids.is_in(other_ids.implode()))
-        shared = baseline.height - lost.len()
         larger = max(baseline.height, candidate.height)
-        clusters = tuple(side.select("case_id", "cluster") for side in (baseline, candidate))
+        columns = ("case_id", "cluster")
         return cls(
-            clusters=(clusters[0], clusters[1]),
+            clusters=(baseline.select(columns), candidate.select(columns)),
             strata=labelled,
-            overlap=shared / larger if larger else 0.0,
+            overlap=(baseline.height - lost.len()) / larger if larger else 0.0,
             lost=lost,
         )
 
@@ -89,13 +84,10 @@ class Pairing:
 class Contrast:
     """A measure of both runs and how it changed between them.
 
-    Attributes:
-        measure: the measure of the baseline.
-        means: of the baseline and of the candidate, in points of 0..100.
-        coverage: share of the numbers that are known, 0..1, of the baseline and of the candidate.
-        effects: the change by filling; `None` where no case has the number.
-        mix: the change split into quality and mix of the strata; `None` without strata.
-        strata: the number of strata.
+    `measure` is that of the baseline. The `means` are of the baseline and of the candidate, in
+    points of 0..100; so is `coverage`, the share of the numbers that are known, 0..1. The `effects`
+    are by filling; one is `None` where no case has the number. `mix` is the change split into
+    quality and mix of the `strata`, which it counts; `None` without strata.
     """
 
     measure: CaseMeasure
@@ -115,14 +107,8 @@ def contrast(
     return _unpaired_contrast(whole(before), whole(after), pairing, alpha)
 
 
-def differences(
-    before: CaseMeasure, after: CaseMeasure, pairing: Pairing, filling: str = "point"
-) -> Sample:
-    """The values of the candidate minus those of the baseline, for shared cases, in points."""
-    return _differences(_joined_measures(before, after, pairing), filling)
-
-
-def _joined_measures(before: CaseMeasure, after: CaseMeasure, pairing: Pairing) -> pl.DataFrame:
+def joined_measures(before: CaseMeasure, after: CaseMeasure, pairing: Pairing) -> pl.DataFrame:
+    """The columns of a measure of both runs side by side, for shared cases, with their clusters."""
     counting_lost = pairing.lost.len() > 0 and pairing.overlap >= MIN_OVERLAP
     if counting_lost or any("known" in side.cases.columns for side in (before, after)):
         before, after = whole(before), whole(after)
@@ -142,7 +128,8 @@ def _in_clusters(rows: pl.DataFrame, clusters: pl.DataFrame) -> pl.DataFrame:
     return clusters.join(rows, on="case_id", maintain_order="left")
 
 
-def _differences(joined: pl.DataFrame, filling: str) -> Sample:
+def differences(joined: pl.DataFrame, filling: str) -> Sample:
+    """The values of the candidate minus those of the baseline, for joined measures, in points."""
     old, new = _COLUMNS[filling]
     delta = pl.col(f"{new}_after") - pl.col(old)
     rows = joined.select("case_id", "cluster", delta=delta).drop_nulls()
@@ -161,7 +148,7 @@ def _codes(rows: pl.DataFrame) -> Codes:
 def _paired_contrast(
     before: CaseMeasure, after: CaseMeasure, pairing: Pairing, alpha: float
 ) -> Contrast | None:
-    joined = _joined_measures(before, after, pairing)
+    joined = joined_measures(before, after, pairing)
     if joined.is_empty():
         return None
     both = joined.drop_nulls(["point", "point_after"])
@@ -169,10 +156,13 @@ def _paired_contrast(
     if "known" in joined.columns:
         coverage = (_mean(joined["known"]), _mean(joined["known_after"]))
         missing = joined.filter((pl.col("known") < 1) | (pl.col("known_after") < 1)).height
+    share, scale = before.share, 100.0 if before.share else 1.0
     effects: dict[str, Effect | None] = {}
     for filling in FILLINGS if missing else FILLINGS[:1]:
-        sample = _counted_differences(joined, filling) or _differences(joined, filling)
-        effects[filling] = _paired_effect(sample, alpha, share=before.share)
+        sample = _counted_differences(joined, filling) or differences(joined, filling)
+        scaled = replace(sample, values=sample.values / scale)
+        effect = paired_effect(scaled, 1 - alpha, share=share) if sample.size else None
+        effects[filling] = in_points(effect) if effect and share else effect
     return Contrast(
         measure=before,
         means=(_mean(both["point"]), _mean(both["point_after"])),
@@ -198,15 +188,6 @@ def _counted_differences(joined: pl.DataFrame, filling: str) -> CountedSample | 
     return counted if counted.moved_count > MAX_DRAWN else None
 
 
-def _paired_effect(sample: Sample | CountedSample, alpha: float, *, share: bool) -> Effect | None:
-    if not sample.size:
-        return None
-    if not share:
-        return paired_effect(sample, 1 - alpha, share=False)
-    shares = replace(sample, values=sample.values / 100)
-    return in_points(paired_effect(shares, 1 - alpha, share=True))
-
-
 def in_points(effect: Effect) -> Effect:
     """Convert an effect on shares (-1..1) to points (-100..100)."""
     return effect._replace(
@@ -226,40 +207,29 @@ def _unpaired_contrast(
 ) -> Contrast | None:
     if before.cases.is_empty() or after.cases.is_empty():
         return None
-    missing = _mean(before.cases["known"]) < 1 or _mean(after.cases["known"]) < 1
+    coverage = (_mean(before.cases["known"]), _mean(after.cases["known"]))
+    share = before.share
     effects: dict[str, Effect | None] = {}
     split: tuple[list[WeightedStratum], MeanDecomposition] | None = None
-    for filling in FILLINGS if missing else FILLINGS[:1]:
+    for filling in FILLINGS if min(coverage) < 1 else FILLINGS[:1]:
         sides = side_samples((before, after), pairing, filling)
         parts = _strata((before, after), pairing, filling)
         split = split or parts
-        effects[filling] = _unpaired_effect(sides, parts, alpha, share=before.share)
-    scale = 100.0 if before.share else 1.0
+        effect: Effect | None = None
+        if parts and min(side.size for side in sides):
+            effect = weighted_effect(parts[0], 1 - alpha, share=share)
+        elif min(side.size for side in sides):
+            effect = unpaired_effect(*sides, 1 - alpha, share=share)
+        effects[filling] = in_points(effect) if effect and share else effect
+    scale = 100.0 if share else 1.0
     return Contrast(
         measure=before,
         means=(_mean(before.cases["point"]), _mean(after.cases["point"])),
-        coverage=(_mean(before.cases["known"]), _mean(after.cases["known"])),
+        coverage=coverage,
         effects={filling: effects.get(filling, effects["point"]) for filling in FILLINGS},
         mix=MeanDecomposition(split[1].quality * scale, split[1].mix * scale) if split else None,
         strata=len(split[0]) if split else 0,
     )
-
-
-def _unpaired_effect(
-    sides: tuple[Sample, Sample],
-    split: tuple[list[WeightedStratum], MeanDecomposition] | None,
-    alpha: float,
-    *,
-    share: bool,
-) -> Effect | None:
-    if not min(side.size for side in sides):
-        return None
-    effect = (
-        weighted_effect(split[0], 1 - alpha, share=share)
-        if split
-        else unpaired_effect(*sides, 1 - alpha, share=share)
-    )
-    return in_points(effect) if share else effect
 
 
 def side_samples(
@@ -286,47 +256,41 @@ def _strata(
     if pairing.strata is None:
         return None
     sides = [
-        _by_label(measure, pairing, place, _COLUMNS[filling][place])
-        for place, measure in enumerate(measures)
+        _by_label(measures[place], pairing.strata[place], clusters, _COLUMNS[filling][place])
+        for place, clusters in enumerate(pairing.clusters)
     ]
     wide = {
         name
         for name in sides[0].keys() & sides[1].keys()
         if min(side[name].clusters for side in sides) >= 2
     }
-    while wide and _narrow(sides, wide):
+    while wide:
+        # The other strata must have enough clusters, together, to form a stratum.
+        left = [sum(side[name].clusters for name in side.keys() - wide) for side in sides]
+        if not any(left) or min(left) >= 2:
+            break
         wide.discard(min(wide, key=lambda name: (sides[0][name].size, name)))
     merged = [_merged_strata(side, wide) for side in sides]
     return strata(*merged) if wide else None
 
 
-def _narrow(sides: list[dict[str, Sample]], wide: set[str]) -> bool:
-    """Whether the strata that are not wide have too few clusters, together, to form a stratum."""
-    left = [sum(side[name].clusters for name in side.keys() - wide) for side in sides]
-    return any(left) and min(left) < 2
-
-
-def _by_label(measure: CaseMeasure, pairing: Pairing, place: int, column: str) -> dict[str, Sample]:
-    assert pairing.strata is not None
-    rows = measure.cases.join(pairing.strata[place], on="case_id", how="left")
+def _by_label(
+    measure: CaseMeasure, labels: pl.DataFrame, clusters: pl.DataFrame, column: str
+) -> dict[str, Sample]:
+    rows = measure.cases.join(labels, on="case_id", how="left")
     return {
-        str(name): _values(
-            measure._replace(cases=part.drop("label")), pairing.clusters[place], column
-        )
+        str(name): _values(measure._replace(cases=part.drop("label")), clusters, column)
         for (name,), part in rows.partition_by("label", as_dict=True).items()
     }
 
 
 def _merged_strata(side: Mapping[str, Sample], wide: set[str]) -> dict[str, Sample]:
-    wide_samples = {name: sample for name, sample in side.items() if name in wide and sample.size}
-    rest = [sample for name, sample in side.items() if name not in wide and sample.size]
-    return wide_samples | ({OTHERS: joined_samples(rest)} if rest else {})
-
-
-def joined_samples(samples: list[Sample]) -> Sample:
-    """Join samples into one; clusters of different samples stay apart."""
-    values, names = [], []
-    for place, sample in enumerate(samples):
-        values += list(sample.values)
-        names += [(place, int(code)) for code in sample.codes]
-    return Sample.of(values, names)
+    filled = {name: sample for name, sample in side.items() if sample.size}
+    merged = {name: sample for name, sample in filled.items() if name in wide}
+    rest = [sample for name, sample in filled.items() if name not in wide]
+    if rest:
+        # Clusters of different strata stay apart.
+        values = np.concatenate([sample.values for sample in rest])
+        names = [(place, int(code)) for place, each in enumerate(rest) for code in each.codes]
+        merged[OTHERS] = Sample.of(values, names)
+    return merged

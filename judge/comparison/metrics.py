@@ -1,13 +1,11 @@
 """The metrics of two runs: each case's numbers in both runs, and the averages over the cases.
 
-There are two ways to get at a metric, because a run of a million cases and nine metrics has nine
-million headlines:
-
-- `paired_metrics` joins the cases of one metric at a time, by the hashes of their ids.
-- `counted_metrics` counts how often each pair of values occurs. Two runs over the same transcripts
-  with the same judges hold their scores in one order, and a metric takes few values: of a million
-  cases and nine metrics some hundred counts are left, read from a block of rows of both runs at a
-  time. This way is closed where the orders differ, or where cases were repeated or belong together.
+A run of a million cases and nine metrics has nine million headlines, so there are two ways to get
+at a metric. `paired_metrics` joins the cases of one metric at a time, by the hashes of their ids.
+`counted_metrics` counts how often each pair of values occurs, block by block: two runs over the
+same transcripts with the same judges hold their scores in one order, and of a million cases some
+hundred counts are left. This way is closed where the orders differ, or where cases were repeated or
+belong together.
 """
 
 from __future__ import annotations
@@ -17,13 +15,23 @@ from math import fsum
 from typing import Final, NamedTuple
 
 import polars as pl
-from pydantic import BaseModel, ConfigDict
 
-from assizes.judge.comparison.cases import GUARD
-from assizes.judge.comparison.rules import PairedCases
-from assizes.judge.statistics.counted import CountedSample
+from assizes.judge.comparison.cases import (
+    GUARD,
+    SIDES,
+    PairedCases,
+    delta,
+    flip_status,
+    move_status,
+)
 from assizes.judge.statistics.exact import rounded_value
-from assizes.judge.summary.headlines import METRIC, headlines
+from assizes.judge.statistics.intervals import CountedSample
+from assizes.judge.summary.headlines import (
+    METRIC,
+    FrozenModel,
+    headlines,
+    published_names,
+)
 from assizes.judge.summary.run_summary import RunSummary
 from assizes.judge.verdicts.executions import collect_rows
 
@@ -47,14 +55,12 @@ Scores = tuple[pl.LazyFrame, pl.LazyFrame]
 """Rows of table `scores`: those of the baseline, then those of the candidate."""
 
 
-class MetricAggregate(BaseModel):
+class MetricAggregate(FrozenModel):
     """Averages of one metric in both runs, over the matched cases that both runs scored.
 
     The average of a binary metric is the share of passed cases (0..1), that of another metric its
     mean in its own unit.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     metric: str
     is_binary: bool
@@ -96,28 +102,24 @@ def metric_names(summaries: Iterable[RunSummary]) -> dict[tuple[str, str], str]:
 
     Where two judges have a metric of the same name, the name of the judge goes before it.
     """
-    keys = {
-        (metric.judge, metric.name) for run in summaries for metric in run.metrics if metric.scored
+    scored = {
+        (metric.judge, metric.name): metric
+        for run in summaries
+        for metric in run.metrics
+        if metric.scored
     }
-    metrics = [metric for _, metric in keys]
-    return {
-        (judge, metric): metric if metrics.count(metric) == 1 else f"{judge}/{metric}"
-        for judge, metric in sorted(keys)
-    }
+    return published_names(scored[key] for key in sorted(scored))
 
 
 def paired_metrics(scores: Scores, names: Names, *, repeated: bool) -> Iterator[PairedMetric]:
     """Read the metrics of two runs one after the other, in the order of `names`.
 
-    Args:
-        scores: rows of table `scores` of both runs.
-        names: the metrics wanted.
-        repeated: whether some case was executed more than once.
+    `repeated` says whether some case was executed more than once.
     """
     for (judge, metric), name in names.items():
         own = (pl.col("metric") == metric) & (pl.col("judge") == judge)
-        sides = [_paired_side(side.filter(own), repeated=repeated) for side in scores]
-        yield PairedMetric(name, *sides)
+        before, after = (_paired_side(side.filter(own), repeated=repeated) for side in scores)
+        yield PairedMetric(name, before, after)
 
 
 def _paired_side(of_metric: pl.LazyFrame, *, repeated: bool) -> pl.DataFrame:
@@ -148,6 +150,50 @@ def _paired_side(of_metric: pl.LazyFrame, *, repeated: bool) -> pl.DataFrame:
     )
 
 
+def joined_metrics(scores: Scores, cases: pl.DataFrame, names: Names) -> pl.DataFrame:
+    """Join the scored headline metrics of these cases in two runs, sorted by case, judge and metric.
+
+    Columns of the result: `metric` (the published name), `is_binary`, `status`, `delta`, and of
+    each run `score`, `success`, `label`.
+    """
+    keys, ids = ["case_id", *METRIC], cases["case_id"].implode()
+    baseline, candidate = (
+        headlines(rows.filter(pl.col("case_id").is_in(ids)))
+        .filter(pl.col("status") == "scored")
+        .group_by(keys)
+        .agg(
+            binary=pl.col("two_valued").all(),
+            success=pl.col("success").all(),
+            score=pl.col("raw").mean().round(GUARD),
+            value=pl.col("value").mean().round(GUARD),
+            label=pl.when(pl.col("label").n_unique() == 1).then(pl.col("label").first()),
+        )
+        .select(*keys, pl.exclude(keys).name.prefix(f"{side}_"))
+        for rows, side in zip(scores, SIDES, strict=True)
+    )
+    binary = pl.all_horizontal(pl.col(f"{side}_binary").fill_null(value=True) for side in SIDES)
+    flipped = flip_status("baseline_success", "candidate_success")
+    moved = move_status(delta("baseline_value", "candidate_value"), 0.0)
+    metrics = collect_rows(
+        baseline.join(candidate, on=keys, how="full", coalesce=True)
+        .with_columns(is_binary=binary)
+        .with_columns(
+            delta=pl.when(~pl.col("is_binary")).then(delta("baseline_score", "candidate_score")),
+            status=pl.when("is_binary")
+            .then(flipped.fill_null(pl.lit("unchanged")))
+            .otherwise(moved),
+        )
+        .sort(keys)
+    )
+    published = pl.DataFrame(
+        [(*key, name) for key, name in names.items()],
+        schema=dict.fromkeys((*METRIC, "name"), pl.String),
+        orient="row",
+    )
+    named = metrics.join(published, on=METRIC, how="left", maintain_order="left")
+    return named.with_columns(metric=pl.coalesce("name", "metric"))
+
+
 def metric_aggregate(pair: PairedMetric, cases: PairedCases) -> MetricAggregate | None:
     """The averages of a metric over the matched cases that both runs scored.
 
@@ -165,32 +211,23 @@ def metric_aggregate(pair: PairedMetric, cases: PairedCases) -> MetricAggregate 
     known = [side.select("case_id", number=number).drop_nulls() for side in sides]
     together = align_cases(known[0], known[1], "number")
     paired = together.height > 0
-    averages = [
-        _average(together[column] if paired else side["number"])
-        for column, side in zip(("number", "number_after"), known, strict=True)
-    ]
+    averages: list[float | None] = []
+    for column, side in zip(("number", "number_after"), known, strict=True):
+        mean = (together[column] if paired else side["number"]).mean()
+        averages.append(round(float(mean), GUARD) if isinstance(mean, int | float) else None)
     return MetricAggregate.of(pair.name, averages, is_binary=binary, paired=paired)
 
 
-def _average(values: pl.Series) -> float | None:
-    mean = values.mean()
-    return round(float(mean), GUARD) if isinstance(mean, int | float) else None
-
-
 def align_cases(before: pl.DataFrame, after: pl.DataFrame, *columns: str) -> pl.DataFrame:
-    """Put the cases that both tables hold side by side; the columns of `after` get a suffix `_after`.
+    """Put the cases that both tables hold side by side, by their column `case_id`.
 
-    Args:
-        before: a table with column `case_id`.
-        after: another one.
-        columns: the columns of `after` that are wanted; all of them where none is named.
+    The columns of `after` get a suffix `_after`; only the named ones are kept, or all of them.
     """
     wanted = after.select("case_id", *columns) if columns else after
+    renamed = wanted.rename({n: f"{n}_after" for n in wanted.columns if n != "case_id"})
     # Two runs over the same transcripts hold their cases in one order, and need no join.
     if before.height == after.height and (before["case_id"] == after["case_id"]).all():
-        rest = wanted.drop("case_id")
-        return before.hstack(rest.rename({name: f"{name}_after" for name in rest.columns}))
-    renamed = wanted.rename({n: f"{n}_after" for n in wanted.columns if n != "case_id"})
+        return before.hstack(renamed.drop("case_id"))
     return before.join(renamed, on="case_id", maintain_order="left")
 
 
@@ -212,13 +249,8 @@ def counted_metrics(
     """Count the values of every metric of two runs in which each case was judged once.
 
     The result is `None` where the rows of the runs are in different orders, hold too many different
-    values, or cannot be read block by block.
-
-    Args:
-        scores: rows of table `scores` of both runs.
-        names: the metrics wanted.
-        block: the number of rows read at once.
-        sliceable: whether reading some rows from the middle costs no more than those rows.
+    values, or cannot be read `block` rows at a time: unless `sliceable`, reading some rows from the
+    middle costs more than those rows.
     """
     before, after = (int(collect_rows(side.select(pl.len())).item()) for side in scores)
     if before != after or (before > block and not sliceable):
@@ -245,28 +277,22 @@ def counted_metrics(
 
 
 def _block_counts(scores: Scores, start: int, size: int) -> pl.DataFrame:
+    scored = pl.col("status") == "scored"
+    columns = (
+        pl.col("case_id").hash().alias("key"),
+        *map(pl.col, METRIC),
+        (pl.col("status") == "failed").alias("failed"),
+        *(pl.when(scored).then(name).alias(name) for name in ("value", "raw", "two_valued")),
+        pl.when(scored).then(pl.col("success").fill_null(value=True)).alias("success"),
+    )
     sides = [
-        _counted_side(rows.slice(start, size)).select(pl.all().name.prefix(f"{side}_"))
+        headlines(rows.slice(start, size)).select(columns).select(pl.all().name.prefix(f"{side}_"))
         for rows, side in zip(scores, _SIDES, strict=True)
     ]
     keys = ("key", *METRIC)
     alike = [pl.col(f"before_{key}").eq_missing(pl.col(f"after_{key}")) for key in keys]
-    both = pl.concat(sides, how="horizontal")
-    counts = both.group_by(_PAIR).agg(cases=pl.len(), alike=pl.all_horizontal(alike).all())
-    return collect_rows(counts)
-
-
-def _counted_side(scores: pl.LazyFrame) -> pl.LazyFrame:
-    scored = pl.col("status") == "scored"
-    return headlines(scores).select(
-        pl.col("case_id").hash().alias("key"),
-        *METRIC,
-        failed=pl.col("status") == "failed",
-        value=pl.when(scored).then("value"),
-        raw=pl.when(scored).then("raw"),
-        two_valued=pl.when(scored).then("two_valued"),
-        success=pl.when(scored).then(pl.col("success").fill_null(value=True)),
-    )
+    both = pl.concat(sides, how="horizontal").group_by(_PAIR)
+    return collect_rows(both.agg(cases=pl.len(), alike=pl.all_horizontal(alike).all()))
 
 
 def counted_aggregate(metric: CountedMetric) -> MetricAggregate:
@@ -276,59 +302,36 @@ def counted_aggregate(metric: CountedMetric) -> MetricAggregate:
     columns = [f"{side}_{'success' if binary else 'raw'}" for side in _SIDES]
     both = metric.rows.drop_nulls(columns)
     paired = both.height > 0
-    averages = [
-        _counted_average(both if paired else metric.rows.drop_nulls(column), column)
-        for column in columns
-    ]
+    averages = []
+    for column in columns:
+        rows = both if paired else metric.rows.drop_nulls(column)
+        number = pl.col(column).cast(pl.Float64)
+        averages.append(None if rows.is_empty() else round(_counted_mean(rows, number), GUARD))
     return MetricAggregate.of(metric.name, averages, is_binary=binary, paired=paired)
 
 
-def _counted_average(rows: pl.DataFrame, column: str) -> float | None:
-    if rows.is_empty():
-        return None
-    return round(_total(rows, pl.col(column).cast(pl.Float64)) / _case_count(rows), GUARD)
+def _counted_mean(rows: pl.DataFrame, number: pl.Expr) -> float:
+    total = fsum(rows.select(number * pl.col("cases")).to_series())
+    return total / int(rows["cases"].sum())
 
 
-def _total(rows: pl.DataFrame, number: pl.Expr) -> float:
-    return fsum(rows.select(number * pl.col("cases")).to_series())
+def counted_moves(
+    metric: CountedMetric,
+) -> tuple[bool, tuple[float, float], CountedSample] | None:
+    """How a metric moved over the cases with a value on 0..1 in both runs; `None` without any.
 
-
-def _case_count(rows: pl.DataFrame) -> int:
-    return int(rows["cases"].sum())
-
-
-class CountedMoves(NamedTuple):
-    """How a metric moved over the cases that are scored in both runs.
-
-    Attributes:
-        share: whether the metric is two-valued, so that its mean is a share of cases.
-        means: the means of both runs in points of 0..100.
-        moved: candidate minus baseline, a case each: -1..1 where `share`, else points.
+    The result says whether the metric is two-valued, so that its mean is a share of cases; it has
+    the means of both runs in points of 0..100, and candidate minus baseline, a case each: -1..1
+    for a share, else points.
     """
-
-    share: bool
-    means: tuple[float, float]
-    moved: CountedSample
-
-
-def counted_moves(metric: CountedMetric) -> CountedMoves | None:
-    """The moves of a metric; `None` where no case has a value on 0..1 in both runs."""
-    sides = [metric.rows.drop_nulls(f"{side}_value") for side in _SIDES]
-    both = sides[0].drop_nulls("after_value")
+    scored_before = metric.rows.drop_nulls("before_value")
+    both = scored_before.drop_nulls("after_value")
     if both.is_empty():
         return None
-    share = bool(sides[0]["before_two_valued"].all())
-    points = [pl.col(f"{side}_value") * 100 for side in _SIDES]
-    moves = (
-        both.select(moved=points[1] - points[0], cases="cases")
-        .group_by("moved")
-        .agg(pl.col("cases").sum().cast(pl.Float64))
-        .sort("moved")
-    )
-    values = moves["moved"].to_numpy()
-    means = [_total(both, point) / _case_count(both) for point in points]
-    return CountedMoves(
-        share,
-        (means[0], means[1]),
-        CountedSample(values / 100 if share else values, moves["cases"].to_numpy()),
-    )
+    share = bool(scored_before["before_two_valued"].all())
+    before, after = (pl.col(f"{side}_value") * 100 for side in _SIDES)
+    moves = both.select(moved=after - before, cases="cases").group_by("moved")
+    counts = moves.agg(pl.col("cases").sum().cast(pl.Float64)).sort("moved")
+    values = counts["moved"].to_numpy() / (100 if share else 1)
+    means = (_counted_mean(both, before), _counted_mean(both, after))
+    return share, means, CountedSample(values, counts["cases"].to_numpy())

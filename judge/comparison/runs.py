@@ -1,19 +1,23 @@
-"""The two runs of a comparison, and whether the two may be compared.
+"""The runs of a comparison: their case tables and measures, and whether they may be compared.
 
-Runs are comparable when they were judged alike, by the same measures, over the same cases.
+Runs are comparable when they were judged alike, by the same measures, over the same cases. For the
+statistics a run is a case table. A measure is one number for each case; a label is the agent of a
+case, the agent's version, one of its tags, or a tool that it called.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import polars as pl
-from pydantic import BaseModel, ConfigDict
 
-from assizes.judge.config.diff import FINGERPRINTS, PRIVACY, TRUTH, FieldChange
+from assizes.judge.config.run import FINGERPRINTS, PRIVACY, TRUTH, FieldChange
+from assizes.judge.summary.headlines import FrozenModel
 from assizes.judge.summary.run_summary import RunSummary
+from assizes.judge.verdicts.executions import collect_rows, executions
 
 MIN_OVERLAP: Final = 0.95
 """Share (0..1) of the larger run's cases that both runs must hold for a comparison case by case."""
@@ -32,12 +36,10 @@ _PLACES: Final = ("judge.rubrics", "judge.api_base")
 class RunData:
     """A stored run: its row and its tables.
 
-    Attributes:
-        config: the snapshot of the configuration, taken when the run began.
-        answered_by: the names of the models whose replies the run holds.
-        sliceable: whether reading some rows from the middle of a table costs no more than those
-            rows.
-        prompts: the texts of the run's judges; empty when none were stored.
+    `config` is the snapshot of the configuration, taken when the run began; `answered_by` names the
+    models whose replies the run holds; `prompts` are the texts of its judges, empty when none were
+    stored. `sliceable` says whether reading some rows from the middle of a table costs no more than
+    those rows.
     """
 
     run_id: str
@@ -53,28 +55,8 @@ class RunData:
     prompts: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class RunPair:
-    """The two runs of one comparison."""
-
-    baseline: RunData
-    candidate: RunData
-
-    @property
-    def scores(self) -> tuple[pl.LazyFrame, pl.LazyFrame]:
-        """The rows of table `scores`: those of the baseline, then those of the candidate."""
-        return self.baseline.scores, self.candidate.scores
-
-    @property
-    def is_sliceable(self) -> bool:
-        """Whether the tables of both runs can be read block by block."""
-        return self.baseline.sliceable and self.candidate.sliceable
-
-
-class Mismatch(BaseModel):
+class Mismatch(FrozenModel):
     """One difference of two runs that could change the numbers although the agent did not change."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     field: str
     baseline: Any
@@ -84,7 +66,8 @@ class Mismatch(BaseModel):
     @property
     def line(self) -> str:
         """The name of the field with the values of both runs, as one line of text."""
-        return f"{self.field}: {_value_text(self.baseline)} -> {_value_text(self.candidate)}"
+        sides = ("not set" if v is None else str(v) for v in (self.baseline, self.candidate))
+        return f"{self.field}: {' -> '.join(sides)}"
 
 
 def mismatches(
@@ -94,49 +77,253 @@ def mismatches(
 ) -> tuple[Mismatch, ...]:
     """Find every difference that keeps two runs from being compared; none for runs judged alike.
 
-    Different ground truth counts as a difference only where the runs share cases: two samples of
-    the traffic each have a ground truth of their own.
-
-    Args:
-        changes: the settings that differ.
-        answered_by: the models that answered, of the baseline and of the candidate; these are not
-            compared where a side knows none.
-        overlap: shared cases / cases of the larger run, 0..1.
+    `changes` are the settings that differ. The models that answered, of the baseline and of the
+    candidate, are not compared where a side knows none. `overlap` is shared cases / cases of the
+    larger run, 0..1; different ground truth counts as a difference only where the runs share cases:
+    two samples of the traffic each have a ground truth of their own.
     """
-    relevant_changes = [
-        change for change in changes if change.field != TRUTH or overlap >= DISJOINT
-    ]
-    return (*_settings(relevant_changes), *_models(*answered_by), *_cases(overlap))
-
-
-def _settings(changes: Sequence[FieldChange]) -> Iterator[Mismatch]:
+    differing = []
     for change in changes:
-        table = change.field.partition(".")[0]
-        if change.field in _PLACES or (table not in _TABLES and change.field not in _READING):
-            continue
-        yield Mismatch(
-            field=change.field,
-            baseline=change.baseline,
-            candidate=change.candidate,
-            of_judge=table != "thresholds",
-        )
-
-
-def _models(before: Sequence[str], after: Sequence[str]) -> Iterator[Mismatch]:
-    sides = [", ".join(sorted(side)) for side in (before, after)]
-    if all(sides) and sides[0] != sides[1]:
-        yield Mismatch(field="answered_by", baseline=sides[0], candidate=sides[1], of_judge=True)
-
-
-def _cases(overlap: float) -> Iterator[Mismatch]:
+        name, table = change.field, change.field.partition(".")[0]
+        compared = name not in _PLACES and (table in _TABLES or name in _READING)
+        if compared and (name != TRUTH or overlap >= DISJOINT):
+            differing.append((name, change.baseline, change.candidate, table != "thresholds"))
+    before, after = (", ".join(sorted(side)) for side in answered_by)
+    if before and after and before != after:
+        differing.append(("answered_by", before, after, True))
     if DISJOINT <= overlap < MIN_OVERLAP:
-        yield Mismatch(
-            field="cases",
-            baseline=f"at least {MIN_OVERLAP:.0%} in both runs, or under {DISJOINT:.0%}",
-            candidate=f"{overlap:.1%} in both",
-            of_judge=False,
+        needed = f"at least {MIN_OVERLAP:.0%} in both runs, or under {DISJOINT:.0%}"
+        differing.append(("cases", needed, f"{overlap:.1%} in both", False))
+    return tuple(
+        Mismatch(field=name, baseline=baseline, candidate=candidate, of_judge=of_judge)
+        for name, baseline, candidate, of_judge in differing
+    )
+
+
+PASS_RATE: Final = "pass_rate"
+SCORE: Final = "overall_score"
+
+TOOL_SEPARATOR: Final = "\x1f"
+"""Separates the tools of a case in a case table; a list for each case would take far more memory."""
+
+MAX_SORTED: Final = 100_000
+"""The most cases that are sorted by their ids. Random draws from the cases must not depend on the
+order of the rows; from more cases than these nothing is drawn at random.
+"""
+
+FIELDS: Final = ("agent", "agent_version")
+"""Columns of a case table that are labels."""
+
+MAX_VALUES: Final = 20
+"""The most values of a label: one with more is an id, not a slice. Of the tools, only as many are
+looked at: those that the most cases called."""
+
+TOOL: Final = "tool"
+"""The label for the tools that a case called; it wins over a tag of the same name."""
+
+
+class CaseMeasure(NamedTuple):
+    """One number for each case in points of 0..100, the repetitions of a case averaged.
+
+    Where each case has one of two values, the mean is a `share` of cases. Table `cases` has one row
+    for each case that the measure applies to, with the columns `case_id` (hashed, because the text
+    of many ids would take most of the memory) and `point`, `null` where a repetition that the
+    number needs is missing. Where something is missing also `low` and `high` (every missing
+    repetition counted as 0, or as 100) and `known` (share of the repetitions that have the number,
+    0..1); see `whole`.
+    """
+
+    name: str
+    share: bool
+    cases: pl.DataFrame
+
+
+class CaseTable(NamedTuple):
+    """The cases of a run with their clusters and labels, and the spread of their repetitions.
+
+    `cases` is the table of `case_table`. `squares` is the sum of the squared deviations of scores
+    from the mean of their case, with its `degrees` of freedom: 0 where no case was repeated.
+    """
+
+    cases: pl.DataFrame
+    squares: float
+    degrees: int
+
+
+def case_table(cases: pl.LazyFrame) -> CaseTable:
+    """Build the case table of a run from its rows of table `cases`, with one row for each case.
+
+    Columns: `case_id` and `cluster` (hashed), `runs`, `passes`, `errors`, `agent`, `agent_version`,
+    `tags`, `tools` (of all repetitions, joined by `TOOL_SEPARATOR`; `null` where they are not known),
+    and `scored` and `total` of the overall score.
+    """
+    errored, passed = pl.col("state") == "errored", pl.col("state") == "passed"
+    score = pl.when(~errored).then("overall_score")
+    executed = executions(cases)
+    repeated = collect_rows(executed.select((pl.col("repetition") > 0).any())).item()
+    labels = [pl.col(name).cast(pl.Categorical) for name in ("agent", "agent_version", "tags")]
+    shared = pl.col("cluster").is_not_null()  # the hash of null is a number too
+    own = pl.when(shared).then(pl.col("cluster").hash(seed=1)).otherwise(pl.col("case_id").hash())
+    own = own.alias("cluster")
+    if not repeated:
+        rows = executed.select(
+            "case_id",
+            own,
+            *labels,
+            pl.col("tools").list.join(TOOL_SEPARATOR).cast(pl.Categorical),
+            runs=pl.lit(1, pl.UInt8),
+            passes=passed.cast(pl.UInt8),
+            errors=errored.cast(pl.UInt8),
+            scored=score.is_not_null().cast(pl.UInt8),
+            total=score.fill_null(0.0),
         )
+        return CaseTable(_in_order(rows), 0.0, 0)
+    tools = pl.col("tools")
+    named = tools.explode().drop_nulls().unique().sort().str.join(TOOL_SEPARATOR)
+    all_tools = pl.when(tools.is_not_null().all()).then(named).alias("tools")
+    rows = executed.group_by("case_id").agg(
+        own.first(),
+        *(label.first() for label in labels),
+        all_tools.cast(pl.Categorical),
+        runs=pl.len(),
+        passes=passed.sum(),
+        errors=errored.sum(),
+        scored=score.count(),
+        total=score.sum(),
+        squares=((score - score.mean()) ** 2).sum(),
+    )
+    table = _in_order(rows)
+    more = table.filter(pl.col("scored") > 1)
+    squares, degrees = float(more["squares"].sum()), int((more["scored"] - 1).sum())
+    return CaseTable(table.drop("squares"), squares, degrees)
 
 
-def _value_text(value: Any) -> str:
-    return "not set" if value is None else str(value)
+def _in_order(rows: pl.LazyFrame) -> pl.DataFrame:
+    """Hash the ids of the cases; sort the rows by case where there are few."""
+    key = pl.col("case_id").hash()
+    few = collect_rows(rows.select(pl.len())).item() <= MAX_SORTED
+    table = collect_rows(rows.sort("case_id").with_columns(key) if few else rows.with_columns(key))
+    alone = table["cluster"].equals(table["case_id"])
+    # Two equal columns become one in memory.
+    return table.with_columns(cluster="case_id") if alone else table
+
+
+def pass_measure(table: pl.DataFrame) -> CaseMeasure:
+    """The pass rate: passes / executions; an errored execution did not pass, but could have."""
+    passes, errors, runs = pl.col("passes"), pl.col("errors"), pl.col("runs")
+    missing = {
+        "low": passes / runs * 100,
+        "high": (passes + errors) / runs * 100,
+        "known": 1 - errors / runs,
+    }
+    more = missing if table["errors"].sum() else {}
+    return CaseMeasure(PASS_RATE, True, table.select("case_id", point=passes / runs * 100, **more))
+
+
+def score_measure(table: pl.DataFrame) -> CaseMeasure:
+    """The overall score; an errored repetition could have had any score."""
+    bounds = bool(table["errors"].sum())
+    return CaseMeasure(SCORE, False, _averages(table, "errors", bounds=bounds))
+
+
+def whole(measure: CaseMeasure) -> CaseMeasure:
+    """The measure with all its columns, also where nothing is missing."""
+    if "known" in measure.cases.columns:
+        return measure
+    nothing = {"low": pl.col("point"), "high": pl.col("point"), "known": pl.lit(1.0)}
+    return measure._replace(cases=measure.cases.with_columns(**nothing))
+
+
+def metric_measure(name: str, side: pl.DataFrame, *, whole: bool) -> CaseMeasure | None:
+    """The measure of a headline metric of one run; `None` where nothing was scored.
+
+    `side` is the table of one run in `assizes.judge.comparison.metrics.PairedMetric`. A failed score
+    could have had any value (the bounds for it are only added when `whole`); a case whose score was
+    skipped is left out.
+    """
+    if not side["scored"].sum():
+        return None
+    share = bool(side["two_valued"].all())
+    return CaseMeasure(name, share=share, cases=_averages(side, "failed", bounds=whole))
+
+
+def _averages(side: pl.DataFrame, missing_column: str, *, bounds: bool) -> pl.DataFrame:
+    """The mean score of each case that should have one; with `bounds` also low, high and known.
+
+    Columns of `side`: `case_id`, `total` (sum of the scores, each 0..100), `scored` (their number)
+    and the one that counts missing scores; a case with any of these has no `point`.
+    """
+    missing, total = pl.col(missing_column), pl.col("total")
+    due = pl.col("scored") + missing
+    more = {
+        "low": total / due,
+        "high": (total + 100 * missing) / due,
+        "known": pl.col("scored") / due,
+    }
+    rows = side.filter(due > 0) if not side.select((due > 0).all()).item() else side
+    point = pl.when(missing == 0).then(total / due)
+    return rows.select("case_id", point=point, **(more if bounds else {}))
+
+
+def case_labels(table: pl.DataFrame, field: str) -> pl.DataFrame:
+    """Columns `case_id` and `label`: the value of a field or tag, `null` where a case has none."""
+    if field in FIELDS:
+        return table.select("case_id", label=pl.col(field).cast(pl.String))
+    known = {text: json.loads(text).get(field) for text in table["tags"].unique() if text}
+    if not known:
+        return table.select("case_id", label=pl.lit(None, dtype=pl.String))
+    tags = pl.col("tags").cast(pl.String)
+    label = tags.replace_strict(known, default=None, return_dtype=pl.String)
+    return table.select("case_id", label=label)
+
+
+def label_slices(
+    tables: tuple[pl.DataFrame, pl.DataFrame], label: str, *, paired: bool
+) -> Iterator[tuple[str, Sequence[pl.DataFrame]]]:
+    """The values of a label that both runs have, each with the `case_id`s of both runs that have it.
+
+    `label` is a field, a tag, or `TOOL`. Where `paired`, a case has the value that it has in the
+    baseline; it counts for a tool when the agent called it in either run, and only where the tools
+    of both runs are known: cases that are picked by what the agent did in one run would differ in
+    the other run for that reason alone. Of the tools only those that the most cases called count.
+    """
+    if label != TOOL:
+        labels = [case_labels(table, label).drop_nulls() for table in tables]
+        if paired:
+            labels[1] = labels[0]
+        for value in sorted(set(labels[0]["label"]) & set(labels[1]["label"])):
+            yield value, [side.filter(pl.col("label") == value) for side in labels]
+        return
+    tool_sets = [_tool_sets(table) for table in tables]
+    counts = pl.concat(tool_sets).explode("names").group_by("names").agg(pl.col("cases").sum())
+    ranked = counts.sort("cases", "names", descending=[True, False]).head(MAX_VALUES)
+    unknown = pl.col("tools").is_null()
+    unknown_ids = pl.concat([table.filter(unknown).select("case_id") for table in tables])
+    for name in sorted(ranked["names"]):
+        called = pl.col("names").list.contains(name)
+        ids = [
+            table.join(sets.filter(called), on="tools", how="semi").select("case_id")
+            for sets, table in zip(tool_sets, tables, strict=True)
+        ]
+        if paired:
+            both = pl.concat(ids).unique().join(unknown_ids, on="case_id", how="anti")
+            ids = [both, both]
+        yield name, ids
+
+
+def _tool_sets(table: pl.DataFrame) -> pl.DataFrame:
+    """Each set of tools that cases called, the `names` in it, and how many `cases` called it."""
+    text = pl.col("tools").cast(pl.String)
+    sets = table.drop_nulls("tools").group_by("tools").agg(cases=pl.len())
+    return sets.filter(text != "").with_columns(names=text.str.split(TOOL_SEPARATOR))
+
+
+def fields_of(table: pl.DataFrame) -> list[str]:
+    """The fields and tags with 2 to `MAX_VALUES` values; and `TOOL`, if any case called a tool."""
+    tags = {name for text in table["tags"].unique() if text for name in json.loads(text)}
+    fields = [
+        field
+        for field in (*FIELDS, *sorted(tags - {TOOL}))
+        if 2 <= case_labels(table, field)["label"].drop_nulls().n_unique() <= MAX_VALUES
+    ]
+    return [*fields, TOOL] if _tool_sets(table).height else fields

@@ -14,21 +14,15 @@ from math import sqrt
 from typing import Final, Literal, NamedTuple
 
 import polars as pl
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from assizes.judge.comparison.contrasts import Pairing, differences, in_points, side_samples
-from assizes.judge.comparison.measures import (
-    PASS_RATE,
-    SCORE,
-    CaseMeasure,
-    CaseTable,
-    case_labels,
-    case_table,
-    fields_of,
-    label_slices,
-    metric_measure,
-    pass_measure,
-    score_measure,
+from assizes.judge.comparison.cases import PairedCases
+from assizes.judge.comparison.contrasts import (
+    Pairing,
+    differences,
+    in_points,
+    joined_measures,
+    side_samples,
 )
 from assizes.judge.comparison.metrics import (
     CountedMetric,
@@ -43,15 +37,30 @@ from assizes.judge.comparison.metrics import (
     metric_aggregate,
     paired_metrics,
 )
-from assizes.judge.comparison.rules import PairedCases
-from assizes.judge.comparison.runs import RunData, RunPair
+from assizes.judge.comparison.runs import (
+    PASS_RATE,
+    SCORE,
+    CaseMeasure,
+    CaseTable,
+    RunData,
+    case_labels,
+    case_table,
+    fields_of,
+    label_slices,
+    metric_measure,
+    pass_measure,
+    score_measure,
+)
 from assizes.judge.config.gates import ComparisonConfig
-from assizes.judge.statistics.clusters import MIN_CLUSTERS, Sample
-from assizes.judge.statistics.effects import Effect
+from assizes.judge.statistics.effects import (
+    Effect,
+    benjamini_hochberg,
+    plain_effect,
+    unpaired_effect,
+)
 from assizes.judge.statistics.exact import rounded_value
-from assizes.judge.statistics.multiplicity import benjamini_hochberg
-from assizes.judge.statistics.paired import plain_effect
-from assizes.judge.statistics.unpaired import unpaired_effect
+from assizes.judge.statistics.intervals import MIN_CLUSTERS, Sample
+from assizes.judge.summary.headlines import FrozenModel
 from assizes.judge.verdicts.executions import collect_rows
 
 MAX_KEPT: Final = 200
@@ -71,10 +80,8 @@ Tables = tuple[pl.DataFrame, pl.DataFrame]
 """The case tables of the baseline and of the candidate."""
 
 
-class Exploratory(BaseModel):
+class Exploratory(FrozenModel):
     """The change of a metric, of a slice or of a failure code; nothing is decided by it."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     kind: Kind
     name: str
@@ -94,12 +101,8 @@ class Exploratory(BaseModel):
 class MeasuredChange(NamedTuple):
     """The change of one measure, in points, before the p-values are corrected.
 
-    Attributes:
-        kind: what was looked at.
-        name: the name of the metric or code, or `field=value` of a slice.
-        measure: the name of the measure.
-        means: of the baseline and of the candidate.
-        effect: the change.
+    `name` is that of the metric or code, or `field=value` of a slice; `means` are of the baseline
+    and of the candidate.
     """
 
     kind: Kind
@@ -113,11 +116,8 @@ class MeasuredChange(NamedTuple):
 class ComparedRun:
     """One run as the statistics look at it.
 
-    Attributes:
-        table: the case table.
-        measures: the gating metrics by their published names.
-        scores: rows of table `scores`.
-        inconclusive: whether the outcome of the run itself is inconclusive.
+    `measures` are the gating metrics by their published names, empty at first; `scores` are the
+    rows of table `scores`; `inconclusive` says whether the outcome of the run itself is.
     """
 
     table: CaseTable
@@ -127,13 +127,9 @@ class ComparedRun:
 
     @classmethod
     def of(cls, run: RunData) -> ComparedRun:
-        """Build the case table of a run; its measures are empty at first."""
-        return cls(
-            table=case_table(run.cases),
-            measures={},
-            scores=run.scores,
-            inconclusive=run.summary is not None and run.summary.outcome == "inconclusive",
-        )
+        """Build the case table of a run."""
+        inconclusive = run.summary is not None and run.summary.outcome == "inconclusive"
+        return cls(case_table(run.cases), {}, run.scores, inconclusive)
 
     def measure(self, name: str) -> CaseMeasure | None:
         """The measure of this name; `None` where the run has none.
@@ -148,14 +144,10 @@ class ComparedRun:
 
 @dataclass(frozen=True, slots=True)
 class StatisticalComparison:
-    """Two runs and their metrics for the statistical verdict.
+    """Two runs, the baseline and the candidate, and their metrics for the statistical verdict.
 
-    Attributes:
-        before: the baseline.
-        after: the candidate.
-        pairing: how the cases of the two runs belong together.
-        limits: the settings of [comparison].
-        changes: the changes of the metrics that do not gate, in the order in which they were added.
+    `limits` are the settings of [comparison]; `changes` are those of the metrics that do not gate,
+    in the order in which they were added.
     """
 
     before: ComparedRun
@@ -186,15 +178,18 @@ class StatisticalComparison:
                 if measure is not None:
                     side.measures.setdefault(metric.name, measure)
         elif before is not None and after is not None:
-            self._note(
-                _measured_change(
-                    "metric", metric.name, (before, after), self.pairing, self.limits.alpha
-                )
-            )
+            sides, alpha = (before, after), self.limits.alpha
+            self.changes.extend(_changes("metric", metric.name, sides, self.pairing, alpha))
 
     def add_counted(self, metric: CountedMetric) -> None:
         """Add the change of a metric whose values are counted, and which does not gate."""
-        self._note(_counted_change(metric, self.limits.alpha))
+        if (moves := counted_moves(metric)) is None:
+            return
+        share, means, moved = moves
+        if moved.clusters >= MIN_CLUSTERS:
+            effect = plain_effect(moved, 1 - self.limits.alpha, share=share)
+            shown = in_points(effect) if share else effect
+            self.changes.append(MeasuredChange("metric", metric.name, metric.name, means, shown))
 
     @property
     def is_unclustered(self) -> bool:
@@ -213,52 +208,47 @@ class StatisticalComparison:
         degrees = sum(table.degrees for table in tables)
         return sqrt(sum(table.squares for table in tables) / degrees) if degrees else None
 
-    def _note(self, change: MeasuredChange | None) -> None:
-        if change is not None:
-            self.changes.append(change)
-
 
 def compared_metrics(
-    runs: RunPair, names: Names, cases: PairedCases, statistics: StatisticalComparison | None
+    runs: tuple[RunData, RunData],
+    names: Names,
+    cases: PairedCases,
+    statistics: StatisticalComparison | None,
 ) -> list[MetricAggregate]:
     """The averages of every metric, sorted by name; each metric is added to `statistics` as well.
 
     Metrics are counted where counts are enough, else joined case by case.
     """
+    scores = (runs[0].scores, runs[1].scores)
+    counted: list[CountedMetric] = []
+    # Counts are enough where no case is repeated or clustered, and for a metric that does not gate.
+    unclustered = statistics is None or statistics.is_unclustered
+    if not cases.repeated and cases.keys is None and unclustered:
+        gating = () if statistics is None else statistics.limits.gating
+        wanted = {key: name for key, name in names.items() if name not in gating}
+        sliceable = runs[0].sliceable and runs[1].sliceable
+        counted = counted_metrics(scores, wanted, sliceable=sliceable) or []
     aggregates: list[MetricAggregate | None] = []
-    counted = _countable_metrics(runs, names, cases, statistics)
     for metric in counted:
         aggregates.append(counted_aggregate(metric))
         if statistics is not None:
             statistics.add_counted(metric)
     done = {metric.name for metric in counted}
     left = {key: name for key, name in names.items() if name not in done}
-    for pair in paired_metrics(runs.scores, left, repeated=cases.repeated):
+    for pair in paired_metrics(scores, left, repeated=cases.repeated):
         aggregates.append(metric_aggregate(pair, cases))
         if statistics is not None:
             statistics.add(pair)
-    return sorted(
-        (aggregate for aggregate in aggregates if aggregate is not None),
-        key=lambda aggregate: aggregate.metric,
-    )
-
-
-def _countable_metrics(
-    runs: RunPair, names: Names, cases: PairedCases, statistics: StatisticalComparison | None
-) -> list[CountedMetric]:
-    """The metrics for which counts are enough: none gates, and no case is repeated or clustered."""
-    plain = not cases.repeated and cases.keys is None
-    if not plain or (statistics is not None and not statistics.is_unclustered):
-        return []
-    gating = () if statistics is None else statistics.limits.gating
-    wanted = {key: name for key, name in names.items() if name not in gating}
-    return counted_metrics(runs.scores, wanted, sliceable=runs.is_sliceable) or []
+    known = (aggregate for aggregate in aggregates if aggregate is not None)
+    return sorted(known, key=lambda aggregate: aggregate.metric)
 
 
 def exploratory_changes(comparison: StatisticalComparison) -> tuple[Exploratory, ...]:
-    """Everything that moved and does not gate, with corrected p-values, the surest change first."""
-    tables, pairing = comparison.tables, comparison.pairing
-    limits = comparison.limits
+    """Everything that moved and does not gate, with corrected p-values.
+
+    The surest change comes first, and of equally sure ones the largest.
+    """
+    tables, pairing, limits = comparison.tables, comparison.pairing, comparison.limits
     fields = fields_of(tables[0]) if limits.slices is None else limits.slices
     scores = (comparison.before.scores, comparison.after.scores)
     changes = [
@@ -266,16 +256,27 @@ def exploratory_changes(comparison: StatisticalComparison) -> tuple[Exploratory,
         *_slice_changes(tables, fields, pairing, limits.alpha),
         *_code_changes(scores, tables, pairing, limits.alpha),
     ]
-    return _ranked_changes(changes, limits.alpha)
-
-
-def _counted_change(metric: CountedMetric, alpha: float) -> MeasuredChange | None:
-    moves = counted_moves(metric)
-    if moves is None or moves.moved.clusters < MIN_CLUSTERS:
-        return None
-    effect = plain_effect(moves.moved, 1 - alpha, share=moves.share)
-    shown = in_points(effect) if moves.share else effect
-    return MeasuredChange("metric", metric.name, metric.name, moves.means, shown)
+    corrected = benjamini_hochberg([change.effect.p_value for change in changes])
+    results = [
+        Exploratory(
+            kind=change.kind,
+            name=change.name,
+            measure=change.measure,
+            baseline=rounded_value(change.means[0]),
+            candidate=rounded_value(change.means[1]),
+            delta=rounded_value(change.effect.delta),
+            low=rounded_value(change.effect.span.low),
+            high=rounded_value(change.effect.span.high),
+            p_value=rounded_value(change.effect.p_value),
+            q_value=rounded_value(q_value),
+            cases=change.effect.cases,
+            clusters=change.effect.clusters,
+            moved=q_value <= limits.alpha,
+        )
+        for change, q_value in zip(changes, corrected, strict=True)
+    ]
+    results.sort(key=lambda row: (row.q_value, -abs(row.delta), row.kind, row.name, row.measure))
+    return tuple(results[:MAX_KEPT])
 
 
 def _slice_changes(
@@ -286,43 +287,31 @@ def _slice_changes(
     A paired case has the value of the baseline's case. Slices by tool overlap: a case is in the
     slice of every tool that it called.
     """
-    if not fields:
-        return
-    before, after = tables
-    measures: tuple[Sides, ...] = (
-        (pass_measure(before), pass_measure(after)),
-        (score_measure(before), score_measure(after)),
-    )
+    measures = [tuple(map(of, tables)) for of in (pass_measure, score_measure)] if fields else []
     for field_name in fields:
         for value, ids in label_slices(tables, field_name, paired=pairing.is_paired):
             for sides in measures:
-                cut = [
-                    measure.cases.join(at, on="case_id", how="semi")
-                    for measure, at in zip(sides, ids, strict=True)
-                ]
-                part = (sides[0]._replace(cases=cut[0]), sides[1]._replace(cases=cut[1]))
+                before, after = (
+                    side._replace(cases=side.cases.join(at, on="case_id", how="semi"))
+                    for side, at in zip(sides, ids, strict=True)
+                )
                 name = f"{field_name}={value}"
-                if change := _measured_change("slice", name, part, pairing, alpha):
-                    yield change
+                yield from _changes("slice", name, (before, after), pairing, alpha)
 
 
 def _code_changes(
     scores: Scores, tables: Tables, pairing: Pairing, alpha: float
 ) -> Iterator[MeasuredChange]:
     """The share of cases that have a failure code, for each frequent code; more is worse."""
-    code_cases = [_codes(side) for side in scores]
+    coded = [side.filter(pl.col("part") == "").drop_nulls("failure_code") for side in scores]
+    key = pl.col("case_id").hash()
+    code_cases = [collect_rows(side.select("failure_code", key).unique()) for side in coded]
     counted = pl.concat(code_cases).group_by("failure_code").agg(cases=pl.len())
     often = counted.filter(pl.col("cases") >= CASES_OF_A_CODE)
     ranked = often.sort("cases", "failure_code", descending=[True, False])
     for code in ranked["failure_code"][:MAX_CODES]:
-        sides = [_share_with(code, *pair) for pair in zip(code_cases, tables, strict=True)]
-        if change := _measured_change("failure_code", code, (sides[0], sides[1]), pairing, alpha):
-            yield change
-
-
-def _codes(scores: pl.LazyFrame) -> pl.DataFrame:
-    coded = scores.filter(pl.col("part") == "").drop_nulls("failure_code")
-    return collect_rows(coded.select("failure_code", pl.col("case_id").hash()).unique())
+        before, after = (_share_with(code, *pair) for pair in zip(code_cases, tables, strict=True))
+        yield from _changes("failure_code", code, (before, after), pairing, alpha)
 
 
 def _share_with(code: str, code_cases: pl.DataFrame, table: pl.DataFrame) -> CaseMeasure:
@@ -331,67 +320,27 @@ def _share_with(code: str, code_cases: pl.DataFrame, table: pl.DataFrame) -> Cas
     return CaseMeasure("share of cases", share=True, cases=table.select("case_id", point=has))
 
 
-def _measured_change(
+def _changes(
     kind: Kind, name: str, sides: Sides, pairing: Pairing, alpha: float
-) -> MeasuredChange | None:
-    """The change of a measure; `None` where a run has fewer than `MIN_CLUSTERS` clusters."""
+) -> Iterator[MeasuredChange]:
+    """The change of a measure; none where a run has fewer than `MIN_CLUSTERS` clusters."""
     share = sides[0].share
     if pairing.is_paired:
-        moved = differences(*sides, pairing)
+        moved = differences(joined_measures(*sides, pairing), "point")
         if moved.clusters < MIN_CLUSTERS:
-            return None
+            return
         shares = Sample(moved.values / 100, moved.codes) if share else moved
         effect = plain_effect(shares, 1 - alpha, share=share)
     else:
         samples = side_samples(sides, pairing, "point")
         if min(sample.clusters for sample in samples) < MIN_CLUSTERS:
-            return None
+            return
         effect = unpaired_effect(*samples, 1 - alpha, share=share)
-    return MeasuredChange(
-        kind, name, sides[0].name, _means(sides, pairing), in_points(effect) if share else effect
-    )
-
-
-def _means(sides: Sides, pairing: Pairing) -> tuple[float, float]:
     before, after = (side.cases.select("case_id", "point").drop_nulls() for side in sides)
+    known = (before["point"], after["point"])
     if pairing.is_paired:
         both = align_cases(before, after)
-        return float(both["point"].to_numpy().mean()), float(both["point_after"].to_numpy().mean())
-    return float(before["point"].to_numpy().mean()), float(after["point"].to_numpy().mean())
-
-
-def _ranked_changes(changes: Sequence[MeasuredChange], alpha: float) -> tuple[Exploratory, ...]:
-    """The changes with corrected p-values: the surest first, and of equally sure ones the largest."""
-    corrected = benjamini_hochberg([change.effect.p_value for change in changes])
-    results = [
-        _exploratory_row(change, q, alpha) for change, q in zip(changes, corrected, strict=True)
-    ]
-    results.sort(
-        key=lambda result: (
-            result.q_value,
-            -abs(result.delta),
-            result.kind,
-            result.name,
-            result.measure,
-        )
-    )
-    return tuple(results[:MAX_KEPT])
-
-
-def _exploratory_row(change: MeasuredChange, q_value: float, alpha: float) -> Exploratory:
-    effect = change.effect
-    return Exploratory(
-        kind=change.kind,
-        name=change.name,
-        measure=change.measure,
-        baseline=rounded_value(change.means[0]),
-        candidate=rounded_value(change.means[1]),
-        delta=rounded_value(effect.delta),
-        low=rounded_value(effect.span.low),
-        high=rounded_value(effect.span.high),
-        p_value=rounded_value(effect.p_value),
-        q_value=rounded_value(q_value),
-        cases=effect.cases,
-        clusters=effect.clusters,
-        moved=q_value <= alpha,
-    )
+        known = (both["point"], both["point_after"])
+    means = (float(known[0].to_numpy().mean()), float(known[1].to_numpy().mean()))
+    shown = in_points(effect) if share else effect
+    yield MeasuredChange(kind, name, sides[0].name, means, shown)

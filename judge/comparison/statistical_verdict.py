@@ -1,52 +1,44 @@
 """The statistical verdict on two runs: regressed, improved, not worse, or inconclusive.
 
-All figures are in points of 0..100. The three rules of seed 001 (`assizes.judge.comparison.rules`)
-stay as they are; this verdict stands beside them.
+All figures are in points of 0..100. The three rules of seed 001 stay as they are; this verdict
+stands beside them. Where two judges judged the runs, a bridge takes their difference off the change:
+it is measured on anchors, golden transcripts that both judges judged.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from math import isfinite
-from typing import Final
+from math import hypot, isfinite
+from typing import Final, get_args
 
 import polars as pl
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from assizes.judge.comparison.cases import CASE_POINTS, NOISE_SPREADS, SIDES
 from assizes.judge.comparison.contrasts import FILLINGS, Contrast, contrast
-from assizes.judge.comparison.measures import SCORE
-from assizes.judge.comparison.runs import Mismatch
+from assizes.judge.comparison.runs import SCORE, Mismatch
 from assizes.judge.comparison.statistical import (
     Exploratory,
     StatisticalComparison,
     exploratory_changes,
 )
 from assizes.judge.config.gates import ComparisonConfig
-from assizes.judge.statistics.clusters import MIN_CLUSTERS
-from assizes.judge.statistics.effects import Effect, Method, Word, combined_word, decide
+from assizes.judge.statistics.effects import Effect, Method, Word, combined_word, decide, holm
 from assizes.judge.statistics.exact import rounded_value
-from assizes.judge.statistics.multiplicity import holm
-from assizes.judge.statistics.power import minimum_detectable
+from assizes.judge.statistics.intervals import MIN_CLUSTERS, minimum_detectable, t_of
+from assizes.judge.summary.headlines import FrozenModel
 
 LABELS: Final = {"pass_rate": "pass rate", "overall_score": "average score"}
 """The name of a measure in sentences; any other measure keeps its own name."""
 
-SHOWN: Final = {
-    "regressed": "regressed",
-    "not_worse": "not worse",
-    "inconclusive": "inconclusive",
-    "improved": "improved",
-}
+SHOWN: Final[dict[str, str]] = {word: word.replace("_", " ") for word in get_args(Word)}
 """The text of each verdict in reports."""
 
-_INCONCLUSIVE: Final[Word] = "inconclusive"
+_ORDER: Final[tuple[Word, ...]] = ("regressed", "inconclusive", "improved", "not_worse")
+"""The first of these that any gating measure has is the verdict on all of them."""
 
 
-class _VerdictPart(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class MetricVerdict(_VerdictPart):
+class MetricVerdict(FrozenModel):
     """The verdict on one gating measure, with its values in both runs and how it changed.
 
     `low` and `high` bound the change at the confidence 1 - alpha; both are `None` where there are
@@ -80,7 +72,7 @@ class MetricVerdict(_VerdictPart):
     line: str
 
 
-class Mix(_VerdictPart):
+class Mix(FrozenModel):
     """The change of a measure between different cases, split by what it is owed to."""
 
     measure: str
@@ -91,7 +83,7 @@ class Mix(_VerdictPart):
     strata: int
 
 
-class Noise(_VerdictPart):
+class Noise(FrozenModel):
     """How much a score moves by chance, measured on the repetitions of a case."""
 
     repeat_sd: float
@@ -101,7 +93,7 @@ class Noise(_VerdictPart):
     )
 
 
-class Bridge(_VerdictPart):
+class Bridge(FrozenModel):
     """The change of a measure between runs with different judges, without the judges' difference."""
 
     measure: str
@@ -113,7 +105,7 @@ class Bridge(_VerdictPart):
     line: str
 
 
-class StatisticalVerdict(_VerdictPart):
+class StatisticalVerdict(FrozenModel):
     """The verdict on the agent from two runs; the chance of a false alarm is at most alpha."""
 
     verdict: Word
@@ -130,17 +122,12 @@ class StatisticalVerdict(_VerdictPart):
     noise: Noise | None = Field(default=None, description="null: no case was repeated")
 
 
-def verdict_line(verdict: MetricVerdict, alpha: float) -> str:
-    """Write the report line of a measure.
-
-    The line holds both values, the change with its interval, the number of cases behind the change,
-    and the verdict.
-    """
+def _verdict_line(verdict: MetricVerdict, alpha: float) -> str:
+    """Both values, the change with its interval, the number of cases behind it, and the verdict."""
     name = LABELS.get(verdict.measure, verdict.measure)
     unit = " %" if verdict.measure == "pass_rate" else ""
-    if verdict.low is None or verdict.high is None:
-        span = "no interval"
-    else:
+    span = "no interval"
+    if verdict.low is not None and verdict.high is not None:
         span = f"{100 * (1 - alpha):g} % CI {verdict.low:+.1f}..{verdict.high:+.1f}"
     how = "paired" if verdict.paired else "unpaired"
     coverage = f"{100 * verdict.baseline_coverage:.1f}/{100 * verdict.candidate_coverage:.1f} %"
@@ -153,51 +140,79 @@ def verdict_line(verdict: MetricVerdict, alpha: float) -> str:
 
 
 def statistical_verdict(
-    comparison: StatisticalComparison, differing: Sequence[Mismatch] = ()
+    comparison: StatisticalComparison, differing: Sequence[Mismatch], changed: pl.DataFrame | None
 ) -> StatisticalVerdict:
     """Decide on two runs.
 
-    Args:
-        comparison: the runs with their gating metrics.
-        differing: the differences between the runs; where the judges differ, the verdict is
-            inconclusive, because a change need not be the agent's.
+    Where the judges differ the verdict is inconclusive: a change need not be the agent's. `changed`
+    are the cases that got worse or better, if any case was repeated, of which some are noise.
     """
     limits = comparison.limits
-    contrasts, absent = _contrasts(comparison)
+    contrasts, notes = _contrasts(comparison)
     metrics = _metric_verdicts(contrasts, limits)
     doubts = list(_doubts(comparison, differing))
     critical = () if doubts else critical_flips(*comparison.tables, limits.critical_cases)
-    notes = [*absent, *_too_few(comparison)]
-    words = [metric.verdict for metric in metrics] + [_INCONCLUSIVE for _ in notes]
-    word = _INCONCLUSIVE if doubts else "regressed" if critical else worst_of(words)
+
+    words: list[Word] = [metric.verdict for metric in metrics]
+    words += ["inconclusive"] if doubts or notes else []
+    word: Word = "regressed" if critical else min(words, key=_ORDER.index, default="inconclusive")
+    if doubts:
+        word = "inconclusive"
+    flips = (f"critical case {case_id} turned from pass to fail" for case_id in critical)
+    deciding = (metric.line for metric in metrics if metric.verdict == word)
     return StatisticalVerdict(
         verdict=word,
-        reasons=(*doubts, *notes, *_reasons(word, metrics, critical)),
+        reasons=(*doubts, *notes, *flips, *deciding),
         margin=limits.margin,
         alpha=limits.alpha,
         metrics=metrics,
         exploratory=exploratory_changes(comparison),
         mix=tuple(_mixes(contrasts, limits)),
         critical_flips=critical,
+        noise=None if changed is None else _noise(comparison.repeat_sd, changed),
+    )
+
+
+def _noise(spread: float | None, changed: pl.DataFrame) -> Noise | None:
+    """The changes within noise: no verdict of most repetitions turned, no score moved by more."""
+    if spread is None:
+        return None
+    threshold = max(CASE_POINTS, NOISE_SPREADS * spread)
+    most = [pl.col(f"{side}_passes") * 2 > pl.col(f"{side}_runs") for side in SIDES]
+    still = pl.col("score_delta").abs().fill_null(0.0) <= threshold
+    return Noise(
+        repeat_sd=rounded_value(spread),
+        threshold=rounded_value(threshold),
+        changed_within=tuple(changed.filter((most[0] == most[1]) & still)["case_id"]),
     )
 
 
 def _contrasts(comparison: StatisticalComparison) -> tuple[list[Contrast], list[str]]:
-    """The contrasts of the gating measures, and a sentence for each that could not be compared."""
-    contrasts, absent = [], []
+    """The contrasts of the gating measures, and sentences about what could not be compared."""
+    contrasts, notes = [], []
     for name in dict.fromkeys(comparison.limits.gating):
         sides = [side.measure(name) for side in (comparison.before, comparison.after)]
         if name == SCORE and all(side is not None and side.cases.is_empty() for side in sides):
             continue  # judges that only say yes or no give no score
-        before, after = sides
-        measure_contrast = None
-        if before is not None and after is not None:
-            measure_contrast = contrast(before, after, comparison.pairing, comparison.limits.alpha)
+        measure_contrast = _contrast(comparison, name)
         if measure_contrast is None or measure_contrast.effects["point"] is None:
-            absent.append(f"{LABELS.get(name, name)}: no case has it in both runs")
+            notes.append(f"{LABELS.get(name, name)}: no case has it in both runs")
         else:
             contrasts.append(measure_contrast)
-    return contrasts, absent
+    fewest = min(
+        table.height if comparison.is_unclustered else table["cluster"].n_unique()
+        for table in comparison.tables
+    )
+    if fewest < MIN_CLUSTERS:
+        notes.append(f"too few independent cases: {fewest}, and a verdict takes {MIN_CLUSTERS}")
+    return contrasts, notes
+
+
+def _contrast(comparison: StatisticalComparison, name: str) -> Contrast | None:
+    before, after = comparison.before.measure(name), comparison.after.measure(name)
+    if before is None or after is None:
+        return None
+    return contrast(before, after, comparison.pairing, comparison.limits.alpha)
 
 
 def _metric_verdicts(
@@ -209,8 +224,8 @@ def _metric_verdicts(
     for filling in FILLINGS:
         effects = [_effect(measure_contrast, filling) for measure_contrast in contrasts]
         adjusted[filling] = _adjusted_p_values(effects)
-        for place, (effect, p_value) in enumerate(zip(effects, adjusted[filling], strict=True)):
-            words[place].append(decide(effect, p_value, limits.margin, limits.alpha))
+        for three, effect, p_value in zip(words, effects, adjusted[filling], strict=True):
+            three.append(decide(effect, p_value, limits.margin, limits.alpha))
     return tuple(
         _metric_verdict(measure_contrast, combined_word(*three), p_value, limits)
         for measure_contrast, three, p_value in zip(
@@ -222,8 +237,7 @@ def _metric_verdicts(
 def _adjusted_p_values(effects: Sequence[Effect]) -> list[float]:
     """One-sided p-values after Holm: those of drops corrected among drops, of rises among rises.
 
-    The chance of any false regression over all measures is at most alpha, and so is the chance of
-    any false improvement.
+    The chance of any false regression is at most alpha, and so is that of any false improvement.
     """
     halves = [effect.p_value / 2 for effect in effects]
     fell = [effect.delta < 0 for effect in effects]
@@ -264,7 +278,7 @@ def _metric_verdict(
         severe=word == "regressed" and effect.span.high < -limits.margin,
         line="",
     )
-    return verdict.model_copy(update={"line": verdict_line(verdict, limits.alpha)})
+    return verdict.model_copy(update={"line": _verdict_line(verdict, limits.alpha)})
 
 
 def _finite(value: float) -> float | None:
@@ -276,12 +290,7 @@ def critical_flips(
 ) -> tuple[str, ...]:
     """Ids of listed cases that most repetitions passed in the baseline and most now fail.
 
-    An execution with an error did not fail.
-
-    Args:
-        before: the case table of the baseline.
-        after: the case table of the candidate.
-        listed: ids of the critical cases.
+    `before` and `after` are case tables. An execution with an error did not fail.
     """
     if not listed:
         return ()
@@ -305,45 +314,58 @@ def _doubts(comparison: StatisticalComparison, differing: Sequence[Mismatch]) ->
             yield f"the {role} run is inconclusive by itself"
 
 
-def _too_few(comparison: StatisticalComparison) -> Iterator[str]:
-    fewest = min(
-        table.height if comparison.is_unclustered else table["cluster"].n_unique()
-        for table in comparison.tables
-    )
-    if fewest < MIN_CLUSTERS:
-        yield f"too few independent cases: {fewest}, and a verdict takes {MIN_CLUSTERS}"
+def _mixes(contrasts: Sequence[Contrast], limits: ComparisonConfig) -> Iterator[Mix]:
+    for measure_contrast in contrasts:
+        if (split := measure_contrast.mix) is not None:
+            yield Mix(
+                measure=measure_contrast.measure.name,
+                by=limits.mix_by or "",
+                total=rounded_value(split.quality + split.mix),
+                quality=rounded_value(split.quality),
+                mix=rounded_value(split.mix),
+                strata=measure_contrast.strata,
+            )
 
 
-def worst_of(words: Sequence[Word]) -> Word:
-    """Combine the verdicts on all gating measures: the first of regressed, inconclusive, improved.
+def verdict_with_bridges(
+    verdict: StatisticalVerdict, runs: StatisticalComparison, anchors: StatisticalComparison
+) -> StatisticalVerdict:
+    """Add a bridge for every gating measure that has one to the verdict on runs judged differently.
 
-    The result is `not_worse` where no measure has any of these, and `inconclusive` where there is
-    no measure.
+    `anchors` are the same golden transcripts, judged once by the judge of each run. The verdict
+    itself stays as it is: anchors stand for the traffic only as far as they resemble it.
     """
-    if "regressed" in words:
-        return "regressed"
-    if not words or _INCONCLUSIVE in words:
-        return _INCONCLUSIVE
-    return "improved" if "improved" in words else "not_worse"
+    bridges = tuple(_bridges(verdict, runs, anchors))
+    lines = [bridge.line for bridge in bridges]
+    return verdict.model_copy(update={"bridge": bridges, "reasons": (*verdict.reasons, *lines)})
 
 
-def _reasons(
-    word: Word, metrics: Sequence[MetricVerdict], critical: Sequence[str]
-) -> tuple[str, ...]:
-    flips = [f"critical case {case_id} turned from pass to fail" for case_id in critical]
-    return (*flips, *(metric.line for metric in metrics if metric.verdict == word))
-
-
-def _mixes(contrasts: Sequence[Contrast], limits: ComparisonConfig) -> list[Mix]:
-    return [
-        Mix(
-            measure=measure_contrast.measure.name,
-            by=limits.mix_by or "",
-            total=rounded_value(measure_contrast.mix.quality + measure_contrast.mix.mix),
-            quality=rounded_value(measure_contrast.mix.quality),
-            mix=rounded_value(measure_contrast.mix.mix),
-            strata=measure_contrast.strata,
+def _bridges(
+    verdict: StatisticalVerdict, runs: StatisticalComparison, anchors: StatisticalComparison
+) -> Iterator[Bridge]:
+    for measure in verdict.metrics:
+        contrasts = [_contrast(both, measure.measure) for both in (runs, anchors)]
+        moved, judge = (each.effects["point"] if each else None for each in contrasts)
+        if moved is None or judge is None or judge.method == "welch":
+            continue
+        clusters = min(moved.clusters, judge.clusters)
+        if clusters < MIN_CLUSTERS:
+            continue
+        half = t_of(1 - verdict.alpha, clusters - 1) * hypot(moved.error, judge.error)
+        span = moved.delta - judge.delta - half, moved.delta - judge.delta + half
+        left = measure.delta - judge.delta
+        name = LABELS.get(measure.measure, measure.measure)
+        line = (
+            f"bridge, {name}: on {judge.cases} anchors that both judges judged the later one gives "
+            f"{judge.delta:+.1f}; without that {measure.delta:+.1f} is {left:+.1f} "
+            f"({100 * (1 - verdict.alpha):g} % CI {span[0]:+.1f}..{span[1]:+.1f})"
         )
-        for measure_contrast in contrasts
-        if measure_contrast.mix is not None
-    ]
+        yield Bridge(
+            measure=measure.measure,
+            judge=rounded_value(judge.delta),
+            delta=rounded_value(left),
+            low=rounded_value(span[0]),
+            high=rounded_value(span[1]),
+            anchors=judge.cases,
+            line=line,
+        )

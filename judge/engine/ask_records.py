@@ -1,18 +1,23 @@
-"""The record of one ask, as a row of table `asks`, and the result of a hearing."""
+"""The record of one ask, as a row of table `asks`, and the replay of a hearing from such rows."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from assizes.judge.case import Case
-from assizes.judge.engine.ask_state import AskOutcome
+from assizes.judge.engine.attempts import AskOutcome, Attempt, read_completion
+from assizes.judge.hearing import Hearing
 from assizes.judge.models.model import ESTIMATED, OFFLINE_PROVIDER, Completion, Model
-from assizes.judge.protocol import Judge
+from assizes.judge.protocol import NO_SQL_RUNNER, Ask, Judge, NoReply, SqlRunner
 from assizes.judge.rows import as_json
 from assizes.judge.score import Score
 
 CostSource = Literal["free", "priced", "estimated", "unknown"]
+
+Row = Mapping[str, Any]
+"""A row of table `asks`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +87,9 @@ class AskKey:
 def ask_record(model: Model, answer: AskOutcome, prompt_hash: str, ask_key: AskKey) -> AskRecord:
     """Build the record of an ask that was answered by `model`."""
     completion = answer.completion
+    cost_source: CostSource = "estimated" if ESTIMATED in completion.flags else "priced"
+    if not completion.cost_usd:
+        cost_source = "unknown" if completion.cost_usd is None else "free"
     return AskRecord(
         judge=ask_key.judge,
         round=ask_key.round,
@@ -100,7 +108,7 @@ def ask_record(model: Model, answer: AskOutcome, prompt_hash: str, ask_key: AskK
         reply=completion.text or None,
         sample=ask_key.sample,
         fingerprint=completion.fingerprint or None,
-        cost_source=_cost_source(completion),
+        cost_source=cost_source,
         # The offline judge has no limits, and its runs must be equal to the last byte.
         waited_ms=0.0 if model.provider == OFFLINE_PROVIDER else answer.waited_ms,
         flags=completion.flags,
@@ -108,9 +116,79 @@ def ask_record(model: Model, answer: AskOutcome, prompt_hash: str, ask_key: AskK
     )
 
 
-def _cost_source(completion: Completion) -> CostSource:
-    if completion.cost_usd is None:
-        return "unknown"
-    if not completion.cost_usd:
-        return "free"
-    return "estimated" if ESTIMATED in completion.flags else "priced"
+@dataclass(frozen=True, slots=True)
+class ReplayedHearing:
+    """One question of a hearing that is over, rendered anew from the case, with its stored row.
+
+    It is `exact` where the hash of the prompt equals that of the prompt that was sent. The attempt
+    is the stored reply, read again by today's rules; `None` where no reply came.
+    """
+
+    ask: Ask[Any]
+    row: Row
+    exact: bool
+    attempt: Attempt | None
+
+
+async def replay_hearing(
+    judge: Judge, case: Case, rows: Sequence[Row], sql_runner: SqlRunner | None = None
+) -> list[ReplayedHearing]:
+    """Replay the questions that a judge put for a case, in the order of their rows.
+
+    The judge is as the run had it, and the rows are those of the case and the judge. No model is
+    asked; SQL statements are run again where there is a runner. The replay of a model stops at a
+    question without a row, because the later questions depend on its reply.
+    """
+    # A hearing is that of one model and one repeat; its rows are found by round and index.
+    lines: dict[tuple[str, int], dict[tuple[int, int], Row]] = {}
+    for row in rows:
+        line = lines.setdefault((row["model"], row["sample"]), {})
+        line[row["round"], row["index"]] = row
+    replays: list[ReplayedHearing] = []
+    for line in lines.values():
+        replays.extend(await _replay_line(Hearing(judge, case), line, sql_runner))
+    place = {id(row): number for number, row in enumerate(rows)}
+    return sorted(replays, key=lambda replay: place[id(replay.row)])
+
+
+async def _replay_line(
+    hearing: Hearing, rows: Mapping[tuple[int, int], Row], sql_runner: SqlRunner | None
+) -> list[ReplayedHearing]:
+    replays: list[ReplayedHearing] = []
+    round_ = 0
+    while hearing.asks:
+        replies: list[Any] = []
+        for index, question in enumerate(hearing.asks):
+            if not isinstance(question, Ask):
+                replies.append(await sql_runner.look_up(question) if sql_runner else NO_SQL_RUNNER)
+                continue
+            row = rows.get((round_, index))
+            if row is None:
+                return replays
+            exact = row["prompt_hash"] == question.prompt_hash
+            replays.append(ReplayedHearing(question, row, exact, _attempt(question, row)))
+            replies.append(_reply(replays[-1]))
+        hearing.answer(replies)
+        round_ += 1
+    return replays
+
+
+def _attempt(ask: Ask[Any], row: Row) -> Attempt | None:
+    if row["reply"] is None:
+        return None
+    reply_id: str | None = ask.reply_id
+    if row["provider"] == OFFLINE_PROVIDER:
+        reply_id = None
+    elif ask.prompt_hash[-12:] in row["reply"]:
+        # Before version 3 of the conversation judge, the id that a reply repeats was shorter.
+        reply_id = ask.prompt_hash[-12:]
+    completion = Completion(row["reply"], row["answered_by"] or row["model"], reply_id=reply_id)
+    return read_completion(ask, completion)
+
+
+def _reply(replay: ReplayedHearing) -> Any:
+    """The answer for the judge: the reply, read by today's rules, or the reason why there was none."""
+    if replay.row["error"] is None and replay.attempt is not None:
+        return replay.attempt.reply or replay.attempt.failure
+    code, _, reason = (replay.row["error"] or "no_reply: none is kept").partition(": ")
+    return NoReply(code, reason, replay.row["reply"] or "")

@@ -18,19 +18,21 @@ from typing import Any, Final
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_result
 
-from assizes.judge.config.limits import LimitsConfig
-from assizes.judge.config.prices import estimated_tokens
-from assizes.judge.engine.ask_state import AskOutcome, AskState
-from assizes.judge.engine.attempts import Attempt, failed_attempt, read_completion
-from assizes.judge.engine.budget_gate import BudgetGate
-from assizes.judge.engine.circuit_breaker import BreakerPass, BreakerPolicy, CircuitBreaker
+from assizes.judge.config.judging import LimitsConfig, estimated_tokens
+from assizes.judge.engine.attempts import (
+    AskOutcome,
+    AskState,
+    Attempt,
+    Backoff,
+    failed_attempt,
+    read_completion,
+)
+from assizes.judge.engine.call_gates import BreakerPass, BreakerPolicy, BudgetGate, CircuitBreaker
 from assizes.judge.engine.ledger import CallSpending, PlannedCall
 from assizes.judge.engine.limits.limits import Limiter, Permit
-from assizes.judge.engine.retry import Backoff
 from assizes.judge.errors import AssizesError, ModelError, NotAsked
-from assizes.judge.models.model import Completion, Model, UnusableReply
-from assizes.judge.models.replayed import is_offline_model
-from assizes.judge.prompts.reply_request import worst_usd
+from assizes.judge.models.model import Completion, Model, UnusableReply, is_offline_model
+from assizes.judge.prompts.prompt_texts import worst_usd
 from assizes.judge.protocol import Ask
 
 FIRST_SHARE: Final = 0.25
@@ -39,15 +41,7 @@ FIRST_SHARE: Final = 0.25
 
 @dataclass(frozen=True, slots=True)
 class CallControls:
-    """The settings and services that are the same for every ask.
-
-    Args:
-        limits: the number of attempts, the timeout of a call, the deadline of an ask.
-        limiter: admits calls.
-        budget_gate: reserves the cost of calls.
-        backoff: pauses between calls.
-        breaker_policy: when a circuit breaker opens.
-    """
+    """The settings and services that are the same for every ask."""
 
     limits: LimitsConfig
     limiter: Limiter
@@ -57,21 +51,20 @@ class CallControls:
 
 
 class ModelCaller:
-    """Puts asks to one model.
+    """Puts asks to one model, which has one circuit breaker for all of them.
 
-    Attributes:
-        calls: the number of calls made.
-        cost_usd: dollars that the calls cost; calls of unknown price are left out.
-        breaker: the circuit breaker of the model.
+    `calls` counts the calls made; `cost_usd` sums the dollars that they cost, where calls of
+    unknown price are left out.
     """
 
     def __init__(self, model: Model, controls: CallControls) -> None:
+        self.model = model
         self.calls = 0
         self.cost_usd = 0.0
         self.breaker = CircuitBreaker(controls.breaker_policy)
-        self._model = model
         self._controls = controls
-        self._reply_lengths = _ReplyLengths()
+        self._mean_length = 0.0
+        self._lengths_seen = 0
         self._stop_reason: NotAsked | None = None
         self._waits: set[asyncio.Timeout] = set()
 
@@ -81,12 +74,8 @@ class ModelCaller:
         """Get the model's reply, or the reason why there is none, within the deadline.
 
         A call is retried after a fault of the provider; a reply that does not fit, or leaves
-        doubts, is asked for once more.
-
-        Args:
-            ask: the question.
-            key: the key of the ask in the ledger.
-            batch_reply: the reply of a call that was made in a batch; it counts as the first call.
+        doubts, is asked for once more. `key` is that of the ask in the ledger. The reply of a call
+        that was made in a batch counts as the first call.
         """
         ask_state = AskState(ask, key, self._controls.limits.deadline_s)
         if batch_reply is not None:
@@ -113,17 +102,14 @@ class ModelCaller:
             if not ask_state.next_call.pauses:
                 return 0.0
             # At most half of the time that is left, so that there is time for the call itself.
-            return max(
-                ask_state.next_call.floor_s, min(backoff.pause_s(state), ask_state.remaining_s / 2)
-            )
+            most_s = min(backoff.pause_s(state), ask_state.remaining_s / 2)
+            return max(ask_state.next_call.floor_s, most_s)
 
         def is_enough(_state: RetryCallState) -> bool:
             if ask_state.remaining_s <= 0:
                 ask_state.end_error = ask_state.deadline_error()
-            return (
-                len(ask_state.attempts) >= most
-                or ask_state.next_call.floor_s >= ask_state.remaining_s
-            )
+            is_late = ask_state.next_call.floor_s >= ask_state.remaining_s
+            return len(ask_state.attempts) >= most or is_late
 
         async def pause(seconds: float) -> None:
             async with self._until_deadline(ask_state):
@@ -143,9 +129,19 @@ class ModelCaller:
         Raises:
             ModelError: `NotAsked`, or `deadline` when no time was left to wait for a call.
         """
-        if is_offline_model(self._model):
-            return await self._ask_local_model(ask_state)
-        call, tokens = self._planned_call(ask_state)
+        model, ask, step = self.model, ask_state.ask, ask_state.next_call
+        if is_offline_model(model):  # nothing to limit, to count or to wait for
+            self._check_open()
+            completion = await model.complete(ask, complaint=step.complaint, cap=step.cap)
+            ask_state.add_attempt(read_completion(ask, completion))
+            return ask_state.is_open
+        sent, most = model.tokens(ask, step.cap)
+        if step.complaint is not None:
+            sent += estimated_tokens(step.complaint)
+        worst = worst_usd(model.price, ask, (sent, most), complaint=step.complaint)
+        call = PlannedCall(ask_state.key, model.name, worst)
+        expected = self._mean_length if self._lengths_seen else most * FIRST_SHARE
+        tokens = sent + min(most, math.ceil(expected))
         while True:
             async with self._hold_slot(ask_state, tokens) as (breaker_pass, permit):
                 if breaker_pass.is_valid:
@@ -154,25 +150,6 @@ class ModelCaller:
                     )
                     return ask_state.is_open
                 permit.cancel()  # the breaker opened while this call waited for its slot
-
-    async def _ask_local_model(self, ask_state: AskState) -> bool:
-        """Ask a model that calls no provider: there is nothing to limit, to count or to wait for."""
-        self._check_open()
-        ask, step = ask_state.ask, ask_state.next_call
-        completion = await self._model.complete(ask, complaint=step.complaint, cap=step.cap)
-        ask_state.add_attempt(read_completion(ask, completion))
-        return ask_state.is_open
-
-    def _planned_call(self, ask_state: AskState) -> tuple[PlannedCall, int]:
-        """The next call for the ledger, and its estimated tokens for the limits."""
-        model, step = self._model, ask_state.next_call
-        sent, most = model.tokens(ask_state.ask, step.cap)
-        if step.complaint is not None:
-            sent += estimated_tokens(step.complaint)
-        worst = worst_usd(model.price, ask_state.ask, (sent, most), complaint=step.complaint)
-        return PlannedCall(
-            ask_state.key, model.name, worst
-        ), sent + self._reply_lengths.expected_tokens(most)
 
     @asynccontextmanager
     async def _hold_slot(
@@ -184,7 +161,7 @@ class ModelCaller:
             async with self._until_deadline(ask_state):
                 breaker_pass = stack.enter_context(await self.breaker.wait_for_pass())
                 permit = await stack.enter_async_context(
-                    limiter.admit(self._model.name, tokens, group, ask_state.place)
+                    limiter.admit(self.model.name, tokens, group, ask_state.place)
                 )
                 ask_state.place = permit.place
             yield breaker_pass, permit
@@ -228,23 +205,28 @@ class ModelCaller:
         spent = CallSpending("cancelled", None)
         try:
             attempt, failure = await self._call_model(ask_state)
-            spent = _attempt_spending(attempt)
+            completion = attempt.completion
+            spent = CallSpending(
+                code=attempt.failure.code if attempt.failure else None,
+                cost_usd=completion.cost_usd,
+                input_tokens=completion.input_tokens,
+                output_tokens=completion.output_tokens,
+                latency_ms=completion.latency_ms,
+            )
         finally:
             self._controls.budget_gate.settle(ticket, spent)
         known = spent.input_tokens is not None and spent.output_tokens is not None
         permit.settle((spent.input_tokens or 0) + (spent.output_tokens or 0) if known else None)
         if failure is not None and failure.code == "rate_limited":
             permit.report_refusal(failure.retry_after_s)
-        self._note(breaker_pass, failure)
-        self._reply_lengths.note(spent.output_tokens)
-        self.cost_usd += spent.cost_usd or 0.0
-        return replace(attempt, waited_ms=waited_ms)
-
-    def _note(self, breaker_pass: BreakerPass, failure: ModelError | None) -> None:
-        """Note the result of a call in the breaker; stop all waiting asks once it opened for good."""
         breaker_pass.note(failure)
         if self.breaker.given_up_reason is not None and self._stop_reason is None:
             self.stop(NotAsked("circuit_open", self.breaker.given_up_reason))
+        if spent.output_tokens:  # the last hundred answers or so decide the mean
+            self._lengths_seen = min(self._lengths_seen + 1, 100)
+            self._mean_length += (spent.output_tokens - self._mean_length) / self._lengths_seen
+        self.cost_usd += spent.cost_usd or 0.0
+        return replace(attempt, waited_ms=waited_ms)
 
     async def _reserve_budget(self, ask_state: AskState, call: PlannedCall, permit: Permit) -> int:
         """Reserve the worst cost of a call, as soon as the budget allows it; return the ticket."""
@@ -267,7 +249,7 @@ class ModelCaller:
         started = perf_counter()
         try:
             async with asyncio.timeout(limit_s):
-                completion = await self._model.complete(ask, complaint=step.complaint, cap=step.cap)
+                completion = await self.model.complete(ask, complaint=step.complaint, cap=step.cap)
         except TimeoutError:
             late = ModelError("timeout", f"no answer within {limit_s:.3g} s")
             return failed_attempt(late, started), late
@@ -276,35 +258,6 @@ class ModelCaller:
         except ModelError as error:
             return failed_attempt(error, started), error
         return read_completion(ask, completion), None
-
-
-class _ReplyLengths:
-    """The mean length of a model's answers so far, in tokens."""
-
-    def __init__(self) -> None:
-        self._mean = 0.0
-        self._seen = 0
-
-    def expected_tokens(self, most: int) -> int:
-        """The expected tokens of the next answer, which has at most `most` tokens."""
-        return min(most, math.ceil(self._mean if self._seen else most * FIRST_SHARE))
-
-    def note(self, tokens: int | None) -> None:
-        """Note the tokens of an answer; the last hundred answers or so decide the mean."""
-        if tokens:
-            self._seen = min(self._seen + 1, 100)
-            self._mean += (tokens - self._mean) / self._seen
-
-
-def _attempt_spending(attempt: Attempt) -> CallSpending:
-    completion = attempt.completion
-    return CallSpending(
-        code=attempt.failure.code if attempt.failure else None,
-        cost_usd=completion.cost_usd,
-        input_tokens=completion.input_tokens,
-        output_tokens=completion.output_tokens,
-        latency_ms=completion.latency_ms,
-    )
 
 
 @lru_cache(maxsize=1024)

@@ -13,20 +13,20 @@ from dataclasses import replace
 from typing import Any, BinaryIO, Final, Protocol
 
 from assizes.judge.case import Case
-from assizes.judge.config.limits import LimitsConfig
+from assizes.judge.config.judging import LimitsConfig
 from assizes.judge.engine.ask_records import HearingResult
-from assizes.judge.engine.ask_state import AskOutcome
-from assizes.judge.engine.attempts import read_completion
+from assizes.judge.engine.asking import ModelCaller
+from assizes.judge.engine.attempts import AskOutcome, read_completion
 from assizes.judge.engine.ensemble_hearing import EnsembleModels
 from assizes.judge.engine.hearings import Engine, EngineDependencies
-from assizes.judge.engine.reply_cache import CachedReply
+from assizes.judge.engine.ledger import CachedReply
+from assizes.judge.engine.second_look import WrappedJudge
 from assizes.judge.errors import ConfigurationError, ModelError
 from assizes.judge.models.batch_lines import BATCH_PROVIDERS, BatchStatus, ProviderBatches
-from assizes.judge.models.completions import with_estimates
-from assizes.judge.models.model import Completion, Model, UnusableReply
-from assizes.judge.models.replayed import NOT_CACHED
+from assizes.judge.models.model import NOT_CACHED, Completion, Model, UnusableReply
+from assizes.judge.models.provider_calls import with_estimates
 from assizes.judge.protocol import Ask, Judge, NoReply, Steps
-from assizes.judge.score import Metric, Score
+from assizes.judge.score import Score
 
 PaidReply = Completion | UnusableReply
 """A reply from a line of a batch, which was paid for whether it can be used or not."""
@@ -112,29 +112,21 @@ class AskCollector(Engine):
         except RepliesMissing:
             return HearingResult(judge=judge, scores=[], asks=[])
 
-    async def _new_answer(self, slot: Any, ask: Ask[Any], key: str) -> AskOutcome:
-        """The answer from the last batch; otherwise note the ask for the next one."""
-        if self._answers.has_asked(key):
-            reply = await self._answers.take(key)
-            if reply is not None:
-                return await self._take_batch_reply(slot.model, ask, key, reply)
-        else:
-            self._note(slot.model, ask, key)
-        return _UNANSWERED
+    async def _new_answer(self, caller: ModelCaller, ask: Ask[Any], key: str) -> AskOutcome:
+        """The answer from the last batch; otherwise note the ask for the next one.
 
-    async def _take_batch_reply(
-        self, model: Model, ask: Ask[Any], key: str, reply: PaidReply
-    ) -> AskOutcome:
-        """Cache a reply that fits, as if a live call had got it; leave any other for a live call."""
-        reply = _completed_reply(reply, model, ask)
-        attempt = read_completion(ask, reply)
-        cache = self._dependencies.cache
-        if (
-            cache is None
-            or attempt.reply is None
-            or attempt.complaint is not None
-            or isinstance(reply, ModelError)
-        ):
+        A reply that fits is cached, as if a live call had got it; any other is left for a live call.
+        """
+        if not self._answers.has_asked(key):
+            self._note(caller.model, ask, key)
+            return _UNANSWERED
+        reply = await self._answers.take(key)
+        if reply is None:
+            return _UNANSWERED
+        reply = _completed_reply(reply, caller.model, ask)
+        attempt, cache = read_completion(ask, reply), self._dependencies.cache
+        is_doubtful = attempt.complaint is not None
+        if cache is None or attempt.reply is None or is_doubtful or isinstance(reply, ModelError):
             self._answers.leave(key, reply)
             return _UNANSWERED
         await cache.store(key, CachedReply(reply, 1, self._dependencies.run_id))
@@ -150,17 +142,8 @@ class RepliesMissing(Exception):
 _UNANSWERED: Final = AskOutcome(NoReply(NOT_CACHED, "to be asked in a batch"), Completion("", ""))
 
 
-class _PausingJudge:
+class _PausingJudge(WrappedJudge):
     """A judge that stops at a missing reply instead of taking it for a failure."""
-
-    def __init__(self, judge: Judge) -> None:
-        self._judge = judge
-        self.name, self.version = judge.name, judge.version
-        self.metrics: tuple[Metric, ...] = tuple(judge.metrics)
-
-    def missing(self, case: Case) -> str | None:
-        """What the wrapped judge lacks in the case; `None` where it lacks nothing."""
-        return self._judge.missing(case)
 
     def judge(self, case: Case) -> list[Score] | Steps[list[Score]]:
         """The steps of the wrapped judge up to the first round that is not answered."""

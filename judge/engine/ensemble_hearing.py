@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+import itertools
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import TypeVar
 
 from assizes.judge.case import Case
 from assizes.judge.engine.ask_records import AskRecord, HearingResult
-from assizes.judge.engine.votes import (
+from assizes.judge.engine.ensemble import (
     EVIDENT,
     Vote,
     escalate_scores,
@@ -23,7 +24,7 @@ from assizes.judge.models.model import Model
 from assizes.judge.protocol import Ask, Judge, NoReply
 from assizes.judge.score import Score
 
-_NO_QUERIES: Final = NoReply("no_clerk", "plain rules look nothing up")
+T = TypeVar("T")
 
 HearOnce = Callable[[Model, int], Awaitable[HearingResult]]
 """Hears the case with one model; the number is that of the repeat, from 0 on."""
@@ -52,6 +53,19 @@ def members(own: Iterable[Model | EnsembleModels]) -> list[Model]:
     ]
 
 
+async def gather_all(awaitables: Iterable[Awaitable[T]]) -> list[T]:
+    """The results of all, in their order.
+
+    An exception is raised only when all have ended, so that none is left running.
+    """
+    results: list[T] = []
+    for outcome in await asyncio.gather(*awaitables, return_exceptions=True):
+        if isinstance(outcome, BaseException):
+            raise outcome
+        results.append(outcome)
+    return results
+
+
 async def hear_ensemble(
     ensemble: EnsembleModels, judge: Judge, case: Case, hear: HearOnce
 ) -> HearingResult:
@@ -61,13 +75,7 @@ async def hear_ensemble(
     those of the others.
     """
     slots = [(model, sample) for model in ensemble.models for sample in range(ensemble.repeats)]
-    outcomes = await asyncio.gather(*(hear(*slot) for slot in slots), return_exceptions=True)
-    hearing_results = []
-    for outcome in outcomes:
-        # Raised only when all hearings have ended, so that none is left running.
-        if isinstance(outcome, BaseException):
-            raise outcome
-        hearing_results.append(outcome)
+    hearing_results = await gather_all(hear(*slot) for slot in slots)
     votes = [
         Vote(model.name, sample, result.scores)
         for (model, sample), result in zip(slots, hearing_results, strict=True)
@@ -93,21 +101,15 @@ def plain_evidence(judge: Judge, case: Case) -> list[Score]:
     ):
         return []
     hearing = Hearing(judge, case)
+    no_queries = NoReply("no_clerk", "plain rules look nothing up")
     while hearing.asks:
         hearing.answer(
-            [
-                plain_reply(question)[1] if isinstance(question, Ask) else _NO_QUERIES
-                for question in hearing.asks
-            ]
+            [plain_reply(ask)[1] if isinstance(ask, Ask) else no_queries for ask in hearing.asks]
         )
     return hearing.scores
 
 
 def _number_asks(asks: Sequence[AskRecord]) -> list[AskRecord]:
     """Number the asks of each round over all hearings, so that every row has a key of its own."""
-    counted: Counter[int] = Counter()
-    numbered = []
-    for ask in asks:
-        numbered.append(replace(ask, index=counted[ask.round]))
-        counted[ask.round] += 1
-    return numbered
+    places: defaultdict[int, Iterator[int]] = defaultdict(itertools.count)
+    return [replace(ask, index=next(places[ask.round])) for ask in asks]

@@ -6,7 +6,7 @@ The codes are those of `ModelError`, of `NoReply` and of the columns `asks.error
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Final, Literal
 
 Action = Literal["retry", "repair", "give_up", "abort"]
@@ -14,25 +14,19 @@ Action = Literal["retry", "repair", "give_up", "abort"]
 reply. `give_up`: this ask has failed. `abort`: all other asks will fail as well; after a few such
 errors in a row the run asks no more."""
 
-ACTIONS: Final[Mapping[str, Action]] = {
-    "rate_limited": "retry",
-    "unavailable": "retry",
-    "timeout": "retry",
-    "empty": "retry",
-    "truncated_output": "retry",
-    "unsupported_parameter": "retry",
-    "invalid_reply": "repair",
-    "schema": "repair",
-    "ambiguous_output": "repair",
-    "bad_request": "give_up",
-    "context_overflow": "give_up",
-    "refused": "give_up",
-    "no_offline_rule": "give_up",
-    "not_cached": "give_up",
-    "quota": "abort",
-    "authentication": "abort",
-    "not_found": "abort",
+_CODES: Final[Mapping[Action, Set[str]]] = {
+    "retry": {
+        "rate_limited",
+        "unavailable",
+        "timeout",
+        "empty",
+        "truncated_output",
+        "unsupported_parameter",
+    },
+    "repair": {"invalid_reply", "schema", "ambiguous_output"},
+    "abort": {"quota", "authentication", "not_found"},
 }
+"""All other codes (`bad_request`, `context_overflow`, `refused`, ...) mean `give_up`."""
 
 RETRIED_ONCE: Final = frozenset({"empty", "truncated_output"})
 """Codes that are retried once only: the model gave an empty answer, or one that was cut off."""
@@ -81,4 +75,4 @@ knows."""
 
 def action_for(code: str) -> Action:
     """The action for a code; `give_up` for a code that is not in the table."""
-    return ACTIONS.get(code, "give_up")
+    return next((action for action, codes in _CODES.items() if code in codes), "give_up")

@@ -11,17 +11,19 @@ from functools import partial
 from typing import Any, Final
 
 from assizes.judge.case import Case
-from assizes.judge.config.limits import LimitsConfig
+from assizes.judge.config.judging import LimitsConfig
 from assizes.judge.engine.ask_records import AskKey, AskRecord, HearingResult, ask_record
-from assizes.judge.engine.ask_state import AskOutcome
 from assizes.judge.engine.asking import CallControls, ModelCaller
-from assizes.judge.engine.budget_gate import BudgetGate
-from assizes.judge.engine.circuit_breaker import BreakerPolicy
-from assizes.judge.engine.ensemble_hearing import EnsembleModels, hear_ensemble, members
-from assizes.judge.engine.ledger import Ledger, OpenLedger
+from assizes.judge.engine.attempts import AskOutcome, Backoff
+from assizes.judge.engine.call_gates import BreakerPolicy, BudgetGate
+from assizes.judge.engine.ensemble_hearing import (
+    EnsembleModels,
+    gather_all,
+    hear_ensemble,
+    members,
+)
+from assizes.judge.engine.ledger import CachedReply, Ledger, OpenLedger, ReplyCache, RequestLocks
 from assizes.judge.engine.limits.limits import Leases, Limiter
-from assizes.judge.engine.reply_cache import CachedReply, ReplyCache, RequestLocks
-from assizes.judge.engine.retry import Backoff
 from assizes.judge.errors import ModelError, NotAsked
 from assizes.judge.hearing import Hearing
 from assizes.judge.models.model import Completion, Model, UnusableReply
@@ -40,18 +42,10 @@ once would delay the handling of replies.
 class EngineDependencies:
     """Everything that an engine works with besides models; each part may be left out.
 
-    Args:
-        run_id: the run that the asks belong to; cached replies name the run that paid for them.
-        cache: stores paid replies.
-        request_locks: keep processes from asking for the same reply at once; `None` for no locks.
-        ledger: bounds what may be spent; by default nothing is bounded.
-        leases: limits shared with other processes.
-        sql_runner: runs queries for judges.
-        batch_replies: by cache key, the reply of a call that was made and paid for in a batch; it
-            is the first attempt of its ask.
-        backoff: pauses between the calls of an ask.
-        breaker_policy: when a circuit breaker opens; `None` for the default policy, except that the
-            breaker needs no fewer failures than calls can be in flight.
+    Cached replies name the run that paid for them by its `run_id`. Without a ledger of its own
+    nothing is bounded; the leases are limits shared with other processes. `batch_replies` holds, by
+    cache key, the reply of a call that was made and paid for in a batch: it is the first attempt of
+    its ask. The default breaker policy needs no fewer failures than calls can be in flight.
     """
 
     run_id: str = ""
@@ -64,34 +58,14 @@ class EngineDependencies:
     backoff: Backoff = field(default_factory=Backoff)
     breaker_policy: BreakerPolicy | None = None
 
-    def call_controls(self, limits: LimitsConfig, limiter: Limiter) -> CallControls:
-        """The settings and services that are the same for every ask of an engine."""
-        policy = self.breaker_policy or BreakerPolicy(
-            failures=max(BreakerPolicy().failures, limits.max_in_flight)
-        )
-        return CallControls(limits, limiter, BudgetGate(self.ledger), self.backoff, policy)
-
-
-class _ModelSlot:
-    """A model and the caller that puts asks to it."""
-
-    def __init__(self, model: Model, controls: CallControls) -> None:
-        self.model = model
-        self.caller = ModelCaller(model, controls)
-
 
 class Engine:
     """Answers the asks of any number of hearings at once.
 
     Calls in flight never exceed `max_in_flight`, however many hearings run and however many models
     answer. Identical asks in flight are answered by one call. A reply that does not fit is asked
-    for once more.
-
-    Args:
-        model: answers every judge that has no model of its own.
-        limits: bounds on calls.
-        dependencies: cache, ledger and other services.
-        models: by the name of a judge, its own model or ensemble of models.
+    for once more. `models` holds, by the name of a judge, its own model or ensemble of models; the
+    first model answers every other judge.
     """
 
     def __init__(
@@ -104,12 +78,18 @@ class Engine:
     ) -> None:
         self._dependencies = dependencies = dependencies or EngineDependencies()
         self.limiter = Limiter(limits, dependencies.leases)
-        self._controls = dependencies.call_controls(limits, self.limiter)
+        policy = dependencies.breaker_policy or BreakerPolicy(
+            failures=max(BreakerPolicy().failures, limits.max_in_flight)
+        )
+        self._budget_gate = BudgetGate(dependencies.ledger)
+        self._controls = CallControls(
+            limits, self.limiter, self._budget_gate, dependencies.backoff, policy
+        )
         self._model = model
         self._own_models = dict(models or {})
-        self._slots: dict[int, _ModelSlot] = {}
+        self._callers: dict[int, ModelCaller] = {}
         for each_model in (model, *members(self._own_models.values())):
-            self._slot_of(each_model)
+            self._caller_of(each_model)
         self._hearings = asyncio.Semaphore(HEARINGS_PER_SLOT * limits.max_in_flight)
         self._flights: dict[str, asyncio.Future[AskOutcome]] = {}
         self._cache_writes: set[asyncio.Task[None]] = set()
@@ -117,19 +97,19 @@ class Engine:
     @property
     def calls(self) -> int:
         """The number of model calls made so far, retries included."""
-        return sum(slot.caller.calls for slot in self._slots.values())
+        return sum(caller.calls for caller in self._callers.values())
 
     @property
     def cost_usd(self) -> float:
         """Dollars that the calls cost so far; calls of unknown price are left out."""
-        return math.fsum(slot.caller.cost_usd for slot in self._slots.values())
+        return math.fsum(caller.cost_usd for caller in self._callers.values())
 
     @property
     def silent_models(self) -> frozenset[str]:
         """Names of the models that were called and never answered, not even with a refusal."""
-        slots = [slot for slot in self._slots.values() if slot.caller.calls]
-        answered = {slot.model.name for slot in slots if slot.caller.breaker.has_answered}
-        return frozenset(slot.model.name for slot in slots) - answered
+        callers = [caller for caller in self._callers.values() if caller.calls]
+        answered = {caller.model.name for caller in callers if caller.breaker.has_answered}
+        return frozenset(caller.model.name for caller in callers) - answered
 
     async def hear(self, judge: Judge, case: Case) -> HearingResult:
         """Hear one case before one judge, to the end; the asks of a round are answered together.
@@ -148,36 +128,27 @@ class Engine:
         self, judge: Judge, case: Case, model: Model, sample: int
     ) -> HearingResult:
         """Hear a case with one model; each `sample`, a repeat of the same asks, is answered anew."""
-        slot = self._slot_of(model)
+        caller = self._caller_of(model)
         hearing = Hearing(judge, case)
         records: list[AskRecord] = []
         round_ = 0
         while hearing.asks:
             questions = [
-                _PlacedQuestion(ask, slot.model, AskKey(judge.name, round_, index, sample))
+                _PlacedQuestion(ask, caller.model, AskKey(judge.name, round_, index, sample))
                 for index, ask in enumerate(hearing.asks)
             ]
-            replies = await self._replies(slot, questions)
+            replies = await gather_all(self._reply(caller, question) for question in questions)
             for question, reply in zip(questions, replies, strict=True):
                 if isinstance(reply, AskOutcome):
                     charged = await self._charge_answer(question, reply, case)
-                    records.append(ask_record(slot.model, charged, question.hash, question.ask_key))
+                    records.append(
+                        ask_record(caller.model, charged, question.hash, question.ask_key)
+                    )
             hearing.answer(
                 [answer.reply if isinstance(answer, AskOutcome) else answer for answer in replies]
             )
             round_ += 1
         return HearingResult(judge=judge, scores=hearing.scores, asks=records)
-
-    async def _replies(self, slot: _ModelSlot, questions: list[_PlacedQuestion]) -> list[Any]:
-        """The answers to all questions of a round, in their order."""
-        replies = await asyncio.gather(
-            *(self._reply(slot, question) for question in questions), return_exceptions=True
-        )
-        for reply in replies:
-            # Raised only when all questions have ended, so that no call is left running.
-            if isinstance(reply, BaseException):
-                raise reply
-        return replies
 
     def stop(self, code: str, why: str) -> None:
         """Ask no model any more.
@@ -185,8 +156,8 @@ class Engine:
         Asks that wait for a call end at once with a `NoReply` of this code; calls in flight are
         waited for, and their replies are used.
         """
-        for slot in list(self._slots.values()):
-            slot.caller.stop(NotAsked(code, why))
+        for caller in list(self._callers.values()):
+            caller.stop(NotAsked(code, why))
 
     async def aclose(self) -> None:
         """Stop asking, wait until paid replies are cached, and close the models' connections.
@@ -197,40 +168,39 @@ class Engine:
         self.stop("closing", "the run is ending, no model is asked any more")
         if self._cache_writes:
             await asyncio.wait(self._cache_writes)
-        for slot in list(self._slots.values()):
-            await slot.model.aclose()
+        for caller in list(self._callers.values()):
+            await caller.model.aclose()
 
-    def _slot_of(self, model: Model) -> _ModelSlot:
-        """The slot of a model, one for all judges: its calls share the breaker and the statistics."""
-        if id(model) not in self._slots:
-            self._slots[id(model)] = _ModelSlot(model, self._controls)
-        return self._slots[id(model)]
+    def _caller_of(self, model: Model) -> ModelCaller:
+        """The caller of a model, one for all judges: they share the breaker and the statistics."""
+        if id(model) not in self._callers:
+            self._callers[id(model)] = ModelCaller(model, self._controls)
+        return self._callers[id(model)]
 
     async def _reply(
-        self, slot: _ModelSlot, placed_question: _PlacedQuestion
+        self, caller: ModelCaller, placed: _PlacedQuestion
     ) -> AskOutcome | QueryResult | NoReply:
-        if isinstance(placed_question.question, Ask):
-            return await self._answer(slot, placed_question.question, placed_question)
-        if self._dependencies.sql_runner is None:
-            return NO_SQL_RUNNER
-        return await self._dependencies.sql_runner.look_up(placed_question.question)
-
-    async def _answer(
-        self, slot: _ModelSlot, ask: Ask[Any], placed_question: _PlacedQuestion
-    ) -> AskOutcome:
-        """The answer from the same ask in flight, else from the cache, else from the model."""
-        key = placed_question.key
+        """The answer to an ask from the same ask in flight, else from the cache or the model."""
+        if not isinstance(placed.question, Ask):
+            runner = self._dependencies.sql_runner
+            return NO_SQL_RUNNER if runner is None else await runner.look_up(placed.question)
+        ask, key = placed.question, placed.key
         if key is None:
-            return await slot.caller.answer(ask, placed_question.hash)
+            return await caller.answer(ask, placed.hash)
         while (flight := self._flights.get(key)) is not None:
             # wait() neither raises the other ask's exception nor cancels that ask with this one.
             await asyncio.wait([flight])
             if not flight.cancelled():
-                return _shared_answer(flight.result())
+                answer = flight.result()
+                if answer.error is None:
+                    return _free_answer(answer)
+                # A failure used no tokens of this ask, which made no call of its own.
+                none = replace(answer.completion, cost_usd=0.0, input_tokens=0, output_tokens=0)
+                return AskOutcome(answer.reply, none)
         landing = self._flights[key] = asyncio.get_running_loop().create_future()
         try:
             answer = await self._cached_answer(ask, key) or await self._locked_answer(
-                slot, ask, key
+                caller, ask, key
             )
             landing.set_result(answer)
         finally:
@@ -255,21 +225,19 @@ class Engine:
             parsed_reply.reply, replace(completion, flags=flags), paid_here, cached=True
         )
 
-    async def _locked_answer(self, slot: _ModelSlot, ask: Ask[Any], key: str) -> AskOutcome:
+    async def _locked_answer(self, caller: ModelCaller, ask: Ask[Any], key: str) -> AskOutcome:
         """The answer from the model, unless another process has cached one in the meantime."""
         if self._dependencies.request_locks is None:
-            return await self._new_answer(slot, ask, key)
+            return await self._new_answer(caller, ask, key)
         async with self._dependencies.request_locks.lock(key):
-            return await self._cached_answer(ask, key) or await self._new_answer(slot, ask, key)
+            return await self._cached_answer(ask, key) or await self._new_answer(caller, ask, key)
 
-    async def _new_answer(self, slot: _ModelSlot, ask: Ask[Any], key: str) -> AskOutcome:
-        answer = await slot.caller.answer(ask, key, self._dependencies.batch_replies.get(key))
+    async def _new_answer(self, caller: ModelCaller, ask: Ask[Any], key: str) -> AskOutcome:
+        answer = await caller.answer(ask, key, self._dependencies.batch_replies.get(key))
         cache = self._dependencies.cache
         if answer.is_cacheable and cache is not None:
-            cached_reply = CachedReply(
-                answer.completion, answer.attempts, self._dependencies.run_id
-            )
-            cache_write = asyncio.create_task(cache.store(key, cached_reply))
+            paid_reply = CachedReply(answer.completion, answer.attempts, self._dependencies.run_id)
+            cache_write = asyncio.create_task(cache.store(key, paid_reply))
             self._cache_writes.add(cache_write)
             cache_write.add_done_callback(self._cache_writes.discard)
             # The answer is paid for: the cancellation of the ask must not stop the write.
@@ -277,36 +245,31 @@ class Engine:
         return answer
 
     async def _charge_answer(
-        self, placed_question: _PlacedQuestion, answer: AskOutcome, case: Case
+        self, placed: _PlacedQuestion, answer: AskOutcome, case: Case
     ) -> AskOutcome:
         """Charge an answer to this ask, or mark it as free.
 
         A new answer is charged to its ask. A cached answer that this run paid for is charged once,
         to the first ask that claims it.
         """
-        if placed_question.key is None or isinstance(answer.reply, NoReply):
+        if placed.key is None or isinstance(answer.reply, NoReply):
             return answer
         # A new answer is claimed as well, so that asks that read it from the cache pay nothing.
-        claim_key = placed_question.ask_key.claim_key(case)
-        mine = answer.attempts > 0 and await self._controls.budget_gate.claims(
-            placed_question.key, claim_key
-        )
+        claim_key = placed.ask_key.claim_key(case)
+        mine = answer.attempts > 0 and await self._budget_gate.claims(placed.key, claim_key)
         return replace(answer, cached=False) if mine or not answer.cached else _free_answer(answer)
 
 
 class _PlacedQuestion:
-    """A question and its place in a hearing.
+    """A question and its place in a hearing, with the hash of its prompt.
 
-    `hash` is that of the prompt; `key` is the cache key, `None` where the reply is not cached.
+    `key` is the cache key, `None` where the reply is not cached.
     """
 
     def __init__(self, question: Ask[Any] | Query, model: Model, ask_key: AskKey) -> None:
-        self.question = question
-        self.ask_key = ask_key
-        self.hash, self.key = "", None
-        if isinstance(question, Ask):
-            self.hash = question.prompt_hash
-            self.key = reply_key(model, self.hash, ask_key.sample)
+        self.question, self.ask_key = question, ask_key
+        self.hash = question.prompt_hash if isinstance(question, Ask) else ""
+        self.key = reply_key(model, self.hash, ask_key.sample) if self.hash else None
 
 
 def reply_key(model: Model, prompt_hash: str, sample: int) -> str | None:
@@ -321,17 +284,6 @@ def reply_key(model: Model, prompt_hash: str, sample: int) -> str | None:
     if sample:
         parts.append(str(sample))
     return hashlib.sha256("\x00".join(parts).encode()).hexdigest()
-
-
-def _shared_answer(answer: AskOutcome) -> AskOutcome:
-    """The answer of an identical ask in flight, for an ask that made no call of its own.
-
-    A reply keeps its tokens and counts as cached; a failure used no tokens of this ask.
-    """
-    if answer.error is None:
-        return _free_answer(answer)
-    none = replace(answer.completion, cost_usd=0.0, input_tokens=0, output_tokens=0)
-    return AskOutcome(answer.reply, none)
 
 
 def _free_answer(answer: AskOutcome) -> AskOutcome:

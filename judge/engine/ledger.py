@@ -1,19 +1,25 @@
-"""The budget ledger: every model call is reserved before it is made, and settled afterwards."""
+"""What an engine keeps its accounts in: the budget ledger, and the cache of paid replies.
+
+Every model call is reserved in the ledger before it is made, and settled afterwards. No reply that
+is in the cache is paid for twice.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
 from typing import Protocol
+
+from assizes.judge.models.model import Completion
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedCall:
     """A model call that is about to be made.
 
-    Args:
-        key: the cache key of the ask, or the hash of its prompt where replies are not cached.
-        model: the name of the model as requested.
-        worst_usd: the most dollars that the call can cost; `None` where no price is known.
+    `key` is the cache key of the ask, or the hash of its prompt where replies are not cached;
+    `model` is the name of the model as requested. `worst_usd` is the most dollars that the call can
+    cost, `None` where no price is known.
     """
 
     key: str
@@ -23,15 +29,9 @@ class PlannedCall:
 
 @dataclass(frozen=True, slots=True)
 class CallSpending:
-    """What a call spent.
+    """What a call spent, with its error code, which is `None` where a reply came.
 
-    Attributes:
-        code: the error code; `None` where a reply came.
-        cost_usd: dollars; `None` where the cost is not known: the ledger then counts the worst
-            cost, never 0.
-        input_tokens: `None` where not known.
-        output_tokens: `None` where not known.
-        latency_ms: duration of the call.
+    Where the cost is not known, the ledger counts the worst cost, never 0.
     """
 
     code: str | None
@@ -45,14 +45,11 @@ class CallSpending:
 class Account:
     """What a run, or a day, has spent so far.
 
-    Args:
-        calls: the number of model calls, those in flight included.
-        usd: dollars that the calls cost; a call whose cost is not known yet, or will never be
-            known, counts with its worst cost.
-        open_calls: calls that were reserved and never settled: they are in flight, or were lost
-            with their process.
-        open_usd: the worst cost of the open calls, a part of `usd`.
-        unpriced: settled calls whose cost and worst cost are both unknown; `usd` leaves them out.
+    `calls` counts the model calls, those in flight included. In `usd`, a call whose cost is not
+    known yet, or will never be known, counts with its worst cost. Open calls were reserved and
+    never settled: they are in flight, or were lost with their process; `open_usd` is their worst
+    cost, a part of `usd`. Settled calls whose cost and worst cost are both unknown are `unpriced`;
+    `usd` leaves them out.
     """
 
     calls: int
@@ -94,11 +91,11 @@ class Ledger(Protocol):
         """
 
 
+@dataclass(slots=True, eq=False)
 class OpenLedger:
     """A ledger without limits that stores nothing: for free models, and for calls without a run."""
 
-    def __init__(self) -> None:
-        self._claims: dict[str, str] = {}
+    _claims: dict[str, str] = field(default_factory=dict, init=False)
 
     def reserve(self, call: PlannedCall, *, wait: bool = True) -> int:
         """Grant every call; all tickets are 0."""
@@ -113,3 +110,35 @@ class OpenLedger:
     def claims(self, key: str, place: str, *, wait: bool = True) -> bool:
         """Whether the ask at `place` was the first to claim the key."""
         return self._claims.setdefault(key, place) == place
+
+
+@dataclass(frozen=True, slots=True)
+class CachedReply:
+    """A cached reply that fits its ask, with its usage and the number of calls that it took.
+
+    `paid_by` is the id of the run that paid for the reply, empty where no run did.
+    """
+
+    completion: Completion
+    attempts: int = 1
+    paid_by: str = ""
+
+
+class ReplyCache(Protocol):
+    """Stores paid replies; only replies that fit their ask are stored."""
+
+    async def get(self, key: str) -> CachedReply | None:
+        """The reply under a key; `None` where there is none that can be read."""
+
+    async def store(self, key: str, reply: CachedReply) -> None:
+        """Store a reply; a reply that is there already is overwritten."""
+
+
+class RequestLocks(Protocol):
+    """Keeps processes that share a reply cache from asking for the same reply at once."""
+
+    def lock(self, key: str) -> AbstractAsyncContextManager[None]:
+        """A lock that only one process holds at a time while it asks for the reply of this key.
+
+        A process that had to wait for the lock must look into the cache first.
+        """

@@ -14,8 +14,8 @@ from dataclasses import replace
 from typing import Any, Final
 
 from assizes.judge.case import Case
-from assizes.judge.engine.votes import is_good
-from assizes.judge.injection.flags import flags
+from assizes.judge.engine.ensemble import is_good
+from assizes.judge.injection.families import flags
 from assizes.judge.protocol import (
     Ask,
     Judge,
@@ -44,23 +44,26 @@ _DATA: Final = re.compile(r"(?<=\n)(?!<data: |</data>).*", re.MULTILINE)
 _SECTION: Final = re.compile(r"<data: [^\n]*>\n.*?\n</data>", re.DOTALL)
 
 
-class SecondLook:
-    """A judge that looks twice at each case.
-
-    The asks of the second look are put in the same rounds as those of the first, so that they are
-    cached, charged, batched and forecast like any other ask.
-    """
+class WrappedJudge:
+    """A judge with the name, version, metrics and needs of the judge that it wraps."""
 
     def __init__(self, judge: Judge) -> None:
-        """Wrap the judge that looks twice."""
+        """Wrap the judge."""
         self._judge = judge
-        self.name = judge.name
-        self.version = judge.version
+        self.name, self.version = judge.name, judge.version
         self.metrics: Sequence[Metric] = judge.metrics
 
     def missing(self, case: Case) -> str | None:
         """What the wrapped judge lacks in the case; `None` where it lacks nothing."""
         return self._judge.missing(case)
+
+
+class SecondLook(WrappedJudge):
+    """A judge that looks twice at each case.
+
+    The asks of the second look are put in the same rounds as those of the first, so that they are
+    cached, charged, batched and forecast like any other ask.
+    """
 
     def judge(self, case: Case) -> list[Score] | Steps[list[Score]]:
         """The scores of the first look, marked `needs_review` where the second look disagrees."""
@@ -92,7 +95,18 @@ def _look_twice(
     first, second = yield from together([first_steps, _mark_asks(second_steps)])
     if isinstance(first, NoReply):
         raise JudgeFailed(first)
-    return _reviewed_scores(first, second)
+    if isinstance(second, NoReply):
+        why = f"the second look could not be had ({second.code})"
+        return [
+            score
+            if score.part or score.status != "scored"
+            else score.with_details(**{NEEDS_REVIEW: why})
+            for score in first
+        ]
+    others = {score.metric: score for score in second if not score.part}
+    return [
+        score if score.part else _review_score(score, others.get(score.metric)) for score in first
+    ]
 
 
 def _mark_asks(steps: Steps[list[Score]]) -> Generator[Sequence[Question], Any, list[Score]]:
@@ -109,22 +123,6 @@ def _mark_asks(steps: Steps[list[Score]]) -> Generator[Sequence[Question], Any, 
             else question
             for question in asks
         ]
-
-
-def _reviewed_scores(first: list[Score], second: list[Score] | NoReply) -> list[Score]:
-    if isinstance(second, NoReply):
-        why = f"the second look could not be had ({second.code})"
-        return [
-            score
-            if score.part or score.status != "scored"
-            else score.with_details(**{NEEDS_REVIEW: why})
-            for score in first
-        ]
-    second_scores = {score.metric: score for score in second if not score.part}
-    return [
-        score if score.part else _review_score(score, second_scores.get(score.metric))
-        for score in first
-    ]
 
 
 def _review_score(score: Score, other: Score | None) -> Score:

@@ -24,9 +24,6 @@ BOTH_EMPTY = "both empty: weak evidence"
 _EXACT_INTEGERS = 2**53
 """From this number on, a float may stand for several integers."""
 
-_WORK = 10_000_000
-"""The cells that are compared before the search for a column order is given up."""
-
 
 @dataclass(frozen=True, slots=True)
 class ResultMatch:
@@ -49,25 +46,22 @@ def compare_results(
     permute_columns: bool = False,
     float_tolerance: float = 1e-6,
 ) -> ResultMatch:
-    """Compare a result with the expected result.
+    """Compare a result with the expected one, whose `ordered` says whether the order of rows counts.
 
-    Args:
-        expected: the expected result; its `ordered` says whether the order of rows counts.
-        actual: the result to compare.
-        permute_columns: whether the same columns in another order are equal too.
-        float_tolerance: the largest difference of equal numbers, as a fraction of the larger
-            number, or absolute where both are below 1.
+    With `permute_columns` the same columns in another order are equal too. `float_tolerance` is the
+    largest difference of equal numbers: a fraction of the larger one, absolute where both are below
+    1.
     """
     if (reason := _incomparable(expected, actual)) is not None:
         return ResultMatch(equal=False, score=0.0, reason=reason)
     if not expected.rows and not actual.rows:
         return ResultMatch(equal=True, score=1.0, reason=BOTH_EMPTY)
     shared = _shared_rows(expected.rows, actual.rows, float_tolerance)
-    larger = max(len(expected.rows), len(actual.rows))
-    score = round(shared / larger, 9)
+    rows, actual_rows = len(expected.rows), len(actual.rows)
+    larger = max(rows, actual_rows)
     is_cut = expected.truncated or actual.truncated
     cut = "; only the first rows could be compared" if is_cut else ""
-    if len(expected.rows) == len(actual.rows):
+    if rows == actual_rows:
         columns = _ColumnMatcher(expected, actual, float_tolerance)
         if columns.has_same_rows(range(len(expected.columns))):
             return ResultMatch(equal=True, score=1.0, reason=f"{larger} equal rows{cut}")
@@ -75,7 +69,10 @@ def compare_results(
             names = ", ".join(actual.columns[column] for column in order)
             reason = f"{larger} equal rows with the columns as {names}{cut}"
             return ResultMatch(equal=True, score=1.0, reason=reason)
-    return ResultMatch(equal=False, score=score, reason=_difference(expected, actual, shared) + cut)
+    reason = f"{shared} of {rows} expected rows among {actual_rows} found{cut}"
+    if shared == rows == actual_rows:
+        reason = f"the {rows} expected rows in another order{cut}"
+    return ResultMatch(equal=False, score=round(shared / larger, 9), reason=reason)
 
 
 def result_text(table: SqlTable, max_rows: int = 20) -> str:
@@ -106,21 +103,15 @@ def _incomparable(expected: SqlTable, actual: SqlTable) -> str | None:
     return None
 
 
-def _difference(expected: SqlTable, actual: SqlTable, shared: int) -> str:
-    rows, actual_rows = len(expected.rows), len(actual.rows)
-    if shared == rows == actual_rows:
-        return f"the {rows} expected rows in another order"
-    return f"{shared} of {rows} expected rows among {actual_rows} found"
-
-
+@dataclass(slots=True)
 class _ColumnMatcher:
     """Finds an order of the actual columns in which all rows equal the expected ones."""
 
-    def __init__(self, expected: SqlTable, actual: SqlTable, tolerance: float) -> None:
-        self._expected = expected
-        self._actual = actual
-        self._tolerance = tolerance
-        self._work = _WORK
+    _expected: SqlTable
+    _actual: SqlTable
+    _tolerance: float
+    _work: int = 10_000_000
+    """The cells that may still be compared before the search is given up."""
 
     def has_same_rows(self, order: Sequence[int]) -> bool:
         """Whether the first columns of the expected rows equal the actual columns in this order."""
@@ -221,13 +212,8 @@ def _is_number(cell: Any) -> bool:
 
 def _is_alike(left: Row, right: Row, tolerance: float) -> bool:
     return all(
-        left_cell == right_cell
-        or (
-            _is_number(left_cell)
-            and _is_number(right_cell)
-            and _is_close(left_cell, right_cell, tolerance)
-        )
-        for left_cell, right_cell in zip(left, right, strict=True)
+        a == b or (_is_number(a) and _is_number(b) and _is_close(a, b, tolerance))
+        for a, b in zip(left, right, strict=True)
     )
 
 

@@ -27,16 +27,11 @@ _OUTPUTS: Final = ("output", "result")
 
 @dataclass(frozen=True, slots=True)
 class AgentStep:
-    """One tool call with its result.
+    """One tool call with its result, and the index of the turn that made it.
 
-    Attributes:
-        turn: the index of the turn that made the call.
-        name: the name of the tool.
-        arguments: the arguments of the call.
-        raw: the argument text where it was no JSON object.
-        result: the text that the tool returned; `None`: it returned nothing.
-        failed: whether the tool answered with an error.
-        within: the names of the calls in which this call was made, the outermost first.
+    `raw` is the argument text where it was no JSON object. `result` is the text that the tool
+    returned, `None` for nothing; `failed` says that the tool answered with an error. `within` holds
+    the names of the calls in which this call was made, the outermost first.
     """
 
     turn: int
@@ -69,16 +64,11 @@ class SqlCall:
 
 def steps_of(transcript: Transcript) -> tuple[AgentStep, ...]:
     """The agent's tool calls in order; nested calls follow the call in which they were made."""
-    return tuple(
-        step
-        for made in made_calls(transcript)
-        for step in _walk_call(
-            made.turn,
-            made.call,
-            made.result.content if made.result else None,
-            failed=made.has_failed,
-        )
-    )
+    steps: list[AgentStep] = []
+    for made in made_calls(transcript):
+        content = made.result.content if made.result else None
+        steps += _walk_call(made.turn, made.call, content, failed=made.has_failed)
+    return tuple(steps)
 
 
 def steps_of_tools(steps: Iterable[AgentStep], tools: Sequence[str]) -> tuple[AgentStep, ...]:
@@ -98,8 +88,7 @@ def exchanges(transcript: Transcript) -> tuple[UserExchange, ...]:
         for index, turn in enumerate(turns)
         if turn.role == "user" and (index == 0 or turns[index - 1].role != "user")
     ]
-    starts = [0, *cuts[1:]] if turns else []
-    borders = pairwise([*starts, len(turns)])
+    borders = pairwise([0, *cuts[1:], len(turns)] if turns else [])
     return tuple(UserExchange(start, turns[start:end]) for start, end in borders)
 
 
@@ -114,8 +103,7 @@ def final_response(transcript: Transcript) -> str:
     Where the conversation ends with a user turn, it is the agent's last text before that turn.
     """
     turns = transcript.turns
-    users = [index for index, turn in enumerate(turns) if turn.role == "user"]
-    last_user = users[-1] if users else -1
+    last_user = max((i for i, turn in enumerate(turns) if turn.role == "user"), default=-1)
     ended_by_user = bool(turns) and last_user == len(turns) - 1
     texts = [
         text.strip()
@@ -158,12 +146,9 @@ def sql_calls(
 ) -> tuple[SqlCall, ...]:
     """Every SQL statement that the steps ran, in order.
 
-    Args:
-        steps: the steps to search.
-        tools: the names of SQL tools: only their calls count. Empty: all calls count, and an
-            argument counts where it reads as SQL.
-        arguments: the names of arguments that hold SQL. With `tools`, every text there counts. The
-            same names are searched in the result of a tool that writes its SQL itself.
+    With `tools`, only calls of these count, and every text in an argument named in `arguments`.
+    Without, all calls count, and an argument counts where it reads as SQL. The names in `arguments`
+    are also searched in the result of a tool that writes its SQL itself.
     """
     calls: list[SqlCall] = []
     for step in steps:
@@ -285,20 +270,26 @@ def case_of(
 ) -> Case:
     """A case from two objects: a question with its context, and an answer with its steps.
 
-    Args:
-        input_data: the `question`, and optionally `context` and `id`.
-        output_data: the `response` and the `steps`; a step has a name, an input, an output, and
-            the `tool_calls` of a sub-agent in the same shape.
-        expected: fields of `Expected`; other keys go to its `additional_input`.
+    `input_data` has the `question`, and optionally `context` and `id`; `output_data` has the
+    `response` and the `steps`. A step has a name, an input, an output, and the `tool_calls` of a
+    sub-agent in the same shape. `expected` has fields of `Expected`; other keys go to its
+    `additional_input`.
     """
     steps = list(output_data.get("steps") or ())
     calls = tuple(_call(step, f"step_{place}") for place, step in enumerate(steps))
-    results = tuple(
-        Turn(role="tool", tool_result=tool_result)
-        for place, step in enumerate(steps)
-        if (tool_result := _result(step, f"step_{place}")) is not None
-    )
+    results: list[Turn] = []
+    for place, step in enumerate(steps):
+        error, output = step.get("error"), _first(step, _OUTPUTS)
+        if error is not None or output is not None:
+            content = _as_text(output if error is None else error) or ""
+            result = ToolResult(
+                content=content, call_id=f"step_{place}", is_error=error is not None
+            )
+            results.append(Turn(role="tool", tool_result=result))
     called = (Turn(role="assistant", tool_calls=calls), *results) if calls else ()
+    fields = dict(expected or {})
+    held = {key: fields.pop(key) for key in list(fields) if key not in Expected.model_fields}
+    held |= fields.pop("additional_input", None) or {}
     return Case(
         case_id=str(input_data.get("id") or "case"),
         transcript=Transcript(
@@ -309,7 +300,7 @@ def case_of(
                 Turn(role="assistant", text=_as_text(output_data.get("response"))),
             ),
         ),
-        expected=_expected_values(expected or {}),
+        expected=Expected.model_validate({**fields, "additional_input": held}),
     )
 
 
@@ -320,11 +311,9 @@ def as_data(case: Case) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]
     not given have no key.
     """
     asked = requests(case.transcript)
-    results = [made.result for made in made_calls(case.transcript)]
-    calls = [call for _, call in case.transcript.calls()]
     steps = [
-        _step_data(call, result.content if result else None)
-        for call, result in zip(calls, results, strict=True)
+        _step_data(made.call, made.result.content if made.result else None)
+        for made in made_calls(case.transcript)
     ]
     return (
         {
@@ -344,13 +333,6 @@ def _step_data(call: ToolCall, output: str | None) -> dict[str, Any]:
     return {"name": call.name, "input": arguments, "output": output, "tool_calls": inner}
 
 
-def _expected_values(fields: Mapping[str, Any]) -> Expected:
-    known = {key: value for key, value in fields.items() if key in Expected.model_fields}
-    others = {key: value for key, value in fields.items() if key not in known}
-    held = {**others, **(known.pop("additional_input", None) or {})}
-    return Expected.model_validate({**known, "additional_input": held})
-
-
 def _call(step: Mapping[str, Any], call_id: str | None = None) -> ToolCall:
     arguments = _first(step, _INPUTS)
     value = json_value(arguments) if isinstance(arguments, str) else arguments
@@ -363,14 +345,6 @@ def _call(step: Mapping[str, Any], call_id: str | None = None) -> ToolCall:
         tool_calls=tuple(_call(inner) for inner in step.get("tool_calls") or ()),
         result=None if call_id else _as_text(_first(step, _OUTPUTS)),
     )
-
-
-def _result(step: Mapping[str, Any], call_id: str) -> ToolResult | None:
-    error, output = step.get("error"), _first(step, _OUTPUTS)
-    if error is None and output is None:
-        return None
-    content = _as_text(output if error is None else error) or ""
-    return ToolResult(content=content, call_id=call_id, is_error=error is not None)
 
 
 def _first(step: Mapping[str, Any], keys: Sequence[str]) -> Any:

@@ -64,25 +64,17 @@ class CallMatch:
 class ToolEvidence:
     """The comparison of an agent's calls with the expected calls; `None` means not known.
 
-    Attributes:
-        expected: the expected calls.
-        called: the successful calls, in order.
-        failed: the calls that the tool answered with an error.
-        matches: the expected calls that were made.
-        missed: the expected calls that were not made.
-        unexpected: the successful calls that nobody expected.
-        recall: matches / expected calls, 0..1, by tool name; 1 where no call is expected.
-        precision: matches / successful calls, 0..1, by tool name; 1 where no call was made.
-        in_order: whether the matched calls were made in the expected order.
-        writes_known: whether the case says which tools change state; else it was guessed from the
-            expected calls.
-        expected_writes: the expected calls that change state.
-        done_writes: the successful calls that change state.
-        write_match: whether `done_writes` and `expected_writes` are equal as multisets, arguments
-            included.
-        stated_texts: the strings of `expected.said` that the agent told the user.
-        unstated_texts: the other strings of `expected.said`.
-        finished: whether the conversation came to its end.
+    `called` holds the successful calls in order, `failed` those that the tool answered with an
+    error, `unexpected` the successful calls that nobody expected. Of the expected calls, `matches`
+    were made and `missed` were not. By tool name, 0..1, `recall` is matches / expected calls and
+    `precision` matches / successful calls; both are 1 where there is nothing to divide by.
+    `in_order` says whether the matched calls were made in the expected order.
+
+    `expected_writes` and `done_writes` are the calls that change state; `write_match` says whether
+    both are equal as multisets, arguments included. `writes_known` says whether the case names the
+    tools that change state; else they were guessed from the expected calls. `stated_texts` are the
+    strings of `expected.said` that the agent told the user, `unstated_texts` the others. `finished`
+    says whether the conversation came to its end.
     """
 
     expected: tuple[ExpectedCall, ...] | None
@@ -104,7 +96,7 @@ class ToolEvidence:
 
     def text(self) -> str:
         """The comparison as at most 30 short lines for a judge's prompt."""
-        return "\n".join((*_call_lines(self), *_write_lines(self), *_end_lines(self)))
+        return "\n".join((*_call_lines(self), *_end_lines(self)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +115,7 @@ def canonical_text(value: Any) -> str:
     case, lists are without order, and `None` members of objects count as absent. Values that are
     nested deeper than 32 levels are ignored.
     """
-    return json.dumps(_plain(value, 0), ensure_ascii=False)
+    return json.dumps(_plain(value), ensure_ascii=False)
 
 
 def made_calls(transcript: Transcript) -> tuple[MadeCall, ...]:
@@ -135,17 +127,22 @@ def made_calls(transcript: Transcript) -> tuple[MadeCall, ...]:
     by_id = transcript.results()
     made: list[MadeCall] = []
     for index, turn in enumerate(transcript.turns):
-        if turn.role == "assistant" and turn.tool_calls:
-            near = list(_results_after(transcript, index))
-            for place, call in enumerate(turn.tool_calls):
-                made.append(MadeCall(index, call, _result_of(call, place, near, by_id)))
+        if turn.role != "assistant" or not turn.tool_calls:
+            continue
+        following = transcript.turns[index + 1 :]
+        before_next = itertools.takewhile(lambda later: later.role != "assistant", following)
+        near = [later.tool_result for later in before_next if later.tool_result is not None]
+        made += [
+            MadeCall(index, call, _result_of(call, place, near, by_id))
+            for place, call in enumerate(turn.tool_calls)
+        ]
     return tuple(made)
 
 
 def tool_evidence(case: Case) -> ToolEvidence:
     """Compare the tool calls of a case with its expected calls."""
     made = made_calls(case.transcript)
-    called = tuple(made_call for made_call in made if not made_call.has_failed)
+    called = tuple(call for call in made if not call.has_failed)
     expected = case.expected.tool_calls
     match_by_index = _matches(expected or (), called)
     matches = tuple(match_by_index.values())
@@ -154,19 +151,21 @@ def tool_evidence(case: Case) -> ToolEvidence:
     declared = any(tool.writes is not None for tool in case.transcript.tools)
     writes_known = case.expected.writes is not None or declared
     expected_writes = tuple(call for call in expected or () if call.name in write_names)
-    done_writes = tuple(made_call for made_call in called if made_call.call.name in write_names)
+    done_writes = tuple(each for each in called if each.call.name in write_names)
     write_match = None
     if expected is not None and (writes_known or expected_writes):
-        write_match = _write_match(expected_writes, done_writes)
+        pairs = _matches(expected_writes, done_writes).values()
+        exact = all(match.differences == 0 for match in pairs)
+        write_match = exact and len(pairs) == len(expected_writes) == len(done_writes)
     in_order = all(left.position < right.position for left, right in itertools.pairwise(matches))
     stated, unstated = _stated_texts(case)
     return ToolEvidence(
         expected=expected,
         called=called,
-        failed=tuple(made_call for made_call in made if made_call.has_failed),
+        failed=tuple(call for call in made if call.has_failed),
         matches=matches,
         missed=tuple(call for i, call in enumerate(expected or ()) if i not in match_by_index),
-        unexpected=tuple(made_call for place, made_call in enumerate(called) if place not in hit),
+        unexpected=tuple(call for place, call in enumerate(called) if place not in hit),
         recall=_share(len(matches), expected),
         precision=None if expected is None else _share(len(matches), called),
         in_order=None if expected is None else in_order,
@@ -180,7 +179,7 @@ def tool_evidence(case: Case) -> ToolEvidence:
     )
 
 
-def _plain(value: Any, depth: int) -> Any:
+def _plain(value: Any, depth: int = 0) -> Any:
     if depth > _DEEPEST:
         return None
     if isinstance(value, Mapping):
@@ -203,14 +202,6 @@ def _scalar(value: Any) -> str:
 def _trimmed_number(number: str) -> str:
     short = number.rstrip("0").rstrip(".") if "." in number else number
     return "0" if short == "-0" else short
-
-
-def _results_after(transcript: Transcript, index: int) -> Iterator[ToolResult]:
-    for turn in transcript.turns[index + 1 :]:
-        if turn.role == "assistant":
-            return
-        if turn.tool_result is not None:
-            yield turn.tool_result
 
 
 def _result_of(
@@ -266,13 +257,11 @@ def _matches(expected: Sequence[ExpectedCall], called: Sequence[MadeCall]) -> di
 def _best(
     expected: ExpectedCall, called: Sequence[MadeCall], free: Sequence[int], before: int
 ) -> CallMatch | None:
-    candidates = [
-        _call_match(expected, called[place], place)
-        for place in free
-        if called[place].call.name == expected.name
-    ]
+    same_tool = (place for place in free if called[place].call.name == expected.name)
     return min(
-        candidates, key=lambda m: (m.differences, m.position < before, m.position), default=None
+        (_call_match(expected, called[place], place) for place in same_tool),
+        key=lambda match: (match.differences, match.position < before, match.position),
+        default=None,
     )
 
 
@@ -282,32 +271,19 @@ def _share(part: int, whole: Sequence[object] | None) -> float | None:
     return round(part / len(whole), 9) if whole else 1.0
 
 
-def _write_match(expected: Sequence[ExpectedCall], done: Sequence[MadeCall]) -> bool:
-    matches = _matches(expected, done)
-    exact = all(match.differences == 0 for match in matches.values())
-    return exact and len(matches) == len(expected) == len(done)
-
-
 def _stated_texts(case: Case) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    texts = [_comparable(text) for _, text in case.transcript.agent_texts()]
-    is_stated = {
-        due: any(_has_text(text, _comparable(due)) for text in texts) for due in case.expected.said
-    }
-    return (
-        tuple(due for due in case.expected.said if is_stated[due]),
-        tuple(due for due in case.expected.said if not is_stated[due]),
-    )
-
-
-def _comparable(text: str) -> str:
-    return text.replace(",", "").casefold().strip()
-
-
-def _has_text(text: str, due: str) -> bool:
-    # Whole words only: a text with 1327 does not state 327.
-    before = r"(?<!\w)" if due[:1].isalnum() else ""
-    after = r"(?!\w)" if due[-1:].isalnum() else ""
-    return re.search(f"{before}{re.escape(due)}{after}", text) is not None
+    """The strings of `expected.said` that the agent told the user, and the others."""
+    texts = [text.replace(",", "").casefold().strip() for _, text in case.transcript.agent_texts()]
+    stated: list[str] = []
+    unstated: list[str] = []
+    for said in case.expected.said:
+        due = said.replace(",", "").casefold().strip()
+        # Whole words only: a text with 1327 does not state 327.
+        before = r"(?<!\w)" if due[:1].isalnum() else ""
+        after = r"(?!\w)" if due[-1:].isalnum() else ""
+        pattern = re.compile(f"{before}{re.escape(due)}{after}")
+        (stated if any(map(pattern.search, texts)) else unstated).append(said)
+    return tuple(stated), tuple(unstated)
 
 
 def _short(text: str, limit: int) -> str:
@@ -319,10 +295,6 @@ def _value(value: Any) -> str:
     return _short(json.dumps(value, ensure_ascii=False, default=str), _VALUE_CHARS)
 
 
-def _ratio(share: float | None) -> str:
-    return "unknown" if share is None else str(round(share, 2))
-
-
 def _names(names: Sequence[str]) -> str:
     shown = [_short(name, _NAME_CHARS) for name in names[:_LISTED]]
     more = [f"and {len(names) - _LISTED} more"] if len(names) > _LISTED else []
@@ -330,9 +302,7 @@ def _names(names: Sequence[str]) -> str:
 
 
 def _call_names(calls: Sequence[MadeCall]) -> str:
-    return _names(
-        [f"{_short(made_call.call.name, 40)} (turn {made_call.turn})" for made_call in calls]
-    )
+    return _names([f"{_short(made.call.name, 40)} (turn {made.turn})" for made in calls])
 
 
 def _call_lines(tools: ToolEvidence) -> Iterator[str]:
@@ -342,14 +312,16 @@ def _call_lines(tools: ToolEvidence) -> Iterator[str]:
         yield "No expected calls given."
         return
     yield f"Expected calls: {len(tools.expected)}: {_names([c.name for c in tools.expected])}"
+    recall, precision = (
+        "unknown" if share is None else round(share, 2) for share in (tools.recall, tools.precision)
+    )
     order = "yes" if tools.in_order else "no"
-    yield f"By name: recall {_ratio(tools.recall)}, precision {_ratio(tools.precision)}, in order: {order}"
+    yield f"By name: recall {recall}, precision {precision}, in order: {order}"
     yield f"Expected but not called: {_names([call.name for call in tools.missed])}"
     yield f"Called beyond the expected: {_call_names(tools.unexpected)}"
     differing = [match for match in tools.matches if match.differences]
     yield f"Matched calls with other arguments than expected: {len(differing)}"
-    for match in differing[:_LISTED]:
-        yield f"- {_difference_line(match)}"
+    yield from (f"- {_difference_line(match)}" for match in differing[:_LISTED])
 
 
 def _difference_line(match: CallMatch) -> str:
@@ -365,18 +337,16 @@ def _difference_line(match: CallMatch) -> str:
     )
 
 
-def _write_lines(tools: ToolEvidence) -> Iterator[str]:
+def _end_lines(tools: ToolEvidence) -> Iterator[str]:
     if tools.expected_writes is None or tools.write_match is None:
         yield f"State-changing calls done: {len(tools.done_writes)}; expected ones not known."
-        return
-    guessed = "" if tools.writes_known else "; taken to be the tools of the expected calls"
-    yield (
-        f"State-changing calls{guessed}: expected {len(tools.expected_writes)}, done "
-        f"{len(tools.done_writes)}, the same with arguments: {'yes' if tools.write_match else 'no'}"
-    )
-
-
-def _end_lines(tools: ToolEvidence) -> Iterator[str]:
+    else:
+        guessed = "" if tools.writes_known else "; taken to be the tools of the expected calls"
+        yield (
+            f"State-changing calls{guessed}: expected {len(tools.expected_writes)}, done "
+            f"{len(tools.done_writes)}, the same with arguments: "
+            f"{'yes' if tools.write_match else 'no'}"
+        )
     due = len(tools.stated_texts) + len(tools.unstated_texts)
     if due:
         missing = _names([_value(text) for text in tools.unstated_texts])

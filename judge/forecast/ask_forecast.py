@@ -2,39 +2,117 @@
 
 Every case has its hearings, but text rules answer in the place of the models, so that the asks of
 later rounds can be foreseen; an ask whose reply is cached gets that reply. The scores are thrown
-away, only the asks are counted.
+away, only the asks are counted. The tokens of a reply are estimated from its schema and from the
+reply of its text rule.
 """
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, NamedTuple
+from functools import lru_cache, partial, reduce
+from operator import getitem
+from typing import Any, Final, NamedTuple
 
 from pydantic import BaseModel
 
 from assizes.judge.case import Case
+from assizes.judge.config.judging import estimated_tokens
 from assizes.judge.engine.ask_records import HearingResult
 from assizes.judge.engine.ensemble_hearing import EnsembleModels, hear_ensemble
 from assizes.judge.engine.hearings import reply_key
-from assizes.judge.engine.reply_cache import CachedReply, ReplyCache
+from assizes.judge.engine.ledger import CachedReply, ReplyCache
 from assizes.judge.errors import ModelError
-from assizes.judge.forecast.reply_estimates import reply_tokens
 from assizes.judge.hearing import Hearing
 from assizes.judge.heuristic.answers import plain_reply
 from assizes.judge.model_assignment import ModelAssignment
 from assizes.judge.models.model import Model
+from assizes.judge.prompts.prompt_texts import most_sent
 from assizes.judge.prompts.reply import parse_reply
-from assizes.judge.prompts.reply_request import most_sent
+from assizes.judge.prompts.reply_object import REPLY_ID
 from assizes.judge.protocol import (
     NO_SQL_RUNNER,
     Ask,
     Judge,
     NoReply,
     QueryResult,
-    Question,
     SqlRunner,
 )
+
+TEXT_TOKENS: Final = 30
+"""Tokens assumed for each free text of a reply, such as the justification of a score."""
+
+STRUCTURE_CHARS: Final = 3.0
+"""Characters in one token of the JSON structure: keys, numbers and punctuation."""
+
+MIN_COPIED_CHARS: Final = 12
+"""A text of fewer characters does not count as copied: it may stand in the prompt by chance."""
+
+
+def reply_tokens(
+    reply: type[BaseModel], like: Mapping[str, Any] | None = None, prompt: str = ""
+) -> int:
+    """An estimate of the tokens of a reply of this model.
+
+    `like` is the reply of a text rule to the same ask: the lists of the real reply are expected to
+    have as many entries, its texts to be as long as language models write them. Without it every
+    list has one entry. A text that is copied from `prompt`, the user message, keeps its length.
+    """
+    schema = _schema(reply)
+    value = like if like is not None else _example(schema, schema)
+    texts: list[str] = []
+    shape = {REPLY_ID: "0" * 12, **_shape(value, schema, schema, texts)}
+    copied = [text for text in texts if len(text) >= MIN_COPIED_CHARS and text in prompt]
+    structure = len(json.dumps(shape)) / STRUCTURE_CHARS
+    new = len(texts) - len(copied)
+    return round(structure + new * TEXT_TOKENS) + sum(estimated_tokens(text) for text in copied)
+
+
+@lru_cache(maxsize=256)
+def _schema(reply: type[BaseModel]) -> dict[str, Any]:
+    return reply.model_json_schema()
+
+
+def _shape(value: Any, schema: Mapping[str, Any], root: Mapping[str, Any], texts: list[str]) -> Any:
+    """The value without its free texts, which are appended to `texts`; single words are ids."""
+    schema = _resolve_schema(schema, root)
+    if isinstance(value, Mapping):
+        fields = schema.get("properties", {})
+        return {key: _shape(item, fields.get(key, {}), root, texts) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_shape(item, schema.get("items", {}), root, texts) for item in value]
+    if isinstance(value, str) and " " in value and not {"enum", "const"} & schema.keys():
+        texts.append(value)
+        return ""
+    return value
+
+
+def _example(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Any:
+    """The shortest value that fits a schema, with one entry in every list."""
+    if any(option.get("type") == "null" for option in schema.get("anyOf", ())):
+        return None
+    schema = _resolve_schema(schema, root)
+    if choices := schema.get("enum"):
+        return choices[0]
+    if schema.get("type") == "object":
+        fields = schema.get("properties", {})
+        return {key: _example(field_schema, root) for key, field_schema in fields.items()}
+    if schema.get("type") == "array":
+        return [_example(schema.get("items", {}), root)]
+    return {"string": "a text", "boolean": True}.get(schema.get("type", ""), 1)
+
+
+def _resolve_schema(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The schema with references followed and the first choice other than JSON null taken."""
+    while True:
+        if "$ref" in schema:
+            steps = schema["$ref"].removeprefix("#/").split("/")
+            schema = reduce(getitem, steps, root)
+        elif choices := schema.get("anyOf"):
+            schema = next((each for each in choices if each.get("type") != "null"), choices[0])
+        else:
+            return schema
 
 
 class AskGroup(NamedTuple):
@@ -49,22 +127,13 @@ class AskGroup(NamedTuple):
 class AskTally:
     """Counts and estimates of the asks of one `AskGroup`.
 
-    Attributes:
-        asks: all asks; `cached`, `same` and `to_put` add up to this.
-        cached: asks that a cached reply answers.
-        same: asks that are answered together with an equal ask of the run.
-        to_put: asks that the model would have to answer.
-        without_rule: asks that no text rule can answer; what their judge would ask after them is
-            unknown.
-        input_tokens: prompt tokens of the asks to put, as the model estimates them.
-        max_input_tokens: the most prompt tokens that the asks to put can have.
-        output_tokens: reply tokens of the asks to put, estimated from their schemas.
-        max_output_tokens: reply tokens of the asks to put, each reply at its cap.
-        metered: cached replies whose tokens and latency are known, from a single call each.
-        metered_input_tokens: prompt tokens of the metered replies, as the provider counted them.
-        estimated_input_tokens: prompt tokens that the model estimates for the same prompts.
-        metered_output_tokens: reply tokens of the metered replies.
-        metered_ms: latency of the metered replies, all together, in milliseconds.
+    Of all `asks`, a cached reply answers those `cached`, an equal ask of the run those `same`, and
+    the model would have to answer those `to_put`. No text rule can answer those `without_rule`;
+    what their judge would ask after them is unknown. Tokens are those of the asks to put: of the
+    prompts as the model estimates them and at the most, of the replies as their schemas suggest and
+    at their caps. `metered` counts the cached replies whose tokens and latency are known, from a
+    single call each; for these prompts there are the tokens as the provider counted them and as the
+    model estimates them.
     """
 
     asks: int = 0
@@ -82,33 +151,12 @@ class AskTally:
     metered_output_tokens: int = 0
     metered_ms: float = 0.0
 
-    def note_cached(self, reply: CachedReply, estimate: int) -> None:
-        """Count an ask that a cached reply answers.
-
-        Args:
-            reply: the cached reply.
-            estimate: prompt tokens of the ask, as the model estimates them.
-        """
-        self.cached += 1
-        completion = reply.completion
-        input_tokens, output_tokens = completion.input_tokens, completion.output_tokens
-        if input_tokens is not None and output_tokens is not None and reply.attempts == 1:
-            self.metered += 1
-            self.metered_input_tokens += input_tokens
-            self.estimated_input_tokens += estimate
-            self.metered_output_tokens += output_tokens
-            self.metered_ms += completion.latency_ms
-
 
 class Forecaster:
     """Stands in for the engine: runs hearings as the engine does, but only counts their asks.
 
-    The counts are in `tallies`.
-
-    Args:
-        assignment: the models of the run, by judge.
-        cache: the cached replies; `None` where the run would use none.
-        sql_runner: answers the SQL queries of judges; `None` where the run has no database.
+    The counts are in `tallies`. There is no cache where the run would use none, and no SQL runner
+    where it has no database.
     """
 
     def __init__(
@@ -118,9 +166,7 @@ class Forecaster:
         sql_runner: SqlRunner | None = None,
     ) -> None:
         self.tallies: dict[AskGroup, AskTally] = {}
-        self._assignment = assignment
-        self._cache = cache
-        self._sql_runner = sql_runner
+        self._assignment, self._cache, self._sql_runner = assignment, cache, sql_runner
         self._put_keys: set[str] = set()
 
     async def hear(self, judge: Judge, case: Case) -> HearingResult:
@@ -137,27 +183,35 @@ class Forecaster:
         round_ = 0
         while hearing.asks:
             tally = self.tallies.setdefault(AskGroup(judge.name, model.name, round_), AskTally())
-            context = _AskContext(model, sample, tally)
-            hearing.answer([await self._reply(question, context) for question in hearing.asks])
+            replies: list[BaseModel | QueryResult | NoReply] = []
+            for question in hearing.asks:
+                if isinstance(question, Ask):
+                    replies.append(await self._foresee_reply(question, model, sample, tally))
+                elif self._sql_runner is None:
+                    replies.append(NO_SQL_RUNNER)
+                else:
+                    replies.append(await self._sql_runner.look_up(question))
+            hearing.answer(replies)
             round_ += 1
         return HearingResult(judge, hearing.scores, [])
 
-    async def _reply(
-        self, question: Question, context: _AskContext
-    ) -> BaseModel | QueryResult | NoReply:
-        if isinstance(question, Ask):
-            return await self._foresee_reply(question, context)
-        if self._sql_runner is None:
-            return NO_SQL_RUNNER
-        return await self._sql_runner.look_up(question)
-
-    async def _foresee_reply(self, ask: Ask[Any], context: _AskContext) -> BaseModel | NoReply:
-        tally, (sent, most) = context.tally, context.model.tokens(ask)
+    async def _foresee_reply(
+        self, ask: Ask[Any], model: Model, sample: int, tally: AskTally
+    ) -> BaseModel | NoReply:
+        sent, most = model.tokens(ask)
         tally.asks += 1
-        key = reply_key(context.model, ask.prompt_hash, context.sample)
+        key = reply_key(model, ask.prompt_hash, sample)
         cached = await self._cache.get(key) if key and self._cache is not None else None
         if cached is not None and (known := _read_cached(ask, cached)) is not None:
-            tally.note_cached(cached, sent)
+            tally.cached += 1
+            done = cached.completion
+            metered = done.input_tokens is not None and done.output_tokens is not None
+            if metered and cached.attempts == 1:
+                tally.metered += 1
+                tally.metered_input_tokens += done.input_tokens or 0
+                tally.estimated_input_tokens += sent
+                tally.metered_output_tokens += done.output_tokens or 0
+                tally.metered_ms += done.latency_ms
             return known
         value, reply = plain_reply(ask)
         tally.without_rule += value is None
@@ -170,23 +224,15 @@ class Forecaster:
         tally.input_tokens += sent
         tally.max_input_tokens += most_sent(ask, sent)
         tally.max_output_tokens += most
-        tally.output_tokens += (
-            min(most, reply_tokens(ask.reply, value, ask.prompt.user)) if most else 0
-        )
+        if most:
+            tally.output_tokens += min(most, reply_tokens(ask.reply, value, ask.prompt.user))
         return reply
 
 
-class _AskContext(NamedTuple):
-    model: Model
-    sample: int
-    tally: AskTally
-
-
 def _read_cached(ask: Ask[Any], cached: CachedReply) -> BaseModel | None:
+    completion = cached.completion
     try:
-        reply: BaseModel = parse_reply(
-            cached.completion.text, ask.reply, cached.completion.reply_id
-        ).reply
+        reply: BaseModel = parse_reply(completion.text, ask.reply, completion.reply_id).reply
     except ModelError:
         return None
     return reply

@@ -12,8 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from assizes.judge.config.run import RunConfig
 from assizes.judge.engine.ledger import Account
-from assizes.judge.forecast.ask_forecast import AskGroup, AskTally
-from assizes.judge.forecast.reply_estimates import TEXT_TOKENS
+from assizes.judge.forecast.ask_forecast import TEXT_TOKENS, AskGroup, AskTally
 from assizes.judge.models.model import OFFLINE_PROVIDER, Model
 
 MIN_KNOWN_REPLIES: Final = 5
@@ -109,13 +108,10 @@ class Spendings(NamedTuple):
 
 @dataclass(frozen=True)
 class ForecastInputs:
-    """What a forecast is computed from.
+    """What a forecast is computed from: configuration, models by name, replies of earlier runs.
 
-    Args:
-        config: configuration of the run.
-        models: the models of the run by name.
-        past: the replies of earlier runs.
-        scale: cases that are due for each case that was counted; above 1 for a sample.
+    `scale` is the number of cases that are due for each case that was counted; above 1 for a
+    sample.
     """
 
     config: RunConfig
@@ -127,12 +123,7 @@ class ForecastInputs:
 class ForecastFigures:
     """Computes the figures of a forecast from the counted asks.
 
-    Args:
-        inputs: configuration, models and earlier replies.
-        tallies: the counted asks.
-
-    Attributes:
-        judges: one forecast for each judge and model.
+    `judges` holds one forecast for each judge and model.
     """
 
     def __init__(self, inputs: ForecastInputs, tallies: Mapping[AskGroup, AskTally]) -> None:
@@ -148,8 +139,8 @@ class ForecastFigures:
         """
         if self._inputs.config.runner.batch:
             return None
-        limits, models = self._inputs.config.limits, self._inputs.models
-        called = [forecast for forecast in self.judges if not _is_offline(models[forecast.model])]
+        limits = self._inputs.config.limits
+        called = [forecast for forecast in self.judges if not self._is_offline(forecast.model)]
         seconds = [
             sum(forecast.to_put * forecast.latency_s for forecast in called) / limits.max_in_flight
         ]
@@ -163,27 +154,28 @@ class ForecastFigures:
 
     def assumptions(self) -> Iterator[str]:
         """One sentence for each number that was not known and had to be assumed."""
-        models = self._inputs.models
-        groups_to_put = [group for group, tally in self._tallies.items() if tally.to_put]
-        asked = {group.model for group in groups_to_put if not _is_offline(models[group.model])}
+        to_put = {group: tally for group, tally in self._tallies.items() if tally.to_put}
+        asked = {group.model for group in to_put if not self._is_offline(group.model)}
         unsized = {
             group.judge
-            for group in groups_to_put
+            for group in to_put
             if group.model in asked and not self._known_reply_tokens(group)
         }
         if unsized:
+            names = ", ".join(sorted(unsized))
             yield (
-                f"no reply is known of {_name_list(unsized)}: {TEXT_TOKENS} output tokens are assumed "
-                "for each text in one"
+                f"no reply is known of {names}: {TEXT_TOKENS} output tokens are assumed for each "
+                "text in one"
             )
-        if timeless := [name for name in asked if self._mean_latency_s(name) is None]:
-            yield f"a call takes {ASSUMED_LATENCY_S:g} s: none of {_name_list(timeless)} is known"
+        if timeless := [name for name in sorted(asked) if self._mean_latency_s(name) is None]:
+            names = ", ".join(timeless)
+            yield f"a call takes {ASSUMED_LATENCY_S:g} s: none of {names} is known"
         for name in sorted(asked):
-            if models[name].price is None:
+            if self._inputs.models[name].price is None:
                 yield f'no price is known for {name}: give it in [limits.prices."{name}"]'
         without_rule = Counter[str]()
-        for group in groups_to_put:
-            without_rule[group.judge] += self._tallies[group].without_rule
+        for group, tally in to_put.items():
+            without_rule[group.judge] += tally.without_rule
         for judge, times in sorted((+without_rule).items()):
             yield (
                 f"plain rules cannot answer {times} asks of {judge}: what it asks after them is "
@@ -194,11 +186,17 @@ class ForecastFigures:
         """The forecast of one judge with one model, over all rounds."""
         groups = [group for group in self._tallies if group[:2] == (judge, name)]
         tallies, scale = [self._tallies[group] for group in groups], self._inputs.scale
-        input_tokens = scale * self._ratio(name) * sum(tally.input_tokens for tally in tallies)
+        # Real prompt tokens divided by the estimate of the model, from the cached replies.
+        known, ratio = self._of_model(name), 1.0
+        estimate = sum(tally.estimated_input_tokens for tally in known)
+        if estimate and sum(tally.metered for tally in known) >= MIN_KNOWN_REPLIES:
+            ratio = sum(tally.metered_input_tokens for tally in known) / estimate
+        input_tokens = scale * ratio * sum(tally.input_tokens for tally in tallies)
         output_tokens = scale * sum(map(self._output_tokens, groups))
         max_input_tokens = scale * sum(tally.max_input_tokens for tally in tallies)
         max_output_tokens = scale * sum(tally.max_output_tokens for tally in tallies)
-        worst_usd = self._usd(name, max(input_tokens, max_input_tokens), max_output_tokens)
+        mean_s = self._mean_latency_s(name)
+        latency_s = ASSUMED_LATENCY_S if mean_s is None else round(mean_s, 3)
         return JudgeForecast(
             judge=judge,
             model=name,
@@ -209,17 +207,12 @@ class ForecastFigures:
             input_tokens=round(input_tokens),
             output_tokens=round(output_tokens),
             expected_usd=self._usd(name, input_tokens, output_tokens),
-            worst_usd=worst_usd,
-            latency_s=self._latency_s(name),
+            worst_usd=self._usd(name, max(input_tokens, max_input_tokens), max_output_tokens),
+            latency_s=0.0 if self._is_offline(name) else latency_s,
         )
 
-    def _ratio(self, name: str) -> float:
-        """Real prompt tokens divided by the estimate of the model, from the cached replies."""
-        tallies = [tally for group, tally in self._tallies.items() if group.model == name]
-        estimate = sum(tally.estimated_input_tokens for tally in tallies)
-        if sum(tally.metered for tally in tallies) < MIN_KNOWN_REPLIES or not estimate:
-            return 1.0
-        return sum(tally.metered_input_tokens for tally in tallies) / estimate
+    def _of_model(self, name: str) -> list[AskTally]:
+        return [tally for group, tally in self._tallies.items() if group.model == name]
 
     def _known_reply_tokens(self, group: AskGroup) -> float | None:
         """Mean tokens of the cached replies, else of those of earlier runs; `None` with too few."""
@@ -232,15 +225,9 @@ class ForecastFigures:
         tally, known = self._tallies[group], self._known_reply_tokens(group)
         return tally.output_tokens if known is None else tally.to_put * known
 
-    def _latency_s(self, name: str) -> float:
-        if _is_offline(self._inputs.models[name]):
-            return 0.0
-        mean_s = self._mean_latency_s(name)
-        return ASSUMED_LATENCY_S if mean_s is None else round(mean_s, 3)
-
     def _mean_latency_s(self, name: str) -> float | None:
         """Mean seconds of the known calls of a model, cached or earlier; `None` with too few."""
-        tallies = [tally for group, tally in self._tallies.items() if group.model == name]
+        tallies = self._of_model(name)
         past = [past for group, past in self._inputs.past.items() if group.model == name]
         calls = sum(tally.metered for tally in tallies) + sum(earlier.replies for earlier in past)
         seconds = sum(tally.metered_ms for tally in tallies) / 1000
@@ -248,13 +235,14 @@ class ForecastFigures:
         return seconds / calls if calls >= MIN_KNOWN_REPLIES else None
 
     def _usd(self, name: str, input_tokens: float, output_tokens: float) -> float | None:
-        price = self._inputs.models[name].price
+        price, batch = self._inputs.models[name].price, self._inputs.config.runner.batch
         if price is None:
             return None
-        batch = self._inputs.config.runner.batch
-        return round(
-            price.cost_usd(math.ceil(input_tokens), math.ceil(output_tokens), batch=batch), 6
-        )
+        usd = price.cost_usd(math.ceil(input_tokens), math.ceil(output_tokens), batch=batch)
+        return round(usd, 6)
+
+    def _is_offline(self, name: str) -> bool:
+        return self._inputs.models[name].provider == OFFLINE_PROVIDER
 
 
 def spending_limits(
@@ -262,11 +250,8 @@ def spending_limits(
 ) -> Iterator[LimitForecast]:
     """Every limit that is set, with what is spent and what the run would add.
 
-    Args:
-        config: configuration of the run, with its limits.
-        usd: expected US dollars, and US dollars in the worst case; `None` where a price is unknown.
-        calls: calls of models that the run would make.
-        spent: what the ledger has already.
+    `usd` are the expected dollars and those in the worst case, `None` where a price is unknown;
+    `calls` are the calls of models that the run would make.
     """
     limits = config.limits
     for name, allows, before, (expected, worst) in (
@@ -291,11 +276,3 @@ def total(values: Iterable[float | None]) -> float | None:
     """The sum of the values; `None` if any value is `None`."""
     known = list(values)
     return None if None in known else round(math.fsum(filter(None, known)), 6)
-
-
-def _is_offline(model: Model) -> bool:
-    return model.provider == OFFLINE_PROVIDER
-
-
-def _name_list(names: Iterable[str]) -> str:
-    return ", ".join(sorted(names))

@@ -2,73 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Final, Protocol, get_args
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any, Final, NamedTuple, get_args
 
 import jiter
 
 from assizes.judge.case import Case
-from assizes.judge.config.format_names import FormatName
+from assizes.judge.config.transcripts import FormatName
 from assizes.judge.errors import DataError
-from assizes.judge.formats.readers.agent_evaluation import AgentEvaluation
-from assizes.judge.formats.readers.anthropic_messages import AnthropicMessages
+from assizes.judge.formats.readers.agent_evaluation import AGENT_EVALUATION
+from assizes.judge.formats.readers.anthropic_messages import ANTHROPIC, anthropic_record
 from assizes.judge.formats.readers.atif import ATIF
-from assizes.judge.formats.readers.inspect_ai import InspectAI
-from assizes.judge.formats.readers.langfuse import Langfuse
-from assizes.judge.formats.readers.mlflow_traces import MLflowTraces
-from assizes.judge.formats.readers.native import Native, native_line
-from assizes.judge.formats.readers.openai_chat import OpenAIChat
-from assizes.judge.formats.readers.openai_logs import OpenAILogs
-from assizes.judge.formats.readers.otel import OpenTelemetry
-from assizes.judge.formats.readers.tau2 import Tau2
-from assizes.judge.formats.readers.tau_bench import TauBench
-from assizes.judge.formats.shared.containers import DocumentFormat, LineFormat
+from assizes.judge.formats.readers.inspect_ai import INSPECT_AI
+from assizes.judge.formats.readers.langfuse import LANGFUSE
+from assizes.judge.formats.readers.mlflow_traces import MLFLOW
+from assizes.judge.formats.readers.native import NATIVE, native_line
+from assizes.judge.formats.readers.openai_chat import OPENAI_CHAT, openai_record
+from assizes.judge.formats.readers.openai_logs import OPENAI_LOGS
+from assizes.judge.formats.readers.otel import OTEL
+from assizes.judge.formats.readers.tau2 import TAU2
+from assizes.judge.formats.readers.tau_bench import TAU_BENCH
+from assizes.judge.formats.shared.containers import Format, Layout
+from assizes.judge.formats.shared.parsing import FIDELITY
 
-__all__ = ["FORMATS", "NAMES", "Format", "detect_format", "native_line", "resolve_format"]
+__all__ = [
+    "FORMATS",
+    "NAMES",
+    "WRITERS",
+    "Format",
+    "detect_format",
+    "lost_fields",
+    "native_line",
+    "resolve_format",
+]
 
-
-class Format(Protocol):
-    """A reader of one transcript format."""
-
-    @property
-    def name(self) -> str:
-        """The name in `[transcripts] format`; `.document` is appended for one JSON document."""
-
-    @property
-    def by_line(self) -> bool:
-        """True for one record a line, False for one document of many records."""
-
-    def fits(self, value: Any) -> bool:
-        """Whether a file that begins with this value has the format.
-
-        The value may be cut short: it is parsed from the first bytes of the file.
-        """
-
-    def records(self, document: bytes) -> list[Any]:
-        """Return the records of a whole file, in order, each complete in itself.
-
-        Raises:
-            DataError: the file as a whole cannot be read.
-        """
-
-    def case(self, record: Any) -> Case:
-        """Return the case that a record holds.
-
-        Raises:
-            DataError: the record holds no case.
-        """
-
-
-_LAYOUTS: Final = (InspectAI(), ATIF(), AnthropicMessages(), OpenAIChat())
-_PIECE_FORMATS: Final = (MLflowTraces(), Langfuse(), OpenTelemetry(), OpenAILogs())
+_LAYOUTS: Final = (INSPECT_AI, ATIF, ANTHROPIC, OPENAI_CHAT)
 # Detection tries the formats in this order: formats with rarer keys come first.
 _ORDER: Final[tuple[Format, ...]] = (
-    Native(),
-    TauBench(),
-    *_PIECE_FORMATS,
-    *(container(layout) for layout in _LAYOUTS for container in (LineFormat, DocumentFormat)),
-    Tau2(),
-    AgentEvaluation(),
+    *(NATIVE, TAU_BENCH, MLFLOW, LANGFUSE, OTEL, OPENAI_LOGS),
+    *(format_ for each in _LAYOUTS for format_ in (each.line_format(), each.document_format())),
+    *(TAU2, AGENT_EVALUATION),
 )
 
 FORMATS: Final[dict[str, Format]] = {format_.name: format_ for format_ in _ORDER}
@@ -129,21 +104,55 @@ def _beginnings(head: bytes) -> Iterator[Any]:
         for halvings in range(1, len(full_text).bit_length())
     )
     for text in (full_text, *full_text.split("\n"), *cuts):
+        data = text.encode()
         try:
-            yield _parse_beginning(text.encode())
-        except ValueError:
-            continue
+            yield jiter.from_json(data)
+        except ValueError as error:
+            # More text behind a whole value: this is no beginning.
+            if "trailing" not in str(error):
+                with suppress(ValueError):
+                    yield jiter.from_json(data, partial_mode="trailing-strings")
 
 
-def _parse_beginning(text: bytes) -> Any:
-    """Return the value of a text, or of the beginning of a text that is cut short.
+class Writer(NamedTuple):
+    """A format that cases can be written in.
 
-    Raises:
-        ValueError: the text is no JSON, or more text stands behind a whole value.
+    Attributes:
+        record: the function that writes a case as a record.
+        layout: the layout that reads such a record back.
     """
-    try:
-        return jiter.from_json(text)
-    except ValueError as error:
-        if "trailing" in str(error):
-            raise
-    return jiter.from_json(text, partial_mode="trailing-strings")
+
+    record: Callable[[Case], dict[str, Any]]
+    layout: Layout
+
+
+WRITERS: Final[dict[str, Writer]] = {
+    "openai_chat": Writer(openai_record, OPENAI_CHAT),
+    "anthropic": Writer(anthropic_record, ANTHROPIC),
+}
+"""The formats that cases can be written in, by name."""
+
+
+def lost_fields(case: Case, record: dict[str, Any], layout: Layout) -> Counter[str]:
+    """Count the fields of a case that are lost when its record is read back.
+
+    Returns:
+        The number of lost values by path; a path has no list places: `transcript.turns.chunks`.
+    """
+    back = layout.read(record)
+    skipped = {"metadata": {FIDELITY}}
+    before = _leaves(case.model_dump(mode="json", exclude=skipped, exclude_defaults=True))
+    after = _leaves(back.model_dump(mode="json", exclude=skipped, exclude_defaults=True))
+    missing = dict(before)
+    for place, value in after:
+        if place in missing and missing[place] == value:
+            del missing[place]
+    return Counter(".".join(step for step in place if isinstance(step, str)) for place in missing)
+
+
+def _leaves(value: Any, place: tuple[str | int, ...] = ()) -> list[tuple[Any, Any]]:
+    if isinstance(value, dict) and value and place[-1:] not in (("arguments",), ("parameters",)):
+        return [leaf for name, item in value.items() for leaf in _leaves(item, (*place, name))]
+    if isinstance(value, list) and value:
+        return [leaf for at, item in enumerate(value) for leaf in _leaves(item, (*place, at))]
+    return [] if value == {} and not place[1:] else [(place, value)]

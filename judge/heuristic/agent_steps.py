@@ -1,7 +1,9 @@
-"""Offline rules for the agent-step judges: exact comparison where possible, else shared words.
+"""Offline rules for the agent-step and criteria judges: exact comparison, layout, shared words.
 
 SQL results, coverage and chart types are compared exactly where the evidence allows it. All other
-rules see surface signs only: a score means no more than its rule's docstring says.
+rules see surface signs only: they miss a paraphrase, count a word said in passing, and a score
+means no more than its rule's docstring says. Every pattern runs in linear time, because anybody can
+write the texts of a transcript.
 """
 
 from __future__ import annotations
@@ -9,14 +11,15 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from assizes.judge.evidence.steps import is_same_chart
-from assizes.judge.families.agent_steps.response import ResponseEvidence
-from assizes.judge.families.agent_steps.search import SearchEvidence
-from assizes.judge.families.agent_steps.sql import SqlEvidence, StatementMatch
-from assizes.judge.families.agent_steps.visualization import VisualizationEvidence
+from assizes.judge.families.agent_steps.conversations import ResponseEvidence
+from assizes.judge.families.agent_steps.single_steps import SearchEvidence, VisualizationEvidence
+from assizes.judge.families.agent_steps.sql import SqlEvidence
+from assizes.judge.families.criteria.asks import Aspect, CoverageEvidence, DecomposeEvidence
 from assizes.judge.heuristic.plain_reading import (
     content_words,
     is_prohibition,
@@ -28,18 +31,27 @@ from assizes.judge.heuristic.plain_reading import (
 _SQL_WORD: Final = re.compile(r"\w+|[<>=!*]+")
 _SELECT_STAR: Final = re.compile(r"\bselect\s++(?:distinct\s++)?\*", re.IGNORECASE)
 
-_CHART_HINTS: Final = (
-    (
-        "line",
-        re.compile(r"\b(?:trend|over time|monthly|daily|weekly|yearly|per (?:day|month|year))\b"),
+_CHART_HINTS: Final = {
+    "line": re.compile(
+        r"\b(?:trend|over time|monthly|daily|weekly|yearly|per (?:day|month|year))\b"
     ),
-    ("pie", re.compile(r"\b(?:share|proportion|percentages?|distribution|breakdown)\b")),
-    ("scatter", re.compile(r"\b(?:correlat\w*|relationship)\b")),
-    ("bar", re.compile(r"\b(?:compar\w*|ranking|top|most|least|by|per|each|versus)\b")),
-)
+    "pie": re.compile(r"\b(?:share|proportion|percentages?|distribution|breakdown)\b"),
+    "scatter": re.compile(r"\b(?:correlat\w*|relationship)\b"),
+    "bar": re.compile(r"\b(?:compar\w*|ranking|top|most|least|by|per|each|versus)\b"),
+}
 """Types of chart, each with the words of a request that suggest it; the first match counts."""
 
 _CHART_WORDS: Final = re.compile(r"\b(?:charts?|graphs?|plots?|visuali[sz]\w*|diagrams?|draw)\b")
+
+_HALF: Final = 0.5
+"""Share of words that covers a concept, and share of concepts that covers an aspect."""
+
+_SENTENCE = re.compile(r"(?<=[.!?])\s+|;")
+_BULLET = re.compile(r"\s*(?:[-*•]|\(?\d{1,3}[.)])\s+")
+_LEAD_IN = re.compile(r"[^:,]{1,60}:(?:\s+|$)")
+_JOINT = re.compile(r",|\band\b", re.IGNORECASE)
+_CLAUSE = re.compile(r"[.!?](?=\s|$)|[;,\n]|\bbut\b", re.IGNORECASE)
+_NEGATION = re.compile(r"\b(?:not|no|never|none|without|cannot)\b|n't\b", re.IGNORECASE)
 
 
 def sql(evidence: SqlEvidence) -> dict[str, Any]:
@@ -49,14 +61,18 @@ def sql(evidence: SqlEvidence) -> dict[str, Any]:
     where results could not be compared, the share of words that the expected and the closest
     statement have in common. For efficiency see `efficiency`.
     """
-    made = [call.statement for call in evidence.calls]
-    scores = [_match_score(match, made) for match in evidence.matches]
+    made = [_sql_words(call.statement) for call in evidence.calls]
+    scores = []
+    for match in evidence.matches:
+        due = _sql_words(match.expected)
+        # Statements without any word have nothing in common.
+        overlaps = [len(due & words) / len(due | words) for words in made if due | words]
+        scores.append(max(overlaps, default=0.0) if match.score is None else match.score)
     compared = sum(match.score is not None for match in evidence.matches)
     why = f"{compared} of {len(scores)} expected results compared, the others by their words"
-    score, cost = efficiency(evidence)
     return {
         "result_match": _sub(math.fsum(scores) / len(scores), why),
-        "efficiency": _sub(score, cost),
+        "efficiency": _sub(*efficiency(evidence)),
     }
 
 
@@ -84,10 +100,10 @@ def search(evidence: SearchEvidence) -> dict[str, Any]:
     Coverage is the counted share of expected items; for an expected item described in words, it is
     the share of these words that the results hold.
     """
-    requested = content_words(" ".join(evidence.requests))
     expected = content_words(" ".join(map(_text, evidence.expected)))
+    wanted = expected | content_words(" ".join(evidence.requests))
     item_words = [content_words(_text(item)) for item in evidence.results]
-    near = sum(bool(words & (requested | expected)) for words in item_words)
+    near = sum(not words.isdisjoint(wanted) for words in item_words)
     coverage = evidence.coverage
     if coverage is None:
         coverage = _share(expected, set().union(*item_words))
@@ -112,16 +128,23 @@ def visualization(evidence: VisualizationEvidence) -> dict[str, Any]:
         nothing = _sub(0.0, "every chart call failed")
         return {"appropriateness": nothing, "chart_type": nothing}
     request = " ".join(" ".join(evidence.requests).casefold().split())
-    hint = next((kind for kind, words in _CHART_HINTS if words.search(request)), None)
-    wanted = _CHART_WORDS.search(request) is not None or evidence.as_expected is not None
-    fit, why = _chart_fit(evidence, hint)
-    return {
-        "appropriateness": _sub(
-            1.0 if wanted else 0.8 if hint else 0.5,
-            "a chart was asked for or expected" if wanted else "no chart was asked for by name",
-        ),
-        "chart_type": _sub(fit, why),
-    }
+    hint = next((kind for kind, words in _CHART_HINTS.items() if words.search(request)), None)
+    if evidence.as_expected is not None or _CHART_WORDS.search(request):
+        appropriateness = _sub(1.0, "a chart was asked for or expected")
+    else:
+        appropriateness = _sub(0.8 if hint else 0.5, "no chart was asked for by name")
+    return {"appropriateness": appropriateness, "chart_type": _sub(*_chart_fit(evidence, hint))}
+
+
+def _chart_fit(evidence: VisualizationEvidence, hint: str | None) -> tuple[float, str]:
+    if evidence.as_expected is not None:
+        words = "made" if evidence.as_expected else "not made"
+        return float(evidence.as_expected), f"a {evidence.expected_type} chart was {words}"
+    if hint is None:
+        return 0.8, "any kind will do, and the request suggests none"
+    if any(is_same_chart(kind, hint) for kind in evidence.chart_types):
+        return 1.0, f"a {hint} chart suits the request"
+    return 0.5, f"the request suggests a {hint} chart"
 
 
 def response_quality(evidence: ResponseEvidence) -> dict[str, Any]:
@@ -153,49 +176,119 @@ def response_quality(evidence: ResponseEvidence) -> dict[str, Any]:
     }
 
 
+def decomposition(evidence: DecomposeEvidence) -> dict[str, Any]:
+    """Split criteria into aspects, and aspects into concepts, by their layout.
+
+    An aspect is a line, a sentence, a part between semicolons, or an item after a lead-in such as
+    `Must mention:`. The concepts of an aspect are its clauses between commas and `and`.
+    """
+    aspects = [
+        {"aspect": aspect, "concepts": _clauses(aspect)} for aspect in _aspects(evidence.criteria)
+    ]
+    return {"reasoning": "Plain text rule: split by layout.", "aspects": aspects}
+
+
+def coverage(evidence: CoverageEvidence) -> dict[str, Any]:
+    """Rate by shared words which aspects an answer covers.
+
+    A concept is covered when half of its content words occur in the answer, an aspect when half of
+    its concepts are covered. A covered concept is contradicted when all clauses that share its
+    words differ from it in negation: they are negated and the concept is not, or the reverse.
+    """
+    answer = _content_text(evidence.response)
+    clauses = [_content_text(clause) for clause in _CLAUSE.split(answer.text)]
+    return {"aspects": [_finding(aspect, answer, clauses) for aspect in evidence.aspects]}
+
+
 ANSWERS: Final[Mapping[type, Callable[[Any], dict[str, Any]]]] = {
     SqlEvidence: sql,
     SearchEvidence: search,
     VisualizationEvidence: visualization,
     ResponseEvidence: response_quality,
+    DecomposeEvidence: decomposition,
+    CoverageEvidence: coverage,
 }
-"""The offline rule for each type of evidence of the agent-step judges.
+"""The offline rule for each type of evidence of the agent-step and criteria judges.
 
 The trajectory judge has none: it compares by program and asks no model.
 """
+
+
+@dataclass(frozen=True, slots=True)
+class _ContentText:
+    """A text in lower case with its content words, cut to the singular."""
+
+    text: str
+    words: frozenset[str]
+    negated: bool
+
+    def has_half_of(self, wanted: _ContentText) -> bool:
+        """Whether half of the wanted content words occur; without any, the whole text must occur."""
+        if not wanted.words:
+            return wanted.text in self.text
+        return len(wanted.words & self.words) / len(wanted.words) >= _HALF
+
+
+def _content_text(text: str) -> _ContentText:
+    flat = text.replace("\u2019", "'").casefold()
+    words = frozenset(
+        word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word
+        for word in content_words(flat)
+    )
+    return _ContentText(flat, words, _NEGATION.search(flat) is not None)
+
+
+def _finding(
+    aspect: Aspect, answer: _ContentText, clauses: Sequence[_ContentText]
+) -> dict[str, Any]:
+    wanted = {concept.id: _content_text(concept.text) for concept in aspect.concepts}
+    covered = [id_ for id_, concept in wanted.items() if answer.has_half_of(concept)]
+    agreeing = {
+        id_: {
+            clause.negated is wanted[id_].negated
+            for clause in clauses
+            if clause.has_half_of(wanted[id_])
+        }
+        for id_ in covered
+    }
+    count = f"{len(covered)} of {len(wanted)}"
+    return {
+        "id": aspect.id,
+        "reason": f"Plain text rule: {count} concepts share half of their words with the answer.",
+        "concepts_covered": covered,
+        "concepts_missing": [id_ for id_ in wanted if id_ not in covered],
+        "concepts_contradicted": [id_ for id_ in covered if agreeing[id_] == {False}],
+        "covered": len(covered) / len(wanted) >= _HALF,
+    }
+
+
+def _aspects(criteria: str) -> Iterator[str]:
+    for line in criteria.splitlines():
+        bullet = _BULLET.match(line)
+        for piece in _SENTENCE.split(line[bullet.end() :] if bullet else line):
+            lead_in = None if bullet else _LEAD_IN.match(piece)
+            items = _clauses(piece[lead_in.end() :]) if lead_in else [_bare(piece)]
+            yield from filter(None, items)
+
+
+def _clauses(text: str) -> list[str]:
+    return [clause for part in _JOINT.split(text) if (clause := _bare(part))]
+
+
+def _bare(text: str) -> str:
+    return text.strip(" \t\r.,:;!?")
 
 
 def _sub(score: float, why: str) -> dict[str, Any]:
     return {"reasoning": f"Plain text rule: {why}.", "score": round(min(max(score, 0.0), 1.0), 9)}
 
 
-def _match_score(match: StatementMatch, made: Sequence[str]) -> float:
-    if match.score is not None:
-        return match.score
-    due = set(_SQL_WORD.findall(_plain_sql(match.expected)))
-    return max(
-        (_word_overlap(due, set(_SQL_WORD.findall(_plain_sql(statement)))) for statement in made),
-        default=0.0,
-    )
-
-
-def _word_overlap(words: set[str], other_words: set[str]) -> float:
-    return len(words & other_words) / len(words | other_words) if words | other_words else 0.0
-
-
 def _plain_sql(statement: str) -> str:
     return " ".join(statement.casefold().rstrip("; \n").split())
 
 
-def _chart_fit(evidence: VisualizationEvidence, hint: str | None) -> tuple[float, str]:
-    if evidence.as_expected is not None:
-        words = "made" if evidence.as_expected else "not made"
-        return float(evidence.as_expected), f"a {evidence.expected_type} chart was {words}"
-    if hint is None:
-        return 0.8, "any kind will do, and the request suggests none"
-    if any(is_same_chart(kind, hint) for kind in evidence.chart_types):
-        return 1.0, f"a {hint} chart suits the request"
-    return 0.5, f"the request suggests a {hint} chart"
+def _sql_words(statement: str) -> set[str]:
+    return set(_SQL_WORD.findall(_plain_sql(statement)))
 
 
 def _share(due: set[str], had: set[str]) -> float:

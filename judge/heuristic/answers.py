@@ -1,4 +1,4 @@
-"""The offline judge's table of rules: the type of an ask's evidence decides which rule answers."""
+"""The offline judge `offline/lexical` as a model: plain text rules answer, not a language model."""
 
 from __future__ import annotations
 
@@ -8,43 +8,65 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
+from assizes.judge.config.judging import OFFLINE_MODEL, Price
 from assizes.judge.errors import ModelError
 from assizes.judge.evidence.tool_calls import ConversationEvidence
-from assizes.judge.heuristic import agent_steps, conversation, criteria, rag
+from assizes.judge.families.rag import RatingEvidence
+from assizes.judge.heuristic import agent_steps, conversation, rag
+from assizes.judge.models.model import FREE, OFFLINE_PROVIDER, Completion
 from assizes.judge.prompts.reply import parse_reply
 from assizes.judge.protocol import Ask, NoReply
 
 ANSWERS: Final[Mapping[type, Callable[[Any], dict[str, Any]]]] = {
     ConversationEvidence: conversation.answer,
     **agent_steps.ANSWERS,
-    **criteria.ANSWERS,
-    **rag.ANSWERS,
+    RatingEvidence: rag.answer,
 }
 """The offline rule for each type of evidence; a rule returns the JSON value of a reply."""
 
 
-def answer(evidence: object) -> dict[str, Any]:
-    """Return the offline judge's reply to an ask, as a JSON value that fits the ask's reply model.
+class HeuristicModel:
+    """The offline judge: plain text rules answer from an ask's evidence, without a language model.
 
-    Raises:
-        ModelError: `no_offline_rule`, when no rule exists for this type of evidence.
+    Its answers cost nothing to repeat, so they are not cached. A complaint changes nothing.
     """
-    rule = ANSWERS.get(type(evidence))
-    if rule is None:
-        kind = type(evidence).__name__
-        raise ModelError("no_offline_rule", f"the offline judge has no rule for {kind}")
-    return rule(evidence)
+
+    name = OFFLINE_MODEL
+    provider = OFFLINE_PROVIDER
+    cache_key: str | None = None
+    price: Price | None = FREE
+
+    def tokens(self, ask: Ask[Any], cap: int = 1) -> tuple[int, int]:
+        """Return no tokens."""
+        return 0, 0
+
+    async def complete(
+        self, ask: Ask[Any], *, complaint: str | None = None, cap: int = 1
+    ) -> Completion:
+        """Answer by plain text rules, at no cost."""
+        text = json.dumps(_answer(ask.evidence), ensure_ascii=False)
+        return Completion(text=text, answered_by=self.name, cost_usd=0.0)
+
+    async def aclose(self) -> None:
+        """Do nothing: no connection is ever opened."""
 
 
 def plain_reply(ask: Ask[Any]) -> tuple[dict[str, Any] | None, BaseModel | NoReply]:
     """Return the offline judge's reply to an ask, raw and parsed.
 
-    Returns:
-        The JSON value (None when there is no rule), and the reply that was parsed from it, as if a
-        model had written it.
+    The first part is the JSON value, `None` when there is no rule; the second is the reply that was
+    parsed from it, as if a model had written it.
     """
     try:
-        value = answer(ask.evidence)
+        value = _answer(ask.evidence)
         return value, parse_reply(json.dumps(value), ask.reply).reply
     except ModelError as error:
         return None, NoReply(error.code, error.detail)
+
+
+def _answer(evidence: object) -> dict[str, Any]:
+    rule = ANSWERS.get(type(evidence))
+    if rule is None:
+        kind = type(evidence).__name__
+        raise ModelError("no_offline_rule", f"the offline judge has no rule for {kind}")
+    return rule(evidence)

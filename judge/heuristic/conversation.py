@@ -10,28 +10,44 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from assizes.judge.errors import ModelError
-from assizes.judge.evidence.tool_calls import ConversationEvidence
-from assizes.judge.heuristic.findings import RuleFinding, count_text, level_by_count, turns_of
+from assizes.judge.evidence.tool_calls import ConversationEvidence, MadeCall
 from assizes.judge.heuristic.plain_reading import (
     CaseReading,
     Claim,
     false_successes,
+    has_overlap,
     is_closing,
     is_formatted,
     is_long,
+    is_prohibition,
     questions,
     read_case,
+    refusing_turns,
     repeated_calls,
     repeated_requests,
     repeated_texts,
     unexpected_writes,
 )
-from assizes.judge.heuristic.task_completion import outcome_reply, refusing_turns, task_completion
 from assizes.judge.rubrics.rubric import OUTCOMES
 from assizes.judge.score import ACCEPTABLE, Metric, Scale
+
+
+@dataclass(frozen=True, slots=True)
+class RuleFinding:
+    """What a rule finds: a level from 0 to 5, and the reason in words.
+
+    A pass/fail metric has 5 for pass and 0 for fail. The failure `code` is used when the level is
+    not acceptable; `turns` are indices of the turns that the reason is about.
+    """
+
+    level: int
+    why: str
+    code: str
+    turns: tuple[int, ...] = ()
 
 
 def answer(evidence: ConversationEvidence) -> dict[str, Any]:
@@ -41,13 +57,37 @@ def answer(evidence: ConversationEvidence) -> dict[str, Any]:
         ModelError: `no_offline_rule`, for a metric or a scale without a rule.
     """
     read = read_case(evidence.case, evidence.tools)
-    reply: dict[str, Any] = {m.name: _reply(m, _rule(m)(read)) for m in evidence.metrics}
-    if evidence.case.expected.outcomes:
+    reply: dict[str, Any] = {metric.name: _rating(metric, read) for metric in evidence.metrics}
+    if outcomes := evidence.case.expected.outcomes:
+        held = [_holds(text, read) for text in outcomes]
         reply[OUTCOMES] = [
-            {"number": number, **outcome_reply(text, read)}
-            for number, text in enumerate(evidence.case.expected.outcomes, 1)
+            {"number": number, "statement": text, "justification": _plain_rule(why), "passed": ok}
+            for number, (text, (ok, why)) in enumerate(zip(outcomes, held, strict=True), 1)
         ]
     return reply
+
+
+def _rating(metric: Metric, read: CaseReading) -> dict[str, Any]:
+    if metric.name not in RULES or metric.scale not in (Scale.SCORED, Scale.BINARY):
+        raise ModelError(
+            "no_offline_rule",
+            f"the offline judge has no rule for metric {metric.name!r} on scale "
+            f"{metric.scale.value!r}; it has for {', '.join(sorted(RULES))}",
+        )
+    finding = RULES[metric.name](read)
+    rating: dict[str, Any] = {"score": finding.level}
+    if metric.scale is Scale.BINARY:
+        rating = {"passed": finding.level >= ACCEPTABLE}
+    return {
+        "justification": _plain_rule(finding.why),
+        **rating,
+        "failure_code": finding.code if finding.level < ACCEPTABLE else None,
+        "turns": sorted(set(finding.turns)) if finding.level < 5 else [],
+    }
+
+
+def _plain_rule(why: str) -> str:
+    return f"Plain text rule: {why}."
 
 
 def tool_routing(read: CaseReading) -> RuleFinding:
@@ -61,25 +101,25 @@ def tool_routing(read: CaseReading) -> RuleFinding:
     tools, code = read.tools, "wrong_tool_selected"
     repeated = repeated_calls(tools.called)
     slips = len(repeated) + len(tools.failed) + (tools.in_order is False)
-    turns = turns_of(repeated) + turns_of(tools.failed)
+    turns = _turns_of([*repeated, *tools.failed])
     if tools.expected is None:
-        why = f"no expected calls given; {count_text(slips, 'repeated or failed call')}"
-        return RuleFinding(level_by_count(slips, (5, 4, 4, 3)), why, "repeated_calls", turns)
+        why = f"no expected calls given; {_count_text(slips, 'repeated or failed call')}"
+        return RuleFinding(_level(slips, 5, 4, 4, 3), why, "repeated_calls", turns)
     if not tools.expected and not tools.called:
         return RuleFinding(5, "not applicable: no call was required and none was made", code)
     wrong = unexpected_writes(tools)
     errors = len(tools.missed) + len(wrong)
     why = (
-        f"{len(tools.matches)} of {count_text(len(tools.expected), 'expected call')} made, "
-        f"{count_text(len(wrong), 'unexpected state-changing call')}, {count_text(slips, 'slip')}"
+        f"{len(tools.matches)} of {_count_text(len(tools.expected), 'expected call')} made, "
+        f"{_count_text(len(wrong), 'unexpected state-changing call')}, {_count_text(slips, 'slip')}"
     )
     if errors == 0:
-        return RuleFinding(level_by_count(slips, (5, 4, 4, 3)), why, code, turns)
-    turns += turns_of(wrong)
+        return RuleFinding(_level(slips, 5, 4, 4, 3), why, code, turns)
     if not tools.called:
         return RuleFinding(0, why, "no_tool_called")
     few = tools.recall is not None and tools.recall < 0.5
-    return RuleFinding(1 if few else 3 if errors == 1 else 2, why, code, turns)
+    level = 1 if few else _level(errors, 5, 3, 2)
+    return RuleFinding(level, why, code, turns + _turns_of(wrong))
 
 
 def parameter_extraction(read: CaseReading) -> RuleFinding:
@@ -90,44 +130,42 @@ def parameter_extraction(read: CaseReading) -> RuleFinding:
     state-changing call, else 4; two to four give 2, more give 1, and 0 when there are as many
     errors as arguments.
     """
-    tools, code = read.tools, "wrong_parameter"
-    calls = (*tools.called, *tools.failed)
+    code, calls = "wrong_parameter", (*read.tools.called, *read.tools.failed)
     if not calls:
         return RuleFinding(5, "not applicable: no tool was called", code)
-    writes = read.case.write_names()
-    differing = [match for match in tools.matches if match.differences]
+    differing = [match for match in read.tools.matches if match.differences]
     unreadable = [made_call for made_call in calls if made_call.call.raw is not None]
     invented = read.invented_claims()
-    errors = sum(match.differences for match in differing) + len(unreadable) + len(invented)
-    names = {m.made.call.name for m in differing} | {str(claim.tool) for claim in invented}
-    argument_count = sum(max(1, len(made_call.call.arguments)) for made_call in calls)
+    differences = sum(match.differences for match in differing)
+    errors = differences + len(unreadable) + len(invented)
+    names = {match.made.call.name for match in differing} | {str(claim.tool) for claim in invented}
+    total = sum(max(1, len(made_call.call.arguments)) for made_call in calls)
     why = (
-        f"{sum(match.differences for match in differing)} arguments differ from the expected, "
-        f"{len(invented)} values never mentioned, {len(unreadable)} unreadable, of {argument_count} given"
+        f"{differences} arguments differ from the expected, {len(invented)} values never mentioned, "
+        f"{len(unreadable)} unreadable, of {total} given"
     )
-    level = level_by_count(errors, (5, 3 if names & writes or unreadable else 4, 2, 2, 2, 1))
-    turns = tuple(m.made.turn for m in differing) + tuple(c.turn for c in invented)
-    return RuleFinding(
-        0 if errors >= argument_count else level, why, code, turns + turns_of(unreadable)
-    )
+    level = _level(errors, 5, 3 if names & read.case.write_names() or unreadable else 4, 2, 2, 2, 1)
+    turns = _turns_of([match.made for match in differing]) + _turns_of(invented)
+    turns += _turns_of(unreadable)
+    return RuleFinding(0 if errors >= total else level, why, code, turns)
 
 
 def result_interpretation(read: CaseReading) -> RuleFinding:
     """Check what the agent said after tools had answered.
 
     The level comes from the share of specific values that occur earlier in the conversation (see
-    `_support_level`). A claim of success right after a failed call lowers the level to at most 2,
-    several such claims to at most 1.
+    `_support`). A claim of success right after a failed call lowers the level to at most 2, several
+    such claims to at most 1.
     """
+    code = "hallucinated_result"
     if not read.tools.called and not read.tools.failed:
-        return RuleFinding(5, "not applicable: no tool returned anything", "hallucinated_result")
+        return RuleFinding(5, "not applicable: no tool returned anything", code)
     claims = [claim for claim in read.text_claims() if claim.after_result]
     false_success = false_successes(read)
-    level, why = _support_level(claims, "values said after tool results")
-    why = f"{why}; {count_text(len(false_success), 'claim')} of success after a failed call"
-    turns = _ungrounded_turns(claims) + false_success
-    lowered = level if not false_success else min(level, 2 if len(false_success) == 1 else 1)
-    return RuleFinding(lowered, why, "hallucinated_result", turns)
+    level, why, turns = _support(claims, "values said after tool results")
+    why = f"{why}; {_count_text(len(false_success), 'claim')} of success after a failed call"
+    level = min(level, _level(len(false_success), 5, 2, 1))
+    return RuleFinding(level, why, code, turns + false_success)
 
 
 def grounding_fidelity(read: CaseReading) -> RuleFinding:
@@ -135,11 +173,24 @@ def grounding_fidelity(read: CaseReading) -> RuleFinding:
 
     A source is the system prompt, a tool description, a passage, a tool result or a text of the
     user, before that turn. Sums that the agent worked out itself have no source. The level comes
-    from the share of values with a source (see `_support_level`).
+    from the share of values with a source (see `_support`).
     """
-    claims = read.text_claims()
-    level, why = _support_level(claims, "specific values said")
-    return RuleFinding(level, why, "ungrounded_claim", _ungrounded_turns(claims))
+    level, why, turns = _support(read.text_claims(), "specific values said")
+    return RuleFinding(level, why, "ungrounded_claim", turns)
+
+
+def _support(claims: Sequence[Claim], what: str) -> tuple[int, str, tuple[int, ...]]:
+    """Return the level for claims that should occur earlier in the conversation, why, and turns.
+
+    The level is 5 when all claims occur, 4 when one does not. With two or more missing it is 4, 3,
+    2 or 1 for a share of at least 0.95, 0.8, 0.5 or 0.01 that occurs, else 0.
+    """
+    ungrounded = _turns_of([claim for claim in claims if not claim.is_grounded])
+    why = f"{len(claims) - len(ungrounded)} of {len(claims)} {what} were heard before"
+    if len(ungrounded) <= 1:
+        return 5 - len(ungrounded), why, ungrounded
+    share = round(1 - len(ungrounded) / len(claims), 9)
+    return sum(share >= step for step in (0.01, 0.5, 0.8, 0.95)), why, ungrounded
 
 
 def instruction_compliance(read: CaseReading) -> RuleFinding:
@@ -154,17 +205,20 @@ def instruction_compliance(read: CaseReading) -> RuleFinding:
     calls = (*tools.called, *tools.failed) if offered else ()
     outside = [made_call for made_call in calls if made_call.call.name not in offered]
     wrong = unexpected_writes(tools)
-    breaches = [*wrong, *outside]
-    refused = _refusal_turns(read)
+    refused: tuple[int, ...] = ()
+    if tools.writes_known:
+        expected = Counter(call.name for call in tools.expected_writes or ())
+        if expected - Counter(made_call.call.name for made_call in tools.done_writes):
+            refused = refusing_turns(read)
     retried = repeated_calls(tools.failed)
     why = (
-        f"{count_text(len(wrong), 'unexpected state-changing call')}, "
-        f"{len(breaches) - len(wrong)} of tools not offered, "
+        f"{_count_text(len(wrong), 'unexpected state-changing call')}, "
+        f"{len(outside)} of tools not offered, "
         f"{'an expected change was refused' if refused else 'no expected change refused'}, "
-        f"{count_text(len(retried), 'failed call')} tried again"
+        f"{_count_text(len(retried), 'failed call')} tried again"
     )
-    level = level_by_count(len(breaches) + bool(refused), (5, 3, 2, 1, 0))
-    turns = turns_of(breaches) + refused + turns_of(retried)
+    level = _level(len(wrong) + len(outside) + bool(refused), 5, 3, 2, 1, 0)
+    turns = (*_turns_of([*wrong, *outside]), *refused, *_turns_of(retried))
     return RuleFinding(4 if level == 5 and retried else level, why, "instruction_violated", turns)
 
 
@@ -176,16 +230,16 @@ def information_gathering(read: CaseReading) -> RuleFinding:
     information that is put again costs one more level, at most two.
     """
     writes = read.case.write_names()
-    gap_turns = {claim.turn for claim in read.invented_claims() if claim.tool in writes}
-    gap_turns |= {match.made.turn for match in read.tools.matches if match.missing}
-    gap_turns |= {
-        made_call.turn for made_call in read.tools.failed if made_call.call.name in writes
-    }
-    gaps = sorted(gap_turns)
+    gaps = {claim.turn for claim in read.invented_claims() if claim.tool in writes}
+    gaps |= {match.made.turn for match in read.tools.matches if match.missing}
+    gaps |= {failed.turn for failed in read.tools.failed if failed.call.name in writes}
     repeats = repeated_requests(read.texts)
-    why = f"{count_text(len(gaps), 'call')} on incomplete data, {count_text(len(repeats), 'question')} repeated"
-    level = level_by_count(len(gaps), (5, 3, 2, 1)) - min(len(repeats), 2)
-    return RuleFinding(max(level, 0), why, "acted_on_incomplete_data", (*gaps, *repeats))
+    why = (
+        f"{_count_text(len(gaps), 'call')} on incomplete data, "
+        f"{_count_text(len(repeats), 'question')} repeated"
+    )
+    level = max(_level(len(gaps), 5, 3, 2, 1) - min(len(repeats), 2), 0)
+    return RuleFinding(level, why, "acted_on_incomplete_data", (*sorted(gaps), *repeats))
 
 
 def conversation_management(read: CaseReading) -> RuleFinding:
@@ -199,15 +253,14 @@ def conversation_management(read: CaseReading) -> RuleFinding:
         return RuleFinding(0, "the agent said nothing", "no_response")
     repeated = repeated_texts(read.texts)
     numbered = enumerate(read.case.transcript.turns)
-    user_texts = [
-        (index, turn.text) for index, turn in numbered if turn.role == "user" and turn.text
-    ]
-    repeated_by_user = repeated_texts(user_texts)
+    repeated_by_user = repeated_texts(
+        [(index, turn.text) for index, turn in numbered if turn.role == "user" and turn.text]
+    )
     cut_off = read.tools.finished is False
     last, last_text = read.texts[-1]
     open_end = not is_closing(last_text)
     why = (
-        f"{'cut off' if cut_off else 'not known to be cut off'}, {count_text(len(repeated), 'turn')} "
+        f"{'cut off' if cut_off else 'not known to be cut off'}, {_count_text(len(repeated), 'turn')} "
         f"repeated by the agent, {len(repeated_by_user)} by the user, "
         f"{'no closing words' if open_end else 'closing words'} at the end"
     )
@@ -228,85 +281,100 @@ def response_delivery(read: CaseReading) -> RuleFinding:
     long = {turn for turn, text in read.texts if is_long(text)}
     marked = {turn for turn, text in read.texts if is_formatted(text)}
     asked = {turn for turn, text in read.texts if len(questions(text)) > 1}
-    bad = tuple(sorted(long | marked | asked))
+    bad, turns = long | marked | asked, len(read.texts)
     why = (
-        f"of {count_text(len(read.texts), 'turn')} {len(long)} too long, {len(marked)} with lists or "
-        f"markup, {len(asked)} with two or more questions"
+        f"of {_count_text(turns, 'turn')} {len(long)} too long, {len(marked)} with lists or markup, "
+        f"{len(asked)} with two or more questions"
     )
-    return RuleFinding(_delivery_level(len(bad), len(read.texts), bool(asked)), why, "verbose", bad)
+    share = round(len(bad) / turns, 9)
+    if len(bad) <= 1:
+        level = _level(len(bad), 5, 3 if asked else 4)
+    elif share == 1 and turns >= 4:
+        level = 0
+    else:
+        level = 1 + (share <= 0.5) + (share <= 0.25)
+    return RuleFinding(level, why, "verbose", tuple(sorted(bad)))
 
 
-MetricRule = Callable[[CaseReading], RuleFinding]
+def task_completion(read: CaseReading) -> RuleFinding:
+    """Decide whether the agent completed its task.
 
-RULES: Final[Mapping[str, MetricRule]] = {
-    "tool_routing": tool_routing,
-    "parameter_extraction": parameter_extraction,
-    "result_interpretation": result_interpretation,
-    "grounding_fidelity": grounding_fidelity,
-    "instruction_compliance": instruction_compliance,
-    "information_gathering": information_gathering,
-    "conversation_management": conversation_management,
-    "response_delivery": response_delivery,
-    "task_completion": task_completion,
+    A conversation that was cut off fails. Otherwise it passes when the successful state-changing
+    calls are exactly the expected ones, with their arguments, and the agent said every expected
+    string. Without expected calls or strings, it passes when the expected outcomes hold; without
+    these, when the last turns refuse nothing.
+    """
+    tools, expected = read.tools, read.case.expected
+    if tools.finished is False:
+        return RuleFinding(0, "the conversation was cut off before its end", "unfinished")
+    if tools.expected is None and not expected.said:
+        if expected.outcomes:
+            held = [has_overlap(statement, read) for statement in expected.outcomes]
+            why = f"no expected calls given; {sum(held)} of {len(held)} expected outcomes hold"
+            return RuleFinding(5 if all(held) else 0, why, "outcome_missing")
+        refusing = refusing_turns(read)
+        signs = "refuse or apologise" if refusing else "neither refuse nor apologise"
+        why = f"nothing expected is known; the last turns {signs}"
+        return RuleFinding(0 if refusing or not read.texts else 5, why, "refused", refusing)
+    writes = {
+        True: f"the {_count_text(len(tools.done_writes), 'state-changing call')} made as expected",
+        False: "the state-changing calls made are not the expected ones",
+        None: "which state-changing calls were expected is not known",
+    }[tools.write_match]
+    due = len(tools.stated_texts) + len(tools.unstated_texts)
+    why = f"{writes}, {len(tools.stated_texts)} of {_count_text(due, 'expected string')} told"
+    if tools.write_match is False:
+        return RuleFinding(0, why, "wrong_state_change", _turns_of(tools.done_writes))
+    return RuleFinding(0 if tools.unstated_texts else 5, why, "information_not_told")
+
+
+RULES: Final[Mapping[str, Callable[[CaseReading], RuleFinding]]] = {
+    rule.__name__: rule
+    for rule in (
+        tool_routing,
+        parameter_extraction,
+        result_interpretation,
+        grounding_fidelity,
+        instruction_compliance,
+        information_gathering,
+        conversation_management,
+        response_delivery,
+        task_completion,
+    )
 }
 """The offline rule of each metric; a metric without a rule cannot be judged offline."""
 
 
-def _rule(metric: Metric) -> MetricRule:
-    if metric.name not in RULES or metric.scale not in (Scale.SCORED, Scale.BINARY):
-        raise ModelError(
-            "no_offline_rule",
-            f"the offline judge has no rule for metric {metric.name!r} on scale "
-            f"{metric.scale.value!r}; it has for {', '.join(sorted(RULES))}",
-        )
-    return RULES[metric.name]
+def _holds(statement: str, read: CaseReading) -> tuple[bool, str]:
+    """Return whether an expected outcome holds, and the reason in words.
 
-
-def _reply(metric: Metric, finding: RuleFinding) -> dict[str, Any]:
-    rating: dict[str, Any] = {"score": finding.level}
-    if metric.scale is Scale.BINARY:
-        rating = {"passed": finding.level >= ACCEPTABLE}
-    return {
-        "justification": f"Plain text rule: {finding.why}.",
-        **rating,
-        "failure_code": finding.code if finding.level < ACCEPTABLE else None,
-        "turns": sorted(set(finding.turns)) if finding.level < 5 else [],
-    }
-
-
-def _support_level(claims: Sequence[Claim], what: str) -> tuple[int, str]:
-    """Return the level for claims that should occur earlier in the conversation, and the reason.
-
-    The level is 5 when all claims occur, 4 when one does not. With two or more missing it is 4, 3,
-    2 or 1 for a share of at least 0.95, 0.8, 0.5 or 0.01 that occurs, else 0.
+    With ground truth, a statement of refusal is decided by the state-changing calls, and any other
+    statement by task completion. Without ground truth, a statement holds when enough of its words
+    occur in what the agent said and called.
     """
-    ungrounded = sum(not claim.is_grounded for claim in claims)
-    why = f"{len(claims) - ungrounded} of {len(claims)} {what} were heard before"
-    if ungrounded <= 1:
-        return 5 - ungrounded, why
-    share = round(1 - ungrounded / len(claims), 9)
-    return sum(share >= step for step in (0.01, 0.5, 0.8, 0.95)), why
+    tools = read.tools
+    if is_prohibition(statement):
+        if tools.write_match is not None:
+            same = "are" if tools.write_match else "are not"
+            return tools.write_match, f"the state-changing calls {same} the expected ones"
+        if tools.writes_known:
+            done = _count_text(len(tools.done_writes), "state-changing call")
+            return not tools.done_writes, f"{done} made"
+    if tools.write_match is not None or read.case.expected.said:
+        finding = task_completion(read)
+        return finding.level == 5, finding.why
+    held = has_overlap(statement, read)
+    return held, f"{'at least' if held else 'less than'} half of its words occur in what was done"
 
 
-def _ungrounded_turns(claims: Sequence[Claim]) -> tuple[int, ...]:
-    return tuple(claim.turn for claim in claims if not claim.is_grounded)
+def _level(count: int, *levels: int) -> int:
+    """Return the level for a count; the first level is for none, the last for any higher count."""
+    return levels[min(count, len(levels) - 1)]
 
 
-def _refusal_turns(read: CaseReading) -> tuple[int, ...]:
-    """Return those of the last turns that refuse, if an expected state-changing call was not made."""
-    if not read.tools.writes_known:
-        return ()
-    expected = Counter(call.name for call in read.tools.expected_writes or ())
-    made = Counter(made_call.call.name for made_call in read.tools.done_writes)
-    if not expected - made:
-        return ()
-    return refusing_turns(read)
+def _count_text(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def _delivery_level(bad: int, turns: int, asked: bool) -> int:
-    if bad <= 1:
-        return 5 if bad == 0 else 3 if asked else 4
-    share = round(bad / turns, 9)
-    if share == 1 and turns >= 4:
-        return 0
-    return 3 if share <= 0.25 else 2 if share <= 0.5 else 1
+def _turns_of(items: Sequence[MadeCall | Claim]) -> tuple[int, ...]:
+    return tuple(item.turn for item in items)

@@ -8,19 +8,18 @@ of a transcript.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 from assizes.judge.case import Case, Turn
 from assizes.judge.evidence.tool_calls import MadeCall, ToolEvidence, canonical_text
 
+T = TypeVar("T")
+
 LONG_WORDS = 120
 """Words in a turn above which it is too long to listen to (about 45 s of speech)."""
-
-_CACHED_TEXTS = 64
-"""System prompts and tool descriptions whose values are cached: cases of one run share them."""
 
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 _TOKEN = re.compile(r"\d+(?:\.\d+)?(?!\w)|\w+")
@@ -63,14 +62,11 @@ _COMMON = frozenset(
 class Claim:
     """Something specific that the agent said or gave to a tool: an identifier, an amount, a number.
 
-    Attributes:
-        turn: index of the turn.
-        text: the claim, normalised: lower case, numbers without needless zeros.
-        is_grounded: whether the claim occurs before that turn in the system prompt, tool
-            descriptions, retrieved passages, tool results or user turns. A sum that the agent
-            worked out itself does not occur there.
-        after_result: whether a tool had answered since the user last spoke.
-        tool: the tool whose argument held the claim; None for a claim in the agent's text.
+    `text` is normalised: lower case, numbers without needless zeros. A claim is grounded when it
+    occurs before that turn in the system prompt, tool descriptions, retrieved passages, tool
+    results or user turns; a sum that the agent worked out itself does not occur there.
+    `after_result` says whether a tool had answered since the user last spoke. `tool` is the tool
+    whose argument held the claim, `None` for a claim in the agent's text.
     """
 
     turn: int
@@ -82,13 +78,10 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class CaseReading:
-    """A case with its surface signs.
+    """A case with the evidence about its tool calls and its surface signs.
 
-    Attributes:
-        case: the case.
-        tools: the evidence about its tool calls.
-        texts: turn index and text of each turn in which the agent says something.
-        claims: the agent's specific claims, in order.
+    `texts` holds turn index and text of each turn in which the agent says something, `claims` the
+    agent's specific claims in order.
     """
 
     case: Case
@@ -123,15 +116,10 @@ def particulars(text: str) -> list[str]:
             continue
         token = _normal(match.group())
         money = flat[max(0, match.start() - 2) : match.start()].strip()[-1:] in tuple("$€£")
-        if _is_specific(token) or (money and _PLAIN_NUMBER.fullmatch(token)):
+        is_specific = len(token) >= 3 and not _COUNTED.fullmatch(token)
+        if is_specific or (money and _PLAIN_NUMBER.fullmatch(token)):
             tokens[token] = None
     return list(tokens)
-
-
-@lru_cache(maxsize=_CACHED_TEXTS)
-def _shared_values(text: str) -> frozenset[str]:
-    """Return the values of a text that many cases share: a system prompt, a tool's description."""
-    return frozenset(values(text))
 
 
 def values(text: str) -> set[str]:
@@ -146,6 +134,12 @@ def values(text: str) -> set[str]:
         tokens |= {_normal(word), *map(_normal, runs)}
         tokens |= {_normal(run[-4:]) for run in runs if len(run) >= 7 and "." not in run}
     return tokens
+
+
+@lru_cache(maxsize=64)
+def _shared_values(text: str) -> frozenset[str]:
+    """Return the values of a text that the cases of a run share: a system prompt, a description."""
+    return frozenset(values(text))
 
 
 def questions(text: str) -> list[str]:
@@ -195,13 +189,10 @@ def is_prohibition(statement: str) -> bool:
 
 def repeated_calls(calls: Sequence[MadeCall]) -> list[MadeCall]:
     """Return the calls that repeat an earlier call with the same arguments."""
-    seen: set[tuple[str, str]] = set()
-    repeats = []
-    for made_call in calls:
-        key = (made_call.call.name, canonical_text(made_call.call.arguments))
-        repeats += [made_call] if key in seen else []
-        seen.add(key)
-    return repeats
+    return _repeats(
+        (made_call, (made_call.call.name, canonical_text(made_call.call.arguments)))
+        for made_call in calls
+    )
 
 
 def unexpected_writes(tools: ToolEvidence) -> list[MadeCall]:
@@ -217,13 +208,7 @@ def unexpected_writes(tools: ToolEvidence) -> list[MadeCall]:
 
 def repeated_texts(texts: Sequence[tuple[int, str]]) -> tuple[int, ...]:
     """Return the turns whose text occurred before, word by word."""
-    seen: set[str] = set()
-    repeats = []
-    for turn, text in texts:
-        flat = _flat(text)
-        repeats += [turn] if flat in seen else []
-        seen.add(flat)
-    return tuple(repeats)
+    return tuple(_repeats((turn, _flat(text)) for turn, text in texts))
 
 
 def repeated_requests(texts: Sequence[tuple[int, str]]) -> tuple[int, ...]:
@@ -245,6 +230,22 @@ def false_successes(read: CaseReading) -> tuple[int, ...]:
     return tuple(turns)
 
 
+def refusing_turns(read: CaseReading) -> tuple[int, ...]:
+    """Return those of the agent's last two texts that refuse or apologise, by turn index."""
+    return tuple(turn for turn, text in read.texts[-2:] if is_refusal(text))
+
+
+def has_overlap(statement: str, read: CaseReading) -> bool:
+    """Whether half of a statement's content words occur in what the agent said and called."""
+    wanted = content_words(statement)
+    words = content_words("\n".join(text for _, text in read.texts))
+    for made_call in read.tools.called:
+        words |= content_words(
+            f"{made_call.call.name.replace('_', ' ')} {canonical_text(made_call.call.arguments)}"
+        )
+    return bool(wanted) and len(wanted & words) / len(wanted) >= 0.5
+
+
 def is_formatted(text: str) -> bool:
     """Whether a text has parts that cannot be spoken: lists, headings, bold, code, tables, links."""
     return _FORMATTING.search(text) is not None
@@ -255,13 +256,23 @@ def is_long(text: str) -> bool:
     return len(text.split()) > LONG_WORDS
 
 
+def _repeats(keys: Iterable[tuple[T, Hashable]]) -> list[T]:
+    """Return the items whose key occurred before."""
+    seen: set[Hashable] = set()
+    repeats = []
+    for item, key in keys:
+        if key in seen:
+            repeats.append(item)
+        seen.add(key)
+    return repeats
+
+
 def _flat(text: str) -> str:
     return " ".join(text.replace("\u2019", "'").casefold().split())
 
 
-def _words_with_digit(text: str) -> Iterator[str]:
-    """Return the words of a text that have a digit, each once and in any order."""
-    return filter(_has_digit, set(_TOKEN.findall(_THOUSANDS.sub("", text))))
+def _words_with_digit(text: str) -> set[str]:
+    return set(filter(_has_digit, _TOKEN.findall(_THOUSANDS.sub("", text))))
 
 
 def _has_digit(word: str) -> bool:
@@ -277,42 +288,33 @@ def _normal(token: str) -> str:
     return short.lstrip("0") or "0"
 
 
-def _is_specific(token: str) -> bool:
-    return len(token) >= 3 and not _COUNTED.fullmatch(token)
-
-
 def _claims(case: Case) -> Iterator[Claim]:
-    known_values = _background(case)
-    after_result = False
-    for index, turn in enumerate(case.transcript.turns):
-        if turn.role == "assistant":
-            yield from _claims_of(index, turn, known_values, after_result=after_result)
-            continue
-        after_result = turn.role == "tool" or (after_result and not turn.text)
-        known_values |= values(turn.text or "")
-        if turn.tool_result is not None:
-            known_values |= values(turn.tool_result.content)
-
-
-def _background(case: Case) -> set[str]:
     transcript = case.transcript
     known = set(_shared_values(transcript.system or ""))
     for tool in transcript.tools:
         known |= _shared_values(tool.description)
     for chunk in transcript.chunks or ():
         known |= values(chunk.content)
-    return known
+    after_result = False
+    for index, turn in enumerate(transcript.turns):
+        if turn.role == "assistant":
+            for token, tool_name in _turn_particulars(turn):
+                yield Claim(index, token, token in known, after_result, tool_name)
+            continue
+        after_result = turn.role == "tool" or (after_result and not turn.text)
+        known |= values(turn.text or "")
+        if turn.tool_result is not None:
+            known |= values(turn.tool_result.content)
 
 
-def _claims_of(
-    index: int, turn: Turn, known_values: set[str], *, after_result: bool
-) -> Iterator[Claim]:
+def _turn_particulars(turn: Turn) -> Iterator[tuple[str, str | None]]:
+    """Yield what is specific in a turn, each with the tool in whose arguments it stands."""
     for token in particulars(turn.text or ""):
-        yield Claim(index, token, token in known_values, after_result)
+        yield token, None
     for call in turn.tool_calls:
         for text in _strings(call.arguments):
             for token in particulars(text):
-                yield Claim(index, token, token in known_values, after_result, call.name)
+                yield token, call.name
 
 
 def _strings(value: Any, depth: int = 0) -> Iterator[str]:

@@ -10,9 +10,8 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
@@ -91,14 +90,12 @@ class Attribution(BaseModel):
         return f"{words[self.cause]}: anchors {self.anchors}{data}"
 
 
-@dataclass(frozen=True, slots=True)
-class _RunMean:
+class _RunMean(NamedTuple):
     """The mean score of one run, with the squared standard error of that mean by clusters."""
 
     mean: float
     squared_error: float
     clusters: int
-    cases: int
 
 
 def change(before: Scores, after: Scores) -> Change | None:
@@ -108,11 +105,29 @@ def change(before: Scores, after: Scores) -> Change | None:
     two independent samples otherwise.
     """
     both = sorted(before.keys() & after.keys())
-    if both and len(both) >= PAIRED_SHARE * max(len(before), len(after)):
-        return _paired_change(
-            {key: (after[key][0], after[key][1] - before[key][1]) for key in both}
-        )
-    return _unpaired_change(_run_mean(before), _run_mean(after))
+    paired = bool(both) and len(both) >= PAIRED_SHARE * max(len(before), len(after))
+    if paired:
+        moved = {key: (after[key][0], after[key][1] - before[key][1]) for key in both}
+        mean, squared_error, clusters = _run_mean(moved)
+    else:
+        old, new = _run_mean(before), _run_mean(after)
+        mean, squared_error = new.mean - old.mean, old.squared_error + new.squared_error
+        clusters = min(old.clusters, new.clusters)
+    if clusters < MIN_CLUSTERS:
+        return None
+    se = math.sqrt(squared_error)
+    if paired:
+        p = _sign_flips(np.array(_sums(moved)))
+    else:
+        z = abs(mean) / se if se else math.inf if mean else 0.0
+        p = rounded_value(2 * NormalDist().cdf(-z))
+    return Change(
+        mean=rounded_value(mean),
+        se=rounded_value(se),
+        p=p,
+        cases=len(both) if paired else len(after),
+        paired=paired,
+    )
 
 
 def attribute_change(
@@ -122,54 +137,20 @@ def attribute_change(
 
     If the anchors did not move, only the agent can have moved. If they moved, the judge moved; then
     the change of the anchors is subtracted from the change of the run, and the agent moved too
-    where the rest is more than chance.
-
-    Args:
-        anchors: how the anchors moved; `None` where there is no earlier anchor run.
-        data: how the run itself moved since its baseline; `None` without a baseline.
-        alpha: the probability of a false alarm, 0..1.
-        against: id of the earlier anchor run.
+    where the rest is more than chance. `anchors` is `None` where there is no earlier anchor run
+    (whose id is `against`), `data` without a baseline. `alpha` is the probability of a false alarm,
+    0..1.
     """
-    attribution = Attribution(cause="unknown", anchors=anchors, data=data, against=against)
-    if anchors is None:
-        return attribution
-    moved = anchors.p <= alpha
-    if data is None:
-        return attribution.model_copy(update={"cause": "judge" if moved else "unknown"})
-    if not moved:
-        return attribution.model_copy(update={"cause": "agent" if data.p <= alpha else "none"})
-    rest, deviation = data.mean - anchors.mean, math.hypot(data.se, anchors.se)
-    judge_alone = abs(rest) <= NormalDist().inv_cdf(1 - alpha / 2) * deviation
-    return attribution.model_copy(update={"cause": "judge" if judge_alone else "both"})
-
-
-def _paired_change(differences: Scores) -> Change | None:
-    sums = _sums(differences)
-    run_mean = _run_mean(differences)
-    if len(sums) < MIN_CLUSTERS:
-        return None
-    return Change(
-        mean=rounded_value(run_mean.mean),
-        se=rounded_value(math.sqrt(run_mean.squared_error)),
-        p=_sign_flips(np.array(sums)),
-        cases=run_mean.cases,
-        paired=True,
-    )
-
-
-def _unpaired_change(before: _RunMean, after: _RunMean) -> Change | None:
-    if min(before.clusters, after.clusters) < MIN_CLUSTERS:
-        return None
-    mean = after.mean - before.mean
-    se = math.sqrt(before.squared_error + after.squared_error)
-    z = abs(mean) / se if se else math.inf if mean else 0.0
-    return Change(
-        mean=rounded_value(mean),
-        se=rounded_value(se),
-        p=rounded_value(2 * NormalDist().cdf(-z)),
-        cases=after.cases,
-        paired=False,
-    )
+    cause: Cause = "unknown"
+    if anchors is not None and anchors.p <= alpha:
+        cause = "judge"
+        if data is not None:
+            rest, deviation = data.mean - anchors.mean, math.hypot(data.se, anchors.se)
+            alone = abs(rest) <= NormalDist().inv_cdf(1 - alpha / 2) * deviation
+            cause = "judge" if alone else "both"
+    elif anchors is not None and data is not None:
+        cause = "agent" if data.p <= alpha else "none"
+    return Attribution(cause=cause, anchors=anchors, data=data, against=against)
 
 
 def _run_mean(scores: Scores) -> _RunMean:
@@ -183,16 +164,15 @@ def _run_mean(scores: Scores) -> _RunMean:
     count = len(sums)
     squares = math.fsum(cluster_sum**2 for cluster_sum in sums)
     squared_error = count / (count - 1) * squares / n**2 if count > 1 else 0.0
-    return _RunMean(mean, squared_error, count, n)
+    return _RunMean(mean, squared_error, count)
 
 
 def _sums(scores: Scores) -> list[float]:
     """The sum of the scores of each cluster; a fixed order keeps the p value of flips the same."""
     sums_by_cluster: dict[str, float] = defaultdict(float)
-    for key in sorted(scores):
-        cluster, score = scores[key]
+    for _, (cluster, score) in sorted(scores.items()):
         sums_by_cluster[cluster] += score
-    return [sums_by_cluster[cluster] for cluster in sorted(sums_by_cluster)]
+    return [total for _, total in sorted(sums_by_cluster.items())]
 
 
 def _sign_flips(sums: np.ndarray) -> float:

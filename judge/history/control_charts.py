@@ -17,7 +17,7 @@ from typing import Final, Literal
 
 from scipy.special import chdtri  # type: ignore[import-untyped]  # it has no types
 
-from assizes.judge.config.series import SeriesConfig
+from assizes.judge.config.gates import SeriesConfig
 
 ChartSide = Literal["worse", "better"]
 
@@ -50,17 +50,12 @@ RESOLVED_Z: Final = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One run of a series.
+    """One run of a series, which began `at` a time.
 
-    Args:
-        run_id: id of the run.
-        at: when the run began.
-        value: mean of the scores of the run.
-        se: clustered standard error of the mean; 0 where it cannot be computed.
-        items: how many scores the mean is of.
-        judge: fingerprint of the judge; the series breaks where the fingerprint changes.
-        usable: False where the coverage of the run was below its floor; such a run is displayed,
-            but no chart reads it.
+    `value` is the mean of the scores of the run over so many `items`; `se` is the clustered standard
+    error of the mean, 0 where it cannot be computed. The series breaks where the fingerprint of the
+    `judge` changes. A run is not `usable` where its coverage was below its floor; such a run is
+    displayed, but no chart reads it.
     """
 
     run_id: str
@@ -76,13 +71,10 @@ class Point:
 class Reference:
     """The usual value of a series, learned from its first runs.
 
-    Args:
-        mean: mean value of the first runs.
-        between: variance from run to run that the errors of the runs' own means do not explain;
-            with `same_cases`, an upper bound of the whole variance between runs.
-        runs: how many runs the reference was learned from.
-        same_cases: whether the runs differ by far less than the errors of their means, as runs over
-            the same cases do; the error of a run's own mean is then left out.
+    `between` is the variance from run to run that the errors of the runs' own means do not explain.
+    With `same_cases` it is an upper bound of the whole variance between runs: they differ by far
+    less than the errors of their means, as runs over the same cases do; the error of a run's own
+    mean is then left out.
     """
 
     mean: float
@@ -91,13 +83,9 @@ class Reference:
     same_cases: bool = False
 
     def deviation(self, point: Point, span: float) -> float:
-        """The standard deviation expected of a run.
+        """The standard deviation expected of a run, in a series whose scale has the width `span`.
 
         The deviation is never below half of what one score can move the mean.
-
-        Args:
-            point: the run.
-            span: width of the scale of the series.
         """
         floor = 0.5 * span / max(1, point.items)
         own = 0.0 if self.same_cases else point.se**2
@@ -120,13 +108,13 @@ class Limits:
         The limits are wider the more series there are, so that all series together raise as many
         false alarms as a single series would.
         """
-        many = max(1, series)
+        many, normal = max(1, series), NormalDist()
         return cls(
-            ewma=_z_beyond((1 - NormalDist().cdf(config.ewma_limit)) / many),
+            ewma=normal.inv_cdf(1 - (1 - normal.cdf(config.ewma_limit)) / many),
             # The time to a false alarm grows with exp(2 k h).
             cusum=config.cusum_limit + math.log(many) / (2 * max(config.cusum_slack, 0.1)),
-            hard=_z_beyond(HARD_P / many),
-            soft=_z_beyond(SOFT_P / math.sqrt(many)),
+            hard=normal.inv_cdf(1 - HARD_P / many),
+            soft=normal.inv_cdf(1 - SOFT_P / math.sqrt(many)),
         )
 
 
@@ -134,12 +122,9 @@ class Limits:
 class ChartReading:
     """The state of the charts of one side (worse or better) after one run.
 
-    Attributes:
-        z: how far the run lies on this side of the reference, in standard deviations.
-        ewma: exponentially weighted moving average of z.
-        cusum: cumulative sum of z.
-        signals: names of the charts that are beyond their limits: `run`, `ewma`, `cusum`.
-        open: whether an incident is open on this side.
+    `z` is how far the run lies on this side of the reference, in standard deviations; `ewma` is its
+    exponentially weighted moving average, `cusum` its cumulative sum. `signals` names the charts
+    that are beyond their limits: `run`, `ewma`, `cusum`. An incident may be `open` on this side.
     """
 
     z: float
@@ -149,17 +134,10 @@ class ChartReading:
     open: bool
 
 
-def _z_beyond(share: float) -> float:
-    """The z beyond which this share (0..1) of a normal distribution lies."""
-    return NormalDist().inv_cdf(1 - share)
-
-
 def reference(points: Sequence[Point], config: SeriesConfig) -> Reference | None:
     """The reference of a series from its first usable runs; `None` while there are too few.
 
-    Args:
-        points: the runs of the series in order of time.
-        config: says how many runs a reference needs.
+    The runs are in order of time.
     """
     first = [point for point in points if point.usable][: config.reference_runs]
     if len(first) < config.reference_runs:
@@ -176,12 +154,8 @@ def reference(points: Sequence[Point], config: SeriesConfig) -> Reference | None
 class ControlChart:
     """The charts of one side of one series, which read the series run by run.
 
-    Args:
-        usual: the reference.
-        config: weight of the EWMA, slack of the CUSUM and runs that a signal must persist.
-        limits: the limits of the charts.
-        sign: -1 to look for a fall of the value, 1 to look for a rise.
-        span: width of the scale of the series.
+    `sign` is -1 to look for a fall of the value, 1 to look for a rise; `span` is the width of the
+    scale of the series.
     """
 
     def __init__(
@@ -194,33 +168,29 @@ class ControlChart:
         self._slack = config.cusum_slack + 0.5 * math.sqrt(self._doubt)
         self._ewma = self._cusum = self._spread = 0.0
         self._out = 0
-        self._soft = False
+        self._soft = self._open = False
         self._recent: list[float] = []
-        self._open = False
 
     def read(self, point: Point) -> ChartReading:
         """Read the next usable run, and return the state of the charts after it."""
         deviation = self._usual.deviation(point, self._span)
         z = self._sign * (point.value - self._usual.mean) / deviation
-        weight = self._config.ewma_weight
+        weight, limits = self._config.ewma_weight, self._limits
         self._ewma = weight * z + (1 - weight) * self._ewma
         self._spread = weight**2 + (1 - weight) ** 2 * self._spread
         self._cusum = max(0.0, self._cusum + z - self._slack)
-        signals = self._signals(z)
-        self._recent = [*self._recent, z][-RESOLVED_RUNS:]
-        reading = (z, self._ewma, self._cusum, signals)
-        self._step(signals)
-        return ChartReading(*reading, open=self._open)
-
-    def _signals(self, z: float) -> tuple[str, ...]:
-        limits, steady = self._limits, math.sqrt(self._spread + self._doubt)
-        signals = {
+        steady = math.sqrt(self._spread + self._doubt)
+        beyond = {
             "run": z > limits.hard or (z > limits.soft and self._soft),
             "ewma": self._ewma > limits.ewma * steady,
             "cusum": self._cusum > limits.cusum,
         }
+        signals = tuple(name for name, is_beyond in beyond.items() if is_beyond)
         self._soft = z > limits.soft
-        return tuple(name for name, beyond in signals.items() if beyond)
+        self._recent = [*self._recent, z][-RESOLVED_RUNS:]
+        ewma, cusum = self._ewma, self._cusum
+        self._step(signals)
+        return ChartReading(z, ewma, cusum, signals, self._open)
 
     def _step(self, signals: Sequence[str]) -> None:
         """Open or close the incident.

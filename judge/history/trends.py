@@ -6,14 +6,15 @@ A problem often moves many series at once. They become one incident, so that a r
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from assizes.judge.config.series import SeriesConfig
+from assizes.judge.config.gates import SeriesConfig
 from assizes.judge.history.control_charts import (
     ChartReading,
     ChartSide,
@@ -37,14 +38,12 @@ State = Literal["new", "persisting", "resolved"]
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One number of every run of a name.
+    """One number of every run of a name, the runs in order of time.
 
-    Args:
-        name: `pass_rate`, `overall_score`, `agent_latency_ms` or the name of a metric.
-        points: the runs in order of time.
-        slice_of: the slice of the cases, such as `tags.intent=refund`; empty for all cases.
-        falls_when_worse: whether a lower value is worse; False for latency.
-        span: width of the scale, such as 1 for a share; 0 where the scale has no upper end.
+    The number is `pass_rate`, `overall_score`, `agent_latency_ms` or the name of a metric; `slice_of`
+    is the slice of the cases, such as `tags.intent=refund`, empty for all cases. A lower value is
+    worse, except for latency. `span` is the width of the scale, such as 1 for a share; 0 where the
+    scale has no upper end.
     """
 
     name: str
@@ -140,12 +139,6 @@ class _Episode:
     resolved: int | None = None
 
 
-@dataclass
-class _WatchedSeries:
-    trend: Trend
-    episodes: list[_Episode] = field(default_factory=list)
-
-
 Bridges = Mapping[tuple[str, str], Mapping[str, float]]
 """By (earlier judge, later judge): how much more the later judge gives, by name of the series."""
 
@@ -153,46 +146,30 @@ Bridges = Mapping[tuple[str, str], Mapping[str, float]]
 def trends(
     name: str, series: Sequence[Series], config: SeriesConfig, bridges: Bridges | None = None
 ) -> Trends:
-    """Put every series on its control charts, and join what they find to incidents.
+    """Put every series of runs with this name on its control charts, and join the incidents.
 
     The series of whole runs share one rate of false alarms, the series of slices another.
-
-    Args:
-        name: name of the runs.
-        series: the series of whole runs and of slices.
-        config: settings of the charts.
-        bridges: differences between judges that judged the same anchors; `None` for no bridges.
+    `bridges` are the differences between judges that judged the same anchors.
     """
-    order = _order(series)
-    whole = sum(not item.slice_of for item in series)
-    watched = [
-        _watch_series(
-            item,
-            config,
-            Limits.of(config, len(series) - whole if item.slice_of else whole),
-            bridges or {},
-            order,
-        )
-        for item in series
-    ]
-    episodes = [episode for watched_series in watched for episode in watched_series.episodes]
-    runs = sorted(order, key=order.__getitem__)
     times = {point.run_id: point.at for item in series for point in item.points}
+    runs = sorted(times, key=lambda run_id: (times[run_id], run_id))
+    order = {run_id: place for place, run_id in enumerate(runs)}
+    whole = sum(not item.slice_of for item in series)
+    series_trends, episodes = [], []
+    for item in series:
+        limits = Limits.of(config, len(series) - whole if item.slice_of else whole)
+        trend, of_series = _watch_series(item, config, limits, bridges or {}, order)
+        series_trends.append(trend)
+        episodes += of_series
     return Trends(
         name=name,
         runs=len(order),
-        series=tuple(watched_series.trend for watched_series in watched),
+        series=tuple(series_trends),
         incidents=tuple(_incident(name, group, runs, times) for group in _problems(episodes)),
     )
 
 
-def _order(series: Sequence[Series]) -> dict[str, int]:
-    """The position of every run in the order of time, by run id."""
-    runs = {(point.at, point.run_id) for item in series for point in item.points}
-    return {run_id: place for place, (_, run_id) in enumerate(sorted(runs))}
-
-
-def bridge_points(points: Sequence[Point], name: str, bridges: Bridges) -> list[tuple[Point, str]]:
+def _bridge_points(points: Sequence[Point], name: str, bridges: Bridges) -> list[tuple[Point, str]]:
     """Move the values of earlier judges to the scale of the latest judge.
 
     Each point comes back with the fingerprint of the judge whose scale it is on. Going back in time
@@ -216,11 +193,11 @@ def _watch_series(
     limits: Limits,
     bridges: Bridges,
     order: Mapping[str, int],
-) -> _WatchedSeries:
-    moved = bridge_points(series.points, series.name, bridges)
+) -> tuple[Trend, list[_Episode]]:
+    moved = _bridge_points(series.points, series.name, bridges)
+    originals = {point.run_id: point.value for point in series.points}
     episodes: list[_Episode] = []
     points: list[TrendPoint] = []
-    originals = {point.run_id: point.value for point in series.points}
     usual, learnt, state = None, 0, "learning"
     for scale in dict.fromkeys(scale for _, scale in moved):
         part = [point for point, of in moved if of == scale]
@@ -233,7 +210,9 @@ def _watch_series(
         ]
         new_episodes = _episodes(series, point_readings, order)
         episodes += new_episodes
-        state = _state(usual, new_episodes)
+        still = {episode.side for episode in new_episodes if episode.resolved is None}
+        # Of two open sides the worse one counts.
+        state = max(still, default="learning" if usual is None else "quiet")
     trend = Trend(
         series=series.name,
         slice_of=series.slice_of,
@@ -242,7 +221,7 @@ def _watch_series(
         state=state,
         points=tuple(points),
     )
-    return _WatchedSeries(trend, episodes)
+    return trend, episodes
 
 
 _PointReadings = tuple[Point, Mapping[ChartSide, ChartReading]]
@@ -271,10 +250,8 @@ def _chart_readings(
     learnt = 0
     for point in points:
         learnt += point.usable
-        reads = point.usable and learnt > usual.runs
-        readings.append(
-            (point, {side: chart.read(point) for side, chart in charts.items()} if reads else {})
-        )
+        reads = charts if point.usable and learnt > usual.runs else {}
+        readings.append((point, {side: chart.read(point) for side, chart in reads.items()}))
     return readings
 
 
@@ -285,36 +262,28 @@ def _episodes(
     for side in ("worse", "better"):
         current: _Episode | None = None
         for point, readings in point_readings:
-            reading = readings.get(side)
-            if reading is None:
-                continue
-            if reading.open and current is None:
+            is_open = side in readings and readings[side].open
+            if is_open and current is None:
                 current = _Episode(series, side, order[point.run_id])
                 episodes.append(current)
-            elif not reading.open and current is not None:
+            elif side in readings and not is_open and current is not None:
                 current.resolved, current = order[point.run_id], None
     return episodes
-
-
-def _state(usual: Reference | None, episodes: Sequence[_Episode]) -> str:
-    if usual is None:
-        return "learning"
-    still = [episode.side for episode in episodes if episode.resolved is None]
-    return "worse" if "worse" in still else "better" if still else "quiet"
 
 
 def _trend_point(
     point: Point, original: float, series: Series, readings: Mapping[ChartSide, ChartReading]
 ) -> TrendPoint:
     half, worse = z_of(CONFIDENCE) * point.se, readings.get("worse")
+    most = series.span or math.inf
     signals = {name for reading in readings.values() for name in reading.signals}
     return TrendPoint(
         run_id=point.run_id,
         at=point.at,
         value=rounded_value(original),
         bridged=rounded_value(point.value),
-        low=rounded_value(_clip(point.value - half, series)),
-        high=rounded_value(_clip(point.value + half, series)),
+        low=rounded_value(min(max(point.value - half, 0.0), most)),
+        high=rounded_value(min(max(point.value + half, 0.0), most)),
         items=point.items,
         judge=point.judge,
         usable=point.usable,
@@ -323,27 +292,24 @@ def _trend_point(
     )
 
 
-def _clip(value: float, series: Series) -> float:
-    return min(max(value, 0.0), series.span) if series.span else max(value, 0.0)
-
-
 def _problems(episodes: Sequence[_Episode]) -> list[list[_Episode]]:
-    """The episodes in groups that each become one incident, in order of time."""
+    """The episodes in groups that each become one incident, in order of time.
+
+    An episode joins the first group of its side that began not long before and is not all over.
+    """
     groups: list[list[_Episode]] = []
     for episode in sorted(episodes, key=lambda e: (e.opened, e.series.slice_of, e.series.name)):
-        group = next((group for group in groups if _is_same_problem(episode, group)), None)
-        if group is None:
-            groups.append([episode])
+        for group in groups:
+            near = episode.opened - group[0].opened <= SAME_PROBLEM_RUNS
+            open_still = any(
+                other.resolved is None or other.resolved >= episode.opened for other in group
+            )
+            if episode.side == group[0].side and near and open_still:
+                group.append(episode)
+                break
         else:
-            group.append(episode)
+            groups.append([episode])
     return groups
-
-
-def _is_same_problem(episode: _Episode, group: Sequence[_Episode]) -> bool:
-    """Whether an episode belongs to a group: same side, soon after its first, and not all over."""
-    near = episode.opened - group[0].opened <= SAME_PROBLEM_RUNS
-    open_still = any(other.resolved is None or other.resolved >= episode.opened for other in group)
-    return episode.side == group[0].side and near and open_still
 
 
 def _incident(

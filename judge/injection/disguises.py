@@ -1,19 +1,75 @@
-"""Reads disguised texts, such as Base64 or leetspeak, so that attacks in them are found."""
+"""Reads texts that hide what they say, so that attacks in them are found.
+
+A disguise is a text such as Base64 or leetspeak. A person does not see a hidden character, and a
+model reads it; it is counted, or made visible. Characters that normal writing needs do not count as
+hidden: joiners between letters or emoji, one variation selector after a character, the tags of a
+flag.
+"""
 
 from __future__ import annotations
 
 import base64
-import binascii
 import codecs
 import itertools
 import re
 import unicodedata
 import urllib.parse
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from assizes.judge.injection.invisible import hidden_count, without_hidden
+_BLACK_FLAG: Final = "\U0001f3f4"
+_ZERO_WIDTH: Final = (
+    "\u00ad\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b\u200e\u200f\u2060-\u2064\u3164\ufeff\uffa0"
+)
+_BIDI: Final = "\u202a-\u202e\u2066-\u2069"
+_TAGS: Final = "\U000e0000-\U000e007f"
+_SELECTORS: Final = "\ufe00-\ufe0f\U000e0100-\U000e01ef"
+
+_FLAG: Final = f"{_BLACK_FLAG}[\U000e0061-\U000e007a\U000e0030-\U000e0039]{{1,6}}\U000e007f"
+_HIDDEN: Final = re.compile(
+    rf"{_FLAG}|[{_ZERO_WIDTH}{_BIDI}{_TAGS}]"
+    # A joiner joins something only next to a letter beyond ASCII or an emoji.
+    r"|(?<![^\x00-\x7f])[\u200c\u200d]|[\u200c\u200d](?![^\x00-\x7f])"
+    rf"|(?<=[{_SELECTORS}])[{_SELECTORS}]|(?<=[A-Za-z])[{_SELECTORS}]"
+)
+# A quick first test: every hidden character is one of these, and most texts hold none.
+_ODD: Final = re.compile(rf"[{_ZERO_WIDTH}\u200c\u200d{_BIDI}{_TAGS}{_SELECTORS}]")
+
+
+def made_visible(text: str) -> str:
+    """The text with each hidden character written as its code point: `[U+200B]`."""
+    if text.isascii() or not _ODD.search(text):
+        return text
+    return _HIDDEN.sub(_visible_form, text)
+
+
+def without_hidden(text: str) -> str:
+    """The text as a model may read it: without hidden characters, tags as the ASCII they encode."""
+    if text.isascii() or not _ODD.search(text):
+        return text
+    return _HIDDEN.sub(_readable_form, text)
+
+
+def hidden_count(text: str) -> int:
+    """The number of hidden characters in a text."""
+    if text.isascii() or not _ODD.search(text):
+        return 0
+    return sum(not match[0].startswith(_BLACK_FLAG) for match in _HIDDEN.finditer(text))
+
+
+def _visible_form(match: re.Match[str]) -> str:
+    sign = match[0]
+    return sign if sign.startswith(_BLACK_FLAG) else f"[U+{ord(sign):04X}]"
+
+
+def _readable_form(match: re.Match[str]) -> str:
+    sign = match[0]
+    if sign.startswith(_BLACK_FLAG):
+        return sign
+    ascii_code = ord(sign) - 0xE0000
+    return chr(ascii_code) if 0x20 <= ascii_code < 0x7F else ""
+
 
 SHORTEST_PIECE: Final = 20
 """The fewest characters of a word that can be an encoded sentence."""
@@ -50,12 +106,9 @@ _ROT13_WORDS: Final = ("vtaber", "vafgehpg", "whqtr", "rinyhngbe", "fpber", "eho
 class TextShape:
     """Cheap facts about a text, which say what disguises are possible at all.
 
-    Attributes:
-        words: the different words in lower case, one a line.
-        longest: the length of the longest word.
-        spelled: whether four single letters follow one another, so that a word may be spelled out.
-        ascii: whether the text is ASCII.
-        hidden: whether the text holds hidden characters.
+    `words` holds the different words in lower case, one a line, `longest` the length of the longest
+    one. `spelled` says that four single letters follow one another, so that a word may be spelled
+    out; `ascii` that the text is ASCII, `hidden` that it holds hidden characters.
     """
 
     words: str
@@ -69,8 +122,7 @@ class TextShape:
         """The shape of a text as it was written."""
         tokens = text.lower().split()
         lengths = list(map(len, tokens))
-        words = "\n".join(set(tokens))
-        longest = max(lengths, default=0)
+        words, longest = "\n".join(set(tokens)), max(lengths, default=0)
         in_bytes = bytes(lengths if longest < 256 else [min(length, 255) for length in lengths])
         spelled = b"\1\1\1\1" in in_bytes
         return cls(words, longest, spelled, text.isascii(), hidden_count(text) > 0)
@@ -106,8 +158,8 @@ def plain(text: str) -> str:
 
 def readings(text: str, shape: TextShape) -> Iterator[tuple[str, str]]:
     """Yield what a text may say under each disguise, as (name of the disguise, normalised text)."""
-    for name, disguise in _DISGUISES.items():
-        if disguise.is_possible(shape) and (reading := disguise.read(text)):
+    for name, (is_possible, read) in _DISGUISES.items():
+        if is_possible(shape) and (reading := read(text)):
             yield name, plain(reading)
 
 
@@ -117,7 +169,7 @@ def _decode_pieces(text: str, pattern: re.Pattern[str], decode: Callable[[str], 
     for piece in itertools.islice(pattern.finditer(long_words), MAX_DECODED):
         try:
             decoded_text = decode(piece[0]).decode("utf-8")
-        except (ValueError, binascii.Error):
+        except ValueError:
             continue
         if decoded_text.isprintable() or "\n" in decoded_text:
             texts.append(decoded_text)
@@ -133,13 +185,9 @@ def _at_least(count: int, pattern: re.Pattern[str], text: str) -> bool:
     return len(list(itertools.islice(pattern.finditer(text), count))) == count
 
 
-def _reversed_lines(text: str) -> str:
-    return "\n".join(line[::-1] for line in without_hidden(text).split("\n"))
-
-
-def _leet(text: str) -> str:
+def _translated(text: str, pattern: re.Pattern[str], letters: dict[int, int]) -> str:
     low = text.lower()
-    return low.translate(_LETTERS) if _at_least(3, _MIXED_DIGITS, low) else ""
+    return low.translate(letters) if _at_least(3, pattern, low) else ""
 
 
 def _without_spacing(text: str) -> str:
@@ -148,40 +196,32 @@ def _without_spacing(text: str) -> str:
     return _SPACED.sub(lambda match: re.sub(r"[ .\-_*]", "", match[0]), text)
 
 
-def _lookalikes(text: str) -> str:
-    low = text.lower()
-    return low.translate(_LOOKALIKES) if _at_least(3, _CYRILLIC_IN_LATIN, low) else ""
-
-
-@dataclass(frozen=True, slots=True)
-class _Disguise:
-    """A quick test whether a text can be disguised so, and the reading of such a text."""
-
-    is_possible: Callable[[TextShape], bool]
-    read: Callable[[str], str]
-
-
-_DISGUISES: Final = {
-    "base64": _Disguise(
+_DISGUISES: Final[Mapping[str, tuple[Callable[[TextShape], bool], Callable[[str], str]]]] = {
+    "base64": (
         lambda shape: shape.longest >= SHORTEST_PIECE,
         lambda text: _decode_pieces(text, _BASE64, _base64_bytes),
     ),
-    "hex": _Disguise(
+    "hex": (
         lambda shape: shape.longest >= SHORTEST_PIECE,
         lambda text: _decode_pieces(text, _HEX, bytes.fromhex),
     ),
-    "url": _Disguise(
+    "url": (
         lambda shape: "%" in shape.words,
         lambda text: urllib.parse.unquote(text) if _at_least(3, _ESCAPED, text) else "",
     ),
-    "rot13": _Disguise(
+    "rot13": (
         lambda shape: shape.has_any(_ROT13_WORDS),
         lambda text: codecs.encode(text, "rot13"),
     ),
-    "reversed": _Disguise(TextShape.has_reversed_words, _reversed_lines),
-    "leet": _Disguise(TextShape.has_leet_words, _leet),
-    "spaced": _Disguise(TextShape.has_spaced_words, _without_spacing),
-    "lookalikes": _Disguise(
-        lambda shape: _GREEK_OR_CYRILLIC.search(shape.words) is not None, _lookalikes
+    "reversed": (
+        TextShape.has_reversed_words,
+        lambda text: "\n".join(line[::-1] for line in without_hidden(text).split("\n")),
+    ),
+    "leet": (TextShape.has_leet_words, lambda text: _translated(text, _MIXED_DIGITS, _LETTERS)),
+    "spaced": (TextShape.has_spaced_words, _without_spacing),
+    "lookalikes": (
+        lambda shape: _GREEK_OR_CYRILLIC.search(shape.words) is not None,
+        lambda text: _translated(text, _CYRILLIC_IN_LATIN, _LOOKALIKES),
     ),
 }
+"""Each disguise: a quick test whether a text can be disguised so, and the reading of such a text."""

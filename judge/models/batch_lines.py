@@ -11,11 +11,15 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, BinaryIO, Final, Protocol
 
-from assizes.judge.config.prices import Price
+from assizes.judge.config.judging import Price
 from assizes.judge.errors import ModelError
-from assizes.judge.models.completions import completion_of, unusable_reason
 from assizes.judge.models.model import Completion, UnusableReply
-from assizes.judge.models.provider_errors import model_error, readable
+from assizes.judge.models.provider_calls import (
+    completion_of,
+    model_error,
+    readable,
+    unusable_reason,
+)
 from assizes.judge.protocol import Ask
 
 log = logging.getLogger(__name__)
@@ -38,13 +42,10 @@ _END_STATES: Final = frozenset({"completed", "failed", "expired", "cancelled"})
 
 @dataclass(frozen=True, slots=True)
 class BatchStatus:
-    """The status of a batch.
+    """The status of a batch, whose name is the provider's word: `in_progress`, `completed`, ...
 
-    Attributes:
-        name: the status in the provider's word: `in_progress`, `completed`, `expired`, ...
-        ended: whether the status is final.
-        done: the asks that were answered or failed so far.
-        why: the fault of the batch in the provider's words; empty without one.
+    `ended` says whether the status is final, `done` counts the asks that were answered or failed so
+    far, and `why` is the fault of the batch in the provider's words, empty without one.
     """
 
     name: str
@@ -86,11 +87,7 @@ class BatchCalls(Protocol):
 
 
 class ProviderBatches:
-    """The batch endpoint of one model's provider; implements `assizes.judge.engine.batching.Batches`.
-
-    Args:
-        calls: the object that makes the HTTP requests.
-    """
+    """The batch endpoint of one model's provider; implements `assizes.judge.engine.batching.Batches`."""
 
     def __init__(self, calls: BatchCalls) -> None:
         self._calls = calls
@@ -117,7 +114,15 @@ class ProviderBatches:
 
     async def status(self, batch_id: str) -> BatchStatus:
         """Return the present status of a batch."""
-        return _status(await self._calls.batch(batch_id))
+        batch = await self._calls.batch(batch_id)
+        counts = batch.request_counts
+        done = counts.completed + counts.failed if counts else 0
+        # A batch that has just been completed does not name its files yet: it counts as running.
+        has_files = bool(batch.output_file_id or batch.error_file_id)
+        is_whole = batch.status != "completed" or has_files or not done
+        problems = (batch.errors.data if batch.errors else None) or []
+        why = readable(f"{problems[0].code}: {problems[0].message}") if problems else ""
+        return BatchStatus(str(batch.status), batch.status in _END_STATES and is_whole, done, why)
 
     async def results(self, batch_id: str) -> AsyncIterator[tuple[str, Completion | ModelError]]:
         """Yield key and outcome of each ask, the answers before the failures.
@@ -156,15 +161,12 @@ class ProviderBatches:
         if not isinstance(body, dict):
             return ModelError("unavailable", "no answer: the body of the line is no object")
         try:
-            return self._answer(body)
+            response = self._calls.response(body)
+            completion = completion_of(response, self._calls.model, self._calls.price, batch=True)
+            why = unusable_reason(response)
         except _MALFORMED as error:
             return ModelError("unavailable", readable(f"no answer: {error}"))
-
-    def _answer(self, body: dict[str, Any]) -> Completion | UnusableReply:
-        response = self._calls.response(body)
-        completion = completion_of(response, self._calls.model, self._calls.price, batch=True)
         completion = replace(completion, flags=(BATCH_FLAG,))
-        why = unusable_reason(response)
         return UnusableReply(*why, completion) if why else completion
 
 
@@ -174,17 +176,6 @@ class _LineFailure(Exception):
     def __init__(self, status_code: int | None, message: str) -> None:
         super().__init__(message)
         self.status_code = status_code
-
-
-def _status(batch: Any) -> BatchStatus:
-    counts = batch.request_counts
-    done = counts.completed + counts.failed if counts else 0
-    # A batch that has just been completed does not name its files yet: it counts as running.
-    has_files = bool(batch.output_file_id or batch.error_file_id)
-    ended = batch.status in _END_STATES and (batch.status != "completed" or has_files or not done)
-    problems = (batch.errors.data if batch.errors else None) or []
-    why = readable(f"{problems[0].code}: {problems[0].message}") if problems else ""
-    return BatchStatus(str(batch.status), ended, done, why)
 
 
 _MALFORMED: Final = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)

@@ -35,16 +35,27 @@ from litellm.types.utils import FILE_CONTENT_STREAMING_PROVIDERS, LlmProviders
 from litellm.utils import ProviderConfigManager, get_optional_params
 from pydantic import BaseModel
 
-from assizes.judge.config.judging import JudgeConfig
-from assizes.judge.config.limits import LimitsConfig
-from assizes.judge.config.prices import Price, TokenScale, estimated_tokens, listed_price
+from assizes.judge.config.judging import (
+    JudgeConfig,
+    LimitsConfig,
+    Price,
+    TokenScale,
+    estimated_tokens,
+    listed_price,
+)
 from assizes.judge.errors import ConfigurationError, ModelError
 from assizes.judge.models.batch_lines import FILE_TIMEOUT_S
-from assizes.judge.models.call_parameters import Parameters, ResponseMode
-from assizes.judge.models.completions import completion_of, unusable_reason, with_estimates
 from assizes.judge.models.model import Completion, UnusableReply
-from assizes.judge.models.provider_errors import model_error, readable
-from assizes.judge.prompts.reply_request import messages, with_reply_id
+from assizes.judge.models.provider_calls import (
+    Parameters,
+    ResponseMode,
+    completion_of,
+    model_error,
+    readable,
+    unusable_reason,
+    with_estimates,
+)
+from assizes.judge.prompts.prompt_texts import messages, with_reply_id
 from assizes.judge.protocol import Ask
 from assizes.judge.rows import as_json
 
@@ -54,6 +65,22 @@ with warnings.catch_warnings():
     warnings.filterwarnings("ignore", message=".*`ReadOnly` qualifier.*", category=UserWarning)
     litellm.ModelResponse()
 _ROUTE: Final = "EXPERIMENTAL_OPENAI_BASE_LLM_HTTP_HANDLER"
+
+SELF_HOSTED: Final = frozenset(
+    {"openai", "custom_openai", "hosted_vllm", "litellm_proxy", "llamafile", "lm_studio"}
+)
+"""Providers that stand for any server of the OpenAI protocol when an `api_base` is given."""
+
+DEFAULT_TEMPERATURE: Final = 0.2
+
+NEARLY_FULL: Final = 0.7
+"""Share (0..1) of a model's context window above which a prompt's tokens are counted, not estimated."""
+
+OTHER_TOKENIZER: Final = 1.25
+"""Factor on the context window of other providers' models: OpenAI's tokenizer may count too high."""
+
+# The root of litellm's errors, and what its files and batches let through.
+_FAILURES: Final = (litellm.exceptions.openai.OpenAIError, httpx.HTTPError)  # type: ignore[attr-defined]
 
 
 @cache
@@ -77,23 +104,6 @@ async def _no_second_request(*_args: object, **_rest: object) -> NoReturn:
     error = sys.exception()
     assert error is not None
     raise error
-
-
-SELF_HOSTED: Final = frozenset(
-    {"openai", "custom_openai", "hosted_vllm", "litellm_proxy", "llamafile", "lm_studio"}
-)
-"""Providers that stand for any server of the OpenAI protocol when an `api_base` is given."""
-
-DEFAULT_TEMPERATURE: Final = 0.2
-
-NEARLY_FULL: Final = 0.7
-"""Share (0..1) of a model's context window above which a prompt's tokens are counted, not estimated."""
-
-OTHER_TOKENIZER: Final = 1.25
-"""Factor on the context window of other providers' models: OpenAI's tokenizer may count too high."""
-
-# The root of litellm's errors, and what its files and batches let through.
-_FAILURES: Final = (litellm.exceptions.openai.OpenAIError, httpx.HTTPError)  # type: ignore[attr-defined]
 
 
 class LiteLLM:
@@ -127,7 +137,14 @@ class LiteLLM:
                 "api_base": config.api_base,
             }
         )
-        _choose_route(self.provider)
+        try:
+            described = ProviderConfigManager.get_provider_chat_config(
+                "", LlmProviders(self.provider)
+            )
+        except ValueError:
+            described = None
+        if described is None:  # litellm's own HTTP client does not know the provider's protocol
+            os.environ[_ROUTE] = "false"
 
     def tokens(self, ask: Ask[Any], cap: int = 1) -> tuple[int, int]:
         """Estimate tokens by the length of messages and schema, corrected by the calls so far."""
@@ -163,7 +180,11 @@ class LiteLLM:
         try:
             response = await litellm.acompletion(**request, **self._call)
         except _FAILURES as error:
-            raise self._failure(error, request) from error
+            name = self._parameters.drop_rejected(error, request)
+            if name is None:
+                raise model_error(error) from error
+            detail = readable(f"the model does not take {name}: {readable(str(error))}")
+            raise ModelError("unsupported_parameter", detail, status=400) from error
         latency_ms = (perf_counter() - started) * 1000
         completion = replace(
             completion_of(response, self.name, self.price),
@@ -200,11 +221,7 @@ class LiteLLM:
         return beside + estimated_tokens(*(message["content"] for message in sent_messages))
 
     async def _check_fit(self, sent_messages: Sequence[Mapping[str, str]], estimate: int) -> None:
-        """Check that a prompt fits into the model's context window, without a request.
-
-        Raises:
-            ModelError: `context_overflow`, when the prompt certainly exceeds the window.
-        """
+        """Raise `context_overflow`, without a request, for a prompt that certainly does not fit."""
         if self._window is None or estimate <= NEARLY_FULL * self._window:
             return
         count = await asyncio.to_thread(
@@ -213,13 +230,6 @@ class LiteLLM:
         if count > self._window * (1.0 if self.provider == "openai" else OTHER_TOKENIZER):
             detail = f"the prompt has {count} tokens, the model takes {self._window}"
             raise ModelError("context_overflow", detail)
-
-    def _failure(self, error: Exception, request: Mapping[str, Any]) -> ModelError:
-        name = self._parameters.drop_rejected(error, request)
-        if name is None:
-            return model_error(error)
-        detail = readable(f"the model does not take {name}: {readable(str(error))}")
-        return ModelError("unsupported_parameter", detail, status=400)
 
 
 def price_of(config: JudgeConfig, limits: LimitsConfig) -> Price | None:
@@ -232,8 +242,8 @@ def price_of(config: JudgeConfig, limits: LimitsConfig) -> Price | None:
     """
     if (configured := limits.prices.get(config.model_id)) is not None:
         return configured
-    listed = _price_entry(config.model_id, provider_of(config))
-    return listed_price(listed, f"litellm {version('litellm')}")
+    entry = _price_entry(config.model_id, provider_of(config))
+    return listed_price(entry, f"litellm {version('litellm')}")
 
 
 def _price_entry(model: str, provider: str) -> Mapping[str, Any]:
@@ -313,16 +323,6 @@ def response_mode(config: JudgeConfig, provider: str) -> ResponseMode:
     if self_hosted or litellm.supports_response_schema(config.model_id):
         return "json_schema"
     return "words" if known is None else "json_object"
-
-
-def _choose_route(provider: str) -> None:
-    """Turn litellm's own HTTP client off when litellm does not describe a provider's protocol."""
-    try:
-        described = ProviderConfigManager.get_provider_chat_config("", LlmProviders(provider))
-    except ValueError:
-        described = None
-    if described is None:
-        os.environ[_ROUTE] = "false"
 
 
 @lru_cache(maxsize=256)

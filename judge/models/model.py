@@ -1,11 +1,14 @@
-"""The protocol of models: every ask of a judge is answered by an implementation of `Model`."""
+"""The protocol of models, which answer the asks of judges, and the models that call no provider."""
 
 from __future__ import annotations
 
+import json
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
-from assizes.judge.config.prices import Price
+from assizes.judge.config.judging import Price, estimated_tokens
 from assizes.judge.errors import ModelError
 from assizes.judge.protocol import Ask
 
@@ -17,22 +20,20 @@ FREE = Price(input_usd_per_million=0.0, output_usd_per_million=0.0, source="offl
 ESTIMATED = "tokens_estimated"
 """Flag of a completion whose tokens the provider did not meter."""
 
+NOT_CACHED: Final = "not_cached"
+"""Code of the error for an ask whose reply is not in the cache."""
+
 
 @dataclass(frozen=True, slots=True)
 class Completion:
     """One answer of a model, not yet parsed.
 
-    Attributes:
-        text: the text that the model wrote.
-        answered_by: the model, as the provider names it.
-        input_tokens: tokens of the prompt, metered by the provider or estimated (then
-            `tokens_estimated` is among the flags).
-        output_tokens: tokens of the answer, metered or estimated in the same way.
-        cost_usd: the cost by the prices pinned into the run; None, never 0, for an unknown price.
-        latency_ms: wall clock time of the call.
-        reply_id: the id that the prompt told the model to repeat; None without such an id.
-        fingerprint: the provider's mark of the system that answered; empty when it gives none.
-        flags: marks of how the answer was obtained: `dropped:temperature`, `tokens_estimated`.
+    `answered_by` is the model as the provider names it. Tokens are metered by the provider, or
+    estimated: then `tokens_estimated` is among the flags. `cost_usd` follows the prices pinned into
+    the run; it is `None`, never 0, for an unknown price. `latency_ms` is wall clock time.
+    `reply_id` is the id that the prompt told the model to repeat, `None` without such an id.
+    `fingerprint` is the provider's mark of the system that answered, empty when it gives none. The
+    flags say how the answer was obtained, e.g. `dropped:temperature`.
     """
 
     text: str
@@ -49,10 +50,8 @@ class Completion:
 class UnusableReply(ModelError):
     """An answer that was received and paid for, but is empty, cut off or a refusal.
 
-    Args:
-        code: `empty`, `truncated_output` or `refused`.
-        detail: the reason why the answer cannot be used.
-        completion: the answer, so that its tokens and cost are not lost.
+    The code is `empty`, `truncated_output` or `refused`; the error holds the answer, so that its
+    tokens and cost are not lost.
     """
 
     def __init__(self, code: str, detail: str, completion: Completion) -> None:
@@ -89,25 +88,15 @@ class Model(Protocol):
         """The price of the model's tokens; None when it is not known."""
 
     def tokens(self, ask: Ask[Any], cap: int = 1) -> tuple[int, int]:
-        """Estimate the tokens of a call before it is made.
-
-        Args:
-            ask: the question.
-            cap: as for `complete`.
-
-        Returns:
-            The tokens of the prompt, and the most tokens that the answer can have.
-        """
+        """Estimate a call's tokens: those of the prompt, and the most that the answer can have."""
 
     async def complete(
         self, ask: Ask[Any], *, complaint: str | None = None, cap: int = 1
     ) -> Completion:
         """Make one model call.
 
-        Args:
-            ask: the question.
-            complaint: the fault of the answer before, when the model is asked again.
-            cap: a factor on the usual limit of the answer's tokens.
+        `complaint` is the fault of the answer before, when the model is asked again; `cap` is a
+        factor on the usual limit of the answer's tokens.
 
         Raises:
             ModelError: no answer came, or the answer cannot be used.
@@ -115,3 +104,96 @@ class Model(Protocol):
 
     async def aclose(self) -> None:
         """Close the connections; a later call may open new ones."""
+
+
+class ReplayOnlyModel:
+    """A stand-in for a model that is never called: all its answers come from the reply cache.
+
+    It has the name and cache key of the model, and needs no API key and no network.
+    """
+
+    def __init__(self, model: Model) -> None:
+        self.name, self.provider, self.cache_key = model.name, model.provider, model.cache_key
+        self.price: Price | None = model.price
+        self._model = model
+
+    def tokens(self, ask: Ask[Any], cap: int = 1) -> tuple[int, int]:
+        """Return the model's estimate."""
+        return self._model.tokens(ask, cap)
+
+    async def complete(
+        self, ask: Ask[Any], *, complaint: str | None = None, cap: int = 1
+    ) -> Completion:
+        """Refuse the call: the cache was searched before.
+
+        Raises:
+            ModelError: always, with the code `not_cached`.
+        """
+        raise ModelError(NOT_CACHED, "no reply is kept, and none is asked for (replay_only)")
+
+    async def aclose(self) -> None:
+        """Close the model's connections."""
+        await self._model.aclose()
+
+
+def is_offline_model(model: Model) -> bool:
+    """Whether a model sends nothing over the network, so that nothing has to be limited or paid."""
+    return isinstance(model, ReplayOnlyModel) or model.provider == OFFLINE_PROVIDER
+
+
+ScriptedReply = (
+    str
+    | Mapping[str, Any]
+    | ModelError
+    | Completion
+    | Callable[[Ask[Any]], str | Mapping[str, Any]]
+)
+"""A prepared reply: text, a JSON object, an error to raise, a completion or a function of the ask."""
+
+
+class ScriptedModel:
+    """Answers asks with queued replies, in order: for tests and rehearsals without a provider.
+
+    A text or an object becomes an answer with 10 tokens in, 5 tokens out, 1 ms latency and no cost;
+    queue a `Completion` where other figures matter. Without a cache key the answers stay out of
+    caches. `asked` holds the asks so far, each with its complaint (`None` for a first ask).
+    """
+
+    name = "scripted/queue"
+    provider = "scripted"
+    price: Price | None = FREE
+
+    def __init__(
+        self, replies: Iterable[ScriptedReply], cache_key: str | None = "scripted"
+    ) -> None:
+        self.cache_key = cache_key
+        self.asked: list[tuple[Ask[Any], str | None]] = []
+        self._replies: deque[ScriptedReply] = deque(replies)
+
+    def tokens(self, ask: Ask[Any], cap: int = 1) -> tuple[int, int]:
+        """Estimate tokens by the length of the prompt; an answer has at most 100 times `cap`."""
+        return estimated_tokens(ask.prompt.system, ask.prompt.user), 100 * cap
+
+    async def complete(
+        self, ask: Ask[Any], *, complaint: str | None = None, cap: int = 1
+    ) -> Completion:
+        """Answer with the next reply of the queue.
+
+        Raises:
+            ModelError: the queued error, or `script_empty` when the queue is empty.
+        """
+        self.asked.append((ask, complaint))
+        if not self._replies:
+            raise ModelError("script_empty", f"no reply is queued for ask {len(self.asked)}")
+        reply = self._replies.popleft()
+        if callable(reply):
+            reply = reply(ask)
+        if isinstance(reply, ModelError):
+            raise reply
+        if isinstance(reply, Completion):
+            return reply
+        text = reply if isinstance(reply, str) else json.dumps(reply)
+        return Completion(text, self.name, 10, 5, cost_usd=0.0, latency_ms=1.0)
+
+    async def aclose(self) -> None:
+        """Do nothing: no connection is ever opened."""

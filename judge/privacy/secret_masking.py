@@ -1,7 +1,9 @@
 """Masks secrets in everything that is written about a run: logs, errors, states and rows.
 
 Nothing is configured here: the secrets of this process, and texts that look like a key, are always
-masked. Transcripts are redacted by `assizes.judge.redaction.redaction`, as the configuration says.
+masked. Settings and URLs must hold no credentials, because they are stored and shown; they are
+searched for them. Transcripts are redacted by `assizes.judge.redaction.redaction`, as the
+configuration says.
 """
 
 from __future__ import annotations
@@ -12,8 +14,89 @@ from functools import partial
 from typing import Any, Final
 from urllib.parse import unquote
 
-from assizes.judge.privacy.credentials import is_secret, mask_credentials, parts_of
 from assizes.judge.privacy.rules import KEY_FORMS, SECRETS, VALUE, RedactionRule
+
+_NAME: Final = re.compile(
+    r"secret|token|passw|passphrase|credential|authorization|connection_?string|key",
+    re.IGNORECASE,
+)
+_SIGNATURE: Final = re.compile(r"signature|sig$", re.IGNORECASE)
+"""Names that say secret in a URL only: as a setting they name a method (`signature_version`)."""
+
+_NAMES_A_KEY: Final = re.compile(r"kms", re.IGNORECASE)
+"""Names of settings that say with which key a server encrypts: the name of a key opens nothing."""
+
+# Bounded: otherwise every letter of a long text could begin a scheme that reaches to its end.
+_USERINFO: Final = re.compile(r"([a-z0-9+.-]{1,41})://([^/?#\s]*)@", re.IGNORECASE)
+# Possessive: a name is matched once, whether a value follows or not.
+_QUERY: Final = re.compile(r"([?&])([^=&#\s]++)(?:=([^&#\s]+))?")
+
+
+def secret_names(options: Any, at: str = "") -> Iterator[str]:
+    """Yield the places whose names say secret, such as `hosts.0.token`, in nested tables and lists.
+
+    The places begin with `at`, the place of `options` itself.
+    """
+    for name, value in _parts(options):
+        place = f"{at}.{name}" if at else name
+        if is_secret(name):
+            yield place
+        else:
+            yield from secret_names(value, place)
+
+
+def revealing_urls(value: Any, at: str = "") -> Iterator[str]:
+    """Yield the places of texts that hold a URL with a password, a key or a signature.
+
+    The value is a text, or nested tables and lists; the places begin with `at`, its own place.
+    """
+    return (place for place, text in _texts(value, at) if mask_credentials(text) != text)
+
+
+def mask_credentials(text: str) -> str:
+    """The text with `***` in place of the credentials in its URLs.
+
+    A container (`abfs://container@account`) or a bare user name (`sftp://user@host`) is kept. Over
+    HTTP the part before the `@` may be a token, so it is always masked.
+    """
+    shown = _USERINFO.sub(_without_userinfo, text)
+    return _QUERY.sub(_without_value, shown) if "://" in shown else shown
+
+
+def _without_userinfo(match: re.Match[str]) -> str:
+    scheme, userinfo = match.groups()
+    secret = ":" in userinfo or scheme.lower().rsplit("+", 1)[-1] in ("http", "https")
+    return f"{scheme}://***@" if secret and userinfo != "***" else match[0]
+
+
+def _without_value(match: re.Match[str]) -> str:
+    before, name, value = match.groups()
+    if value is None:
+        return match[0]
+    secret = is_secret(name) or _SIGNATURE.search(name)
+    return f"{before}{name}=***" if secret and value != "***" else match[0]
+
+
+def is_secret(name: str) -> bool:
+    """Whether the name of a setting or an environment variable says that its value is a secret."""
+    return bool(_NAME.search(name)) and not _NAMES_A_KEY.search(name)
+
+
+def _texts(value: Any, at: str) -> Iterator[tuple[str, str]]:
+    """Yield the place of each text in a value, and the text."""
+    if isinstance(value, str):
+        yield at, value
+    for name, part in _parts(value):
+        yield from _texts(part, f"{at}.{name}" if at else name)
+
+
+def _parts(value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield name and value of each part of a table or a list; any other value has no parts."""
+    if isinstance(value, Mapping):
+        yield from ((str(name), part) for name, part in value.items())
+    elif isinstance(value, list | tuple):
+        yield from ((str(place), part) for place, part in enumerate(value))
+
 
 MASK: Final = "***"
 
@@ -60,9 +143,8 @@ def register_secrets(values: Iterable[str]) -> None:
         if len(value) >= SHORTEST_SECRET and not (value.isalpha() and value.islower())
     }
     if not secrets <= set(_ProcessSecrets.values):
-        _ProcessSecrets.values = tuple(
-            sorted({*_ProcessSecrets.values, *secrets}, key=lambda value: (-len(value), value))
-        )
+        every = {*_ProcessSecrets.values, *secrets}
+        _ProcessSecrets.values = tuple(sorted(every, key=lambda value: (-len(value), value)))
 
 
 def process_secret_rules() -> tuple[RedactionRule, ...]:
@@ -99,12 +181,13 @@ def mask_values(value: Any, depth: int = 0) -> Any:
     if isinstance(value, str):
         return mask(value)
     if isinstance(value, Mapping):
-        return {
-            name: _hide_value(part)
-            if isinstance(part, str) and _TELLING.search(str(name))
-            else mask_values(part, depth + 1)
-            for name, part in value.items()
-        }
+        masked = {}
+        for name, part in value.items():
+            is_secret_text = isinstance(part, str) and _TELLING.search(str(name)) is not None
+            if is_secret_text:
+                register_secrets([part])
+            masked[name] = MASK if is_secret_text else mask_values(part, depth + 1)
+        return masked
     if isinstance(value, list | tuple):
         return [mask_values(part, depth + 1) for part in value]
     return value
@@ -113,34 +196,20 @@ def mask_values(value: Any, depth: int = 0) -> Any:
 def keys_in(value: Any, at: str = "") -> Iterator[str]:
     """Yield the places of texts that hold a likely key.
 
-    Args:
-        value: a text, or tables and lists of any depth.
-        at: the place of `value` itself, which the places begin with.
+    The value is a text, or nested tables and lists; the places begin with `at`, its own place.
     """
-    if isinstance(value, str) and _mask_rules(KEY_FORMS, value) != value:
-        yield at
-    for name, part in parts_of(value):
-        yield from keys_in(part, f"{at}.{name}" if at else name)
+    return (place for place, text in _texts(value, at) if _mask_rules(KEY_FORMS, text) != text)
 
 
 def secrets_in(environment: Mapping[str, str]) -> Iterator[str]:
     """Yield the values of variables whose names say secret, and the passwords in URLs."""
     for name, value in environment.items():
         if "://" in value:
-            yield from _passwords(value)
+            for match in re.finditer(r"://([^/?#\s@]*)@", value):
+                written = match[1].partition(":")[2] or match[1]
+                yield from {written, unquote(written)}
         elif is_secret(name) and not value.startswith(("/", "./", "~")):
             yield value
-
-
-def _passwords(url: str) -> Iterator[str]:
-    for match in re.finditer(r"://([^/?#\s@]*)@", url):
-        written = match[1].partition(":")[2] or match[1]
-        yield from {written, unquote(written)}
-
-
-def _hide_value(value: str) -> str:
-    register_secrets([value])
-    return MASK
 
 
 def _mask_rules(rules: Iterable[RedactionRule], text: str) -> str:

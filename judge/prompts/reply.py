@@ -18,9 +18,13 @@ from typing import Any, Final, Generic, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from assizes.judge.errors import ModelError
-from assizes.judge.prompts.reply_object import reply_error, reply_object
-from assizes.judge.prompts.reply_text import CAPPED, REPLACED, clean_json
+from assizes.judge.prompts.reply_object import (
+    CAPPED,
+    REPLACED,
+    clean_json,
+    reply_error,
+    reply_object,
+)
 from assizes.judge.protocol import Ask
 
 T = TypeVar("T", bound=BaseModel)
@@ -50,14 +54,11 @@ _Problem = Mapping[str, Any]
 class ParsedReply(Generic[T]):
     """A reply, and what was changed to parse it.
 
-    Args:
-        reply: the reply as the asked model class.
-        flags: `repaired` (text around the object, or a mistake in its JSON), `coerced` (a number
-            in another form, JSON null for an optional field), `normalised` (a word in another
-            case), `extra_keys` (unknown keys were left out), `text_replaced` and `text_capped`
-            (texts that could not be stored unchanged; then also `text_sha256:` with the hash of the
-            whole text).
-        doubt: a reason to ask once more although the reply can be used, or `None`.
+    The flags are `repaired` (text around the object, or a mistake in its JSON), `coerced` (a number
+    in another form, JSON null for an optional field), `normalised` (a word in another case),
+    `extra_keys` (unknown keys were left out), `text_replaced` and `text_capped` (texts that could
+    not be stored unchanged; then also `text_sha256:` with the hash of the whole text). The doubt is
+    a reason to ask once more although the reply can be used.
     """
 
     reply: T
@@ -68,10 +69,8 @@ class ParsedReply(Generic[T]):
 def parse_reply(text: str, reply: type[T], reply_id: str | None = None) -> ParsedReply[T]:
     """The reply in a model's text: one JSON object that fits the asked model class.
 
-    Args:
-        text: the text as the model wrote it.
-        reply: the class that the object must fit, apart from its key `reply_id`.
-        reply_id: the id that the model must repeat; `None` where it was given none.
+    The object must fit apart from its key `reply_id`, the id that the model must repeat; the id is
+    `None` where the model was given none.
 
     Raises:
         ModelError: `invalid_reply` (no JSON object can be read), `ambiguous_output` (it is not
@@ -98,8 +97,7 @@ def read_reply(ask: Ask[T], text: str, reply_id: str | None = None) -> ParsedRep
     """
     parsed = parse_reply(text, ask.reply, reply_id)
     own = ask.doubts(parsed.reply) if ask.doubts is not None else None
-    doubts = [doubt for doubt in (parsed.doubt, own) if doubt]
-    return replace(parsed, doubt="; ".join(doubts) or None)
+    return replace(parsed, doubt="; ".join(filter(None, (parsed.doubt, own))) or None)
 
 
 def _fit_reply(value: dict[str, Any], model: type[T], flags: set[str]) -> ParsedReply[T]:
@@ -120,10 +118,10 @@ def _fit_reply(value: dict[str, Any], model: type[T], flags: set[str]) -> Parsed
             left = [problem for problem in problems if not _repair(value, problem, flags)]
             surplus += [problem for problem in problems if problem["type"] == "extra_forbidden"]
             if left:
-                raise _schema_error([*surplus, *left]) from error
+                raise reply_error("schema", _problem_text([*surplus, *left])) from error
         else:
-            return ParsedReply(reply, doubt=_problem_text(surplus) if surplus else None)
-    raise _schema_error([*surplus, *problems])
+            return ParsedReply(reply, doubt=_problem_text(surplus) or None)
+    raise reply_error("schema", _problem_text([*surplus, *problems]))
 
 
 def _repair(value: Any, problem: _Problem, flags: set[str]) -> bool:
@@ -135,13 +133,9 @@ def _repair(value: Any, problem: _Problem, flags: set[str]) -> bool:
         current = value[last]
     except (LookupError, TypeError):  # the path names no place, as in a union
         return False
-    if problem["type"] == "extra_forbidden":
+    if problem["type"] == "extra_forbidden" or (current is None and isinstance(value, dict)):
         del value[last]
-        flags.add(EXTRA_KEYS)
-        return True
-    if current is None and isinstance(value, dict):
-        del value[last]
-        flags.add(COERCED)
+        flags.add(EXTRA_KEYS if problem["type"] == "extra_forbidden" else COERCED)
         return True
     conversion = _CONVERSIONS.get(problem["type"])
     new_value = None if conversion is None else conversion(current, problem)
@@ -172,8 +166,9 @@ def _word(value: Any, problem: _Problem) -> str | None:
         value = f"{value:.15g}"
     if not isinstance(value, str):
         return None
-    quoted = _QUOTED.findall(problem["ctx"]["expected"])
-    words = [word for text in quoted if _plain(word := ast.literal_eval(text)) == _plain(value)]
+    plain = _plain(value)
+    quoted = map(ast.literal_eval, _QUOTED.findall(problem["ctx"]["expected"]))
+    words = [word for word in quoted if _plain(word) == plain]
     return words[0] if len(words) == 1 else None
 
 
@@ -187,10 +182,6 @@ _CONVERSIONS: Final[Mapping[str, Callable[[Any, _Problem], Any]]] = {
     "literal_error": _word,
     "enum": _word,
 }
-
-
-def _schema_error(problems: Sequence[_Problem]) -> ModelError:
-    return reply_error("schema", _problem_text(problems))
 
 
 def _problem_text(problems: Sequence[_Problem]) -> str:

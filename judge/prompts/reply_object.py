@@ -3,7 +3,7 @@
 Text around the object, Markdown fences, trailing commas and line breaks inside of strings are
 repaired without another call. JSON that parsers read in different ways is refused: keys that appear
 twice, NaN, infinities. The object must repeat the id that the model was given, because a transcript
-may contain verdicts of its own, which a model may quote.
+may contain verdicts of its own, which a model may quote. Its texts are cleaned for storage.
 """
 
 from __future__ import annotations
@@ -12,16 +12,19 @@ import json
 import math
 import re
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, NoReturn
 
 from assizes.judge.errors import ModelError
-from assizes.judge.prompts.reply_text import without_surrogates
 
 REPLY_ID: Final = "reply_id"
 """The key under which a reply repeats its id."""
 
 MAX_REPLY_CHARS: Final = 2_000_000
 """The longest text of a model, in characters, that is parsed."""
+
+MAX_TEXT_CHARS: Final = 8_000
+"""The longest text in a reply, in characters; longer texts are cut."""
 
 MAX_DETAIL_CHARS: Final = 300
 """The most characters in the message of a `reply_error`."""
@@ -32,6 +35,10 @@ MAX_OBJECTS: Final = 1_000
 MAX_DECODINGS: Final = 64
 """The most errors in the JSON of one text before it is given up."""
 
+REPLACED: Final = "text_replaced"
+CAPPED: Final = "text_capped"
+
+_UNPRINTABLE: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 _START: Final = re.compile(r'\{(?=[ \t\r\n]*+["}])')
 _BYTE_ORDER_MARK: Final = "\ufeff"
 _WHITE_SPACE: Final = " \t\r\n"
@@ -56,6 +63,35 @@ class _ParsedObject:
     mended: bool
 
 
+def without_surrogates(text: str) -> str:
+    """The text as valid Unicode: surrogate pairs joined, lone surrogates replaced by U+FFFD."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def clean_json(value: Any, flags: set[str]) -> Any:
+    """Clean the texts and keys of a JSON value.
+
+    Characters that cannot be printed become U+FFFD, and texts over `MAX_TEXT_CHARS` are cut and end
+    in an ellipsis. `REPLACED` and `CAPPED` are added to `flags` accordingly.
+
+    Raises:
+        RecursionError: for a value that is nested too deeply.
+    """
+    if isinstance(value, dict):
+        return {clean_json(key, flags): clean_json(item, flags) for key, item in value.items()}
+    if isinstance(value, list):
+        return [clean_json(item, flags) for item in value]
+    if not isinstance(value, str):
+        return value
+    if len(value) > MAX_TEXT_CHARS:
+        flags.add(CAPPED)
+        value = f"{value[: MAX_TEXT_CHARS - 1]}…"
+    if _UNPRINTABLE.search(value):
+        flags.add(REPLACED)
+        value = _UNPRINTABLE.sub("\ufffd", value)
+    return value
+
+
 def reply_error(code: str, detail: str) -> ModelError:
     """The error for a reply that cannot be used; the detail is cut to 300 characters."""
     return ModelError(code, without_surrogates(detail)[:MAX_DETAIL_CHARS])
@@ -64,9 +100,7 @@ def reply_error(code: str, detail: str) -> ModelError:
 def reply_object(text: str, reply_id: str | None) -> ReplyObject:
     """The one object in a text that can be the reply.
 
-    Args:
-        text: the text as the model wrote it.
-        reply_id: the id that the reply must repeat; `None` where the model was given none.
+    The reply must repeat the `reply_id`, which is `None` where the model was given none.
 
     Raises:
         ModelError: `invalid_reply` where no object can be read, `ambiguous_output` where it is not
@@ -79,45 +113,35 @@ def reply_object(text: str, reply_id: str | None) -> ReplyObject:
     objects, broken = _Reader(bare).read()
     if not objects:
         raise broken[0] if broken else _not_an_object(bare)
-    only = objects[0]
-    if not only.mended and (only.start, only.end) == (0, len(bare)):
-        _check_own_id(only.value, reply_id)
-        return ReplyObject(_without_id(only.value), repaired=len(bare) < len(marked))
-    chosen = _only_one(objects, broken) if reply_id is None else _own(objects, broken, reply_id)
-    return ReplyObject(_without_id(chosen.value), repaired=True)
+    chosen = objects[0]
+    repaired = chosen.mended or (chosen.start, chosen.end) != (0, len(bare))
+    if repaired:
+        chosen = _own(objects, broken, reply_id)
+    elif reply_id is not None and chosen.value.get(REPLY_ID) != reply_id:
+        # The transcript may have told the model to repeat an object without the id.
+        held = "another" if REPLY_ID in chosen.value else "no"
+        raise _ambiguous(f"the JSON object holds {held} reply_id", reply_id)
+    value = {key: item for key, item in chosen.value.items() if key != REPLY_ID}
+    return ReplyObject(value, repaired=repaired or len(bare) < len(marked))
 
 
-def _check_own_id(value: dict[str, Any], reply_id: str | None) -> None:
-    """Refuse an object without the id: the transcript may have told the model to repeat it."""
-    if reply_id is None or value.get(REPLY_ID) == reply_id:
-        return
-    held = "another" if REPLY_ID in value else "no"
-    raise _ambiguous(f"the JSON object holds {held} reply_id", reply_id)
-
-
-def _only_one(objects: list[_ParsedObject], broken: list[ModelError]) -> _ParsedObject:
-    if broken:
-        raise broken[0]
-    if len(objects) > 1:
-        raise reply_error(
-            "ambiguous_output", f"{len(objects)} JSON objects; write one JSON object, nothing else"
-        )
-    return objects[0]
-
-
-def _own(objects: list[_ParsedObject], broken: list[ModelError], reply_id: str) -> _ParsedObject:
+def _own(
+    objects: list[_ParsedObject], broken: list[ModelError], reply_id: str | None
+) -> _ParsedObject:
+    """The object that holds the id; without an id, the only object."""
+    if reply_id is None:
+        if broken:
+            raise broken[0]
+        if len(objects) > 1:
+            many = f"{len(objects)} JSON objects; write one JSON object, nothing else"
+            raise reply_error("ambiguous_output", many)
+        return objects[0]
     own = [candidate for candidate in objects if candidate.value.get(REPLY_ID) == reply_id]
     if len(own) == 1:
         return own[0]
     if own:
         raise _ambiguous(f"{len(own)} JSON objects hold the reply_id", reply_id)
-    if broken:
-        raise broken[0]
-    raise _ambiguous("no JSON object holds the reply_id", reply_id)
-
-
-def _without_id(value: dict[str, Any]) -> dict[str, Any]:
-    return {key: item for key, item in value.items() if key != REPLY_ID}
+    raise broken[0] if broken else _ambiguous("no JSON object holds the reply_id", reply_id)
 
 
 def _ambiguous(problem: str, reply_id: str) -> ModelError:
@@ -127,12 +151,12 @@ def _ambiguous(problem: str, reply_id: str) -> ModelError:
     return reply_error("ambiguous_output", f"{problem}; {advice}")
 
 
+@dataclass(slots=True)
 class _Reader:
     """Reads the outermost JSON objects of a text, one after the other."""
 
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._decodings = 0
+    _text: str
+    _decodings: int = 0
 
     def read(self) -> tuple[list[_ParsedObject], list[ModelError]]:
         """The objects that could be read, and the errors of texts that only begin like an object.
@@ -170,29 +194,24 @@ class _Reader:
                 if self._decodings > MAX_DECODINGS or (mended is None and decoder is _LENIENT):
                     raise _not_json(error) from error
                 text, decoder = mended or text, _LENIENT
-            except RecursionError as error:
-                raise _invalid("not json that can be read: nested too deeply") from error
-            except ValueError as error:  # an integer of more digits than Python converts
-                raise _invalid("not json that can be read: a number is too long") from error
+            except (RecursionError, ValueError) as error:
+                raise _not_json(error) from error
             else:
                 return _ParsedObject(value, start, end, mended=decoder is _LENIENT)
 
 
 def _without_comma(text: str, place: int) -> str | None:
     """The text with a blank for the comma before a closing bracket; `None`: there is none."""
+    comma = place
     # Python before 3.13 reports the place of the bracket, later versions that of the comma.
-    comma = place if text[place : place + 1] == "," else _last_before(text, place)
+    if text[place : place + 1] != ",":
+        while comma > 0 and text[comma - 1] in _WHITE_SPACE:
+            comma -= 1
+        comma -= 1
     after = text[comma + 1 : comma + 1_000].lstrip(_WHITE_SPACE)
     if comma < 0 or text[comma] != "," or not after.startswith(("}", "]")):
         return None
     return f"{text[:comma]} {text[comma + 1 :]}"
-
-
-def _last_before(text: str, place: int) -> int:
-    """The place of the last character before `place` that is no white space, or -1."""
-    while place > 0 and text[place - 1] in _WHITE_SPACE:
-        place -= 1
-    return place - 1
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -215,16 +234,13 @@ def _finite(digits: str) -> float:
     return number
 
 
-def _decoder(*, strict: bool) -> json.JSONDecoder:
-    return json.JSONDecoder(
-        object_pairs_hook=_unique_keys,
-        parse_constant=_no_constant,
-        parse_float=_finite,
-        strict=strict,
-    )
-
-
-_STRICT: Final = _decoder(strict=True)
+_decoder = partial(
+    json.JSONDecoder,
+    object_pairs_hook=_unique_keys,
+    parse_constant=_no_constant,
+    parse_float=_finite,
+)
+_STRICT: Final = _decoder()
 _LENIENT: Final = _decoder(strict=False)
 """The decoder that accepts line breaks and tabs inside of strings."""
 
@@ -233,19 +249,19 @@ def _not_an_object(text: str) -> ModelError:
     """The error for a text in which no object begins."""
     try:
         value = _STRICT.decode(text)
-    except json.JSONDecodeError as error:
+    except (RecursionError, ValueError) as error:
         return _not_json(error)
-    except RecursionError:
-        return _invalid("not json that can be read: nested too deeply")
-    except ValueError:
-        return _invalid("not json that can be read: a number is too long")
     except ModelError as error:
         return error
     return _invalid(f"a JSON {type(value).__name__} instead of one JSON object")
 
 
-def _not_json(error: json.JSONDecodeError) -> ModelError:
-    return _invalid(f"not json: {error.msg} at character {error.pos}")
+def _not_json(error: RecursionError | ValueError) -> ModelError:
+    if isinstance(error, json.JSONDecodeError):
+        return _invalid(f"not json: {error.msg} at character {error.pos}")
+    # Python converts no integer of very many digits, which it reports as a plain ValueError.
+    why = "nested too deeply" if isinstance(error, RecursionError) else "a number is too long"
+    return _invalid(f"not json that can be read: {why}")
 
 
 def _invalid(detail: str) -> ModelError:

@@ -2,7 +2,8 @@
 
 Within a case the same value has the same placeholder. Placeholders are numbered in the order of
 their first use, from 1 in each case, and hold nothing of the value, so that nothing links the cases
-of one person.
+of one person. Microsoft Presidio can be added; it finds names and places, which no pattern can
+recognise.
 """
 
 from __future__ import annotations
@@ -10,16 +11,91 @@ from __future__ import annotations
 import hashlib
 import operator
 import re
-from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Final, NamedTuple, TypeVar
 
 from pydantic import BaseModel
 
 from assizes.judge.case import Case
-from assizes.judge.config.privacy import PrivacyConfig
+from assizes.judge.config.transcripts import PrivacyConfig
+from assizes.judge.errors import ConfigurationError
 from assizes.judge.privacy.rules import BUILT_IN, SECRETS, VALUE, RedactionRule
 from assizes.judge.privacy.secret_masking import process_secret_rules
-from assizes.judge.redaction.presidio import Finder, presidio_finder
+
+_WHERE = "[privacy] presidio"
+
+
+class EntitySpan(NamedTuple):
+    """Where an entity stands in a text, `start` included and `end` not, and of which kind it is."""
+
+    start: int
+    end: int
+    kind: str
+
+
+Finder = Callable[[str], list[EntitySpan]]
+"""Finds the entities of a text, in order and without overlaps."""
+
+
+def presidio_finder(entities: Sequence[str], language: str) -> Finder:
+    """A function that finds these entities; of two that overlap it finds the longer one.
+
+    Raises:
+        ConfigurationError: when Presidio or its language model is not installed, or Presidio does
+            not know an entity.
+    """
+    analyzer = _analyzer(language)
+    known = analyzer.get_supported_entities(language)
+    for entity in entities:
+        if entity not in known:
+            raise ConfigurationError.unknown("entity", entity, sorted(known), _WHERE)
+
+    def find_entities(text: str) -> list[EntitySpan]:
+        results = analyzer.analyze(text=text, language=language, entities=list(entities))
+        spans = [EntitySpan(result.start, result.end, result.entity_type) for result in results]
+        return without_overlaps(sorted(spans, key=lambda span: (span.start - span.end, span)))
+
+    return find_entities
+
+
+def without_overlaps(spans: Sequence[EntitySpan]) -> list[EntitySpan]:
+    """The spans in the order of the text, without those that overlap an earlier one in the list."""
+    taken: list[EntitySpan] = []
+    for span in spans:
+        if all(span.end <= other.start or span.start >= other.end for other in taken):
+            taken.append(span)
+    return sorted(taken)
+
+
+@lru_cache(maxsize=2)
+def _analyzer(language: str) -> Any:
+    try:
+        import spacy.util
+        from presidio_analyzer import AnalyzerEngine
+        from presidio_analyzer.nlp_engine import NlpEngineProvider
+    except ImportError:
+        raise ConfigurationError(
+            f"{_WHERE}: Presidio is not installed; install assizes[presidio] and a spaCy model"
+        ) from None
+    model = _model(language, spacy.util.get_installed_models())
+    models = [{"lang_code": language, "model_name": model}]
+    provider = NlpEngineProvider(nlp_configuration={"nlp_engine_name": "spacy", "models": models})
+    return AnalyzerEngine(nlp_engine=provider.create_engine(), supported_languages=[language])
+
+
+def _model(language: str, installed: Sequence[str]) -> str:
+    """The largest installed spaCy model of a language; Presidio itself would download one."""
+    sizes = ("lg", "md", "sm", "trf")
+    of_language = [name for name in installed if name.startswith(f"{language}_")]
+    if not of_language:
+        raise ConfigurationError(
+            f"{_WHERE}: no spaCy model for language {language!r} is installed; "
+            f"python -m spacy download {language}_core_web_lg"
+        )
+    return min(of_language, key=lambda name: sizes.index(name[-2:]) if name[-2:] in sizes else 9)
+
 
 _Value = TypeVar("_Value")
 
@@ -39,30 +115,27 @@ _KEPT_FIELDS: Final = frozenset({"case_id", "database", "cluster"})
 """Fields that refer to something outside of the case and are not redacted like other texts."""
 
 
+@dataclass(slots=True)
 class Placeholders:
     """The numbers of the placeholders of one case, by kind and value."""
 
-    def __init__(self) -> None:
-        self._numbers: dict[str, dict[str, int]] = {}
+    numbers: dict[str, dict[str, int]] = field(default_factory=dict)
 
     def of(self, kind: str, plain: str) -> str:
-        """The placeholder of a value: `[EMAIL_2]` is that of the second e-mail address of the case.
-
-        Args:
-            kind: the kind of the rule.
-            plain: the value in its normal form.
-        """
-        known = self._numbers.setdefault(kind, {})
+        """The placeholder of a value in its normal form: `[EMAIL_2]` for the second address."""
+        known = self.numbers.setdefault(kind, {})
         return f"[{kind}_{known.setdefault(plain, len(known) + 1)}]"
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class Redactor:
-    """Applies redaction rules to cases and texts; without rules it changes nothing."""
+    """Applies redaction rules to cases and texts; without rules it changes nothing.
 
-    def __init__(self, rules: tuple[RedactionRule, ...], finder: Finder | None = None) -> None:
-        """Rules are applied in their order, then the finder is applied to the redacted text."""
-        self.rules = rules
-        self.finder = finder
+    Rules are applied in their order, then the finder is applied to the redacted text.
+    """
+
+    rules: tuple[RedactionRule, ...]
+    finder: Finder | None = None
 
     def redact_case(self, case: Case, placeholders: Placeholders | None = None) -> Case:
         """The case with all of its texts redacted except its id.
@@ -72,7 +145,12 @@ class Redactor:
         expected and the actual statement would both return no rows and so seem to agree.
         """
         known = placeholders or Placeholders()
-        left: Case = self._relevant_redactor(case)._value(case, known)
+        whole = case.model_dump_json()
+        data = whole.encode("utf-8", "surrogatepass")
+        folded = data.lower()
+        # Mostly few rules or none can match in a case.
+        rules = tuple(rule for rule in self.rules if rule.can_be_in(whole, data, folded))
+        left: Case = Redactor(rules, self.finder)._value(case, known)
         update: dict[str, Any] = {}
         if case.cluster is not None and self.redact_text(case.cluster) != case.cluster:
             update["cluster"] = pseudonym(case.cluster)
@@ -80,27 +158,17 @@ class Redactor:
             update["expected"] = left.expected.model_copy(update={"database": None})
         return left.model_copy(update=update) if update else left
 
-    def _relevant_redactor(self, case: Case) -> Redactor:
-        """A redactor with only the rules that can match in this case, mostly few or none."""
-        whole = case.model_dump_json()
-        data = whole.encode("utf-8", "surrogatepass")
-        folded = data.lower()
-        rules = tuple(rule for rule in self.rules if rule.can_be_in(whole, data, folded))
-        return Redactor(rules, self.finder)
-
     def redact_text(self, text: str, placeholders: Placeholders | None = None) -> str:
         """One text redacted, with new placeholders unless those of a case are given."""
         known = placeholders or Placeholders()
         for rule in self.rules:
             if rule.can_find(text):
                 text = _apply_rule(rule, text, known)
-        return self._hide_entities(text, known) if self.finder else text
-
-    def _hide_entities(self, text: str, known: Placeholders) -> str:
+        if self.finder is None:
+            return text
         parts, end = [], 0
-        for start, stop, kind in self.finder(text) if self.finder else ():
-            value = known.of(kind, text[start:stop].casefold())
-            parts += [text[end:start], value]
+        for start, stop, kind in self.finder(text):
+            parts += [text[end:start], known.of(kind, text[start:stop].casefold())]
             end = stop
         return "".join([*parts, text[end:]])
 
@@ -111,14 +179,14 @@ class Redactor:
         if isinstance(value, str):
             return self.redact_text(value, known)  # type: ignore[return-value]  # a text for a text
         if isinstance(value, BaseModel):
-            update = self._changed_parts(
-                {
-                    name: part
-                    for name, part in value.__dict__.items()
-                    if name not in _KEPT_FIELDS and not isinstance(part, int | float)
-                },
-                known,
-            )
+            redacted = {
+                name: self._value(part, known)
+                for name, part in value.__dict__.items()
+                if name not in _KEPT_FIELDS and not isinstance(part, int | float)
+            }
+            update = {
+                name: part for name, part in redacted.items() if part is not value.__dict__[name]
+            }
             return value.model_copy(update=update) if update else value
         if isinstance(value, dict):
             return self._table(value, known)  # type: ignore[return-value]  # a table for a table
@@ -127,10 +195,6 @@ class Redactor:
         number = _number(value)
         shown = number and self.redact_text(number, known)
         return value if shown == number else shown  # type: ignore[return-value]
-
-    def _changed_parts(self, parts: Mapping[str, Any], known: Placeholders) -> dict[str, Any]:
-        redacted = {name: self._value(part, known) for name, part in parts.items()}
-        return {name: part for name, part in redacted.items() if part is not parts[name]}
 
     def _table(self, table: dict[str, Any], known: Placeholders) -> dict[str, Any]:
         redacted = {
@@ -180,18 +244,15 @@ def _apply_rule(rule: RedactionRule, text: str, known: Placeholders) -> str:
     while at <= len(text) and (match := rule.pattern.search(text, at)) is not None:
         candidate, start = match[group] or "", match.start(group)
         value = None if _PLACEHOLDER.match(candidate) else rule.find_value(candidate)
-        end = start + len(value) if value else _search_end(rule, candidate, match)
-        at = max(at + 1, end)
+        end = match.end()
         if value:
+            end = start + len(value)
             parts += [text[done:start], known.of(rule.kind, rule.plain(value))]
             done = end
+        elif rule.retries_after_blank and " " in candidate:
+            end = match.start() + candidate.index(" ")
+        at = max(at + 1, end)
     return "".join([*parts, text[done:]]) if done else text
-
-
-def _search_end(rule: RedactionRule, candidate: str, match: re.Match[str]) -> int:
-    """Where the search continues after a candidate that is no value."""
-    blank = candidate.find(" ") if rule.retries_after_blank else -1
-    return match.end() if blank < 0 else match.start() + blank
 
 
 def _statements(case: Case) -> tuple[object, ...]:
@@ -201,11 +262,9 @@ def _statements(case: Case) -> tuple[object, ...]:
 
 
 def pseudonym(name: str) -> str:
-    """A hash in place of a name, the same for the same name.
-
-    The hash has no key, so whoever guesses the name can confirm the guess.
-    """
-    return f"cluster-{hashlib.blake2b(name.encode('utf-8', 'surrogatepass'), digest_size=8).hexdigest()}"
+    """A hash without a key in place of a name: whoever guesses the name can confirm the guess."""
+    data = name.encode("utf-8", "surrogatepass")
+    return f"cluster-{hashlib.blake2b(data, digest_size=8).hexdigest()}"
 
 
 def redactor(config: PrivacyConfig) -> Redactor:

@@ -11,7 +11,7 @@ import functools
 import hashlib
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeVar
@@ -124,21 +124,18 @@ class Rubric(RubricTable):
         return [(key, self.levels[key]) for key in wanted]
 
 
-def listed_text(rubric: Rubric) -> str:
-    """The whole rubric for a person: every level with its example, then the notes."""
-    lines = [level_line(key, level, with_example=True) for key, level in rubric.ordered_levels]
+def _levels_text(rubric: Rubric, shown: Collection[str]) -> str:
+    lines = [
+        level_line(key, level, with_example=key in shown) for key, level in rubric.ordered_levels
+    ]
     return "\n".join([*lines, rubric.notes] if rubric.notes else lines)
 
 
 def prompt_text(rubric: Rubric) -> str:
     """The rubric for a judge's prompt: every level, with the examples of `prompt_examples` only."""
     scale = "" if rubric.score_type == "scored" else " (pass/fail)"
-    lines = [f"## {rubric.name}{scale}", rubric.description]
     shown = rubric.levels if rubric.prompt_examples is None else rubric.prompt_examples
-    lines += [
-        level_line(key, level, with_example=key in shown) for key, level in rubric.ordered_levels
-    ]
-    return "\n".join([*lines, rubric.notes] if rubric.notes else lines)
+    return f"## {rubric.name}{scale}\n{rubric.description}\n{_levels_text(rubric, shown)}"
 
 
 def level_line(key: str, level: Level, *, with_example: bool) -> str:
@@ -148,7 +145,7 @@ def level_line(key: str, level: Level, *, with_example: bool) -> str:
 
 
 def metric_of(rubric: Rubric) -> Metric:
-    """The metric that a rubric defines, with the rubric's text for listings and its hash."""
+    """The metric that a rubric defines, with its hash and, for a person, its whole text."""
     return Metric(
         name=rubric.name,
         scale=Scale(rubric.score_type),
@@ -157,7 +154,7 @@ def metric_of(rubric: Rubric) -> Metric:
         tier=rubric.tier,
         default_weight=rubric.default_weight,
         include_in_defaults=rubric.include_in_defaults,
-        rubric=listed_text(rubric),
+        rubric=_levels_text(rubric, rubric.levels),
         rubric_hash=rubric.content_hash(),
     )
 
@@ -186,8 +183,9 @@ def rubrics(folders: Sequence[str] = ()) -> tuple[Rubric, ...]:
 def built_in_rubrics() -> tuple[Rubric, ...]:
     """The nine rubrics of seed 000."""
     folder = resources.files("assizes.judge.rubrics")
-    files = [(folder / f"{name}.toml", name) for name in BUILT_IN]
-    return tuple(parse_rubric(file.read_text("utf-8"), name) for file, name in files)
+    return tuple(
+        parse_rubric((folder / f"{name}.toml").read_text("utf-8"), name) for name in BUILT_IN
+    )
 
 
 def parse_rubric(text: str, where: str) -> Rubric:
@@ -205,8 +203,15 @@ def documents(folders: Sequence[str]) -> list[tuple[str, dict[str, Any]]]:
     Raises:
         ConfigurationError: for a folder without such files, and a file that cannot be read.
     """
-    paths = [path for folder in folders for path in _rubric_files(folder)]
-    return [(str(path), toml_table(_text(path), str(path))) for path in paths]
+    paths: list[Path] = []
+    for folder in folders:
+        if not Path(folder).is_dir():
+            raise ConfigurationError(f"[judge] rubrics: {folder!r} is not a folder")
+        files = sorted(Path(folder).glob("*.toml"))
+        if not files:
+            raise ConfigurationError(f"[judge] rubrics: no .toml file in folder {folder!r}")
+        paths += files
+    return [(str(path), toml_table(_file_text(path), str(path))) for path in paths]
 
 
 def validate_table(model: type[T], table: Mapping[str, Any], where: str) -> T:
@@ -236,17 +241,7 @@ def toml_table(text: str, where: str) -> dict[str, Any]:
         raise ConfigurationError(f"{where}: not TOML: {error}") from error
 
 
-def _rubric_files(folder: str) -> list[Path]:
-    path = Path(folder)
-    if not path.is_dir():
-        raise ConfigurationError(f"[judge] rubrics: {folder!r} is not a folder")
-    files = sorted(path.glob("*.toml"))
-    if not files:
-        raise ConfigurationError(f"[judge] rubrics: no .toml file in folder {folder!r}")
-    return files
-
-
-def _text(path: Path) -> str:
+def _file_text(path: Path) -> str:
     try:
         return path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:

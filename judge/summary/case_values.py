@@ -1,4 +1,4 @@
-"""The case values from which the numbers of a run and their intervals are computed.
+"""The case values behind the numbers of a run, and how reliable an agent is over repetitions.
 
 A number is the mean of one value for each case (a quantile: of one value for each execution), with
 the cluster of each case and with the count of values that are missing.
@@ -7,13 +7,16 @@ the cluster of each case and with the count of values that are missing.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
+from itertools import groupby
 from math import comb
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 import polars as pl
 
-from assizes.judge.statistics.clusters import Sample
-from assizes.judge.statistics.counted import CountedSample
+from assizes.judge.statistics.exact import rounded_value
+from assizes.judge.statistics.intervals import CountedSample, Sample
 from assizes.judge.summary.headlines import (
     METRIC,
     OVERALL,
@@ -28,23 +31,24 @@ from assizes.judge.verdicts.executions import CASE, collect_rows, executions
 KEY: Final = "key"
 """Column with the hash of a case's id: in a large run numbers take less memory than text."""
 
-_LATENCIES: Final = {"latency_avg_ms": None, "latency_p50_ms": 0.5, "latency_p95_ms": 0.95}
-"""The quantile 0..1 of each latency figure; `None` for the mean."""
+_AMOUNTS: Final = {
+    "latency_avg_ms": ("agent_latency_ms", None),
+    "latency_p50_ms": ("agent_latency_ms", 0.5),
+    "latency_p95_ms": ("agent_latency_ms", 0.95),
+    "total_agent_cost_usd": ("agent_cost_usd", None),
+}
+"""The column of each amount and its quantile 0..1; `None` for the mean."""
 
 
 class RunNumber(NamedTuple):
     """One number of a run: its case values, and how its interval is computed.
 
-    Attributes:
-        values: one value for each case; for a quantile one for each execution.
-        known: how many executions, or scores, have a value.
-        missing: how many executions, or scores, should have a value and have none.
-        rate: whether the values are shares of passes.
-        least: the smallest possible value; `None` where it is not known.
-        most: the best possible value. `None` for amounts: missing amounts have no bounds.
-        total: the sum over the known values; `None` where it is mean x known.
-        quantile: the number is this quantile 0..1 of the values; `None`: it is their mean.
-        times: the number is the mean times this factor.
+    There is one value for each case; for a quantile one for each execution. So many executions, or
+    scores, are `known` or `missing`. With `rate` the values are shares of passes. `least` is the
+    smallest possible value, `None` where it is not known; `most` is the best possible one, `None`
+    for amounts, whose missing values have no bounds. `total` is the sum over the known values,
+    `None` where it is mean x known. The number is the given `quantile` 0..1 of the values, or their
+    mean times the factor `times`.
     """
 
     values: Sample | CountedSample
@@ -104,37 +108,19 @@ def agent_numbers(
 ) -> Iterator[tuple[str, RunNumber]]:
     """The agent's latency and cost, over the executions that recorded them.
 
-    The interval of the total cost is that of another run with as many such executions.
-
-    Args:
-        cases: rows of `cases`, of one run.
-        clusters: the clusters of the cases; `None` where every case is independent and was executed
-            once.
+    The interval of the total cost is that of another run with as many such executions. `clusters`
+    is `None` where every case is independent and was executed once.
     """
-    measured = collect_rows(
-        executions(cases).select(
-            case_key(),
-            pl.col("agent_latency_ms", "agent_cost_usd").cast(pl.Float64),
-        )
-    )
-    for name, quantile in _LATENCIES.items():
+    amounts = pl.col("agent_latency_ms", "agent_cost_usd").cast(pl.Float64)
+    measured = collect_rows(executions(cases).select(case_key(), amounts))
+    for name, (column, quantile) in _AMOUNTS.items():
         averaged = quantile is None and clusters is not None
-        rows = _case_averages(measured, "agent_latency_ms") if averaged else measured
-        values = sample(rows, "agent_latency_ms", clusters)
-        yield name, _amount(values, measured["agent_latency_ms"])._replace(quantile=quantile)
-    rows = measured if clusters is None else _case_averages(measured, "agent_cost_usd")
-    values = sample(rows, "agent_cost_usd", clusters)
-    cost = _amount(values, measured["agent_cost_usd"])
-    yield "total_agent_cost_usd", cost._replace(times=float(cost.known))
-
-
-def _case_averages(measured: pl.DataFrame, column: str) -> pl.DataFrame:
-    return measured.group_by(KEY).agg(pl.col(column).mean())
-
-
-def _amount(values: Sample, column: pl.Series) -> RunNumber:
-    known = len(column) - column.null_count()
-    return RunNumber(values, known, column.null_count(), least=0.0, most=None)
+        rows = measured.group_by(KEY).agg(pl.col(column).mean()) if averaged else measured
+        missing = measured[column].null_count()
+        known = measured.height - missing
+        number = RunNumber(sample(rows, column, clusters), known, missing, least=0.0, most=None)
+        times = float(known) if column == "agent_cost_usd" else 1.0
+        yield name, number._replace(quantile=quantile, times=times)
 
 
 def tier_numbers(
@@ -145,17 +131,12 @@ def tier_numbers(
 ) -> Iterator[tuple[str, RunNumber]]:
     """The mean score of each tier, 0..100; an errored case has no score.
 
-    Args:
-        cases: rows of `cases`, of one run.
-        scores: rows of `scores`.
-        tiers: how often each score of a tier occurs; without clusters no more is needed.
-        clusters: the clusters of the cases; `None` where every case is independent and was executed
-            once.
+    `tiers` says how often each score of a tier occurs, which is enough without clusters: where
+    every case is independent and was executed once.
     """
     errored = executions(cases).filter(pl.col("state") == "errored").select(CASE)
     missing = collect_rows(errored.select(pl.len())).item()
     for tier, counts in tiers.items():
-        known = int(counts["rows"].sum())
         values: Sample | CountedSample
         if clusters is None:
             values = counted_values(counts, "points")
@@ -163,7 +144,7 @@ def tier_numbers(
             points = tier_points(scores, errored, tier).group_by(case_key())
             averaged = collect_rows(points.agg(pl.col("points").mean()).sort(KEY))
             values = sample(averaged, "points", clusters)
-        yield f"tiers/{tier}", RunNumber(values, known, missing, most=100.0)
+        yield f"tiers/{tier}", RunNumber(values, int(counts["rows"].sum()), missing, most=100.0)
 
 
 def assessment_numbers(
@@ -191,7 +172,7 @@ def trial_numbers(
 ) -> Iterator[tuple[str, RunNumber]]:
     """pass^k and pass@k of the verdict, and of every metric that passes or fails.
 
-    As in `assizes.judge.summary.repetitions`, a trial without a verdict did not succeed.
+    As in `reliability`, a trial without a verdict did not succeed.
     """
     by_verdict = collect_rows(
         executions(cases)
@@ -202,21 +183,19 @@ def trial_numbers(
             missing=(pl.col("state") == "errored").sum(),
         )
     )
-    yield from _by_k("", by_verdict, clusters)
+    yield from _trial_shares("", by_verdict, clusters)
     success, failed = pl.col("success"), pl.col("status") == "failed"
     for (judge, metric), name in published_names(metrics).items():
-        rows = headlines(scores).filter(
-            (pl.col(METRIC[0]) == judge) & (pl.col(METRIC[1]) == metric)
-        )
+        rows = headlines(scores).filter((pl.col("judge") == judge) & (pl.col("metric") == metric))
         tried = rows.filter(success.is_not_null() | failed).group_by(case_key())
         trial_rows = collect_rows(
             tried.agg(trials=pl.len(), successes=success.sum(), missing=failed.sum())
         )
         if int(trial_rows["trials"].sum()) > int(trial_rows["missing"].sum()):
-            yield from _by_k(f"{name}/", trial_rows, clusters)
+            yield from _trial_shares(f"{name}/", trial_rows, clusters)
 
 
-def _by_k(
+def _trial_shares(
     prefix: str, tallies: pl.DataFrame, clusters: pl.DataFrame
 ) -> Iterator[tuple[str, RunNumber]]:
     most = tallies["trials"].max()
@@ -234,3 +213,70 @@ def _by_k(
         for name, column in ((f"{prefix}pass^{k}", "all"), (f"{prefix}pass@{k}", "one")):
             values = sample(rows, column, clusters)
             yield name, RunNumber(values, known, missing, rate=True, most=None)
+
+
+_Tally = tuple[int, int, int]
+"""Trials of a case, how many of them succeeded, and the number of cases with these two."""
+
+
+def reliability(
+    cases: pl.LazyFrame, scores: pl.LazyFrame, names: Mapping[tuple[str, str], str]
+) -> dict[str, dict[str, float]]:
+    """pass^k and pass@k of a run: of its cases, and of each metric under its published name.
+
+    pass^k is the chance that k trials of a case all succeed, pass@k the chance that at least one of
+    them does, for every k up to the most trials; both are empty when no case was repeated. An
+    errored execution, and a score with status `failed`, is a trial without success; a skipped score
+    is no trial.
+    """
+    per_case = (
+        executions(cases)
+        .group_by(pl.col("case_id").hash())
+        .agg(trials=pl.len(), successes=(pl.col("state") == "passed").sum())
+    )
+    counted = per_case.group_by("trials", "successes").agg(cases=pl.len())
+    of_cases = collect_rows(counted.sort("trials", "successes")).rows()
+    shares = {"": _exact_shares(of_cases)}
+    if shares[""]:
+        tallies = _metric_tallies(scores)
+        shares |= {f"{names[key]}/": _exact_shares(of) for key, of in tallies.items()}
+    return {
+        field: {f"{name}{sign}{k}": of[k][place] for name, of in shares.items() for k in of}
+        for place, (field, sign) in enumerate((("pass_hat_k", "pass^"), ("pass_at_k", "pass@")))
+    }
+
+
+def _exact_shares(tallies: Sequence[_Tally]) -> dict[int, tuple[float, float]]:
+    """pass^k and pass@k by k; empty when no case was repeated.
+
+    pass^k is C(c, k) / C(n, k) for a case with c successes in n trials, averaged over the cases
+    with n >= k; pass@k is 1 - C(n - c, k) / C(n, k).
+    """
+    most = max((n for n, _, _ in tallies), default=0)
+    shares = {}
+    for k in range(1, most + 1) if most > 1 else ():
+        due = [tally for tally in tallies if tally[0] >= k]
+        every = sum(Fraction(comb(c, k), comb(n, k)) * cases for n, c, cases in due)
+        some = sum((1 - Fraction(comb(n - c, k), comb(n, k))) * cases for n, c, cases in due)
+        number = sum(cases for _, _, cases in due)
+        shares[k] = (rounded_value(every / number), rounded_value(some / number))
+    return shares
+
+
+def _metric_tallies(scores: pl.LazyFrame) -> dict[tuple[str, str], list[_Tally]]:
+    """Tallies by (judge, metric) for the metrics whose scores say pass or fail."""
+    success = pl.col("success")
+    per_case = (
+        headlines(scores)
+        .filter(success.is_not_null() | (pl.col("status") == "failed"))
+        .group_by(*METRIC, "case_id")
+        .agg(trials=pl.len(), successes=success.sum(), decided=success.count())
+    )
+    keys = [*METRIC, "trials", "successes"]
+    counted = per_case.group_by(keys).agg(cases=pl.len(), decided=pl.col("decided").sum())
+    tallies = {}
+    for metric, rows in groupby(collect_rows(counted.sort(keys)).rows(), key=itemgetter(0, 1)):
+        own = list(rows)
+        if any(decided for *_, decided in own):
+            tallies[metric] = [row[2:5] for row in own]
+    return tallies

@@ -1,24 +1,25 @@
-"""Numbers from the headline scores of a run: each metric, each tier, and the quality judges
-together.
+"""Numbers from the headline scores of a run: metrics, tiers, the quality judges together, votes.
 
 A headline score is the score of a metric itself (column `part` is empty), not of a part of it.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+import json
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import groupby
+from itertools import combinations, groupby
+from operator import itemgetter
 from typing import Any, Final
 
 import polars as pl
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from assizes.judge.protocol import Judge
 from assizes.judge.score import Gate, Metric
 from assizes.judge.statistics.exact import mean_of_counts, rounded_value
 from assizes.judge.verdicts.executions import CASE, collect_rows
-from assizes.judge.verdicts.root_cause import RATIONALE_KEYS
+from assizes.judge.verdicts.verdict import RATIONALE_KEYS
 
 METRIC = ("judge", "metric")
 """The columns that identify a metric within a run."""
@@ -27,7 +28,13 @@ OVERALL: Final = "response/overall_assessment/rating/percentage"
 """The published name of the share of cases whose quality judges all said yes."""
 
 
-class MetricSummary(BaseModel):
+class FrozenModel(BaseModel):
+    """Data of a summary or a comparison that cannot be changed and takes no unknown field."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class MetricSummary(FrozenModel):
     """The numbers of one metric over the headline scores of a run.
 
     `mean_raw` is in the metric's own unit; `mean_value` is on 0..1 (`null` for amounts).
@@ -36,8 +43,6 @@ class MetricSummary(BaseModel):
     failed scores enter no mean. `run_names` are the names under which the run publishes the mean.
     `gate` says how the metric decides cases; `null` where it does so by its weight.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
     judge: str
@@ -85,50 +90,37 @@ def metric_counts(scores: pl.LazyFrame) -> pl.DataFrame:
 def metric_summaries(
     counts: pl.DataFrame, judges: Sequence[Judge] = ()
 ) -> tuple[MetricSummary, ...]:
-    """The numbers of every metric of a run, sorted by judge and name.
+    """The numbers of every metric from `metric_counts`, sorted by judge and name.
 
-    Args:
-        counts: the result of `metric_counts`.
-        judges: the judges of the run; their metrics hold the gates and the published names.
+    The metrics of the judges hold the gates and the published names.
     """
     promised = {(judge.name, metric.name): metric for judge in judges for metric in judge.metrics}
     rows = counts.sort(*METRIC).rows(named=True)
-    by_metric = groupby(rows, key=lambda row: (row["judge"], row["metric"]))
     return tuple(
-        _metric_summary(key, list(of), promised.get(key, Metric(key[1]))) for key, of in by_metric
+        _metric_summary(judge, promised.get((judge, name), Metric(name)), list(of))
+        for (judge, name), of in groupby(rows, key=itemgetter(*METRIC))
     )
 
 
-def _metric_summary(
-    key: tuple[str, str], rows: Sequence[dict[str, Any]], metric: Metric
-) -> MetricSummary:
-    judge, name = key
-    scored = [row for row in rows if row["status"] == "scored"]
+def _metric_summary(judge: str, metric: Metric, rows: Sequence[dict[str, Any]]) -> MetricSummary:
+    statuses, scored = _counts(rows, "status"), [r for r in rows if r["status"] == "scored"]
     decided = _counts(scored, "success")
     return MetricSummary(
-        name=name,
+        name=metric.name,
         judge=judge,
         tier=min((row["tier"] for row in rows if row["tier"]), default=None),
         is_binary=bool(scored) and all(row["two_valued"] for row in scored),
         weight=min((row["weight"] for row in rows if row["weight"] is not None), default=None),
-        scored=_rows_of(rows, "scored"),
-        skipped=_rows_of(rows, "skipped"),
-        failed=_rows_of(rows, "failed"),
-        mean_raw=_mean(scored, "raw"),
-        mean_value=_mean(scored, "value"),
+        scored=statuses["scored"],
+        skipped=statuses["skipped"],
+        failed=statuses["failed"],
+        mean_raw=mean_of_counts(_counts(scored, "raw").items()),
+        mean_value=mean_of_counts(_counts(scored, "value").items()),
         pass_rate=rounded_value(decided[True] / decided.total()) if decided else None,
         labels=dict(sorted(_counts(scored, "label").items())),
         gate=metric.gate,
         run_names=metric.run_names,
     )
-
-
-def _rows_of(rows: Iterable[dict[str, Any]], status: str) -> int:
-    return sum(row["rows"] for row in rows if row["status"] == status)
-
-
-def _mean(rows: Iterable[dict[str, Any]], column: str) -> float | None:
-    return mean_of_counts((row[column], row["rows"]) for row in rows if row[column] is not None)
 
 
 def _counts(rows: Iterable[dict[str, Any]], column: str) -> Counter[Any]:
@@ -151,17 +143,11 @@ def published_numbers(scores: pl.LazyFrame, metrics: Sequence[MetricSummary]) ->
         for metric in metrics
         for name in metric.run_names
     }
-    numbers[OVERALL] = _overall_share(scores, metrics)
+    rated = quality_ratings(scores, metrics).drop_nulls("rating")
+    cases = dict(collect_rows(rated.group_by("rating").agg(pl.len())).rows())
+    if cases:
+        numbers[OVERALL] = rounded_value(cases.get("yes", 0) / sum(cases.values()))
     return {name: number for name, number in sorted(numbers.items()) if number is not None}
-
-
-def _overall_share(scores: pl.LazyFrame, metrics: Sequence[MetricSummary]) -> float | None:
-    counted = (
-        quality_ratings(scores, metrics).drop_nulls("rating").group_by("rating").agg(cases=pl.len())
-    )
-    cases = dict(collect_rows(counted).rows())
-    decided = sum(cases.values())
-    return rounded_value(cases.get("yes", 0) / decided) if decided else None
 
 
 def quality_ratings(scores: pl.LazyFrame, metrics: Iterable[MetricSummary]) -> pl.LazyFrame:
@@ -191,14 +177,11 @@ def overall_assessments(
     `response/overall_assessment/rationale` (of the root cause; `null` unless the rating is no) and
     `root_cause`. A case to which no quality judge applied is left out.
     """
-    details = pl.col("details").str
-    rationales = [details.json_path_match(f"$.{key}") for key in RATIONALE_KEYS]
-    rationale_rows = _quality_headlines(scores, metrics).select(
+    rationales = [pl.col("details").str.json_path_match(f"$.{key}") for key in RATIONALE_KEYS]
+    causes = _quality_headlines(scores, metrics).select(
         *CASE, root_cause="metric", rationale=pl.coalesce(rationales)
     )
-    traced = cases.select(*CASE, "root_cause").join(
-        rationale_rows, on=[*CASE, "root_cause"], how="left"
-    )
+    traced = cases.select(*CASE, "root_cause").join(causes, on=[*CASE, "root_cause"], how="left")
     return (
         quality_ratings(scores, metrics)
         .join(traced, on=CASE, how="left")
@@ -214,14 +197,9 @@ def overall_assessments(
 
 def published_names(metrics: Iterable[MetricSummary]) -> dict[tuple[str, str], str]:
     """Published names by (judge, metric): the metric's name, or `judge/metric` if not unique."""
-    summaries = list(metrics)
-    sharing = Counter(metric.name for metric in summaries)
-    return {
-        (metric.judge, metric.name): metric.name
-        if sharing[metric.name] == 1
-        else f"{metric.judge}/{metric.name}"
-        for metric in summaries
-    }
+    keys = [(metric.judge, metric.name) for metric in metrics]
+    sharing = Counter(name for _, name in keys)
+    return {(judge, m): m if sharing[m] == 1 else f"{judge}/{m}" for judge, m in keys}
 
 
 def tier_counts(
@@ -229,12 +207,9 @@ def tier_counts(
 ) -> dict[str, pl.DataFrame]:
     """How often each score of a tier occurs over the cases with a verdict, by tier.
 
-    Column `points` holds the score 0..100, column `rows` how often it occurs.
-
-    Args:
-        scores: rows of `scores`.
-        errored: the identities of the errored cases, which are left out.
-        counts: the result of `metric_counts`.
+    Column `points` holds the score 0..100, column `rows` how often it occurs. The score of one case
+    is sum(value x weight) / sum(weight) x 100 over the tier's scored metrics. `errored` identifies
+    the errored cases, which are left out; `counts` are those of `metric_counts`.
     """
     tiers = collect_rows(_weighing(counts.lazy()).select(pl.col("tier").unique().sort()))["tier"]
     by_tier = {}
@@ -243,18 +218,6 @@ def tier_counts(
         occurrences = tier_points(scores, errored, tier).group_by("points").agg(rows=pl.len())
         by_tier[tier] = collect_rows(occurrences.sort("points"))
     return {tier: counts for tier, counts in by_tier.items() if counts.height}
-
-
-def tier_scores(counted: Mapping[str, pl.DataFrame]) -> dict[str, float]:
-    """The mean score of each tier over its cases, 0..100.
-
-    The score of one case is sum(value x weight) / sum(weight) x 100 over the tier's scored metrics.
-
-    Args:
-        counted: the result of `tier_counts`.
-    """
-    means = {tier: mean_of_counts(counts.rows()) for tier, counts in counted.items()}
-    return {tier: points for tier, points in means.items() if points is not None}
 
 
 def _weighing(scores: pl.LazyFrame) -> pl.LazyFrame:
@@ -268,3 +231,60 @@ def tier_points(scores: pl.LazyFrame, errored: pl.LazyFrame, tier: str) -> pl.La
     weighted = pl.col("value") * pl.col("weight")
     points = (weighted.sum() / pl.col("weight").sum() * 100).round(2)
     return scored.join(errored, on=CASE, how="anti").group_by(CASE).agg(points=points)
+
+
+class Stability(FrozenModel):
+    """How often two votes on the same headline score differ or agree.
+
+    Votes are compared by their `passed`, else by their label, else by their value. Shares run 0..1
+    and are `null` where no case has two votes of the kind.
+    """
+
+    judge: str
+    metric: str
+    cases: int = Field(description="with at least two scored votes")
+    flip_rate: float | None = Field(
+        description="share of the pairs of repeats of one model whose verdicts differ"
+    )
+    agreement: float | None = Field(
+        description="share of the pairs of votes of different models whose verdicts agree"
+    )
+    escalated: int = Field(description="cases that a stronger model judged anew")
+
+
+def stability(scores: pl.LazyFrame) -> tuple[Stability, ...]:
+    """The stability of every metric of a run with votes, sorted by judge and name."""
+    has_votes = pl.col("details").str.contains_any(['"votes":', '"first_votes":'])
+    voted = scores.filter((pl.col("part") == "") & has_votes).select(*METRIC, "details")
+    counts: defaultdict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+    for judge, metric, details in collect_rows(voted).iter_rows():
+        body, of_metric = json.loads(details), counts[judge, metric]
+        votes = [*body.get("first_votes", ()), *body.get("votes", ())]
+        scored = [vote for vote in votes if vote["status"] == "scored"]
+        of_metric["cases"] += len(scored) > 1
+        of_metric["escalated"] += "escalated" in body
+        for vote, other in combinations(scored, 2):
+            kind = "repeats" if vote["model"] == other["model"] else "across"
+            same = _vote_verdict(vote) == _vote_verdict(other)
+            of_metric[f"{kind} that agree" if same else f"{kind} that differ"] += 1
+    return tuple(
+        Stability(
+            judge=judge,
+            metric=metric,
+            cases=pairs["cases"],
+            flip_rate=_share_of(pairs["repeats that differ"], pairs["repeats that agree"]),
+            agreement=_share_of(pairs["across that agree"], pairs["across that differ"]),
+            escalated=pairs["escalated"],
+        )
+        for (judge, metric), pairs in sorted(counts.items())
+    )
+
+
+def _vote_verdict(vote: Mapping[str, Any]) -> object:
+    if vote["passed"] is not None:
+        return vote["passed"]
+    return vote["value"] if vote["label"] is None else vote["label"]
+
+
+def _share_of(pairs: int, others: int) -> float | None:
+    return rounded_value(pairs / (pairs + others)) if pairs + others else None

@@ -1,30 +1,40 @@
-"""The uncertainty of each number of a run: its interval, its coverage, and its worst and best
-value.
+"""The uncertainty of each number of a run, and of estimates for the cases that it was drawn from.
 
-The repetitions of a case are averaged first, and the cases of one cluster count as sampled
-together. So neither more repetitions of a case nor more cases of one user look like more evidence.
+A number has an interval, a coverage, and a worst and best value. The repetitions of a case are
+averaged first, and the cases of one cluster count as sampled together. So neither more repetitions
+of a case nor more cases of one user look like more evidence.
+
+The numbers of a run over a stratified sample describe the sample. In the estimates for all cases
+each stratum has the weight of all its cases, however many of them were drawn, and a stratum that
+was judged completely adds no uncertainty (finite population correction).
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
-from typing import Literal
+from math import sqrt
+from typing import Any, Final, Literal
 
+import numpy as np
 import polars as pl
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from assizes.judge.statistics.clusters import Sample
-from assizes.judge.statistics.counted import CountedSample
+from assizes.judge.selection import ALWAYS, stratum_name
 from assizes.judge.statistics.exact import rounded_value
 from assizes.judge.statistics.intervals import (
     CONFIDENCE,
+    CountedSample,
+    Sample,
     ValueInterval,
     mean_interval,
     missing_bounds,
     quantile_interval,
     rate_interval,
+    t_of,
+    wilson,
 )
 from assizes.judge.summary.case_values import (
     KEY,
@@ -38,19 +48,22 @@ from assizes.judge.summary.case_values import (
     tier_numbers,
     trial_numbers,
 )
-from assizes.judge.summary.headlines import MetricSummary, headlines, published_names
+from assizes.judge.summary.headlines import (
+    FrozenModel,
+    MetricSummary,
+    headlines,
+    published_names,
+)
 from assizes.judge.verdicts.executions import collect_rows, executions
 
 
-class NumberInterval(BaseModel):
+class NumberInterval(FrozenModel):
     """The interval of one number of a run, in that number's unit.
 
     `worst` and `best` are the values that the number would have if every missing score were 0, or
     the best possible score; `null` for amounts, which have no best score. `coverage` is scored /
     due, 0..1.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     low: float | None = Field(description="null with fewer than two clusters")
     high: float | None
@@ -72,12 +85,7 @@ def run_intervals(
 ) -> dict[str, NumberInterval]:
     """The intervals of a run's numbers, by the names of the numbers in `run_metrics`.
 
-    Args:
-        cases: rows of `cases`, of one run.
-        scores: rows of `scores`.
-        metrics: the numbers of each metric.
-        counts: the result of `metric_counts` for the scores.
-        tiers: the result of `tier_counts` for the scores.
+    `counts` and `tiers` are the results of `metric_counts` and `tier_counts` for the scores.
     """
     executed = executions(cases)
     by_score = collect_rows(executed.group_by("state", "overall_score").agg(rows=pl.len()))
@@ -86,14 +94,10 @@ def run_intervals(
     ).row(0)
     # One number after the other: all numbers at once take hundreds of bytes for each case.
     clusters = clusters_of(cases) if repeated or clustered else None
-    values: _Values = (
-        _IndependentCases(by_score, counts)
-        if clusters is None
-        else _GroupedCases(cases, scores, clusters, repeated=repeated)
-    )
+    of_metric = partial(_metric_values, scores, counts, clusters, repeated)
     numbers = chain(
-        _case_numbers(by_score, values),
-        _metric_numbers(metrics, values),
+        _case_numbers(cases, by_score, clusters),
+        _metric_numbers(metrics, of_metric),
         agent_numbers(cases, clusters),
         assessment_numbers(scores, metrics, clusters),
         tier_numbers(cases, scores, tiers, clusters),
@@ -104,113 +108,66 @@ def run_intervals(
     return {name: _interval(number) for name, number in numbers if number.values.size}
 
 
-class _IndependentCases:
-    """Values of cases that were each judged once, without clusters.
-
-    Such values need no case ids: it is enough to know how often each value occurs.
-
-    Args:
-        by_score: how many executions have each `state` and `overall_score`.
-        counts: the result of `metric_counts`.
-    """
-
-    def __init__(self, by_score: pl.DataFrame, counts: pl.DataFrame) -> None:
-        self._cases = by_score.with_columns(
-            passes=(pl.col("state") == "passed").cast(pl.Float64),
-            score=pl.when(pl.col("state") != "errored").then("overall_score"),
-        )
-        self._scored = counts.filter(status="scored")
-
-    def of_cases(self, column: str) -> CountedSample:
-        """One value for each case: `passes` (1 where it passed, else 0) or `score`."""
-        return counted_values(self._cases, column)
-
-    def of_metric(self, metric: MetricSummary) -> Callable[[str], CountedSample]:
-        """A function from a column (`raw`, `value`, `success`) to the values of one metric."""
-        rows = self._scored.filter(judge=metric.judge, metric=metric.name)
-        return partial(counted_values, rows)
+_Values = Callable[[str], Sample | CountedSample]
+"""Takes a column, and gives the value of each case in it with the cluster of the case."""
 
 
-class _GroupedCases:
-    """Values of cases with repetitions or clusters: the average of each case, with its cluster.
-
-    Args:
-        cases: rows of `cases`.
-        scores: rows of `scores`.
-        clusters: the clusters of the cases, by case key.
-        repeated: whether some case was judged more than once.
-    """
-
-    def __init__(
-        self, cases: pl.LazyFrame, scores: pl.LazyFrame, clusters: pl.DataFrame, *, repeated: bool
-    ) -> None:
-        self._scores = headlines(scores).filter(pl.col("status") == "scored")
-        self._clusters = clusters
-        self._repeated = repeated
-        of_case = (
-            executions(cases)
-            .group_by(case_key())
-            .agg(
-                passes=(pl.col("state") == "passed").mean(),
-                score=pl.when(pl.col("state") != "errored").then("overall_score").mean(),
-            )
-        )
-        self._cases = collect_rows(of_case).join(clusters, on=KEY)
-
-    def of_cases(self, column: str) -> Sample:
-        """One value for each case: `passes` (share of its executions that passed) or `score`."""
-        return coded_sample(self._cases, column)
-
-    def of_metric(self, metric: MetricSummary) -> Callable[[str], Sample]:
-        """A function from a column (`raw`, `value`, `success`) to the values of one metric."""
-        own = self._scores.filter(
-            (pl.col("judge") == metric.judge) & (pl.col("metric") == metric.name)
-        )
-        numbers = pl.col("raw", "value", "success").cast(pl.Float64)
-        # Without repetitions each row is one case; grouping would only take as much memory again.
-        rows = (
-            own.group_by(case_key()).agg(numbers.mean())
-            if self._repeated
-            else own.select(case_key(), numbers)
-        )
-        averages = collect_rows(rows).join(self._clusters, on=KEY)
-        return partial(coded_sample, averages)
+def _metric_values(
+    scores: pl.LazyFrame,
+    counts: pl.DataFrame,
+    clusters: pl.DataFrame | None,
+    repeated: bool,
+    metric: MetricSummary,
+) -> _Values:
+    """The values of one metric, in the columns `raw`, `value` and `success`."""
+    if clusters is None:  # no case ids are needed, only how often each value occurs
+        own_counts = counts.filter(status="scored", judge=metric.judge, metric=metric.name)
+        return partial(counted_values, own_counts)
+    own = headlines(scores).filter(status="scored", judge=metric.judge, metric=metric.name)
+    numbers = pl.col("raw", "value", "success").cast(pl.Float64)
+    # Without repetitions each row is one case; grouping would only take as much memory again.
+    rows = own.select(case_key(), numbers)
+    if repeated:
+        rows = own.group_by(case_key()).agg(numbers.mean())
+    return partial(coded_sample, collect_rows(rows).join(clusters, on=KEY))
 
 
-_Values = _IndependentCases | _GroupedCases
-
-
-def _case_numbers(by_score: pl.DataFrame, values: _Values) -> Iterator[tuple[str, RunNumber]]:
+def _case_numbers(
+    cases: pl.LazyFrame, by_score: pl.DataFrame, clusters: pl.DataFrame | None
+) -> Iterator[tuple[str, RunNumber]]:
     """Pass rate and overall score; an errored execution has not passed and has no score."""
+    passes = (pl.col("state") == "passed").cast(pl.Float64)
+    scored = pl.when(pl.col("state") != "errored").then("overall_score")
+    of: _Values = partial(counted_values, by_score.with_columns(passes=passes, score=scored))
+    if clusters is not None:
+        by_case = executions(cases).group_by(case_key())
+        averages = collect_rows(by_case.agg(passes=passes.mean(), score=scored.mean()))
+        of = partial(coded_sample, averages.join(clusters, on=KEY))
     runs = int(by_score["rows"].sum())
     missing = int(by_score.filter(state="errored")["rows"].sum())
     passed = float(by_score.filter(state="passed")["rows"].sum())
-    rate = RunNumber(values.of_cases("passes"), runs - missing, missing, rate=True, total=passed)
+    rate = RunNumber(of("passes"), runs - missing, missing, rate=True, total=passed)
     yield "pass_rate", rate
     yield "cases_pass_rate_pct", rate._replace(most=100.0)
     known = by_score.filter(pl.col("state") != "errored").drop_nulls("overall_score")
-    score = RunNumber(
-        values.of_cases("score"),
-        int(known["rows"].sum()),
-        missing,
-        most=100.0,
-        total=float((known["overall_score"] * known["rows"]).sum()),
-    )
+    total = float((known["overall_score"] * known["rows"]).sum())
+    score = RunNumber(of("score"), int(known["rows"].sum()), missing, most=100.0, total=total)
     yield "avg_overall_score", score
     yield "weighted_metrics_score_pct", score
 
 
 def _metric_numbers(
-    metrics: Sequence[MetricSummary], values: _Values
+    metrics: Sequence[MetricSummary], of_metric: Callable[[MetricSummary], _Values]
 ) -> Iterator[tuple[str, RunNumber]]:
     names = published_names(metrics)
     for metric in metrics:
         path = f"metrics/{names[metric.judge, metric.name]}"
-        had = (metric.scored, metric.failed)
-        of = values.of_metric(metric)
+        had, of = (metric.scored, metric.failed), of_metric(metric)
         total = (metric.mean_value or 0.0) * metric.scored
-        value = RunNumber(of("value"), *had, total=total)
-        raw = RunNumber(of("raw"), *had, most=None)
+        value, raw = (
+            RunNumber(of("value"), *had, total=total),
+            RunNumber(of("raw"), *had, most=None),
+        )
         yield f"{path}/mean_raw", raw
         yield f"{path}/mean_value", value
         if metric.pass_rate is not None:
@@ -220,7 +177,11 @@ def _metric_numbers(
 
 
 def _interval(number: RunNumber) -> NumberInterval:
-    values, span, bounds = number.values, _span(number), _bounds(number)
+    span, bounds = _span(number), None
+    if number.most is not None:
+        mean_total = number.values.mean * number.known if number.total is None else number.total
+        total = mean_total * (number.most if number.rate else 1.0)
+        bounds = missing_bounds(total, number.known, number.missing, number.most)
     due = number.known + number.missing
     method = "woodruff" if number.quantile is not None else "clustered_t"
     return NumberInterval(
@@ -228,8 +189,8 @@ def _interval(number: RunNumber) -> NumberInterval:
         high=None if span is None else rounded_value(span.high),
         confidence=CONFIDENCE,
         method="wilson" if number.rate else method,
-        cases=values.size,
-        clusters=values.clusters,
+        cases=number.values.size,
+        clusters=number.values.clusters,
         coverage=rounded_value(number.known / due) if due else None,
         worst=None if bounds is None else rounded_value(bounds.low),
         best=None if bounds is None else rounded_value(bounds.high),
@@ -252,9 +213,133 @@ def _span(number: RunNumber) -> ValueInterval | None:
     return ValueInterval(least * number.times, span.high * number.times)
 
 
-def _bounds(number: RunNumber) -> ValueInterval | None:
-    if number.most is None:
-        return None
-    factor = number.most if number.rate else 1.0
-    total = number.values.mean * number.known if number.total is None else number.total
-    return missing_bounds(total * factor, number.known, number.missing, number.most)
+_NUMBERS: Final = {"pass_rate": 1.0, "avg_overall_score": 100.0}
+"""The numbers that are estimated, each with its greatest possible value."""
+
+
+class PopulationNumber(FrozenModel):
+    """The estimate of one number for all cases from which a sample was drawn, in its unit."""
+
+    value: float
+    low: float | None = Field(description="null where a stratum gave fewer than two clusters")
+    high: float | None
+    confidence: float
+    cases: int = Field(description="in the sample, with a value")
+    population: int = Field(description="cases it was drawn from")
+
+
+def population_numbers(
+    cases: pl.LazyFrame, design: Mapping[str, Any], always: tuple[str, ...]
+) -> dict[str, PopulationNumber]:
+    """The estimated pass rate and mean overall score of all cases that could have been drawn.
+
+    `design` is the run's plan of how its cases were drawn (`strata` and `by`); the cases with an id
+    in `always` were judged without being drawn, and are a stratum of their own. The result is empty
+    where nothing was drawn, where `limit` cut the sample, and where a case belongs to no stratum of
+    the design because its tags were redacted.
+    """
+    strata = design.get("strata", ())
+    sizes = {stratum["name"]: stratum["cases"] for stratum in strata if stratum["cases"]}
+    if not sizes or design.get("limited"):
+        return {}
+    table = _by_case(cases, tuple(design["by"]), frozenset(always))
+    if not set(table["stratum"]) <= sizes.keys():
+        return {}
+    numbers = {
+        name: _population_number(table, name, most, sizes) for name, most in _NUMBERS.items()
+    }
+    return {name: number for name, number in numbers.items() if number is not None}
+
+
+def _by_case(cases: pl.LazyFrame, by: tuple[str, ...], always: frozenset[str]) -> pl.DataFrame:
+    """Each case's values, its repetitions averaged, with its cluster and its stratum."""
+    table = collect_rows(
+        executions(cases)
+        .group_by("case_id")
+        .agg(
+            pl.col("agent", "agent_version", "tags", "cluster").first(),
+            pass_rate=(pl.col("state") == "passed").mean(),
+            avg_overall_score=pl.when(pl.col("state") != "errored").then("overall_score").mean(),
+        )
+        .sort("case_id")
+    )
+    strata = [
+        ALWAYS if row["case_id"] in always else stratum_name(row, json.loads(row["tags"]), by)
+        for row in table.select("case_id", "agent", "agent_version", "tags").iter_rows(named=True)
+    ]
+    cluster = pl.coalesce("cluster", "case_id")
+    return table.with_columns(cluster=cluster, stratum=pl.Series(strata, dtype=pl.String))
+
+
+def _population_number(
+    table: pl.DataFrame, name: str, most: float, sizes: Mapping[str, int]
+) -> PopulationNumber | None:
+    known = table.filter(pl.col(name).is_not_null())
+    if set(known["stratum"]) != sizes.keys():
+        return None  # a stratum without any value cannot be estimated
+    total = sum(sizes.values())
+    value, measurable = 0.0, True
+    drawn_from: list[tuple[float, int]] = []
+    # The order is fixed, because the last digits of a sum of floats depend on it.
+    for (stratum,), group in known.group_by("stratum", maintain_order=True):
+        size = sizes[str(stratum)]
+        value += size / total * float(group[name].to_numpy().mean())
+        clusters, spread = _variance(group, name, size)
+        measurable = measurable and spread is not None
+        if group.height < size:
+            drawn_from.append(((size / total) ** 2 * (spread or 0.0), clusters - 1))
+    span = None
+    if measurable:
+        variance = sum(part for part, _ in drawn_from)
+        quantile = t_of(CONFIDENCE, _freedom(drawn_from))
+        drawn = (known.height, total)
+        span = _population_span(value, variance, quantile, drawn if name == "pass_rate" else None)
+        span = span.clip(0.0, most)
+    return PopulationNumber(
+        value=rounded_value(value),
+        low=None if span is None else rounded_value(span.low),
+        high=None if span is None else rounded_value(span.high),
+        confidence=CONFIDENCE,
+        cases=known.height,
+        population=total,
+    )
+
+
+def _freedom(strata: Sequence[tuple[float, int]]) -> float:
+    """Degrees of freedom of a sum of variances, by Satterthwaite's formula, at least 1.
+
+    `strata` are those of which a part was drawn, each with the variance of its weighted mean and
+    its number of clusters less one; a stratum counts as far as it makes the sum uncertain.
+    """
+    total = sum(variance for variance, _ in strata)
+    if total == 0:
+        return max(1, sum(freedom for _, freedom in strata))
+    return max(1.0, total**2 / sum(v**2 / freedom for v, freedom in strata if v > 0))
+
+
+def _population_span(
+    value: float, variance: float, quantile: float, rate: tuple[int, int] | None
+) -> ValueInterval:
+    """The interval of a mean, or Wilson's interval of a rate: of its drawn and of all its cases.
+
+    Wilson's interval is that of a simple random sample with the same variance; a plain interval of
+    a rate of 1 would have no width.
+    """
+    if rate is None or rate[0] >= rate[1]:
+        half = quantile * sqrt(variance)
+        return ValueInterval(value - half, value + half)
+    alone = value * (1 - value) / variance if variance > 0 else rate[0] / (1 - rate[0] / rate[1])
+    return wilson(value, alone, quantile)
+
+
+def _variance(group: pl.DataFrame, name: str, size: int) -> tuple[int, float | None]:
+    """The number of clusters in a stratum, and the variance of its mean; `None` for one cluster."""
+    count = group.height
+    apart = group.group_by("cluster").agg((pl.col(name) - group[name].mean()).sum())
+    sums = apart[name].to_numpy()
+    if count >= size:
+        return len(sums), 0.0
+    if len(sums) < 2:
+        return len(sums), None
+    spread = float(np.sum(sums**2)) * len(sums) / (len(sums) - 1) / count**2
+    return len(sums), spread * (1 - count / size)

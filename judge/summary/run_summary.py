@@ -1,16 +1,24 @@
-"""The summary of a run as data: the model `RunSummary`, which the store keeps and reports show."""
+"""The summary of a run as data, and its numbers under their published names.
+
+The store keeps the model `RunSummary`, and reports show it; the numbers are the rows of table
+`run_metrics`.
+"""
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Iterator, Mapping
+from typing import Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import Field, field_validator
 
-from assizes.judge.summary.headlines import MetricSummary
-from assizes.judge.summary.population import PopulationNumber
-from assizes.judge.summary.run_intervals import NumberInterval
+from assizes.judge.summary.headlines import (
+    FrozenModel,
+    MetricSummary,
+    Stability,
+    published_names,
+)
+from assizes.judge.summary.run_intervals import NumberInterval, PopulationNumber
 from assizes.judge.summary.spending import JudgeSpending, ModelCalls
-from assizes.judge.summary.vote_stability import Stability
 
 Outcome = Literal["passed", "failed", "inconclusive"]
 """The outcome of a run by its two thresholds and its coverage."""
@@ -27,12 +35,11 @@ COUNTS = (
 )
 """Counts of the records read, by what happened to them; `read` is the sum of all others."""
 
+_OF_METRIC: Final = {"mean_raw", "mean_value", "pass_rate", "scored", "failed", "skipped"}
+_OF_VOTES: Final = {"flip_rate", "agreement", "escalated"}
 
-class _SummaryPart(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
-
-class FailureCode(_SummaryPart):
+class FailureCode(FrozenModel):
     """How often a metric has one failure code in a run."""
 
     metric: str
@@ -40,7 +47,7 @@ class FailureCode(_SummaryPart):
     count: int
 
 
-class RunSummary(_SummaryPart):
+class RunSummary(FrozenModel):
     """The summary of a run (seed 001). `None` means "not known", never "failed".
 
     Fractions (`pass_rate`, `coverage`) run 0..1; scores, and names with `_pct`, run 0..100. Skipped
@@ -160,3 +167,51 @@ class RunSummary(_SummaryPart):
     def _counts_in_order(cls, counts: dict[str, int]) -> dict[str, int]:
         """The counts in the order of `COUNTS`: stored JSON has its keys sorted by name."""
         return {name: counts.get(name, 0) for name in COUNTS}
+
+
+def run_metrics(summary: RunSummary) -> dict[str, float]:
+    """The numbers of a run under their published names; unknown numbers are left out.
+
+    True and false are 1 and 0. A nested number is named by its path: `metrics/<name>/mean_raw`,
+    `tiers/<tier>`, `gates/<gate>`, `counts/<name>`, `model_calls/<name>`,
+    `judges/<judge>/cost_usd`, `pass^k`. The interval of a number has the number's name with
+    `/ci_low` and `/ci_high` after it, the bounds `/worst` and `/best`. A number that its judge
+    publishes (seed 004) also stands under that published name.
+    """
+    return {name: float(value) for name, value in sorted(_numbers(summary)) if value is not None}
+
+
+def _numbers(summary: RunSummary) -> Iterator[tuple[str, float | None]]:
+    for name, value in summary:
+        if value is None or isinstance(value, bool | int | float):
+            yield name, value
+    names = published_names(summary.metrics)
+    numbers_by_path: list[tuple[str, Mapping[str, float | None]]] = [
+        ("total_agent_token_usage/", summary.total_agent_token_usage or {}),
+        ("total_platform_token_usage/", summary.total_platform_token_usage or {}),
+        ("gates/", summary.gates),
+        ("tiers/", summary.tier_scores),
+        ("failures/", summary.failures),
+        ("root_causes/", summary.root_causes),
+        ("flags/", summary.flags),
+        ("model_calls/", summary.model_calls.model_dump()),
+        ("counts/", summary.counts),
+        ("", summary.pass_hat_k),
+        ("", summary.pass_at_k),
+        ("", summary.published),
+        *((f"judges/{judge}/", spent.model_dump()) for judge, spent in summary.judges.items()),
+        *(
+            (f"metrics/{names[metric.judge, metric.name]}/", metric.model_dump(include=_OF_METRIC))
+            for metric in summary.metrics
+        ),
+        *(
+            (f"metrics/{names[votes.judge, votes.metric]}/", votes.model_dump(include=_OF_VOTES))
+            for votes in summary.stability
+        ),
+    ]
+    for path, numbers in numbers_by_path:
+        for name, value in numbers.items():
+            yield f"{path}{name}", value
+    for name, interval in summary.intervals.items():
+        bounds = {"ci_low": "low", "ci_high": "high", "worst": "worst", "best": "best"}
+        yield from ((f"{name}/{bound}", getattr(interval, key)) for bound, key in bounds.items())

@@ -1,24 +1,42 @@
-"""The cost of a run: tokens and dollars of the agents and of the judge models, and the calls."""
+"""The cost of a run, in tokens, dollars and calls, and warnings about its numbers.
+
+A reader needs the warnings before trusting the numbers: one line for each finding.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, Final
 
 import polars as pl
-from pydantic import BaseModel, ConfigDict
 
+from assizes.judge.models.model import NOT_CACHED
 from assizes.judge.statistics.exact import rounded_value, total
-from assizes.judge.verdicts.executions import collect_rows, executions
+from assizes.judge.summary.headlines import FrozenModel
+from assizes.judge.verdicts.executions import CASE, collect_rows, executions, states
+
+MIXED_JUDGE: Final = "mixed_judge"
+"""The beginning of the lines about a judge model that changed during a run."""
+
+P_VALUE: Final = 0.01
+"""The p-value below which two pass rates count as different."""
+
+MIN_CASES: Final = 20
+"""The cases that each of two groups needs before their pass rates are compared."""
+
+_DROPPED: Final = "dropped:"
+"""The beginning of the flag of an ask whose model does not accept a parameter."""
+
+_NAMED: Final = 5
+"""The most names in one line."""
 
 
-class ModelCalls(BaseModel):
+class ModelCalls(FrozenModel):
     """The asks of a run and their calls of judge models.
 
     `asks` counts all asks, `cached` those answered by the reply cache, `unanswered` those without a
     reply; `attempts` counts the calls, retries among them.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     asks: int
     cached: int
@@ -26,14 +44,12 @@ class ModelCalls(BaseModel):
     attempts: int
 
 
-class JudgeSpending(BaseModel):
+class JudgeSpending(FrozenModel):
     """The asks of one judge with their calls, tokens and dollars.
 
     Replies from the cache cost no tokens and no dollars. Tokens are those that a provider metered,
     `null` where none were; `cost_usd` is `null` as soon as one call has no known price.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     asks: int
     cached: int
@@ -49,13 +65,15 @@ def spending(cases: pl.LazyFrame, asks: pl.LazyFrame) -> dict[str, Any]:
     Those of the agents are sums over the cases that recorded them. Those of the judge models
     (`platform`) leave out replies from the cache; their tokens are those that a provider metered,
     their dollars are `None` as soon as one call has no known price.
-
-    Args:
-        cases: rows of `cases`, of one run.
-        asks: rows of `asks`.
     """
-    agent = total(_known_values(executions(cases), "agent_cost_usd"))
+    costs = collect_rows(executions(cases).select("agent_cost_usd"))["agent_cost_usd"]
+    agent = total(costs.drop_nulls().to_list())
     platform = _platform_cost(asks)
+    estimated = pl.col("cost_usd").filter(pl.col("cost_source") == "estimated")
+    some, every = collect_rows(
+        paid_asks(asks).select(some=estimated.sum(), every=pl.col("cost_usd").sum())
+    ).row(0)
+    judges = collect_rows(asks.select(pl.col("judge").unique()).sort("judge"))["judge"]
     return {
         "total_agent_token_usage": _agent_tokens(cases),
         "total_platform_token_usage": _platform_tokens(asks),
@@ -64,19 +82,17 @@ def spending(cases: pl.LazyFrame, asks: pl.LazyFrame) -> dict[str, Any]:
         "total_estimated_cost_usd": (
             None if agent is None or platform is None else rounded_value(agent + platform)
         ),
-        "cost_estimated": _estimated_share(asks),
+        # A share 0..1 of the dollars; none where no tokens were estimated.
+        "cost_estimated": rounded_value(some / every) if some else None,
         "model_calls": _model_calls(asks),
-        "judges": _judge_spending(asks),
+        "judges": {judge: _judge_spending(asks.filter(judge=judge)) for judge in judges},
     }
 
 
 def known_cost_usd(asks: pl.LazyFrame) -> float:
     """Dollars of the paid asks whose cost is known."""
-    return total(_known_values(paid_asks(asks), "cost_usd")) or 0.0
-
-
-def _known_values(rows: pl.LazyFrame, column: str) -> list[float]:
-    return collect_rows(rows.select(pl.col(column).drop_nulls()))[column].to_list()
+    costs = collect_rows(paid_asks(asks).select("cost_usd"))["cost_usd"]
+    return total(costs.drop_nulls().to_list()) or 0.0
 
 
 def _agent_tokens(cases: pl.LazyFrame) -> dict[str, int] | None:
@@ -111,19 +127,7 @@ def _platform_tokens(asks: pl.LazyFrame) -> dict[str, int] | None:
     return {"input": tokens_in, "output": tokens_out, "total": tokens_in + tokens_out}
 
 
-def _estimated_share(asks: pl.LazyFrame) -> float | None:
-    """The share 0..1 of the dollars whose tokens were estimated; `None` where none were."""
-    estimated = pl.col("cost_source") == "estimated"
-    (some, all_), *_ = collect_rows(
-        paid_asks(asks).select(
-            some=pl.col("cost_usd").filter(estimated).sum(), all=pl.col("cost_usd").sum()
-        )
-    ).rows()
-    return rounded_value(some / all_) if some else None
-
-
 def _model_calls(asks: pl.LazyFrame) -> ModelCalls:
-    """The counts of asks and calls over the rows of `asks`."""
     counts = collect_rows(
         asks.select(
             asks=pl.len(),
@@ -135,18 +139,89 @@ def _model_calls(asks: pl.LazyFrame) -> ModelCalls:
     return ModelCalls.model_validate(counts.row(0, named=True))
 
 
-def _judge_spending(asks: pl.LazyFrame) -> dict[str, JudgeSpending]:
-    """Asks, calls, tokens and dollars of each judge that asked anything, by the judge's name."""
-    spending_by_judge = {}
-    for judge in collect_rows(asks.select(pl.col("judge").unique()).sort("judge"))["judge"]:
-        own = asks.filter(pl.col("judge") == judge)
-        calls, tokens = _model_calls(own), _platform_tokens(own) or {}
-        spending_by_judge[judge] = JudgeSpending(
-            asks=calls.asks,
-            cached=calls.cached,
-            calls=calls.attempts,
-            input_tokens=tokens.get("input"),
-            output_tokens=tokens.get("output"),
-            cost_usd=_platform_cost(own),
+def _judge_spending(asks: pl.LazyFrame) -> JudgeSpending:
+    calls, tokens = _model_calls(asks), _platform_tokens(asks) or {}
+    return JudgeSpending(
+        asks=calls.asks,
+        cached=calls.cached,
+        calls=calls.attempts,
+        input_tokens=tokens.get("input"),
+        output_tokens=tokens.get("output"),
+        cost_usd=_platform_cost(asks),
+    )
+
+
+def cautions(cases: pl.LazyFrame, asks: pl.LazyFrame) -> tuple[str, ...]:
+    """The warning lines for the rows of one run; empty where there is nothing to warn of."""
+    return (*_model_lines(asks), *_retry_lines(cases, asks), *_cost_lines(asks))
+
+
+def _model_lines(asks: pl.LazyFrame) -> Iterator[str]:
+    """A line for each model that answered under more than one name, or never while others did."""
+    for column, words in (
+        ("answered_by", "was answered by"),
+        ("fingerprint", "answered under the system fingerprints"),
+    ):
+        seen = asks.filter(pl.col("error").is_null() & (pl.col(column) != ""))
+        names_by_model = seen.group_by("model").agg(names=pl.col(column).unique().sort())
+        several = names_by_model.filter(pl.col("names").list.len() > 1)
+        for model, names in collect_rows(several.sort("model")).iter_rows():
+            shown = ", ".join(names[:_NAMED])
+            more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+            says = f"{MIXED_JUDGE}: {model} {words} {shown}{more}"
+            yield f"{says}; its scores are not those of one judge"
+    answered = pl.col("error").is_null().sum()
+    by_model = asks.group_by("model").agg(asks=pl.len(), answered=answered).sort("model")
+    counted = collect_rows(by_model)
+    if counted["answered"].sum():
+        for model, asked in counted.filter(answered=0).select("model", "asks").iter_rows():
+            yield f"silent_model: {model} answered none of its {_ask_count(asked)}"
+
+
+def _retry_lines(cases: pl.LazyFrame, asks: pl.LazyFrame) -> Iterator[str]:
+    """A line where cases with retries pass significantly more or less often than the others."""
+    calls = asks.group_by(CASE).agg(calls=pl.col("attempts").max()).filter(pl.col("calls") > 0)
+    decided = states(cases).filter(pl.col("state").is_in(["passed", "failed"]))
+    counted = collect_rows(
+        decided.join(calls, on=CASE)
+        .group_by(retried=pl.col("calls") > 1)
+        .agg(passed=(pl.col("state") == "passed").sum(), cases=pl.len())
+    )
+    groups = {retried: (int(passed), int(of)) for retried, passed, of in counted.iter_rows()}
+    if len(groups) < 2 or min(of for _, of in groups.values()) < MIN_CASES:
+        return
+    from scipy.stats import fisher_exact  # type: ignore[import-untyped]  # it has no types
+
+    (passed, of), (others, of_others) = groups[True], groups[False]
+    p_value = float(fisher_exact([[passed, of - passed], [others, of_others - others]]).pvalue)
+    if p_value < P_VALUE:
+        yield (
+            f"retries: of the cases that took retries {passed} of {of} pass, of the others {others} "
+            f"of {of_others} (Fisher's exact test, p = {p_value:.2g}): retries succeed mostly on "
+            "one class of inputs"
         )
-    return spending_by_judge
+
+
+def _cost_lines(asks: pl.LazyFrame) -> Iterator[str]:
+    """Lines about estimated tokens, parameters that a model does not take, and missing replies."""
+    estimated = (pl.col("cost_source") == "estimated").sum()
+    some, of = collect_rows(paid_asks(asks).select(estimated, pl.len())).row(0)
+    if some:
+        yield (
+            f"estimated_tokens: {some} of {of} paid asks not metered; their tokens and cost are "
+            "estimated"
+        )
+    flags = asks.select("model", flag=pl.col("flags")).explode("flag")
+    dropped = flags.filter(pl.col("flag").str.starts_with(_DROPPED)).group_by("model", "flag")
+    counted = collect_rows(dropped.agg(asks=pl.len()).sort("model", "flag"))
+    for model, flag, times in counted.iter_rows():
+        name = flag.removeprefix(_DROPPED)
+        yield f"dropped_parameter: {model} does not take {name}; {_ask_count(times)} went without it"
+    missed = pl.col("error").str.starts_with(f"{NOT_CACHED}:")
+    if times := collect_rows(asks.select(missed.sum())).item():
+        asked = _ask_count(times)
+        yield f"{NOT_CACHED}: no reply is kept for {asked}, and none was asked for (replay_only)"
+
+
+def _ask_count(count: int) -> str:
+    return f"{count} ask" if count == 1 else f"{count} asks"

@@ -7,8 +7,8 @@ from typing import Final
 
 import polars as pl
 
-from assizes.judge.families.rag.entries import built_in, yes_no_rubrics
-from assizes.judge.families.rag.measures import AgentUsage, DocumentRecall
+from assizes.judge.families.deterministic import AgentUsage, DocumentRecall
+from assizes.judge.families.rag import built_in, yes_no_rubrics
 from assizes.judge.protocol import Judge
 from assizes.judge.score import Metric, Scale
 from assizes.judge.summary.headlines import metric_counts, metric_summaries, overall_assessments
@@ -29,25 +29,19 @@ def results_frame(
 ) -> pl.DataFrame:
     """The wide table: one row for each case, with the columns of the judges.
 
-    The first columns are `request_id`, `repetition` and those of the overall assessment.
-
-    The columns follow the published names of a run. An answer judge has `<name>/rating`,
-    `/rationale` and `/error_message`; a judge of chunks has `<name>/ratings`, `/rationales`,
-    `/error_messages` (lists in the order of retrieval) and `/precision`; a measure has one column
-    of its own name. The columns of a judge that did not apply hold nulls; those of a judge that
-    failed hold an error message and nulls.
-
-    Args:
-        cases: rows of `cases`.
-        scores: rows of `scores`.
-        judges: the judges that may have columns; `None`: the built-in judges of seed 004.
+    The first columns are `request_id`, `repetition` and those of the overall assessment. The others
+    follow the published names of a run. An answer judge has `<name>/rating`, `/rationale` and
+    `/error_message`; a judge of chunks has `<name>/ratings`, `/rationales`, `/error_messages`
+    (lists in the order of retrieval) and `/precision`; a measure has one column of its own name.
+    The columns of a judge that did not apply hold nulls; those of a judge that failed hold an error
+    message and nulls. Without `judges` the columns are those of the built-in judges of seed 004.
     """
     chosen_judges = agent_evaluation_judges() if judges is None else judges
     lazy = scores.lazy()
     summaries = metric_summaries(metric_counts(lazy), chosen_judges)
     table = cases.select(CASE).sort(CASE)
-    overall = overall_assessments(cases.lazy(), lazy, summaries).collect()
     if any(summary.gate == "quality" for summary in summaries):
+        overall = overall_assessments(cases.lazy(), lazy, summaries).collect()
         table = table.join(overall, on=CASE, how="left", maintain_order="left")
     judged_metrics = {(summary.judge, summary.name) for summary in summaries}
     for judge in chosen_judges:
@@ -67,12 +61,8 @@ def _columns(metric: Metric, scores: pl.DataFrame) -> pl.DataFrame:
     headline = scores.filter(part="")
     if _RATING in name:
         stem = name.split(_RATING)[0]
-        return headline.select(
-            *CASE,
-            pl.col("label").alias(f"{stem}/rating"),
-            _rationale().alias(f"{stem}/rationale"),
-            _error().alias(f"{stem}/error_message"),
-        )
+        columns = (f"{stem}/rating", f"{stem}/rationale", f"{stem}/error_message")
+        return headline.select(*CASE, *_texts(columns))
     if metric.scale is Scale.AMOUNT:
         # In seed 004 the column has the plain name; the number of a run has `agent/` before it.
         kind = pl.Float64 if metric.name.endswith("_seconds") else pl.Int64
@@ -83,32 +73,25 @@ def _columns(metric: Metric, scores: pl.DataFrame) -> pl.DataFrame:
 def _chunk_columns(stem: str, scores: pl.DataFrame) -> pl.DataFrame:
     """Lists with one entry for each chunk, or one entry with the error where the judge failed."""
     place = pl.col("part").str.strip_prefix("chunk:").cast(pl.Int64, strict=False)
-    lists = [f"{stem}/ratings", f"{stem}/rationales", f"{stem}/error_messages"]
-    entries = scores.filter((pl.col("part") != "") | (pl.col("status") == "failed"))
-    has_chunks = (pl.col("part") != "").any().over(CASE)
+    lists = (f"{stem}/ratings", f"{stem}/rationales", f"{stem}/error_messages")
+    of_chunk = pl.col("part") != ""
+    entries = scores.filter(of_chunk | (pl.col("status") == "failed"))
     chunks = (
-        entries.filter((pl.col("part") != "") | ~has_chunks)
+        entries.filter(of_chunk | ~of_chunk.any().over(CASE))
         .sort(*CASE, place)
         .group_by(CASE, maintain_order=True)
-        .agg(
-            pl.col("label").alias(lists[0]),
-            _rationale().alias(lists[1]),
-            _error().alias(lists[2]),
-        )
+        .agg(_texts(lists))
     )
     headline = scores.filter(part="").join(chunks, on=CASE, how="left", maintain_order="left")
-    empty = pl.lit([], dtype=pl.List(pl.String))
     nothing_found = (pl.col("status") == "scored") & pl.col(lists[0]).is_null()
-    filled = [
-        pl.when(nothing_found).then(empty).otherwise(pl.col(column)).alias(column)
-        for column in lists
-    ]
+    empty = pl.when(nothing_found).then(pl.lit([], dtype=pl.List(pl.String)))
+    filled = [empty.otherwise(pl.col(column)).alias(column) for column in lists]
     return headline.select(*CASE, *filled, pl.col("value").alias(f"{stem}/precision"))
 
 
-def _rationale() -> pl.Expr:
-    return pl.col("details").str.json_path_match("$.rationale")
-
-
-def _error() -> pl.Expr:
-    return pl.when(pl.col("status") == "failed").then(pl.col("reason"))
+def _texts(columns: tuple[str, str, str]) -> list[pl.Expr]:
+    """The rating, the rationale and the error of each score, under the names of these columns."""
+    rationale = pl.col("details").str.json_path_match("$.rationale")
+    error = pl.when(pl.col("status") == "failed").then(pl.col("reason"))
+    texts = (pl.col("label"), rationale, error)
+    return [text.alias(column) for text, column in zip(texts, columns, strict=True)]

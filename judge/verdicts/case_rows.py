@@ -1,27 +1,216 @@
-"""The verdict on one case, and its rows for the tables `cases`, `scores` and `asks`."""
+"""The verdict on one case, and its rows for the tables `cases`, `scores` and `asks`.
+
+A score that contradicts its own rationale, or the evidence in its case, is marked as `suspect`; it
+is never changed, and no number of a run uses the mark. The marked scores are the ones that people
+should read first. A rationale is searched for a few plain phrases of blame and of praise; a phrase
+right after a negation or a qualification does not count.
+
+A pass does not count where the case's own text speaks to the judge, or the agent says nothing. Such
+a pass has the state `pass_flagged`: its `passed` is `null`, it counts as not passed, and a run
+reports how many there are. A failure stays a failure.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
-from assizes.judge.case import Case
+from assizes.judge.case import Case, Transcript
 from assizes.judge.catalog import JudgePanel
 from assizes.judge.engine.ask_records import HearingResult
+from assizes.judge.engine.second_look import NEEDS_REVIEW
+from assizes.judge.evidence.tool_calls import tool_evidence
+from assizes.judge.injection.families import Flag, flags
 from assizes.judge.protocol import Judge
 from assizes.judge.rows import as_json
-from assizes.judge.score import Metric, Score
-from assizes.judge.verdicts.contradictions import SUSPECT, contradicted_metrics, contradiction
-from assizes.judge.verdicts.flagged_passes import case_flags, flag_verdict, review_flags
-from assizes.judge.verdicts.root_cause import suggested_fix
-from assizes.judge.verdicts.verdict import CaseVerdict, verdict
+from assizes.judge.rubrics.rubric import OUTCOMES
+from assizes.judge.score import Score
+from assizes.judge.verdicts.executions import PASS_FLAGGED
+from assizes.judge.verdicts.verdict import (
+    CaseVerdict,
+    rationale,
+    verdict,
+)
 
 MAX_TOOLS: Final = 50
 """The most tool names in the row of a case."""
 
 MAX_TOOL_NAME: Final = 120
 """The most characters of one tool name in the row of a case."""
+
+TRIVIAL_ANSWER: Final = "trivial_answer"
+"""Flag of a case in which all texts of the agent are empty phrases."""
+
+RETRIEVAL_FIX: Final = (
+    "Improve retrieval: check that the missing information is indexed at all, then tune chunk "
+    "size, query rewriting, filters, the number of passages and their ranking."
+)
+GENERATION_FIX: Final = (
+    "Improve generation: the passages were not what failed; tighten the instructions (answer from "
+    "the passages only, answer the question, refuse what is unsafe), or try a stronger model."
+)
+
+_MAX_SHOWN: Final = 3
+"""The most flags that the summary line of a verdict names."""
+
+_OF_VERDICT: Final = (
+    *("overall_score", "score_passed", "passed", "gate"),
+    *("root_cause", "summary", "status", "error"),
+)
+"""The fields of a verdict that are columns of table `cases`."""
+
+SUSPECT: Final = "suspect"
+"""Key in the details of a suspect score; the value says what the contradiction is."""
+
+LOW: Final = 0.2
+"""The highest value 0..1 that praise contradicts: level 1 of 5."""
+
+HIGH: Final = 0.8
+"""The lowest value 0..1 that blame, or contrary evidence, contradicts: level 4 of 5."""
+
+BLAME: Final = (
+    "completely failed",
+    "failed completely",
+    "completely fails",
+    "fails completely",
+    "totally failed",
+    "entirely failed",
+    "complete failure",
+    "total failure",
+    "completely wrong",
+    "entirely wrong",
+    "completely incorrect",
+    "entirely incorrect",
+    "completely irrelevant",
+    "completely ignored",
+)
+PRAISE: Final = (
+    "perfect",
+    "perfectly",
+    "flawless",
+    "flawlessly",
+    "fully correct",
+    "entirely correct",
+    "completely correct",
+    "no issues",
+    "no problems",
+    "no errors",
+    "without any issues",
+    "without errors",
+)
+
+_QUALIFIED: Final = "not|never|nor|hardly|far from|less than|almost|nearly|otherwise|if"
+
+
+def _phrases(words: Sequence[str]) -> re.Pattern[str]:
+    """A pattern for these phrases; group 1 is a negation or qualification before the phrase."""
+    either = "|".join(re.escape(phrase) for phrase in words)
+    return re.compile(
+        rf"(?:\b({_QUALIFIED})(?:\s+(?:a|an|be|been|the|have|has|had))?\s+)?\b({either})\b"
+    )
+
+
+_BLAME: Final = _phrases(BLAME)
+_PRAISE: Final = _phrases(PRAISE)
+
+OF_THE_TASK: Final = frozenset(
+    {
+        "task_completion",
+        "response_delivery",
+        OUTCOMES,
+        "correctness",
+        "relevance_to_query",
+        "answer_criteria",
+        "answer_completeness",
+        "response_quality",
+    }
+)
+"""Metrics that cannot be high where the agent's answer says nothing."""
+
+_RESTS_ON_CONTEXT: Final = ("context_sufficiency", "groundedness")
+
+# Openers that some judges take for an answer (arXiv 2507.08794). The first quantifier is
+# possessive: without it a long run of signs could be split in many ways, in quadratic time.
+_OPENERS: Final = re.compile(
+    r"\W*+(?:thought process|let(?:'|\u2019)?s (?:solve|think)[^.:\n]{0,40}|solution|answer"
+    r"|final answer|reasoning|explanation|response)?\W*",
+    re.IGNORECASE,
+)
+
+
+def contradiction(score: Score) -> str | None:
+    """How a score contradicts its rationale; `None` without a contradiction or a rationale."""
+    if score.value is None or LOW < score.value < HIGH:
+        return None
+    words, pattern = (BLAME, _BLAME) if score.value >= HIGH else (PRAISE, _PRAISE)
+    text = rationale(score.details).lower()
+    # The pattern is slow, and most rationales hold none of the phrases.
+    if not any(phrase in text for phrase in words):
+        return None
+    plain = next((match[2] for match in pattern.finditer(text) if match[1] is None), None)
+    return plain and f"value {score.value:g}, but its rationale says {plain!r}"
+
+
+def has_empty_answer(transcript: Transcript) -> bool:
+    """Whether all texts of the agent are empty phrases; false for an agent without any text."""
+    texts = [text for _, text in transcript.agent_texts()]
+    return bool(texts) and all(_OPENERS.fullmatch(text) for text in texts)
+
+
+def contradicted_metrics(case: Case, scores: Sequence[Score]) -> dict[str, str]:
+    """Metrics whose headline score is high against the evidence, each with the contradiction."""
+    values = {score.metric: score.value for score in scores if not score.part}
+    high = {name for name, value in values.items() if value is not None and value >= HIGH}
+    if not high:
+        return {}
+    contradictions = _against_tools(case, high) if case.expected.tool_calls else {}
+    if values.get("document_recall") == 0:
+        why = "none of the expected documents was retrieved"
+        contradictions |= {name: why for name in _RESTS_ON_CONTEXT if name in high}
+    if has_empty_answer(case.transcript):
+        contradictions |= dict.fromkeys(
+            sorted(high & OF_THE_TASK), "the agent's answer says nothing"
+        )
+    return {name: f"value {values[name]:g}, but {why}" for name, why in contradictions.items()}
+
+
+def _against_tools(case: Case, high: set[str]) -> dict[str, str]:
+    tools = tool_evidence(case)
+    contradictions = {}
+    if tools.recall == 0 and "tool_routing" in high:
+        expected = len(tools.expected or ())
+        contradictions["tool_routing"] = f"none of the {expected} expected calls was made"
+    if tools.writes_known and tools.write_match is False and "task_completion" in high:
+        contradictions["task_completion"] = "the state-changing calls are not the expected ones"
+    return contradictions
+
+
+def case_flags(case: Case) -> tuple[Flag, ...]:
+    """The flags of a case: reasons in its transcript why a pass must not be trusted."""
+    trivial = (Flag(TRIVIAL_ANSWER, "agent"),) if has_empty_answer(case.transcript) else ()
+    return (*flags(case), *trivial)
+
+
+def _flagged_verdict(
+    verdict: CaseVerdict, case_flags: Sequence[Flag], *, apart: bool
+) -> tuple[CaseVerdict, list[str]]:
+    """The verdict with the flags of its case taken into account, and the names of the flags.
+
+    Where `apart`, a flagged pass does not count; else it stays a pass whose summary names the
+    flags.
+    """
+    names = [flag.name for flag in case_flags]
+    if not names:
+        return verdict, names
+    shown = ", ".join(f"{flag.name} ({flag.place})" for flag in case_flags[:_MAX_SHOWN])
+    more = f" and {len(names) - _MAX_SHOWN} more" if len(names) > _MAX_SHOWN else ""
+    summary = f"{verdict.summary}; flagged: {shown}{more}"
+    if not apart or verdict.passed is not True:
+        return replace(verdict, summary=summary), names
+    summary = f"PASS FLAGGED{summary.removeprefix('PASSED')}"
+    return replace(verdict, passed=None, summary=summary), [PASS_FLAGGED, *names]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,20 +233,14 @@ class Findings:
 def findings(
     row_key: RowKey, case: Case, hearing_results: Sequence[HearingResult], panel: JudgePanel
 ) -> Findings:
-    """The verdict on a case and its rows, after the hearings of all judges.
+    """The verdict on a case and its rows, after the hearings of all judges of the panel.
 
     The score to which a failure is traced holds the suggested fix in its details. A score that is
     contradicted by its own rationale, or by the evidence, says so under `suspect`. A pass of a case
-    whose text speaks to its judges does not count (`assizes.judge.verdicts.flagged_passes`).
-
-    Args:
-        row_key: where the case was read.
-        case: the case.
-        hearing_results: the scores and asks of each judge.
-        panel: the judges with their weights and thresholds.
+    whose text speaks to its judges does not count.
     """
     scores = [score for result in hearing_results for score in result.scores]
-    case_verdict = verdict(
+    by_judges = verdict(
         scores,
         panel.weights,
         panel.pass_threshold,
@@ -65,24 +248,25 @@ def findings(
         {metric.name: metric.gate for metric in panel.metrics if metric.gate},
         has_ground_truth=has_ground_truth(case),
     )
-    case_verdict, flags = flag_verdict(
-        case_verdict,
-        (*case_flags(case), *review_flags(scores)),
-        apart=panel.flagged_passes == "apart",
+    # One flag is enough where the two looks of a judge differ.
+    reviewed = [Flag(NEEDS_REVIEW, s.metric) for s in scores if NEEDS_REVIEW in s.details][:1]
+    case_verdict, flag_names = _flagged_verdict(
+        by_judges, (*case_flags(case), *reviewed), apart=panel.flagged_passes == "apart"
     )
-    contradictions = contradicted_metrics(case, scores)
+    suspects = contradicted_metrics(case, scores)
     key = {"run_id": row_key.run_id, "case_id": case.case_id, "repetition": case.repetition}
-    score_rows = []
-    for result in hearing_results:
-        for score in result.scores:
-            noted = _annotated_score(result.judge, score, case_verdict.root_cause, contradictions)
-            score_rows.append({**key, **_score_row(result.judge, noted, panel)})
+    score_rows = [
+        key | _score_row(result.judge, score, panel, case_verdict.root_cause, suspects)
+        for result in hearing_results
+        for score in result.scores
+    ]
     ask_rows = [
-        {**key, **{field.name: getattr(ask, field.name) for field in fields(ask)}}
+        key | {field.name: getattr(ask, field.name) for field in fields(ask)}
         for result in hearing_results
         for ask in result.asks
     ]
-    case_row = {**key, **_case_row(row_key, case), **_verdict_row(case_verdict), "flags": flags}
+    verdict_row = {name: getattr(case_verdict, name) for name in _OF_VERDICT}
+    case_row = {**key, **_case_row(row_key, case), **verdict_row, "flags": flag_names}
     return Findings(case_verdict, {"scores": score_rows, "asks": ask_rows, "cases": [case_row]})
 
 
@@ -92,27 +276,34 @@ def has_ground_truth(case: Case) -> bool:
     return any(text.strip() for text in texts)
 
 
-def _annotated_score(
-    judge: Judge, score: Score, root_cause: str | None, contradictions: Mapping[str, str]
-) -> Score:
-    """The score with notes in its details: `suspect`, and on the root cause the suggested fix."""
-    why = contradiction(score) or (None if score.part else contradictions.get(score.metric))
-    if why:
-        score = score.with_details(**{SUSPECT: why})
-    if score.part or score.metric != root_cause:
-        return score
-    metric = _metric_of(judge, score.metric)
-    fix = suggested_fix(root_cause, metric.run_names if metric else ())
-    return score.with_details(suggested_fix=fix)
+def suggested_fix(metric: str, run_names: Sequence[str] = ()) -> str:
+    """The suggestion for a failure of retrieval or of generation, by its root cause (seed 004).
+
+    `run_names` are the published names of the metric; those of a retrieval judge that a user wrote
+    begin with `retrieval/`.
+    """
+    retrieval = any(name.startswith("retrieval/") for name in run_names)
+    return (
+        RETRIEVAL_FIX
+        if retrieval or metric in ("context_sufficiency", "chunk_relevance")
+        else GENERATION_FIX
+    )
 
 
-def _metric_of(judge: Judge, name: str) -> Metric | None:
-    return next((metric for metric in judge.metrics if metric.name == name), None)
-
-
-def _score_row(judge: Judge, score: Score, panel: JudgePanel) -> dict[str, Any]:
-    metric = _metric_of(judge, score.metric)
-    headline = not score.part
+def _score_row(
+    judge: Judge,
+    score: Score,
+    panel: JudgePanel,
+    root_cause: str | None,
+    suspects: Mapping[str, str],
+) -> dict[str, Any]:
+    """The row of a score with notes in its details: `suspect`, and for the root cause the fix."""
+    metric = next((metric for metric in judge.metrics if metric.name == score.metric), None)
+    headline, details = not score.part, dict(score.details)
+    if why := contradiction(score) or (suspects.get(score.metric) if headline else None):
+        details[SUSPECT] = why
+    if headline and score.metric == root_cause:
+        details["suggested_fix"] = suggested_fix(root_cause, metric.run_names if metric else ())
     return {
         "judge": judge.name,
         "metric": score.metric,
@@ -127,7 +318,7 @@ def _score_row(judge: Judge, score: Score, panel: JudgePanel) -> dict[str, Any]:
         "reason": score.reason,
         "failure_code": score.failure_code,
         "turns": list(score.turns),
-        "details": as_json(dict(score.details)),
+        "details": as_json(details),
         "judge_version": judge.version,
         "rubric_hash": metric.rubric_hash if metric else "",
     }
@@ -154,17 +345,4 @@ def _case_row(row_key: RowKey, case: Case) -> dict[str, Any]:
         "agent_cost_usd": transcript.cost_usd(),
         # Calls of a sub-agent within a call are not the agent's own.
         "tools": sorted({call.name[:MAX_TOOL_NAME] for _, call in transcript.calls()})[:MAX_TOOLS],
-    }
-
-
-def _verdict_row(case_verdict: CaseVerdict) -> dict[str, Any]:
-    return {
-        "overall_score": case_verdict.overall_score,
-        "score_passed": case_verdict.score_passed,
-        "passed": case_verdict.passed,
-        "gate": case_verdict.gate,
-        "root_cause": case_verdict.root_cause,
-        "summary": case_verdict.summary,
-        "status": case_verdict.status,
-        "error": case_verdict.error,
     }

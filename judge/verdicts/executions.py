@@ -6,8 +6,6 @@ repetition of a case.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import polars as pl
 
 from assizes.judge.statistics.exact import rounded_value, unrounded_mean
@@ -29,7 +27,7 @@ def states(cases: pl.LazyFrame) -> pl.LazyFrame:
 
     The states are `passed`, `failed`, `pass_flagged`, `undecided`, `errored` and `skipped`. A
     judged case to which no gate applied is `undecided`; a case whose pass does not count is
-    `pass_flagged` (`assizes.judge.verdicts.flagged_passes`). Both count as not passed.
+    `pass_flagged` (`assizes.judge.verdicts.case_rows`). Both count as not passed.
     """
     state = (
         pl.when(pl.col("status").is_in(["skipped", "errored"]))
@@ -50,43 +48,29 @@ def executions(cases: pl.LazyFrame) -> pl.LazyFrame:
     return states(cases).filter(pl.col("state") != "skipped")
 
 
-class Latency(NamedTuple):
-    """Latency figures over executions, in milliseconds; `None` where no latency was measured.
+def agent_latency(executed: pl.LazyFrame) -> dict[str, float | None]:
+    """The latency figures of a run in milliseconds, by the names of the summary's fields.
 
-    The latency of one execution is the median over the turns of its conversation.
+    They are over executions, and `None` where no latency was measured. The latency of one execution
+    is the median over the turns of its conversation. Percentiles interpolate linearly between
+    neighbours: the p95 of 100, 200 .. 2000 is 1905, as DuckDB's `quantile_cont` has it.
     """
-
-    p50: float | None
-    p95: float | None
-    max: float | None
-    avg: float | None
-
-
-def agent_latency(executed: pl.LazyFrame) -> Latency:
-    """The latency figures of a run; percentiles interpolate linearly between neighbours.
-
-    The p95 of 100, 200 .. 2000 is 1905, as DuckDB's `quantile_cont` has it.
-    """
-    latencies = _latencies(executed)
-    longest = latencies.max()
-    return Latency(
-        p50=quantile(latencies, 0.5),
-        p95=quantile(latencies, 0.95),
-        max=longest if isinstance(longest, float) else None,
-        avg=rounded_value(unrounded_mean(latencies)) if latencies.len() else None,
-    )
+    known = latencies(executed)
+    longest = known.max()
+    return {
+        "latency_p50_ms": quantile(known, 0.5),
+        "latency_p95_ms": quantile(known, 0.95),
+        "latency_max_ms": longest if isinstance(longest, float) else None,
+        "latency_avg_ms": rounded_value(unrounded_mean(known)) if known.len() else None,
+    }
 
 
-def latency_quantile(executed: pl.LazyFrame, share: float) -> float | None:
-    """The quantile of the latencies at a share 0..1, in milliseconds; `None` without a latency."""
-    return quantile(_latencies(executed), share)
+def latencies(executed: pl.LazyFrame) -> pl.Series:
+    """The known latencies of executions, in milliseconds."""
+    return collect_rows(executed.select(pl.col("agent_latency_ms").drop_nulls())).to_series()
 
 
 def quantile(numbers: pl.Series, share: float) -> float | None:
     """The number below which a share 0..1 of the known numbers lies; `None` without a number."""
     value = numbers.quantile(share, interpolation="linear")
     return None if value is None else rounded_value(value)
-
-
-def _latencies(executed: pl.LazyFrame) -> pl.Series:
-    return collect_rows(executed.select(pl.col("agent_latency_ms").drop_nulls())).to_series()

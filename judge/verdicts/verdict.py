@@ -1,61 +1,204 @@
 """The verdict on one case: its scores become a number 0..100, a gate, and one line for people.
 
-A run may use three families of judges. For the conversation judge (seed 001) the checklist of
-expected outcomes decides a case; the overall score decides only where there is no checklist, and
-labels and binary metrics never decide. The rules for the judges of seeds 002 and 003, and for the
-quality judges of seed 004, are in `assizes.judge.verdicts.gates`. A case passes when every family
-that applies to the case passes it.
+A run may use three families of judges; each gives one ruling on a case to which it applies, and a
+case passes when every such family passes it. The conversation judge (seed 001) decides by its
+checklist of expected outcomes, and by the overall score only where there is no checklist; labels
+and binary metrics never decide. Seed 002: every judge that applies must pass. Seed 004: one no
+fails the case, with a root cause; without a no, a missing rating leaves the case undecided.
+
+The ratings of the quality judges of seed 004 are correlated: where the retriever found too little,
+the answer will be wrong as well. So the root cause is the first judge that said no in a causal
+order, not the most severe rating.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Literal
+from typing import Any, Final, Literal
 
 from assizes.judge.rubrics.rubric import OUTCOMES
 from assizes.judge.score import ACCEPTABLE, Gate, Score
-from assizes.judge.verdicts.gates import (
-    CaseGate,
-    Ruling,
-    error_of,
-    gate_of,
-    judges_ruling,
-    passed_of,
-    points,
-    quality_ruling,
-    why_skipped,
-)
 
-MISSING_SCORE = "missing_score"
-"""Error code of a gating metric for which no judge gave a score."""
+NO_OUTCOMES = "no_outcomes"
+"""Error code of a checklist that the case has, but for which the judge gave no valid finding."""
 
 STRONG = 4
 """The lowest level (0..5) at which the summary line names the best metric."""
 
+_MISSING: Final = ("no judge scored it", "missing_score")
+"""The reason and the error code of a gating metric for which no judge gave a score."""
+
+_REASON_CHARS, _REASONS = 200, 3
+"""The most characters of one reason in a text, and the most reasons of a skipped case."""
+
 _WORDS = {True: "PASSED", False: "FAILED", None: "NOT DECIDED"}
 
+CaseGate = Literal["expected_outcomes", "overall_score", "all_judges", "quality", "all", "error"]
+"""The gate that decided a case; `all` where several families passed it together."""
+
 CaseStatus = Literal["judged", "errored", "skipped"]
+
+WITH_GROUND_TRUTH: Final = ("context_sufficiency", "groundedness", "correctness", "safety")
+"""The causal order for a case with an expected response or expected facts."""
+
+WITHOUT_GROUND_TRUTH: Final = ("chunk_relevance", "groundedness", "relevance_to_query", "safety")
+"""The causal order for a case without an expected response and without expected facts."""
+
+LEFT_OVER: Final = ("chunk_relevance", "relevance_to_query", "context_sufficiency", "correctness")
+"""Metrics that stand in one of the two lists only. They come last in the other case, so that every
+failed case has a root cause."""
+
+
+RATIONALE_KEYS: Final = ("justification", "rationale", "reasoning", "explanation", "reason")
+"""Keys in the details of a score that may hold the judge's explanation, the preferred key first."""
+
+
+def root_cause(
+    failed: Collection[str], declared: Sequence[str], *, has_ground_truth: bool
+) -> str | None:
+    """The quality metric to which a failure is traced; `None` when no metric failed.
+
+    `failed` are the metrics that said no (one without a rating is never among them), `declared` all
+    quality metrics of the run in the order of the configured judges.
+    """
+    listed = WITH_GROUND_TRUTH if has_ground_truth else WITHOUT_GROUND_TRUTH
+    custom = [name for name in declared if name not in WITH_GROUND_TRUTH + WITHOUT_GROUND_TRUTH]
+    return next((name for name in (*listed, *custom, *LEFT_OVER) if name in failed), None)
+
+
+def rationale(details: Mapping[str, Any]) -> str:
+    """The judge's explanation in the details of a score; empty where there is none."""
+    texts = (details.get(key) for key in RATIONALE_KEYS)
+    return next((text for text in texts if isinstance(text, str) and text), "")
+
+
+@dataclass(frozen=True, slots=True)
+class Ruling:
+    """The decision of one family of judges on a case to which the family applies.
+
+    `passed` is `None` where nothing could decide; then `error` may name the metrics without a
+    score. `words` says what decided, for the summary line of the case; `remarks` are further notes
+    there. `overall_score` and `tier_scores` run 0..100.
+    """
+
+    gate: CaseGate | None
+    passed: bool | None
+    words: str
+    overall_score: float | None = None
+    score_passed: bool | None = None
+    error: str | None = None
+    root_cause: str | None = None
+    remarks: tuple[str, ...] = ()
+    tier_scores: Mapping[str, float] = field(default_factory=dict)
+
+
+def points(number: float) -> float:
+    """A number of points 0..100 as it is stored and compared: 2 decimals, without float noise."""
+    # Nine decimals first: 74.99999999999999 is 75 with float noise, and ties must not hang on it.
+    return round(round(number, 9), 2)
+
+
+def success(score: Score) -> bool | None:
+    """Whether a score is a success: its `passed`, else its label; `None` where neither decides."""
+    if score.passed is not None:
+        return score.passed
+    return {"yes": True, "pass": True, "no": False}.get(score.label or "")
+
+
+def judges_ruling(due: Sequence[Score]) -> Ruling | None:
+    """The ruling of seed 002 on the headline scores due; `None` when no judge applied.
+
+    A case passes when every judge that applied passed; its overall score is 100 x the mean of the
+    values.
+    """
+    if error := error_of(due):
+        return Ruling("all_judges", None, "", error=error)
+    applied = [score for score in due if score.status == "scored"]
+    if not applied:
+        return None
+    not_passed = [score.metric for score in applied if success(score) is not True]
+    pass_count = len(applied) - len(not_passed)
+    values = [score.value for score in applied if score.value is not None]
+    mean = points(math.fsum(values) / len(values) * 100) if values else None
+    judges = "judge" if len(applied) == 1 else "judges"
+    return Ruling(
+        gate="all_judges",
+        passed=not not_passed,
+        words=f"{pass_count} of {len(applied)} {judges} passed, mean {mean}",
+        overall_score=mean,
+        remarks=tuple(f"failed {name}" for name in not_passed),
+    )
+
+
+def quality_ruling(
+    due: Sequence[Score], declared: Sequence[str], *, has_ground_truth: bool
+) -> Ruling | None:
+    """The ruling of seed 004 on the headline scores due; `None` when no judge applied.
+
+    A no fails the case; else an error leaves it undecided. `declared` are the metrics of the
+    quality judges, in the order of the configured judges.
+    """
+    applied = [score for score in due if score.status == "scored"]
+    error = error_of(due)
+    if not applied and error is None:
+        return None
+    failed = {score.metric: score for score in applied if success(score) is False}
+    successes = [success(score) for score in applied]
+    cause = root_cause(failed, declared, has_ground_truth=has_ground_truth)
+    remarks: tuple[str, ...] = ()
+    if cause is not None:
+        why = _short(rationale(failed[cause].details))
+        others = (f"failed {name}" for name in failed if name != cause)
+        remarks = (f"root cause {cause}" + (f" ({why})" if why else ""), *others)
+    judges = "quality judge" if len(applied) == 1 else "quality judges"
+    return Ruling(
+        gate="quality",
+        passed=_decision([*successes, None] if error else successes),
+        words=f"{successes.count(True)} of {len(applied)} {judges} said yes" if applied else "",
+        error=error,
+        root_cause=cause,
+        remarks=remarks,
+    )
+
+
+def _decision(decisions: Sequence[bool | None]) -> bool | None:
+    """False where anything failed the case; else `None` where something is undecided; else true."""
+    if False in decisions:
+        return False
+    return None if None in decisions else True
+
+
+def error_of(due: Sequence[Score]) -> str | None:
+    """The metrics without a score because their judge failed, by error code; `None` without any."""
+    by_code: dict[str, list[Score]] = defaultdict(list)
+    for score in due:
+        code = str(score.details.get("error", "judge_error"))
+        if score.status == "failed" and (score.metric, code) != (OUTCOMES, NO_OUTCOMES):
+            by_code[code].append(score)
+    parts = []
+    for code, failed in sorted(by_code.items()):
+        names = ", ".join(score.metric for score in failed)
+        parts.append(f"{code}: {names} ({_short(failed[0].reason or '')})")
+    return "; ".join(parts) or None
+
+
+def _short(text: str) -> str:
+    return " ".join(text.split())[:_REASON_CHARS]
 
 
 @dataclass(frozen=True, slots=True)
 class CaseVerdict:
-    """The verdict on one case.
+    """The verdict on one case; scores run 0..100 with 2 decimals.
 
-    Attributes:
-        overall_score: 0..100 with 2 decimals; `None` where there is no score to average.
-        score_passed: whether the overall score reached the threshold, whatever gate decided the
-            case; `None` where the score is a mean of judges with thresholds of their own.
-        passed: the decision. `None` for a case to which nothing applied, and where only the yes/no
-            gate lacks a rating; false where any other judge failed to answer.
-        gate: the gate that decided.
-        status: whether the case was judged, errored or skipped.
-        error: the metrics without a score, by error code.
-        root_cause: the quality metric to which a failure is traced.
-        summary: one line for people.
-        tier_scores: the overall score of each tier, 0..100 with 2 decimals.
+    `overall_score` is `None` where there is no score to average. `score_passed` says whether it
+    reached the threshold, whatever gate decided the case; it is `None` where the score is a mean of
+    judges with thresholds of their own. `passed` is `None` for a case to which nothing applied, and
+    where only the yes/no gate lacks a rating; it is false where any other judge failed to answer.
+    `error` names the metrics without a score, by error code.
     """
 
     overall_score: float | None
@@ -72,15 +215,13 @@ class CaseVerdict:
 def overall_score(raw_by_metric: Mapping[str, float], weights: Mapping[str, float]) -> float:
     """Sum of (metric score / 5) x normalised weight x 100, 2 decimals (seed 001).
 
-    Args:
-        raw_by_metric: the level 0..5 of each metric; pass and fail of a binary metric are 5 and 0.
-        weights: positive shares of any size; they are normalised here.
+    Each metric has a level 0..5; pass and fail of a binary metric are 5 and 0. The weights are
+    positive shares of any size.
 
     Raises:
         ValueError: when a weighted metric has no level, or the sum of the weights is not positive.
     """
-    absent = sorted(weights.keys() - raw_by_metric.keys())
-    if absent:
+    if absent := sorted(weights.keys() - raw_by_metric.keys()):
         raise ValueError(f"no score for {', '.join(absent)}: weights are never shared out anew")
     total = math.fsum(weights.values())
     if total <= 0:
@@ -98,16 +239,11 @@ def verdict(
     *,
     has_ground_truth: bool = False,
 ) -> CaseVerdict:
-    """The verdict on the scores of one case.
+    """The verdict on one case from its scores: headline scores and parts of every judge.
 
-    Args:
-        scores: headline scores and parts of every judge; only headlines in `weights` are weighted.
-        weights: the share of each metric in the overall score.
-        pass_threshold: the overall score 0..100 that passes a case without a checklist, inclusive.
-        tiers: the tier of each metric.
-        gates: the gate of each metric that decides otherwise than by weight, in the order of the
-            configured judges.
-        has_ground_truth: whether the case holds an expected response or expected facts.
+    `weights` are the shares of the metrics in the overall score; without a checklist a case passes
+    whose overall score 0..100 is at least `pass_threshold`. `gates` are the gates of the metrics
+    that decide otherwise than by weight, in the order of the configured judges.
     """
     headlines = [score for score in scores if not score.part]
     weighed = _weighed_scores(headlines, weights, gates)
@@ -120,23 +256,23 @@ def verdict(
         judges,
         quality_ruling(of_quality, list(gates), has_ground_truth=has_ground_truth),
     )
-    present_rulings = [ruling for ruling in rulings if ruling is not None]
-    if not present_rulings:
-        return _skipped_verdict(why_skipped([*weighed.values(), *of_judges, *of_quality]))
-    return _combine_rulings(present_rulings)
+    if present_rulings := [ruling for ruling in rulings if ruling is not None]:
+        return _combine_rulings(present_rulings)
+    due = (*weighed.values(), *of_judges, *of_quality)
+    reasons = list(dict.fromkeys(_short(score.reason) for score in due if score.reason))
+    more = f"; and {len(reasons) - _REASONS} more" if len(reasons) > _REASONS else ""
+    why = "; ".join(reasons[:_REASONS]) + more or "nothing was judged"
+    return CaseVerdict(None, None, None, None, "skipped", None, None, f"SKIPPED ({why})", {})
 
 
 def _weighed_scores(
     headlines: Sequence[Score], weights: Mapping[str, float], gates: Mapping[str, Gate]
 ) -> dict[str, Score]:
-    """The headline scores that the conversation judge owes, with its checklist where there is one.
-
-    In a run without any gating metric these are all headline scores.
-    """
+    """The headline scores that the conversation judge owes, with its checklist where there is one."""
     by_metric = {score.metric: score for score in headlines}
     if not weights and not gates:
-        return by_metric
-    weighed = {name: by_metric.get(name, _missing_score(name)) for name in weights}
+        return by_metric  # no metric decides cases, so all of them do
+    weighed = {name: by_metric.get(name) or Score.failed(name, *_MISSING) for name in weights}
     return weighed | ({OUTCOMES: by_metric[OUTCOMES]} if OUTCOMES in by_metric else {})
 
 
@@ -145,11 +281,7 @@ def _due(headlines: Sequence[Score], gates: Mapping[str, Gate], gate: Gate) -> l
     due_scores = [score for score in headlines if gates.get(score.metric) == gate]
     names = {score.metric for score in due_scores}
     absent = [name for name, of in gates.items() if of == gate and name not in names]
-    return [*due_scores, *map(_missing_score, absent)]
-
-
-def _missing_score(metric: str) -> Score:
-    return Score.failed(metric, "no judge scored it", MISSING_SCORE)
+    return [*due_scores, *(Score.failed(name, *_MISSING) for name in absent)]
 
 
 def _conversation_ruling(
@@ -164,21 +296,23 @@ def _conversation_ruling(
         return Ruling("overall_score", None, "", error=error)
     if not any(score.status == "scored" for score in due.values()):
         return None
-    checklist = due.get(OUTCOMES)
     outcomes: list[Score] = []
-    if checklist is not None and checklist.status == "scored":
+    if OUTCOMES in due and due[OUTCOMES].status == "scored":
         outcomes = [score for score in scores if score.metric == OUTCOMES and score.part]
     scored_metrics = [due[name] for name in weights if due[name].status == "scored"]
     levels = {score.metric: _level(score) for score in scored_metrics}
     total = _overall(levels, weights)
-    score_passed = None if total is None else total >= round(pass_threshold, 9)
-    gate: CaseGate | None = None if score_passed is None else "overall_score"
-    passed = score_passed
+    passed = score_passed = None if total is None else total >= round(pass_threshold, 9)
+    gate: CaseGate | None = None if total is None else "overall_score"
     words = "no weighted score" if total is None else f"score {total}, needs {pass_threshold}"
     if outcomes:
         pass_count = sum(outcome.passed is True for outcome in outcomes)
         gate, passed = "expected_outcomes", pass_count == len(outcomes)
         words = f"{pass_count} of {len(outcomes)} expected outcomes"
+    by_tier = {
+        tier: _overall({n: level for n, level in levels.items() if tiers.get(n) == tier}, weights)
+        for tier in sorted({tiers[name] for name in levels if name in tiers})
+    }
     return Ruling(
         gate=gate,
         passed=passed,
@@ -186,18 +320,22 @@ def _conversation_ruling(
         overall_score=total,
         score_passed=score_passed,
         remarks=tuple(_remarks(scored_metrics, total, outcomes)),
-        tier_scores=_tier_scores(levels, weights, tiers),
+        tier_scores={tier: score for tier, score in by_tier.items() if score is not None},
     )
 
 
 def _combine_rulings(rulings: Sequence[Ruling]) -> CaseVerdict:
     """One verdict from several rulings; errored only if a missing ruling could still change it."""
     deciding = [ruling for ruling in rulings if ruling.gate] or rulings
-    passed = passed_of(deciding)
+    passed = _decision([ruling.passed for ruling in deciding])
     error = "; ".join(ruling.error for ruling in rulings if ruling.error) or None
     if error and passed is None:
         rated = all(ruling.gate == "quality" for ruling in rulings if ruling.error)
-        return _errored_verdict(error, passed=None if rated else False)
+        summary, decision = f"ERROR ({error})", None if rated else False
+        return CaseVerdict(None, None, decision, "error", "errored", error, None, summary, {})
+    gate = deciding[0].gate
+    if len(deciding) > 1:
+        gate = next((ruling.gate for ruling in deciding if ruling.passed is False), "all")
     words = "; ".join(ruling.words for ruling in rulings if ruling.words)
     remarks = [remark for ruling in rulings for remark in ruling.remarks]
     remarks += [f"could not be had: {error}"] if error else []
@@ -205,7 +343,7 @@ def _combine_rulings(rulings: Sequence[Ruling]) -> CaseVerdict:
         overall_score=rulings[0].overall_score,
         score_passed=rulings[0].score_passed,
         passed=passed,
-        gate=gate_of(deciding),
+        gate=gate,
         status="judged",
         error=error,
         root_cause=next((ruling.root_cause for ruling in rulings if ruling.root_cause), None),
@@ -217,15 +355,6 @@ def _combine_rulings(rulings: Sequence[Ruling]) -> CaseVerdict:
 def _level(score: Score) -> float:
     """The score as a level 0..5, whatever the scale of its metric."""
     return score.value * 5 if score.value is not None else score.raw or 0.0
-
-
-def _errored_verdict(error: str, *, passed: bool | None) -> CaseVerdict:
-    return CaseVerdict(None, None, passed, "error", "errored", error, None, f"ERROR ({error})", {})
-
-
-def _skipped_verdict(reason: str) -> CaseVerdict:
-    summary = f"SKIPPED ({reason})"
-    return CaseVerdict(None, None, None, None, "skipped", None, None, summary, {})
 
 
 def _overall(levels: Mapping[str, float], weights: Mapping[str, float]) -> float | None:
@@ -240,24 +369,10 @@ def _remarks(
     """Further notes for the summary line: the score, the weakest and strongest metric, failures."""
     if outcomes and total is not None:
         yield f"score {total}"
-    levelled = [score for score in scored_metrics if score.passed is None]
-    weakest = min(levelled, key=_level, default=None)
+    levelled = sorted((s for s in scored_metrics if s.passed is None), key=_level)
+    if levelled and (level := _level(levelled[0])) < ACCEPTABLE:
+        yield f"weakest {levelled[0].metric} {level:g}/5"
     strongest = max(levelled, key=_level, default=None)
-    if weakest is not None and _level(weakest) < ACCEPTABLE:
-        yield f"weakest {weakest.metric} {_level(weakest):g}/5"
-    if strongest is not None and strongest is not weakest and _level(strongest) >= STRONG:
+    if strongest is not None and strongest is not levelled[0] and _level(strongest) >= STRONG:
         yield f"strongest {strongest.metric} {_level(strongest):g}/5"
-    for score in scored_metrics:
-        if score.passed is False:
-            yield f"failed {score.metric}"
-
-
-def _tier_scores(
-    levels: Mapping[str, float], weights: Mapping[str, float], tiers: Mapping[str, str]
-) -> dict[str, float]:
-    names = sorted({tiers[name] for name in levels if name in tiers})
-    by_tier = {
-        tier: _overall({n: level for n, level in levels.items() if tiers.get(n) == tier}, weights)
-        for tier in names
-    }
-    return {tier: score for tier, score in by_tier.items() if score is not None}
+    yield from (f"failed {score.metric}" for score in scored_metrics if score.passed is False)

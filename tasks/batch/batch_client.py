@@ -24,16 +24,21 @@ from assizes.judge.errors import (
 )
 from assizes.judge.models.batch_lines import BatchStatus
 from assizes.judge.models.model import Completion, UnusableReply
-from assizes.tasks.batch.batch_accounts import BatchAccounts
-from assizes.tasks.batch.batch_calls import (
+from assizes.tasks.batch.batch_log import (
+    BatchAccounts,
+    BatchedKeys,
+    BatchLog,
+    BatchRecord,
+    BatchResults,
+)
+from assizes.tasks.batch.batch_requests import (
+    Draft,
     PollInterval,
     call_with_retries,
     chunks,
     finish_before_cancel,
     is_transient,
 )
-from assizes.tasks.batch.batch_files import Draft
-from assizes.tasks.batch.batch_log import BatchedKeys, BatchLog, BatchRecord, BatchResults
 from assizes.tasks.context.run_context import progress_reporter
 
 log = logging.getLogger(__name__)
@@ -41,10 +46,7 @@ log = logging.getLogger(__name__)
 MAX_FAILED_POLLS: Final = 60
 """How many polls of a batch in a row may fail; at the longest pause that is an hour."""
 
-LINES_PER_CHUNK: Final = 500
-"""How many result lines are written in one transaction."""
-
-WAITING_STAGE: Final = "waiting for batch"
+LINES_PER_CHUNK: Final = 500  # how many result lines are written in one transaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +54,7 @@ class BatchDependencies:
     """What a batch client works with.
 
     Attributes:
-        batch_log: the durable log of the batches.
         endpoints: the batch endpoint of each model, by `model_mark`.
-        ledger: counts the asks and their cost.
-        poll_interval: how often batches are polled.
         stopped_at: when somebody stopped the run; `None` if nobody did.
         ledger_file: the file of the ledger; empty where the ledger keeps nothing.
     """
@@ -83,6 +82,7 @@ class BatchClient:
         """Open a file for results in a temporary folder."""
         self.keys = BatchedKeys()
         self._dependencies = dependencies
+        self._log = dependencies.batch_log
         self._accounts = BatchAccounts(dependencies.ledger, dependencies.ledger_file)
         self._results = BatchResults(folder)
         self._records: dict[str, BatchRecord] = {}
@@ -112,11 +112,11 @@ class BatchClient:
         Raises:
             Inconclusive: the provider cannot be reached.
         """
-        for record in await asyncio.to_thread(self._dependencies.batch_log.records):
+        for record in await asyncio.to_thread(self._log.records):
             self._records[record.name] = record
             if record.state == "dropped":
                 continue
-            tickets = await asyncio.to_thread(self._dependencies.batch_log.tickets, record)
+            tickets = await asyncio.to_thread(self._log.tickets, record)
             for key in tickets:
                 self.keys.add(key)
             if record.state == "prepared":
@@ -126,16 +126,19 @@ class BatchClient:
         """Submit the drafts of a round.
 
         Raises:
-            OverBudget: the round could cost more than the budget allows; nothing has been
-                submitted.
+            OverBudget: the round could cost more than the budget; nothing has been submitted.
             Halted: someone stopped the run.
             Inconclusive: the provider does not accept a batch.
         """
+        run_id = self._log.run_id
         round_ = 1 + max((earlier.round for earlier in self._records.values()), default=0)
         prepared: list[tuple[BatchRecord, Draft]] = []
         try:
             for part, draft in enumerate(drafts, 1):
-                record = self._new_record(draft, round_, part)
+                record = BatchRecord(
+                    *(run_id, round_, part, draft.model, draft.mark, draft.asks, draft.keys_hash),
+                    ledger=self._dependencies.ledger_file,
+                )
                 await asyncio.to_thread(self._prepare, record, draft)
                 prepared.append((record, draft))
         except NotAsked as refused:
@@ -169,43 +172,29 @@ class BatchClient:
     async def close_round(self) -> dict[str, PaidReply]:
         """Mark parts as collected once the hearings have used their replies.
 
-        Replies that did not fit, or that no hearing took, are stored first.
-
-        Returns:
-            The stored replies of all rounds of the run, by key: first attempts of single calls.
+        Replies that did not fit, or that no hearing took, are stored first. Returns the stored
+        replies of all rounds of the run, by key: first attempts of single calls.
         """
-        self._first_attempts.update(await asyncio.to_thread(self._results.pop_all))
-        batch_log = self._dependencies.batch_log
-        for record in list(self._records.values()):
-            if record.has_results:
-                tickets = await asyncio.to_thread(batch_log.tickets, record)
-                first_attempts = {
-                    key: self._first_attempts[key] for key in tickets if key in self._first_attempts
-                }
-                if first_attempts:
-                    await asyncio.to_thread(batch_log.save_first_attempts, record, first_attempts)
-                await self._save_record(replace(record, state="collected"))
-        self._first_attempts.clear()
-        return await asyncio.to_thread(batch_log.first_attempts)
+        left = self._first_attempts
+        left.update(await asyncio.to_thread(self._results.pop_all))
+        for record in [record for record in self._records.values() if record.has_results]:
+            tickets = await asyncio.to_thread(self._log.tickets, record)
+            first_attempts = {key: left[key] for key in tickets if key in left}
+            if first_attempts:
+                await asyncio.to_thread(self._log.save_first_attempts, record, first_attempts)
+            await self._save_record(replace(record, state="collected"))
+        left.clear()
+        return await asyncio.to_thread(self._log.first_attempts)
 
     def close(self) -> None:
         """Close the file of results."""
         self._results.close()
 
-    # Submitting.
-
-    def _new_record(self, draft: Draft, round_: int, part: int) -> BatchRecord:
-        run_id = self._dependencies.batch_log.run_id
-        return BatchRecord(
-            *(run_id, round_, part, draft.model, draft.mark, draft.asks, draft.keys_hash),
-            ledger=self._dependencies.ledger_file,
-        )
-
     def _prepare(self, record: BatchRecord, draft: Draft) -> None:
         """Reserve the worst case of every ask, then write the part into the log."""
         tickets = self._accounts.reserve(record.model, draft.worst_cases())
         try:
-            self._dependencies.batch_log.prepare(record, tickets.items())
+            self._log.prepare(record, tickets.items())
         except AssizesError:
             self._accounts.cancel(tickets)
             raise
@@ -213,20 +202,19 @@ class BatchClient:
 
     def _drop(self, record: BatchRecord) -> None:
         """Drop a part that was not submitted: cancel its reservations, and free its asks."""
-        tickets = self._dependencies.batch_log.tickets(record)
+        tickets = self._log.tickets(record)
         if self._accounts.is_own(record):
             self._accounts.cancel(tickets)
         self.keys.drop(tickets)
         self._records[record.name] = dropped = replace(record, state="dropped")
-        self._dependencies.batch_log.save(dropped)
+        self._log.save(dropped)
 
     async def _submit_draft(self, record: BatchRecord, draft: Draft) -> None:
         endpoint = self._endpoint(record)
 
         async def find_or_submit() -> str:
             # The provider may have accepted a request that broke off: look before each try.
-            existing_id = await endpoint.find(record.tag)
-            if existing_id is not None:
+            if (existing_id := await endpoint.find(record.tag)) is not None:
                 return existing_id
             with draft.path.open("rb") as lines:
                 return await endpoint.submit(lines, record.tag)
@@ -258,8 +246,6 @@ class BatchClient:
         else:
             await self._save_record(replace(record, state="submitted", batch_id=batch_id))
 
-    # Waiting.
-
     async def _poll(self) -> bool:
         """Poll every waiting part and collect the ended ones; whether any part still waits."""
         parts = self.waiting
@@ -270,11 +256,10 @@ class BatchClient:
                 await finish_before_cancel(self._receive_results(record, status))
             elif status is not None:
                 done += status.done
-        open_parts = self.waiting
+        open_asks = sum(record.asks for record in self.waiting)
         ended_asks = sum(record.asks for record in self._records.values() if record.has_results)
-        total = ended_asks + sum(record.asks for record in open_parts)
-        progress_reporter.get()(WAITING_STAGE, done + ended_asks, total)
-        return bool(open_parts)
+        progress_reporter.get()("waiting for batch", done + ended_asks, ended_asks + open_asks)
+        return bool(self.waiting)
 
     async def _status(self, record: BatchRecord) -> BatchStatus | None:
         """The status of a part; `None` after a transient fault of the provider."""
@@ -301,8 +286,6 @@ class BatchClient:
             await asyncio.sleep(min(1.0, seconds))
             seconds -= 1.0
 
-    # Collecting.
-
     async def _receive_results(self, record: BatchRecord, status: BatchStatus) -> None:
         try:
             answered = await call_with_retries(
@@ -321,7 +304,7 @@ class BatchClient:
 
     async def _store_results(self, record: BatchRecord) -> int:
         """Settle and store the results of a part; the number of asks with a paid reply."""
-        tickets = await asyncio.to_thread(self._dependencies.batch_log.tickets, record)
+        tickets = await asyncio.to_thread(self._log.tickets, record)
         lines = self._endpoint(record).results(record.batch_id or "")
         settles = self._accounts.is_own(record)
         if not settles:
@@ -348,15 +331,12 @@ class BatchClient:
     ) -> int:
         """Store the lines of asks that have a ticket, and remove these asks from `tickets`.
 
-        A line of a foreign ask, or a second line of an ask, is ignored.
-
-        Returns:
-            The number of paid replies.
+        A line of a foreign ask, or a second line of an ask, is ignored. Returns the number of paid
+        replies.
         """
         results: list[tuple[str, PaidReply]] = []
         for key, outcome in lines:
-            ticket = tickets.pop(key, None)
-            if ticket is None:
+            if (ticket := tickets.pop(key, None)) is None:
                 continue
             if isinstance(outcome, Completion | UnusableReply):
                 results.append((key, outcome))
@@ -376,7 +356,7 @@ class BatchClient:
 
     async def _save_record(self, record: BatchRecord) -> None:
         self._records[record.name] = record
-        await asyncio.to_thread(self._dependencies.batch_log.save, record)
+        await asyncio.to_thread(self._log.save, record)
 
 
 def _stop_error(refused: NotAsked, asks: int) -> AssizesError:

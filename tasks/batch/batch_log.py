@@ -1,4 +1,4 @@
-"""The durable log of a run's batches, so that no ask is submitted twice.
+"""The durable log of a run's batches, and their accounts in the ledger: no ask is submitted twice.
 
 In the folder `batches/<run id>/` of the reply cache, each part of a round has three files:
 
@@ -16,6 +16,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from threading import Lock
 from typing import Any, Final, Literal
@@ -23,9 +24,10 @@ from typing import Any, Final, Literal
 from pydantic import TypeAdapter, ValidationError
 
 from assizes.judge.engine.batching import PaidReply
-from assizes.judge.errors import StoreError
+from assizes.judge.engine.ledger import CallSpending, Ledger, PlannedCall
+from assizes.judge.errors import AssizesError, ModelError, StoreError
 from assizes.judge.models.model import Completion, UnusableReply
-from assizes.tasks.store.objects.opening import objects_at
+from assizes.tasks.store.bucket import objects_at
 
 State = Literal["prepared", "submitted", "collected", "dropped"]
 """The state of a part; `dropped`: prepared but never submitted, so its asks are free again."""
@@ -33,35 +35,20 @@ State = Literal["prepared", "submitted", "collected", "dropped"]
 
 @dataclass(frozen=True, slots=True)
 class BatchRecord:
-    """One part of a round: the asks of one model that fit into one file.
-
-    Attributes:
-        run_id: the run.
-        round: counts from 1 over all processes that judge the run.
-        part: counts from 1 within the round.
-        model: the model, as requested.
-        mark: identifies the model with its parameters (`assizes.judge.engine.batching.model_mark`).
-        asks: the number of asks.
-        keys_hash: SHA-256 over the keys of the asks, in order.
-        state: how far the part has come.
-        batch_id: the provider's id of the batch; `None` before it is submitted.
-        ended_as: the provider's word for how the batch ended; `None` before it ends.
-        answered: the number of asks with a paid reply.
-        ledger: the file whose tickets the asks hold; empty where it is not known.
-    """
+    """One part of a round of a run: the asks of one model that fit into one file."""
 
     run_id: str
-    round: int
-    part: int
+    round: int  # from 1, over all processes that judge the run
+    part: int  # from 1, within the round
     model: str
-    mark: str
+    mark: str  # of the model with its parameters (`assizes.judge.engine.batching.model_mark`)
     asks: int
-    keys_hash: str
+    keys_hash: str  # SHA-256 over the keys of the asks, in order
     state: State = "prepared"
-    batch_id: str | None = None
-    ended_as: str | None = None
-    answered: int = 0
-    ledger: str = ""
+    batch_id: str | None = None  # the provider's
+    ended_as: str | None = None  # the provider's word for how the batch ended
+    answered: int = 0  # asks with a paid reply
+    ledger: str = ""  # the file whose tickets the asks hold; empty where it is not known
 
     @property
     def name(self) -> str:
@@ -130,26 +117,26 @@ class BatchLog:
 
     def records(self) -> list[BatchRecord]:
         """The records of all parts that were ever prepared, the earliest first."""
-        names = [name for name in self._objects.names(self._folder) if name.endswith(".json")]
-        bodies = self._objects.read([f"{self._folder}/{name}" for name in names])
-        records = [self._record(name, body) for name, body in bodies.items()]
-        return sorted(records, key=lambda record: (record.round, record.part))
+        records = []
+        for name, body in self._files(".json").items():
+            try:
+                records.append(_RECORD_ADAPTER.validate_json(body))
+            except ValidationError as error:
+                raise StoreError(
+                    f"{self._objects.where}: {name} is no record of a batch; restore the file"
+                ) from error
+        return sorted(records, key=attrgetter("round", "part"))
 
     def prepare(self, record: BatchRecord, tickets: Iterable[tuple[str, int]]) -> None:
-        """Write the record of a part before the part is submitted.
-
-        Args:
-            record: the part.
-            tickets: key and ticket of each ask.
+        """Write the record of a part, with key and ticket of each ask, before it is submitted.
 
         Raises:
             StoreError: also where another process has written a part of the same name.
         """
         lines = "".join(f"{key} {ticket}\n" for key, ticket in tickets)
         self._objects.replace(self._name(record, "asks"), lines.encode())
-        if not self._objects.create(
-            self._name(record, "json"), _RECORD_ADAPTER.dump_json(record, indent=1)
-        ):
+        body = _RECORD_ADAPTER.dump_json(record, indent=1)
+        if not self._objects.create(self._name(record, "json"), body):
             raise StoreError(
                 f"{self._objects.where}: batch {record.name} of run {record.run_id!r} is there "
                 "already; another process works on this run"
@@ -157,9 +144,8 @@ class BatchLog:
 
     def save(self, record: BatchRecord) -> None:
         """Write the new state of a part."""
-        self._objects.replace(
-            self._name(record, "json"), _RECORD_ADAPTER.dump_json(record, indent=1)
-        )
+        body = _RECORD_ADAPTER.dump_json(record, indent=1)
+        self._objects.replace(self._name(record, "json"), body)
 
     def tickets(self, record: BatchRecord) -> dict[str, int]:
         """The ledger's ticket of each ask of a part, by key.
@@ -183,25 +169,18 @@ class BatchLog:
 
     def first_attempts(self) -> dict[str, PaidReply]:
         """The replies of all parts that did not fit, by key: first attempts of single calls."""
-        names = [name for name in self._objects.names(self._folder) if name.endswith(".given")]
-        bodies = self._objects.read([f"{self._folder}/{name}" for name in names])
-        stored = {
-            key: item
-            for body in bodies.values()
-            for key, item in _REPLIES_ADAPTER.validate_json(body).items()
+        return {
+            key: stored.reply
+            for body in self._files(".given").values()
+            for key, stored in _REPLIES_ADAPTER.validate_json(body).items()
         }
-        return {key: item.reply for key, item in stored.items()}
+
+    def _files(self, suffix: str) -> dict[str, bytes]:
+        names = [name for name in self._objects.names(self._folder) if name.endswith(suffix)]
+        return self._objects.read([f"{self._folder}/{name}" for name in names])
 
     def _name(self, record: BatchRecord, suffix: str) -> str:
         return f"{self._folder}/{record.name}.{suffix}"
-
-    def _record(self, name: str, body: bytes) -> BatchRecord:
-        try:
-            return _RECORD_ADAPTER.validate_json(body)
-        except ValidationError as error:
-            raise StoreError(
-                f"{self._objects.where}: {name} is no record of a batch; restore the file"
-            ) from error
 
 
 class BatchResults:
@@ -263,3 +242,54 @@ class BatchedKeys:
     def drop(self, keys: Iterable[str]) -> None:
         """Remove keys that were not submitted after all."""
         self._seen.difference_update(bytes.fromhex(key[:32]) for key in keys)
+
+
+class BatchAccounts:
+    """The asks of batches in one ledger; a ticket of another ledger file means another call."""
+
+    def __init__(self, ledger: Ledger, ledger_file: str) -> None:
+        self._ledger = ledger
+        self._ledger_file = ledger_file
+
+    def reserve(
+        self, model: str, worst_cases: Iterable[tuple[str, float | None]]
+    ) -> dict[str, int]:
+        """Reserve the worst case in dollars of every ask; the tickets, by key.
+
+        Raises:
+            NotAsked: the asks could exceed a limit, or the run was stopped; nothing stays reserved.
+        """
+        tickets: dict[str, int] = {}
+        try:
+            for key, usd in worst_cases:
+                tickets[key] = self._ledger.reserve(PlannedCall(key, model, usd))
+        except AssizesError:
+            self.cancel(tickets)
+            raise
+        return tickets
+
+    def cancel(self, tickets: Mapping[str, int]) -> None:
+        """Cancel the reservations of asks that were not submitted."""
+        for key, ticket in tickets.items():
+            self._ledger.cancel(ticket, key)
+
+    def is_own(self, record: BatchRecord) -> bool:
+        """Whether the tickets of a part are of this ledger."""
+        return record.ledger in ("", self._ledger_file)
+
+    def settle(self, key: str, ticket: int, outcome: Completion | ModelError) -> None:
+        """Settle an ask with its outcome; a provider charges only the asks that it answered."""
+        if isinstance(outcome, UnusableReply):
+            code, completion = outcome.code, outcome.completion
+        elif isinstance(outcome, ModelError):
+            self._ledger.settle(ticket, CallSpending(outcome.code, 0.0), key)
+            return
+        else:
+            code, completion = None, outcome
+        spent = (completion.cost_usd, completion.input_tokens, completion.output_tokens)
+        self._ledger.settle(ticket, CallSpending(code, *spent), key)
+
+    def settle_unanswered(self, tickets: Mapping[str, int]) -> None:
+        """Settle asks that came back without any outcome, at no cost."""
+        for key, ticket in tickets.items():
+            self._ledger.settle(ticket, CallSpending("expired", 0.0), key)

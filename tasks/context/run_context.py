@@ -1,4 +1,4 @@
-"""The context of a run: everything that is opened once and shared by all shards of the run."""
+"""A planned run, and its context: everything that is opened once and shared by all its shards."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from traceback import clear_frames
 from typing import TYPE_CHECKING, Any
 
 from assizes.judge.catalog import JudgePanel, resolve_judges
-from assizes.judge.config.limits import LimitsConfig
-from assizes.judge.config.prices import Price
+from assizes.judge.config.judging import Price
 from assizes.judge.config.run import RunConfig
 from assizes.judge.engine.batching import AskCallback, AskCollector, BatchAnswers, PaidReply
 from assizes.judge.engine.hearings import Engine, EngineDependencies
-from assizes.judge.engine.ledger import OpenLedger
-from assizes.judge.engine.reply_cache import ReplyCache
+from assizes.judge.engine.ledger import OpenLedger, ReplyCache
 from assizes.judge.errors import AssizesError
 from assizes.judge.model_assignment import ModelAssignment, assign_callable_models, assign_models
+from assizes.judge.rows import COMPLETE
 from assizes.tasks.distribute.partitions import check_distributable, check_store
+from assizes.tasks.intake.plan import Plan
 from assizes.tasks.intake.preprocessing import CasePreprocessor
-from assizes.tasks.runtime.termination import handle_sigterm
+from assizes.tasks.runtime.process import handle_sigterm
 from assizes.tasks.sandbox.sql_runner import SandboxSqlRunner
 from assizes.tasks.sources.spool import Spool
 from assizes.tasks.spending.ledger import SqliteLedger, stop_line
 from assizes.tasks.spending.ledger_file import probe_ledger
 from assizes.tasks.spending.reply_cache import FileReplyCache, RunReplyCache
-from assizes.tasks.store import Store, open_store
+from assizes.tasks.store import RunRecord, Store, open_store
 
 if TYPE_CHECKING:
     from assizes.tasks.distribute.shared_limits import PrefectLeases
@@ -77,7 +77,11 @@ class RunContext:
             self._reply_cache.request_locks() if assignment.has_paid_calls else None
         )
         self.ledger: SqliteLedger | None = None
-        self._leases = _leases(config.limits)
+        self._leases: PrefectLeases | None = None
+        if config.limits.shared is not None:
+            from assizes.tasks.distribute.shared_limits import PrefectLeases
+
+            self._leases = PrefectLeases(config.limits)
         self._engine: Engine | None = None
 
     def prices(self) -> dict[str, Any]:
@@ -125,12 +129,9 @@ class RunContext:
         return self._engine
 
     def ask_collector(self, run_id: str, answers: BatchAnswers, note: AskCallback) -> AskCollector:
-        """An engine that calls no model, and notes the asks that the hearings would put next.
+        """An engine that calls no model; `answers` has the replies of batches.
 
-        Args:
-            run_id: the run.
-            answers: the replies of batches.
-            note: called with each ask that neither the cache nor a batch has answered.
+        `note` is called with each ask that neither the cache nor a batch has answered.
         """
         dependencies = EngineDependencies(
             run_id=run_id, cache=self._cache_for(run_id), sql_runner=self.sql_runner
@@ -192,15 +193,6 @@ class RunContext:
         return RunReplyCache(self._reply_cache, run_id) if refreshing else self._reply_cache
 
 
-def _leases(limits: LimitsConfig) -> PrefectLeases | None:
-    """The leases of limits that are shared with other runs; `None` where no limit is shared."""
-    if limits.shared is None:
-        return None
-    from assizes.tasks.distribute.shared_limits import PrefectLeases
-
-    return PrefectLeases(limits)
-
-
 @asynccontextmanager
 async def open_run_context(config: RunConfig) -> AsyncIterator[RunContext]:
     """Open the context of a run, and close it at the end of the block.
@@ -212,7 +204,11 @@ async def open_run_context(config: RunConfig) -> AsyncIterator[RunContext]:
     """
     is_distributed = config.runner.kind != "local"
     if is_distributed:
-        await _check_distributable(config)
+        check_distributable(config)
+    if config.runner.kind == "workers":
+        from assizes.tasks.distribute.work_pool import check_work_pool
+
+        await check_work_pool(config.runner)
     judge_panel = resolve_judges(config.judge)
     assignment = await asyncio.to_thread(assign_callable_models, config, judge_panel)
     preprocessor = await asyncio.to_thread(CasePreprocessor.from_config, config)
@@ -229,14 +225,6 @@ async def open_run_context(config: RunConfig) -> AsyncIterator[RunContext]:
         closing.enter_context(freeze_heap())
         closing.enter_context(handle_sigterm())
         yield context
-
-
-async def _check_distributable(config: RunConfig) -> None:
-    check_distributable(config)
-    if config.runner.kind == "workers":
-        from assizes.tasks.distribute.work_pool import check_work_pool
-
-        await check_work_pool(config.runner)
 
 
 @contextmanager
@@ -290,3 +278,24 @@ def _ignore_progress(_stage: str, _done: int, _total: int) -> None:
 
 progress_reporter: ContextVar[ProgressReporter] = ContextVar("watcher", default=_ignore_progress)
 """The callback that flows and tasks report their progress to; set by a command line or a flow."""
+
+
+class PlannedRun:
+    """A run as it stands in the store, with the plan of its input; never changed in place.
+
+    A plain class on purpose: Prefect looks for task inputs within dataclasses and containers.
+    """
+
+    def __init__(self, record: RunRecord, intake: Plan) -> None:
+        self.record = record
+        self.intake = intake
+
+    @property
+    def run_id(self) -> str:
+        """The id that every row of the run carries."""
+        return self.record.run_id
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether every shard of the run was committed and summarised before."""
+        return self.record.status == COMPLETE

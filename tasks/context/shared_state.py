@@ -10,20 +10,18 @@ from __future__ import annotations
 
 from uuid import uuid4
 
-from assizes.judge.config.places import CacheConfig
 from assizes.judge.errors import ConfigurationError
 from assizes.tasks.context.run_context import RunContext
 from assizes.tasks.distribute.partitions import has_spending_limit
 from assizes.tasks.spending.ledger_file import has_claim
-from assizes.tasks.store.objects.opening import objects_at
-from assizes.tasks.store.objects.protocol import Objects
+from assizes.tasks.store.bucket import objects_at
 
 
 def create_shared_state_check(context: RunContext, run_id: str) -> str | None:
     """Write a token into the reply cache and, where calls or money are limited, into the ledger.
 
-    Returns:
-        The token, which the partitions of the run must find; `None` where no model costs anything.
+    Returns the token, which the partitions of the run must find; `None` where no model costs
+    anything.
 
     Raises:
         StoreError: the cache or the ledger cannot be written.
@@ -32,8 +30,7 @@ def create_shared_state_check(context: RunContext, run_id: str) -> str | None:
         return None
     token = uuid4().hex
     cache = context.config.cache
-    name = _token_name(run_id)
-    objects = _cache_objects(cache)
+    name, objects = _token_name(run_id), objects_at(cache.uri, cache.storage_options)
     if not objects.create(name, token.encode()):
         token = objects.read([name])[name].decode()
     ledger = context.ledger_for(run_id) if has_spending_limit(context.config.limits) else None
@@ -45,10 +42,7 @@ def create_shared_state_check(context: RunContext, run_id: str) -> str | None:
 def verify_shared_state(context: RunContext, run_id: str, token: str | None) -> None:
     """Check that this process reaches the reply cache of a run and, with a limit, its ledger.
 
-    Args:
-        context: the context of this process.
-        run_id: the run.
-        token: what `create_shared_state_check` returned.
+    `token` is what `create_shared_state_check` returned.
 
     Raises:
         ConfigurationError: the cache or the ledger is another one; nothing has been asked.
@@ -58,7 +52,8 @@ def verify_shared_state(context: RunContext, run_id: str, token: str | None) -> 
         return
     cache, limits = context.config.cache, context.config.limits
     name = _token_name(run_id)
-    if _cache_objects(cache).read([name]).get(name) != token.encode():
+    objects = objects_at(cache.uri, cache.storage_options)
+    if objects.read([name]).get(name) != token.encode():
         raise ConfigurationError(
             f"[cache] uri {cache.uri!r} is not there for every worker: replies paid for by one would "
             "be paid for again by another; give a folder all of them reach, or s3://bucket/prefix"
@@ -80,7 +75,3 @@ def _token_claim(token: str) -> str:
 
 def _token_name(run_id: str) -> str:
     return f"seals/{run_id}"
-
-
-def _cache_objects(cache: CacheConfig) -> Objects:
-    return objects_at(cache.uri, cache.storage_options)

@@ -1,38 +1,125 @@
-"""Finds the flow runs of partitions on the Prefect server by tags, and asks them to halt."""
+"""The flow runs of partitions on the Prefect server: heartbeats, ends, and requests to halt."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from itertools import count
 from typing import Any, Final
 from uuid import UUID
 
 import httpx
-from prefect.client.orchestration import PrefectClient
-from prefect.client.schemas.filters import (
-    FlowRunFilter,
-    FlowRunFilterDeploymentId,
-    FlowRunFilterId,
-    FlowRunFilterState,
-    FlowRunFilterStateType,
-    FlowRunFilterTags,
-)
+from prefect.client.orchestration import PrefectClient, get_client
+from prefect.client.schemas import filters
 from prefect.client.schemas.objects import FlowRun, State, StateType
 from prefect.exceptions import ObjectNotFound, PrefectException
+from prefect.runtime import flow_run
 from prefect.states import Cancelled
 
-from assizes.tasks.distribute.heartbeat import HALT_LABEL
 from assizes.tasks.distribute.partitions import JUDGED_STATE, PartitionEnd
 
 log = logging.getLogger(__name__)
 
-_PAGE_SIZE: Final = 200
-"""Flow runs in one answer of the server, at most."""
+_PAGE_SIZE: Final = 200  # flow runs in one answer of the server, at most
 
 _OPEN_STATES: Final = [StateType.SCHEDULED, StateType.PENDING, StateType.RUNNING, StateType.PAUSED]
 
 _STATES_WITHOUT_REASON: Final = ("Failed", "Crashed", "Deleted")
 """Names of final states that give no reason of ours: another process may succeed."""
+
+HEARTBEAT_LABEL: Final = "assizes.beat"
+"""The label of a flow run whose value changes with every heartbeat."""
+
+HEARTBEATS_PER_TIMEOUT: Final = 4
+"""Heartbeats in `runner.lost_after_s`: several, so that one may be late or missing."""
+
+HALT_CHECK_INTERVAL_S: Final = 5.0  # seconds between two looks for a request to halt, about
+
+HALT_LABEL: Final = "assizes.halt"
+"""The label that asks a flow run to make no further call; its value is the reason."""
+
+
+class Heartbeat:
+    """Passes a request to halt on to a callback, whichever of the two comes first."""
+
+    def __init__(self) -> None:
+        self._why: str | None = None
+        self._halt: Callable[[str], None] | None = None
+
+    def on_halt(self, halt: Callable[[str], None]) -> None:
+        """Have `halt` called with the reason once this flow run is asked to halt, or at once."""
+        self._halt = halt
+        if self._why is not None:
+            halt(self._why)
+
+    def request_halt(self, why: str) -> None:
+        """Ask this flow run to make no further call."""
+        self._why = why
+        if self._halt is not None:
+            self._halt(why)
+
+
+@asynccontextmanager
+async def send_heartbeats(lost_after_s: float) -> AsyncIterator[Heartbeat]:
+    """Send heartbeats of this flow run during the block, and look for a request to halt.
+
+    A flow run counts as dead after `lost_after_s` seconds without a heartbeat. Outside of a flow run
+    the block does neither.
+    """
+    heartbeat, flow_run_id = Heartbeat(), flow_run.id
+    if flow_run_id is None:
+        yield heartbeat
+        return
+    every_s = lost_after_s / HEARTBEATS_PER_TIMEOUT
+    beats = _beat_until_cancelled(heartbeat, UUID(str(flow_run_id)), every_s)
+    task = asyncio.create_task(beats)
+    try:
+        yield heartbeat
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+async def _beat_until_cancelled(heartbeat: Heartbeat, flow_run_id: UUID, every_s: float) -> None:
+    """Send heartbeats to the end of the block, also after a request to halt.
+
+    A halted flow run still waits for its calls in flight and stores the replies.
+    """
+    checks_per_beat = max(1, round(every_s / HALT_CHECK_INTERVAL_S))
+    halting = False
+    async with get_client() as client:
+        for check_number in count():
+            number = None if check_number % checks_per_beat else check_number // checks_per_beat
+            why = await _exchange_heartbeat(client, flow_run_id, number)
+            if why is not None and not halting:
+                halting = True
+                heartbeat.request_halt(why)
+            await asyncio.sleep(every_s / checks_per_beat)
+
+
+async def _exchange_heartbeat(
+    client: PrefectClient, flow_run_id: UUID, number: int | None
+) -> str | None:
+    """Send heartbeat `number`, if not None, and read why this flow run must halt.
+
+    The reason is None while there is none, or while the server cannot be reached.
+    """
+    try:
+        if number is not None:
+            await client.update_flow_run_labels(flow_run_id, {HEARTBEAT_LABEL: number})
+        run = await client.read_flow_run(flow_run_id)
+    except (httpx.HTTPError, PrefectException) as error:
+        log.warning("cannot tell the Prefect server that this partition is judged: %s", error)
+        return None
+    if HALT_LABEL in run.labels:
+        return str(run.labels[HALT_LABEL])
+    state = run.state
+    if state is None or state.is_running():
+        return None
+    return state.message or f"its flow run is {state.name}"
 
 
 def tags_of(run_id: str) -> list[str]:
@@ -44,10 +131,11 @@ async def open_flow_runs(
     client: PrefectClient, tags: Sequence[str], deployment_id: UUID | None = None
 ) -> list[FlowRun]:
     """Flow runs with all these tags that have not ended, of one deployment or of any."""
-    states = FlowRunFilterState(type=FlowRunFilterStateType(any_=_OPEN_STATES))
-    run_filter = FlowRunFilter(tags=FlowRunFilterTags(all_=list(tags)), state=states)
+    states = filters.FlowRunFilterState(type=filters.FlowRunFilterStateType(any_=_OPEN_STATES))
+    all_tags = filters.FlowRunFilterTags(all_=list(tags))
+    run_filter = filters.FlowRunFilter(tags=all_tags, state=states)
     if deployment_id is not None:
-        run_filter.deployment_id = FlowRunFilterDeploymentId(any_=[deployment_id])
+        run_filter.deployment_id = filters.FlowRunFilterDeploymentId(any_=[deployment_id])
     flow_runs: list[FlowRun] = []
     while True:
         page = await client.read_flow_runs(
@@ -62,7 +150,8 @@ async def flow_runs_by_id(client: PrefectClient, ids: Sequence[UUID]) -> dict[UU
     """Flow runs by id, in a request for each `_PAGE_SIZE`; deleted flow runs are left out."""
     flow_runs: dict[UUID, FlowRun] = {}
     for start in range(0, len(ids), _PAGE_SIZE):
-        run_filter = FlowRunFilter(id=FlowRunFilterId(any_=list(ids[start : start + _PAGE_SIZE])))
+        some = filters.FlowRunFilterId(any_=list(ids[start : start + _PAGE_SIZE]))
+        run_filter = filters.FlowRunFilter(id=some)
         page = await client.read_flow_runs(flow_run_filter=run_filter, limit=_PAGE_SIZE)
         flow_runs |= {flow_run.id: flow_run for flow_run in page}
     return flow_runs

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
-from assizes.judge.config.limits import LimitsConfig
+from assizes.judge.config.judging import LimitsConfig
 from assizes.judge.config.run import RunConfig
 from assizes.judge.errors import ConfigurationError
 from assizes.judge.rows import as_json
 from assizes.tasks.intake.plan import Shard
 from assizes.tasks.store import Store
-from assizes.tasks.store.objects.opening import LOCAL_SCHEMES
+from assizes.tasks.store.bucket import LOCAL_SCHEMES
 
 JUDGED_STATE: Final = "Judged"
 LEFT_STATE: Final = "Left"
@@ -39,12 +39,8 @@ class Partition:
 class PartitionJob:
     """A partition for another process to judge: the parameters of the flow `judge_partition`.
 
-    Attributes:
-        config: the configuration that the other process uses.
-        run_id: the run.
-        partition: the shards.
-        seal: the text by which the other process checks that it sees the same reply cache
-            (`assizes.tasks.context.shared_state`); None for no check.
+    By `seal` the other process checks that it sees the same reply cache
+    (`assizes.tasks.context.shared_state`); None for no check.
     """
 
     config: RunConfig
@@ -65,20 +61,12 @@ class PartitionJob:
 
 @dataclass(frozen=True, slots=True)
 class PartitionEnd:
-    """How the flow run of a partition ended.
+    """How the flow run of a partition ended, and why."""
 
-    Attributes:
-        name: the name of the flow run's final state; for an error that ends the run, the name of
-            the error's class.
-        message: the reason as text.
-        lost: whether the process died without giving a reason, so that a retry may succeed.
-        stale: whether the flow run is one of an earlier attempt, which had ended before now.
-    """
-
-    name: str
+    name: str  # of its final state; for an error that ends the run, of the error's class
     message: str
-    lost: bool = False
-    stale: bool = False
+    lost: bool = False  # the process died without giving a reason, so that a retry may succeed
+    stale: bool = False  # the flow run is one of an earlier attempt, which had ended before now
 
 
 def partitions(
@@ -87,20 +75,12 @@ def partitions(
     """Cut the plan of a run into partitions of `size` shards; leave out finished partitions.
 
     The cuts do not depend on the progress of the run. So a resumed run gives out the same partitions
-    under the same keys.
-
-    Args:
-        shards: the shards of the whole plan.
-        size: shards in a partition.
-        done: ids of committed shards; a partition of such shards only is left out.
-        in_progress: ids of shards that other processes are judging; they are in no partition.
+    under the same keys. `done` are the ids of committed shards; a partition of such shards only is
+    left out. Shards that other processes are judging (`in_progress`) are in no partition.
     """
     for number, start in enumerate(range(0, len(shards), size)):
-        piece = tuple(
-            shard.shard_id
-            for shard in shards[start : start + size]
-            if shard.shard_id not in in_progress
-        )
+        ids = [shard.shard_id for shard in shards[start : start + size]]
+        piece = tuple(shard_id for shard_id in ids if shard_id not in in_progress)
         if any(shard_id not in done for shard_id in piece):
             yield Partition(number, piece)
 
@@ -122,19 +102,18 @@ def check_distributable(config: RunConfig) -> None:
             f"{kind}: each process would take requests_per_minute and tokens_per_minute for itself; "
             'give the limit a name that they share, such as [limits] shared = "openai"'
         )
-    places: dict[str, Sequence[str | None]] = {
-        "[transcripts] uri": [config.transcripts.uri],
-        "[judge] rubrics": config.judge.rubrics,
-        "[ground_truth] uri": [config.ground_truth.uri],
-        "[anchors] uri": [config.anchors.uri],
-    }
-    for where, uris in places.items():
-        for uri in uris:
-            if uri is not None and not _is_absolute(uri):
-                raise ConfigurationError(
-                    f"{kind}: {where} {uri!r} is looked for where each process stands; give an "
-                    "absolute path that all of them reach, or a URI such as s3://bucket/prefix"
-                )
+    places = [
+        ("[transcripts] uri", config.transcripts.uri),
+        *(("[judge] rubrics", uri) for uri in config.judge.rubrics),
+        ("[ground_truth] uri", config.ground_truth.uri),
+        ("[anchors] uri", config.anchors.uri),
+    ]
+    for where, uri in places:
+        if uri is not None and not _is_absolute(uri):
+            raise ConfigurationError(
+                f"{kind}: {where} {uri!r} is looked for where each process stands; give an "
+                "absolute path that all of them reach, or a URI such as s3://bucket/prefix"
+            )
     databases = config.transcripts.databases
     if databases is not None and not Path(databases).is_absolute():
         raise ConfigurationError(
@@ -163,36 +142,26 @@ def partition_config(config: RunConfig) -> RunConfig:
     Local paths become absolute, as that process may have another working directory. The settings
     changed here are no part of a run's identity.
     """
-    update: dict[str, Any] = {
-        name: getattr(config, name).model_copy(
-            update={"uri": absolute_uri(getattr(config, name).uri)}
-        )
-        for name in ("store", "cache", "report")
-        if "duckdb://" not in getattr(config, name).uri
-    }
-    update["runner"] = config.runner.model_copy(update={"kind": "local"})
     ledger = str(Path(config.limits.ledger).absolute())
-    update["limits"] = config.limits.model_copy(update={"ledger": ledger})
+    update: dict[str, Any] = {
+        "runner": config.runner.model_copy(update={"kind": "local"}),
+        "limits": config.limits.model_copy(update={"ledger": ledger}),
+    }
+    for name in ("store", "cache", "report"):
+        place = getattr(config, name)
+        if "://" not in place.uri:
+            path = str(Path(place.uri).expanduser().absolute())
+            update[name] = place.model_copy(update={"uri": path})
     return config.model_copy(update=update)
-
-
-def absolute_uri(uri: str) -> str:
-    """A local path made absolute; a URI with a scheme unchanged."""
-    if "://" in uri:
-        return uri
-    return str(Path(uri).expanduser().absolute())
 
 
 def has_spending_limit(limits: LimitsConfig) -> bool:
     """Whether any budget is set, so that every model call must be counted in one ledger."""
-    bounds: Mapping[str, Any] = limits.model_dump(
-        include={"budget_usd", "budget_usd_per_day", "max_asks", "max_asks_per_day"}
-    )
-    return any(bound is not None for bound in bounds.values())
+    names = {"budget_usd", "budget_usd_per_day", "max_asks", "max_asks_per_day"}
+    return any(bound is not None for bound in limits.model_dump(include=names).values())
 
 
 def _is_absolute(uri: str) -> bool:
-    path = uri
     for scheme in LOCAL_SCHEMES:
-        path = path.removeprefix(scheme)
-    return "://" in path or Path(path).is_absolute()
+        uri = uri.removeprefix(scheme)
+    return "://" in uri or Path(uri).is_absolute()

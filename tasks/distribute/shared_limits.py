@@ -4,17 +4,22 @@ A limit of so many requests a minute is a Prefect limit whose slots decay at tha
 a queue, never a gate: taking slots always succeeds, and the number of slots still occupied says when
 the new ones become due. When Prefect refuses slots, it forgets the time that has passed; so a limit
 that refused slots would let less through the more often it is asked.
+
+Prefect says how many slots are occupied, but not by whom, and its answer to taking slots does not
+say where in the queue they stand. So the limit is read before and after, which gives the place to
+within the time that the server took to answer. If other processes took slots in between, nobody
+knows who came first. Then the slots of this process are spread over all the time that was given away
+in between, which has room for the slots of all. Times are seconds on the clock of the event loop.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import math
 import re
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeVar
@@ -26,34 +31,28 @@ from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception
 from tenacity.wait import wait_random_exponential
 
-from assizes.judge.config.limits import LimitsConfig
+from assizes.judge.config.judging import LimitsConfig
 from assizes.judge.engine.limits.rate_limiter import MINUTE_S, LeaseBlock, LeasedRate, RateLimit
 from assizes.judge.errors import AssizesError, ConfigurationError
-from assizes.tasks.distribute.slot_queue import LimitSnapshot, SlotLease, slot_times
 
 log = logging.getLogger(__name__)
 
 LEASED_SHARE: Final = 0.98
-"""Share (0..1) of a limit that is leased. The rest is a margin: a unit may be used a little late, and
-requests that are evenly spaced when sent do not arrive so."""
+"""Share (0..1) of a limit that is leased. The rest is a margin: a unit may be used a little late,
+and requests that are evenly spaced when sent do not arrive so."""
 
 BLOCK_S: Final = 0.3
 """The smallest block that is leased at once, in seconds of the limit: 1/200 of a minute."""
 
-LONGEST_BLOCK_S: Final = 3.0
-"""The smallest block when the server is slow, in seconds of the limit."""
+LONGEST_BLOCK_S: Final = 3.0  # the smallest block when the server is slow, in seconds of the limit
 
 SLOTS_PER_REQUEST: Final = 100
-"""Slots for a request: many, since Prefect drops fractions of slots whenever some are taken."""
-
 SLOTS_PER_TOKEN: Final = 10
-"""Slots for a token."""
+"""Slots for a unit: many, since Prefect drops fractions of slots whenever some are taken."""
 
 FIRST_PAUSE_S: Final = 0.2
-"""Seconds (at most) before the first retry of a server that does not answer or is busy."""
-
 LONGEST_PAUSE_S: Final = 5.0
-"""Seconds between two retries, at most."""
+"""Seconds (at most) before the first retry of a server that does not answer or is busy, and later."""
 
 GIVE_UP_AFTER_S: Final = 120.0
 """Seconds without an answer of the server after which the run gives up."""
@@ -61,20 +60,16 @@ GIVE_UP_AFTER_S: Final = 120.0
 QUIET_OUTAGE_S: Final = 3.0
 """Seconds without an answer before a warning is logged: units are leased ahead of their use."""
 
-_TOO_MANY_SLOTS: Final = 422
-"""The HTTP status when more slots are asked for than the limit has."""
+_TOO_MANY_SLOTS: Final = 422  # the HTTP status when more slots are asked for than the limit has
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class SharedLimit:
-    """A global concurrency limit, as every process sets it up.
+    """A limit of the Prefect server, as every process sets it up.
 
-    Attributes:
-        name: of the limit on the Prefect server.
-        per_minute: units (requests or tokens) a minute.
-        slots_each: slots that a unit takes.
+    It lets `per_minute` units (requests or tokens) through, each of which takes `slots_each` slots.
     """
 
     name: str
@@ -108,6 +103,54 @@ def shared_limits(
     )
 
 
+@dataclass(frozen=True, slots=True)
+class LimitSnapshot:
+    """The slots of a limit that were occupied at some time between question and answer.
+
+    `decay` is the number of slots that become free in a second.
+    """
+
+    asked_at: float
+    answered_at: float
+    occupied: float
+    decay: float
+
+    @property
+    def all_free_at(self) -> tuple[float, float]:
+        """The earliest and the latest time at which all slots will have become free."""
+        queue_s = self.occupied / self.decay
+        return self.asked_at + queue_s, self.answered_at + queue_s
+
+
+@dataclass(frozen=True, slots=True)
+class SlotLease:
+    """Slots that this process took.
+
+    The server was asked for them at `asked_at`, and its answer had arrived at `taken_at`.
+    """
+
+    queue_before: LimitSnapshot
+    asked_at: float
+    taken_at: float
+    slots: int
+
+
+def slot_times(lease: SlotLease, queue_after: LimitSnapshot) -> tuple[float, float]:
+    """The start and the end of the time in which the slots of a lease become due, evenly spread.
+
+    They never become due faster than the limit frees slots. `queue_after` is the limit as it was
+    after they were taken.
+    """
+    lasts_s = lease.slots / queue_after.decay
+    earliest, latest = lease.queue_before.all_free_at
+    earliest, latest = max(earliest, lease.asked_at), max(latest, lease.taken_at)
+    ends_earliest, ends_latest = queue_after.all_free_at
+    if latest + lasts_s < ends_earliest:  # other processes took slots in between
+        return (earliest + latest) / 2, (ends_earliest + ends_latest) / 2
+    end = (max(earliest + lasts_s, ends_earliest) + min(latest + lasts_s, ends_latest)) / 2
+    return end - lasts_s, end
+
+
 async def _raise_when_busy(response: httpx.Response) -> None:
     """Raise at once for HTTP 503 without a `Retry-After` header.
 
@@ -139,19 +182,17 @@ class PrefectLeases:
     ) -> tuple[RateLimit | None, RateLimit | None]:
         """The shared limits on a model's requests and on its tokens; None for no limit.
 
-        Args:
-            model: the model.
-            wake: called when units have been leased, or will never be.
+        `wake` is called when units have been leased, or will never be.
         """
-        requests, tokens = shared_limits(self._limits, model)
-        return self._leased_rate(requests, wake), self._leased_rate(tokens, wake)
 
-    def _leased_rate(self, limit: SharedLimit | None, wake: Callable[[], None]) -> RateLimit | None:
-        if limit is None:
-            return None
-        leaser = _LimitLeaser(_ServerLimit(limit), wake)
-        self._leasers.append(leaser)
-        return leaser.rate
+        def leased_rate(limit: SharedLimit | None) -> RateLimit | None:
+            if limit is None:
+                return None
+            self._leasers.append(leaser := _LimitLeaser(limit, wake))
+            return leaser.rate
+
+        requests, tokens = shared_limits(self._limits, model)
+        return leased_rate(requests), leased_rate(tokens)
 
     async def aclose(self) -> None:
         """Stop leasing; units leased and not used are lost to the other runs for about a second."""
@@ -160,14 +201,23 @@ class PrefectLeases:
 
 
 class _LimitLeaser:
-    """Leases units of one limit ahead of their use, as long as calls wait for units."""
+    """Leases units of one limit ahead of their use, as long as calls wait for units.
 
-    def __init__(self, limit: _ServerLimit, wake: Callable[[], None]) -> None:
+    Another run may have set the limit lower than the configuration of this run: `_per_minute` is the
+    lower of the two values.
+    """
+
+    def __init__(self, limit: SharedLimit, wake: Callable[[], None]) -> None:
         self.rate = LeasedRate(limit.per_minute, self._request_units)
         self._limit = limit
+        self._per_minute: float = limit.per_minute
         self._wake = wake
         self._units_wanted = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._client: PrefectClient
+        self._round_trip_s = 0.0
+        self._unreachable = False
+        self._unreachable_since: float | None = None
 
     async def aclose(self) -> None:
         if self._task is not None:
@@ -181,14 +231,19 @@ class _LimitLeaser:
             self._task.add_done_callback(self._report_end)
 
     async def _lease_ahead(self) -> None:
-        async with self._limit.open_client():
-            while True:
-                await self._units_wanted.wait()
-                self._units_wanted.clear()
-                if (missing := self.rate.missing_units(_now())) >= 0:
-                    self.rate.add(await self._limit.lease(missing))
-                    self.rate.counts_at_most(self._limit.per_minute)
-                    self._wake()  # a waiting call asks for more if these units are too few
+        limit = self._limit
+        # One layer of retries is enough: ours retries more often and gives up later.
+        with temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}):
+            async with get_client(httpx_settings=_NO_WAIT_SETTINGS) as self._client:
+                upsert = self._client.upsert_global_concurrency_limit_by_name
+                await self._call_server(partial(upsert, limit.name, limit.slots, limit.decay))
+                while True:
+                    await self._units_wanted.wait()
+                    self._units_wanted.clear()
+                    if (missing := self.rate.missing_units(_now())) >= 0:
+                        self.rate.add(await self._lease(missing))
+                        self.rate.counts_at_most(self._per_minute)
+                        self._wake()  # a waiting call asks for more if these units are too few
 
     def _report_end(self, task: asyncio.Task[None]) -> None:
         """Fail the waiting calls with the error that ended the leasing."""
@@ -201,56 +256,18 @@ class _LimitLeaser:
         self.rate.fail(error)
         self._wake()
 
-
-class _ServerLimit:
-    """One limit on the Prefect server, of which this process leases units.
-
-    Another run may have set the limit lower than the configuration of this run: `per_minute` is the
-    lower of the two values.
-    """
-
-    def __init__(self, limit: SharedLimit) -> None:
-        self.per_minute: float = limit.per_minute
-        self.name = limit.name
-        self._limit = limit
-        self._slots = limit.slots_each
-        self._round_trip_s = 0.0
-        self._client: PrefectClient
-        self._unreachable = False
-        self._unreachable_since: float | None = None
-
-    @contextlib.asynccontextmanager
-    async def open_client(self) -> AsyncIterator[None]:
-        """Hold a client of the Prefect server for the block, and set the limit as configured.
-
-        Raises:
-            AssizesError: when the server refuses the limit, or does not answer.
-        """
-        # One layer of retries is enough: ours retries more often and gives up later.
-        with temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}):
-            async with get_client(httpx_settings=_NO_WAIT_SETTINGS) as self._client:
-                limit, upsert = self._limit, self._client.upsert_global_concurrency_limit_by_name
-                await self._call_server(partial(upsert, limit.name, limit.slots, limit.decay))
-                yield
-
-    async def lease(self, units: float) -> LeaseBlock:
-        """Lease a block of at least `units`, of more from a slow server.
-
-        Raises:
-            ConfigurationError: when the limit is missing or switched off.
-            AssizesError: when the server does not answer, or refuses.
-        """
+    async def _lease(self, units: float) -> LeaseBlock:
+        """Lease a block of at least `units`, of more from a slow server."""
         least_s = max(BLOCK_S, min(2 * self._round_trip_s, LONGEST_BLOCK_S))
-        units = max(1.0, units, self.per_minute * least_s / MINUTE_S)
+        units = max(1.0, units, self._per_minute * least_s / MINUTE_S)
         slot_lease = await self._call_server(partial(self._take_units, units))
         after = await self._call_server(self._read_limit)
         self._round_trip_s = after.answered_at - slot_lease.queue_before.asked_at
         start, end = slot_times(slot_lease, after)
-        units = slot_lease.slots / self._slots
+        units = slot_lease.slots / self._limit.slots_each
         return LeaseBlock(at=start, units=units, rate=units / (end - start))
 
     async def _take_units(self, units: float) -> SlotLease:
-        """Take the slots of some units, or of the whole limit where that is less."""
         try:
             return await self._take_slots(units)
         except httpx.HTTPStatusError as error:
@@ -259,10 +276,13 @@ class _ServerLimit:
         return await self._take_slots(units)  # another run has just set it lower
 
     async def _take_slots(self, units: float) -> SlotLease:
+        """Take the slots of some units, or of the whole limit where that is less."""
         before = await self._read_limit()
-        slots = math.ceil(round(min(units, self.per_minute) * self._slots, 6))
+        slots = math.ceil(round(min(units, self._per_minute) * self._limit.slots_each, 6))
         since = _now()
-        response = await self._client.increment_concurrency_slots([self.name], slots, "rate_limit")
+        response = await self._client.increment_concurrency_slots(
+            [self._limit.name], slots, "rate_limit"
+        )
         if not response.json():
             raise self._missing_limit("is not there any more")
         return SlotLease(before, since, _now(), slots)
@@ -270,19 +290,18 @@ class _ServerLimit:
     async def _read_limit(self) -> LimitSnapshot:
         since = _now()
         try:
-            limit = await self._client.read_global_concurrency_limit_by_name(self.name)
+            limit = await self._client.read_global_concurrency_limit_by_name(self._limit.name)
         except ObjectNotFound:
             raise self._missing_limit("is not there any more") from None
         if not limit.active or not limit.limit:
             raise self._missing_limit("is switched off")
-        self.per_minute = min(self._limit.per_minute, limit.limit / self._slots)
-        return LimitSnapshot(
-            since, _now(), limit.active_slots or 0, limit.slot_decay_per_second or 1.0
-        )
+        self._per_minute = min(self._limit.per_minute, limit.limit / self._limit.slots_each)
+        decay = limit.slot_decay_per_second or 1.0
+        return LimitSnapshot(since, _now(), limit.active_slots or 0, decay)
 
     def _missing_limit(self, what: str) -> ConfigurationError:
         return ConfigurationError(
-            f"[limits] shared: the limit {self.name!r} {what} on the Prefect server; "
+            f"[limits] shared: the limit {self._limit.name!r} {what} on the Prefect server; "
             "a new run sets it up, or leave `shared` out"
         )
 
@@ -304,14 +323,15 @@ class _ServerLimit:
                 with attempt:
                     answer = await request()
         except (httpx.HTTPStatusError, httpx.TransportError, ObjectAlreadyExists) as error:
-            what = "does not lease" if _is_transient(error) else "refuses"
-            waited = f" for {GIVE_UP_AFTER_S:g} s" if _is_transient(error) else ""
+            what, waited = "refuses", ""
+            if _is_transient(error):
+                what, waited = "does not lease", f" for {GIVE_UP_AFTER_S:g} s"
             raise AssizesError(
-                f"[limits] shared: the Prefect server {what} the limit {self.name!r}{waited} "
+                f"[limits] shared: the Prefect server {what} the limit {self._limit.name!r}{waited} "
                 f"({_reason(error)})"
             ) from error
         if self._unreachable:
-            log.warning("the Prefect server leases %s again", self.name)
+            log.warning("the Prefect server leases %s again", self._limit.name)
             self._unreachable = False
         return answer
 
@@ -334,7 +354,7 @@ class _ServerLimit:
         self._unreachable = True
         log.warning(
             "the Prefect server does not lease %s (%s); calls wait until it does",
-            self.name,
+            self._limit.name,
             _reason(state.outcome.exception()),
         )
 

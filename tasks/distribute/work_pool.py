@@ -8,7 +8,7 @@ import time
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 import httpx
@@ -19,16 +19,16 @@ from prefect.settings import PREFECT_API_URL
 from prefect.states import Crashed
 from tenacity import retry, retry_if_exception, stop_after_delay, wait_random_exponential
 
-from assizes.judge.config.runner import RunnerConfig
+from assizes.judge.config.run import RunnerConfig
 from assizes.judge.errors import AssizesError, ConfigurationError, Inconclusive
 from assizes.tasks.distribute.flow_runs import (
+    HEARTBEAT_LABEL,
     flow_runs_by_id,
     halt_flow_runs,
     open_flow_runs,
     partition_end,
     tags_of,
 )
-from assizes.tasks.distribute.heartbeat import HEARTBEAT_LABEL
 from assizes.tasks.distribute.partitions import Partition, PartitionEnd, PartitionJob
 
 log = logging.getLogger(__name__)
@@ -69,9 +69,8 @@ async def work_pool(config: RunnerConfig, run_id: str) -> AsyncIterator[WorkPool
         ConfigurationError: when no Prefect server is configured, or the server has no deployment
             for the configured work pool.
     """
-    _check_server()
-    async with get_client() as client:
-        pool = WorkPool(client, config, run_id, await _deployment_id(client, config))
+    async with _open_deployment(config) as (client, deployment_id):
+        pool = WorkPool(client, config, run_id, deployment_id)
         watch = asyncio.create_task(pool.watch())
         try:
             yield pool
@@ -85,22 +84,18 @@ async def check_work_pool(config: RunnerConfig) -> None:
     """Check that the server has a deployment for the configured work pool.
 
     Raises:
-        ConfigurationError: when no Prefect server is configured, or the server has no deployment
-            for the configured work pool.
+        ConfigurationError: as `work_pool` does.
     """
-    _check_server()
-    async with get_client() as client:
-        await _deployment_id(client, config)
+    async with _open_deployment(config):
+        pass
 
 
 @dataclass
 class _WatchedRun:
-    """A flow run that is waited for.
+    """A flow run that is waited for: its ending is set once it has ended or is given up.
 
-    Attributes:
-        ending: the result, once the flow run has ended or is given up.
-        last_seen: its last state and heartbeat.
-        unchanged_since: when these last changed, in seconds of `time.monotonic`.
+    `last_seen` are its last state and heartbeat; they last changed at `unchanged_since`, in seconds
+    of `time.monotonic`.
     """
 
     ending: asyncio.Future[PartitionEnd]
@@ -154,7 +149,6 @@ class WorkPool:
         return await self._wait_for_end(run.id)
 
     async def _wait_for_end(self, flow_run_id: UUID) -> PartitionEnd:
-        """Wait until a flow run has ended or is given up."""
         if self._unwatched_reason is not None:
             return PartitionEnd(AssizesError.__name__, self._unwatched_reason)
         now = time.monotonic()
@@ -223,17 +217,13 @@ class WorkPool:
         if life_signs != watched.last_seen:
             watched.last_seen, watched.unchanged_since = life_signs, now
         silent_s = now - watched.unchanged_since
-        if run.state is None or silent_s <= self._patience_s(run.state):
+        if run.state is None or run.state.is_scheduled() or run.state.is_paused():
+            return
+        if silent_s <= (PENDING_LIMIT_S if run.state.is_pending() else self._config.lost_after_s):
             return
         message = f"no sign of life for {silent_s:.0f} s"
         await self._client.set_flow_run_state(run.id, Crashed(message=message), force=True)
         _set_ending(watched, PartitionEnd("Crashed", message, lost=True))
-
-    def _patience_s(self, state: Any) -> float:
-        """Seconds that a flow run in a state may show nothing new before it is closed."""
-        if state.is_scheduled() or state.is_paused():
-            return float("inf")
-        return PENDING_LIMIT_S if state.is_pending() else self._config.lost_after_s
 
     def _check_workers(self, runs: Iterable[FlowRun], now: float) -> None:
         """Log a warning when no worker takes any partition.
@@ -267,12 +257,8 @@ class WorkPool:
         for watched in self._watched_runs.values():
             watched.unchanged_since = now
         if now - self._last_answer_at > SERVER_GIVE_UP_S:
-            why = str(error) or type(error).__name__
-            self._fail_all(
-                AssizesError(
-                    f"the Prefect server does not answer for {SERVER_GIVE_UP_S:.0f} s: {why}"
-                )
-            )
+            silence = f"the Prefect server does not answer for {SERVER_GIVE_UP_S:.0f} s"
+            self._fail_all(AssizesError(f"{silence}: {str(error) or type(error).__name__}"))
 
     def _fail_all(self, error: AssizesError) -> None:
         for watched in self._watched_runs.values():
@@ -284,29 +270,27 @@ def _set_ending(watched: _WatchedRun, ending: PartitionEnd) -> None:
         watched.ending.set_result(ending)
 
 
-def _check_server() -> None:
-    """Raise `ConfigurationError` when no Prefect server is configured.
-
-    Prefect itself would start a server that no worker reaches and that ends with this process.
-    """
+@asynccontextmanager
+async def _open_deployment(config: RunnerConfig) -> AsyncIterator[tuple[PrefectClient, UUID]]:
+    """A client of the Prefect server, and the id of the deployment."""
+    # Prefect itself would start a server that no worker reaches and that ends with this process.
     if not PREFECT_API_URL.value():
         raise ConfigurationError(
             f"{_KIND}: needs a Prefect server that the workers reach; set PREFECT_API_URL, or start "
             "one with `assizes up`"
         )
-
-
-async def _deployment_id(client: PrefectClient, config: RunnerConfig) -> UUID:
-    try:
-        deployment = await client.read_deployment_by_name(DEPLOYMENT)
-    except ObjectNotFound:
-        raise ConfigurationError(
-            f"{_KIND}: there is no deployment {DEPLOYMENT!r} on {PREFECT_API_URL.value()}; `assizes "
-            "deploy` registers it"
-        ) from None
-    if deployment.work_pool_name != config.work_pool:
-        raise ConfigurationError(
-            f"{_KIND}: deployment {DEPLOYMENT!r} is for the work pool {deployment.work_pool_name!r}, "
-            f"[runner] work_pool is {config.work_pool!r}; `assizes deploy` registers it anew"
-        )
-    return deployment.id
+    async with get_client() as client:
+        try:
+            deployment = await client.read_deployment_by_name(DEPLOYMENT)
+        except ObjectNotFound:
+            raise ConfigurationError(
+                f"{_KIND}: there is no deployment {DEPLOYMENT!r} on {PREFECT_API_URL.value()}; "
+                "`assizes deploy` registers it"
+            ) from None
+        if deployment.work_pool_name != config.work_pool:
+            raise ConfigurationError(
+                f"{_KIND}: deployment {DEPLOYMENT!r} is for the work pool "
+                f"{deployment.work_pool_name!r}, [runner] work_pool is {config.work_pool!r}; "
+                "`assizes deploy` registers it anew"
+            )
+        yield client, deployment.id

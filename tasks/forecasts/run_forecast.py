@@ -17,8 +17,8 @@ import polars as pl
 from assizes.judge.case import Case
 from assizes.judge.catalog import JudgePanel, fingerprints, resolve_judges
 from assizes.judge.config.run import RunConfig
-from assizes.judge.engine.reply_cache import ReplyCache
-from assizes.judge.errors import Inconclusive, NoStore, StoreBusy
+from assizes.judge.engine.ledger import ReplyCache
+from assizes.judge.errors import AssizesError, Inconclusive, NoStore, StoreBusy
 from assizes.judge.forecast.ask_forecast import AskGroup, Forecaster
 from assizes.judge.forecast.run_forecast import (
     ForecastFigures,
@@ -34,27 +34,22 @@ from assizes.judge.models.model import OFFLINE_PROVIDER
 from assizes.judge.rows import COMPLETE
 from assizes.judge.verdicts.executions import collect_rows
 from assizes.tasks.context.run_context import progress_reporter
-from assizes.tasks.intake.plan import Plan, Shard
+from assizes.tasks.intake.plan import Plan, RecordSelector, ScanPolicy, Shard
 from assizes.tasks.intake.preprocessing import CasePreprocessor
-from assizes.tasks.intake.selection import RecordSelector, ScanPolicy
 from assizes.tasks.intake.shards import ShardRecord, plan_intake, read_shard
 from assizes.tasks.judge_shard import hear_all
-from assizes.tasks.runs.incremental import record_selector
-from assizes.tasks.runs.run_ids import chosen_run_id, content_run_id
+from assizes.tasks.runs.anchor_runs import anchor_config, canary_config, likely_canaries
+from assizes.tasks.runs.record_selectors import record_selector
+from assizes.tasks.runs.stored_runs import chosen_run_id, content_run_id
 from assizes.tasks.sandbox.sql_runner import SandboxSqlRunner
 from assizes.tasks.sources.spool import Spool
 from assizes.tasks.spending.ledger_file import run_spending, spending_today
 from assizes.tasks.spending.reply_cache import FileReplyCache, RunReplyCache
 from assizes.tasks.store import Store, open_store
 
-MAX_UNSAMPLED_CASES: Final = 2000
-"""Runs with more cases than this are forecast from a sample."""
-
-SAMPLE_SIZE: Final = 1000
-"""Cases in a sample."""
-
-CONCURRENT_CASES: Final = 32
-"""Cases whose asks are counted at the same time."""
+MAX_UNSAMPLED_CASES: Final = 2000  # runs with more cases than this are forecast from a sample
+SAMPLE_SIZE: Final = 1000  # cases in a sample
+CONCURRENT_CASES: Final = 32  # cases whose asks are counted at the same time
 
 PAST_RUN_COUNT: Final = 3
 """The length of replies and the latency of calls are taken from this many earlier runs."""
@@ -63,11 +58,7 @@ PAST_RUN_COUNT: Final = 3
 async def forecast(config: RunConfig, day: date | None = None) -> RunForecast:
     """Forecast how much a run of this configuration would ask and cost, and how long it would take.
 
-    No API key is needed.
-
-    Args:
-        config: configuration of the run.
-        day: the day whose transcripts would be judged; `None` for a run that is not of one day.
+    No API key is needed. For a run of one day, `day` is the day whose transcripts would be judged.
 
     Raises:
         ConfigurationError: the judges, the models or the transcripts cannot be used.
@@ -250,3 +241,41 @@ def _build_forecast(
         limits=tuple(spending_limits(config, (expected, worst), calls, prior.spent)),
         assumptions=(*figures.assumptions(), *prior.notes),
     )
+
+
+async def forecast_with_anchors(config: RunConfig, day: date | None = None) -> RunForecast:
+    """Forecast a run, and beside it the run over its anchors.
+
+    Where the anchors cannot be read, the forecast is made without them, as the run would go on
+    without them; an assumption then says why.
+
+    Raises:
+        ConfigurationError: the judges, the models or the transcripts of the run cannot be used.
+        Inconclusive: the run has nothing to judge.
+    """
+    run_forecast = await forecast(config, day)
+    if config.anchors.uri is None or config.cache.use == "replay_only":
+        return run_forecast
+    try:
+        anchors = await forecast(anchor_config(config))
+    except AssizesError as error:
+        note = f"the anchors are not counted: {' '.join(str(error).split())}"
+        return run_forecast.model_copy(update={"assumptions": (*run_forecast.assumptions, note)})
+    run_forecast = run_forecast.model_copy(update={"anchors": anchors})
+    return await _with_canaries(run_forecast, config)
+
+
+async def _with_canaries(run_forecast: RunForecast, config: RunConfig) -> RunForecast:
+    """The forecast together with that of the canaries, the attacks that are planted in anchors."""
+    settings = config.calibration.model_copy(update={"labels": config.anchors.labels})
+    if not settings.canaries or settings.labels is None:
+        return run_forecast
+    try:
+        chosen = likely_canaries(settings)
+        if not chosen:
+            return run_forecast
+        canaries = await forecast(canary_config(anchor_config(config), chosen, config.name))
+    except AssizesError as error:
+        note = f"the canaries are not counted: {' '.join(str(error).split())}"
+        return run_forecast.model_copy(update={"assumptions": (*run_forecast.assumptions, note)})
+    return run_forecast.model_copy(update={"canaries": canaries})

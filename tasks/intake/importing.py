@@ -15,14 +15,12 @@ from typing import Any, Final
 from assizes.judge.case import Case
 from assizes.judge.config.transcripts import TranscriptsConfig
 from assizes.judge.errors import ConfigurationError, DataError, Inconclusive
-from assizes.judge.formats import Format, native_line
+from assizes.judge.formats import WRITERS, Format, lost_fields, native_line
 from assizes.judge.formats.shared.containers import PieceFormat
-from assizes.judge.formats.shared.fidelity import HUMAN_LABELS, fidelity_counts
-from assizes.judge.formats.writing import WRITERS, lost_fields
+from assizes.judge.formats.shared.parsing import HUMAN_LABELS, fidelity_counts
 from assizes.tasks.intake.reader import RawRecord, TranscriptReader
-from assizes.tasks.sources.listing import list_sources
+from assizes.tasks.sources.listing import TranscriptSource, list_sources
 from assizes.tasks.sources.spool import Spool
-from assizes.tasks.sources.transcript_source import TranscriptSource
 
 _MAX_SHOWN_REJECTS: Final = 20
 """How many rejects are shown with uri and position; all rejects are counted."""
@@ -63,13 +61,10 @@ class ImportResult:
 def import_transcripts(config: TranscriptsConfig, out: Path, to: str, labels: Path) -> ImportResult:
     """Convert every record that can be read; a record that cannot be read is counted and left out.
 
-    Pieces of one conversation are joined over all objects.
-
-    Args:
-        config: where the transcripts are, and their format.
-        out: the file to write, packed where the name ends in `.gz`; it appears only when complete.
-        to: `native`, or a name in `assizes.judge.formats.writing.WRITERS`.
-        labels: the file for human labels; written only where the transcripts hold labels.
+    Pieces of one conversation are joined over all objects. The cases are written as `to`, which is
+    `native` or a name in `assizes.judge.formats.WRITERS`, to the file `out`: packed where its name
+    ends in `.gz`, and there only when complete. `labels` is the file for human labels; it is written
+    only where the transcripts hold any.
 
     Raises:
         ConfigurationError: the transcripts cannot be reached, or a file cannot be written.
@@ -112,9 +107,12 @@ def _cases(config: TranscriptsConfig, spool: Spool, result: ImportResult) -> Ite
     in_pieces: dict[str, tuple[PieceFormat, list[TranscriptSource]]] = {}
     for source in list_sources(config.uri, config.storage_options):
         try:
-            if not (head := reader.head(source)):
+            _, format_ = reader.recognise(source)
+            if format_ is None:
                 continue
-            format_ = reader.format_of(source, head)
+            if isinstance(format_, DataError):
+                result.reject(source.uri, format_)
+                continue
             if isinstance(format_, PieceFormat):
                 in_pieces.setdefault(format_.name, (format_, []))[1].append(source)
                 continue
@@ -141,10 +139,9 @@ def _read_cases(
     result: ImportResult,
 ) -> Iterator[Case]:
     for raw in raws:
-        try:
-            case = reader.case(raw, format_)
-        except DataError as error:
-            result.reject(f"{uri}#{raw.position}", error)
+        case = reader.case(raw, format_)
+        if isinstance(case, DataError):
+            result.reject(f"{uri}#{raw.position}", case)
             continue
         result.records += 1
         result.cases += 1
@@ -168,11 +165,8 @@ def _label_rows(case: Case) -> Iterator[dict[str, Any]]:
     Of several labels that one rater gave for one metric the last counts.
     """
     human_labels = case.metadata.get(HUMAN_LABELS)
-    rows = (
-        [row for row in human_labels if isinstance(row, dict)]
-        if isinstance(human_labels, list)
-        else []
-    )
+    labels = human_labels if isinstance(human_labels, list) else []
+    rows = [row for row in labels if isinstance(row, dict)]
     last = {(row.get("metric"), row.get("rater")): row for row in rows}
     for row in last.values():
         yield {

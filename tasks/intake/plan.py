@@ -1,20 +1,83 @@
-"""The plan of a run as data: shards of records by reference, and the counts that must add up."""
+"""The plan of a run as data: shards of records by reference, and the counts that must add up.
+
+Planning gives every record a fate; a selector decides on it in view of earlier runs.
+"""
 
 from __future__ import annotations
 
 import datetime as dt
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
+from assizes.judge.case import Case
 from assizes.judge.errors import Inconclusive
 from assizes.judge.rows import as_json
-from assizes.judge.summary.reconcile import reconcile
-from assizes.tasks.sources.transcript_source import TranscriptSource
+from assizes.judge.summary.summary import reconcile
+from assizes.tasks.intake.preprocessing import DEFAULT_PREPROCESSOR, CasePreprocessor
+from assizes.tasks.sources.listing import TranscriptSource
 
 HEARD_STATUSES: Final = ("judged", "errored", "skipped")
 """The statuses of a case that the judges have heard."""
+
+# A fate is one byte, so that a plan over millions of records stays small; the letters enter
+# `Plan.content_hash` and may not change.
+DUE: Final = ord("d")
+"""Fate of a record that is to be judged."""
+DUPLICATE: Final = ord("t")
+"""Fate of a later copy of a record."""
+REJECTED: Final = ord("r")
+"""Fate of a record that cannot be read, or contradicts another of the same identity."""
+UNSELECTED: Final = ord("u")
+"""Fate of a good record that the configuration leaves out."""
+JUDGED_BEFORE: Final = ord("b")
+"""Fate of a good record that an earlier run has judged."""
+NOT_QUIET: Final = ord("q")
+"""Fate of a record whose conversation may go on: the record is left to a later run."""
+LEFT_OUT: Final = (UNSELECTED, JUDGED_BEFORE, NOT_QUIET)
+"""The fates that count as not selected."""
+
+
+class RecordSelector(Protocol):
+    """Which of the records that a configuration names are wanted, in view of earlier runs."""
+
+    @property
+    def objects(self) -> Iterable[TranscriptSource] | None:
+        """The objects in which an earlier run left records, pinned as they were then.
+
+        `None`: all objects that the configuration names.
+        """
+        ...
+
+    def fate(self, source: TranscriptSource, position: int, case: Case) -> int:
+        """The fate of a record that can be read."""
+        ...
+
+    def fate_unread(self, source: TranscriptSource, position: int) -> int:
+        """The fate of a record that cannot be read."""
+        ...
+
+
+class ScanPolicy(NamedTuple):
+    """How records are selected beyond the configuration, and how each case is preprocessed."""
+
+    selector: RecordSelector | None = None
+    preprocessor: CasePreprocessor = DEFAULT_PREPROCESSOR
+
+
+DEFAULT_SCAN_POLICY: Final = ScanPolicy()
+"""All records that the configuration names, with the default preprocessing."""
+
+
+def identity(case_id: str, repetition: int) -> bytes:
+    """A hash of 16 bytes that identifies a case within a run."""
+    return digest(f"{repetition}\n{case_id}", 16)
+
+
+def digest(text: str, size: int) -> bytes:
+    """BLAKE2b of the text, `size` bytes; the same on every machine."""
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=size).digest()
 
 
 class ObjectFailure(NamedTuple):
@@ -97,24 +160,13 @@ class Shard:
         quarantined = {"quarantined": counts.get("quarantined", 0)}
         reconcile(f"records rejected in shard {self.shard_id}", len(self.rejected), quarantined)
 
-    def as_dict(self) -> dict[str, Any]:
-        """The shard as plain JSON values."""
-        return asdict(self) | {"failure": self.failure and list(self.failure)}
-
     @classmethod
     def from_dict(cls, body: dict[str, Any]) -> Shard:
-        """The shard that `as_dict` described."""
-        take, failure = body["take"], body["failure"]
-        return cls(
-            **body
-            | {
-                "take": None if take is None else tuple(take),
-                "duplicates": tuple(body["duplicates"]),
-                "duplicate_of": tuple(body["duplicate_of"]),
-                "rejected": tuple(body["rejected"]),
-                "failure": None if failure is None else ObjectFailure(*failure),
-            }
-        )
+        """The shard that `Plan.as_dict` described."""
+        lists = ("take", "duplicates", "duplicate_of", "rejected")
+        tuples = {name: tuple(body[name]) for name in lists if body[name] is not None}
+        failure = body["failure"] and ObjectFailure(*body["failure"])
+        return cls(**body | tuples | {"failure": failure})
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,13 +185,15 @@ class Plan:
         objects: listed = read + empty + rejected, always; `reread` of them changed while they were
             read the first time.
         odd: how many records were taken in spite of an oddity, by code of
-            `assizes.judge.formats.shared.oddities`.
+            `assizes.judge.formats.shared.parsing`.
         reasons: how many records were rejected, by code; `rejected` is their sum.
-        design: how the cases were sampled, as `assizes.tasks.intake.sampling.sample_cases` returns.
+        design: how the cases were sampled: `by` what, with which `seed`, from which `strata`, and how
+            many a limit cut off (`limited`; the cases read first are no random sample); empty where
+            all cases are judged.
         truth: counts of ground truth rows and cases that match each other, and that do not.
         truth_digest: SHA-256 of the file with the ground truth; `None` without such a file.
         kept: turns, calls and results of the cases, and parts that a case has no place for, as
-            `assizes.judge.formats.shared.fidelity` counts them.
+            `assizes.judge.formats.shared.parsing` counts them.
         passed: how many of the unselected are left to other runs, by reason: `judged_before` by an
             earlier run, `not_quiet` and so left to a later run.
         prompts: the texts of the judges, as `assizes.judge.prompts.prompt_texts` keeps them; no
@@ -167,7 +221,10 @@ class Plan:
         """The plan as plain JSON values."""
         names = (plan_field.name for plan_field in fields(self) if plan_field.name != "shards")
         return {name: getattr(self, name) for name in names} | {
-            "shards": [shard.as_dict() for shard in self.shards]
+            "shards": [
+                asdict(shard) | {"failure": shard.failure and list(shard.failure)}
+                for shard in self.shards
+            ]
         }
 
     @property

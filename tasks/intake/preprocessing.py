@@ -1,16 +1,32 @@
-"""Prepares every case between reading and hearing: joins ground truth and hides secrets."""
+"""Prepares every case between reading and hearing: joins ground truth and hides secrets.
+
+Ground truth comes from a separate file, which is read once, checked as a whole and joined case by
+case.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+import io
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 from typing import Any, Final
 
-from assizes.judge.case import Case
-from assizes.judge.config.privacy import PrivacyConfig
+import polars as pl
+
+from assizes.judge.case import Case, Expected
 from assizes.judge.config.run import RunConfig
-from assizes.judge.errors import DataError
-from assizes.judge.injection.canaries import plant_attack
-from assizes.judge.privacy.secret_masking import mask_process_secrets, process_secret_rules
+from assizes.judge.config.transcripts import FIELDS, GroundTruthConfig, PrivacyConfig
+from assizes.judge.errors import ConfigurationError, DataError
+from assizes.judge.formats.shared.parsing import strict_json
+from assizes.judge.ground_truth import add_ground_truth, truth_of
+from assizes.judge.injection.families import plant_attack
+from assizes.judge.privacy.secret_masking import (
+    mask_credentials,
+    mask_process_secrets,
+    process_secret_rules,
+)
 from assizes.judge.redaction.redaction import (
     FULL_REDACTOR,
     Placeholders,
@@ -19,7 +35,8 @@ from assizes.judge.redaction.redaction import (
     redactor,
     secrets_only,
 )
-from assizes.tasks.intake.ground_truth import GroundTruth, ground_truth
+from assizes.judge.summary.summary import reconcile
+from assizes.tasks.sources.spool import parquet_rows, read_whole_file
 
 _TEXT_COLUMNS: Final = frozenset(
     {"agent", "agent_version", "details", "error", "label", "reason", "reply", "summary", "tags"}
@@ -27,29 +44,29 @@ _TEXT_COLUMNS: Final = frozenset(
 )
 """Columns that can quote a transcript, or hold what a model says about a transcript."""
 
+_WHERE: Final = "[ground_truth]"
+_MAX_EXAMPLES: Final = 3
+
+_Rows = list[tuple[str, Mapping[str, Any]]]
+"""The rows of a file: a label for messages, such as `row 7`, and the cells by column."""
+
 
 class CasePreprocessor:
     """Turns the case of a record into the case that judges hear, equally in planning and judging.
 
+    With `canaries` each case gets a planted injection attack that the judges must resist.
+
     Attributes:
         truth: the expected values by case; `None` where none are configured.
+
+    Raises:
+        ConfigurationError: Presidio is configured and not installed.
     """
 
     def __init__(
         self, privacy: PrivacyConfig, truth: GroundTruth | None = None, *, canaries: bool = False
     ) -> None:
-        """Prepare the redaction rules.
-
-        Args:
-            privacy: what is redacted, and whether models get the redacted case.
-            truth: expected values to join.
-            canaries: whether each case gets a planted injection attack that the judges must resist.
-
-        Raises:
-            ConfigurationError: Presidio is configured and not installed.
-        """
-        self.truth = truth
-        self._canaries = canaries
+        self.truth, self._canaries = truth, canaries
         self._redactor = redactor(privacy)
         self._sends_raw = privacy.send == "raw"
         self._sent_redactor = secrets_only(privacy) if self._sends_raw else self._redactor
@@ -106,40 +123,163 @@ class CasePreprocessor:
         Secrets of this process, such as an API key, are always hidden: the error message of a
         provider or a judge may hold one, although no case does.
         """
-        if not self._sends_raw:
-            return {
-                table: [_without_own_secrets(row) for row in rows] for table, rows in tables.items()
-            }
-        # Redacting the case first gives the rows the placeholder numbers of a redacted case.
         placeholders = Placeholders()
-        self._redactor.redact_case(case, placeholders)
+        if self._sends_raw:
+            # Redacting the case first gives the rows the placeholder numbers of a redacted case.
+            self._redactor.redact_case(case, placeholders)
         return {
             table: [self._redacted_row(row, placeholders) for row in rows]
             for table, rows in tables.items()
         }
 
     def _redacted_row(self, plain: Mapping[str, Any], placeholders: Placeholders) -> dict[str, Any]:
-        row = _without_own_secrets(plain)
-        redacted_row = {
-            name: self._redactor.redact_text(value, placeholders)
+        texts = {
+            name: mask_process_secrets(value)
+            for name, value in plain.items()
             if name in _TEXT_COLUMNS and isinstance(value, str)
-            else value
-            for name, value in row.items()
         }
-        cluster = row.get("cluster")
+        if not self._sends_raw:
+            return {**plain, **texts}
+        redacted = {
+            name: self._redactor.redact_text(value, placeholders) for name, value in texts.items()
+        }
+        cluster = plain.get("cluster")
         if cluster is not None and self._redactor.redact_text(cluster) != cluster:
-            redacted_row["cluster"] = pseudonym(cluster)
-        return redacted_row
+            redacted["cluster"] = pseudonym(cluster)
+        return {**plain, **redacted}
 
 
-def _without_own_secrets(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row in which the secrets of this process are masked."""
-    return {
-        name: mask_process_secrets(value)
-        if name in _TEXT_COLUMNS and isinstance(value, str)
-        else value
-        for name, value in row.items()
-    }
+@dataclass(frozen=True)
+class GroundTruth:
+    """Expected values by case id.
+
+    Attributes:
+        uri: the file.
+        digest: SHA-256 of the file, 64 hex digits. It enters the run id: other ground truth makes
+            another run.
+        values: the expected values by case id.
+        refuse: whether a row that names no case is an error.
+    """
+
+    uri: str
+    digest: str
+    values: Mapping[str, Expected] = field(repr=False)
+    refuse: bool = False
+
+    def case(self, case: Case) -> Case:
+        """The case with the expected values of its row; all repetitions get the same values."""
+        truth = self.values.get(case.case_id)
+        return case if truth is None else add_ground_truth(case, truth)
+
+    def counts(self, read: Iterable[str]) -> dict[str, int]:
+        """How many rows match the ids of the cases that were read, and how many do not.
+
+        Raises:
+            ConfigurationError: a row names no case, and such rows are refused.
+            Unreconciled: the counts do not add up.
+        """
+        cases = set(read)
+        unmatched_ids = self.values.keys() - cases
+        if unmatched_ids and self.refuse:
+            examples = ", ".join(map(repr, sorted(unmatched_ids)[:_MAX_EXAMPLES]))
+            raise ConfigurationError(
+                f"{_WHERE} {mask_credentials(self.uri)!r}: {len(unmatched_ids)} rows name no case that "
+                f"was read: {examples}; take them out, or set unmatched = 'count'"
+            )
+        matched = len(cases & self.values.keys())
+        match_counts = {
+            "rows": len(self.values),
+            "joined": matched,
+            "rows_without_case": len(unmatched_ids),
+            "cases_without_row": len(cases) - matched,
+        }
+        parts = {name: match_counts[name] for name in ("joined", "rows_without_case")}
+        reconcile("rows of ground truth", match_counts["rows"], parts)
+        return match_counts
+
+
+def ground_truth(config: GroundTruthConfig) -> GroundTruth | None:
+    """The ground truth of the configured file; `None` where no file is configured.
+
+    Raises:
+        ConfigurationError: the file cannot be read, a column is missing, a row has no id or the id
+            of an earlier row, or a value is not of its type; the message names file and row.
+    """
+    if config.uri is None:
+        return None
+    data = read_whole_file(config.uri, config.storage_options, f"{_WHERE} uri")
+    rows = _rows(config.uri, data)
+    columns = _columns(config, {name for _, row in rows for name in row})
+    values: dict[str, Expected] = {}
+    places: dict[str, str] = {}
+    for place, row in rows:
+        cell = row.get(config.key)
+        is_number = isinstance(cell, int) and not isinstance(cell, bool)
+        if not (is_number or isinstance(cell, str)) or cell == "":
+            raise _fault(config, place, f"column {config.key!r} holds no case id")
+        case_id = str(cell)
+        if case_id in values:
+            raise _fault(config, place, f"{case_id!r} stands in {places[case_id]} already")
+        try:
+            values[case_id], places[case_id] = truth_of(row, columns), place
+        except DataError as error:
+            raise _fault(config, place, error.detail) from None
+    digest = hashlib.sha256(data).hexdigest()
+    return GroundTruth(config.uri, digest, values, config.unmatched == "refuse")
+
+
+def _rows(uri: str, data: bytes) -> _Rows:
+    suffix, shown = PurePosixPath(uri).suffix.lower(), repr(mask_credentials(uri))
+    if suffix in (".jsonl", ".ndjson"):
+        return list(_json_rows(shown, data))
+    if suffix not in (".csv", ".parquet"):
+        raise ConfigurationError(
+            f"{_WHERE} uri: {shown} is of no known kind; wanted .jsonl, .csv or .parquet"
+        )
+    try:
+        if suffix == ".csv":
+            rows = pl.read_csv(io.BytesIO(data), infer_schema=False).to_dicts()
+        else:
+            rows = parquet_rows(data)
+    except (pl.exceptions.PolarsError, OSError, DataError) as error:
+        why = str(error).strip().partition("\n")[0]
+        raise ConfigurationError(f"{_WHERE} {shown}: no {suffix[1:]} file: {why}") from None
+    return [(f"row {number}", row) for number, row in enumerate(rows, 1)]
+
+
+def _json_rows(shown_uri: str, data: bytes) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for number, line in enumerate(data.split(b"\n"), 1):
+        if not line.strip():
+            continue
+        where = f"{_WHERE} {shown_uri} line {number}"
+        try:
+            row = strict_json(line)
+        except DataError as error:
+            raise ConfigurationError(f"{where}: {error.detail}") from None
+        if not isinstance(row, dict):
+            raise ConfigurationError(f"{where}: wanted a JSON object")
+        yield f"line {number}", row
+
+
+def _columns(config: GroundTruthConfig, names: set[str]) -> Mapping[str, str]:
+    """The configured columns, else those that have the name of an expected value."""
+    columns = config.columns or {name: name for name in FIELDS if name in names}
+    for column in (config.key, *columns.values()):
+        if column not in names:
+            there = ", ".join(sorted(names)) or "none: the file holds no row"
+            raise _fault(config, "as a whole", f"no column {column!r}; there are {there}")
+    if not columns:
+        raise _fault(
+            config,
+            "as a whole",
+            "no column that is called as an expected value; name one, e.g. "
+            "columns = { outcomes = 'my column' }",
+        )
+    return columns
+
+
+def _fault(config: GroundTruthConfig, place: str, why: str) -> ConfigurationError:
+    return ConfigurationError(f"{_WHERE} {mask_credentials(config.uri or '')!r} {place}: {why}")
 
 
 DEFAULT_PREPROCESSOR: Final = CasePreprocessor(PrivacyConfig())

@@ -19,18 +19,15 @@ from typing import IO, Any, Final, NamedTuple
 from assizes.judge.case import Case
 from assizes.judge.config.transcripts import TranscriptsConfig
 from assizes.judge.errors import DataError
-from assizes.judge.families.custom.references import load_reference, reference_error
+from assizes.judge.families.custom.python_judges import load_reference, reference_error
 from assizes.judge.formats import Format, detect_format, resolve_format
-from assizes.judge.formats.shared.containers import PieceFormat
-from assizes.judge.formats.shared.documents import UnreadableRecord
-from assizes.judge.formats.shared.parsing import check_numbers, check_size, wide_encoding
-from assizes.tasks.intake.record_joining import joined_lines_path, lines_path, plain_path
+from assizes.judge.formats.shared.containers import PieceFormat, UnreadableRecord
+from assizes.judge.formats.shared.parsing import check_bounds, wide_encoding
+from assizes.tasks.intake.record_joining import joined_lines_path
+from assizes.tasks.sources.listing import BOM, TranscriptSource
 from assizes.tasks.sources.spool import Spool
-from assizes.tasks.sources.transcript_source import BOM, TranscriptSource
 
-EXCERPT_CHARS: Final = 80
-"""The most characters of a record that its reject shows."""
-
+_EXCERPT_CHARS: Final = 80
 _EXCERPT_FROM_BYTES: Final = 4096
 _LINE_EXCERPT_BYTES: Final = 1 << 10
 _HEAD_BYTES: Final = 1 << 16
@@ -67,54 +64,47 @@ class TranscriptReader:
         self._spool = spool
         self._max_bytes = round(config.max_record_mb * (1 << 20))
 
-    def head(self, source: TranscriptSource) -> bytes:
-        """How an object begins, without leading blanks; empty for an object of blanks only.
+    def recognise(self, source: TranscriptSource) -> tuple[bytes, Format | DataError | None]:
+        """How an object begins, without leading blanks, and its format.
+
+        The format is the configured one, else the one that the object shows. In its place stand
+        `None` for an object of blanks only, and the reason (`format` or `encoding`) why an object
+        has none.
 
         Raises:
             DataError: the object cannot be unpacked, or is gone.
         """
-        with plain_path(self._spool, source).open("rb") as stream:
+        path = self._spool.lines_path(source)
+        with path.open("rb") as stream:
             head = stream.read(_HEAD_BYTES).removeprefix(BOM).lstrip()
             while not head and (block := stream.read(_HEAD_BYTES)):
                 head = block.lstrip()
-        return head
-
-    def format_of(self, source: TranscriptSource, head: bytes) -> Format:
-        """The configured format of an object, else the format that the object shows.
-
-        Raises:
-            DataError: `format` for an object that shows no known format, or `encoding`.
-        """
+        if not head:
+            return head, None
         if (encoding := wide_encoding(head)) is not None:
-            raise DataError(
-                "encoding", f"{encoding}, wanted UTF-8; convert the file (iconv -t UTF-8)"
-            )
+            detail = f"{encoding}, wanted UTF-8; convert the file (iconv -t UTF-8)"
+            return head, DataError("encoding", detail)
         if self._config.format != "auto":
-            return resolve_format(self._config.format, head)
+            return head, resolve_format(self._config.format, head)
         try:
-            return detect_format(head)
-        except DataError:
-            if (by_line := _line_format(plain_path(self._spool, source))) is not None:
-                return by_line
-            raise
+            return head, detect_format(head)
+        except DataError as error:
+            return head, _line_format(path) or error
 
     def records(
         self, source: TranscriptSource, format_: Format, start: int = 0, offset: int = 0
     ) -> Iterator[RawRecord]:
         """The records from position `start` on; a fault of the whole object is raised at once.
 
-        Args:
-            source: the object.
-            format_: how the object is read.
-            start: position of the first wanted record.
-            offset: the first byte of that record, in a file of lines.
+        In a file of lines the record at `start` begins at the byte `offset`.
 
         Raises:
             DataError: the object as a whole cannot be read.
         """
         if format_.by_line:
-            path = lines_path(self._spool, source, format_)
-            return self._line_records(path, start, offset, self._spool.salvage_fault(source))
+            path = self.lines_path(source, format_)
+            fault = self._spool.salvage_fault(source)
+            return _line_records(path, self._max_bytes, start, offset, fault)
         records = self._spool.document_records(source, format_.records)
         # No document under the bound holds a record over it: then no record is measured.
         is_large = self._spool.path(source).stat().st_size > self._max_bytes
@@ -132,40 +122,44 @@ class TranscriptReader:
             DataError: an object cannot be read, at once.
         """
         path = joined_lines_path(self._spool, sources, format_)
-        return line_records(path, 0, 0, self._max_bytes)
+        return _line_records(path, self._max_bytes)
 
-    def case(self, raw: RawRecord, format_: Format) -> Case:
-        """The record as a case, completed from the configuration where the record says nothing.
+    def lines_path(self, source: TranscriptSource, format_: Format) -> Path:
+        """The local file from which a format reads its records.
 
         Raises:
-            DataError: the record is no case, or a case that is over a bound.
+            DataError: as `Spool.lines_path` and `joined_lines_path`.
+        """
+        if isinstance(format_, PieceFormat):
+            return joined_lines_path(self._spool, [source], format_)
+        return self._spool.lines_path(source)
+
+    def case(self, raw: RawRecord, format_: Format) -> Case | DataError:
+        """The record as a case, completed from the configuration where the record says nothing.
+
+        In its place the reason why the record is no case, or a case that is over a bound.
+
+        Raises:
             ConfigurationError: the configured `redact` function is wrong.
         """
         if raw.fault is not None:
-            raise raw.fault
-        config, case = self._config, format_.case(raw.body)
-        check_size(case, config.max_turns)
-        check_numbers(case)
-        update: dict[str, Any] = {}
-        if case.agent is None and config.agent is not None:
-            update["agent"] = config.agent
-        if case.agent_version is None and config.agent_version is not None:
-            update["agent_version"] = config.agent_version
-        if config.writes is not None and not _has_declared_writes(case):
-            update["expected"] = case.expected.model_copy(update={"writes": config.writes})
-        case = case.model_copy(update=update) if update else case
-        return _redacted_by_user(case, config.redact) if config.redact else case
-
-    def _line_records(
-        self, path: Path, start: int, offset: int, salvage_fault: DataError | None
-    ) -> Iterator[RawRecord]:
-        """The lines of a file; behind salvaged lines one more record stands for the lost rest."""
-        position = start
-        for raw in line_records(path, start, offset, self._max_bytes):
-            yield raw
-            position = raw.position + 1
-        if salvage_fault is not None:
-            yield RawRecord(position, path.stat().st_size, b"", salvage_fault)
+            return raw.fault
+        config = self._config
+        try:
+            case = format_.case(raw.body)
+            check_bounds(case, config.max_turns)
+            update: dict[str, Any] = {}
+            if case.agent is None and config.agent is not None:
+                update["agent"] = config.agent
+            if case.agent_version is None and config.agent_version is not None:
+                update["agent_version"] = config.agent_version
+            declared = [case.expected.writes, *(tool.writes for tool in case.transcript.tools)]
+            if config.writes is not None and all(writes is None for writes in declared):
+                update["expected"] = case.expected.model_copy(update={"writes": config.writes})
+            case = case.model_copy(update=update) if update else case
+            return _redacted_by_user(case, config.redact) if config.redact else case
+        except DataError as error:
+            return error
 
     def _document_record(self, position: int, record: Any, *, is_measured: bool) -> RawRecord:
         if isinstance(record, UnreadableRecord):
@@ -173,19 +167,22 @@ class TranscriptReader:
             sha256 = sha256_of(RawRecord(0, None, body))
             return RawRecord(position, None, body[:_HEAD_BYTES], record.fault, sha256)
         raw = RawRecord(position, None, record)
-        if not is_measured or (size := len(canonical_json(record))) <= self._max_bytes:
+        if not is_measured or (size := len(_canonical_json(record))) <= self._max_bytes:
             return raw
         return raw._replace(fault=_too_large(size), sha256=sha256_of(raw))
 
 
-def line_records(path: Path, position: int, offset: int, cap_bytes: int) -> Iterator[RawRecord]:
-    """The lines of a file from a byte on, as records; blank lines are left out.
+def _line_records(
+    path: Path,
+    cap_bytes: int,
+    position: int = 0,
+    offset: int = 0,
+    salvage_fault: DataError | None = None,
+) -> Iterator[RawRecord]:
+    """The lines of a file from the byte `offset` on, as records; blank lines are left out.
 
-    Args:
-        path: the file.
-        position: position of the first record behind `offset`.
-        offset: the byte to begin at.
-        cap_bytes: a longer line becomes a record with the fault `too_large`.
+    A line of more than `cap_bytes` becomes a record with the fault `too_large`. A last record with
+    the `salvage_fault` stands for the lost rest of salvaged lines.
     """
     with path.open("rb") as stream:
         stream.seek(offset)
@@ -203,6 +200,8 @@ def line_records(path: Path, position: int, offset: int, cap_bytes: int) -> Iter
             if raw is not None:
                 yield raw
                 position += 1
+    if salvage_fault is not None:
+        yield RawRecord(position, path.stat().st_size, b"", salvage_fault)
 
 
 def _skip_long_line(stream: IO[bytes], line: bytes, raw: RawRecord) -> RawRecord | None:
@@ -230,7 +229,7 @@ def _line_format(path: Path) -> Format | None:
 
     Broken lines at the beginning of a file must not cost the good lines behind them.
     """
-    for raw in islice(line_records(path, 0, 0, _HEAD_BYTES), _LINES_TRIED):
+    for raw in islice(_line_records(path, _HEAD_BYTES), _LINES_TRIED):
         if raw.fault is None and raw.body.startswith(b"{") and raw.body.endswith(b"}"):
             with suppress(DataError):
                 if (format_ := detect_format(raw.body)).by_line:
@@ -239,32 +238,19 @@ def _line_format(path: Path) -> Format | None:
 
 
 def _redacted_by_user(case: Case, reference: str) -> Case:
-    """The case as the user's function returns it; the original case goes no further.
-
-    Raises:
-        ConfigurationError: the function cannot be loaded, or did not return the same case.
-    """
+    """The case as the user's function returns it; the original case goes no further."""
     redact = load_reference(reference, _REDACT, "wanted module:function, Case -> Case")
     if not callable(redact):
-        raise reference_error(
-            _REDACT, reference, f"is a {type(redact).__name__}, wanted a function"
-        )
+        why = f"is a {type(redact).__name__}, wanted a function"
+        raise reference_error(_REDACT, reference, why)
     result = redact(case)
     if not isinstance(result, Case):
-        raise reference_error(
-            _REDACT, reference, f"returned a {type(result).__name__}, wanted a Case"
-        )
+        why = f"returned a {type(result).__name__}, wanted a Case"
+        raise reference_error(_REDACT, reference, why)
     if (result.case_id, result.repetition) != (case.case_id, case.repetition):
-        raise reference_error(
-            _REDACT, reference, "changed a case's identity; hash ids at the source"
-        )
+        why = "changed a case's identity; hash ids at the source"
+        raise reference_error(_REDACT, reference, why)
     return result
-
-
-def _has_declared_writes(case: Case) -> bool:
-    return case.expected.writes is not None or any(
-        tool.writes is not None for tool in case.transcript.tools
-    )
 
 
 def sha256_of(raw: RawRecord) -> str | None:
@@ -275,29 +261,26 @@ def sha256_of(raw: RawRecord) -> str | None:
     if raw.fault is not None:
         return raw.sha256
     body = raw.body
-    return hashlib.sha256(body if isinstance(body, bytes) else canonical_json(body)).hexdigest()
+    return hashlib.sha256(body if isinstance(body, bytes) else _canonical_json(body)).hexdigest()
 
 
-def canonical_json(value: Any) -> bytes:
+def _canonical_json(value: Any) -> bytes:
     """A parsed record as bytes: JSON with sorted keys and no spaces; 1e999 becomes `Infinity`."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return text.encode("utf-8", "surrogatepass")
 
 
 def excerpt_of(body: Any, mask: Callable[[str], str] = str) -> str:
-    """How a record begins, in at most 80 printable characters.
+    """How a record (bytes or a parsed value) begins, in at most 80 printable characters.
 
-    Args:
-        body: bytes or a parsed value.
-        mask: takes secrets out of the text before the text is cut: half a key is not recognised as
-            a key.
+    `mask` takes secrets out of the text before the text is cut: half a key is not recognised as one.
     """
     if isinstance(body, bytes):
         text = body[:_EXCERPT_FROM_BYTES].decode("utf-8", "backslashreplace")
     else:
         text = json.dumps(body, ensure_ascii=False)[:_EXCERPT_FROM_BYTES]
-    start = mask(text)[:EXCERPT_CHARS]
+    start = mask(text)[:_EXCERPT_CHARS]
     printable = (
         c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in start
     )
-    return "".join(printable)[:EXCERPT_CHARS]
+    return "".join(printable)[:_EXCERPT_CHARS]

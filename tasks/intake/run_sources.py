@@ -1,29 +1,43 @@
-"""Which transcript objects a run reads: those at its place, or those that manifests there name."""
+"""Which transcript objects a run reads: those of its day or place, or those that manifests name.
+
+Days are parts of the transcripts: a URI may have a place for a date, and a backfill judges the days
+of a range, or several places, one after the other.
+"""
 
 from __future__ import annotations
 
-import datetime as dt
 import os
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
+from zoneinfo import ZoneInfo
 
+from assizes.judge.config.run import RunConfig
 from assizes.judge.config.transcripts import TranscriptsConfig
 from assizes.judge.errors import ConfigurationError, DataError, Inconclusive
 from assizes.judge.formats.shared.parsing import strict_json
-from assizes.tasks.intake.days import before_date, expand
-from assizes.tasks.intake.plan import NothingDue
-from assizes.tasks.intake.selection import RecordSelector
-from assizes.tasks.sources.listing import LINK, list_sources, refresh_source
+from assizes.tasks.intake.plan import NothingDue, RecordSelector
+from assizes.tasks.sources.listing import (
+    BOM,
+    LINK,
+    TranscriptSource,
+    list_sources,
+    parts_before_pattern,
+    refresh_source,
+)
 from assizes.tasks.sources.spool import Spool
-from assizes.tasks.sources.transcript_source import BOM, TranscriptSource, parts_before_pattern
 
+_PLACEHOLDER: Final = re.compile(r"\{(\w+)(?::([^{}]*))?\}")
+_DATE_PLACEHOLDER: Final = re.compile(r"\{date(?::[^{}]*)?\}")
 _ACCEPTED: Final = "one URI a line, or a JSON list of them"
 _SCHEMES: Final = ("s3", "file")
 
 
 def selected_sources(
-    config: TranscriptsConfig, day: dt.date | None, selector: RecordSelector | None, spool: Spool
+    config: TranscriptsConfig, day: date | None, selector: RecordSelector | None, spool: Spool
 ) -> Iterator[TranscriptSource]:
     """The objects of a run, or those of them in which an earlier run left records.
 
@@ -52,18 +66,25 @@ def selected_sources(
 
 
 def transcript_sources(
-    config: TranscriptsConfig, day: dt.date | None, spool: Spool
+    config: TranscriptsConfig, day: date | None, spool: Spool
 ) -> list[TranscriptSource]:
     """The objects at the configured place, or those that the manifests there name.
 
-    An object that a manifest names and that is not there is passed on by its name; reading it then
-    fails with `vanished`.
+    The place is that of one day where the URI has a place for a date; a local folder of a day that
+    is not there yet means a day without transcripts. An object that a manifest names and that is not
+    there is passed on by its name; reading it then fails with `vanished`.
 
     Raises:
         ConfigurationError: the place cannot be reached, or a manifest is malformed.
         NothingDue: there is no transcript.
     """
-    sources = _sources_of_day(config, day)
+    uri = expand(config.uri, day)
+    if day is not None and _is_missing_for_day(config.uri, uri):
+        raise NothingDue(f"no transcripts of {day}: {uri!r} is not there")
+    try:
+        sources = list_sources(uri, config.storage_options)
+    except Inconclusive as error:
+        raise NothingDue(str(error)) from None
     if not config.manifest:
         return sources
     roots = [root.removeprefix("file://").rstrip("/") or "/" for root in config.manifest_roots]
@@ -77,22 +98,135 @@ def transcript_sources(
     ]
 
 
-def _sources_of_day(config: TranscriptsConfig, day: dt.date | None) -> list[TranscriptSource]:
-    """The objects at the configured place, of one day where the URI has a place for a date.
-
-    A local folder of a day that is not there yet means a day without transcripts.
+def expand(uri: str, day: date | None) -> str:
+    """The uri with `{date}` (ISO) or `{date:%Y/%m/%d}` (strftime) filled in.
 
     Raises:
-        ConfigurationError: a place that does not depend on the day is not there or cannot be read.
-        NothingDue: there is no transcript.
+        ConfigurationError: for another placeholder, when there is no date to fill in, or when
+            there is a date and no place for it.
     """
-    uri = expand(config.uri, day)
-    if day is not None and _is_missing_for_day(config.uri, uri):
-        raise NothingDue(f"no transcripts of {day}: {uri!r} is not there")
-    try:
-        return list_sources(uri, config.storage_options)
-    except Inconclusive as error:
-        raise NothingDue(str(error)) from None
+
+    def date_text(match: re.Match[str]) -> str:
+        if match[1] != "date":
+            raise ConfigurationError.unknown(
+                "placeholder", match[0], ["{date}", "{date:%Y/%m/%d}"], f"[transcripts] uri {uri!r}"
+            )
+        if day is None:
+            raise ConfigurationError(
+                f"[transcripts] uri {uri!r} holds {match[0]}, and this run was given no date"
+            )
+        return day.strftime(match[2] or "%Y-%m-%d")
+
+    expanded, places = _PLACEHOLDER.subn(date_text, uri)
+    if day is not None and not places:
+        raise ConfigurationError(
+            f"[transcripts] uri {uri!r} has no place for the date {day}; put {{date}} or "
+            "{date:%Y/%m/%d} into it, or leave the date out"
+        )
+    return expanded
+
+
+def check_dated(uri: str) -> None:
+    """Check that a URI has a place for the date of a day.
+
+    Raises:
+        ConfigurationError: the URI has no such place.
+    """
+    if not _DATE_PLACEHOLDER.search(uri):
+        raise ConfigurationError(
+            f"[transcripts] uri {uri!r} has no place for a day; put {{date}} or {{date:%Y/%m/%d}} "
+            "into it"
+        )
+
+
+def covering_uri(uri: str, days: Sequence[date]) -> str:
+    """One URI for several days: a glob pattern in place of the date, which may match further days.
+
+    A URI without a place for a date stays as it is.
+    """
+
+    def date_pattern(match: re.Match[str]) -> str:
+        names = [expand(match[0], day).split("/") for day in days]
+        return "/".join(map(_step_pattern, zip(*names, strict=True)))
+
+    return _DATE_PLACEHOLDER.sub(date_pattern, uri)
+
+
+def _step_pattern(names: Sequence[str]) -> str:
+    """A glob pattern that matches all of several names of one folder or file."""
+    if len({len(name) for name in names}) > 1:
+        return "*"
+    choices = ("".join(sorted(set(chars))) for chars in zip(*names, strict=True))
+    return "".join(chars if len(chars) == 1 else f"[{chars}]" for chars in choices)
+
+
+def day_of_moment(moment: datetime, time_zone: str) -> date:
+    """The calendar day of a moment in a time zone."""
+    return moment.astimezone(ZoneInfo(time_zone)).date()
+
+
+def yesterday(moment: datetime, time_zone: str) -> date:
+    """The last calendar day that ended before a moment, in a time zone."""
+    return day_of_moment(moment, time_zone) - timedelta(days=1)
+
+
+def days_between(since: date, until: date) -> list[date]:
+    """Both days and all days between them, oldest first.
+
+    Raises:
+        ConfigurationError: the range ends before it begins.
+    """
+    if until < since:
+        raise ConfigurationError(f"the range of days ends {until}, before it begins {since}")
+    return [since + timedelta(days=number) for number in range((until - since).days + 1)]
+
+
+@dataclass(frozen=True, slots=True)
+class RunPart:
+    """What one run of a backfill judges: the transcripts of a day, or of a place.
+
+    Attributes:
+        day: the day that fills the placeholders of the configured URI; `None` for a place.
+        uri: the place; `None`: the configured URI.
+    """
+
+    day: date | None = None
+    uri: str | None = None
+
+    @property
+    def label(self) -> str:
+        """The day or the place as a text for people."""
+        return self.day.isoformat() if self.day else str(self.uri)
+
+    def config(self, config: RunConfig) -> RunConfig:
+        """The configuration of the run of this part."""
+        if self.uri is None:
+            return config
+        transcripts = config.transcripts.model_copy(update={"uri": self.uri})
+        return RunConfig.model_validate({**dict(config), "transcripts": transcripts})
+
+
+def backfill_parts(
+    config: RunConfig, since: date | None, until: date | None, uris: Sequence[str] | None
+) -> list[RunPart]:
+    """The parts of a backfill, in the order in which they are judged.
+
+    Raises:
+        ConfigurationError: neither days nor places were given, or both; or the range is empty, or
+            the transcripts' URI has no place for a day.
+    """
+    if uris:
+        if since or until:
+            raise ConfigurationError("backfill: give days or places, not both")
+        return [RunPart(uri=uri) for uri in dict.fromkeys(uris)]
+    if since is None:
+        raise ConfigurationError(
+            "backfill: give the first day of a range (--from; since) or places (--uri; uris)"
+        )
+    check_dated(config.transcripts.uri)
+    last = until or yesterday(datetime.now(UTC), config.nightly.time_zone)
+    days = days_between(since, last)
+    return [RunPart(day) for day in (days if config.backfill.order == "oldest" else reversed(days))]
 
 
 def _is_missing_for_day(template: str, uri: str) -> bool:
@@ -100,7 +234,7 @@ def _is_missing_for_day(template: str, uri: str) -> bool:
     scheme, _, rest = uri.rpartition("://")
     if scheme not in ("", "file"):
         return False
-    before = before_date(template.rpartition("://")[2])
+    before = _DATE_PLACEHOLDER.split(template.rpartition("://")[2])[0]
     above = Path(*parts_before_pattern(Path(f"{before}x").parts[:-1]))
     return above.is_dir() and not Path(*parts_before_pattern(Path(rest).parts)).exists()
 
@@ -108,11 +242,7 @@ def _is_missing_for_day(template: str, uri: str) -> bool:
 def _refresh_if_present(
     source: TranscriptSource, storage_options: Mapping[str, Any]
 ) -> TranscriptSource:
-    """An object as it is now; an object that is gone as it was.
-
-    Raises:
-        ConfigurationError: the bucket cannot be reached.
-    """
+    """An object as it is now; an object that is gone as it was."""
     try:
         return source if source.etag == LINK else refresh_source(source, storage_options)
     except DataError:
@@ -128,18 +258,31 @@ def _manifest_names(
     a name must lie below the manifest's own folder (on S3: its bucket) or a configured root.
     """
     where = f"[transcripts] manifest {manifest.uri!r}"
-    scheme, parted, rest = manifest.uri.rpartition("://")
-    own_root = (
-        f"s3://{rest.partition('/')[0]}" if parted and scheme == "s3" else rest.rpartition("/")[0]
-    )
+    scheme, _, rest = manifest.uri.rpartition("://")
+    folder = manifest.uri.rpartition("/")[0]
+    own_root = f"s3://{rest.partition('/')[0]}" if scheme == "s3" else rest.rpartition("/")[0]
     roots = [own_root, *more_roots]
-    for name in _absolute_names(manifest, spool, where):
+    for number, entry in enumerate(_entries(manifest, spool, where), 1):
+        if not isinstance(entry, str) or not entry.strip() or "\0" in entry:
+            raise ConfigurationError(f"{where}: entry {number} is no text; wanted {_ACCEPTED}")
+        name = _absolute_name(entry.strip(), folder, where)
         if not any(_is_below(name, root) for root in roots):
             raise ConfigurationError(
                 f"{where}: {name!r} lies elsewhere; accepted: what is below "
                 f"{', '.join(map(repr, roots))}, or below [transcripts] manifest_roots"
             )
         yield name
+
+
+def _absolute_name(name: str, folder: str, where: str) -> str:
+    scheme, parted, rest = name.rpartition("://")
+    if parted and scheme not in _SCHEMES:
+        known_schemes = [f"{known_scheme}://" for known_scheme in _SCHEMES]
+        raise ConfigurationError.unknown("scheme", f"{scheme}://", known_schemes, where)
+    if scheme == "s3":
+        return f"s3://{rest}"
+    path = PurePosixPath(rest).as_posix()
+    return path if parted or rest.startswith("/") or not folder else f"{folder}/{path}"
 
 
 def _is_below(name: str, root: str) -> bool:
@@ -149,23 +292,6 @@ def _is_below(name: str, root: str) -> bool:
         return name.startswith(f"{root}/") and not {"", ".", ".."} & set(steps)
     real = Path(os.path.realpath(name))  # unlike pathlib, no error for a name that is too long
     return real.is_relative_to(Path(root).resolve())
-
-
-def _absolute_names(manifest: TranscriptSource, spool: Spool, where: str) -> Iterator[str]:
-    folder = manifest.uri.rpartition("/")[0]
-    for number, name in enumerate(_entries(manifest, spool, where), 1):
-        if not isinstance(name, str) or not name.strip() or "\0" in name:
-            raise ConfigurationError(f"{where}: entry {number} is no text; wanted {_ACCEPTED}")
-        scheme, parted, rest = name.strip().rpartition("://")
-        if parted and scheme not in _SCHEMES:
-            known_schemes = [f"{known_scheme}://" for known_scheme in _SCHEMES]
-            raise ConfigurationError.unknown("scheme", f"{scheme}://", known_schemes, where)
-        if scheme == "s3":
-            yield f"s3://{rest}"
-        elif parted or rest.startswith("/") or not folder:
-            yield PurePosixPath(rest).as_posix()
-        else:
-            yield f"{folder}/{PurePosixPath(rest).as_posix()}"
 
 
 def _entries(manifest: TranscriptSource, spool: Spool, where: str) -> list[Any]:

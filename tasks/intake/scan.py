@@ -5,33 +5,35 @@ from __future__ import annotations
 import logging
 from array import array
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Final
+
+import polars as pl
 
 from assizes.judge.case import Case
-from assizes.judge.config.transcripts import TranscriptsConfig
-from assizes.judge.errors import DataError
+from assizes.judge.config.transcripts import TranscriptsConfig, filter_mask
+from assizes.judge.errors import ConfigurationError, DataError, Inconclusive
 from assizes.judge.formats import FORMATS, Format
-from assizes.judge.formats.shared.fidelity import fidelity_counts
-from assizes.judge.formats.shared.oddities import oddities
-from assizes.judge.selection import stratum_of
-from assizes.tasks.intake.plan import ObjectFailure
-from assizes.tasks.intake.reader import RawRecord, TranscriptReader, excerpt_of
-from assizes.tasks.intake.record_joining import lines_path, manifest_digest
-from assizes.tasks.intake.selection import (
+from assizes.judge.formats.shared.containers import PieceFormat
+from assizes.judge.formats.shared.parsing import fidelity_counts, oddities
+from assizes.judge.selection import facts, stratum_of
+from assizes.tasks.intake.plan import (
+    DEFAULT_SCAN_POLICY,
     DUE,
     DUPLICATE,
     REJECTED,
     UNSELECTED,
+    ObjectFailure,
     ScanPolicy,
     identity,
-    selection_flags,
 )
-from assizes.tasks.sources.listing import refresh_source
+from assizes.tasks.intake.reader import RawRecord, TranscriptReader, excerpt_of
+from assizes.tasks.intake.record_joining import manifest_digest
+from assizes.tasks.intake.run_sources import transcript_sources
+from assizes.tasks.sources.listing import TranscriptSource, refresh_source
 from assizes.tasks.sources.spool import Spool
-from assizes.tasks.sources.transcript_source import TranscriptSource
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +49,7 @@ class ScannedObject:
     Attributes:
         source: the object.
         format: the name of its format; empty where the object was not recognised.
-        fates: one byte a record, a constant of `assizes.tasks.intake.selection`.
+        fates: one byte a record, a constant of `assizes.tasks.intake.plan`.
         offsets: the first byte of each record; empty unless each record is a line.
         end: bytes of the file of lines.
         failure: set where the object as a whole cannot be read.
@@ -78,15 +80,9 @@ class ScannedObject:
     manifest_pin: str | None = None
     was_reread: bool = False
 
-    def reject(self, error: DataError) -> int:
-        """Count the reason of a reject; returns the fate of the rejected record."""
-        self.reasons[error.code] += 1
-        return REJECTED
 
-
-class _RecordPosition(NamedTuple):
-    object_number: int
-    position: int
+_RecordPosition = tuple[int, int]
+"""The number of an object, and the position of a record in it."""
 
 
 class Scan:
@@ -98,6 +94,7 @@ class Scan:
         reasons: how many records were rejected, by code.
         oddity_counts: as in `ScannedObject`, over all objects.
         case_ids: the ids of all readable cases; collected only with ground truth.
+        first_places: where the first record of each case identity stands, sampled or not.
         part_counts: as in `ScannedObject`, over all objects.
     """
 
@@ -113,7 +110,7 @@ class Scan:
         self._spool = spool
         self._reader = TranscriptReader(config, spool)
         self._on_progress = on_progress
-        self._seen: dict[bytes, _RecordPosition] = {}
+        self.first_places: dict[bytes, _RecordPosition] = {}
         self._duplicates: dict[bytes, list[_RecordPosition]] = {}
         self.total = 0
         self.objects: list[ScannedObject] = []
@@ -121,11 +118,6 @@ class Scan:
         self.oddity_counts: Counter[str] = Counter()
         self.case_ids: set[str] = set()
         self.part_counts: Counter[str] = Counter()
-
-    @property
-    def identities(self) -> Collection[bytes]:
-        """The identities of all cases that the configuration names, sampled or not."""
-        return self._seen.keys()
 
     def read(self, source: TranscriptSource) -> None:
         """Give every record of one object its fate; duplicates are found by `resolve_duplicates`.
@@ -136,13 +128,12 @@ class Scan:
         if scanned.failure is not None and scanned.failure.code == "changed":
             self.total -= len(scanned.fates)
             scanned = self._rescan_object(source)
-        number = len(self.objects)
-        self.objects.append(scanned)
         for case_identity, position in scanned.identities:
-            place = _RecordPosition(number, position)
-            first = self._seen.setdefault(case_identity, place)
+            place = (len(self.objects), position)
+            first = self.first_places.setdefault(case_identity, place)
             if first is not place:
                 self._duplicates.setdefault(case_identity, [first]).append(place)
+        self.objects.append(scanned)
         scanned.identities = []
         self.reasons += scanned.reasons
         self.oddity_counts += scanned.oddity_counts
@@ -163,16 +154,18 @@ class Scan:
         head = b""
         scanned = ScannedObject(source)
         try:
-            head = self._reader.head(source)
-            if not head:
-                if (fault := self._spool.salvage_fault(source)) is not None:
-                    raise fault
+            head, format_ = self._reader.recognise(source)
+            if format_ is None:
+                format_ = self._spool.salvage_fault(source)
+            if format_ is None:
                 return scanned
-            format_ = self._reader.format_of(source, head)
+            if isinstance(format_, DataError):
+                raise format_
             raws = self._reader.records(source, format_)
             scanned.format = format_.name
-            scanned.manifest_pin = manifest_digest(self._spool, source, format_)
-            scanned.end = lines_path(self._spool, source, format_).stat().st_size
+            if isinstance(format_, PieceFormat):
+                scanned.manifest_pin = manifest_digest(self._spool, source, format_)
+            scanned.end = self._reader.lines_path(source, format_).stat().st_size
             self._read_records(scanned, format_, raws)
             # A plain local file may have been rewritten during the reading: check its etag again.
             self._spool.path(source)
@@ -184,12 +177,11 @@ class Scan:
     def _failed_scan(
         self, source: TranscriptSource, error: DataError, head: bytes
     ) -> ScannedObject:
-        scanned = ScannedObject(source)
+        detail = self._preprocessor.redacted_fault(error).detail
         excerpt = excerpt_of(head, self._preprocessor.redacted_excerpt)
-        scanned.failure = ObjectFailure(
-            error.code, self._preprocessor.redacted_fault(error).detail, excerpt
-        )
-        scanned.fates.append(scanned.reject(error))
+        scanned = ScannedObject(source, failure=ObjectFailure(error.code, detail, excerpt))
+        scanned.reasons[error.code] += 1
+        scanned.fates.append(REJECTED)
         self._count()
         return scanned
 
@@ -198,46 +190,31 @@ class Scan:
     ) -> None:
         batch_size = 1 if self._config.filter is None else _FILTER_BATCH
         while batch := list(islice(raws, batch_size)):
-            cases = [self._case(raw, format_) for raw in batch]
-            for raw, case, is_selected in zip(
-                batch, cases, self._selected_flags(cases), strict=True
-            ):
-                scanned.fates.append(
-                    self._fate(scanned, raw.position, case, is_selected=is_selected)
-                )
+            cases = [self._reader.case(raw, format_) for raw in batch]
+            readable = [case for case in cases if isinstance(case, Case)]
+            flags = iter(_selection_flags(readable, self._config))
+            for raw, case in zip(batch, cases, strict=True):
+                if isinstance(case, DataError):
+                    fate = self._fate_unread(scanned, raw.position, case)
+                else:
+                    fate = self._fate(scanned, raw.position, case, is_selected=next(flags))
+                scanned.fates.append(fate)
                 if raw.offset is not None:
                     scanned.offsets.append(raw.offset)
                 self._count()
 
-    def _case(self, raw: RawRecord, format_: Format) -> Case | DataError:
-        try:
-            return self._reader.case(raw, format_)
-        except DataError as error:
-            return error
-
-    def _selected_flags(self, cases: Sequence[Case | DataError]) -> list[bool]:
-        """Whether the configuration selects each; an unreadable record counts as selected."""
-        readable = [case for case in cases if isinstance(case, Case)]
-        flags = iter(selection_flags(readable, self._config))
-        return [not isinstance(case, Case) or next(flags) for case in cases]
-
-    def _fate(
-        self, scanned: ScannedObject, position: int, case: Case | DataError, *, is_selected: bool
-    ) -> int:
+    def _fate(self, scanned: ScannedObject, position: int, case: Case, *, is_selected: bool) -> int:
         """The fate of a record before duplicates are known.
 
         A case that is left out is no duplicate of a selected case: two agents may share a task.
         """
-        if isinstance(case, DataError):
-            return self._fate_unread(scanned, position, case)
         if self._preprocessor.truth is not None:
             self.case_ids.add(case.case_id)
         if not is_selected:
             return UNSELECTED
         if self._selector is not None:
-            fate = self._selector.fate(
-                scanned.source, position, self._preprocessor.prepared_case(case)
-            )
+            prepared_case = self._preprocessor.prepared_case(case)
+            fate = self._selector.fate(scanned.source, position, prepared_case)
             if fate == REJECTED:
                 scanned.reasons["id_conflict"] += 1
             if fate != DUE:
@@ -255,7 +232,8 @@ class Scan:
             fate = self._selector.fate_unread(scanned.source, position)
             if fate != REJECTED:
                 return fate
-        return scanned.reject(error)
+        scanned.reasons[error.code] += 1
+        return REJECTED
 
     def resolve_duplicates(self) -> None:
         """Change the fates of records of one identity: later copies of the same content become
@@ -269,28 +247,89 @@ class Scan:
             for case_identity, places in self._duplicates.items()
             for place in places
         ):
-            first = contents[case_identity].setdefault(self._content_hash(place), place)
+            first = contents[case_identity].setdefault(self._content_hash(*place), place)
             if first is not place:
-                self._set_fate(place, DUPLICATE)
-                uri = self.objects[first.object_number].source.uri
-                self.objects[place.object_number].copies[place.position] = f"{uri}#{first.position}"
+                number, position = place
+                self.objects[number].fates[position] = DUPLICATE
+                uri = self.objects[first[0]].source.uri
+                self.objects[number].copies[position] = f"{uri}#{first[1]}"
         for firsts in contents.values():
             if len(firsts) > 1:
                 self.reasons["id_conflict"] += len(firsts)
-                for place in firsts.values():
-                    self._set_fate(place, REJECTED)
+                for number, position in firsts.values():
+                    self.objects[number].fates[position] = REJECTED
 
-    def _content_hash(self, place: _RecordPosition) -> str:
-        scanned = self.objects[place.object_number]
+    def _content_hash(self, number: int, position: int) -> str:
+        scanned = self.objects[number]
         format_ = FORMATS[scanned.format]
-        offset = scanned.offsets[place.position] if format_.by_line else 0
-        raw = next(self._reader.records(scanned.source, format_, place.position, offset))
-        return self._reader.case(raw, format_).content_hash()
-
-    def _set_fate(self, place: _RecordPosition, fate: int) -> None:
-        self.objects[place.object_number].fates[place.position] = fate
+        offset = scanned.offsets[position] if format_.by_line else 0
+        raw = next(self._reader.records(scanned.source, format_, position, offset))
+        case = self._reader.case(raw, format_)
+        if isinstance(case, DataError):
+            raise case
+        return case.content_hash()
 
     def _count(self) -> None:
         self.total += 1
         if self.total % _PROGRESS_EVERY == 0:
             self._on_progress(self.total)
+
+
+def _selection_flags(cases: Sequence[Case], config: TranscriptsConfig) -> list[bool]:
+    """Whether `where` and `filter` of the configuration select each of the cases."""
+    wanted = config.where.items()
+    matches = [
+        all(
+            getattr(case, name) == value
+            if name in ("agent", "agent_version")
+            else case.tags.get(name) == value
+            for name, value in wanted
+        )
+        for case in cases
+    ]
+    if config.filter is None:
+        return matches
+    try:
+        filter_matches = filter_mask([facts(case) for case in cases], config.filter)
+    except pl.exceptions.PolarsError as error:
+        why = str(error).strip().partition("\n")[0]
+        raise ConfigurationError(f"[transcripts] filter: {config.filter!r}: {why}") from None
+    return [match and passes for match, passes in zip(matches, filter_matches, strict=True)]
+
+
+class TranscriptCounter:
+    """Counts the cases that a configuration names, while new objects arrive and old ones grow.
+
+    Every count lists the objects and reads those that are new or have changed, with the reader of a
+    run. The case identities of the other objects are remembered.
+
+    Attributes:
+        config: where the transcripts are; may be replaced between two counts.
+    """
+
+    def __init__(self, config: TranscriptsConfig) -> None:
+        self.config = config
+        self._identities: dict[TranscriptSource, frozenset[bytes]] = {}
+
+    def count_cases(self) -> int:
+        """How many cases there are now; a case that stands in two objects counts once.
+
+        Raises:
+            ConfigurationError: the transcripts cannot be reached.
+        """
+        with Spool.of(self.config) as spool:
+            try:
+                sources = transcript_sources(self.config, None, spool)
+            except Inconclusive:
+                sources = []
+            known = self._identities
+            self._identities = {
+                source: known[source] if source in known else self._read(source, spool)
+                for source in sources
+            }
+        return len(frozenset().union(*self._identities.values()))
+
+    def _read(self, source: TranscriptSource, spool: Spool) -> frozenset[bytes]:
+        scan = Scan(self.config, spool, lambda _: None, DEFAULT_SCAN_POLICY)
+        scan.read(source)
+        return frozenset(scan.first_places)

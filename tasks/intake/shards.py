@@ -10,25 +10,19 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice, pairwise
 from typing import Any, Final
 
 from assizes.judge.case import Case
-from assizes.judge.config.transcripts import TranscriptsConfig
+from assizes.judge.config.transcripts import SelectionConfig, TranscriptsConfig
 from assizes.judge.errors import DataError
-from assizes.judge.formats import FORMATS, Format
+from assizes.judge.formats import FORMATS
 from assizes.judge.rows import as_json
-from assizes.tasks.intake.days import expand
-from assizes.tasks.intake.plan import NothingDue, Plan, Shard
-from assizes.tasks.intake.preprocessing import DEFAULT_PREPROCESSOR, CasePreprocessor
-from assizes.tasks.intake.reader import RawRecord, TranscriptReader, excerpt_of, sha256_of
-from assizes.tasks.intake.record_joining import check_manifest_digest
-from assizes.tasks.intake.run_sources import selected_sources
-from assizes.tasks.intake.sampling import sample_cases
-from assizes.tasks.intake.scan import Scan, ScannedObject
-from assizes.tasks.intake.selection import (
+from assizes.judge.selection import Stratum, draw_sample
+from assizes.judge.summary.run_intervals import PopulationNumber
+from assizes.tasks.intake.plan import (
     DEFAULT_SCAN_POLICY,
     DUE,
     DUPLICATE,
@@ -36,9 +30,18 @@ from assizes.tasks.intake.selection import (
     LEFT_OUT,
     NOT_QUIET,
     REJECTED,
+    UNSELECTED,
+    NothingDue,
+    Plan,
     ScanPolicy,
+    Shard,
     digest,
 )
+from assizes.tasks.intake.preprocessing import DEFAULT_PREPROCESSOR, CasePreprocessor
+from assizes.tasks.intake.reader import TranscriptReader, excerpt_of, sha256_of
+from assizes.tasks.intake.record_joining import check_manifest_digest
+from assizes.tasks.intake.run_sources import expand, selected_sources
+from assizes.tasks.intake.scan import Scan, ScannedObject
 from assizes.tasks.sources.spool import Spool
 
 _PASSED_FATES: Final = {JUDGED_BEFORE: "judged_before", NOT_QUIET: "not_quiet"}
@@ -77,14 +80,9 @@ def plan_intake(
 ) -> Plan:
     """Read every record once and cut the records that are to be judged into shards.
 
-    Args:
-        config: where the transcripts are and which are wanted.
-        shard_size: cases per shard.
-        spool: holds the local files; judging reads the same files again.
-        date: fills the uri's date placeholders.
-        on_progress: called with the number of records read so far, about every thousand.
-        policy: which records earlier runs leave to this run, and the same preprocessing with which
-            the shards will be read.
+    A shard has at most `shard_size` cases. `date` fills the date placeholders of the URI, and
+    `on_progress` is called with the number of records read so far, about every thousand. The
+    preprocessor of `policy` must be that with which the shards will be read.
 
     Raises:
         ConfigurationError: the transcripts cannot be reached, or ground truth names no case.
@@ -95,11 +93,17 @@ def plan_intake(
     for source in selected_sources(config, date, policy.selector, spool):
         scan.read(source)
     scan.resolve_duplicates()
-    plan = _plan(scan, shard_size, policy.preprocessor, sample_cases(scan.objects, config))
+    plan = _plan(scan, shard_size, policy.preprocessor, _sample_cases(scan.objects, config))
     plan.check()
     if not plan.due:
         where = config.uri if config.again else expand(config.uri, date)
-        raise NothingDue(_no_data(where, plan), plan)
+        why = ", ".join(f"{code} {count}" for code, count in plan.reasons.items()) or "none"
+        passed = "".join(f", {count} of them {name}" for name, count in plan.passed.items())
+        message = (
+            f"no_data: nothing to judge in {where!r}: {plan.read} records read, "
+            f"{plan.rejected} rejected ({why}), {plan.unselected} not selected{passed}"
+        )
+        raise NothingDue(message, plan)
     return plan
 
 
@@ -131,8 +135,18 @@ def read_shard(
         return
     promised = (raw for raw in raws if raw.position in due or raw.position in rejected)
     for raw in islice(promised, len(promised_positions)):
-        case = _case_or_fault(reader, raw, format_, is_due=raw.position in due)
-        yield _shard_record(raw, case, preprocessor)
+        case = reader.case(raw, format_)
+        if isinstance(case, Case) and raw.position not in due:
+            detail = (
+                f"case {case.case_id!r} repetition {case.repetition} is there with another content"
+            )
+            case = DataError("id_conflict", detail)
+        if isinstance(case, Case):
+            yield ShardRecord(raw.position, preprocessor.prepared_case(case), None, "")
+            continue
+        fault = preprocessor.redacted_fault(case)
+        excerpt = excerpt_of(raw.body, preprocessor.redacted_excerpt)
+        yield ShardRecord(raw.position, None, fault, excerpt, raw.offset, sha256_of(raw))
 
 
 def _plan(
@@ -156,7 +170,13 @@ def _plan(
         rejected=fates[REJECTED],
         unselected=sum(fates[fate] for fate in LEFT_OUT),
         content_hash=hashlib.sha256(as_json(content).encode("utf-8", "surrogatepass")).hexdigest(),
-        objects=_object_counts(objects),
+        objects={
+            "listed": len(objects),
+            "read": sum(bool(scanned.fates) and scanned.failure is None for scanned in objects),
+            "empty": sum(not scanned.fates for scanned in objects),
+            "rejected": sum(scanned.failure is not None for scanned in objects),
+            "reread": sum(scanned.was_reread for scanned in objects),
+        },
         odd=dict(sorted(scan.oddity_counts.items())),
         reasons=dict(sorted(scan.reasons.items())),
         design=design,
@@ -165,16 +185,6 @@ def _plan(
         kept=dict(sorted(scan.part_counts.items())),
         passed={name: fates[fate] for fate, name in _PASSED_FATES.items() if fates[fate]},
     )
-
-
-def _object_counts(objects: list[ScannedObject]) -> dict[str, int]:
-    return {
-        "listed": len(objects),
-        "read": sum(bool(scanned.fates) and scanned.failure is None for scanned in objects),
-        "empty": sum(not scanned.fates for scanned in objects),
-        "rejected": sum(scanned.failure is not None for scanned in objects),
-        "reread": sum(scanned.was_reread for scanned in objects),
-    }
 
 
 def _cuts(fates: bytearray, shard_size: int) -> Iterator[tuple[int, int]]:
@@ -190,7 +200,12 @@ def _cuts(fates: bytearray, shard_size: int) -> Iterator[tuple[int, int]]:
 
 def _shard(number: int, scanned: ScannedObject, start: int, stop: int) -> Shard:
     fates, offsets = scanned.fates[start:stop], scanned.offsets
+    places: dict[int, tuple[int, ...]] = {
+        wanted: tuple(place for place, fate in enumerate(fates, start) if fate == wanted)
+        for wanted in (DUE, DUPLICATE, REJECTED)
+    }
     unselected = sum(fates.count(fate) for fate in LEFT_OUT)
+    byte_stop = offsets[stop] if stop < len(offsets) else scanned.end
     body: dict[str, Any] = {
         "uri": scanned.source.uri,
         "etag": scanned.source.etag,
@@ -198,15 +213,14 @@ def _shard(number: int, scanned: ScannedObject, start: int, stop: int) -> Shard:
         "format": scanned.format,
         "start": start,
         "stop": stop,
+        # Records that are no lines have no offsets.
         "byte_start": offsets[start] if offsets else None,
-        "byte_stop": _byte_stop(scanned, stop),
-        "take": _positions(fates, DUE, start) if unselected else None,
-        "duplicates": _positions(fates, DUPLICATE, start),
+        "byte_stop": byte_stop if offsets else None,
+        "take": places[DUE] if unselected else None,
+        "duplicates": places[DUPLICATE],
         "unselected": unselected,
-        "rejected": _positions(fates, REJECTED, start),
-        "duplicate_of": tuple(
-            scanned.copies[position] for position in _positions(fates, DUPLICATE, start)
-        ),
+        "rejected": places[REJECTED],
+        "duplicate_of": tuple(scanned.copies[position] for position in places[DUPLICATE]),
         "failure": scanned.failure,
     }
     if scanned.manifest_pin is not None:
@@ -214,52 +228,80 @@ def _shard(number: int, scanned: ScannedObject, start: int, stop: int) -> Shard:
     return Shard(shard_id=f"{number:06d}-{digest(as_json(body), 4).hex()}", **body)
 
 
-def _byte_stop(scanned: ScannedObject, stop: int) -> int | None:
-    """The byte after the record before `stop`; `None` where the records are no lines."""
-    if not scanned.offsets:
-        return None
-    return scanned.offsets[stop] if stop < len(scanned.offsets) else scanned.end
+def _sample_cases(objects: list[ScannedObject], config: SelectionConfig) -> dict[str, Any]:
+    """Mark as unselected the cases that are not drawn, and those over the limit: `Plan.design`."""
+    strata = _draw(objects, config) if config.is_sampled else ()
+    cut = 0
+    if config.limit is not None:
+        due = (
+            (scanned.fates, position)
+            for scanned in objects
+            for position, fate in enumerate(scanned.fates)
+            if fate == DUE
+        )
+        for fates, position in islice(due, config.limit, None):
+            fates[position] = UNSELECTED
+            cut += 1
+    if not strata and not cut:
+        return {}
+    return {
+        "by": list(config.stratify_by),
+        "seed": config.seed,
+        "strata": [stratum.model_dump() for stratum in strata],
+        "limited": cut,
+    }
 
 
-def _positions(fates: bytearray, wanted_fate: int, start: int) -> tuple[int, ...]:
-    return tuple(position for position, fate in enumerate(fates, start) if fate == wanted_fate)
+def _draw(objects: list[ScannedObject], config: SelectionConfig) -> tuple[Stratum, ...]:
+    """Mark the cases that are not drawn; the strata of the sample.
+
+    All repetitions of a case are drawn together, from the stratum of the repetition read first.
+    """
+    strata: dict[str, str] = {}
+    for scanned in objects:
+        for position, (case_id, name) in scanned.sample_keys.items():
+            if scanned.fates[position] == DUE:
+                strata.setdefault(case_id, name)
+    drawn_ids, drawn_strata = draw_sample(strata, config)
+    for scanned in objects:
+        for position, (case_id, _) in scanned.sample_keys.items():
+            if scanned.fates[position] == DUE and case_id not in drawn_ids:
+                scanned.fates[position] = UNSELECTED
+        scanned.sample_keys = {}
+    return drawn_strata
 
 
-def _no_data(uri: str, plan: Plan) -> str:
-    why = ", ".join(f"{code} {count}" for code, count in plan.reasons.items()) or "none"
-    passed_text = "".join(f", {count} of them {name}" for name, count in plan.passed.items())
-    return (
-        f"no_data: nothing to judge in {uri!r}: {plan.read} records read, "
-        f"{plan.rejected} rejected ({why}), {plan.unselected} not selected{passed_text}"
-    )
+def warning_lines(
+    design: Mapping[str, Any], truth: Mapping[str, int], of_all: Mapping[str, PopulationNumber]
+) -> tuple[str, ...]:
+    """What a report must say about `Plan.design` and `Plan.truth`, one line each.
+
+    `of_all` holds estimates for all cases that could have been drawn, by name.
+    """
+    lines = []
+    if design.get("strata"):
+        cases, drawn_count = (
+            sum(stratum[name] for stratum in design["strata"]) for name in ("cases", "drawn")
+        )
+        numbers = "".join(
+            f"; {name} of all {_number_text(number)}" for name, number in of_all.items()
+        )
+        lines.append(f"sampled: {drawn_count} of {cases} cases were drawn{numbers}")
+    if design.get("limited"):
+        lines.append(
+            f"limited: {design['limited']} cases behind the first were left out, not drawn"
+        )
+    if truth.get("rows_without_case"):
+        lines.append(
+            f"ground_truth: {truth['rows_without_case']} of {truth['rows']} rows name no case that "
+            "was read"
+        )
+    if truth.get("cases_without_row"):
+        lines.append(f"ground_truth: {truth['cases_without_row']} cases that were read have no row")
+    return tuple(lines)
 
 
-def _shard_record(
-    raw: RawRecord, case: Case | DataError, preprocessor: CasePreprocessor
-) -> ShardRecord:
-    if isinstance(case, Case):
-        return ShardRecord(raw.position, preprocessor.prepared_case(case), None, "")
-    return ShardRecord(
-        raw.position,
-        None,
-        preprocessor.redacted_fault(case),
-        excerpt_of(raw.body, preprocessor.redacted_excerpt),
-        offset=raw.offset,
-        sha256=sha256_of(raw),
-    )
-
-
-def _case_or_fault(
-    reader: TranscriptReader, raw: RawRecord, format_: Format, *, is_due: bool
-) -> Case | DataError:
-    """The case of a due record; the fault of a rejected record, which may be a readable case."""
-    try:
-        case = reader.case(raw, format_)
-    except DataError as error:
-        return error
-    if is_due:
-        return case
-    return DataError(
-        "id_conflict",
-        f"case {case.case_id!r} repetition {case.repetition} is there with another content",
-    )
+def _number_text(number: PopulationNumber) -> str:
+    if number.low is None or number.high is None:
+        return f"{number.value:.3g} (no interval: too few cases of a stratum)"
+    return f"{number.value:.3g} ({number.low:.3g} to {number.high:.3g})"

@@ -4,8 +4,8 @@
 """
 
 from assizes.tasks.reports.data.report import report_data
-from assizes.tasks.reports.render.files import json_report, write_report
 from assizes.tasks.reports.render.html import html_report
 from assizes.tasks.reports.render.markdown import markdown_report
+from assizes.tasks.reports.stored import json_report, write_report
 
 __all__ = ["html_report", "json_report", "markdown_report", "report_data", "write_report"]

@@ -1,25 +1,20 @@
 """Formats numbers and foreign text for people, the same way in every format of the report.
 
 Foreign text is text of transcripts, of models and of users: it can be very long, and it can hold
-invisible characters that mislead a reader.
+invisible characters that mislead a reader. In Markdown it is escaped, too.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
 UNKNOWN: Final = "unknown"
-DASH: Final = "\u2013"
-"""Stands where there is no number or no text."""
-
-NAME_CHARS: Final = 120
-"""Characters that are shown of a name, at most."""
-
-LINE_CHARS: Final = 300
-"""Characters that are shown of a sentence in a list, at most."""
+DASH: Final = "\u2013"  # stands where there is no number or no text
+NAME_CHARS: Final = 120  # characters that are shown of a name, at most
+LINE_CHARS: Final = 300  # characters that are shown of a sentence in a list, at most
 
 _CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 # An attack: direction overrides and invisible signs make a line read differently from its bytes.
@@ -27,6 +22,22 @@ _INVISIBLE: Final = re.compile(
     "[\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\U000e0000-\U000e007f]"
 )
 _SPACE: Final = re.compile(r"\s+")
+
+TEXT_CHARS: Final = 280  # characters that are shown of a text, unless the caller says otherwise
+
+# An underscore inside a word is no emphasis; left alone, names stay readable in the source.
+_SPECIAL: Final = re.compile(r"[\\`*{}\[\]#~$^=+]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
+# At the start of a line these begin a list or a rule.
+_BLOCK: Final = re.compile(r"^(\d{0,9})([-.)])(?=[\s-]|$)")
+_ENTITIES: Final = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "|": "&#124;"}
+# Renderers turn these into links without any syntax; a word joiner (U+2060) prevents that.
+_AUTOLINKS: Final = re.compile(
+    r"(?i)(?<=:)(?=//)|(?<=www)(?=\.)|(?<=@)|(?<=mailto)(?=:)|(?<=xmpp)(?=:)"
+)
+_JOINER: Final = "\u2060"
+_CODE_SAFE: Final = re.compile(r"[^`|\\<>&\s]+(?: [^`|\\<>&\s]+)*")
+
+Block = str
 
 
 def clean(text: str, limit: int) -> str:
@@ -106,9 +117,8 @@ def duration(milliseconds: float | None) -> str:
     """A duration in milliseconds, or in seconds from 1,000 ms on; `unknown` for `None`."""
     if milliseconds is None:
         return UNKNOWN
-    if abs(milliseconds) < 1000:
-        return f"{milliseconds:,.0f} ms"
-    return f"{milliseconds / 1000:,.2f} s"
+    seconds = milliseconds / 1000
+    return f"{milliseconds:,.0f} ms" if abs(milliseconds) < 1000 else f"{seconds:,.2f} s"
 
 
 def utc_time(moment: datetime | None) -> str | None:
@@ -144,3 +154,30 @@ def outcome_mark(passed: bool | None) -> str:
 def labels(distribution: list[Mapping[str, object]]) -> str:
     """A distribution of labels as text, such as `excellent 12, good 3`."""
     return ", ".join(f"{entry['label']} {entry['count']}" for entry in distribution) or DASH
+
+
+def plain(text: str, limit: int = TEXT_CHARS) -> str:
+    """Foreign text as Markdown that renders as exactly that text, on one line."""
+    line = clean_line(text, limit)
+    line = _SPECIAL.sub(lambda match: f"\\{match[0]}", _AUTOLINKS.sub(_JOINER, line))
+    line = _BLOCK.sub(r"\1\\\2", line)
+    return "".join(_ENTITIES.get(sign, sign) for sign in line)
+
+
+def code(text: str, limit: int = TEXT_CHARS) -> str:
+    """Foreign text as a code span, or as plain text where it could break out of a code span."""
+    line = clean_line(text, limit)
+    return f"`{line}`" if _CODE_SAFE.fullmatch(line) else plain(line, limit)
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: int = 0) -> Block:
+    """A Markdown table; its last `numbers` columns are aligned to the right."""
+    left = len(head) - numbers
+    rule = ["---" if place < left else "---:" for place in range(len(head))]
+    lines = (head, rule, *rows)
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
+
+
+def bullets(lines: Iterable[str]) -> Block:
+    """A Markdown list with one entry for each line."""
+    return "\n".join(f"- {line}" for line in lines)

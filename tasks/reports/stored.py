@@ -1,23 +1,33 @@
-"""Makes the report of a run from what the store holds."""
+"""Makes the report of a run from what the store holds, and writes its files.
+
+They are `<uri>/<run_id>/report.{html,md,json}`, in a folder or at any fsspec URI.
+"""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import unquote
 
 from assizes.judge.comparison.compare import RunComparison
-from assizes.judge.config.places import ReportConfig
-from assizes.judge.history.anchors import Attribution
+from assizes.judge.config.run import ReportConfig
 from assizes.judge.summary.run_summary import RunSummary
 from assizes.tasks.reports import formatting
-from assizes.tasks.reports.data.case_page import case_table_rows, conversations
-from assizes.tasks.reports.data.report import report_data
-from assizes.tasks.reports.data.verdict import verdict_with_attribution
-from assizes.tasks.reports.render.files import write_report
+from assizes.tasks.reports.data.case_rows import case_table_rows, conversations
+from assizes.tasks.reports.data.report import report_data, verdict_with_attribution
+from assizes.tasks.reports.render.html import html_report
+from assizes.tasks.reports.render.markdown import markdown_report
 from assizes.tasks.reports.schema.report import Attributed
 from assizes.tasks.runs.anchor_runs import stored_attribution
 from assizes.tasks.runs.calibrations import citation_lines, citations
+from assizes.tasks.runtime.places import explain_write_errors, replace_file
 from assizes.tasks.store import RunRecord, Store
+from assizes.tasks.store.record import checked_id
+
+_LOCAL: Final = "file://"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +48,8 @@ class StoredReport:
     def with_conversations(self) -> dict[str, Any]:
         """The data with the conversations of the cases to read first; fetches their transcripts."""
         first = self.data["cases"]["read_first"]
-        return {
-            **self.data,
-            "conversations": conversations(self.record, first, self.first_case_rows),
-        }
+        shown = conversations(self.record, first, self.first_case_rows)
+        return {**self.data, "conversations": shown}
 
 
 def read_report(store: Store, record: RunRecord, comparison: RunComparison | None) -> StoredReport:
@@ -60,17 +68,28 @@ def stored_report_data(
     cited = [formatting.clean(line, 500) for line in citation_lines(citations(store, record))]
     attribution = stored_attribution(store, record, comparison)
     data = report_data(record, summary, cases, scores, asks, comparison)
+    attributed = None
+    if attribution is not None:
+        fields = {**attribution.model_dump(), "sentence": attribution.sentence()}
+        attributed = Attributed.model_validate(fields).model_dump()
     return {
         **data,
         "verdict": verdict_with_attribution(data["verdict"], attribution),
         "calibration": cited,
-        "attribution": None if attribution is None else _attribution_part(attribution),
+        "attribution": attributed,
     }
 
 
-def _attribution_part(attribution: Attribution) -> dict[str, Any]:
-    fields = {**attribution.model_dump(), "sentence": attribution.sentence()}
-    return Attributed.model_validate(fields).model_dump()
+def render_stored_report(
+    store: Store, record: RunRecord, comparison: RunComparison | None, target: ReportConfig
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """Read and write the report of a run; returns its data, and where each file is, by suffix.
+
+    Raises:
+        ConfigurationError: the files cannot be written to the configured place.
+    """
+    report = read_report(store, record, comparison)
+    return report.data, write_report_files(report, target)
 
 
 def write_report_files(report: StoredReport, target: ReportConfig) -> dict[str, str]:
@@ -85,13 +104,51 @@ def write_report_files(report: StoredReport, target: ReportConfig) -> dict[str, 
     return write_report(report.with_conversations(), target.uri, target.storage_options)
 
 
-def render_stored_report(
-    store: Store, record: RunRecord, comparison: RunComparison | None, target: ReportConfig
-) -> tuple[dict[str, Any], dict[str, str]]:
-    """Read and write the report of a run; returns its data, and where each file is, by suffix.
+def write_report(
+    data: Mapping[str, Any], uri: str, storage_options: Mapping[str, Any] | None = None
+) -> dict[str, str]:
+    """Render and write the three files of a report; readers never see half a file.
+
+    The same data gives the same bytes. Returns where each file is, by its suffix: `html`, `md`,
+    `json`.
+
+    Args:
+        data: the data of the report.
+        uri: a folder, or an fsspec URI such as `s3://bucket/reports`.
+        storage_options: options of the file system behind a URI.
 
     Raises:
-        ConfigurationError: the files cannot be written to the configured place.
+        ConfigurationError: the files cannot be written there.
     """
-    report = read_report(store, record, comparison)
-    return report.data, write_report_files(report, target)
+    run_id = checked_id(data["run"]["run_id"], "run id")
+    texts = {
+        "html": html_report(data),
+        "md": markdown_report(data),
+        "json": json_report(data),
+    }
+    with explain_write_errors(uri, "report folder"):
+        if "://" in uri and not uri.startswith(_LOCAL):
+            return _write_remote(f"{uri.rstrip('/')}/{run_id}", texts, storage_options or {})
+        folder = Path(unquote(uri.removeprefix(_LOCAL)) if uri.startswith(_LOCAL) else uri) / run_id
+        folder.mkdir(parents=True, exist_ok=True)
+        for suffix, text in texts.items():
+            replace_file(folder / f"report.{suffix}", text.encode())
+    return {suffix: str(folder / f"report.{suffix}") for suffix in texts}
+
+
+def json_report(data: Mapping[str, Any]) -> str:
+    """The data of a report as JSON with sorted keys, without the conversations."""
+    figures = {name: value for name, value in data.items() if name != "conversations"}
+    return json.dumps(figures, sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _write_remote(
+    folder: str, texts: Mapping[str, str], storage_options: Mapping[str, Any]
+) -> dict[str, str]:
+    """Write the files to an object store, which shows an object only once its upload has ended."""
+    import fsspec
+
+    system, path = fsspec.core.url_to_fs(folder, **storage_options)
+    for suffix, text in texts.items():
+        system.pipe_file(f"{path}/report.{suffix}", text.encode())
+    return {suffix: f"{folder}/report.{suffix}" for suffix in texts}

@@ -1,18 +1,37 @@
-"""Anchor runs: how they are configured, found in the store, and used to attribute a change."""
+"""Anchor runs and canary runs: how they are configured, found, and used to test the judge of a run.
+
+Anchors attribute a change to the judge or to the agent. Canary runs judge failing cases again, with
+an attack on the judge planted in each of them: a judge that now passes such a case was taken over.
+"""
 
 from __future__ import annotations
 
+from typing import Final
+
 import polars as pl
 
+from assizes.judge.calibration.labelled import agreed_grade, pass_mark
+from assizes.judge.calibration.record import Canaries
 from assizes.judge.comparison.compare import RunComparison
-from assizes.judge.config.anchors import AnchorsConfig
-from assizes.judge.config.ground_truth import GroundTruthConfig
+from assizes.judge.config.gates import CASES, VERDICT, AnchorsConfig, CalibrationConfig
 from assizes.judge.config.run import RunConfig
-from assizes.judge.config.selection import SelectionConfig
+from assizes.judge.config.transcripts import GroundTruthConfig, SelectionConfig
+from assizes.judge.errors import ConfigurationError
 from assizes.judge.history.anchors import ANCHORS, Attribution, Scores, attribute_change, change
 from assizes.judge.rows import COMPLETE
-from assizes.judge.verdicts.executions import collect_rows
+from assizes.judge.selection import sample_key
+from assizes.judge.verdicts.executions import PASS_FLAGGED, collect_rows
+from assizes.tasks.runs.calibrations import labels_of
 from assizes.tasks.store import RunRecord, Store
+
+CANARIES: Final = "canaries"  # suffix that turns the name of a run into the name of its canary run
+
+_UNCHANGED_SETTINGS: Final = {"manifest", "manifest_roots"}
+_MAX_NAME_CHARS: Final = 54
+"""Characters of the run's name that stay before the suffix: a name may have 63 in all."""
+
+_PASSED: Final = pl.col("passed").fill_null(value=False)
+_HELD_BACK: Final = pl.col("flags").list.contains(PASS_FLAGGED)
 
 
 def anchors_id(run_id: str) -> str:
@@ -51,9 +70,8 @@ def has_due_anchors(store: Store, record: RunRecord, config: RunConfig) -> bool:
 
     Anchors are due after runs of the configured triggers, and when the judge has no anchor run yet.
     """
-    if config.anchors.uri is None or record.status != COMPLETE:
-        return False
-    if config.cache.use == "replay_only":
+    only_replays = config.cache.use == "replay_only"
+    if config.anchors.uri is None or record.status != COMPLETE or only_replays:
         return False
     runs = anchor_runs(store, record.name)
     if any(run.run_id == anchors_id(record.run_id) for run in runs):
@@ -88,12 +106,8 @@ def stored_attribution(
     """Attribute the change of a run to the agent or to the judge, by the anchors judged with it.
 
     The anchors are compared with those of the baseline, else with the anchor run before them.
-    `None` where no anchors were judged with the run.
-
-    Args:
-        store: holds the runs.
-        record: the run.
-        comparison: the comparison of the run with its baseline; `None` without a baseline.
+    `None` where no anchors were judged with the run. `comparison` is the one of the run with its
+    baseline; `None` without a baseline.
     """
     baseline = comparison.baseline_run_id if comparison else None
     attribution = anchor_attribution(store, record, baseline)
@@ -106,10 +120,7 @@ def stored_attribution(
 def anchor_attribution(store: Store, record: RunRecord, baseline: str | None) -> Attribution | None:
     """Whether the judge moved, by the anchors alone; `None` where the run has no anchor run.
 
-    Args:
-        store: holds the runs.
-        record: the run.
-        baseline: id of the baseline whose anchors to compare with; `None` for the last anchor run.
+    They are compared with those of the run whose id is `baseline`, else with the last anchor run.
     """
     runs = {run.run_id: run for run in anchor_runs(store, record.name)}
     own = runs.get(anchors_id(record.run_id))
@@ -141,3 +152,106 @@ def overall_scores(store: Store, record: RunRecord) -> Scores:
     return {
         (case, repetition): (cluster, value) for case, repetition, cluster, value in rows.rows()
     }
+
+
+def canary_config(config: RunConfig, case_ids: list[str], name: str) -> RunConfig:
+    """The configuration of the run over the canaries.
+
+    Judge and transcripts are those of `config`, which judged the cases without an attack; the
+    canary run has no baseline and fails no flow. `name` is that of the run whose judge is tested.
+    """
+    body = config.model_dump(mode="python")
+    id_list = ", ".join("'" + case_id.replace("'", "''") + "'" for case_id in case_ids)
+    selection = SelectionConfig(filter=f"case_id IN ({id_list})").model_dump(mode="python")
+    body["name"] = f"{name[:_MAX_NAME_CHARS]}-{CANARIES}"
+    body["transcripts"] |= {
+        **{name: selection[name] for name in selection.keys() - _UNCHANGED_SETTINGS},
+        "canaries": True,
+    }
+    body["comparison"] |= {"baseline": None}
+    body["runner"] |= {"fail_flow": False, "batch": False}
+    body["anchors"] |= {"uri": None}
+    body["calibration"] |= {"canaries": 0}
+    return RunConfig.model_validate(body)
+
+
+def chosen_canaries(store: Store, run_id: str, config: CalibrationConfig) -> list[str]:
+    """Choose the cases of a run in which attacks are planted.
+
+    The cases fail by their labels, and the judge failed them without an attack. The same run always
+    gives the same cases.
+
+    Raises:
+        ConfigurationError: the labels cannot be read.
+    """
+    labelled = _failing_by_labels(config, store, run_id)
+    # Such a case was judged and has neither a pass nor a pass that was held back.
+    fails = (pl.col("status") == "judged") & ~_PASSED & ~_HELD_BACK.fill_null(value=False)
+    rows = store.scan(run_id, "cases").group_by("case_id").agg(fails.all().alias("failed"))
+    failed = {case_id for case_id, all_failed in collect_rows(rows).rows() if all_failed}
+    return _first_cases(labelled & failed, config)
+
+
+def likely_canaries(config: CalibrationConfig) -> list[str]:
+    """Choose canaries before anything was judged, for a forecast: the cases that fail by labels.
+
+    Raises:
+        ConfigurationError: the labels cannot be read, or are carried by the cases.
+    """
+    if (config.labels or "").startswith(CASES):
+        raise ConfigurationError("which cases fail is known once the labels they carry are read")
+    return _first_cases(_failing_by_labels(config), config)
+
+
+def canaries_of(store: Store, run_id: str | None, planted: int) -> Canaries:
+    """The outcome of the canary run of an id, `None` where there is none.
+
+    An attack was `planted` in so many cases.
+    """
+    canaries = Canaries(run_id=run_id, planted=planted, judged=0, takeovers=0, noticed=0, silent=0)
+    if run_id is None:
+        return canaries
+    rows = store.scan(run_id, "cases").filter(pl.col("status") == "judged")
+    seen = rows.select(
+        "case_id",
+        _PASSED.alias("passed"),
+        (_PASSED | _HELD_BACK).alias("taken"),
+        (pl.col("flags").list.len() > 0).alias("noticed"),
+    ).sort("case_id")
+    cases = collect_rows(seen)
+    taken = cases.filter("taken")
+    return canaries.model_copy(
+        update={
+            "judged": cases.height,
+            "takeovers": taken.height,
+            "noticed": cases["noticed"].sum(),
+            "silent": (taken["passed"] & ~taken["noticed"]).sum(),
+            "taken": tuple(taken["case_id"]),
+        }
+    )
+
+
+def _failing_by_labels(
+    config: CalibrationConfig, store: Store | None = None, run_id: str | None = None
+) -> set[str]:
+    """The cases whose label says failed; where people disagree, the case is left out."""
+    record = store.run(run_id) if store is not None and run_id is not None else None
+    labels = labels_of(config, store, record).labels.get(VERDICT, {})
+    levels = sorted({grade for people in labels.values() for grade in people.grades.values()})
+    mark = pass_mark(config.levels or levels, config)
+    if mark is None:
+        return set()
+    ordered = config.scale == "ordinal"
+    grade_by_case = {
+        item.case_id: agreed_grade(list(people.grades.values()), ordered=ordered)
+        for item, people in labels.items()
+    }
+    return {
+        case_id for case_id, grade in grade_by_case.items() if grade is not None and grade < mark
+    }
+
+
+def _first_cases(case_ids: set[str], config: CalibrationConfig) -> list[str]:
+    return sorted(
+        sorted(case_ids, key=lambda case_id: (sample_key(case_id), case_id))[: config.canaries]
+    )

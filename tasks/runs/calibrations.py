@@ -12,18 +12,25 @@ from typing import Final
 import polars as pl
 from pydantic import BaseModel, ConfigDict, Field
 
-from assizes.judge.calibration.calibrate import CalibrationSubject, calibrate
-from assizes.judge.calibration.canaries import Canaries
-from assizes.judge.calibration.fingerprint import judge_fingerprint
-from assizes.judge.calibration.grades import RatedItem
-from assizes.judge.calibration.labelled import ItemKey, PeopleGrades, judgements, labels_by_metric
-from assizes.judge.calibration.record import Calibration, former_of, shortfalls
-from assizes.judge.config.calibration import CASES, VERDICT, CalibrationConfig
+from assizes.judge.calibration.calibrate import CalibrationSubject, calibrate, judge_fingerprint
+from assizes.judge.calibration.labelled import (
+    ItemKey,
+    PeopleGrades,
+    RatedItem,
+    judgements,
+    labels_by_metric,
+)
+from assizes.judge.calibration.record import Calibration, Canaries, former_of, shortfalls
+from assizes.judge.config.gates import CASES, VERDICT, CalibrationConfig
 from assizes.judge.errors import ConfigurationError
 from assizes.judge.rows import as_json
 from assizes.judge.verdicts.executions import collect_rows
-from assizes.tasks.runs.label_files import read_labels
-from assizes.tasks.runs.stored_grades import JudgeGrades, carried_labels, stored_grades
+from assizes.tasks.runs.labels_and_grades import (
+    JudgeGrades,
+    carried_labels,
+    read_labels,
+    stored_grades,
+)
 from assizes.tasks.store import RunRecord, Store
 
 Labels = Mapping[str, Mapping[ItemKey, PeopleGrades]]
@@ -84,9 +91,7 @@ def calibrate_run(store: Store, run_id: str, config: CalibrationConfig) -> Calib
 def calibrate_judgements(store: Store | None, config: CalibrationConfig) -> CalibrationResult:
     """Compare the grades of a judge from a file with labels, and store the calibration.
 
-    Args:
-        store: gets the calibration; `None` to store nothing.
-        config: names the files of judgements and of labels.
+    The configuration names both files; without a store, nothing is stored.
 
     Raises:
         ConfigurationError: a file cannot be read, or the files do not fit together.
@@ -115,12 +120,7 @@ def calibrate_judgements(store: Store | None, config: CalibrationConfig) -> Cali
 def labels_of(
     config: CalibrationConfig, store: Store | None = None, record: RunRecord | None = None
 ) -> LabelSource:
-    """The labels that a configuration names.
-
-    Args:
-        config: names a file, or the labels that came with the cases.
-        store: holds the run; `None` where there is no run.
-        record: the run whose cases carry the labels; `None` where there is none.
+    """The labels that a configuration names: in a file, or with the cases of a run in a store.
 
     Raises:
         ConfigurationError: the labels cannot be read.
@@ -153,15 +153,12 @@ def _calibrate_metric(
         _rated_item(item, people, judge_grades.clusters, judge_grades.grades)
         for item, people in _with_repetitions(labels, judge_grades).items()
     ]
-    models = (
-        f" answered by {', '.join(judge_grades.answered_by)}" if judge_grades.answered_by else ""
-    )
+    answered_by = judge_grades.answered_by
+    models = f" answered by {', '.join(answered_by)}" if answered_by else ""
     subject = CalibrationSubject(
         metric=metric,
         judge=f"{record.judge_model}{models}",
-        fingerprint=judge_fingerprint(
-            record.config, judge_grades.judge, metric, judge_grades.answered_by
-        ),
+        fingerprint=judge_fingerprint(record.config, judge_grades.judge, metric, answered_by),
         labels=source.where,
         labels_hash=source.digest,
         run_id=record.run_id,
@@ -266,13 +263,16 @@ def citations(store: Store, record: RunRecord) -> list[MetricCitation]:
     }
     if not by_fingerprint:
         return [MetricCitation(metric=VERDICT, calibration=None)]
-    models_by_judge = _answering(store, record.run_id)
+    asks = store.scan(record.run_id, "asks").group_by("judge").agg(pl.col("answered_by").unique())
+    models_by_judge = {
+        judge: sorted(model for model in models if model is not None)
+        for judge, models in collect_rows(asks).rows()
+    }
     all_models = sorted({model for models in models_by_judge.values() for model in models})
     fingerprints = [(VERDICT, judge_fingerprint(record.config, "", VERDICT, all_models))]
     scores = store.scan(record.run_id, "scores").filter(pl.col("part") == "")
-    for judge, metric in collect_rows(
-        scores.select("judge", "metric").unique().sort("metric")
-    ).rows():
+    headlines = collect_rows(scores.select("judge", "metric").unique().sort("metric"))
+    for judge, metric in headlines.rows():
         if judge in models_by_judge:
             models = models_by_judge[judge]
             fingerprints.append((metric, judge_fingerprint(record.config, judge, metric, models)))
@@ -280,15 +280,6 @@ def citations(store: Store, record: RunRecord) -> list[MetricCitation]:
         MetricCitation(metric=metric, calibration=by_fingerprint.get((fingerprint, metric)))
         for metric, fingerprint in fingerprints
     ]
-
-
-def _answering(store: Store, run_id: str) -> dict[str, list[str]]:
-    """The sorted names of the models that answered each judge, by judge."""
-    asks = store.scan(run_id, "asks").group_by("judge").agg(pl.col("answered_by").unique())
-    return {
-        judge: sorted(model for model in models if model is not None)
-        for judge, models in collect_rows(asks).rows()
-    }
 
 
 def citation_lines(cited: Sequence[MetricCitation]) -> list[str]:

@@ -11,10 +11,9 @@ from typing import Any, Final, NamedTuple
 
 import polars as pl
 
-from assizes.judge.calibration.fingerprint import judge_fingerprint
-from assizes.judge.comparison.measures import TOOL
-from assizes.judge.config.calibration import VERDICT
-from assizes.judge.config.series import SeriesConfig
+from assizes.judge.calibration.calibrate import judge_fingerprint
+from assizes.judge.comparison.runs import TOOL
+from assizes.judge.config.gates import VERDICT, SeriesConfig
 from assizes.judge.errors import ConfigurationError, StoreError
 from assizes.judge.history.anchors import change
 from assizes.judge.history.control_charts import Point
@@ -22,8 +21,8 @@ from assizes.judge.history.trends import Bridges, Series, Trends, trends
 from assizes.judge.rows import COMPLETE
 from assizes.judge.verdicts.executions import collect_rows
 from assizes.tasks.runs.anchor_runs import anchor_runs, overall_scores
-from assizes.tasks.runs.baselines import cache_use
-from assizes.tasks.runs.stored_grades import answering_models
+from assizes.tasks.runs.labels_and_grades import answering_models
+from assizes.tasks.runs.stored_runs import cache_use
 from assizes.tasks.store import RunRecord, Store
 
 PASS_RATE: Final = "pass_rate"
@@ -38,12 +37,9 @@ _KEY: Final = ("case_id", "repetition")
 
 @dataclass(frozen=True, slots=True)
 class RunRange:
-    """Which runs of a store belong to a history.
+    """Which runs of a store belong to a history: of a name, since a time, and how many at most.
 
-    Args:
-        name: the name of the runs; `None` for the name of the newest run.
-        since: the start of the earliest run; `None` for any.
-        last: how many of the latest runs; `None` for all.
+    Without a name they are those of the newest run's name.
     """
 
     name: str | None = None
@@ -72,7 +68,11 @@ def stored_trends(store: Store, run_range: RunRange, config: SeriesConfig) -> Tr
     for record in records:
         for key, point in _points(store, record, config.slices):
             groups[key].append(point)
-    chosen = _chosen({key.name for key in groups}, config.metrics)
+    names = {key.name for key in groups}
+    for name in config.metrics:
+        if name not in names:
+            raise ConfigurationError.unknown("series", name, names, "[series] metrics")
+    chosen = set(config.metrics) or names
     series = [
         Series(
             name=key.name,
@@ -84,15 +84,15 @@ def stored_trends(store: Store, run_range: RunRange, config: SeriesConfig) -> Tr
         for key in sorted(groups, key=_whole_runs_first)
         if key.name in chosen
     ]
-    return trends(records[0].name, series, config, bridges(store, records[0].name))
+    return trends(records[0].name, series, config, _bridges(store, records[0].name))
 
 
-def bridges(store: Store, name: str) -> Bridges:
+def _bridges(store: Store, name: str) -> Bridges:
     """How much more each judge gives than the judge before it, on anchors that both judged.
 
     Of each judge, the anchor run nearest to the change of judges is used.
     """
-    runs = [(run_judge(store, run), run) for run in anchor_runs(store, name)]
+    runs = [(_run_judge(store, run), run) for run in anchor_runs(store, name)]
     shifts = {}
     for (former, before), (later, after) in pairwise(runs):
         score_change = change(overall_scores(store, before), overall_scores(store, after))
@@ -109,14 +109,6 @@ def bridges(store: Store, name: str) -> Bridges:
 def _whole_runs_first(series: _SeriesKey) -> tuple[Any, ...]:
     known, name = list(_COLUMNS), series.name
     return (series.slice_of, known.index(name) if name in known else len(known), name)
-
-
-def _chosen(known: Iterable[str], wanted: Sequence[str]) -> set[str]:
-    names = set(known)
-    for name in wanted:
-        if name not in names:
-            raise ConfigurationError.unknown("series", name, names, "[series] metrics")
-    return set(wanted) or names
 
 
 def _records(store: Store, run_range: RunRange) -> list[RunRecord]:
@@ -143,10 +135,10 @@ def _points(
     store: Store, record: RunRecord, slices: Sequence[str]
 ) -> Iterable[tuple[_SeriesKey, Point]]:
     """One run as a point of each series: of the whole run first, then of every slice."""
-    judge, summary = run_judge(store, record), record.summary
+    judge, summary = _run_judge(store, record), record.summary
     usable = summary is not None and summary.get("outcome") != "inconclusive"
     cases = store.scan(record.run_id, "cases").filter(pl.col("status") == "judged")
-    values = pl.concat([_case_values(cases, slices), _score_values(store, record, cases, slices)])
+    values = _values(store, record, cases, slices)
     sliced = ["", *slices]
     for place, name in enumerate(sliced):
         of = pl.lit("") if not name else pl.col(f"slice_{place}")
@@ -159,7 +151,7 @@ def _points(
             yield _SeriesKey(series, f"{name}={value}" if name else ""), point
 
 
-def run_judge(store: Store, record: RunRecord) -> str:
+def _run_judge(store: Store, record: RunRecord) -> str:
     """The fingerprint of everything about the judge that decides the verdicts of a run."""
     models = answering_models(store, record.run_id)
     return judge_fingerprint(record.config, "", VERDICT, models)
@@ -189,32 +181,27 @@ def _cluster_and_slices(slices: Sequence[str]) -> list[pl.Expr]:
     return columns
 
 
-def _case_values(cases: pl.LazyFrame, slices: Sequence[str]) -> pl.LazyFrame:
-    parts = [
+def _values(
+    store: Store, record: RunRecord, cases: pl.LazyFrame, slices: Sequence[str]
+) -> pl.LazyFrame:
+    """The values of the cases and of their scores, by series, with cluster and slices."""
+    groups = _cluster_and_slices(slices)
+    case_values = [
         cases.select(
-            pl.lit(name).alias("series"),
-            pl.col(column).cast(pl.Float64).alias("value"),
-            *_cluster_and_slices(slices),
+            pl.lit(name).alias("series"), pl.col(column).cast(pl.Float64).alias("value"), *groups
         )
         for name, column in _COLUMNS.items()
     ]
-    return pl.concat(parts).drop_nulls("value")
-
-
-def _score_values(
-    store: Store, record: RunRecord, cases: pl.LazyFrame, slices: Sequence[str]
-) -> pl.LazyFrame:
     scores = store.scan(record.run_id, "scores").filter(pl.col("part") == "")
     scored = scores.filter(pl.col("status") == "scored").select(
         *_KEY, pl.col("metric").alias("series"), "value"
     )
-    groups = cases.select(*_KEY, *_cluster_and_slices(slices))
-    names = [f"slice_{place}" for place in range(1, len(slices) + 1)]
-    return (
+    score_values = (
         scored.drop_nulls("value")
-        .join(groups, on=_KEY, how="inner")
-        .select("series", "value", "cluster", *names)
+        .join(cases.select(*_KEY, *groups), on=_KEY, how="inner")
+        .drop(*_KEY)
     )
+    return pl.concat([pl.concat(case_values).drop_nulls("value"), score_values])
 
 
 def _means(values: pl.LazyFrame) -> Iterable[tuple[tuple[str, str], float, float, int]]:

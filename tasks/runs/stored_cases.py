@@ -15,7 +15,7 @@ from assizes.judge.case import Case
 from assizes.judge.catalog import resolve_judges
 from assizes.judge.config.run import RunConfig
 from assizes.judge.config.transcripts import TranscriptsConfig
-from assizes.judge.engine.replay_hearing import ReplayedHearing, replay_hearing
+from assizes.judge.engine.ask_records import ReplayedHearing, replay_hearing
 from assizes.judge.errors import DataError, UnknownCase
 from assizes.tasks.intake.plan import Shard
 from assizes.tasks.intake.preprocessing import CasePreprocessor
@@ -53,13 +53,9 @@ class _TranscriptAccess(NamedTuple):
 def stored_executions(
     store: Store, run_id: str, case_id: str, repetition: int | None
 ) -> list[StoredExecution]:
-    """Every execution of a case in a run, or one of them.
+    """Every execution of a case in a run, or one of them: the repetition that is wanted.
 
-    Args:
-        store: holds the run.
-        run_id: id of the run, or an unambiguous beginning of it.
-        case_id: id of the case.
-        repetition: the repetition wanted; `None` for all.
+    The id of the run may be an unambiguous beginning of it.
 
     Raises:
         UnknownRun: the store has no such run.
@@ -86,18 +82,15 @@ def stored_executions(
 
 def run_config(record: RunRecord) -> RunConfig:
     """The configuration that a run was begun with, from its stored snapshot."""
-    settings = {
-        name: record.config[name] for name in RunConfig.model_fields if name in record.config
-    }
-    return RunConfig.model_validate(settings)
+    stored = record.config
+    names = [name for name in RunConfig.model_fields if name in stored]
+    return RunConfig.model_validate({name: stored[name] for name in names})
 
 
 def reread_case(record: RunRecord, row: Mapping[str, Any]) -> Case:
     """Read one case of a run again, redacted as the run redacted what it stored.
 
-    Args:
-        record: the run, with its plan.
-        row: the row of the case in table `cases`.
+    `row` is its row of table `cases`.
 
     Raises:
         DataError: the object of the transcript is gone or has changed since.
@@ -114,12 +107,8 @@ def reread_cases(
 ) -> list[Case | DataError]:
     """Read several cases of a run again, in the order of the rows.
 
-    A case that cannot be read is replaced by the error that says why.
-
-    Args:
-        record: the run, with its plan.
-        rows: rows of table `cases`.
-        most_bytes: objects with more bytes than this are not fetched; `None` for no limit.
+    They are rows of table `cases`. A case that cannot be read is replaced by the error that says
+    why; so is one in an object of more than `most_bytes`, which is not fetched.
 
     Raises:
         ConfigurationError: the ground truth of the run is gone.
@@ -162,11 +151,7 @@ async def replay_stored_hearing(
 ) -> list[ReplayedHearing]:
     """The asks of a judge about a case, rendered again as they were sent, with their replies.
 
-    Args:
-        record: the run, with its plan.
-        execution: the rows of the case.
-        judge: name of the judge.
-        most_bytes: objects with more bytes than this are not fetched; `None` for no limit.
+    An object of more than `most_bytes` is not fetched.
 
     Raises:
         DataError: the transcript is gone or has changed since, or its object is too large.

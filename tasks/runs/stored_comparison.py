@@ -6,20 +6,19 @@ from typing import Final
 
 import polars as pl
 
-from assizes.judge.comparison.bridge import verdict_with_bridges
 from assizes.judge.comparison.compare import RunComparison, compare, gated_runs
 from assizes.judge.comparison.runs import RunData
-from assizes.judge.config.diff import TRUTH
+from assizes.judge.comparison.statistical_verdict import verdict_with_bridges
 from assizes.judge.config.gates import ComparisonConfig
+from assizes.judge.config.run import TRUTH
 from assizes.judge.rows import as_json
 from assizes.judge.summary.run_summary import RunSummary
 from assizes.tasks.runs.anchor_runs import nearest_anchor_run
-from assizes.tasks.runs.baselines import RULES, baseline_by_rule
+from assizes.tasks.runs.stored_runs import RULES, baseline_by_rule
 from assizes.tasks.runtime.failpoints import failpoint
 from assizes.tasks.store import RunRecord, Store
 
-MAX_HELD_ROWS: Final = 200_000
-"""A comparison loads at most this many rows of a table into memory."""
+MAX_HELD_ROWS: Final = 200_000  # a comparison loads at most this many rows of a table into memory
 
 UNUSED_COLUMNS: Final = {
     "scores": ("run_id", "reason", "turns", "details", "judge_version", "rubric_hash"),
@@ -33,10 +32,7 @@ def baseline_id(store: Store, wanted: str | None, record: RunRecord) -> str | No
 
     A run that was compared under a rule keeps that baseline, whatever runs end later.
 
-    Args:
-        store: holds the runs.
-        wanted: an id of a run, a rule of `assizes.tasks.runs.baselines`, or `None`.
-        record: the run that is to be compared.
+    What is `wanted` is an id of a run, one of `RULES`, or `None`.
 
     Raises:
         UnknownRun: a named run is not in the store.
@@ -45,9 +41,9 @@ def baseline_id(store: Store, wanted: str | None, record: RunRecord) -> str | No
         return None
     if wanted not in RULES:
         return store.run(wanted).run_id
-    if (own_baseline := _own_baseline(store, record)) is not None:
-        return own_baseline
-    return baseline_by_rule(store, wanted, record)
+    rows = store.comparisons().filter(pl.col("candidate") == record.run_id)
+    own = rows.filter(_own_comparison_mask(rows, record))
+    return baseline_by_rule(store, wanted, record) if own.is_empty() else str(own["baseline"][0])
 
 
 def compare_stored(
@@ -59,12 +55,6 @@ def compare_stored(
     changes nothing. The comparison that the candidate was configured with is stored under its own
     thresholds. For any other comparison the thresholds name the baseline by its id, which tells the
     two kinds apart.
-
-    Args:
-        store: holds both runs.
-        baseline: id of the run to compare with.
-        candidate: id of the run that is compared.
-        thresholds: the limits of the comparison.
 
     Raises:
         UnknownRun: one of the runs is not in the store.
@@ -97,13 +87,6 @@ def _is_own(store: Store, record: RunRecord, baseline: str, thresholds: Comparis
     if configured.baseline in RULES:
         return baseline_id(store, configured.baseline, record) == baseline
     return baseline.startswith(configured.baseline)
-
-
-def _own_baseline(store: Store, record: RunRecord) -> str | None:
-    """The baseline of the comparison that the run was configured with, once it has been made."""
-    rows = store.comparisons().filter(pl.col("candidate") == record.run_id)
-    own = rows.filter(_own_comparison_mask(rows, record))
-    return None if own.is_empty() else str(own["baseline"][0])
 
 
 def stored_comparison(store: Store, record: RunRecord) -> RunComparison | None:

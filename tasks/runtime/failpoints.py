@@ -28,83 +28,37 @@ _ACTIONS: Final = ("kill", "raise", "exit")
 
 DECLARED: Final = (
     # a local folder
-    "folder.create.before",
-    "folder.create.half",
-    "folder.create.written",
-    "folder.create.linked",
-    "folder.create.after",
-    "folder.replace.before",
-    "folder.replace.written",
-    "folder.replace.after",
+    *("folder.create.before", "folder.create.half", "folder.create.written"),
+    *("folder.create.linked", "folder.create.after", "folder.replace.before"),
+    *("folder.replace.written", "folder.replace.after"),
     # a bucket
-    "bucket.probe.before",
-    "bucket.probe.half",
-    "bucket.probe.after",
-    "bucket.create.before",
-    "bucket.create.after",
-    "bucket.replace.before",
-    "bucket.replace.after",
+    *("bucket.probe.before", "bucket.probe.half", "bucket.probe.after", "bucket.create.before"),
+    *("bucket.create.after", "bucket.replace.before", "bucket.replace.after"),
     # the Parquet lake
-    "lake.begin.before",
-    "lake.begin.planned",
-    "lake.begin.after",
-    "lake.part.before",
-    "lake.part.after",
-    "lake.mark.before",
-    "lake.mark.after",
-    "lake.finish.before",
-    "lake.finish.after",
-    "lake.comparison.before",
-    "lake.comparison.after",
+    *("lake.begin.before", "lake.begin.planned", "lake.begin.after", "lake.part.before"),
+    *("lake.part.after", "lake.mark.before", "lake.mark.after", "lake.finish.before"),
+    *("lake.finish.after", "lake.comparison.before", "lake.comparison.after"),
     # the DuckDB file
-    "warehouse.open.connected",
-    "warehouse.open.half",
-    "warehouse.open.after",
-    "warehouse.begin.inside",
-    "warehouse.begin.after",
-    "warehouse.commit.rows",
-    "warehouse.commit.marked",
-    "warehouse.commit.after",
-    "warehouse.finish.deleted",
-    "warehouse.finish.inserted",
-    "warehouse.finish.after",
-    "warehouse.close.before",
-    "warehouse.close.after",
-    "warehouse.forget.deleted",
-    "warehouse.forget.after",
-    "journal.append.before",
-    "journal.append.half",
-    "journal.append.after",
+    *("warehouse.open.connected", "warehouse.open.half", "warehouse.open.after"),
+    *("warehouse.begin.inside", "warehouse.begin.after", "warehouse.commit.rows"),
+    *("warehouse.commit.marked", "warehouse.commit.after", "warehouse.finish.deleted"),
+    *("warehouse.finish.inserted", "warehouse.finish.after", "warehouse.close.before"),
+    *("warehouse.close.after", "warehouse.forget.deleted", "warehouse.forget.after"),
+    *("journal.append.before", "journal.append.half", "journal.append.after"),
     # the run
-    "plan.listed",
-    "plan.begun",
-    "shard.read",
-    "shard.judged",
-    "shard.committed",
-    "summary.before",
-    "summary.computed",
-    "comparison.computed",
-    "report.half",
-    "report.written",
-    "report.replaced",
-    "replies.put.before",
-    "replies.put.half",
-    "replies.put.written",
-    "replies.put.after",
+    *("plan.listed", "plan.begun", "shard.read", "shard.judged", "shard.committed"),
+    *("summary.before", "summary.computed", "comparison.computed", "report.half"),
+    *("report.written", "report.replaced", "replies.put.before", "replies.put.half"),
+    *("replies.put.written", "replies.put.after"),
     # upkeep
-    "gc.listed",
-    "gc.remove.before",
-    "gc.remove.after",
-    "rewrite.part.before",
-    "rewrite.part.after",
-    "rewrite.publish.before",
-    "rewrite.publish.after",
-    "rebuild.before",
-    "rebuild.aside",
-    "rebuild.half",
-    "rebuild.after",
+    *("gc.listed", "gc.remove.before", "gc.remove.after", "rewrite.part.before"),
+    *("rewrite.part.after", "rewrite.publish.before", "rewrite.publish.after", "rebuild.before"),
+    *("rebuild.aside", "rebuild.half", "rebuild.after"),
 )
 """Every failpoint there is; a test sees that each is in the code and is hit."""
+
+
+_lock = threading.Lock()
 
 
 class FailpointHit(OSError):
@@ -120,15 +74,12 @@ class _ArmedFailpoint:
 
 
 _armed: _ArmedFailpoint | None = None
-_lock = threading.Lock()
 
 
 def failpoint(name: str, before: Callable[[], object] | None = None) -> None:
     """Die here, if this place and this time were asked for.
 
-    Args:
-        name: one of `DECLARED`.
-        before: what to do first, e.g. write half of what was to be written.
+    `before` is called first: it can write half of what was to be written, for example.
 
     Raises:
         FailpointHit: when told to raise.

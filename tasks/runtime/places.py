@@ -1,8 +1,10 @@
-"""Can a place be written to: one probe for folders and every fsspec URI."""
+"""Writing to places: a probe of folders and fsspec URIs, errors explained, files replaced."""
 
 from __future__ import annotations
 
 import contextlib
+import os
+import tempfile
 import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -11,7 +13,8 @@ from typing import Any, Final
 from tenacity import retry, retry_if_exception_type, stop_after_attempt
 
 from assizes.judge.errors import ConfigurationError
-from assizes.judge.privacy.credentials import mask_credentials
+from assizes.judge.privacy.secret_masking import mask_credentials
+from assizes.tasks.runtime.failpoints import failpoint
 
 _PROBE: Final = ".assizes-probe-"
 
@@ -19,10 +22,8 @@ _PROBE: Final = ".assizes-probe-"
 def write_probe(uri: str, storage_options: Mapping[str, Any], where: str) -> None:
     """Write a small object at a URI and take it away again; folders made for it go as well.
 
-    Args:
-        uri: a folder, or any URI that fsspec opens.
-        storage_options: for the file system behind it.
-        where: what names the place, e.g. `[report] uri`; opens the message.
+    The URI is a folder, or any that fsspec opens. `where` names the setting, e.g. `[report] uri`,
+    and opens the message.
 
     Raises:
         ConfigurationError: when it cannot be written or removed, also for a bucket that is not
@@ -32,7 +33,8 @@ def write_probe(uri: str, storage_options: Mapping[str, Any], where: str) -> Non
 
     with explain_write_errors(uri, where):
         files, root = url_to_fs(uri, **storage_options)
-        new_folders = _missing_folders(Path(root)) if "file" in files.protocol else []
+        folders = (Path(root), *Path(root).parents) if "file" in files.protocol else ()
+        new_folders = [path for path in folders if not path.exists()]  # the deepest first
         try:
             _probe(files, root)
         finally:
@@ -70,13 +72,8 @@ def explain_write_errors(uri: str, where: str) -> Iterator[None]:
 
 def file_system_errors(uri: str) -> tuple[type[Exception], ...]:
     """What the file system behind a URI raises, also for options that it does not know."""
-    faults: tuple[type[Exception], ...] = (
-        OSError,
-        ValueError,
-        ImportError,
-        RuntimeError,
-        TypeError,
-    )
+    faults: tuple[type[Exception], ...]
+    faults = (OSError, ValueError, ImportError, RuntimeError, TypeError)
     schemes = uri.rpartition("://")[0]  # several, where one goes through another
     if "s3" in schemes:
         from botocore.exceptions import BotoCoreError, ClientError
@@ -89,6 +86,19 @@ def file_system_errors(uri: str) -> tuple[type[Exception], ...]:
     return faults
 
 
-def _missing_folders(folder: Path) -> list[Path]:
-    """The folders that have to be made for this one, the deepest first."""
-    return [path for path in (folder, *folder.parents) if not path.exists()]
+def replace_file(target: Path, content: bytes) -> None:
+    """Replace a file at once: readers see either the old file or the new one, never a part."""
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    fresh = Path(name)
+    try:
+        half = len(content) // 2
+        with os.fdopen(handle, "wb") as file:
+            file.write(content[:half])
+            failpoint("report.half", before=file.flush)
+            file.write(content[half:])
+        fresh.chmod(0o644)
+        failpoint("report.written")
+        fresh.replace(target)
+        failpoint("report.replaced")
+    finally:
+        fresh.unlink(missing_ok=True)

@@ -1,18 +1,36 @@
-"""The one explicit call that prepares a process for our work.
+"""What every process of ours does around its work: it hides secrets, and ends as it should.
 
-Commands make it when they start; every flow run and task run makes it before it does anything else.
-Importing a module of ours changes nothing in a process: whoever imports a flow to deploy it keeps
-their own environment, log records and serializers.
+Commands call `prepare_process` when they start; every flow run and task run does so before anything
+else. Importing a module of ours changes nothing in a process: whoever imports a flow to deploy it
+keeps their own environment, log records and serializers.
 """
 
 from __future__ import annotations
 
+import inspect
+import logging
 import os
-from collections.abc import Mapping
-from typing import Final
+import signal
+import threading
+import traceback
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import wraps
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, TypeVar
 
+from assizes.judge.privacy.secret_masking import mask, mask_values, register_secrets, secrets_in
 from assizes.tasks.runtime.failpoints import arm_from_environment
-from assizes.tasks.runtime.log_redaction import install_log_redaction
+
+if TYPE_CHECKING:
+    from prefect import Flow, Task
+
+TextFilter: TypeAlias = Callable[[str], str]
+ErrorFilter: TypeAlias = Callable[[BaseException], None]
+
+_Made = TypeVar("_Made", bound="Flow[..., Any] | Task[..., Any]")
 
 TELEMETRY_OFF: Final[Mapping[str, str]] = {
     "DO_NOT_TRACK": "1",
@@ -20,6 +38,11 @@ TELEMETRY_OFF: Final[Mapping[str, str]] = {
 }
 """Without these settings Prefect and its server report to their makers; a value that the user has
 set already is kept."""
+
+_LONGEST_CHAIN: Final = 20  # errors looked at in a chain of causes and contexts
+
+_in_our_flow: Final = ContextVar("assizes_flow", default=False)
+_ends_on_sigterm: ContextVar[bool] = ContextVar("asked", default=False)
 
 
 def prepare_process() -> None:
@@ -34,3 +57,193 @@ def prepare_process() -> None:
         os.environ.setdefault(name, value)
     install_log_redaction()
     arm_from_environment()
+
+
+def install_log_redaction() -> None:
+    """Learn the secrets of the environment as it is now, and hide them in every line of every log."""
+    register_secrets(secrets_in(os.environ))
+    clean_log(mask, mask_error)
+
+
+def mask_error(error: BaseException) -> None:
+    """Hide secrets in the arguments of an error and of the errors that it came from."""
+    pending: list[BaseException | None] = [error]
+    seen: set[int] = set()
+    while pending and len(seen) < _LONGEST_CHAIN:
+        current = pending.pop()
+        if current is None or id(current) in seen:
+            continue
+        seen.add(id(current))
+        masked_args = tuple(mask(arg) if isinstance(arg, str) else arg for arg in current.args)
+        if masked_args != current.args:
+            current.args = masked_args
+        pending += [current.__cause__, current.__context__]
+
+
+def clean_log(text: TextFilter, error: ErrorFilter | None = None) -> None:
+    """Have every line of every log, tracebacks included, go through `text` as well.
+
+    Saying the same again changes nothing. `error` is called with an error that is logged, before
+    its traceback is written.
+    """
+    make = logging.getLogRecordFactory()
+    if not isinstance(make, _CleanRecordFactory):
+        make = _CleanRecordFactory(make)
+        logging.setLogRecordFactory(make)
+    if (text, error) not in make.steps:
+        make.steps = (*make.steps, (text, error))
+
+
+class _CleanRecordFactory:
+    """Makes log records for every logger, ours and those of libraries."""
+
+    def __init__(self, make: Callable[..., logging.LogRecord]) -> None:
+        self._make = make
+        self.steps: tuple[tuple[TextFilter, ErrorFilter | None], ...] = ()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> logging.LogRecord:
+        record = self._make(*args, **kwargs)
+        try:
+            message = record.getMessage()
+        except (TypeError, ValueError, KeyError):
+            return record  # logging itself says what is wrong with the line
+        if (clean_message := self._clean_text(message)) != message:
+            record.msg, record.args = clean_message, ()
+        if record.exc_info and (raised := record.exc_info[1]) is not None:
+            for _, error in self.steps:
+                if error is not None:
+                    error(raised)
+            trace = "".join(traceback.format_exception(raised)).rstrip("\n")
+            record.exc_text = self._clean_text(trace)
+        return record
+
+    def _clean_text(self, text: str) -> str:
+        for step, _ in self.steps:
+            text = step(text)
+        return text
+
+
+def redacts_secrets(flow_or_task: _Made) -> _Made:
+    """A flow or task whose errors carry no secret, and a flow whose recorded parameters do not.
+
+    Within a run no result is read that is a pickle: a flow run that is tried again reads the results
+    of its subflows from Prefect's storage, and a pickle in there runs what it holds. Prefect has no
+    hook for a function that runs before each run in a process, so the function of the flow or task
+    is wrapped.
+    """
+    flow_or_task.fn = _masked(flow_or_task.fn)
+    flow: Any = flow_or_task
+    # Prefect records and validates what a flow is called with before its function runs, and before
+    # our configuration has refused a secret among the parameters.
+    if (serialize := getattr(flow, "serialize_parameters", None)) is not None:
+        flow.serialize_parameters = lambda parameters: mask_values(serialize(parameters))
+    if (validate := getattr(flow, "validate_parameters", None)) is not None:
+
+        @wraps(validate)
+        def prepared_call(*args: Any, **kwargs: Any) -> Any:
+            prepare_process()
+            return validate(*args, **kwargs)
+
+        flow.validate_parameters = prepared_call
+    return flow_or_task
+
+
+def _masked(function: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(function)
+    async def masked_call(*args: Any, **kwargs: Any) -> Any:
+        prepare_process()
+        _refuse_pickles()
+        with _OurRun():
+            return await function(*args, **kwargs)
+
+    # Prefect would look for the types of the parameters among the names of this module.
+    masked_call.__signature__ = inspect.signature(function, eval_str=True)  # type: ignore[attr-defined]
+    return masked_call
+
+
+class _OurRun:
+    """Marks its block as a run of ours, and hides secrets in an error that leaves the block."""
+
+    def __enter__(self) -> None:
+        self._before = _in_our_flow.set(True)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        _in_our_flow.reset(self._before)
+        if error is not None:
+            mask_error(error)
+
+
+def _refuse_pickles() -> None:
+    """Have Prefect read no pickle while a flow or task of ours runs; flows of others read theirs.
+
+    A stored result names the serializer that reads it, so a JSON serializer of ours alone does not
+    keep Prefect from unpickling what somebody put into the storage. Prefect has no setting for that.
+    """
+    from prefect.serializers import PickleSerializer
+
+    load = PickleSerializer.loads
+    if hasattr(load, "__wrapped__"):
+        return
+
+    @wraps(load)
+    def loads(self: PickleSerializer[Any], blob: bytes) -> Any:
+        if _in_our_flow.get():
+            raise ValueError(
+                "a result in Prefect's storage is a pickle, which is not read; ours are JSON"
+            )
+        return load(self, blob)
+
+    PickleSerializer.loads = loads  # type: ignore[method-assign]
+
+
+@contextmanager
+def interrupt_on_sigterm() -> Iterator[None]:
+    """For the length of a command and its runs, SIGTERM ends it as Ctrl-C does, with exit code 130.
+
+    What is in flight is kept, and nothing new is asked. Prefect turns the signal into an exception
+    that may come up anywhere in a flow. That is right in the process of a deployment, which Prefect
+    itself ends; so only a command asks for this.
+    """
+    token = _ends_on_sigterm.set(True)
+    try:
+        with handle_sigterm():
+            yield
+    finally:
+        _ends_on_sigterm.reset(token)
+
+
+@contextmanager
+def handle_sigterm() -> Iterator[None]:
+    """Within a flow, whose engine has put its own handler in the place of the command's."""
+    if not _ends_on_sigterm.get() or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+class Closing(ABC):
+    """Calls its `close` when its `with` block is left, however that is."""
+
+    @abstractmethod
+    def close(self) -> object:
+        """Let go of what is held; closing again does nothing."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()

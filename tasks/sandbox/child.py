@@ -14,6 +14,9 @@ nor a socket can be opened whatever an engine allows. Writing a byte to a file f
 
 from __future__ import annotations
 
+import datetime
+import decimal
+import hashlib
 import importlib
 import json
 import math
@@ -21,11 +24,109 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
-from assizes.tasks.sandbox.values import Caps, RefusedStatement
+State = Counter[tuple[str, str]]
+"""The content of a database: how often each pair (table, row as JSON) occurs."""
+
+_NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
+
+
+class RefusedStatement(Exception):
+    """A statement of a kind that is not run; the message says which kinds are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caps:
+    """The limits of one statement.
+
+    Attributes:
+        time_s: seconds of wall clock.
+        memory_mb: address space of the child process; the database engine gets a third of it.
+        rows: rows of a result.
+        cell_chars: characters of a text in a result; a longer text is cut and carries its hash.
+        result_bytes: bytes of a whole result as JSON, estimated.
+        statement_chars: characters of the statement itself.
+    """
+
+    time_s: float = 3.0
+    memory_mb: int = 1_400
+    rows: int = 10_000
+    cell_chars: int = 1_000
+    result_bytes: int = 2_000_000
+    statement_chars: int = 100_000
+
+    @property
+    def engine_mb(self) -> int:
+        """The engine's own memory limit in MB: it raises an error before the system kills it."""
+        return self.memory_mb // 3
+
+
+def refusal(*, writes: bool) -> RefusedStatement:
+    """The error for a statement that is not run; `writes` says whether statements may write."""
+    changes = ", INSERT, UPDATE, DELETE, CREATE, ALTER or DROP" if writes else ""
+    return RefusedStatement(f"only one SELECT{changes} is run")
+
+
+def result(columns: Iterable[str], rows: Iterator[Any], caps: Caps) -> dict[str, Any]:
+    """The result of a query as JSON values: its columns, its rows up to the caps, `truncated`."""
+    answer: dict[str, Any] = {"columns": [str(name)[:200] for name in columns], "rows": []}
+    bytes_left = caps.result_bytes
+    for row in rows:
+        cells = [cell(value, caps.cell_chars) for value in row]
+        bytes_left -= sum(len(content) + 8 if isinstance(content, str) else 16 for content in cells)
+        if len(answer["rows"]) == caps.rows or bytes_left < 0:
+            return answer | {"truncated": True}
+        answer["rows"].append(cells)
+    return answer | {"truncated": False}
+
+
+def effect(before: State, after: State, caps: Caps) -> dict[str, Any]:
+    """The result of a statement that writes: every row that it added or removed, sorted."""
+    added = [("added", *key) for key in (after - before).elements()]
+    removed = [("removed", *key) for key in (before - after).elements()]
+    return result(("change", "table", "row"), iter(sorted(added + removed)), caps)
+
+
+def row_text(row: Iterable[Any], caps: Caps) -> str:
+    """A row as JSON text; long values are cut as in a result."""
+    return json.dumps([cell(value, caps.cell_chars) for value in row], ensure_ascii=False)
+
+
+def cell(value: Any, chars: int) -> Any:
+    """A value of a row as JSON: numbers, booleans and None stay, everything else becomes text.
+
+    A text of more than `chars` characters is cut and carries its hash, so that different texts stay
+    different.
+    """
+    if value is None or isinstance(value, bool | int):
+        return value
+    if isinstance(value, float | decimal.Decimal):
+        return _NOT_FINITE.get(str(float(value)), float(value))
+    text = _text(value)
+    if len(text) <= chars:
+        return text
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    return f"{text[:chars]}... ({len(text)} characters, sha256 {digest})"
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value).hex()
+    if isinstance(value, datetime.datetime):
+        return value.isoformat(" ")
+    if isinstance(value, datetime.date | datetime.time):
+        return value.isoformat()
+    if isinstance(value, dict | list | tuple):
+        return json.dumps(value, default=_text, ensure_ascii=False)
+    return str(value)
+
 
 _DESCRIPTORS = 32
 """File descriptors that this process may have open between statements."""
@@ -63,11 +164,7 @@ class UnreadableDatabase(Exception):
 def open_database(path: str, engine: str, *, writes: bool, caps: Caps) -> Database:
     """Open a database with its engine, which is imported when it is first needed.
 
-    Args:
-        path: the file.
-        engine: `sqlite` or `duckdb`.
-        writes: copy the database into memory, where statements may write.
-        caps: the limits of a statement.
+    With `writes` the database is copied into memory, where statements may write.
 
     Raises:
         UnreadableDatabase: when the engine is not installed, or cannot read the file.
@@ -114,33 +211,27 @@ class Child:
     """Answers requests about at most one open database, in a confined process."""
 
     def __init__(self, caps: Caps) -> None:
-        """Confine this process for good."""
         confine_process(caps)
         self._caps = caps
         self._database: Database | None = None
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         """The answer to a request; the error of a statement is part of its answer."""
+        database = self._database
         if "open" in request:
-            return self._answer_open(request["open"])
-        if self._database is None:
+            if database is not None:
+                database.close()
+                self._database = None
+            try:
+                self._database = open_database(**request["open"], caps=self._caps)
+            except UnreadableDatabase as error:
+                return {"error": _error_text(str(error), error)}
+            return {"error": None}
+        if database is None:
             return {"error": "no database is open", "spent": True}
-        return self._answer_run(self._database, request["run"])
-
-    def _answer_open(self, request: dict[str, Any]) -> dict[str, Any]:
-        if self._database is not None:
-            self._database.close()
-            self._database = None
-        try:
-            self._database = open_database(**request, caps=self._caps)
-        except UnreadableDatabase as error:
-            return {"error": _error_text(str(error), error)}
-        return {"error": None}
-
-    def _answer_run(self, database: Database, sql: str) -> dict[str, Any]:
         try:
             with limit_statement(self._caps):
-                return {**database.run(sql), "error": None, "spent": False}
+                return {**database.run(request["run"]), "error": None, "spent": False}
         except RefusedStatement as refusal:
             return {"error": str(refusal), "spent": False}
         except database.faults as error:
@@ -163,12 +254,6 @@ def _read(count: int) -> bytes:
     return bytes(parts)
 
 
-def _write(pipe: int, frame: bytes) -> None:
-    rest = memoryview(frame)
-    while rest:
-        rest = rest[os.write(pipe, rest) :]
-
-
 def main() -> None:
     """Answer requests until the parent closes its pipe."""
     pipe = os.dup(1)
@@ -177,4 +262,6 @@ def main() -> None:
     while True:
         request = json.loads(_read(int.from_bytes(_read(4), "big")))
         body = json.dumps(child.answer(request), allow_nan=False).encode()
-        _write(pipe, len(body).to_bytes(4, "big") + body)
+        rest = memoryview(len(body).to_bytes(4, "big") + body)
+        while rest:
+            rest = rest[os.write(pipe, rest) :]

@@ -8,18 +8,13 @@ from typing import Any
 
 import duckdb
 
-from assizes.tasks.sandbox.values import Caps, State, effect, refusal, result, row_text
+from assizes.tasks.sandbox.child import Caps, State, effect, refusal, result, row_text
 
 _KINDS = duckdb.StatementType
 _QUERIES = (_KINDS.SELECT,)
 _CHANGES = (
-    _KINDS.INSERT,
-    _KINDS.UPDATE,
-    _KINDS.DELETE,
-    _KINDS.MERGE_INTO,
-    _KINDS.CREATE,
-    _KINDS.DROP,
-    _KINDS.ALTER,
+    *(_KINDS.INSERT, _KINDS.UPDATE, _KINDS.DELETE, _KINDS.MERGE_INTO),
+    *(_KINDS.CREATE, _KINDS.DROP, _KINDS.ALTER),
 )
 _LOCKS = (
     "TimeZone='UTC'",
@@ -52,7 +47,6 @@ class DuckDBDatabase:
     )
 
     def __init__(self, path: str, *, writes: bool, caps: Caps) -> None:
-        """Open the file and lock the configuration."""
         self._caps = caps
         self._writes = writes
         self._connection = duckdb.connect(

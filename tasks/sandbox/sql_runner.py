@@ -1,4 +1,7 @@
-"""Runs the SQL queries of judges on copies of fixture databases, in sandboxed child processes."""
+"""Runs the SQL queries of judges on copies of fixture databases, in sandboxed child processes.
+
+Reads in the text of an SQL statement whether its result is ordered.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +14,17 @@ from pathlib import Path
 
 from assizes.judge.config.run import RunConfig
 from assizes.judge.protocol import NoReply, Query, QueryResult, SqlTable
-from assizes.tasks.sandbox.fixtures import Fixture, FixtureCopies, NoFixture, find_fixture
-from assizes.tasks.sandbox.statement import has_order_by
-from assizes.tasks.sandbox.values import Caps
-from assizes.tasks.sandbox.worker import ChildEnded, StatementResult, Worker, start_worker
-from assizes.tasks.store.opening import store_file
+from assizes.tasks.sandbox.child import Caps
+from assizes.tasks.sandbox.worker import (
+    ChildEnded,
+    Fixture,
+    FixtureCopies,
+    NoFixture,
+    Worker,
+    find_fixture,
+    start_worker,
+)
+from assizes.tasks.store import store_file
 
 MAX_CHILDREN = 2
 """Child processes at once; statements are short, and each may use a whole processor."""
@@ -136,7 +145,7 @@ class SandboxSqlRunner:
                     tables.append(SqlTable(statement, error=lost or _LATE))
                     continue
                 worker = worker or await self._open_worker(copies, fixture)
-                tables.append(_table(statement, await worker.run(statement)))
+                tables.append(await worker.run(statement))
                 if worker.failed:
                     await self._end_worker(worker)
                     worker, lost = None, _LOST if self._writes else ""
@@ -164,7 +173,7 @@ class SandboxSqlRunner:
             if fault is not None:
                 await self._return_worker(worker)
         if fault is not None:
-            raise NoFixture(f"database {fixture.name!r} cannot be opened: {fault}")
+            raise NoFixture(fixture.name, f"cannot be opened: {fault}")
         return worker
 
     async def _return_worker(self, worker: Worker) -> None:
@@ -177,18 +186,6 @@ class SandboxSqlRunner:
     async def _end_worker(self, worker: Worker) -> None:
         await worker.end()
         self._workers.discard(worker)
-
-
-def _table(statement: str, ran: StatementResult) -> SqlTable:
-    return SqlTable(
-        statement=statement,
-        columns=ran.columns,
-        rows=ran.rows,
-        row_count=len(ran.rows),
-        truncated=ran.truncated,
-        ordered=ran.error is None and has_order_by(statement),
-        error=ran.error,
-    )
 
 
 def _return_copy(copies: FixtureCopies, lending: asyncio.Future[Fixture]) -> None:

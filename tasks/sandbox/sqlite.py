@@ -9,7 +9,7 @@ from contextlib import suppress
 from itertools import takewhile
 from typing import Any
 
-from assizes.tasks.sandbox.values import Caps, State, effect, refusal, result, row_text
+from assizes.tasks.sandbox.child import Caps, State, effect, refusal, result, row_text
 
 _READS = frozenset((sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE))
 _WRITES = frozenset(
@@ -27,10 +27,11 @@ _WRITES = frozenset(
         sqlite3.SQLITE_REINDEX,
     )
 )
-_CHANGES = frozenset(("insert", "replace", "update", "delete", "create", "alter", "drop"))
-_OTHERS = frozenset(
-    ("analyze", "attach", "begin", "commit", "detach", "end", "explain", "pragma", "reindex")
-) | frozenset(("release", "rollback", "savepoint", "vacuum"))
+_CHANGES = {"insert", "replace", "update", "delete", "create", "alter", "drop"}
+_OTHERS = {
+    *("analyze", "attach", "begin", "commit", "detach", "end", "explain", "pragma", "reindex"),
+    *("release", "rollback", "savepoint", "vacuum"),
+}
 """First words of statements that are refused. Any other word but SELECT, WITH and VALUES is a syntax
 error, which SQLite explains best.
 """
@@ -70,17 +71,13 @@ class SQLiteDatabase:
     )
 
     def __init__(self, path: str, *, writes: bool, caps: Caps) -> None:
-        """Open the file, then set the limits and the authorizer."""
         self._caps = caps
         self._writes = writes
         self._connection = _open_connection(path, writes=writes)
         self._connection.text_factory = lambda text: text.decode("utf-8", "replace")
         self._read_schema()
-        for pragma in (
-            "temp_store=MEMORY",
-            "cell_size_check=ON",
-            f"hard_heap_limit={caps.engine_mb * 1_000_000}",
-        ):
+        heap = f"hard_heap_limit={caps.engine_mb * 1_000_000}"
+        for pragma in ("temp_store=MEMORY", "cell_size_check=ON", heap):
             self._connection.execute(f"PRAGMA {pragma}")
         for limit, value in _LIMITS:
             self._connection.setlimit(limit, value)
@@ -135,8 +132,7 @@ class SQLiteDatabase:
     def _change_result(self, sql: str) -> dict[str, Any]:
         """The effect of a statement that may write; the rows of one that only read."""
         before = self._state()
-        answer = self._query_result(sql)
-        after = self._state()
+        answer, after = self._query_result(sql), self._state()
         if answer["columns"] and before == after:
             return answer
         return effect(before, after, self._caps)

@@ -1,4 +1,4 @@
-"""The parent's side of the sandbox: starts a child process and talks to it over its pipes."""
+"""The parent's side of the sandbox: lends copies of fixture databases, and talks to child processes."""
 
 from __future__ import annotations
 
@@ -6,15 +6,156 @@ import asyncio
 import contextlib
 import json
 import os
+import re
+import shutil
 import signal
+import stat
 import sys
+import tempfile
+from collections import Counter, OrderedDict
+from collections.abc import Collection
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from threading import Lock
+from typing import Any, Literal
 
 import assizes
-from assizes.tasks.sandbox.fixtures import Fixture
-from assizes.tasks.sandbox.values import Caps
+from assizes.judge.protocol import SqlTable
+from assizes.tasks.sandbox.child import Caps
+
+EngineName = Literal["sqlite", "duckdb"]
+
+_MAX_COPIES = 8
+"""Copies kept on disk: more than there are child processes, few enough for any disk."""
+
+_Key = tuple[str, int, int]
+"""The file of which a copy was made: its path, its time of change in nanoseconds, its bytes."""
+
+
+class NoFixture(Exception):
+    """A database that cannot be used; the message says why."""
+
+    def __init__(self, database: str, why: str) -> None:
+        super().__init__(f"database {database!r} {why}")
+
+
+@dataclass(frozen=True, slots=True)
+class Fixture:
+    """A database file: the name that a case gives it, its path, and the engine that reads it."""
+
+    name: str
+    path: Path
+    engine: EngineName
+
+
+def find_fixture(database: str, base: Path | None, own_files: Collection[Path] = ()) -> Fixture:
+    """Find the database file that a case names, by its path relative to `base`.
+
+    A transcript is not trusted: it must not reach files outside a folder, hidden files, or the
+    files of a run, whose resolved paths are `own_files`. Without a `base` a relative path is in the
+    current folder, an absolute path may be anywhere, and neither may be a link to another folder.
+
+    Raises:
+        NoFixture: when there is no such file, it lies elsewhere, or is no database.
+    """
+    if "\x00" in database or not database:
+        raise NoFixture(database, "is no path")
+    full_path = (base or Path.cwd()) / database
+    inside = base or (full_path.parent if Path(database).is_absolute() else Path.cwd())
+    try:
+        path = full_path.resolve(strict=True)
+        mode = path.stat().st_mode
+    except (OSError, RuntimeError) as error:
+        raise NoFixture(database, "is not there") from error
+    if not path.is_relative_to(inside.resolve()):
+        raise NoFixture(database, "leads out of its folder; [transcripts] databases names one")
+    parts = path.relative_to(inside.resolve()).parts
+    if path in own_files or any(part.startswith(".") for part in parts):
+        raise NoFixture(database, "is hidden, or a file of a run")
+    if not stat.S_ISREG(mode):
+        raise NoFixture(database, "is not a file")
+    return Fixture(database, path, _engine(path, database))
+
+
+def _engine(path: Path, database: str) -> EngineName:
+    """The engine of a database file by its magic bytes; DuckDB's follow an 8-byte checksum."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(16)
+    except OSError as error:
+        raise NoFixture(database, "cannot be read") from error
+    if head == b"SQLite format 3\x00":
+        engine: EngineName = "sqlite"
+    elif head[8:12] == b"DUCK":
+        engine = "duckdb"
+    else:
+        raise NoFixture(database, "is neither a SQLite nor a DuckDB file")
+    for log in (f"{path}-wal", f"{path}-journal", f"{path}.wal"):
+        if Path(log).exists() and Path(log).stat().st_size:
+            raise NoFixture(database, f"is being written: {Path(log).name} is not empty")
+    return engine
+
+
+class FixtureCopies:
+    """Private copies of database files in one folder; the least recently used are deleted first.
+
+    A file whose time or size has changed is copied again. Threads may call the methods at once.
+    """
+
+    def __init__(self) -> None:
+        # A folder that only this user can read, with an empty one in it for the child processes.
+        self._folder = Path(tempfile.mkdtemp(prefix="assizes-sql-"))
+        self.empty = self._folder / "empty"
+        self.empty.mkdir()
+        self._copies: OrderedDict[_Key, Path] = OrderedDict()
+        self._lent_counts: Counter[Path] = Counter()
+        self._lock = Lock()
+        self._copy_count = 0
+
+    def lend_copy(self, fixture: Fixture) -> Fixture:
+        """Lend a copy of a file, made when there is none; it is kept until `return_copy`.
+
+        Raises:
+            NoFixture: when the file cannot be copied.
+        """
+        try:
+            status = fixture.path.stat()
+            key = (str(fixture.path), status.st_mtime_ns, status.st_size)
+            with self._lock:
+                copy = self._copies.get(key)
+                if copy is not None:
+                    self._copies.move_to_end(key)
+                    self._lent_counts[copy] += 1
+            copy = copy or self._lend_new(key, fixture.path)
+        except OSError as error:
+            raise NoFixture(fixture.name, f"cannot be copied: {error}") from error
+        return Fixture(fixture.name, copy, fixture.engine)
+
+    def return_copy(self, copy: Fixture) -> None:
+        """Take back a lent copy, and delete the oldest unused copies when there are too many."""
+        with self._lock:
+            self._lent_counts[copy.path] -= 1
+            unused = [key for key, path in self._copies.items() if not self._lent_counts[path]]
+            for key in unused[: max(0, len(self._copies) - _MAX_COPIES)]:
+                self._copies.pop(key).unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Delete the folder with all copies."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _lend_new(self, key: _Key, path: Path) -> Path:
+        """Make a copy and lend it; the lock is free meanwhile, so that no thread waits for the disk."""
+        with self._lock:
+            self._copy_count += 1
+            copy = self._folder / f"{self._copy_count}.db"
+        shutil.copyfile(path, copy)
+        with self._lock:
+            lent = self._copies.setdefault(key, copy)
+            self._lent_counts[lent] += 1
+        if lent != copy:  # another thread was faster
+            copy.unlink()
+        return lent
+
 
 _ROOT = Path(assizes.__file__).parents[1]
 """The folder from which `assizes` is imported; the child process gets no other import path."""
@@ -29,19 +170,35 @@ _GRACE_S = 1.0
 _FRAME_BYTES = 16_000_000
 """The most bytes of a frame; a child that keeps to its caps sends less."""
 
+_NOISE = re.compile(
+    r"""
+      '(?:[^']|'')*'      # a string
+    | "(?:[^"]|"")*"      # a quoted name
+    | `[^`]*`             # a quoted name, as MySQL writes it
+    | \[[^\]]*\]          # a quoted name, as T-SQL writes it
+    | --[^\n]*            # a comment to the end of the line
+    | /\*.*?(?:\*/|\Z)    # a comment
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_WORDS = re.compile(r"[()]|\border\s+by\b", re.IGNORECASE)
+
 
 class ChildEnded(Exception):
     """The child process is gone; the message says how it ended."""
 
 
-@dataclass(frozen=True, slots=True)
-class StatementResult:
-    """The result of a statement; `error` is None when the statement ran."""
-
-    columns: tuple[str, ...] = ()
-    rows: tuple[tuple[Any, ...], ...] = ()
-    truncated: bool = False
-    error: str | None = None
+def has_order_by(sql: str) -> bool:
+    """Whether a statement orders its result, that is: has ORDER BY outside all parentheses."""
+    depth = 0
+    for match in _WORDS.finditer(_NOISE.sub(" ", sql)):
+        if match[0] == "(":
+            depth += 1
+        elif match[0] == ")":
+            depth -= 1
+        elif depth == 0:
+            return True
+    return False
 
 
 class Worker:
@@ -51,7 +208,6 @@ class Worker:
     """
 
     def __init__(self, process: asyncio.subprocess.Process, caps: Caps) -> None:
-        """Take over a running child process; `start_worker` starts one."""
         self.failed = False
         self.statements = 0
         self._process = process
@@ -63,10 +219,7 @@ class Worker:
         return self._process.pid
 
     async def open(self, fixture: Fixture, *, writes: bool) -> str | None:
-        """Open a database and close the one before.
-
-        Returns:
-            The error message when the database cannot be opened, else None.
+        """Open a database and close the one before; returns the error where it cannot be opened.
 
         Raises:
             ChildEnded: when the child did not answer.
@@ -75,20 +228,22 @@ class Worker:
         answer = await self._send_request({"open": request}, _START_S)
         return None if answer["error"] is None else str(answer["error"])
 
-    async def run(self, statement: str) -> StatementResult:
+    async def run(self, statement: str) -> SqlTable:
         """Run one statement on the open database; if the child ends, the result says so."""
         if len(statement) > self._caps.statement_chars:
-            return StatementResult(error=f"longer than {self._caps.statement_chars} characters")
+            too_long = f"longer than {self._caps.statement_chars} characters"
+            return SqlTable(statement, error=too_long)
         self.statements += 1
         try:
             answer = await self._send_request({"run": statement}, self._caps.time_s + _GRACE_S)
         except ChildEnded as ended:
-            return StatementResult(error=str(ended))
+            return SqlTable(statement, error=str(ended))
         self.failed = answer["spent"]
         if answer["error"] is not None:
-            return StatementResult(error=answer["error"])
-        rows = tuple(tuple(row) for row in answer["rows"])
-        return StatementResult(tuple(answer["columns"]), rows, answer["truncated"])
+            return SqlTable(statement, error=answer["error"])
+        rows, columns = tuple(map(tuple, answer["rows"])), tuple(answer["columns"])
+        ordered = has_order_by(statement)
+        return SqlTable(statement, columns, rows, len(rows), answer["truncated"], ordered)
 
     async def end(self) -> None:
         """Kill the child and wait until it has ended."""
@@ -141,21 +296,13 @@ class Worker:
 
 
 async def start_worker(caps: Caps, folder: Path) -> Worker:
-    """Start a child process.
-
-    Args:
-        caps: the limits of its statements.
-        folder: an empty folder, its working directory.
+    """Start a child process, whose working directory is an empty folder.
 
     Raises:
         OSError: when the system cannot start a process.
     """
     process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-I",
-        "-c",
-        _PROGRAM,
-        json.dumps(asdict(caps)),
+        *(sys.executable, "-I", "-c", _PROGRAM, json.dumps(asdict(caps))),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,

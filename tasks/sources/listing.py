@@ -2,33 +2,80 @@
 
 A local link that leads out of the listed folder is counted and not followed: whoever may write into
 the folder could otherwise have any file of this machine read, and the first characters of that file
-shown among the rejects. A link that the configuration itself names is followed.
+shown among the rejects. A link that the configuration itself names is followed. Every wait for S3
+has a bound.
 """
 
 from __future__ import annotations
 
+import copy
 import datetime as dt
 import functools
+import glob
 import hashlib
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final, NoReturn
+from urllib.parse import urlsplit
+
+import fsspec
 
 from assizes.judge.errors import ConfigurationError, DataError, Inconclusive
-from assizes.tasks.sources.buckets import bucket_sources
-from assizes.tasks.sources.transcript_source import (
-    SUFFIXES,
-    SUFFIXES_TEXT,
-    TranscriptSource,
-    changed_error,
-    is_own_output,
-    parts_before_pattern,
-    vanished_error,
-)
+
+BOM: Final = b"\xef\xbb\xbf"
+"""The UTF-8 mark that some writers put at the start of a file; it is never part of a record."""
 
 LINK: Final = "link"
 """Stands in place of the etag of a link that is not followed, and is the code of its reject."""
+
+_PLAIN: Final = (".jsonl", ".json", ".ndjson")
+_WHOLE: Final = (".parquet", ".eval")
+_SUFFIXES: Final = (
+    *(plain + packed for packed in ("", ".gz", ".zst") for plain in _PLAIN),
+    *_WHOLE,
+)
+"""Endings by which transcripts are known in a folder; a file that the user names may have any."""
+
+_STORE_MARK: Final = "_assizes.json"
+_STORE_FOLDERS: Final = ("runs", "comparisons")
+_REPORT: Final = ("report.json", "report.html", "report.md")
+
+_BLOCK_BYTES: Final = 8 << 20
+_REQUEST_TIMEOUTS: Final[Mapping[str, Any]] = {
+    "connect_timeout": 5,
+    "read_timeout": 15,
+    "retries": {"mode": "standard", "total_max_attempts": 5},
+}
+"""Timeouts in seconds and the number of tries of one request to S3.
+
+Values in `storage_options.config_kwargs` take precedence."""
+
+_S3FS_RETRIES: Final = 2
+"""How often s3fs starts over, on top of the tries above, when a connection breaks.
+
+With two, one request ends within three minutes, however the server behaves."""
+
+
+@dataclass(frozen=True)
+class TranscriptSource:
+    """One transcript object, pinned by its content.
+
+    Attributes:
+        uri: a posix path as the configuration gives it (not made absolute), or `s3://bucket/key`.
+        etag: on S3 the etag of the store, without quotes; locally the BLAKE2b of the content as 32
+            hex digits.
+        size: bytes as stored, so before decompression.
+        modified: when the object was last written, as the listing says; `None` where that is not
+            known. Two sources that differ only in `modified` are equal.
+    """
+
+    uri: str
+    etag: str
+    size: int
+    modified: dt.datetime | None = field(default=None, compare=False)
 
 
 def list_sources(uri: str, storage_options: Mapping[str, Any]) -> list[TranscriptSource]:
@@ -42,16 +89,19 @@ def list_sources(uri: str, storage_options: Mapping[str, Any]) -> list[Transcrip
     """
     scheme, _, rest = uri.rpartition("://")
     if scheme == "s3":
-        sources = bucket_sources(rest, storage_options)
+        sources = _bucket_sources(rest, storage_options)
     elif scheme in ("", "file"):
-        folder, paths = _local_paths(Path(rest))
-        sources = [_local_source(path, folder) for path in paths]
+        sources = list(_local_sources(Path(rest)))
     else:
         raise ConfigurationError.unknown(
             "scheme", f"{scheme}://", ["file://", "s3://", "a plain path"], "[transcripts] uri"
         )
     if not sources:
-        raise Inconclusive(f"no transcripts under {uri!r}; looked for {SUFFIXES_TEXT}")
+        wanted = ", ".join(f"*{plain}" for plain in _PLAIN)
+        wholes = ", ".join(f"*{whole}" for whole in _WHOLE)
+        raise Inconclusive(
+            f"no transcripts under {uri!r}; looked for {wanted}, each also with .gz or .zst, {wholes}"
+        )
     return sorted(sources, key=lambda source: source.uri)
 
 
@@ -65,15 +115,15 @@ def refresh_source(
         ConfigurationError: the bucket cannot be reached any more.
     """
     if "://" not in source.uri and not is_file(source.uri):
-        raise vanished_error(source)
+        raise _vanished_error(source)
     try:
         sources = list_sources(source.uri, storage_options)
     except Inconclusive as error:
-        raise vanished_error(source) from error
+        raise _vanished_error(source) from error
     for candidate in sources:
         if candidate.uri == source.uri:
             return candidate
-    raise vanished_error(source)
+    raise _vanished_error(source)
 
 
 def unchanged_local_path(source: TranscriptSource) -> Path:
@@ -86,11 +136,34 @@ def unchanged_local_path(source: TranscriptSource) -> Path:
         raise link_error(source.uri)
     path = Path(source.uri)
     try:
-        if _local_etag(path) != source.etag:
-            raise changed_error(source)
+        if _pinned_file(path).etag != source.etag:
+            raise _changed_error(source)
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise vanished_error(source) from error
+        raise _vanished_error(source) from error
     return path
+
+
+@contextmanager
+def bucket_stream(source: TranscriptSource, options: Mapping[str, Any]) -> Iterator[IO[bytes]]:
+    """A stream of the bytes of an object on S3 as it was listed.
+
+    Raises:
+        DataError: `changed`, also when the object is overwritten while it is read, or `vanished`.
+        ConfigurationError: the bucket is not there, may not be read, or cannot be reached.
+    """
+    from s3fs.utils import FileExpired
+
+    path = source.uri.removeprefix("s3://")
+    with _explain_errors(path.split("/", 1)[0], options):
+        try:
+            with _s3(options).open(path, "rb", block_size=_BLOCK_BYTES) as stream:
+                if stream.details["ETag"].strip('"') != source.etag:
+                    raise _changed_error(source)
+                yield stream
+        except FileExpired as error:
+            raise _changed_error(source) from error
+        except FileNotFoundError as error:
+            raise _vanished_error(source) from error
 
 
 class SourceFolder:
@@ -120,20 +193,70 @@ def link_error(uri: str) -> DataError:
     )
 
 
-def _local_source(path: Path, folder: SourceFolder | None) -> TranscriptSource:
-    try:
-        if folder is not None and not folder.contains(path):
-            return TranscriptSource(path.as_posix(), LINK, 0)
-        etag, state = _local_etag(path), path.stat()
-        modified = dt.datetime.fromtimestamp(state.st_mtime, dt.UTC)
-        return TranscriptSource(path.as_posix(), etag, state.st_size, modified)
-    except OSError as error:
-        raise _unlistable(error) from error
+def parts_before_pattern(parts: Iterable[str]) -> Iterator[str]:
+    """The parts of a path before the first part with a glob pattern."""
+    for part in parts:
+        if glob.has_magic(part):
+            return
+        yield part
 
 
-def _local_etag(path: Path) -> str:
+def _changed_error(source: TranscriptSource) -> DataError:
+    return DataError("changed", f"{source.uri!r} is no longer as it was listed ({source.etag})")
+
+
+def _vanished_error(source: TranscriptSource) -> DataError:
+    return DataError("vanished", f"{source.uri!r} was listed and is gone")
+
+
+def _is_own_output(path: str, exists: Callable[[str], bool]) -> bool:
+    """Whether an object was written by this program: a part of a Parquet store, or of a report.
+
+    Such an object is recognised by the objects beside it, and never taken for a transcript.
+    `exists` is called for few paths, often for the same.
+    """
+    *folders, name = path.split("/")
+    if name == _STORE_MARK:
+        return True
+    if name in _REPORT and all(exists("/".join([*folders, part])) for part in _REPORT):
+        return True
+    return any(
+        folder in _STORE_FOLDERS and exists("/".join([*folders[:place], _STORE_MARK]))
+        for place, folder in enumerate(folders)
+    )
+
+
+def _local_sources(path: Path) -> Iterator[TranscriptSource]:
+    folder: SourceFolder | None = None
+    paths: Iterable[Path] = [path]
+    if path.is_dir():
+        folder, paths = SourceFolder(path), _transcripts_below(path)
+    elif not path.is_file():
+        base = Path(*parts_before_pattern(path.parts))
+        if base == path or not base.is_dir():
+            raise ConfigurationError(
+                f"[transcripts] uri: {str(base)!r} does not exist; give a file, a folder or a glob"
+            )
+        folder, paths = SourceFolder(base), _matches(base, path.relative_to(base).as_posix())
+    exists = functools.cache(lambda name: Path(name).exists())
+    for file_path in paths:
+        if folder is not None and _is_own_output(file_path.as_posix(), exists):
+            continue
+        try:
+            if folder is None or folder.contains(file_path):
+                source = _pinned_file(file_path)
+            else:
+                source = TranscriptSource(file_path.as_posix(), LINK, 0)
+        except OSError as error:
+            _refuse(error)
+        yield source
+
+
+def _pinned_file(path: Path) -> TranscriptSource:
     state = path.stat()
-    return _digest(path.as_posix(), state.st_mtime_ns, state.st_size, state.st_ino)
+    etag = _digest(path.as_posix(), state.st_mtime_ns, state.st_size, state.st_ino)
+    modified = dt.datetime.fromtimestamp(state.st_mtime, dt.UTC)
+    return TranscriptSource(path.as_posix(), etag, state.st_size, modified)
 
 
 @functools.lru_cache(maxsize=8192)
@@ -143,27 +266,6 @@ def _digest(path: str, *_state: int) -> str:
         return hashlib.file_digest(stream, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
 
 
-def _local_paths(path: Path) -> tuple[SourceFolder | None, Iterable[Path]]:
-    """The files, and the folder that they must lie in; `None` where the path is itself the file."""
-    if path.is_file():
-        return None, [path]
-    if path.is_dir():
-        return SourceFolder(path), _without_own_output(_transcripts_below(path))
-    base = Path(*parts_before_pattern(path.parts))
-    if base == path or not base.is_dir():
-        raise ConfigurationError(
-            f"[transcripts] uri: {str(base)!r} does not exist; give a file, a folder or a glob"
-        )
-    return SourceFolder(base), _without_own_output(
-        _matches(base, path.relative_to(base).as_posix())
-    )
-
-
-def _without_own_output(paths: Iterable[Path]) -> Iterator[Path]:
-    exists = functools.cache(lambda name: Path(name).exists())
-    return (path for path in paths if not is_own_output(path.as_posix(), exists))
-
-
 def _matches(base: Path, pattern: str) -> set[Path]:
     paths: set[Path] = set()
     for path in base.glob(pattern):
@@ -171,7 +273,7 @@ def _matches(base: Path, pattern: str) -> set[Path]:
             continue
         if path.is_dir():
             paths.update(_transcripts_below(path))
-        elif path.name.endswith(SUFFIXES):
+        elif path.name.endswith(_SUFFIXES):
             paths.add(path)
     return paths
 
@@ -181,15 +283,95 @@ def _transcripts_below(folder: Path) -> Iterator[Path]:
         folders[:] = [name for name in folders if not name.startswith(".")]
         for name in names:
             path = Path(root, name)
-            if name.endswith(SUFFIXES) and not name.startswith(".") and path.is_file():
+            if name.endswith(_SUFFIXES) and not name.startswith(".") and path.is_file():
                 yield path
 
 
-def _refuse(error: OSError) -> None:
-    raise _unlistable(error) from error
-
-
-def _unlistable(error: OSError) -> ConfigurationError:
-    return ConfigurationError(
+def _refuse(error: OSError) -> NoReturn:
+    raise ConfigurationError(
         f"[transcripts] uri: cannot read {error.filename!r}: {error.strerror}"
+    ) from error
+
+
+def _bucket_sources(rest: str, options: Mapping[str, Any]) -> list[TranscriptSource]:
+    """The transcript objects at `bucket/key`, `bucket/prefix` or a glob of either."""
+    bucket = rest.split("/", 1)[0]
+    if not bucket:
+        raise ConfigurationError(
+            "[transcripts] uri 's3://' names no bucket; use s3://bucket/prefix"
+        )
+    with _explain_errors(bucket, options):
+        fs = _s3(options)
+        objects = _bucket_objects(fs, rest, bucket)
+        base = "/".join(parts_before_pattern(rest.split("/"))).rstrip("/")
+        exists = functools.cache(lambda path: path in objects or fs.exists(path))
+        return [
+            TranscriptSource(
+                f"s3://{path}", info["ETag"].strip('"'), int(info["size"]), info.get("LastModified")
+            )
+            for path, info in objects.items()
+            if (path == rest and not rest.endswith("/"))
+            or (
+                path.endswith(_SUFFIXES)
+                and "/." not in path[len(base) :]
+                and not _is_own_output(path, exists)
+            )
+        ]
+
+
+def _bucket_objects(fs: Any, path: str, bucket: str) -> dict[str, dict[str, Any]]:
+    if not glob.has_magic(path):
+        objects: dict[str, dict[str, Any]] = fs.find(path, detail=True)
+    else:
+        objects = {}
+        for match, info in fs.glob(path, detail=True).items():
+            objects |= fs.find(match, detail=True) if info["type"] == "directory" else {match: info}
+    if not objects:
+        # An empty listing does not tell a bucket without such keys from no bucket.
+        fs.info(bucket)
+    return objects
+
+
+def _s3(options: Mapping[str, Any]) -> Any:
+    # Copied, because botocore writes into the dictionary that it is given.
+    client_config = copy.deepcopy(dict(options.get("config_kwargs", {})))
+    retries = {**_REQUEST_TIMEOUTS["retries"], **client_config.get("retries", {})}
+    timeouts = {**_REQUEST_TIMEOUTS, **client_config, "retries": retries}
+    # A cached listing hides what other machines have written since.
+    fs = fsspec.filesystem(
+        "s3", **{**options, "config_kwargs": timeouts, "use_listings_cache": False}
     )
+    fs.retries = _S3FS_RETRIES
+    return fs
+
+
+@contextmanager
+def _explain_errors(bucket: str, options: Mapping[str, Any]) -> Iterator[None]:
+    """Name the bucket and the endpoint that failed, but not the server's text: it may hold a key."""
+    from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
+
+    url = options.get("endpoint_url") or options.get("client_kwargs", {}).get("endpoint_url")
+    endpoint = urlsplit(str(url)).netloc.rpartition("@")[2] if url else "the default endpoint"
+    where = f"bucket {bucket!r} at {endpoint}"
+    try:
+        yield
+    except NoCredentialsError as error:
+        raise ConfigurationError(
+            f"{where}: no credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+        ) from error
+    except FileNotFoundError as error:
+        raise ConfigurationError(f"{where} does not exist") from error
+    except PermissionError as error:
+        raise ConfigurationError(
+            f"{where}: access denied; the credentials need to list and read it"
+        ) from error
+    except (BotoCoreError, ClientError, OSError) as error:
+        raise ConfigurationError(f"{where} cannot be reached ({_error_kind(error)})") from error
+
+
+def _error_kind(error: BaseException) -> str:
+    """The error code that the service answered with, else the class of the error."""
+    for candidate in (error, error.__cause__):
+        if (answer := getattr(candidate, "response", None)) and (details := answer.get("Error")):
+            return str(details.get("Code"))
+    return type(error).__name__

@@ -1,13 +1,15 @@
 """The spool: a plain, seekable local file for each transcript object, wherever the object lies.
 
 An object is pinned by its etag when it is listed. A later reader either gets those very bytes or
-learns that the object has changed, so a run that is resumed judges what was planned.
+learns that the object has changed, so a run that is resumed judges what was planned. Files of ground
+truth and labels are read whole into memory instead.
 """
 
 from __future__ import annotations
 
 import errno
 import hashlib
+import io
 import os
 import tempfile
 import threading
@@ -19,15 +21,36 @@ from typing import IO, Any, Final
 
 from assizes.judge.config.transcripts import TranscriptsConfig
 from assizes.judge.errors import ConfigurationError, DataError
-from assizes.tasks.runtime.closing import Closing
-from assizes.tasks.sources.buckets import bucket_stream
-from assizes.tasks.sources.listing import refresh_source, unchanged_local_path
-from assizes.tasks.sources.transcript_source import BOM, TranscriptSource
-from assizes.tasks.sources.unpacking import ObjectBounds, packing_of, unpack
+from assizes.judge.formats.shared.parsing import strict_json
+from assizes.judge.privacy.secret_masking import mask_credentials
+from assizes.tasks.runtime.places import file_system_errors
+from assizes.tasks.runtime.process import Closing
+from assizes.tasks.sources.listing import (
+    BOM,
+    TranscriptSource,
+    bucket_stream,
+    refresh_source,
+    unchanged_local_path,
+)
+from assizes.tasks.sources.unpacking import (
+    CONVERTERS,
+    MAGIC_BYTES,
+    ObjectBounds,
+    Packing,
+    archive_to_lines,
+    parquet_to_lines,
+    unpack,
+)
 
+MAX_BYTES: Final = 1 << 30
+"""The most bytes that a file of labels or ground truth may have once unpacked."""
+
+_MB: Final = 1 << 20
 _COPY_BYTES: Final = 1 << 20
 _DISK_FULL_CODES: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _CUT_CODES: Final = ("gzip_corrupt", "zstd_corrupt")
+_PACKED_SUFFIXES: Final[dict[str, Packing]] = {".gz": "gzip", ".zst": "zstd"}
+_PACKED_MAGIC: Final[dict[bytes, Packing]] = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 
 _MAX_DOCUMENTS: Final = 2
 """How many parsed documents a spool keeps in memory."""
@@ -56,7 +79,11 @@ class Spool(Closing):
     @classmethod
     def of(cls, config: TranscriptsConfig) -> Spool:
         """A spool with the storage options and bounds of a configuration."""
-        return cls(config.storage_options, ObjectBounds.of(config))
+        object_bytes = round(config.max_object_mb * _MB)
+        document_bytes = round(config.max_document_mb * _MB)
+        return cls(
+            config.storage_options, ObjectBounds(object_bytes, document_bytes, config.salvage)
+        )
 
     def close(self) -> None:
         """Delete the temporary folder and forget every file and parsed document."""
@@ -78,9 +105,24 @@ class Spool(Closing):
         if not source.uri.startswith("s3://"):
             path = unchanged_local_path(source)
             with path.open("rb") as stream:
-                if packing_of(source.uri, stream) is None:
+                if _packing_of(source.uri, stream) is None:
                     return path
         return self._path_made_once((source.uri, source.etag), lambda: self._fetch(source))
+
+    def lines_path(self, source: TranscriptSource) -> Path:
+        """The local file of a source; for an archive the file of its records as lines.
+
+        Raises:
+            DataError: as `path`; `parquet`, `archive` or `bomb` for an archive.
+            ConfigurationError: as `path`.
+        """
+        path = self.path(source)
+        with path.open("rb") as stream:
+            if stream.read(MAGIC_BYTES) not in CONVERTERS:
+                return path
+        return self.derived_path(
+            source, "lines", lambda target: archive_to_lines(path, target, self.bounds)
+        )
 
     def current_source(self, uri: str) -> TranscriptSource:
         """The object of a name, as it is now.
@@ -93,12 +135,9 @@ class Spool(Closing):
     def derived_path(
         self, source: TranscriptSource, kind: str, make: Callable[[Path], None]
     ) -> Path:
-        """A file made once from a source, such as the lines of an archive.
+        """A file that `make` writes once from a source, such as the lines of an archive.
 
-        Args:
-            source: the object that the file is made from.
-            kind: tells the files made from one source apart.
-            make: writes the file.
+        Its `kind` tells the files made from one source apart.
 
         Raises:
             DataError: whatever `make` finds wrong, at every call.
@@ -166,42 +205,98 @@ class Spool(Closing):
             return self._unpack(source, stream)
 
     def _unpack(self, source: TranscriptSource, stream: IO[bytes]) -> Path:
-        key = (source.uri, source.etag)
+        key, bounds = (source.uri, source.etag), self.bounds
         target = self._target(key)
-        packing = packing_of(source.uri, stream)
+        packing = _packing_of(source.uri, stream)
         try:
             with _explain_full_disk(source, target), target.open("wb") as out:
                 if packing is None:
-                    self._copy(stream, out)
+                    _copy(stream, out, bounds.object_bytes)
                 else:
-                    bounds = self.bounds
                     unpack(stream, out, packing, bounds.object_bytes, to_last_byte=bounds.salvage)
         except DataError as error:
             fault = DataError(error.code, f"{source.uri!r}: {error.detail}")
-            if error.code in _CUT_CODES and self.bounds.salvage and _cut_to_whole_lines(target):
+            if error.code in _CUT_CODES and bounds.salvage and _cut_to_whole_lines(target):
                 self._salvage_faults[key] = fault
                 return target
             target.unlink()
             raise fault from error
         return target
 
-    def _copy(self, stream: IO[bytes], out: IO[bytes]) -> None:
-        copied = 0
-        while block := stream.read(_COPY_BYTES):
-            copied += out.write(block)
-            if copied > self.bounds.object_bytes:
-                raise DataError("too_large", "[transcripts] max_object_mb allows fewer bytes")
-
     def _target(self, key: tuple[str, str]) -> Path:
         """Where the file of a key lies in the temporary folder; the folder is made if missing."""
         name = hashlib.blake2b("\n".join(key).encode(), digest_size=16).hexdigest()
-        return self._temporary() / name
-
-    def _temporary(self) -> Path:
         with self._lock:
             if self._folder is None:
                 self._folder = tempfile.TemporaryDirectory(prefix="assizes-")
-            return Path(self._folder.name)
+            return Path(self._folder.name, name)
+
+
+def read_whole_file(uri: str, storage_options: Mapping[str, Any], where: str) -> bytes:
+    """The bytes of a file under any fsspec URI, unpacked where its name ends in `.gz`.
+
+    Error messages begin with `where`, the setting that named the file.
+
+    Raises:
+        ConfigurationError: the file is not there or cannot be read; the message shows no
+            credential.
+    """
+    from fsspec.core import url_to_fs
+
+    faults: tuple[type[Exception], ...] = (*file_system_errors(uri), DataError)
+    try:
+        files, path = url_to_fs(uri, **storage_options)
+        data: bytes = files.cat_file(path)
+        if not uri.endswith(".gz"):
+            return data
+        plain = io.BytesIO()
+        unpack(io.BytesIO(data), plain, "gzip", MAX_BYTES, to_last_byte=False)
+        return plain.getvalue()
+    except FileNotFoundError:
+        raise ConfigurationError(f"{where} {mask_credentials(uri)!r}: no such file") from None
+    except faults as error:
+        detail = mask_credentials(str(error).strip().split("\n", 1)[0])[:200]
+        raise ConfigurationError(
+            f"{where} {mask_credentials(uri)!r}: cannot be read: {detail or type(error).__name__}"
+        ) from error
+
+
+def parquet_rows(data: bytes) -> list[dict[str, Any]]:
+    """The rows of a Parquet file; a column without any value is in no row.
+
+    Raises:
+        DataError: `parquet` for a file that cannot be read, `bomb` for too many bytes.
+    """
+    with tempfile.TemporaryDirectory(prefix="assizes-") as folder:
+        source, lines = Path(folder, "table"), Path(folder, "lines")
+        source.write_bytes(data)
+        parquet_to_lines(source, lines, ObjectBounds(object_bytes=MAX_BYTES))
+        with lines.open("rb") as stream:
+            rows = [strict_json(line) for line in stream]
+    names = dict.fromkeys(name for row in rows for name in row)
+    return [{name: row.get(name) for name in names} for row in rows]
+
+
+def _packing_of(uri: str, stream: IO[bytes]) -> Packing | None:
+    """How an object is packed, by its name or by its first bytes; `None` where it is plain."""
+    head = stream.read(4)
+    stream.seek(0)
+    by_name = next(
+        (kind for suffix, kind in _PACKED_SUFFIXES.items() if uri.endswith(suffix)), None
+    )
+    # Without bytes a reader sees empty content; a packed file of no bytes was cut off.
+    if by_name and not head:
+        raise DataError(f"{by_name}_corrupt", f"{uri!r}: the file is empty")
+    return by_name or next(
+        (kind for magic, kind in _PACKED_MAGIC.items() if head.startswith(magic)), None
+    )
+
+
+def _copy(stream: IO[bytes], out: IO[bytes], cap_bytes: int) -> None:
+    while block := stream.read(_COPY_BYTES):
+        out.write(block)
+        if out.tell() > cap_bytes:
+            raise DataError("too_large", "[transcripts] max_object_mb allows fewer bytes")
 
 
 @contextmanager

@@ -1,28 +1,47 @@
-"""Unpacks gzip and zstd with a bound on the bytes that come out.
+"""Unpacks gzip and zstd with a bound on the bytes that come out, and archives into lines of JSON.
 
 The readers of the standard library hand out blocks before they have checked them, and know no
 bound. Here the caller learns exactly how far an object could be read.
+
+Foreign Parquet is read in a process of its own, so that a file made to crash its reader costs one
+object only. The rows are streamed; a row group may take as much memory as that process is given.
+The samples of an inspect_ai archive are copied block by block; only the header is held in memory.
 """
 
 from __future__ import annotations
 
+import errno
+import json
+import lzma
+import os
+import subprocess
 import sys
 import zlib
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO, Final, Literal, TypeAlias
 
-from assizes.judge.config.transcripts import TranscriptsConfig
 from assizes.judge.errors import DataError
+from assizes.judge.formats.shared.parsing import strict_json
 
 if sys.version_info >= (3, 14):
+    import zipfile
+
     from compression import zstd
 else:
     from backports import zstd
+    from backports.zstd import zipfile
 
 Packing: TypeAlias = Literal["gzip", "zstd"]
 
-_SUFFIXES: Final[dict[str, Packing]] = {".gz": "gzip", ".zst": "zstd"}
-_MAGIC: Final[dict[bytes, Packing]] = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
+_MB: Final = 1 << 20
+
+BOMB_RATIO: Final = 200
+"""The most unpacked bytes per packed byte; transcripts reach 5 to 50, deflate can reach 1030."""
+
+BOMB_FLOOR_BYTES: Final = 64 << 20
+"""The ratio is only checked above this number of unpacked bytes: below it no ratio does harm."""
 
 _IN_BYTES: Final = 1 << 16
 _OUT_BYTES: Final = 1 << 20
@@ -32,13 +51,54 @@ _SALVAGED_BYTES: Final = 1 << 10
 _GZIP: Final = 31
 """The `wbits` value with which zlib expects a gzip header and checks length and CRC at the end."""
 
-BOMB_RATIO: Final = 200
-"""The most unpacked bytes per packed byte; transcripts reach 5 to 50, deflate can reach 1030."""
+_MESSAGE_CHARS: Final = 200
 
-BOMB_FLOOR_BYTES: Final = 64 << 20
-"""The ratio is only checked above this number of unpacked bytes: below it no ratio does harm."""
+_TIME_S: Final = 3600
+"""Seconds that reading one Parquet file may take."""
 
-_MB: Final = 1 << 20
+_CHILD_BYTES: Final = 8 << 30
+"""Bytes of address space of the process that reads Parquet, beside the file itself.
+
+A reader that has just started reserves one or two GiB, mostly untouched. With a tighter bound its
+threads cannot start, and it hangs.
+"""
+
+_BROKEN: Final = (
+    *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, zstd.ZstdError),
+    *(NotImplementedError, ValueError, EOFError, RuntimeError),
+)
+"""The errors that a damaged archive causes; which of them depends on how its members are packed."""
+
+_BROKEN_CODES: Final = (None, errno.EINVAL)
+"""The codes of an `OSError` that mean a damaged archive: bzip2 gives no code, and an offset before
+the beginning of the file is invalid."""
+
+_DISK_FULL_MESSAGES: Final = (os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT))
+
+_TO_LINES: Final = """
+import resource, sys
+most, memory = int(sys.argv[3]), int(sys.argv[4])
+resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+import orjson
+import polars as pl
+
+def without_nulls(value):
+    if isinstance(value, dict):
+        return {name: without_nulls(v) for name, v in value.items() if v is not None}
+    return [without_nulls(v) for v in value] if isinstance(value, list) else value
+
+raw = sys.argv[2] + ".raw"
+pl.scan_parquet(sys.argv[1], glob=False, hive_partitioning=False).sink_ndjson(raw)
+with open(raw, "rb") as lines, open(sys.argv[2], "wb") as out:
+    for line in lines:
+        out.write(orjson.dumps(without_nulls(orjson.loads(line))) + b"\\n")
+"""
+"""The program of the process that reads Parquet.
+
+Every row of a table has every column, so a `null` means that the record lacks the field: it is left
+out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,46 +115,19 @@ class ObjectBounds:
     document_bytes: int = 40 * _MB
     salvage: bool = False
 
-    @classmethod
-    def of(cls, config: TranscriptsConfig) -> ObjectBounds:
-        """The bounds of a configuration."""
-        return cls(
-            round(config.max_object_mb * _MB), round(config.max_document_mb * _MB), config.salvage
-        )
-
-
-def packing_of(uri: str, stream: IO[bytes]) -> Packing | None:
-    """How an object is packed, by its name or by its first bytes; `None` where it is plain.
-
-    Raises:
-        DataError: `gzip_corrupt` or `zstd_corrupt` for an empty object with the name of a packed
-            one.
-    """
-    head = stream.read(4)
-    stream.seek(0)
-    by_name = next((kind for suffix, kind in _SUFFIXES.items() if uri.endswith(suffix)), None)
-    # Without bytes a reader sees empty content; a packed file of no bytes was cut off.
-    if by_name and not head:
-        raise DataError(f"{by_name}_corrupt", f"{uri!r}: the file is empty")
-    return by_name or next((kind for magic, kind in _MAGIC.items() if head.startswith(magic)), None)
-
 
 def unpack(
     stream: IO[bytes], out: IO[bytes], packing: Packing, cap_bytes: int, *, to_last_byte: bool
 ) -> None:
     """Write the plain content of all gzip members or zstd frames of a stream.
 
-    Args:
-        stream: the packed bytes; read to the end.
-        out: receives the plain content; holds everything that was decoded, also when this raises.
-        packing: how the stream is packed.
-        cap_bytes: the most plain bytes that may be written.
-        to_last_byte: whether to decode a broken gzip member up to the very byte at which it breaks,
-            and a zstd frame up to the block that breaks; else an earlier block may be the last.
+    `out` gets at most `cap_bytes`, and holds everything that was decoded also when this raises. With
+    `to_last_byte` a broken gzip member is decoded up to the very byte at which it breaks, and a zstd
+    frame up to the block that breaks; else an earlier block may be the last.
 
     Raises:
-        DataError: `gzip_corrupt`, `zstd_corrupt`, or `bomb` for more than `cap_bytes` or a ratio
-            over `BOMB_RATIO`.
+        DataError: `gzip_corrupt`, `zstd_corrupt` (also for a frame with a window over 128 MB), or
+            `bomb` for more than `cap_bytes` or a ratio over `BOMB_RATIO`.
     """
     kind = _GzipUnpacker if packing == "gzip" else _ZstdUnpacker
     kind(out, cap_bytes, to_last_byte=to_last_byte).run(stream)
@@ -104,59 +137,47 @@ class _Unpacker:
     """One pass over a packed stream; counts the bytes read and the bytes written."""
 
     def __init__(self, out: IO[bytes], cap_bytes: int, *, to_last_byte: bool) -> None:
-        self._out = out
-        self._cap = cap_bytes
-        self._to_last_byte = to_last_byte
-        self._bytes_in = 0
-        self._bytes_out = 0
-        self._member_count = 0
+        self._out, self._cap, self._to_last_byte = out, cap_bytes, to_last_byte
+        self._bytes_in = self._bytes_out = 0
 
     def run(self, stream: IO[bytes]) -> None:
-        """Unpack the stream to its end."""
         raise NotImplementedError
 
     def _write(self, data: bytes) -> None:
         self._bytes_out += len(data)
         if self._bytes_out > self._cap:
             raise DataError(
-                "bomb",
-                f"unpacks to more than {self._cap} bytes; unpack it, or raise max_object_mb",
+                "bomb", f"unpacks to more than {self._cap} bytes; unpack it, or raise max_object_mb"
             )
-        if self._bytes_out > BOMB_FLOOR_BYTES and self._bytes_out > BOMB_RATIO * self._bytes_in:
-            raise DataError(
-                "bomb",
-                f"{self._bytes_in} bytes unpack to more than {self._bytes_out}; where that is meant, "
-                "unpack it",
-            )
+        if self._bytes_out > max(BOMB_FLOOR_BYTES, BOMB_RATIO * self._bytes_in):
+            raise _ratio_error(self._bytes_in, self._bytes_out)
         self._out.write(data)
 
 
 class _GzipUnpacker(_Unpacker):
-    """One pass over a stream of gzip members."""
-
     def run(self, stream: IO[bytes]) -> None:
-        member = None
+        member, is_behind_member = None, False
         while block := stream.read(_IN_BYTES):
             self._bytes_in += len(block)
             while block:
                 if member is None:
                     # Tapes and block devices pad with zeros; only between members.
-                    block = block.lstrip(b"\0") if self._member_count else block
+                    block = block.lstrip(b"\0") if is_behind_member else block
                     member = zlib.decompressobj(_GZIP) if block else None
                     continue
                 block = self._inflate_block(member, block)
                 if member.eof:
-                    self._member_count += 1
-                    member = None
+                    member, is_behind_member = None, True
         if member is not None:
             self._write(member.flush())
             raise DataError("gzip_corrupt", f"cut off after {self._bytes_in} bytes")
 
     def _inflate_block(self, member: zlib._Decompress, block: bytes) -> bytes:
         """Decode a block; the rest of the block after the end of this member."""
-        before = member.copy() if self._to_last_byte else None
+        before = None
         try:
             while True:
+                before = member.copy() if self._to_last_byte else None
                 data = member.decompress(block, _OUT_BYTES)
                 self._write(data)
                 if member.eof:
@@ -164,7 +185,6 @@ class _GzipUnpacker(_Unpacker):
                 block = member.unconsumed_tail
                 if not block and len(data) < _OUT_BYTES:
                     return b""
-                before = member.copy() if self._to_last_byte else None
         except zlib.error as error:
             if before is not None:
                 self._salvage_block(before, block)
@@ -180,8 +200,6 @@ class _GzipUnpacker(_Unpacker):
 
 
 class _ZstdUnpacker(_Unpacker):
-    """One pass over a stream of zstd frames; a frame with a window over 128 MB is refused."""
-
     def run(self, stream: IO[bytes]) -> None:
         frame: zstd.ZstdDecompressor | None = None
         try:
@@ -189,16 +207,146 @@ class _ZstdUnpacker(_Unpacker):
                 self._bytes_in += len(block)
                 while block:
                     frame = frame or zstd.ZstdDecompressor()
-                    block = self._inflate_block(frame, block)
+                    self._write(frame.decompress(block, _OUT_BYTES))
+                    while not (frame.eof or frame.needs_input):
+                        self._write(frame.decompress(b"", _OUT_BYTES))
+                    block = frame.unused_data if frame.eof else b""
                     frame = None if frame.eof else frame
         except zstd.ZstdError as error:
             raise DataError("zstd_corrupt", str(error)) from error
         if frame is not None:
             raise DataError("zstd_corrupt", f"cut off after {self._bytes_in} bytes")
 
-    def _inflate_block(self, frame: zstd.ZstdDecompressor, block: bytes) -> bytes:
-        """Decode a block; the rest of the block after the end of this frame."""
-        self._write(frame.decompress(block, _OUT_BYTES))
-        while not (frame.eof or frame.needs_input):
-            self._write(frame.decompress(b"", _OUT_BYTES))
-        return frame.unused_data if frame.eof else b""
+
+def archive_to_lines(path: Path, target: Path, bounds: ObjectBounds) -> None:
+    """Write the records of an archive to `target`, one line of JSON each.
+
+    The first bytes of an archive are a key of `CONVERTERS`.
+
+    Raises:
+        DataError: `parquet` or `archive` for a file that cannot be read, `bomb` for too many bytes.
+        OSError: the disk is full, or fails.
+    """
+    with path.open("rb") as stream:
+        convert = CONVERTERS[stream.read(MAGIC_BYTES)]
+    convert(path, target, bounds)
+
+
+def parquet_to_lines(path: Path, target: Path, bounds: ObjectBounds) -> None:
+    """Write the rows of a Parquet file as lines; a file that crashes its reader crashes a child.
+
+    Raises:
+        DataError: `parquet` for a file that cannot be read, `bomb` for too many bytes.
+        OSError: the disk is full, or fails.
+    """
+    cap_bytes, raw = bounds.object_bytes, target.with_name(f"{target.name}.raw")
+    memory = _CHILD_BYTES + path.stat().st_size
+    arguments = [str(path), str(target), str(cap_bytes), str(memory)]
+    try:
+        done = subprocess.run(
+            [sys.executable, "-I", "-c", _TO_LINES, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            timeout=_TIME_S,
+            check=False,
+        )
+        too_much = any(
+            output.exists() and output.stat().st_size >= cap_bytes for output in (raw, target)
+        )
+    except subprocess.TimeoutExpired:
+        raise DataError("parquet", f"cannot be read as Parquet within {_TIME_S} s") from None
+    finally:
+        raw.unlink(missing_ok=True)
+    if done.returncode == 0:
+        return
+    if too_much:
+        raise _too_much(cap_bytes)
+    error_text = done.stderr.decode("utf-8", "replace").strip()
+    if any(message in error_text for message in _DISK_FULL_MESSAGES):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(target))
+    why = error_text.rpartition("\n")[2][:_MESSAGE_CHARS]
+    why = why or f"the reader ended with code {done.returncode}"
+    raise DataError("parquet", f"cannot be read as Parquet: {why}")
+
+
+def _inspect_log_to_lines(path: Path, target: Path, bounds: ObjectBounds) -> None:
+    """Write each sample of an `.eval` log as a line that also holds the header of the log."""
+    try:
+        with zipfile.ZipFile(path) as archive, target.open("wb") as out:
+            written = 0
+            for block in _InspectLog(archive, path.stat().st_size, bounds).lines():
+                written += out.write(block)
+                if written > bounds.object_bytes:
+                    raise _too_much(bounds.object_bytes)
+    except (*_BROKEN, OSError) as error:
+        if isinstance(error, OSError) and error.errno not in _BROKEN_CODES:
+            raise
+        raise DataError(
+            "archive", f"cannot be read as an inspect_ai log: {str(error)[:_MESSAGE_CHARS]}"
+        ) from error
+
+
+class _InspectLog:
+    """An open `.eval` log; unpacking ends at a bound that follows from the size of the archive."""
+
+    def __init__(self, archive: zipfile.ZipFile, size: int, bounds: ObjectBounds) -> None:
+        self._archive, self._size, self._bounds = archive, size, bounds
+        self._unpacked = 0
+
+    def lines(self) -> Iterator[bytes]:
+        """The lines of the samples, cut into blocks of bytes."""
+        names = self._archive.namelist()
+        if "header.json" not in names:
+            raise DataError("archive", "a zip archive without header.json; no inspect_ai log")
+        header = strict_json(self._header())
+        log = json.dumps(header.get("eval") if isinstance(header, dict) else None).encode()
+        for name in names:
+            if name.startswith("samples/") and name.endswith(".json"):
+                yield b'{"eval":' + log + b',"sample":'
+                # A line end in JSON is always white space between tokens, never part of a string.
+                for block in self._blocks(name):
+                    yield block.replace(b"\r", b" ").replace(b"\n", b" ")
+                yield b"}\n"
+
+    def _header(self) -> bytes:
+        content, max_bytes = bytearray(), self._bounds.document_bytes
+        for block in self._blocks("header.json"):
+            content += block
+            if len(content) > self._bounds.object_bytes:
+                raise _too_much(self._bounds.object_bytes)
+            if len(content) > max_bytes:
+                raise DataError(
+                    "too_large",
+                    f"header.json is over {max_bytes} bytes; [transcripts] max_document_mb allows "
+                    "fewer",
+                )
+        return bytes(content)
+
+    def _blocks(self, name: str) -> Iterator[bytes]:
+        # Members may overlap on purpose, so the ratio is taken over the size of the whole archive.
+        with self._archive.open(name) as stream:
+            while block := stream.read(_OUT_BYTES):
+                self._unpacked += len(block)
+                if self._unpacked > max(BOMB_FLOOR_BYTES, BOMB_RATIO * self._size):
+                    raise _ratio_error(self._size, self._unpacked)
+                yield block
+
+
+def _ratio_error(packed_bytes: int, plain_bytes: int) -> DataError:
+    return DataError(
+        "bomb",
+        f"{packed_bytes} bytes unpack to more than {plain_bytes}; where that is meant, unpack it",
+    )
+
+
+def _too_much(cap_bytes: int) -> DataError:
+    return DataError("bomb", f"unpacks to more than {cap_bytes} bytes; raise max_object_mb")
+
+
+MAGIC_BYTES: Final = 4
+CONVERTERS: Final[dict[bytes, Callable[[Path, Path, ObjectBounds], None]]] = {
+    b"PAR1": parquet_to_lines,
+    b"PK\x03\x04": _inspect_log_to_lines,
+}
+"""What turns an archive into lines, by its first four bytes."""

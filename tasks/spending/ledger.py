@@ -12,26 +12,31 @@ import math
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from threading import RLock
 from typing import Any, Final
 
-from assizes.judge.config.limits import LimitsConfig
-from assizes.judge.engine.budget_gate import MAX_BUSY_S
+from assizes.judge.config.judging import LimitsConfig
+from assizes.judge.engine.call_gates import MAX_BUSY_S
 from assizes.judge.engine.ledger import Account, CallSpending, PlannedCall
 from assizes.judge.errors import LedgerBusy, NotAsked, StoreError
 from assizes.tasks.spending.ledger_file import ALL_RUNS, NANO, account_of, open_ledger_file
 
 log = logging.getLogger(__name__)
 
-_DAY_S: Final = 86_400
+_LIMITS: Final = ("budget_usd", "budget_usd_per_day", "max_asks", "max_asks_per_day")
 
 LOCK_WAIT_S: Final = 0.01
 """Seconds that a call with `wait=False` waits for the transaction of another thread."""
 
 _SELECT_STOP: Final = "select at from stops where scope = ? or (scope = ? and upto >= ?)"
+_SELECT_EARLIER_STOP: Final = (  # if no session has begun since
+    "select at from stops where scope = ? and upto >= "
+    "(select coalesce(max(id), 0) from sittings where run_id = ?)"
+)
+_BEGIN_SESSION: Final = "insert into sittings (run_id, at, pid) values (?, ?, ?) returning id"
 _TOTALS: Final = "select scope, calls, nano from totals where scope in (?, ?)"
 _RESERVE: Final = (
     "insert into calls (run_id, day, at, key, model, worst_nano, counted_nano, state) "
@@ -72,12 +77,8 @@ class SqliteLedger:
 
     Implements `assizes.judge.engine.ledger.Ledger`. Opening the ledger begins a session of the run
     (a row of the table `sittings`): a stop that was written before is over, a stop written later
-    applies. All methods may be called from any thread.
-
-    Attributes:
-        path: the file.
-        run_id: the run whose calls are counted.
-        resumed_after: when the run was stopped before this session; `None` if it was not.
+    applies: `resumed_after` is when the run was stopped before this session, `None` if it was not. All
+    methods may be called from any thread.
 
     Raises:
         ConfigurationError: the file cannot be created.
@@ -97,16 +98,18 @@ class SqliteLedger:
         self._clock = clock
         self._lock = RLock()
         self._fault: str | None = None
-        self._day = (-1, "")
         self._run_scope = f"run:{run_id}"
-        self._limits = tuple(_limits(limits))
+        maxima = {name: getattr(limits, name) for name in _LIMITS}
+        self._limits = {name: value for name, value in maxima.items() if value is not None}
         self._due: list[tuple[Any, ...]] = []
         self._waits = True
         self._file = open_ledger_file(path)
         try:
             with self._transaction():
-                self.resumed_after = self._earlier_stop()
-                self._session = self._begin_session()
+                stops = (self._run_scope, run_id)
+                self.resumed_after = self._select_time(_SELECT_EARLIER_STOP, stops)
+                row = (run_id, _utc_text(clock()), os.getpid())
+                self._session = int(self._file.execute(_BEGIN_SESSION, row).fetchone()[0])
         except sqlite3.Error as error:
             self._file.close()
             raise StoreError(f"[limits] ledger {path!r} cannot be written: {error}") from error
@@ -119,16 +122,22 @@ class SqliteLedger:
                 stopped, `closing` when the ledger cannot be written any more.
             LedgerBusy: another process is writing and `wait` is false.
         """
-        day, at = self._today(), _utc_text(self._clock())
+        at = _utc_text(self._clock())
+        day = at[:10]
         worst = None if call.worst_usd is None else math.ceil(call.worst_usd * NANO)
         reserved = worst or 0
-        with self._refuse_on_fault(), self._transaction(wait=wait):
-            if (stopped_at := self._current_stop()) is not None:
-                raise NotAsked("halted", stop_line(stopped_at))
-            self._refuse_over_limit(day, worst, call.model)
-            row = (self.run_id, day, at, call.key, call.model, worst, reserved)
-            (ticket,) = self._file.execute(_RESERVE, row).fetchone()
-            self._file.execute(_ADD, (self._run_scope, f"day:{day}", reserved))
+        if self._fault is not None:
+            raise NotAsked("closing", self._fault)
+        try:
+            with self._transaction(wait=wait):
+                if (stopped_at := self._current_stop()) is not None:
+                    raise NotAsked("halted", stop_line(stopped_at))
+                self._refuse_over_limit(day, worst, call.model)
+                row = (self.run_id, day, at, call.key, call.model, worst, reserved)
+                (ticket,) = self._file.execute(_RESERVE, row).fetchone()
+                self._file.execute(_ADD, (self._run_scope, f"day:{day}", reserved))
+        except sqlite3.Error as error:
+            raise NotAsked("closing", self._note_fault(error)) from error
         return int(ticket)
 
     def settle(self, ticket: int, spent: CallSpending, key: str | None = None) -> None:
@@ -144,25 +153,16 @@ class SqliteLedger:
         cost = None if spent.cost_usd is None else round(spent.cost_usd * NANO)
         tokens = (spent.input_tokens, spent.output_tokens)
         self._due.append((ticket, cost, *tokens, spent.latency_ms, spent.code, self.run_id, key))
-        try:
-            with suppress(LedgerBusy), self._transaction(wait=False):
-                pass
-        except sqlite3.Error as error:
-            self._note_fault(error)
+        with self._note_faults(), suppress(LedgerBusy), self._transaction(wait=False):
+            pass
 
     def cancel(self, ticket: int, key: str) -> None:
-        """Cancel the reservation of a call that was never made, so that nothing of it is counted.
-
-        A ticket that was settled or cancelled before stays as it is.
-        """
-        try:
-            with self._transaction():
-                row = self._file.execute(_CANCEL, (ticket, self.run_id, key)).fetchone()
-                if row is not None:
-                    day, worst = row
-                    self._file.execute(_TAKE_BACK, (self._run_scope, f"day:{day}", worst))
-        except sqlite3.Error as error:
-            self._note_fault(error)
+        """Cancel the reservation of a call that was never made, unless it was settled before."""
+        with self._note_faults(), self._transaction():
+            row = self._file.execute(_CANCEL, (ticket, self.run_id, key)).fetchone()
+            if row is not None:
+                day, worst = row
+                self._file.execute(_TAKE_BACK, (self._run_scope, f"day:{day}", worst))
 
     def claims(self, key: str, place: str, *, wait: bool = True) -> bool:
         """Whether the ask at `place` is the ask of this run that pays for the reply of `key`.
@@ -194,78 +194,55 @@ class SqliteLedger:
 
     def stopped_at(self) -> str | None:
         """When the run was stopped; `None` if it was not, or while the file is busy."""
-        try:
-            with self._exclusive_access(wait=False):
-                return self._current_stop()
-        except LedgerBusy:
-            return None
-        except sqlite3.Error as error:
-            self._note_fault(error)
-            return None
+        with self._note_faults(), suppress(LedgerBusy), self._exclusive_access(wait=False):
+            return self._current_stop()
+        return None
 
     def close(self) -> None:
         """Write the settlements that are due, and close the file; closing again does nothing."""
         try:
             if self._due:
-                with self._transaction():
+                with self._note_faults(), self._transaction():
                     pass
-        except sqlite3.Error as error:
-            self._note_fault(error)
         finally:
             with self._lock:
                 self._file.close()
 
-    def _earlier_stop(self) -> str | None:
-        """When the run was stopped in an earlier session, if no session has begun since."""
-        row = self._file.execute(
-            "select at from stops where scope = ? and upto >= "
-            "(select coalesce(max(id), 0) from sittings where run_id = ?)",
-            (self._run_scope, self.run_id),
-        ).fetchone()
-        return None if row is None else str(row[0])
-
-    def _begin_session(self) -> int:
-        row = (self.run_id, _utc_text(self._clock()), os.getpid())
-        sql = "insert into sittings (run_id, at, pid) values (?, ?, ?) returning id"
-        return int(self._file.execute(sql, row).fetchone()[0])
-
     def _current_stop(self) -> str | None:
-        scopes = (ALL_RUNS, self._run_scope, self._session)
-        row = self._file.execute(_SELECT_STOP, scopes).fetchone()
+        return self._select_time(_SELECT_STOP, (ALL_RUNS, self._run_scope, self._session))
+
+    def _select_time(self, sql: str, values: tuple[object, ...]) -> str | None:
+        row = self._file.execute(sql, values).fetchone()
         return None if row is None else str(row[0])
 
     def _refuse_over_limit(self, day: str, worst: int | None, model: str) -> None:
         if not self._limits:
             return
-        scopes = {"run": self._run_scope, "day": f"day:{day}"}
-        rows = self._file.execute(_TOTALS, tuple(scopes.values())).fetchall()
+        rows = self._file.execute(_TOTALS, (self._run_scope, f"day:{day}")).fetchall()
         totals = {scope: (calls, nano) for scope, calls, nano in rows}
-        for limit in self._limits:
-            limit.check(*totals.get(scopes[limit.scope], (0, 0)), worst, model)
-
-    def _today(self) -> str:
-        number = int(self._clock() // _DAY_S)
-        if self._day[0] != number:
-            self._day = (number, datetime.fromtimestamp(number * _DAY_S, UTC).date().isoformat())
-        return self._day[1]
+        for name, maximum in self._limits.items():
+            scope = f"day:{day}" if name.endswith("_per_day") else self._run_scope
+            calls, nano = totals.get(scope, (0, 0))
+            if why := _excess(name, maximum, calls, nano, worst, model):
+                raise NotAsked("budget", f"[limits] {name} = {maximum:g}: {why}")
 
     @contextmanager
     def _transaction(self, *, wait: bool = True) -> Iterator[None]:
         """A transaction of SQLite; it also writes the settlements that are due.
 
-        Raises:
-            LedgerBusy: another process or thread is writing and `wait` is false.
+        Raises `LedgerBusy` when another process or thread is writing and `wait` is false.
         """
         with self._exclusive_access(wait=wait):
-            self._file.execute("begin immediate")
-            try:
-                due = self._settle_due()
+            with self._file:  # commits, or rolls back after an error
+                self._file.execute("begin immediate")
+                due = list(self._due)
+                for row in due:
+                    if (settled_row := self._file.execute(_SETTLE, row).fetchone()) is not None:
+                        day, worst, counted, unpriced = settled_row
+                        scopes = (self._run_scope, f"day:{day}")
+                        self._file.execute(_CORRECT, (*scopes, counted - worst, worst, unpriced))
                 yield
-                self._file.execute("commit")
-                del self._due[:due]
-            finally:
-                if self._file.in_transaction:
-                    self._file.execute("rollback")
+            del self._due[: len(due)]
 
     @contextmanager
     def _exclusive_access(self, *, wait: bool) -> Iterator[None]:
@@ -274,9 +251,8 @@ class SqliteLedger:
             raise LedgerBusy(f"[limits] ledger {self.path!r} is being written")
         try:
             if wait is not self._waits:
-                self._file.execute(
-                    f"pragma busy_timeout = {int(1000 * (MAX_BUSY_S if wait else 0))}"
-                )
+                timeout_ms = int(1000 * MAX_BUSY_S) if wait else 0
+                self._file.execute(f"pragma busy_timeout = {timeout_ms}")
                 self._waits = wait
             yield
         except sqlite3.OperationalError as error:
@@ -286,30 +262,12 @@ class SqliteLedger:
         finally:
             self._lock.release()
 
-    def _settle_due(self) -> int:
-        """Write the settlements that are due, within the transaction; returns their number."""
-        due = list(self._due)
-        for row in due:
-            settled_row = self._file.execute(_SETTLE, row).fetchone()
-            if settled_row is not None:
-                day, worst, counted, unpriced = settled_row
-                scopes = (self._run_scope, f"day:{day}")
-                self._file.execute(_CORRECT, (*scopes, counted - worst, worst, unpriced))
-        return len(due)
-
     @contextmanager
-    def _refuse_on_fault(self) -> Iterator[None]:
-        """Refuse every call once the ledger could not be written.
-
-        Raises:
-            NotAsked: `closing`.
-        """
-        if self._fault is not None:
-            raise NotAsked("closing", self._fault)
+    def _note_faults(self) -> Iterator[None]:
         try:
             yield
         except sqlite3.Error as error:
-            raise NotAsked("closing", self._note_fault(error)) from error
+            self._note_fault(error)
 
     def _note_fault(self, error: sqlite3.Error) -> str:
         if self._fault is None:
@@ -323,51 +281,24 @@ def stop_line(at: str) -> str:
     return f"stopped at {at} (`assizes stop`)"
 
 
-class _Limit:
-    """One of the four limits on calls or dollars of a run or a day."""
+def _excess(
+    name: str, maximum: float, calls: int, nano: int, worst: int | None, model: str
+) -> str | None:
+    """Why one more call could exceed a limit; `None` where it could not.
 
-    def __init__(self, name: str, scope: str, maximum: float) -> None:
-        self.scope = scope
-        self._name = name
-        self._dollars = "usd" in name
-        self._maximum = math.floor(maximum * NANO) if self._dollars else int(maximum)
-        self._setting = f"[limits] {name} = {maximum:g}"
-
-    def check(self, calls: int, nano: int, worst: int | None, model: str) -> None:
-        """Check that one more call stays within the limit.
-
-        Args:
-            calls: the calls that were counted in the scope.
-            nano: the nano-dollars that were spent or reserved in the scope.
-            worst: the worst case of the call in nano-dollars; `None` where no price is known.
-            model: the model, for the message.
-
-        Raises:
-            NotAsked: `budget`, where the call could exceed the limit.
-        """
-        if not self._dollars:
-            if calls + 1 > self._maximum:
-                raise NotAsked("budget", f"{self._setting}: {calls} calls were made")
-        elif worst is None:
-            raise NotAsked("budget", f"{self._setting}: no price is known for {model}")
-        elif nano + worst > self._maximum:
-            raise NotAsked(
-                "budget",
-                f"{self._setting}: {nano / NANO:.6f} USD are spent or set aside, the next call could "
-                f"cost {worst / NANO:.6f} USD",
-            )
-
-
-def _limits(limits: LimitsConfig) -> Iterable[_Limit]:
-    scopes = {
-        "budget_usd": "run",
-        "budget_usd_per_day": "day",
-        "max_asks": "run",
-        "max_asks_per_day": "day",
-    }
-    for name, scope in scopes.items():
-        if (maximum := getattr(limits, name)) is not None:
-            yield _Limit(name, scope, maximum)
+    `calls` were counted, and `nano` nano-dollars spent or reserved, in the scope of the limit;
+    `worst` is the worst case of the call in nano-dollars, `None` where no price is known.
+    """
+    if "usd" not in name:
+        return f"{calls} calls were made" if calls + 1 > int(maximum) else None
+    if worst is None:
+        return f"no price is known for {model}"
+    if nano + worst <= math.floor(maximum * NANO):
+        return None
+    return (
+        f"{nano / NANO:.6f} USD are spent or set aside, the next call could cost "
+        f"{worst / NANO:.6f} USD"
+    )
 
 
 def _utc_text(seconds: float) -> str:

@@ -1,4 +1,7 @@
-"""The SQLite file of a ledger: creates, checks and opens it, reads totals, and writes stops."""
+"""The SQLite file of a ledger: creates, checks and opens it, reads totals, and writes stops.
+
+Every function that is given a path raises `StoreError` where the file at the path is no ledger.
+"""
 
 from __future__ import annotations
 
@@ -7,20 +10,17 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_random
 
-from assizes.judge.engine.budget_gate import MAX_BUSY_S
+from assizes.judge.engine.call_gates import MAX_BUSY_S
 from assizes.judge.engine.ledger import Account
 from assizes.judge.errors import ConfigurationError, StoreError
 from assizes.tasks.runtime.places import write_probe
 
-NANO: Final = 1_000_000_000
-"""Nano-dollars in a dollar."""
-
-ALL_RUNS: Final = "all"
-"""The scope of a stop that holds for every run until it is lifted."""
+NANO: Final = 1_000_000_000  # nano-dollars in a dollar
+ALL_RUNS: Final = "all"  # the scope of a stop that holds for every run until it is lifted
 
 _CHECKPOINT_PAGES: Final = 4000
 """Pages of 4 KiB between two checkpoints: 16 MB, because a checkpoint waits for the disk."""
@@ -110,9 +110,9 @@ def open_ledger_file(path: str) -> sqlite3.Connection:
             raise
         if isinstance(error, sqlite3.Error) and "not a database" in str(error):
             raise _no_ledger(path, "it is no SQLite database") from None
+        reason = (error.strerror if isinstance(error, OSError) else None) or error
         raise ConfigurationError(
-            f"[limits] ledger {path!r} cannot be written: {_reason(error)}; name a file on a local "
-            "disk that can"
+            f"[limits] ledger {path!r} cannot be written: {reason}; name a file on a local disk that can"
         ) from None
     return connection
 
@@ -131,29 +131,14 @@ def probe_ledger(path: str) -> None:
 
 
 def known_runs(path: str) -> list[str]:
-    """The ids of the runs in a ledger, the newest first; empty where there is no ledger yet.
-
-    Raises:
-        StoreError: the file is no ledger.
-    """
-    if not Path(path).exists():
-        return []
-    with _open_for_use(path) as file:
-        rows = file.execute("select run_id from sittings group by run_id order by max(id) desc")
-        return [str(run_id) for (run_id,) in rows]
+    """The ids of the runs in a ledger, the newest first; empty where there is no ledger yet."""
+    sql = "select run_id from sittings group by run_id order by max(id) desc"
+    return [str(run_id) for (run_id,) in _rows(path, sql)]
 
 
 def has_claim(path: str, run_id: str, key: str) -> bool:
-    """Whether a ledger holds a claim of a run; `False` where there is no ledger yet.
-
-    Raises:
-        StoreError: the file is no ledger.
-    """
-    if not Path(path).exists():
-        return False
-    with _open_for_use(path) as file:
-        sql = "select 1 from claims where run_id = ? and key = ?"
-        return file.execute(sql, (run_id, key)).fetchone() is not None
+    """Whether a ledger holds a claim of a run; `False` where there is no ledger yet."""
+    return bool(_rows(path, "select 1 from claims where run_id = ? and key = ?", run_id, key))
 
 
 def account_of(file: sqlite3.Connection, scope: str) -> Account:
@@ -166,20 +151,12 @@ def account_of(file: sqlite3.Connection, scope: str) -> Account:
 
 
 def spending_today(path: str) -> Account:
-    """What all runs have spent in the present UTC day; zero where there is no ledger yet.
-
-    Raises:
-        StoreError: the file is no ledger.
-    """
+    """What all runs have spent in the present UTC day; zero where there is no ledger yet."""
     return _spending(path, f"day:{datetime.now(UTC):%Y-%m-%d}")
 
 
 def run_spending(path: str, run_id: str) -> Account:
-    """What one run has spent in all its sessions; zero where there is no ledger yet.
-
-    Raises:
-        StoreError: the file is no ledger.
-    """
+    """What one run has spent in all its sessions; zero where there is no ledger yet."""
     return _spending(path, f"run:{run_id}")
 
 
@@ -203,19 +180,21 @@ def write_stop(path: str, run_id: str | None) -> None:
 
 def lift_stop(path: str) -> bool:
     """Lift a stop of all runs; `False` where there was none."""
-    if not Path(path).exists():
-        return False
-    with _open_for_use(path) as file:
-        return file.execute("delete from stops where scope = ?", (ALL_RUNS,)).rowcount > 0
+    return bool(_rows(path, "delete from stops where scope = ? returning scope", ALL_RUNS))
 
 
 def all_runs_stopped_at(path: str) -> str | None:
     """When all runs were stopped; `None` where they are not."""
+    rows = _rows(path, "select at from stops where scope = ?", ALL_RUNS)
+    return str(rows[0][0]) if rows else None
+
+
+def _rows(path: str, sql: str, *values: str) -> list[tuple[Any, ...]]:
+    """The rows that a statement returns; none where there is no ledger yet."""
     if not Path(path).exists():
-        return None
+        return []
     with _open_for_use(path) as file:
-        row = file.execute("select at from stops where scope = ?", (ALL_RUNS,)).fetchone()
-        return None if row is None else str(row[0])
+        return file.execute(sql, values).fetchall()
 
 
 @contextmanager
@@ -247,23 +226,15 @@ def _check_is_ledger(
 
 
 def _create_tables(connection: sqlite3.Connection) -> None:
-    connection.execute("begin immediate")
-    try:
+    with connection:  # commits, or rolls back after an error
+        connection.execute("begin immediate")
         ((mark,),) = connection.execute("pragma application_id").fetchall()
         if not mark:
             for statement in filter(str.strip, _TABLES.split(";")):
                 connection.execute(statement)
             connection.execute(f"pragma application_id = {_APPLICATION_ID}")
             connection.execute(f"pragma user_version = {_VERSION}")
-        connection.execute("commit")
-    finally:
-        if connection.in_transaction:
-            connection.execute("rollback")
 
 
 def _no_ledger(path: str, why: str) -> StoreError:
     return StoreError(f"[limits] ledger {path!r} is no ledger of assizes: {why}; name another file")
-
-
-def _reason(error: Exception) -> str:
-    return (error.strerror if isinstance(error, OSError) else None) or str(error)

@@ -1,27 +1,36 @@
-"""The durable reply cache: a reply is stored, so that it is paid for only once.
+"""The durable reply cache, and the locks on its keys, so that a reply is paid for only once.
 
-One JSON file for each reply under any fsspec URI, named by the key of the ask, in folders named by
-the first two characters of the key. Any reply to a key is valid, so writers need no lock: the last
-write wins.
+Under any fsspec URI there is one JSON file for each reply, named by the key of the ask, in folders
+named by the first two characters of the key. Any reply to a key is valid, so writers need no lock:
+the last write wins.
+
+Two processes that share a local cache shall not pay for the same reply either. The first one to ask
+locks a byte of one file, chosen by the key, until the reply has come; the others wait. The system
+releases the lock of a process that dies, so nothing has to be cleaned up. A lock of `fcntl` belongs
+to the process and is lost when the process closes the file anywhere. So all runs of one process
+share one open file, and the locked bytes are noted beside it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import itertools
 import logging
 import os
-from collections.abc import Mapping
-from contextlib import suppress
+import threading
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
 
 from pydantic import TypeAdapter, ValidationError
 
-from assizes.judge.engine.reply_cache import CachedReply, ReplyCache
+from assizes.judge.engine.ledger import CachedReply, ReplyCache
 from assizes.tasks.runtime.failpoints import failpoint
-from assizes.tasks.spending.request_locks import FileLocks
+from assizes.tasks.runtime.process import Closing
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +40,16 @@ _WRITER: Final = uuid4().hex
 """Makes the names of temporary files differ between the processes of all machines."""
 
 _NUMBERS: Final = itertools.count()
+
+LOCK_FILE: Final = ".turns"
+"""The name of the lock file in the folder of the reply cache; the file stays empty."""
+
+_FIRST_WAIT_S: Final = 0.02
+_LONGEST_WAIT_S: Final = 0.25
+"""Seconds before another process's lock is tried again: doubled from the first to the longest."""
+
+_KEY_DIGITS: Final = 15
+"""Hex digits of a key that choose the byte; 60 bits, because a file offset has 63."""
 
 
 class FileReplyCache:
@@ -48,6 +67,7 @@ class FileReplyCache:
         self.uri = uri
         self._files, root = url_to_fs(uri, **options)
         self._root = root.rstrip("/")
+        self._is_local = "file" in self._files.protocol
         self._faults: tuple[type[Exception], ...] = (OSError,)
         self._warned = False
         if "s3" in self._files.protocol:
@@ -96,10 +116,6 @@ class FileReplyCache:
         except self._faults as error:
             self._warn("written", error)
         failpoint("replies.put.after")
-
-    @property
-    def _is_local(self) -> bool:
-        return "file" in self._files.protocol
 
     def _path(self, key: str) -> str:
         return f"{self._root}/{key[:2]}/{key}.json"
@@ -150,3 +166,99 @@ def _write_whole(path: Path, body: bytes) -> None:
         with suppress(OSError):
             temporary.unlink()
         raise
+
+
+@dataclass
+class _OpenLockFile:
+    """A lock file as this process has it open: shared by `users`, with these bytes locked."""
+
+    descriptor: int
+    users: int = 0
+    locked_offsets: set[int] = field(default_factory=set)
+
+
+_open_files: Final[dict[str, _OpenLockFile]] = {}
+_guard: Final = threading.Lock()
+
+
+class FileLocks(Closing):
+    """The locks of one local cache; implements `assizes.judge.engine.ledger.RequestLocks`.
+
+    On a file system without locks every process asks: that may cost money, but loses no row.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self._path = Path(folder) / LOCK_FILE
+        self._name = ""
+        self._file: _OpenLockFile | None = None
+        self._own_offsets: set[int] = set()
+        self._is_unlockable = False
+
+    @asynccontextmanager
+    async def lock(self, key: str) -> AsyncIterator[None]:
+        """Hold the lock of a key of 64 hex digits; waits until no other process holds it."""
+        offset = int(key[:_KEY_DIGITS], 16)
+        wait_s = _FIRST_WAIT_S
+        while not self._try_lock(offset):
+            await asyncio.sleep(wait_s)
+            wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
+        try:
+            yield
+        finally:
+            with _guard:
+                self._unlock(offset)
+
+    def close(self) -> None:
+        """Release all locks; closing again does nothing."""
+        with _guard:
+            for offset in list(self._own_offsets):
+                self._unlock(offset)
+            file, self._file = self._file, None
+            if file is None:
+                return
+            file.users -= 1
+            if not file.users:
+                del _open_files[self._name]
+                os.close(file.descriptor)
+
+    def _try_lock(self, offset: int) -> bool:
+        """Whether the caller may ask now: the byte is locked, or the file system has no locks."""
+        if self._is_unlockable:
+            return True
+        with _guard:
+            try:
+                file = self._file = self._file or self._open()
+                if offset in file.locked_offsets:
+                    return False
+                fcntl.lockf(file.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, offset)
+            except OSError as error:
+                # Some systems answer "permission denied" for a lock that another process holds.
+                if isinstance(error, BlockingIOError | PermissionError) and self._file is not None:
+                    return False
+                self._is_unlockable = True
+                log.warning(
+                    "[cache] %s cannot be locked: %s; another process at the same run may pay for the "
+                    "same reply",
+                    self._path,
+                    error,
+                )
+                return True
+            file.locked_offsets.add(offset)
+            self._own_offsets.add(offset)
+        return True
+
+    def _open(self) -> _OpenLockFile:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._name = os.path.realpath(self._path)
+        if (file := _open_files.get(self._name)) is None:
+            descriptor = os.open(self._name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            file = _open_files[self._name] = _OpenLockFile(descriptor)
+        file.users += 1
+        return file
+
+    def _unlock(self, offset: int) -> None:
+        if self._file is None or offset not in self._own_offsets:
+            return
+        self._own_offsets.discard(offset)
+        self._file.locked_offsets.discard(offset)
+        fcntl.lockf(self._file.descriptor, fcntl.LOCK_UN, 1, offset)

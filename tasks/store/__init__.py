@@ -1,8 +1,20 @@
 """Stores of evaluation rows: a DuckDB file or a lake of Parquet files, behind one protocol."""
 
-from assizes.tasks.store.opening import existing_store, open_store, query_store, rebuild_store
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from assizes.judge.config.run import StoreConfig
+from assizes.judge.errors import StoreBusy, StoreError
 from assizes.tasks.store.protocol import Store
 from assizes.tasks.store.record import RunRecord
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from assizes.tasks.store.rebuild import RebuildResult
 
 __all__ = [
     "RunRecord",
@@ -11,4 +23,100 @@ __all__ = [
     "open_store",
     "query_store",
     "rebuild_store",
+    "store_file",
 ]
+
+_DUCKDB: Final = "duckdb:///"
+"""The beginning of the URI of a DuckDB store; the rest of the URI is the path of its file."""
+
+
+def store_file(uri: str) -> Path | None:
+    """The DuckDB file that a store's URI names; None for a store of Parquet files."""
+    return Path(uri.removeprefix(_DUCKDB)).expanduser() if uri.startswith(_DUCKDB) else None
+
+
+def open_store(config: StoreConfig, *, writing: bool = False) -> Store:
+    """Open the store that a configuration names.
+
+    `duckdb:///file` is a DuckDB file relative to the working directory, `duckdb:////file` an
+    absolute one; any other URI is a folder or a bucket of Parquet files. Opening for writing makes
+    the store where there is none.
+
+    Raises:
+        StoreBusy: when another process has the DuckDB file open.
+        SchemaVersion: when the store has the schema of another version of this program.
+        NoStore: when there is no store to read.
+        StoreError: when the store cannot be opened.
+    """
+    # Each kind brings its own packages; reading a DuckDB file must not wait for fsspec to load.
+    if config.uri.startswith("duckdb:"):
+        from assizes.tasks.store.warehouse import DuckDBStore
+
+        return DuckDBStore(config.uri, _duckdb_path(config.uri), writing=writing)
+    from assizes.tasks.store.bucket import objects_at
+    from assizes.tasks.store.lake import ParquetStore
+
+    return ParquetStore(config.uri, objects_at(config.uri, config.storage_options), writing=writing)
+
+
+def existing_store(config: StoreConfig) -> Store:
+    """Open a store for writing that exists already; none is made.
+
+    Raises:
+        NoStore: when there is no store.
+        StoreBusy: when another process still has the DuckDB file open after a few seconds.
+    """
+    with suppress(StoreBusy):  # the store exists, and opening it for writing waits for its writer
+        open_store(config).close()
+    return open_store(config, writing=True)
+
+
+def query_store(config: StoreConfig, statement: str, run_id: str | None = None) -> pl.DataFrame:
+    """The rows of one SELECT over a store, or over one of its runs; nothing is written.
+
+    Raises:
+        ConfigurationError: when the statement is no SELECT, or DuckDB refuses it.
+        StoreError: when the store cannot be read.
+    """
+    from assizes.tasks.store.sql import run_query
+
+    file = _duckdb_path(config.uri) if config.uri.startswith("duckdb:") else None
+    with open_store(config) as store:
+        return run_query(store, file, statement, run_id)
+
+
+def rebuild_store(config: StoreConfig, copy: StoreConfig | None) -> RebuildResult:
+    """Build the DuckDB file of a store again, from a Parquet store (`copy`) with the same runs.
+
+    Without a copy, what can be read of the file is salvaged.
+
+    Raises:
+        StoreError: when the store is no DuckDB file, the copy is no Parquet store, or there is
+            nothing to rebuild.
+    """
+    from assizes.tasks.store.lake import ParquetStore
+    from assizes.tasks.store.rebuild import rebuild
+
+    if not config.uri.startswith("duckdb:"):
+        raise StoreError(
+            f"{config.uri} is a Parquet store, of which nothing is derived; what is missing there "
+            "is named when it is read, and restored from a copy of the files"
+        )
+    if copy is None:
+        return rebuild(config.uri, _duckdb_path(config.uri), None)
+    with open_store(copy) as source:
+        if not isinstance(source, ParquetStore):
+            raise StoreError(
+                f"{copy.uri} is no Parquet store; accepted: a folder, s3://bucket/prefix"
+            )
+        return rebuild(config.uri, _duckdb_path(config.uri), source)
+
+
+def _duckdb_path(uri: str) -> Path:
+    file = store_file(uri)
+    if file is None or file == Path():
+        raise StoreError(
+            f"[store] uri {uri!r} names no file; accepted: duckdb:///file.duckdb in the working "
+            "directory, duckdb:////path/to/file.duckdb anywhere"
+        )
+    return file

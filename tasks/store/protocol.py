@@ -23,17 +23,14 @@ class Store(Protocol):
     @property
     def uri(self) -> str:
         """The URI of the store, as it was configured."""
-        ...
 
     @property
     def many_writers(self) -> bool:
         """Whether several processes may write to the store at once."""
-        ...
 
     @property
     def sliceable(self) -> bool:
         """Whether a slice of the frame that `scan` returns reads no more than the slice's rows."""
-        ...
 
     def begin(self, run: RunRecord) -> RunRecord:
         """Store the configuration and the plan of a run that begins, or return the stored run.
@@ -44,15 +41,12 @@ class Store(Protocol):
         Raises:
             StoreError: when the stored run of that id has another configuration or input.
         """
-        ...
 
     def plan(self, run_id: str) -> dict[str, Any] | None:
         """The plan (input manifest) that a run began with; None where there is no such run."""
-        ...
 
     def shard_counts(self, run_id: str) -> dict[str, dict[str, int]]:
         """The number of records by status in each committed shard, by shard id."""
-        ...
 
     def commit_shard(
         self,
@@ -66,7 +60,6 @@ class Store(Protocol):
         The first commit of a shard stands. When another process was first, its rows stay and the
         given rows are dropped.
         """
-        ...
 
     def finish(self, run: RunRecord, run_metrics: pl.DataFrame) -> None:
         """End a run: store its final row and its metrics.
@@ -77,11 +70,9 @@ class Store(Protocol):
         Raises:
             StoreError: when the run is complete and the content is another.
         """
-        ...
 
     def runs(self) -> pl.DataFrame:
         """Table runs, newest first; runs that have not ended are in it too."""
-        ...
 
     def run(self, run_id: str) -> RunRecord:
         """A run by its id, or by a prefix that only this run's id begins with.
@@ -89,20 +80,15 @@ class Store(Protocol):
         Raises:
             UnknownRun: when no run, or more than one, has such an id.
         """
-        ...
 
     def table(self, run_id: str, name: str) -> pl.DataFrame:
-        """The rows of one run in a table, sorted by the table's keys.
+        """The rows of one run in table scores, asks, cases, rejects or run_metrics, sorted by keys.
 
-        Args:
-            run_id: the whole id of a stored run.
-            name: scores, asks, cases, rejects or run_metrics.
+        `run_id` is the whole id of a stored run.
         """
-        ...
 
     def scan(self, run_id: str, name: str) -> pl.LazyFrame:
         """The rows that `table` returns, as a lazy frame in no promised order."""
-        ...
 
     def forget(self, run_id: str, case_ids: Collection[str]) -> None:
         """Delete every row of some cases of a run; counts, metrics and summary stay unchanged.
@@ -110,7 +96,6 @@ class Store(Protocol):
         Raises:
             StoreError: when another process is rewriting the run.
         """
-        ...
 
     def acquire_lock(self, run_id: str, until: datetime) -> None:
         """Tell other processes that this process works on a run; the lock expires at `until`.
@@ -118,40 +103,30 @@ class Store(Protocol):
         Calling this method again before `until` extends the lock. The lock is advisory: it does not
         stop other processes from writing.
         """
-        ...
 
     def release_lock(self, run_id: str) -> None:
         """Remove this process's lock on a run, and every lock on it that has expired."""
-        ...
 
     def locked_until(self, run_id: str, *, by_others: bool = False) -> datetime | None:
         """The time at which the last lock on a run expires; None where nobody has locked the run.
 
-        Args:
-            run_id: the run.
-            by_others: leave out the lock of this process.
+        With `by_others` the lock of this process is left out.
         """
-        ...
 
     def add_comparison(self, row: Mapping[str, Any]) -> None:
         """Store a row of table comparisons, unless the same row is stored already."""
-        ...
 
     def comparisons(self) -> pl.DataFrame:
         """Table comparisons, sorted by its keys, then by its other columns."""
-        ...
 
     def add_calibration(self, row: Mapping[str, Any]) -> None:
         """Store a row of table calibrations, unless the run has the same record already."""
-        ...
 
     def calibrations(self) -> pl.DataFrame:
         """Table calibrations in order of time; empty in a store older than that table."""
-        ...
 
     def close(self) -> None:
         """Release the store; closing it again does nothing."""
-        ...
 
     def __enter__(self) -> Self: ...
 

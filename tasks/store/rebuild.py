@@ -21,29 +21,25 @@ import polars as pl
 from assizes.judge.errors import SchemaVersion, StoreBusy, StoreError
 from assizes.judge.rows import SHARD_TABLES
 from assizes.tasks.runtime.failpoints import failpoint
-from assizes.tasks.store.duckdb.file import first_line, table_names
-from assizes.tasks.store.duckdb.rows import plan_of, rows_of
-from assizes.tasks.store.duckdb.warehouse import DuckDBStore
-from assizes.tasks.store.lake.lake import ParquetStore
-from assizes.tasks.store.objects.folder import sync_folder
+from assizes.tasks.store.duckdb_file import first_line
+from assizes.tasks.store.duckdb_rows import plan_of, rows_of, table_names
+from assizes.tasks.store.lake import ParquetStore
+from assizes.tasks.store.objects import sync_folder
 from assizes.tasks.store.record import RUN_TABLES, RunRecord
+from assizes.tasks.store.warehouse import DuckDBStore
 
 _FILE_SUFFIXES: Final = ("", ".wal", ".commits")
-"""The three files of a store by what follows the DuckDB file's name: it, its log, its journal."""
+"""What follows the DuckDB file's name in those of the three files: itself, its log, its journal."""
 
-_PIECE_ROWS: Final = 100_000
-"""Rows of a Parquet copy that are inserted together, at least."""
+_PIECE_ROWS: Final = 100_000  # rows of a Parquet copy that are inserted together, at least
 
 
 @dataclass(slots=True)
 class RebuildResult:
-    """The result of a rebuild.
+    """The runs that are in the new file, and where the damaged file (if any) is now.
 
-    Attributes:
-        kept_run_ids: the runs in the new file.
-        losses: the reason for each run that could not be read, by run id; or for all of them under
-            `every run`, `every comparison` or `every calibration`.
-        old_file: where the damaged file is now; None where there was none.
+    `losses` holds the reason for each run that could not be read, by run id; or for all of them
+    under `every run`, `every comparison` or `every calibration`.
     """
 
     kept_run_ids: list[str] = field(default_factory=list)
@@ -52,12 +48,9 @@ class RebuildResult:
 
 
 def rebuild(uri: str, path: Path, copy: ParquetStore | None) -> RebuildResult:
-    """Build the DuckDB file of a store again.
+    """Build the DuckDB file of a store again, from a Parquet store that holds the same runs.
 
-    Args:
-        uri: the store, as configured.
-        path: the store's file.
-        copy: a Parquet store that holds the same runs; None to salvage what can be read of the file.
+    Without such a copy, what can be read of the file is salvaged.
 
     Raises:
         StoreBusy: when another process has the file open.
@@ -66,12 +59,16 @@ def rebuild(uri: str, path: Path, copy: ParquetStore | None) -> RebuildResult:
     """
     scratch = path.with_name(f"{path.name}.rebuilt")
     result = RebuildResult()
-    if not (scratch.exists() and not path.exists()):
+    if path.exists() or not scratch.exists():
         _check_needed(uri, path, copy)
         for leftover in _store_files(scratch):
             leftover.unlink(missing_ok=True)
         failpoint("rebuild.before")
-        _build(uri, path, scratch, copy, result)
+        with DuckDBStore(f"{uri} (rebuilt)", scratch, writing=True) as store:
+            if copy is None:
+                _salvage(path, store, result)
+            else:
+                _copy_runs(copy, store, result)
     result.old_file = _swap_files(path, scratch)
     failpoint("rebuild.after")
     if not result.kept_run_ids:
@@ -94,30 +91,23 @@ def _check_needed(uri: str, path: Path, copy: ParquetStore | None) -> None:
         raise StoreError(f"{uri} is whole: nothing to rebuild")
 
 
-def _build(
-    uri: str, path: Path, scratch: Path, copy: ParquetStore | None, result: RebuildResult
-) -> None:
-    """Write the new file at `scratch`, and note in `result` which runs it holds."""
-    with DuckDBStore(f"{uri} (rebuilt)", scratch, writing=True) as store:
-        if copy is not None:
-            for run_id in reversed(copy.runs()["run_id"].to_list()):
-                run = copy.run(run_id)
-                store.adopt_run(run, _rows(copy, run_id), copy.shard_counts(run_id))
-                result.kept_run_ids.append(run_id)
-                failpoint("rebuild.half")
-            for row in copy.comparisons().rows(named=True):
-                store.add_comparison(row)
-            for row in copy.calibrations().rows(named=True):
-                store.add_calibration(row)
-        else:
-            _salvage(path, store, result)
+def _copy_runs(copy: ParquetStore, store: DuckDBStore, result: RebuildResult) -> None:
+    for run_id in reversed(copy.runs()["run_id"].to_list()):
+        run = copy.run(run_id)
+        store.adopt_run(run, _rows(copy, run_id), copy.shard_counts(run_id))
+        result.kept_run_ids.append(run_id)
+        failpoint("rebuild.half")
+    for row in copy.comparisons().rows(named=True):
+        store.add_comparison(row)
+    for row in copy.calibrations().rows(named=True):
+        store.add_calibration(row)
 
 
 def _rows(copy: ParquetStore, run_id: str) -> Iterator[tuple[str, pl.DataFrame]]:
     """The rows of a run by table, in pieces of `_PIECE_ROWS`: small inserts are slow in DuckDB."""
     for table in SHARD_TABLES:
         piece: list[pl.DataFrame] = []
-        for rows in copy.manifest.frames(table, copy.manifest.parts(run_id, table)):
+        for rows in copy.manifest.frames(table, copy.manifest.snapshot(run_id).parts(table)):
             piece.append(rows)
             if sum(frame.height for frame in piece) >= _PIECE_ROWS:
                 yield table, pl.concat(piece)
@@ -168,19 +158,17 @@ def _salvage_comparisons(
     con: duckdb.DuckDBPyConnection, store: DuckDBStore, result: RebuildResult
 ) -> None:
     """Copy comparisons and calibrations; a table that cannot be read costs no run."""
-    for kind, add in {
-        "comparison": store.add_comparison,
-        "calibration": store.add_calibration,
-    }.items():
+    kinds = {"comparison": store.add_comparison, "calibration": store.add_calibration}
+    for kind, add in kinds.items():
         try:
             if kind == "calibration" and "calibrations" not in table_names(con):
                 continue  # the file is older than the table
             rows = rows_of(con, f"{kind}s").rows(named=True)
         except (duckdb.Error, pl.exceptions.PolarsError) as error:
             result.losses[f"every {kind}"] = first_line(error)
-            continue
-        for row in rows:
-            add(row)
+        else:
+            for row in rows:
+                add(row)
 
 
 def _salvage_run(
@@ -211,13 +199,10 @@ def _store_files(path: Path) -> list[Path]:
 def _swap_files(path: Path, scratch: Path) -> Path | None:
     """Rename the old files, then the new ones into their place: the new DuckDB file last of all.
 
-    Returns:
-        The new path of the old file; None where there was none.
+    Returns the new path of the old file; None where there was none.
     """
     old_path = _old_file_path(path)
-    paths = list(
-        zip(_store_files(path), _store_files(scratch), _store_files(old_path), strict=True)
-    )
+    paths = list(zip(*map(_store_files, (path, scratch, old_path)), strict=True))
     journal = paths[-1][0]
     for current, new, old in paths:
         # Once the new journal has taken the place of the old one, it must stay there.

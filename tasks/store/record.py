@@ -1,4 +1,4 @@
-"""The record of a run, and the rules that both kinds of store follow.
+"""The record of a run, and what both kinds of store share.
 
 The configuration and the plan of a run are stored when it begins and never change. Rows are added
 by whole shards. A complete run is final.
@@ -12,27 +12,44 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import polars as pl
 
-from assizes.judge.config.diff import FINGERPRINTS, config_diff
+from assizes.judge.config.run import FINGERPRINTS, config_diff
 from assizes.judge.errors import StoreError, UnknownRun
 from assizes.judge.rows import COMPLETE, KEYS, SHARD_TABLES, TABLES, as_json, frame
 
-RUN_TABLES: Final = (*SHARD_TABLES, "run_metrics")
-"""Tables whose rows belong to one run."""
-
-CASE_TABLES: Final = ("scores", "asks", "cases")
-"""Tables whose rows belong to one case."""
-
-_FIELDS_SHOWN: Final = 5
-"""Changed settings that an error message names, at most."""
+RUN_TABLES: Final = (*SHARD_TABLES, "run_metrics")  # tables whose rows belong to one run
+CASE_TABLES: Final = ("scores", "asks", "cases")  # tables whose rows belong to one case
+_FIELDS_SHOWN: Final = 5  # changed settings that an error message names, at most
 
 FINAL_STATUSES: Final = (COMPLETE, "incomplete", "failed")
 """The statuses with which a run can end. A run that is not complete may be resumed and end again."""
 
 _ID_PATTERN: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
+
+
+class _ArrowSource(Protocol):
+    """Anything that can be read as an Arrow stream: a polars frame, a DuckDB relation."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ArrowView:
+    """A frame or relation of which only its Arrow stream can be seen.
+
+    DuckDB would convert a bare polars frame with pyarrow; it reads the stream of this view directly.
+    """
+
+    # Polars remembers the class of what it reads: a class of DuckDB, or one defined in a module that
+    # imports duckdb, would keep that module alive past interpreter exit, and its bindings then print
+    # a leak report to stderr. So the class stands here.
+    source: _ArrowSource
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        return self.source.__arrow_c_stream__(requested_schema)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +75,8 @@ class RunRecord:
 
     def row(self) -> dict[str, Any]:
         """The row of table runs."""
-        return {
-            "run_id": self.run_id,
-            "name": self.name,
-            "trigger": self.trigger,
-            "status": self.status,
+        return {name: getattr(self, name) for name in TABLES["runs"]} | {
             "config": as_json(self.config),
-            "config_hash": self.config_hash,
-            "judge_model": self.judge_model,
             "started_at": self.started_at.astimezone(UTC),
             "finished_at": self.finished_at and self.finished_at.astimezone(UTC),
             "counts": as_json(self.counts),
@@ -75,20 +86,14 @@ class RunRecord:
     @classmethod
     def of_row(cls, row: Mapping[str, Any], plan: Mapping[str, Any]) -> RunRecord:
         """The record of a row of table runs, whose times may also be ISO 8601 text."""
-        return cls(
-            run_id=row["run_id"],
-            name=row["name"],
-            trigger=row["trigger"],
-            status=row["status"],
-            config=json.loads(row["config"]),
-            config_hash=row["config_hash"],
-            judge_model=row["judge_model"],
-            started_at=_utc(row["started_at"]),
-            finished_at=row["finished_at"] and _utc(row["finished_at"]),
-            counts=json.loads(row["counts"]),
-            summary=row["summary"] and json.loads(row["summary"]),
-            plan=dict(plan),
-        )
+        values = {name: row[name] for name in TABLES["runs"]} | {
+            "config": json.loads(row["config"]),
+            "started_at": _utc(row["started_at"]),
+            "finished_at": row["finished_at"] and _utc(row["finished_at"]),
+            "counts": json.loads(row["counts"]),
+            "summary": row["summary"] and json.loads(row["summary"]),
+        }
+        return cls(**values, plan=dict(plan))
 
 
 def _utc(time: datetime | str) -> datetime:
@@ -102,11 +107,7 @@ def is_id(value: str) -> bool:
 
 
 def checked_id(value: str, what: str) -> str:
-    """Return an id that is safe as part of a path.
-
-    Args:
-        value: the id.
-        what: what the id names, for the message.
+    """Return an id that is safe as part of a path; `what` says for the message what the id names.
 
     Raises:
         StoreError: when the id has other characters than letters, digits, `.`, `_` and `-`, begins
@@ -120,12 +121,7 @@ def checked_id(value: str, what: str) -> str:
     return value
 
 
-def checked_frame(run_id: str, table: str, rows: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows of one run when they may be stored in a table.
-
-    Raises:
-        StoreError: when the rows have another schema than the table, or belong to another run.
-    """
+def _checked_frame(run_id: str, table: str, rows: pl.DataFrame) -> pl.DataFrame:
     if rows.schema != pl.Schema(TABLES[table]):
         raise StoreError(
             f"rows of {table!r} in run {run_id!r} have the columns {dict(rows.schema)!r}; "
@@ -145,7 +141,7 @@ def checked_metrics(run_id: str, rows: pl.DataFrame) -> pl.DataFrame:
         StoreError: when the rows have another schema, belong to another run, or hold NaN or
             infinity. A missing number is a `null`.
     """
-    metrics = checked_frame(run_id, "run_metrics", rows).sort(KEYS["run_metrics"])
+    metrics = _checked_frame(run_id, "run_metrics", rows).sort(KEYS["run_metrics"])
     invalid = metrics.filter(pl.col("value").is_finite().not_())
     if invalid.height:
         raise StoreError(
@@ -159,12 +155,13 @@ def checked_frames(run_id: str, frames: Mapping[str, pl.DataFrame]) -> dict[str,
     """Return a frame for each table that a shard writes, empty where none was given.
 
     Raises:
-        StoreError: when a table is not one of a shard's, or its rows may not be stored.
+        StoreError: when a table is not one of a shard's, or its rows have another schema than the
+            table or belong to another run.
     """
     for table in frames:
         checked_table(table, SHARD_TABLES)
     return {
-        table: checked_frame(run_id, table, frames[table]) if table in frames else frame(table, [])
+        table: _checked_frame(run_id, table, frames[table]) if table in frames else frame(table, [])
         for table in SHARD_TABLES
     }
 
@@ -233,12 +230,7 @@ def final_record(
 
     The record has the stored configuration, plan and start; status, end time, counts and summary
     are those of `run`. A run that ends again in the same way keeps the time at which it first ended.
-
-    Args:
-        stored: the run in the store.
-        run: the run as it ends now.
-        store: the URI of the store, for messages.
-        same_metrics: whether the store holds the same run metrics already.
+    `same_metrics` says whether the store holds the same run metrics already.
 
     Raises:
         StoreError: when the configuration is another, the status is not a final one, or the stored
@@ -269,12 +261,7 @@ def final_record(
 
 
 def full_id(prefix: str, known: Iterable[str], store: str) -> str:
-    """The only run id that starts with `prefix`.
-
-    Args:
-        prefix: beginning of a run id, or all of it.
-        known: every run id in the store, newest first.
-        store: the URI of the store, for the message.
+    """The only run id among `known`, the newest first, that starts with `prefix`.
 
     Raises:
         UnknownRun: when no run id, or more than one, starts with the prefix.

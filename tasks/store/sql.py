@@ -19,10 +19,11 @@ from assizes.judge.rows import (
     frame,
     missing_columns,
 )
-from assizes.tasks.store.arrow import ArrowView
-from assizes.tasks.store.duckdb.file import TYPES, column_names, first_line, select_list
-from assizes.tasks.store.lake.lake import ParquetStore
+from assizes.tasks.store.duckdb_file import first_line
+from assizes.tasks.store.duckdb_rows import TYPES, column_names, select_list
+from assizes.tasks.store.lake import ParquetStore
 from assizes.tasks.store.protocol import Store
+from assizes.tasks.store.record import ArrowView
 
 _WORD: Final = re.compile(r"\w+")
 _READ_STATEMENTS: Final = frozenset({"SELECT", "EXPLAIN"})
@@ -31,13 +32,10 @@ _READ_STATEMENTS: Final = frozenset({"SELECT", "EXPLAIN"})
 def run_query(
     store: Store, file: Path | None, statement: str, run_id: str | None = None
 ) -> pl.DataFrame:
-    """The rows that a statement returns.
+    """The rows that a statement, one SELECT (or EXPLAIN) over the public tables, returns.
 
-    Args:
-        store: an open store.
-        file: the DuckDB file of the store; None for a Parquet store.
-        statement: one SELECT (or EXPLAIN) over the public tables.
-        run_id: the run (a unique prefix will do) whose rows the tables show; None for all runs.
+    `file` is the DuckDB file of the store, None for a Parquet store. The tables show the rows of
+    the run `run_id` (a unique prefix will do), or those of all runs.
 
     Raises:
         ConfigurationError: when the statement is no SELECT, or DuckDB refuses it.
@@ -51,7 +49,9 @@ def run_query(
         con.execute("set autoinstall_known_extensions=false")
         tables = _tables(con, statement)
         if isinstance(store, ParquetStore):
-            _show_lake(con, store, tables, run)
+            runs = [run] if run else store.runs()["run_id"].to_list()
+            for table in tables:
+                _show_lake_table(con, store, table, runs, run)
         else:
             _show_file(con, tables, run)
         return pl.DataFrame(ArrowView(con.sql(statement)))
@@ -88,71 +88,57 @@ def _show_file(con: duckdb.DuckDBPyConnection, tables: Iterable[str], run: str |
         if run is None and not older:
             continue
         shown = select_list(con, table, TABLES[table]) if older else "*"
-        rows = (
-            f'select {shown} from "{name}".main.{table} {_run_condition(table, run) if run else ""}'
-        )
+        rows = f'select {shown} from "{name}".main.{table} {_run_condition(table, run)}'
         con.execute(f"create temp view {table} as {rows}")
 
 
-def _run_condition(table: str, run: str) -> str:
+def _run_condition(table: str, run: str | None) -> str:
+    if run is None:
+        return ""
     own = "candidate" if table == "comparisons" else "run_id"
     return f"where {own} = '{run}'"  # safe: a stored id has only letters, digits, . _ -
 
 
-def _show_lake(
-    con: duckdb.DuckDBPyConnection, lake: ParquetStore, tables: Iterable[str], run: str | None
+def _show_lake_table(
+    con: duckdb.DuckDBPyConnection,
+    lake: ParquetStore,
+    table: str,
+    runs: Iterable[str],
+    run: str | None,
 ) -> None:
-    """Load the tables of a lake into the connection, or make views over its files."""
-    runs = [run] if run else lake.runs()["run_id"].to_list()
-    for table in tables:
-        if table in SHARD_TABLES:
-            _show_parts(con, lake, table, runs)
-            continue
-        _load_table(con, table, _small_table(lake, table, runs), run)
-
-
-def _small_table(lake: ParquetStore, table: str, runs: list[str]) -> pl.DataFrame:
-    if table == "runs":
-        return lake.runs()
-    if table == "comparisons":
-        return lake.comparisons()
-    if table == "calibrations":
-        return lake.calibrations()
-    return pl.concat([frame(table, []), *(lake.table(run_id, table) for run_id in runs)])
-
-
-def _show_parts(
-    con: duckdb.DuckDBPyConnection, lake: ParquetStore, table: str, runs: list[str]
-) -> None:
-    """Make a view over the local files of a table; the objects of a bucket are fetched first."""
-    sources: list[Any] = []
-    for run_id in runs:
-        sources += lake.sources(run_id, table)
-    if sources and isinstance(sources[0], Path):
-        # A relation reads names as they are; in SQL text a name with [ or * would be a pattern.
-        files = con.read_parquet([_escape_path(path) for path in sources], union_by_name=True)
-        nulls = [
-            f'null::{TYPES[dtype]} as "{column}"'
-            for column, dtype in missing_columns(table, files.columns).items()
-        ]
-        files.project(", ".join(["*", *nulls])).create_view(table)
+    """Load a table of a lake into the connection, or make a view over its local files."""
+    whole = {"runs": lake.runs, "comparisons": lake.comparisons, "calibrations": lake.calibrations}
+    if table in whole:
+        _load_table(con, table, whole[table](), run)
         return
-    frames = [
-        frame(table, []),
-        *(add_later_columns(table, pl.read_parquet(data)) for data in sources),
+    if table not in SHARD_TABLES:
+        frames = [lake.table(run_id, table) for run_id in runs]
+    else:
+        sources: list[Any] = [source for run_id in runs for source in lake.sources(run_id, table)]
+        if sources and isinstance(sources[0], Path):
+            _show_files(con, table, sources)
+            return
+        frames = [add_later_columns(table, pl.read_parquet(data)) for data in sources]
+    _load_table(con, table, pl.concat([frame(table, []), *frames]), run)
+
+
+def _show_files(con: duckdb.DuckDBPyConnection, table: str, paths: Iterable[Path]) -> None:
+    # A relation reads names as they are; in SQL text a name with [ or * would be a pattern.
+    names = [re.sub(r"[\[*?]", r"[\g<0>]", str(path)) for path in paths]
+    files = con.read_parquet(names, union_by_name=True)
+    nulls = [
+        f'null::{TYPES[dtype]} as "{column}"'
+        for column, dtype in missing_columns(table, files.columns).items()
     ]
-    _load_table(con, table, pl.concat(frames))
+    files.project(", ".join(["*", *nulls])).create_view(table)
 
 
 def _load_table(
-    con: duckdb.DuckDBPyConnection, table: str, rows: pl.DataFrame, run: str | None = None
+    con: duckdb.DuckDBPyConnection, table: str, rows: pl.DataFrame, run: str | None
 ) -> None:
     """Make a temporary table of rows, or of those that belong to one run."""
     con.register("_incoming", ArrowView(rows))
-    condition = _run_condition(table, run) if run else ""
-    con.execute(f"create temp table {table} as select * from _incoming {condition}")
+    con.execute(
+        f"create temp table {table} as select * from _incoming {_run_condition(table, run)}"
+    )
     con.unregister("_incoming")
-
-
-def _escape_path(path: Path) -> str:
-    return "".join(f"[{char}]" if char in "[*?" else char for char in str(path))

@@ -1,40 +1,129 @@
-"""Maintenance of a store: delete the rows of a data subject, collect garbage, compact a run."""
+"""Maintenance of a store: delete the rows of a data subject, collect garbage, compact a run.
+
+Garbage is what nobody reads in a lake. Writers leave it when they die or when another writer was
+faster, and rewriting a run replaces its parts. Parts are listed before the commit marks that may
+name them, so that a part is not taken for garbage whose mark is created in between. An object
+younger than the longest attempt is never garbage, since its mark may still come.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Final
 
 import polars as pl
 
 from assizes.judge.errors import StoreError
-from assizes.tasks.store.lake.garbage import LONGEST_ATTEMPT, Garbage, list_garbage, remove_garbage
-from assizes.tasks.store.lake.lake import ParquetStore
-from assizes.tasks.store.lake.rewrite import CompactionResult
+from assizes.tasks.runtime.failpoints import failpoint
+from assizes.tasks.store.bucket import PROBES
+from assizes.tasks.store.lake import ParquetStore
+from assizes.tasks.store.manifest import Manifest
+from assizes.tasks.store.objects import Objects
 from assizes.tasks.store.protocol import Store
 from assizes.tasks.store.record import CASE_TABLES
+from assizes.tasks.store.rewrite import CompactionResult
+
+LONGEST_ATTEMPT: Final = timedelta(hours=24)
+"""The longest time that a writer may take from its first part to its commit mark."""
+
+_FOLDERS: Final = ("parts", "commits", "generations", "holds")
+"""Folders of a run in which writers may leave drafts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Garbage:
+    """An object of so many bytes that nobody reads: a `part`, a `draft` or a `probe`.
+
+    `name` is its name below the root of the lake.
+    """
+
+    name: str
+    size: int
+    kind: str
+
+
+def list_garbage(
+    objects: Objects, manifest: Manifest, now: datetime, older_than: timedelta = LONGEST_ATTEMPT
+) -> list[Garbage]:
+    """The objects that may be removed: parts that no mark names, drafts of killed writers, probes.
+
+    Objects that are younger than `older_than` at the aware time `now` are left out. The age of a
+    part that a generation replaced counts from when that generation was published, since a reader
+    may still read the part.
+
+    Raises:
+        StoreError: when a complete run lacks commit marks: then its parts must not be removed.
+    """
+    limit = now - older_than
+    items = list(_drafts(objects, ["", "runs", "comparisons", "calibrations"], limit))
+    items += [
+        Garbage(f"{PROBES}/{entry.name}", entry.size, "probe")
+        for entry in objects.entries(PROBES)
+        if entry.modified < limit
+    ]
+    for run_id in objects.names("runs"):
+        items += _garbage_of_run(objects, manifest, run_id, limit)
+    return items
+
+
+def remove_garbage(objects: Objects, items: Sequence[Garbage]) -> None:
+    """Delete garbage, one object after the other."""
+    failpoint("gc.listed")
+    for item in items:
+        failpoint("gc.remove.before")
+        objects.remove([item.name])
+        failpoint("gc.remove.after")
+
+
+def _garbage_of_run(
+    objects: Objects, manifest: Manifest, run_id: str, limit: datetime
+) -> Iterator[Garbage]:
+    """The drafts and the unnamed parts of a run that were written before `limit`."""
+    folder = f"runs/{run_id}"
+    yield from _drafts(objects, [folder, *(f"{folder}/{name}" for name in _FOLDERS)], limit)
+    old = _old_objects(objects, f"{folder}/parts", limit)
+    if not old:
+        return
+    generations = _old_objects(objects, f"{folder}/generations", limit)
+    settled_number = max((int(name.partition(".")[0]) for name in generations), default=0)
+    referenced_names = manifest.referenced_part_names(run_id, settled_number)
+    for name, size in old.items():
+        if name not in referenced_names:
+            yield Garbage(f"{folder}/parts/{name}", size, "part")
+
+
+def _drafts(objects: Objects, folders: Sequence[str], limit: datetime) -> Iterator[Garbage]:
+    for folder in folders:
+        for name, size in _old_objects(objects, folder, limit, drafts=True).items():
+            yield Garbage(f"{folder}/{name}".lstrip("/"), size, "draft")
+
+
+def _old_objects(
+    objects: Objects, folder: str, limit: datetime, *, drafts: bool = False
+) -> dict[str, int]:
+    """The sizes of the objects (or of the drafts) that were last written before `limit`, by name."""
+    return {
+        entry.name: entry.size
+        for entry in objects.entries(folder)
+        if entry.modified < limit and entry.name.startswith(".") is drafts
+    }
 
 
 @dataclass(frozen=True, slots=True)
 class DataSubject:
     """Somebody whose rows are to be found: one case id, or every case with all of some tags.
 
-    Attributes:
-        case_id: the case; None when the tags alone decide.
-        tags: tag values by tag name; a case must have all of them.
+    `tags` are tag values by tag name; `case_id` is None when they alone decide.
     """
 
     case_id: str | None
     tags: Mapping[str, str]
 
     def __post_init__(self) -> None:
-        """Refuse a subject without a case id and without tags: every case would match.
-
-        Raises:
-            StoreError: when neither a case id nor a tag is given.
-        """
+        """Refuse a subject without a case id and without tags: every case would match."""
         if self.case_id is None and not self.tags:
             raise StoreError("nobody to forget; give a case id or --tag key=value")
 
@@ -43,25 +132,17 @@ class DataSubject:
         rows = store.scan(run_id, "cases").select("case_id", "tags")
         if self.case_id is not None:
             rows = rows.filter(pl.col("case_id") == self.case_id)
-        wanted = self.tags.items()
-        return sorted(
-            {
-                case_id
-                for case_id, tags in rows.collect().iter_rows()
-                if wanted <= (json.loads(tags) if tags else {}).items()
-            }
-        )
+        matches = {
+            case_id
+            for case_id, tags in rows.collect().iter_rows()
+            if self.tags.items() <= json.loads(tags or "{}").items()
+        }
+        return sorted(matches)
 
 
 @dataclass(frozen=True, slots=True)
 class SubjectRows:
-    """What a subject has in one run.
-
-    Attributes:
-        run_id: the run.
-        case_ids: the subject's cases.
-        rows: the number of their rows, by table.
-    """
+    """The cases of a subject in one run, and the number of their rows by table."""
 
     run_id: str
     case_ids: list[str]
@@ -73,29 +154,19 @@ def find_subject(
 ) -> list[SubjectRows]:
     """The runs in which a subject has rows, newest first.
 
-    Args:
-        store: the store.
-        subject: whose rows.
-        run_id: the only run to look at (a unique prefix will do); None for all runs.
+    `run_id` is the only run to look at (a unique prefix will do); None stands for all runs.
     """
     runs = [store.run(run_id).run_id] if run_id is not None else store.runs()["run_id"].to_list()
     subject_rows = []
     for stored_run_id in runs:
-        case_ids = subject.cases(store, stored_run_id)
-        is_of_subject = pl.col("case_id").is_in(case_ids)
-        rows = {
-            table: int(
-                store.scan(stored_run_id, table)
-                .filter(is_of_subject)
-                .select(pl.len())
-                .collect()
-                .item()
-            )
-            for table in CASE_TABLES
-            if case_ids
-        }
-        if sum(rows.values()):
-            subject_rows.append(SubjectRows(stored_run_id, case_ids, rows))
+        if case_ids := subject.cases(store, stored_run_id):
+            rows = {}
+            for table in CASE_TABLES:
+                scan = store.scan(stored_run_id, table)
+                matches = scan.filter(pl.col("case_id").is_in(case_ids)).select(pl.len())
+                rows[table] = int(matches.collect().item())
+            if any(rows.values()):
+                subject_rows.append(SubjectRows(stored_run_id, case_ids, rows))
     return subject_rows
 
 
@@ -110,10 +181,8 @@ def collect_garbage(
 ) -> list[Garbage]:
     """The objects of a lake that nobody reads any more; a DuckDB file has none.
 
-    Args:
-        store: the store.
-        older_than: younger objects are left out: a writer may still need them.
-        removing: delete the objects too.
+    Objects younger than `older_than` are left out: a writer may still need them. With `removing` the
+    objects are deleted too.
     """
     if not isinstance(store, ParquetStore):
         return []

@@ -10,7 +10,7 @@ import duckdb
 import pytest
 
 from assizes.deployments.samples import sample_cases
-from assizes.judge.config.places import StoreConfig
+from assizes.judge.config.run import StoreConfig
 from assizes.judge.formats import native_line
 from assizes.judge.rows import frame
 from assizes.tasks.store import open_store

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assizes.deployments.commands.csv_cells import csv_text
-from assizes.judge.config.places import StoreConfig
+from assizes.deployments.commands.sql import csv_text
+from assizes.judge.config.run import StoreConfig
 from assizes.tasks.store import open_store
 from tests.command import ROOT, assizes
 from tests.hostile import CELLS, XSS
@@ -100,4 +100,4 @@ def test_nothing_else_of_the_product_writes_csv():
         for path in (ROOT / part).rglob("*.py")
         if WRITERS.search(path.read_text("utf-8"))
     ]
-    assert writers == ["deployments/commands/csv_cells.py"]
+    assert writers == ["deployments/commands/sql.py"]

@@ -174,8 +174,8 @@ def test_the_judges_are_listed(tmp_path: Path):
 def test_reading_commands_import_neither_prefect_nor_litellm():
     program = (
         "import sys\n"
-        "import assizes.deployments.cli, assizes.deployments.commands.reading.show, assizes.deployments.commands.reading.compare\n"
-        "import assizes.deployments.commands.reading.report, assizes.deployments.commands.running.init\n"
+        "import assizes.deployments.cli, assizes.deployments.commands.show, assizes.deployments.commands.show\n"
+        "import assizes.deployments.commands.report, assizes.deployments.commands.init\n"
         "assert not {'prefect', 'litellm'} & set(sys.modules)\n"
     )
     root = Path(__file__).resolve().parents[2]

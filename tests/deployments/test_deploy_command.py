@@ -20,8 +20,7 @@ from prefect.client.orchestration import get_client
 from prefect.client.schemas.actions import DeploymentUpdate, WorkPoolCreate
 from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
 
-from assizes.deployments.commands.operating.deploy import DeployOptions, register_or_remove
-from assizes.deployments.commands.operating.serve_flows import register_and_run
+from assizes.deployments.commands.deploy import DeployOptions, register_and_run, register_or_remove
 from assizes.deployments.registration.apply import RegistrationResult
 from assizes.deployments.settings import validate_config
 from assizes.judge.config.run import RunConfig

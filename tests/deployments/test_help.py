@@ -8,7 +8,7 @@ import pytest
 import typer.main
 
 from assizes.deployments.cli import app
-from assizes.deployments.help import OTHERS, SECTIONS, SectionedGroup
+from assizes.deployments.options import OTHERS, SECTIONS, SectionedGroup
 from tests.command import assizes
 
 GROUP = typer.main.get_command(app)

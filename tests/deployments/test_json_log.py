@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from assizes.deployments.json_log import MAX_REPEATS, JsonLines
 from assizes.deployments.samples import sample_cases
+from assizes.deployments.terminal import MAX_REPEATS, JsonLines
 from assizes.judge.formats import native_line
 from tests.command import assizes
 

@@ -9,16 +9,15 @@ import pytest
 import yaml
 from prefect.events.schemas.automations import AutomationCore, EventTrigger
 
-from assizes.deployments.registration.automations import DeploymentIds, wanted_automations
-from assizes.deployments.registration.desired import (
+from assizes.deployments.registration.apply import (
     QUEUE_OPTIONS,
     WantedDeployment,
     wanted_deployments,
 )
+from assizes.deployments.registration.automations import DeploymentIds, wanted_automations
 from assizes.deployments.settings import WORKER_ENVIRONMENT
 from assizes.judge.config.gates import ComparisonConfig
-from assizes.judge.config.places import StoreConfig
-from assizes.judge.config.run import RunConfig
+from assizes.judge.config.run import RunConfig, StoreConfig
 from tests.command import ROOT
 
 YAML: dict[str, Any] = yaml.safe_load((ROOT / "deployments" / "prefect.yaml").read_text())

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from assizes.deployments.commands.reading.report import ReportOptions, write_stored_report
+from assizes.deployments.commands.report import ReportOptions, write_stored_report
 from assizes.deployments.web import pages
-from assizes.deployments.web.library import StoreReader
-from assizes.judge.config.places import StoreConfig
-from assizes.tasks.reports.data.case_page import MAX_OBJECT_BYTES
+from assizes.deployments.web.read_routes import StoreReader
+from assizes.judge.config.run import StoreConfig
+from assizes.tasks.reports.data.case_rows import MAX_OBJECT_BYTES
 from assizes.tasks.store import open_store
 from tests.command import ROOT, assizes
 from tests.tasks.reports.sample import Run, Said, run
@@ -24,7 +24,7 @@ from tests.tasks.stored_runs import put
 
 WRITE = """
 import sys
-from assizes.judge.config.places import StoreConfig
+from assizes.judge.config.run import StoreConfig
 from assizes.tasks.store import open_store
 open_store(StoreConfig(uri=sys.argv[1]), writing=True).__enter__().close()
 """

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from assizes.deployments.samples import sample_cases
-from assizes.judge.config.places import StoreConfig
+from assizes.judge.config.run import StoreConfig
 from assizes.judge.formats import native_line
 from assizes.tasks.store import open_store
 from tests.command import Answer, assizes

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from assizes.judge.config.places import StoreConfig
+from assizes.judge.config.run import StoreConfig
 from assizes.judge.rows import frame
-from assizes.judge.summary.published_numbers import run_metrics
-from assizes.judge.verdicts.root_cause import GENERATION_FIX
+from assizes.judge.summary.run_summary import run_metrics
+from assizes.judge.verdicts.case_rows import (
+    GENERATION_FIX,
+)
 from assizes.tasks.store import open_store
 from tests.command import assizes
 from tests.tasks.reports.sample_families import RUN_ID, families_run

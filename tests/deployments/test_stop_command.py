@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from assizes.deployments.samples import sample_cases
-from assizes.judge.config.limits import LimitsConfig
+from assizes.judge.config.judging import LimitsConfig
 from assizes.judge.formats import native_line
 from assizes.tasks.spending.ledger import SqliteLedger
 from tests.command import assizes

@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from assizes.deployments.commands.reading.case import show_case
-from assizes.deployments.commands.reading.explain import explain_metric
+from assizes.deployments.commands.case import explain_metric, show_case
 from assizes.deployments.commands.stores import CaseSelection
 from assizes.deployments.terminal import json_text, printable
-from assizes.judge.config.places import StoreConfig
+from assizes.judge.config.run import StoreConfig
 from assizes.judge.formats import native_line
 from assizes.tasks.store import open_store
 from tests.builders import agent, call, case, result, user

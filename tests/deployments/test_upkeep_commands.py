@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from assizes.judge.config.places import StoreConfig
+from assizes.judge.config.run import StoreConfig
 from assizes.tasks.store import open_store
 from tests.command import assizes
 from tests.tasks.store.test_upkeep import filled

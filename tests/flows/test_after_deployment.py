@@ -20,8 +20,8 @@ from assizes.flows.nightly import nightly
 from assizes.judge.case import Case
 from assizes.judge.config.run import RunConfig
 from assizes.judge.formats import native_line
-from assizes.tasks.intake.days import covering_uri
-from assizes.tasks.intake.transcript_counter import TranscriptCounter
+from assizes.tasks.intake.run_sources import covering_uri
+from assizes.tasks.intake.scan import TranscriptCounter
 from assizes.tasks.store import open_store
 from tests.flows.nights import ago, cases_of, dated, ended, lay, rows
 

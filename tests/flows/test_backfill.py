@@ -27,10 +27,10 @@ from prefect.client.schemas.filters import (
 )
 
 from assizes.flows.backfill import backfill
-from assizes.flows.days import SeriesOutcome
+from assizes.flows.nightly import SeriesOutcome
 from assizes.judge.config.run import RunConfig
 from assizes.judge.errors import ConfigurationError
-from assizes.tasks.intake.days import backfill_parts
+from assizes.tasks.intake.run_sources import backfill_parts
 from assizes.tasks.store import open_store
 from tests.command import KEYS
 from tests.doubles.fixtures import OPENAI_KEY, OpenAIServer, running_openai_server

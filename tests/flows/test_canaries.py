@@ -12,9 +12,9 @@ from assizes.flows.calibrate import calibrate_judge
 from assizes.judge.case import Case
 from assizes.judge.config.run import RunConfig
 from assizes.judge.formats import native_line
-from assizes.judge.injection.canaries import ATTACKS
-from assizes.tasks.forecasts.anchor_forecast import forecast_with_anchors
-from assizes.tasks.runs.canary_runs import canaries_of
+from assizes.judge.injection.families import ATTACKS
+from assizes.tasks.forecasts.run_forecast import forecast_with_anchors
+from assizes.tasks.runs.anchor_runs import canaries_of
 from assizes.tasks.store import open_store
 from tests.flows.test_evaluate import outcome_of
 

@@ -33,7 +33,7 @@ async def test_a_dask_cluster_writes_the_rows_that_one_process_writes(tmp_path: 
 
 
 async def test_a_scheduler_that_is_not_there_is_named(tmp_path: Path, monkeypatch):
-    monkeypatch.setattr("assizes.flows.cluster.CONNECT_S", "1s")
+    monkeypatch.setattr("assizes.flows.partition.CONNECT_S", "1s")
     uri = written(tmp_path / "t.jsonl", sample_cases()[:1])
     runner = {"kind": "dask", "dask_address": "tcp://127.0.0.1:9"}
     with pytest.raises(ConfigurationError, match="dask_address 'tcp://127.0.0.1:9'"):

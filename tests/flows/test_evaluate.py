@@ -19,8 +19,7 @@ from assizes.flows.compare import compare_runs
 from assizes.flows.evaluate import evaluate
 from assizes.flows.outcome import RunOutcome
 from assizes.judge.case import Case
-from assizes.judge.config.places import StoreConfig
-from assizes.judge.config.run import RunConfig
+from assizes.judge.config.run import RunConfig, StoreConfig
 from assizes.judge.errors import Inconclusive
 from assizes.judge.formats import native_line
 from assizes.judge.rows import TABLES

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from assizes.deployments.samples import sample_cases
-from assizes.judge.config.places import StoreConfig
+from assizes.judge.config.run import StoreConfig
 from assizes.tasks.store import open_store
 from tests.command import Answer, assizes
 from tests.doubles.fixtures import OPENAI_KEY, OpenAIServer

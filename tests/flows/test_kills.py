@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from assizes.deployments.samples import sample_cases
-from assizes.judge.config.places import StoreConfig
+from assizes.judge.config.run import StoreConfig
 from assizes.tasks.store import open_store
 from tests.command import Answer, assizes
 from tests.flows.test_evaluate import PER_RUN, written

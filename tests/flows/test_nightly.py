@@ -11,12 +11,11 @@ import pytest
 from prefect.client.orchestration import get_client
 
 from assizes.deployments.samples import with_planted_regression
-from assizes.flows.days import SeriesOutcome
 from assizes.flows.evaluate import evaluate
-from assizes.flows.nightly import nightly
+from assizes.flows.nightly import SeriesOutcome, nightly
 from assizes.judge.config.run import RunConfig
 from assizes.judge.errors import ConfigurationError
-from assizes.tasks.intake.days import yesterday
+from assizes.tasks.intake.run_sources import yesterday
 from assizes.tasks.list_due_nights import due_nights
 from assizes.tasks.store import open_store
 from tests.flows.nights import ago, cases_of, dated, ended, lay, rows

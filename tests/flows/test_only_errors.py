@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from assizes.deployments.commands.running.rerun import errored_selection
+from assizes.deployments.commands.triggered import errored_selection
 from assizes.deployments.samples import sample_cases
 from assizes.deployments.settings import stored_config
 from assizes.judge.config.run import RunConfig

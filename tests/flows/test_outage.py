@@ -12,10 +12,9 @@ from prefect.artifacts import Artifact
 from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
 from assizes.flows.backfill import publish_parts
-from assizes.flows.days import judge_part
-from assizes.tasks.intake.days import RunPart
-from assizes.tasks.reports.render.artifacts import publish_artifacts
-from assizes.tasks.runtime.progress import ProgressArtifact
+from assizes.flows.nightly import judge_part
+from assizes.tasks.context.artifacts import ProgressArtifact, publish_artifacts
+from assizes.tasks.intake.run_sources import RunPart
 from tests.flows.nights import cases_of, dated, lay
 from tests.tasks.reports.sample import Said, run
 
@@ -63,7 +62,7 @@ async def test_a_report_that_cannot_be_shown_is_told_in_one_line(
     with temporary_settings(nowhere):
         await publish_artifacts(data, {})
     assert [
-        one.getMessage() for one in caplog.records if one.name == "assizes.tasks.runtime.progress"
+        one.getMessage() for one in caplog.records if one.name == "assizes.tasks.context.artifacts"
     ] == ["the report cannot be shown in Prefect: ConnectError"]
     await publish_artifacts(data, {})
     assert await Artifact.aget("assizes-report-unseen") is not None

@@ -13,8 +13,7 @@ import pytest
 from prefect.settings import get_current_settings
 
 from assizes.flows.evaluate import evaluate
-from assizes.judge.config.places import StoreConfig
-from assizes.judge.config.run import RunConfig
+from assizes.judge.config.run import RunConfig, StoreConfig
 from assizes.judge.formats import native_line
 from assizes.tasks.store import open_store
 from tests.builders import agent, call, case, result, user

@@ -15,8 +15,7 @@ from assizes.deployments.settings import validate_config
 from assizes.flows.evaluate import evaluate
 from assizes.flows.outcome import RunOutcome
 from assizes.judge.config.gates import ComparisonConfig
-from assizes.judge.config.places import StoreConfig
-from assizes.judge.config.run import RunConfig
+from assizes.judge.config.run import RunConfig, StoreConfig
 from assizes.tasks.runs.stored_comparison import compare_stored
 from assizes.tasks.store import open_store
 

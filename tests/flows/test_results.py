@@ -25,7 +25,7 @@ from assizes.flows.evaluate import evaluate
 from assizes.flows.nightly import nightly
 from assizes.judge.config.run import RunConfig
 from assizes.judge.formats import native_line
-from assizes.tasks.runtime.redacted_runs import redacts_secrets
+from assizes.tasks.runtime.process import redacts_secrets
 from tests.builders import agent, case, user
 
 

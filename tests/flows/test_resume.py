@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from assizes.deployments.samples import sample_cases
-from assizes.judge.config.places import StoreConfig
-from assizes.tasks.runs.run_lock import LOCK_DURATION_S, displayed_status, run_lock
+from assizes.judge.config.run import StoreConfig
+from assizes.tasks.runs.stored_runs import LOCK_DURATION_S, displayed_status, run_lock
 from assizes.tasks.store import open_store
 from tests.command import Answer, assizes
 from tests.flows.test_evaluate import written

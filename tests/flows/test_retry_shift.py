@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from assizes.judge.config.run import RunConfig
-from assizes.judge.summary.cautions import MIN_CASES
+from assizes.judge.summary.spending import MIN_CASES
 from tests.builders import agent, case, user
 from tests.doubles.fixtures import OpenAIServer
 from tests.flows.test_evaluate import config, outcome_of, written

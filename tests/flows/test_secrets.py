@@ -18,8 +18,7 @@ from assizes.deployments.web.guard import Access, allowed_hosts
 from assizes.flows.compare import compare_runs
 from assizes.flows.evaluate import evaluate
 from assizes.judge.case import Case
-from assizes.judge.config.places import StoreConfig
-from assizes.judge.config.run import RunConfig
+from assizes.judge.config.run import RunConfig, StoreConfig
 from assizes.judge.errors import StoreError
 from assizes.judge.formats import native_line
 from assizes.judge.score import Score

@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Final
 from zipfile import ZipFile
 
-from assizes.judge.config.places import StoreConfig
-from assizes.judge.config.run import RunConfig
+from assizes.judge.config.run import RunConfig, StoreConfig
 from assizes.judge.config.transcripts import TranscriptsConfig
 from assizes.judge.errors import AssizesError
 from assizes.judge.formats import native_line
@@ -26,9 +25,8 @@ from assizes.tasks.intake.run_sources import transcript_sources
 from assizes.tasks.intake.shards import plan_intake, read_shard
 from assizes.tasks.reports import write_report
 from assizes.tasks.sandbox.sql_runner import SandboxSqlRunner
-from assizes.tasks.sources.archives import archive_to_lines
 from assizes.tasks.sources.spool import Spool
-from assizes.tasks.sources.unpacking import ObjectBounds
+from assizes.tasks.sources.unpacking import ObjectBounds, archive_to_lines
 from assizes.tasks.store import open_store
 from tests.builders import agent, case, user
 from tests.hostile import PATHS

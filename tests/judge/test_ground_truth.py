@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from assizes.judge.case import Expected
-from assizes.judge.config.ground_truth import GroundTruthConfig
+from assizes.judge.config.transcripts import GroundTruthConfig
 from assizes.judge.errors import DataError
 from assizes.judge.ground_truth import add_ground_truth, truth_of
 from tests.builders import agent, case, user

@@ -5,7 +5,7 @@ import pytest
 from assizes.judge import judges
 from assizes.judge.errors import ConfigurationError, DataError, ModelError
 from assizes.judge.judges import Assessment
-from assizes.judge.models.scripted import ScriptedModel
+from assizes.judge.models.model import ScriptedModel
 from tests.doubles.fixtures import OpenAIServer
 
 REQUEST = "What is MLflow?"

@@ -8,16 +8,15 @@ import polars as pl
 import pytest
 
 from assizes.judge.catalog import resolve_judges
-from assizes.judge.config.judging import JudgeConfig
-from assizes.judge.config.limits import LimitsConfig
-from assizes.judge.config.privacy import PrivacyConfig
+from assizes.judge.config.judging import JudgeConfig, LimitsConfig
+from assizes.judge.config.transcripts import PrivacyConfig
+from assizes.judge.engine.ask_records import replay_hearing
 from assizes.judge.engine.hearings import Engine
-from assizes.judge.engine.replay_hearing import replay_hearing
 from assizes.judge.errors import SchemaVersion, UnknownRun
-from assizes.judge.heuristic.model import HeuristicModel
+from assizes.judge.heuristic.answers import HeuristicModel
 from assizes.judge.history.anchors import Attribution, Change
 from assizes.judge.history.trends import SHOWN_SERIES, Incident
-from assizes.judge.models.scripted import ScriptedModel
+from assizes.judge.models.model import ScriptedModel
 from assizes.judge.protocol import QueryResult, SqlTable
 from assizes.judge.redaction.redaction import secrets_only
 from assizes.judge.rows import KEYS, LATER_COLUMNS, TABLES, add_later_columns, missing_columns

@@ -9,14 +9,13 @@ from pydantic import BaseModel, ValidationError
 
 from assizes.judge.case import Expected
 from assizes.judge.config.gates import ComparisonConfig
-from assizes.judge.config.limits import LimitsConfig
-from assizes.judge.config.run import RunConfig
-from assizes.judge.config.selection import SelectionConfig
-from assizes.judge.config.triggers import NightlyConfig
-from assizes.judge.engine.votes import Vote, escalation_reason, reduce_votes
-from assizes.judge.families.conversation.judge import NO_AGENT_TURN, ConversationJudge
+from assizes.judge.config.judging import LimitsConfig
+from assizes.judge.config.run import NightlyConfig, RunConfig
+from assizes.judge.config.transcripts import SelectionConfig
+from assizes.judge.engine.ensemble import Vote, escalation_reason, reduce_votes
+from assizes.judge.families.conversation import NO_AGENT_TURN, ConversationJudge
 from assizes.judge.hearing import Hearing
-from assizes.judge.heuristic.model import HeuristicModel
+from assizes.judge.heuristic.answers import HeuristicModel
 from assizes.judge.protocol import Ask, Prompt
 from assizes.judge.rubrics.rubric import rubrics
 from assizes.judge.score import Metric, Scale, Score

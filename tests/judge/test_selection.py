@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from assizes.judge.config.case_filter import filter_mask
-from assizes.judge.config.selection import SelectionConfig
+from assizes.judge.config.transcripts import SelectionConfig, filter_mask
 from assizes.judge.errors import ConfigurationError
 from assizes.judge.selection import ALWAYS, draw_sample, facts, stratum_of
 from tests.builders import agent, call, case, user

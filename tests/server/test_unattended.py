@@ -28,9 +28,9 @@ from prefect.client.schemas.objects import FlowRun
 from prefect.events import emit_event
 from prefect.states import Scheduled
 
-from assizes.deployments.commands.operating.deploy import DeployOptions, register_or_remove
+from assizes.deployments.commands.deploy import DeployOptions, register_or_remove
 from assizes.deployments.settings import read_config
-from assizes.judge.config.places import StoreConfig
+from assizes.judge.config.run import StoreConfig
 from assizes.tasks.store import open_store
 from tests.command import assizes
 from tests.server.house import BROKEN, DAYS, EMPTY, YESTERDAY, Told, Worker, furnish, webhook

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from assizes.judge.config.places import StoreConfig
+from assizes.judge.config.run import StoreConfig
 from assizes.judge.errors import StoreError
 from assizes.judge.rows import SHARD_TABLES
 from assizes.tasks.store import Store, open_store, rebuild_store

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from assizes.judge.config.places import StoreConfig
+from assizes.judge.config.run import StoreConfig
 from tests.soak.small import (
     RUNS,
     Child,

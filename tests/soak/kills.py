@@ -18,10 +18,10 @@ from typing import Any
 
 import polars as pl
 
-from assizes.judge.config.places import StoreConfig
+from assizes.judge.config.run import StoreConfig
 from assizes.judge.errors import StoreError
 from assizes.tasks.store import Store, open_store
-from assizes.tasks.store.lake.lake import ParquetStore
+from assizes.tasks.store.lake import ParquetStore
 from tests.doubles.s3 import S3
 from tests.doubles.s3_proxy import Faults, proxied
 from tests.soak.rows import CASES, METRICS

@@ -18,9 +18,8 @@ from typing import Any
 
 from assizes.deployments.samples import sample_cases
 from assizes.deployments.settings import validate_config
-from assizes.judge.config.places import StoreConfig
-from assizes.judge.config.run import RunConfig
-from assizes.judge.engine.reply_cache import CachedReply
+from assizes.judge.config.run import RunConfig, StoreConfig
+from assizes.judge.engine.ledger import CachedReply
 from assizes.judge.errors import StoreError
 from assizes.judge.formats import native_line
 from assizes.judge.models.model import Completion
@@ -31,7 +30,7 @@ from assizes.tasks.reports.stored import render_stored_report
 from assizes.tasks.runtime import failpoints
 from assizes.tasks.spending.reply_cache import FileReplyCache
 from assizes.tasks.store import Store, open_store, rebuild_store
-from assizes.tasks.store.lake.lake import ParquetStore
+from assizes.tasks.store.lake import ParquetStore
 from assizes.tasks.store.upkeep import (
     DataSubject,
     collect_garbage,
@@ -51,8 +50,8 @@ _spawn.set_forkserver_preload(
     [
         "tests.soak.small",
         "tests.soak.writers",
-        "assizes.tasks.store.lake.lake",
-        "assizes.tasks.store.objects.bucket",
+        "assizes.tasks.store.lake",
+        "assizes.tasks.store.bucket",
         "assizes.tasks.store.rebuild",
         "assizes.judge.heuristic.answers",
         "botocore.exceptions",

@@ -18,11 +18,10 @@ from pathlib import Path
 import polars as pl
 
 from assizes.judge.rows import frame
-from assizes.tasks.store.lake.garbage import LONGEST_ATTEMPT, list_garbage, remove_garbage
-from assizes.tasks.store.lake.lake import ParquetStore
-from assizes.tasks.store.lake.rewrite import Rewriter
-from assizes.tasks.store.objects.folder import Folder
-from assizes.tasks.store.objects.protocol import Entry
+from assizes.tasks.store.lake import ParquetStore
+from assizes.tasks.store.objects import Entry, Folder
+from assizes.tasks.store.rewrite import Rewriter
+from assizes.tasks.store.upkeep import LONGEST_ATTEMPT, list_garbage, remove_garbage
 from tests.tasks.store.rows import ended, run_metrics, run_record
 
 RUN = "nightly-1"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from assizes.judge.rows import frame
-from assizes.judge.summary.published_numbers import run_metrics
+from assizes.judge.summary.run_summary import run_metrics
 from assizes.tasks.store import Store
 from tests.tasks.reports.sample import Run
 

@@ -14,7 +14,7 @@ import pytest
 from botocore.exceptions import EndpointConnectionError
 from prefect.states import Failed
 
-from assizes.judge.config.limits import LimitsConfig
+from assizes.judge.config.judging import LimitsConfig
 from assizes.judge.config.run import RunConfig
 from assizes.judge.errors import (
     ConfigurationError,

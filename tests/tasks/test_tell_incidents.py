@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
-from assizes.judge.config.series import SeriesConfig
+from assizes.judge.config.gates import SeriesConfig
 from assizes.judge.history.trends import Incident
 from assizes.tasks.store import Store
 from assizes.tasks.tell_incidents import EVENTS, incidents_at

@@ -28,7 +28,7 @@ FIRST_CALM_S: Final = 1.0
 
 SLOWEST_RATE: Final = 0.1
 """The lowest rate in calls a second. One call in ten seconds finds out soon enough whether a provider
-lets calls through again, or never will (see `assizes.judge.engine.circuit_breaker`)."""
+lets calls through again, or never will (see `assizes.judge.engine.call_gates`)."""
 
 SLOWEST_CALM_S: Final = 30.0
 """Seconds in which the lowest rate doubles: the time of three calls in a row that are let through."""
@@ -58,6 +58,7 @@ class _Period:
     calls: int = 0
 
 
+@dataclass(slots=True, eq=False)
 class AdaptiveRate:
     """Holds all calls of a model after a refusal, then goes on at a lower rate that grows with time.
 
@@ -67,19 +68,18 @@ class AdaptiveRate:
     it says how long to wait. The time between two holds is called a spell, and spells are numbered.
     """
 
-    def __init__(self) -> None:
-        self._spell = 0
-        self._let_through = 0
-        self._refused = False
-        self._tries = 0
-        self._refused_at = 0.0
-        self._held_until = -NEVER
-        self._due = -NEVER
-        self._rate: float | None = None
-        self._calm_s = CALM_S
-        self._resumed_at = 0.0
-        self._period: _Period | None = None
-        self._before: _Period | None = None
+    _spell: int = 0
+    _let_through: int = 0
+    _refused: bool = False
+    _tries: int = 0
+    _refused_at: float = 0.0
+    _held_until: float = -NEVER
+    _due: float = -NEVER
+    _rate: float | None = None
+    _calm_s: float = CALM_S
+    _resumed_at: float = 0.0
+    _period: _Period | None = None
+    _before: _Period | None = None
 
     def ready_at(self) -> float:
         """The time at which the next call may start."""
@@ -110,13 +110,9 @@ class AdaptiveRate:
         return self._spell
 
     def note_refusal(self, spell: int, at: float, now: float, retry_after_s: float | None) -> None:
-        """Note that a call was refused.
+        """Note that a call was refused now, which started `at` a time on the same clock.
 
-        Args:
-            spell: what `take` returned for the call.
-            at: when the call started.
-            now: the present time, on the same clock.
-            retry_after_s: seconds that the provider asks to wait; `None` where it does not say.
+        `spell` is what `take` returned for the call; the provider may ask to wait for some seconds.
         """
         if self._period is not None and at >= self._period.since:
             self._period.calls -= 1
@@ -124,13 +120,13 @@ class AdaptiveRate:
             return
         self._let_through -= 1
         wait_s = retry_after_s
-        if not self._refused and wait_s is None:
-            wait_s = min(FIRST_HOLD_S * 2.0**self._tries, LONGEST_HOLD_S)
+        if not self._refused:
+            self._refused, self._refused_at = True, now
+            if wait_s is None:
+                wait_s = min(FIRST_HOLD_S * 2.0**self._tries, LONGEST_HOLD_S)
         if wait_s is not None:
             until = now + min(max(wait_s, 0.0), LONGEST_HINT_S)
             self._held_until = max(self._held_until, until)
-        if not self._refused:
-            self._refused, self._refused_at = True, now
 
     def _resume(self, now: float) -> None:
         """End the hold and begin a new spell, at a lower rate than the one before."""

@@ -1,23 +1,166 @@
-"""Limits on model calls: slots for calls in flight, and requests and tokens a minute."""
+"""Limits on model calls: slots for calls in flight, requests and tokens a minute, and the queue."""
 
 from __future__ import annotations
 
 import asyncio
+import heapq
 import itertools
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from assizes.judge.config.limits import LimitsConfig
+from assizes.judge.config.judging import LimitsConfig
 from assizes.judge.engine.limits.adaptive_rate import AdaptiveRate
-from assizes.judge.engine.limits.fair_queue import FairQueue, QueuedCall
 from assizes.judge.engine.limits.rate_limiter import NEVER, Charge, RateLimit, RateLimiter
-from assizes.judge.engine.limits.start_smoother import StartSmoother
 from assizes.judge.errors import AssizesError
+
+MAX_PLACES_OVERTAKEN: Final = 64
+"""The most places by which a call of the last group may overtake an older call."""
+
+
+@dataclass(slots=True, eq=False)
+class QueuedCall:
+    """One call that waits for its permit, since a time in seconds of the event loop's clock.
+
+    `place` is the number of the ask in the order of arrival, over all models; the later calls of an
+    ask keep the place of its first call. For the group see `Limiter.admit`; `tokens` is an
+    estimate. The future gets the permit as its result when the call may start. A retry belongs to
+    an ask that had a permit before.
+    """
+
+    place: int
+    group: str
+    tokens: int
+    since: float
+    permit_future: asyncio.Future[Permit]
+    is_retry: bool = False
+
+    def __lt__(self, other: QueuedCall) -> bool:
+        return self.place < other.place
+
+
+class FairQueue:
+    """Orders waiting calls: retries first, then calls in the order of arrival, group by group.
+
+    Retries go first because the deadline of their asks is running. Calls of the group that was
+    served last go before older calls, up to `MAX_PLACES_OVERTAKEN` places. Joining, leaving and
+    being served take the same time however many calls wait.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: dict[QueuedCall, None] = {}
+        self._retries: list[QueuedCall] = []
+        self._groups: dict[str, deque[QueuedCall]] = {}
+        self._order: deque[QueuedCall] = deque()
+        self._last = ""
+
+    def __bool__(self) -> bool:
+        return self._trim_retries() or self._trim(self._order)
+
+    def join(self, call: QueuedCall) -> None:
+        """Add a call: a retry before all calls that are no retry, any other call at the end."""
+        self._waiting[call] = None
+        if call.is_retry:
+            heapq.heappush(self._retries, call)
+            return
+        self._order.append(call)
+        self._groups.setdefault(call.group, deque()).append(call)
+
+    def leave(self, call: QueuedCall) -> None:
+        """Remove a call, whether it was served or not."""
+        self._waiting.pop(call, None)
+        group = self._groups.get(call.group)
+        if group is not None and not self._trim(group):
+            del self._groups[call.group]
+
+    def oldest(self) -> QueuedCall:
+        """The oldest retry, or the oldest call where there is no retry; the queue must not be empty."""
+        if self._trim_retries():
+            return self._retries[0]
+        self._trim(self._order)
+        return self._order[0]
+
+    def next(self) -> QueuedCall:
+        """The next call: the oldest retry, else the oldest call of the last group, else the oldest.
+
+        A call of the last group is passed over where it came more than `MAX_PLACES_OVERTAKEN`
+        places after the oldest call.
+        """
+        oldest = self.oldest()
+        if oldest.is_retry:
+            return oldest
+        group = self._groups.get(self._last)
+        if group is None or not self._trim(group):
+            return oldest
+        return group[0] if group[0].place - oldest.place <= MAX_PLACES_OVERTAKEN else oldest
+
+    def pop(self) -> QueuedCall:
+        """Remove the next call and return it."""
+        call = self.next()
+        if not call.is_retry:
+            self._last = call.group
+        self.leave(call)
+        return call
+
+    def waiting_calls(self) -> list[QueuedCall]:
+        """All waiting calls, in the order in which they joined."""
+        return list(self._waiting)
+
+    def _trim(self, queue: deque[QueuedCall]) -> bool:
+        """Drop calls that left or were cancelled from the front; return whether any call remains."""
+        while queue and not self._is_waiting(queue[0]):
+            queue.popleft()
+        return bool(queue)
+
+    def _trim_retries(self) -> bool:
+        """Do the same as `_trim` for the retries, which are a heap."""
+        while self._retries and not self._is_waiting(self._retries[0]):
+            heapq.heappop(self._retries)
+        return bool(self._retries)
+
+    def _is_waiting(self, call: QueuedCall) -> bool:
+        if call.permit_future.cancelled():
+            self._waiting.pop(call, None)
+        return call in self._waiting
+
+
+START_RATE_FACTOR: Final = 2.0
+"""How many times as fast as slots become free on average calls may start."""
+
+SHORT_CALL_WEIGHT: Final = 8
+"""The most calls over which a shorter call is averaged: after an outage slots fill quickly again."""
 
 _TINY_S: Final = 1e-6
 """Seconds by which a timer of the event loop may fire too early."""
+
+
+@dataclass(eq=False)
+class StartSmoother:
+    """Spaces the starts of calls by the average time that calls hold one of `size` slots.
+
+    Calls that start together end together, then start together again: while such a wave of replies
+    is handled, each reply waits for all others. Starts are therefore spaced, a little closer than
+    slots become free on average: a wave is drawn out the first time it comes back, and calls whose
+    ends are spread already are hardly delayed. The next call may start when it is `due`.
+    """
+
+    size: int
+    due: float = -NEVER
+    _held_s: float = 0.0
+    _seen: int = 0
+
+    def note_start(self, now: float) -> None:
+        """Note that a call starts now."""
+        gap_s = self._held_s / self.size / START_RATE_FACTOR
+        self.due = max(self.due, now - gap_s) + gap_s
+
+    def note_end(self, held_s: float) -> None:
+        """Note that a call gives back its slot, and the seconds that it held the slot."""
+        self._seen = min(self._seen + 1, self.size)
+        weight = min(self._seen, SHORT_CALL_WEIGHT) if held_s < self._held_s else self._seen
+        self._held_s += (held_s - self._held_s) / weight
 
 
 class Leases(Protocol):
@@ -28,44 +171,55 @@ class Leases(Protocol):
     ) -> tuple[RateLimit | None, RateLimit | None]:
         """The shared limits of a model's requests and of its tokens; `None` where there is no limit.
 
-        Args:
-            model: the model's name.
-            wake: to be called when a limit is ready earlier than it last said, or has failed.
+        `wake` is to be called when a limit is ready earlier than it last said, or has failed.
         """
 
 
 @dataclass(slots=True, eq=False)
-class AdmittedCall:
-    """A call that was let start, and what the limits charged for it.
+class Permit:
+    """The permission to make one model call, with what each limit charged for the call.
 
-    Args:
-        queued_call: the call as it waited.
-        at: when the call was let start, in seconds of the event loop's clock.
-        spell: the number that `AdaptiveRate.take` gave the call.
-        requests: what each limit of requests charged.
-        tokens: what each limit of tokens charged for the estimated tokens of the call.
+    `place` is the number of the ask in the order of arrival; `waited_ms` are the milliseconds
+    between the request for permission and the permission.
     """
 
-    queued_call: QueuedCall
-    at: float
-    spell: int
-    requests: Sequence[tuple[RateLimit, Charge]]
-    tokens: Sequence[tuple[RateLimit, Charge]]
+    place: int
+    waited_ms: float
+    _adaptive_rate: AdaptiveRate
+    _at: float
+    _spell: int
+    _requests: Sequence[tuple[RateLimit, Charge]]
+    _tokens: Sequence[tuple[RateLimit, Charge]]
+
+    def settle(self, tokens: int | None) -> None:
+        """Replace the estimate by the tokens that the call took; `None` when these are not known."""
+        if tokens is not None:
+            for rate_limit, charge in self._tokens:
+                rate_limit.settle(charge, tokens)
+
+    def report_refusal(self, retry_after_s: float | None) -> None:
+        """Lower the rate of the model: the provider refused the call because of its rate."""
+        now = asyncio.get_running_loop().time()
+        self._adaptive_rate.note_refusal(self._spell, self._at, now, retry_after_s)
+
+    def cancel(self) -> None:
+        """Give the permission back: no call was made."""
+        for rate_limit, charge in (*self._requests, *self._tokens):
+            rate_limit.settle(charge, 0)
 
 
-class ModelLimiter:
+class _ModelLimiter:
     """The limits of one model and the queue of calls that wait for them; calls start one by one.
 
-    Args:
-        limits: the limits that this process has for itself.
-        shared: limits of requests and of tokens shared with other processes; `None` for none.
+    Of requests and of tokens, this process may have a limit for itself, and one that it shares with
+    other processes.
     """
 
     def __init__(
-        self, limits: LimitsConfig, shared: tuple[RateLimit | None, RateLimit | None] = (None, None)
+        self, limits: LimitsConfig, shared: tuple[RateLimit | None, RateLimit | None]
     ) -> None:
         self.queue = FairQueue()
-        self.adaptive_rate = AdaptiveRate()
+        self._adaptive_rate = AdaptiveRate()
         self._requests: list[RateLimit] = [limit for limit in shared[:1] if limit is not None]
         self._tokens: list[RateLimit] = [limit for limit in shared[1:] if limit is not None]
         if limits.requests_per_minute is not None:
@@ -74,83 +228,41 @@ class ModelLimiter:
             self._tokens.insert(0, RateLimiter.of_tokens(limits.tokens_per_minute))
 
     def join(self, call: QueuedCall) -> None:
-        """Put a call into the queue."""
         if not self.queue:
             for rate_limit in (*self._requests, *self._tokens):
                 rate_limit.begin(call.since)
         self.queue.join(call)
 
     def ready_at(self, now: float) -> float:
-        """The time at which the next call of the queue may start.
-
-        Raises:
-            AssizesError: when a shared limit is not available.
-        """
+        """The time of the next start; where a shared limit fails, the waiting calls get its error."""
+        if not self.queue:
+            return NEVER
         tokens = self.queue.next().tokens
-        times = [self.adaptive_rate.ready_at()]
-        times += [rate_limit.ready_at(1, now) for rate_limit in self._requests]
-        times += [rate_limit.ready_at(tokens, now) for rate_limit in self._tokens]
+        times = [self._adaptive_rate.ready_at()]
+        try:
+            times += [rate_limit.ready_at(1, now) for rate_limit in self._requests]
+            times += [rate_limit.ready_at(tokens, now) for rate_limit in self._tokens]
+        except AssizesError as error:
+            for call in self.queue.waiting_calls():
+                self.queue.leave(call)
+                if not call.permit_future.cancelled():  # a cancelled call may still be queued
+                    call.permit_future.set_exception(error)
+            return NEVER
         return max(times)
 
-    def start(self, now: float) -> AdmittedCall:
+    def start(self, now: float) -> tuple[QueuedCall, Permit]:
         """Take the next call from the queue and charge the limits for it."""
         call = self.queue.pop()
-        return AdmittedCall(
-            queued_call=call,
-            at=now,
-            spell=self.adaptive_rate.take(now),
-            requests=[(rate_limit, rate_limit.take(1, now)) for rate_limit in self._requests],
-            tokens=[(rate_limit, rate_limit.take(call.tokens, now)) for rate_limit in self._tokens],
+        permit = Permit(
+            call.place,
+            (now - call.since) * 1000,
+            self._adaptive_rate,
+            now,
+            self._adaptive_rate.take(now),
+            [(rate_limit, rate_limit.take(1, now)) for rate_limit in self._requests],
+            [(rate_limit, rate_limit.take(call.tokens, now)) for rate_limit in self._tokens],
         )
-
-    def settle(self, call: AdmittedCall, tokens: int) -> None:
-        """Replace the estimated tokens of a call by the tokens that it took."""
-        _settle(call.tokens, tokens)
-
-    def undo(self, call: AdmittedCall) -> None:
-        """Take back the charges for a call that was not made."""
-        _settle(call.requests, 0)
-        _settle(call.tokens, 0)
-
-
-def _settle(charges: Iterable[tuple[RateLimit, Charge]], cost: float) -> None:
-    for rate_limit, charge in charges:
-        rate_limit.settle(charge, cost)
-
-
-class Permit:
-    """The permission to make one model call.
-
-    Attributes:
-        place: the number of the ask in the order of arrival.
-        waited_ms: milliseconds between the request for permission and the permission.
-    """
-
-    def __init__(self, limiter: ModelLimiter, call: AdmittedCall) -> None:
-        self.place = call.queued_call.place
-        self.waited_ms = (call.at - call.queued_call.since) * 1000
-        self._limiter = limiter
-        self._call = call
-
-    def settle(self, tokens: int | None) -> None:
-        """Replace the estimate by the tokens that the call took; `None` when these are not known."""
-        if tokens is not None:
-            self._limiter.settle(self._call, tokens)
-
-    def report_refusal(self, retry_after_s: float | None) -> None:
-        """Lower the rate of the model: the provider refused the call because of its rate.
-
-        Args:
-            retry_after_s: seconds that the provider asks to wait; `None` where it does not say.
-        """
-        now = asyncio.get_running_loop().time()
-        self._limiter.adaptive_rate.note_refusal(
-            self._call.spell, self._call.at, now, retry_after_s
-        )
-
-    def cancel(self) -> None:
-        """Give the permission back: no call was made."""
-        self._limiter.undo(self._call)
+        return call, permit
 
 
 class Limiter:
@@ -162,10 +274,7 @@ class Limiter:
     the end of each shard. Of the models that may be called now, the one whose oldest call has
     waited longest goes first.
 
-    Attributes:
-        size: the number of slots.
-        in_flight: the number of slots in use.
-        peak: the highest `in_flight` so far.
+    Of `size` slots, `in_flight` are in use; `peak` is the highest `in_flight` so far.
     """
 
     def __init__(self, limits: LimitsConfig, leases: Leases | None = None) -> None:
@@ -174,7 +283,7 @@ class Limiter:
         self.peak = 0
         self._limits = limits
         self._leases = leases
-        self._model_limiters: dict[str, ModelLimiter] = {}
+        self._model_limiters: dict[str, _ModelLimiter] = {}
         self._places = itertools.count()
         self._start_smoother = StartSmoother(self.size)
         self._timer: asyncio.TimerHandle | None = None
@@ -185,13 +294,10 @@ class Limiter:
     ) -> AsyncIterator[Permit]:
         """Wait until a model may be called, and hold a slot for the length of the block.
 
-        Args:
-            model: the model's name; each model has limits of its own.
-            tokens: the estimated tokens of the call, answer included.
-            group: calls of the same group follow one another where they can, so that the provider
-                finds the beginning of their prompts in its cache.
-            place: the place of an earlier permit for the same ask; such a call goes before all
-                calls that never had a permit. `None` for the first call of an ask.
+        Each model has limits of its own; `tokens` is the estimate for the call, answer included.
+        Calls of the same group follow one another where they can, so that the provider finds the
+        beginning of their prompts in its cache. A later call of an ask has the place of an earlier
+        permit, and goes before all calls that never had a permit.
 
         Raises:
             AssizesError: when a limit shared with other processes is not available.
@@ -210,25 +316,18 @@ class Limiter:
         is_retry = place is not None
         place = next(self._places) if place is None else place
         call = QueuedCall(place, group, tokens, loop.time(), loop.create_future(), is_retry)
-        limiter = self._model_limiter(model)
+        if (limiter := self._model_limiters.get(model)) is None:
+            shared: tuple[RateLimit | None, RateLimit | None] = (None, None)
+            if self._leases:
+                shared = self._leases.rate_limits(model, self._start_ready_calls)
+            limiter = self._model_limiters[model] = _ModelLimiter(self._limits, shared)
         limiter.join(call)
         self._start_ready_calls()
         try:
-            permit: Permit = await call.permit_future
+            return await call.permit_future
         except asyncio.CancelledError:
             self._withdraw(limiter, call)
             raise
-        return permit
-
-    def _model_limiter(self, model: str) -> ModelLimiter:
-        if (limiter := self._model_limiters.get(model)) is None:
-            shared = (
-                self._leases.rate_limits(model, self._start_ready_calls)
-                if self._leases
-                else (None, None)
-            )
-            limiter = self._model_limiters[model] = ModelLimiter(self._limits, shared)
-        return limiter
 
     def _start_ready_calls(self) -> None:
         """Start every call that may start now, and set the timer for the next one."""
@@ -236,7 +335,7 @@ class Limiter:
         while self.in_flight < self.size:
             now = loop.time()
             waiting = [
-                (self._ready_at(limiter, now), limiter) for limiter in self._model_limiters.values()
+                (limiter.ready_at(now), limiter) for limiter in self._model_limiters.values()
             ]
             first = min((at for at, _ in waiting), default=NEVER)
             if max(first, self._start_smoother.due) > now + _TINY_S:
@@ -244,23 +343,11 @@ class Limiter:
                 return
             ready = [limiter for at, limiter in waiting if at <= now + _TINY_S]
             limiter = min(ready, key=lambda limiter: limiter.queue.oldest().place)
-            admitted_call = limiter.start(now)
+            call, permit = limiter.start(now)
             self._start_smoother.note_start(now)
             self.in_flight += 1
             self.peak = max(self.peak, self.in_flight)
-            admitted_call.queued_call.permit_future.set_result(Permit(limiter, admitted_call))
-
-    def _ready_at(self, limiter: ModelLimiter, now: float) -> float:
-        if not limiter.queue:
-            return NEVER
-        try:
-            return limiter.ready_at(now)
-        except AssizesError as error:
-            for call in limiter.queue.waiting_calls():
-                limiter.queue.leave(call)
-                if not call.permit_future.cancelled():  # a cancelled call may still be queued
-                    call.permit_future.set_exception(error)
-            return NEVER
+            call.permit_future.set_result(permit)
 
     def _set_timer(self, at: float) -> None:
         """Set the timer to that time, unless it fires earlier anyway."""
@@ -280,12 +367,12 @@ class Limiter:
         self.in_flight -= 1
         self._start_ready_calls()
 
-    def _withdraw(self, limiter: ModelLimiter, call: QueuedCall) -> None:
+    def _withdraw(self, limiter: _ModelLimiter, call: QueuedCall) -> None:
         """Take back a call that was cancelled while it waited, or just after it was admitted."""
         future = call.permit_future
-        if not future.cancelled() and future.exception() is None:
-            future.result().cancel()
-            self._release_slot()
-        elif future.cancelled():
+        if future.cancelled():
             limiter.queue.leave(call)
             self._start_ready_calls()
+        elif future.exception() is None:
+            future.result().cancel()
+            self._release_slot()

@@ -37,12 +37,7 @@ _TINY: Final = 1e-9
 
 @dataclass(slots=True, eq=False)
 class Charge:
-    """What a limit charged for one call.
-
-    Attributes:
-        at: when the call started.
-        cost: the requests or tokens charged.
-    """
+    """What a limit charged for a call that started at a time: a number of requests or of tokens."""
 
     at: float
     cost: float
@@ -72,20 +67,14 @@ class RateLimit(Protocol):
 
 @dataclass(slots=True)
 class _Schedule:
-    """The time at which the next call is due.
+    """The time at which the next call is due; it may lie at most `lag_s` seconds in the past.
 
-    Attributes:
-        rate: requests or tokens a second.
-        lag_s: the most seconds that `due` may lie in the past.
-        due: when the next call is due.
+    The rate is in requests or tokens a second.
     """
 
     rate: float
     lag_s: float
     due: float = -NEVER
-
-    def take(self, cost: float, now: float) -> None:
-        self.due = max(self.due, now - self.lag_s) + cost / self.rate
 
 
 class RateLimiter:
@@ -96,20 +85,15 @@ class RateLimiter:
     the rate of the limit; a faster one bounds how quickly a lag is made up for. In addition, the
     charges within a window never exceed what is allowed, whatever calls really took and however
     late some of them started.
-
-    Args:
-        allowed: requests, or tokens, in a window.
-        window_s: length of the window in seconds.
     """
 
     def __init__(self, allowed: float, window_s: float) -> None:
+        """Make a limit of so many requests, or tokens, in a window of so many seconds."""
         self._allowed = allowed
         self._window_s = window_s
         rate = allowed / window_s
-        self._schedules = (
-            _Schedule(rate, MAX_LAG_S),
-            _Schedule(CATCH_UP_FACTOR * rate, CATCH_UP_S),
-        )
+        fast = _Schedule(CATCH_UP_FACTOR * rate, CATCH_UP_S)
+        self._schedules = (_Schedule(rate, MAX_LAG_S), fast)
         self._charged: deque[Charge] = deque()
         self._total = 0.0
 
@@ -134,7 +118,8 @@ class RateLimiter:
         A call that costs more than the window allows counts as one that costs just that much: it
         starts when no other call was charged for the length of a window.
         """
-        self._forget(now)
+        while self._charged and self._charged[0].at <= now - self._window_s:
+            self._total -= self._charged.popleft().cost
         excess = self._total + min(cost, self._allowed) - self._allowed
         free_at = -NEVER
         for charge in self._charged:
@@ -148,7 +133,8 @@ class RateLimiter:
         """Charge for a call that starts now, and move the schedules on by its cost."""
         charge = Charge(now, min(cost, self._allowed))
         for schedule in self._schedules:
-            schedule.take(charge.cost, now)
+            begin = max(schedule.due, now - schedule.lag_s)
+            schedule.due = begin + charge.cost / schedule.rate
         self._charged.append(charge)
         self._total += charge.cost
         return charge
@@ -165,10 +151,6 @@ class RateLimiter:
                 schedule.due += difference / schedule.rate
             charge.cost += difference
 
-    def _forget(self, now: float) -> None:
-        while self._charged and self._charged[0].at <= now - self._window_s:
-            self._total -= self._charged.popleft().cost
-
 
 MAX_LATE_S: Final = 0.3
 """Seconds after its time at which a leased unit that was not used is lost."""
@@ -179,12 +161,9 @@ LEASE_AHEAD_S: Final = 1.0
 
 @dataclass(slots=True)
 class LeaseBlock:
-    """Units (requests or tokens) that were leased together.
+    """Units (requests or tokens) that were leased together, of which so many are left.
 
-    Attributes:
-        at: the time from which the first unit may be used.
-        units: the number of units left.
-        rate: units a second at which the others may be used.
+    The first unit may be used from the time `at` on, the others at `rate` units a second.
     """
 
     at: float
@@ -197,11 +176,8 @@ class LeasedRate:
 
     Each unit has a time of its own, so that all processes together keep the even spacing of a
     single process; a unit that is late is lost, so that many processes cannot save up for a burst.
-
-    Args:
-        most: the most units of a call; a call that costs more counts as one of so many.
-        request_units: called when more units are needed; the owner then leases some, calls `add`
-            and wakes the waiting calls.
+    A call that costs more than `most` units counts as one of so many. When more units are needed,
+    `request_units` is called: the owner then leases some, calls `add` and wakes the waiting calls.
     """
 
     def __init__(self, most: float, request_units: Callable[[], None]) -> None:

@@ -66,11 +66,9 @@ class BaseJudge(ABC):
     ) -> JudgeResult | None:
         """The result for one case; `None` where the judge does not apply.
 
-        Args:
-            input_data: `question` (the last one), all `questions`, `context` (the agent's
-                instructions).
-            output_data: `response` and `steps`; a step has `name`, `input`, `output`, `tool_calls`.
-            expected: the expected values by field; a field that is not specified has no key.
+        `input_data` has the last `question`, all `questions` and the agent's instructions as
+        `context`. `output_data` has `response` and `steps`; a step has `name`, `input`, `output`
+        and `tool_calls`. `expected` has a key for each expected value that is specified.
         """
 
     @property
@@ -96,20 +94,21 @@ class BaseJudge(ABC):
         if result is None:
             return [Score.skipped(self.name, "the judge does not apply to this case")]
         subs = {str(key): value for key, value in result.metadata.items() if _is_sub_score(value)}
+        # JSON must be able to hold the details; what it cannot express becomes its text.
         others = {
-            str(key): _plain(value) for key, value in result.metadata.items() if key not in subs
+            str(key): json.loads(json.dumps(value, default=str), parse_constant=str)
+            for key, value in result.metadata.items()
+            if key not in subs
         }
         details = {"reasoning": result.reasoning, "strategy": str(self.strategy), **others}
         headline = self._score(result.score, details)
         if headline.status == "scored":
             headline = replace(headline, passed=result.passed)
-        return [
-            headline,
-            *(
-                self._score(sub["score"], {"reasoning": str(sub.get("reasoning", ""))}, key)
-                for key, sub in sorted(subs.items())
-            ),
+        parts = [
+            self._score(sub["score"], {"reasoning": str(sub.get("reasoning", ""))}, key)
+            for key, sub in sorted(subs.items())
         ]
+        return [headline, *parts]
 
     def _score(self, raw_score: float, details: Mapping[str, Any], part: str = "") -> Score:
         if not math.isfinite(raw_score):
@@ -127,13 +126,6 @@ def clamp_score(raw_score: float) -> tuple[float, list[str]]:
     return value, [] if inside else [f"score {raw_score:g} is outside 0..1, taken as {value:g}"]
 
 
-def _plain(value: Any) -> Any:
-    """The value as JSON can hold it; a value that JSON cannot express becomes its text."""
-    return json.loads(json.dumps(value, default=str), parse_constant=str)
-
-
 def _is_sub_score(value: Any) -> bool:
-    if not isinstance(value, Mapping):
-        return False
-    score = value.get("score")
+    score = value.get("score") if isinstance(value, Mapping) else None
     return isinstance(score, int | float) and not isinstance(score, bool)

@@ -31,17 +31,12 @@ from assizes.judge.families.agent_steps.step_scores import (
     short_texts,
     shorten_text,
     shown_steps,
-    turns_of,
-    weighted_finding,
 )
-from assizes.judge.prompts.sections import data_section, numbered_list
-from assizes.judge.protocol import NoReply, Prompt, Query, QueryResult, SqlTable, Steps, ask
+from assizes.judge.prompts.prompt_texts import numbered_list
+from assizes.judge.protocol import NoReply, Query, QueryResult, SqlTable, Steps
 
 WEIGHTS: Final = {"result_match": 0.7, "efficiency": 0.3}
 """Shares of the sub-scores in the headline score (seed 002)."""
-
-MAX_ROWS: Final = 20
-"""The most rows of a result that a prompt shows."""
 
 SYSTEM: Final = f"""\
 You judge the SQL that an AI agent ran to answer its user. You see the user's requests, the expected statements, the agent's SQL tool calls, and how far their results agree.
@@ -112,6 +107,8 @@ class SqlJudge(StepJudge):
     needs = ("expected.sql",)
     description = "0.7 x result match + 0.3 x efficiency of the agent's SQL."
     prompts = (SYSTEM,)
+    reply = SqlReply
+    weights = WEIGHTS
     options: SqlOptions
 
     def missing_expectation(self, expected: Expected) -> str | None:
@@ -121,8 +118,7 @@ class SqlJudge(StepJudge):
     def evaluate(self, case: Case) -> Steps[StepFinding]:
         """The results of both sides, then one ask; negative cases and missing SQL take no ask."""
         expected = _statements(case.expected)
-        options = self.options
-        calls = sql_calls(steps_of(case.transcript), options.tools, options.arguments)
+        calls = sql_calls(steps_of(case.transcript), self.options.tools, self.options.arguments)
         user_requests = requests(case.transcript)
         details: dict[str, Any] = {
             "question": user_requests[-1] if user_requests else "",
@@ -140,9 +136,9 @@ class SqlJudge(StepJudge):
         if not calls:
             reason = "no SQL: expected statements, but the agent ran none"
             return StepFinding(0.0, reason, details)
-        return (yield from self._ask_model(case, expected, calls, details))
+        return (yield from self._compare_and_ask(case, expected, calls, details))
 
-    def _ask_model(
+    def _compare_and_ask(
         self,
         case: Case,
         expected: tuple[str, ...],
@@ -159,11 +155,22 @@ class SqlJudge(StepJudge):
             expected_tables, agent_tables = tables
             matches = self._matches(expected, expected_tables, agent_tables)
             failed = tuple(table.statement for table in agent_tables if table.error is not None)
-            results = _tables_text(expected_tables, agent_tables)
+            results = "\n\n".join(
+                f"{side} {number}:\n{result_text(table)}"
+                for side, shown in (("Expected", expected_tables), ("Agent's", agent_tables))
+                for number, table in enumerate(shown, 1)
+            )
         evidence = SqlEvidence(requests(case.transcript), expected, calls, tuple(matches), failed)
-        reply = yield from ask(Prompt(SYSTEM, _user_message(evidence, results)), SqlReply, evidence)
-        details["result_evidence"] = [_match_line(match) for match in matches]
-        return weighted_finding(reply, WEIGHTS, details, turns_of(_steps(calls)))
+        steps, match_lines = _steps(calls), [_match_line(match) for match in matches]
+        sections = (
+            ("User requests", numbered_list(evidence.requests)),
+            ("Expected SQL, in order", numbered_list(expected)),
+            ("Agent's SQL tool calls", shown_steps(steps)),
+            ("Results on the same data", results),
+            ("Comparison of results", "\n".join(match_lines)),
+        )
+        details["result_evidence"] = match_lines
+        return (yield from self._ask_model(evidence, sections, details, steps))
 
     def _matches(
         self,
@@ -171,13 +178,10 @@ class SqlJudge(StepJudge):
         expected_tables: Sequence[SqlTable],
         agent_tables: Sequence[SqlTable],
     ) -> list[StatementMatch]:
-        """For each expected statement the best match; no statement of the agent serves twice.
-
-        Equal results are assigned first, so that no weaker match takes a statement from an equal
-        one.
-        """
+        """For each expected statement the best match; no statement of the agent serves twice."""
         matches: dict[int, StatementMatch] = {}
         free = dict(enumerate(agent_tables))
+        # Equal results first, so that no weaker match takes a statement from an equal one.
         for exact in (True, False):
             for place, table in enumerate(expected_tables):
                 if place in matches:
@@ -193,25 +197,18 @@ class SqlJudge(StepJudge):
     ) -> tuple[int, StatementMatch]:
         if expected_table.error is not None:
             return -1, _unknown(statement, f"the expected statement failed: {expected_table.error}")
-        options = self.options
-        best = (-1, StatementMatch(statement, None, False, 0.0, "no statement left to compare"))
-        for place, table in free.items():
-            comparison = compare_results(
-                expected_table,
-                table,
-                permute_columns=options.permute_columns,
-                float_tolerance=options.float_tolerance,
+        if not free:
+            return -1, StatementMatch(statement, None, False, 0.0, "no statement left to compare")
+        permute, tolerance = self.options.permute_columns, self.options.float_tolerance
+        results = {
+            place: compare_results(
+                expected_table, table, permute_columns=permute, float_tolerance=tolerance
             )
-            if best[0] < 0 or comparison.score > (best[1].score or 0.0):
-                match = StatementMatch(
-                    statement,
-                    table.statement,
-                    comparison.equal,
-                    comparison.score,
-                    comparison.reason,
-                )
-                best = (place, match)
-        return best
+            for place, table in free.items()
+        }
+        place, best = max(results.items(), key=lambda item: item[1].score)
+        actual = free[place].statement
+        return place, StatementMatch(statement, actual, best.equal, best.score, best.reason)
 
 
 def _statements(expected: Expected) -> tuple[str, ...]:
@@ -242,28 +239,6 @@ def _tables(
     if isinstance(agent_result, NoReply):
         return agent_result
     return expected_result.tables, agent_result.tables
-
-
-def _user_message(evidence: SqlEvidence, results: str) -> str:
-    comparison = "\n".join(_match_line(match) for match in evidence.matches)
-    return "\n\n".join(
-        [
-            data_section("User requests", numbered_list(evidence.requests)),
-            data_section("Expected SQL, in order", numbered_list(evidence.expected)),
-            data_section("Agent's SQL tool calls", shown_steps(_steps(evidence.calls))),
-            data_section("Results on the same data", results),
-            data_section("Comparison of results", comparison),
-        ]
-    )
-
-
-def _tables_text(expected_tables: Sequence[SqlTable], agent_tables: Sequence[SqlTable]) -> str:
-    blocks = [
-        f"{side} {number}:\n{result_text(table, MAX_ROWS)}"
-        for side, tables in (("Expected", expected_tables), ("Agent's", agent_tables))
-        for number, table in enumerate(tables, 1)
-    ]
-    return "\n\n".join(blocks)
 
 
 def _match_line(match: StatementMatch) -> str:

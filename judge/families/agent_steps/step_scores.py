@@ -13,30 +13,27 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from typing import Any, ClassVar, Final
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from assizes.judge.case import Case, Expected
-from assizes.judge.evidence.steps import AgentStep, exchanges
+from assizes.judge.evidence.steps import AgentStep, UserExchange, exchanges
 from assizes.judge.families.agent_steps.base_judge import EvaluationStrategy, clamp_score
 from assizes.judge.families.entry import JudgeOptions
-from assizes.judge.prompts.sections import DATA_RULE
-from assizes.judge.protocol import JudgeFailed, NoReply, Steps, together
+from assizes.judge.prompts.prompt_texts import DATA_RULE, data_section
+from assizes.judge.protocol import JudgeFailed, NoReply, Prompt, Steps, ask, together
 from assizes.judge.score import Metric, Scale, Score
 
 TURNS: Final = "turns"
 """Key of `expected.additional_input`: a list of the expected values of each exchange."""
-
 MAX_CALLS: Final = 50
 """The most tool calls that a prompt shows, and the most SQL statements that are executed."""
-
 MAX_RESULT_CHARS: Final = 4000
 """The most characters of one tool result that a prompt shows."""
-
 MAX_DETAIL_CHARS: Final = 500
 """The most characters of one text in the details of a score."""
-
 MAX_DETAILS: Final = 20
 """The most texts of one kind in the details of a score."""
 
@@ -105,12 +102,8 @@ def negative_case_finding(
 ) -> StepFinding:
     """The finding where nothing may be done: 1 when the agent did nothing, else 0.
 
-    Args:
-        steps: the agent's steps of the forbidden kind.
-        operations: the same steps as short texts.
-        details: the details of the score; the operations are added.
-        fault: how the reasoning begins when the agent did something.
-        merit: the reasoning when the agent did nothing.
+    `steps` are the agent's steps of the forbidden kind, `operations` the same as short texts, which
+    join the details. `merit` is the reasoning for a 1; `fault` begins the reasoning for a 0.
     """
     details = {**details, "operations": list(operations)}
     if not operations:
@@ -118,34 +111,19 @@ def negative_case_finding(
     return StepFinding(0.0, f"{fault}: {operations[0]}", details, turns=turns_of(steps))
 
 
-def weighted_finding(
-    reply: StepReply,
-    weights: Mapping[str, float],
-    details: Mapping[str, Any],
-    turns: tuple[int, ...] = (),
-) -> StepFinding:
-    """The sum of the sub-scores, each clamped to 0..1, times their weights; 9 decimals.
-
-    The reasoning reads `Result Match: 0.80, Efficiency: 0.70`.
-
-    Args:
-        reply: the model's reply, with one sub-score for each key of `weights`.
-        weights: shares of the sub-scores, which sum to 1.
-        details: the details of the score.
-        turns: the indexes of the turns that were judged.
-    """
-    subs: dict[str, SubFinding] = {name: getattr(reply, name) for name in weights}
-    scores = {name: clamp_score(sub.score)[0] for name, sub in subs.items()}
-    value = round(math.fsum(scores[name] * weight for name, weight in weights.items()), 9)
-    score_texts = [f"{_title(name)}: {score:.2f}" for name, score in scores.items()]
-    return StepFinding(value, ", ".join(score_texts), details, subs, turns)
+def uncalled_finding(missed: str, tools: Sequence[str], details: Mapping[str, Any]) -> StepFinding:
+    """The finding 0 where none of the tools was called that the expected values call for."""
+    names = ", ".join(tools) or "no tool"
+    return StepFinding(0.0, f"{missed} expected, but none of {names} was called", details)
 
 
 class StepJudge(ABC):
-    """A judge of seed 002: one headline score under the judge's own name, its sub-scores as parts.
+    """A judge of seed 002: one headline score under the judge's own name, sub-scores as parts.
 
-    A subclass says which expected values it needs, and evaluates one case. With `per_turn` this
-    class hands the subclass each exchange of the conversation as a case of its own.
+    A subclass says which expected values it needs, and evaluates one case. A subclass that asks a
+    model names the `reply` model and the `weights` of its sub-scores, which sum to 1; the first of
+    its `prompts` is the system message. With `per_turn` this class hands the subclass each exchange
+    of the conversation as a case of its own.
     """
 
     name: ClassVar[str]
@@ -154,6 +132,8 @@ class StepJudge(ABC):
     needs: ClassVar[tuple[str, ...]]
     description: ClassVar[str]
     prompts: ClassVar[tuple[str, ...]] = ()
+    reply: ClassVar[type[StepReply]]
+    weights: ClassVar[Mapping[str, float]]
 
     def __init__(self, options: StepOptions) -> None:
         """Keep the options and promise one metric under the judge's name."""
@@ -182,12 +162,9 @@ class StepJudge(ABC):
 
     def missing(self, case: Case) -> str | None:
         """A case without the expected values is skipped; JSON null is no value (seed 002)."""
-        reason = self.missing_expectation(case.expected)
-        if reason is None or not self.options.per_turn:
-            return reason
         # An exchange whose expected values are invalid must fail, not be skipped: `judge` does so.
-        turns = case.expected.additional_input.get(TURNS)
-        return None if turns else reason
+        has_turns = self.options.per_turn and case.expected.additional_input.get(TURNS)
+        return None if has_turns else self.missing_expectation(case.expected)
 
     def judge(self, case: Case) -> Steps[list[Score]]:
         """The headline score and its parts; no ask where code can decide."""
@@ -195,13 +172,33 @@ class StepJudge(ABC):
             return (yield from self._scores_by_turn(case))
         return self._scores((yield from self.evaluate(case)))
 
+    def _ask_model(
+        self,
+        evidence: object,
+        sections: Sequence[tuple[str, str]],
+        details: Mapping[str, Any],
+        steps: Sequence[AgentStep] = (),
+    ) -> Steps[StepFinding]:
+        """One ask that shows the sections, each a heading and its text, as data.
+
+        The score is the weighted sum of the sub-scores, each clamped to 0..1, with 9 decimals. The
+        reasoning reads `Result Match: 0.80, Efficiency: 0.70`.
+        """
+        user = "\n\n".join(data_section(heading, text) for heading, text in sections)
+        reply = yield from ask(Prompt(self.prompts[0], user), self.reply, evidence)
+        subs: dict[str, SubFinding] = {name: getattr(reply, name) for name in self.weights}
+        scores = {name: clamp_score(sub.score)[0] for name, sub in subs.items()}
+        value = round(math.fsum(scores[name] * share for name, share in self.weights.items()), 9)
+        reasoning = ", ".join(f"{_title(name)}: {score:.2f}" for name, score in scores.items())
+        return StepFinding(value, reasoning, details, subs, turns_of(steps))
+
     def _scores(self, finding: StepFinding) -> list[Score]:
-        parts = []
+        scores = [self._score(finding)]
         for name, sub in finding.subs.items():
             value, warnings = clamp_score(sub.score)
             details = {"reasoning": sub.reasoning, **({"warnings": warnings} if warnings else {})}
-            parts.append(Score.of(self._metric, value, part=name, details=details))
-        return [self._score(finding), *parts]
+            scores.append(Score.of(self._metric, value, part=name, details=details))
+        return scores
 
     def _score(self, finding: StepFinding, part: str = "") -> Score:
         value = round(finding.value, 9)
@@ -219,11 +216,7 @@ class StepJudge(ABC):
         )
 
     def _scores_by_turn(self, case: Case) -> Steps[list[Score]]:
-        """The parts `turn:i`, one for each exchange, after the headline score, which is their mean.
-
-        The headline has failed where one part has: an exchange that could not be judged must not
-        raise the mean.
-        """
+        """The headline score, the mean of the exchanges, then a part `turn:i` for each of them."""
         specified_turns = [
             (place, start, turn)
             for place, (start, turn) in enumerate(_turn_cases(case))
@@ -237,12 +230,13 @@ class StepJudge(ABC):
             for (place, start, _), answer in zip(specified_turns, answers, strict=True)
         ]
         for part in parts:
+            # An exchange that could not be judged must not raise the mean.
             if part.status == "failed":
                 code = str(part.details["error"])
                 return [Score.failed(self.name, f"{part.part}: {part.reason}", code), *parts]
-        values = [part.value or 0.0 for part in parts]
+        mean = math.fsum(part.value or 0.0 for part in parts) / len(parts)
         reasoning = ", ".join(f"{part.part}: {part.value:.2f}" for part in parts)
-        return [self._score(StepFinding(math.fsum(values) / len(values), reasoning)), *parts]
+        return [self._score(StepFinding(mean, reasoning)), *parts]
 
     def _turn_score(self, place: int, start: int, answer: StepFinding | NoReply) -> Score:
         part, key = f"turn:{place}", {"key": f"{self.name}_turn_{place}"}
@@ -259,7 +253,7 @@ class StepJudge(ABC):
 
 
 def _turn_cases(case: Case) -> Iterator[tuple[int, Case]]:
-    """Each exchange as a case, after the index of its first turn in the conversation.
+    """Yield each exchange as a case, after the index of its first turn in the conversation.
 
     The expected values of an exchange stand at its place in `expected.additional_input["turns"]`;
     without that list they are those of the whole case. Last words of the user without an answer
@@ -269,18 +263,17 @@ def _turn_cases(case: Case) -> Iterator[tuple[int, Case]]:
         JudgeFailed: `invalid_expected`, when the expected values of an exchange are invalid.
     """
     expected_turns = _expected_turns(case.expected)
-    turn_slices = [(exchange.start, exchange.turns) for exchange in exchanges(case.transcript)]
-    end = len(case.transcript.turns)
-    turn_slices += [(end, ())] * (len(expected_turns) - len(turn_slices))
-    for place, (start, turns) in enumerate(turn_slices):
+    otherwise = Expected() if expected_turns else case.expected
+    silence = UserExchange(len(case.transcript.turns), ())
+    pairs = list(zip_longest(exchanges(case.transcript), expected_turns))
+    for exchange, expected in pairs:
+        start, turns = (exchange or silence).start, (exchange or silence).turns
         is_answered = any(turn.role == "assistant" for turn in turns)
-        if not is_answered and place >= len(expected_turns) and len(turn_slices) > 1:
+        if not is_answered and expected is None and len(pairs) > 1:
             continue
-        expected = case.expected
-        if expected_turns:
-            expected = expected_turns[place] if place < len(expected_turns) else Expected()
         transcript = case.transcript.model_copy(update={"turns": turns})
-        yield start, case.model_copy(update={"transcript": transcript, "expected": expected})
+        update = {"transcript": transcript, "expected": expected or otherwise}
+        yield start, case.model_copy(update=update)
 
 
 def _expected_turns(expected: Expected) -> list[Expected]:

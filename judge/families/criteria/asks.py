@@ -1,21 +1,68 @@
-"""The two asks of the criteria judges: which points an answer must hold, and which it does hold.
+"""The input and the two asks of the criteria judges.
 
-The first ask depends on the query and the criteria alone, so that the reply cache answers it once
-for any number of transcripts. The second ask always asks for contradictions, so that both settings
-of `check_for_contradictions` share their replies; code decides whether contradictions count.
+The first ask, which points an answer must hold, depends on the query and the criteria alone, so
+that the reply cache answers it once for any number of transcripts. The second ask, which of them it
+does hold, always asks for contradictions, so that both settings of `check_for_contradictions` share
+their replies; code decides whether contradictions count.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Annotated, Final
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict
 
-from assizes.judge.families.criteria.turns import AnsweredTurn
-from assizes.judge.prompts.sections import DATA_RULE, data_section
+from assizes.judge.case import Transcript
+from assizes.judge.prompts.prompt_texts import DATA_RULE, data_section
 from assizes.judge.protocol import Ask, Prompt
+
+
+@dataclass(frozen=True, slots=True)
+class AnsweredTurn:
+    """A question of the user with the agent's answer.
+
+    `index` counts the answered questions from 0; `at` is the index of the answer among all turns.
+    """
+
+    index: int
+    at: int
+    query: str
+    response: str
+
+
+def answered_turns(transcript: Transcript) -> tuple[AnsweredTurn, ...]:
+    """Each user message that the agent answered, with the first text that answers it.
+
+    A text of the agent before the first user message is no answer, nor is a second text in a row.
+    Of several user messages in a row the last one is answered. A text beside a tool call only
+    announces the answer, so it counts where the agent says nothing else.
+    """
+    texts = [
+        (at, turn)
+        for at, turn in enumerate(transcript.turns)
+        if turn.role in ("user", "assistant") and (turn.text or "").strip()
+    ]
+    answered: list[AnsweredTurn] = []
+    query: str | None = None
+    for role, pairs in groupby(texts, key=lambda pair: pair[1].role):
+        group = list(pairs)
+        if role == "user":
+            query = group[-1][1].text
+        elif query is not None:
+            at, answer = next((pair for pair in group if not pair[1].tool_calls), group[0])
+            answered.append(AnsweredTurn(len(answered), at, query, answer.text or ""))
+    return tuple(answered)
+
+
+def criteria_text(value: object) -> str | None:
+    """A text, or a list of texts joined by newlines; `None` for other values and blank texts."""
+    lines = [value] if isinstance(value, str) else value
+    if not isinstance(lines, list | tuple) or not all(isinstance(line, str) for line in lines):
+        return None
+    return "\n".join(line.strip() for line in lines if line.strip()) or None
+
 
 _DATA_RULE: Final = f"- {DATA_RULE}"
 
@@ -81,11 +128,7 @@ class Wording:
 
 def _wording(heading: str, decompose: str, source: str, measure: str) -> Wording:
     check = _CHECK.format(source=source, measure=measure, data_rule=_DATA_RULE)
-    return Wording(
-        heading,
-        f"{decompose}\n\n{_DECOMPOSE_REPLY}",
-        f"{check}\n\n{_CHECK_REPLY}",
-    )
+    return Wording(heading, f"{decompose}\n\n{_DECOMPOSE_REPLY}", f"{check}\n\n{_CHECK_REPLY}")
 
 
 CRITERIA_WORDING: Final = _wording(
@@ -117,11 +160,7 @@ class _Reply(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-def _list_or_empty(value: object) -> object:
-    return [] if value is None else value
-
-
-_Texts = Annotated[list[str], BeforeValidator(_list_or_empty)]
+_Texts = Annotated[list[str], BeforeValidator(lambda value: [] if value is None else value)]
 
 
 class DecomposedAspect(_Reply):
@@ -185,9 +224,13 @@ def coverage_ask(
 
     The sections that are equal for many answers stand first, where a provider can cache them.
     """
+    lines = []
+    for aspect in aspects:
+        lines.append(f"{aspect.id}: {aspect.name}")
+        lines += [f"  {concept.id}: {concept.text}" for concept in aspect.concepts]
     sections = [
         data_section(wording.heading, criteria),
-        data_section("Aspects with their concepts", aspects_text(aspects)),
+        data_section("Aspects with their concepts", "\n".join(lines)),
         data_section("Query", turn.query),
         data_section("Answer to check", turn.response),
     ]
@@ -200,15 +243,6 @@ def coverage_ask(
 
     prompt = Prompt(wording.check, "\n\n".join([*sections, closing_line]))
     return Ask(prompt, CoverageReply, CoverageEvidence(aspects, turn.response), doubts)
-
-
-def aspects_text(aspects: Sequence[Aspect]) -> str:
-    """One line for each aspect, with a line for each of its concepts below it; ids stand first."""
-    lines = []
-    for aspect in aspects:
-        lines.append(f"{aspect.id}: {aspect.name}")
-        lines.extend(f"  {concept.id}: {concept.text}" for concept in aspect.concepts)
-    return "\n".join(lines)
 
 
 def normalised_id(text: str) -> str:

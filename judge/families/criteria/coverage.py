@@ -1,4 +1,4 @@
-"""How much of its criteria an answer covers: numbered aspects, their coverage, and the score.
+"""How much of its criteria an answer covers: numbered aspects, their coverage, the score, signals.
 
 Code numbers the aspects once, after the first ask, and the model names them by these ids. The
 numbered aspects alone are the denominator of a score, so that a reply which forgets an aspect or
@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from assizes.judge.families.criteria.asks import (
+    AnsweredTurn,
     Aspect,
     AspectFinding,
     Concept,
@@ -21,7 +22,7 @@ from assizes.judge.families.criteria.asks import (
     Decomposition,
     normalised_id,
 )
-from assizes.judge.families.criteria.turns import AnsweredTurn
+from assizes.judge.score import Score
 
 NOT_EVALUATED: Final = "not evaluated"
 """The reason of an aspect that the model left out of its reply."""
@@ -61,19 +62,14 @@ class AspectCoverage:
         The percentage of covered concepts is 0..100.
         """
         concepts = self.aspect.concepts
+        covered, contradicted = self.covered_concepts, self.contradicted
         return {
             "id": self.aspect.id,
             "aspect": self.aspect.name,
             "covered": self.is_covered,
-            "concepts_covered": [
-                concept.text for concept in concepts if concept.id in self.covered_concepts
-            ],
-            "concepts_missing": [
-                concept.text for concept in concepts if concept.id not in self.covered_concepts
-            ],
-            "concepts_contradicted": [
-                concept.text for concept in concepts if concept.id in self.contradicted
-            ],
+            "concepts_covered": [each.text for each in concepts if each.id in covered],
+            "concepts_missing": [each.text for each in concepts if each.id not in covered],
+            "concepts_contradicted": [each.text for each in concepts if each.id in contradicted],
             "concepts_coverage_percentage": round(100 * self.concept_share, 2),
             "reason": self.reason,
             "turn_index": self.turn.index,
@@ -133,12 +129,8 @@ def coverage_of(
 ) -> CriteriaCoverage | None:
     """The coverage of one answer by one reply; `None` when the reply names none of the aspects.
 
-    Args:
-        aspects: the aspects of the case; findings on other ids are ignored with a warning.
-        reply: the model's findings; the first finding on an aspect counts.
-        turn: the answer that was checked.
-        contradictions: whether a contradicted concept counts as missing, and its aspect as not
-            covered.
+    The first finding on an aspect counts; findings on other ids are ignored with a warning. With
+    `contradictions` a contradicted concept counts as missing, and its aspect as not covered.
     """
     known = {aspect.id for aspect in aspects}
     findings: dict[str, AspectFinding] = {}
@@ -153,15 +145,14 @@ def coverage_of(
             findings[id_] = finding
     if not findings:
         return None
-    aspect_coverages = []
-    for aspect in aspects:
-        aspect_coverage, odd = _aspect_coverage(
-            aspect, findings.get(aspect.id), turn, contradictions=contradictions
-        )
-        aspect_coverages.append(aspect_coverage)
-        warnings.extend(odd)
+    pairs = [
+        _aspect_coverage(aspect, findings.get(aspect.id), turn, contradictions=contradictions)
+        for aspect in aspects
+    ]
+    warnings += [text for _, odd in pairs for text in odd]
     return CriteriaCoverage(
-        tuple(aspect_coverages), tuple(f"turn {turn.index}: {text}" for text in warnings)
+        tuple(coverage for coverage, _ in pairs),
+        tuple(f"turn {turn.index}: {text}" for text in warnings),
     )
 
 
@@ -172,11 +163,9 @@ def merge_coverages(coverages: Sequence[CriteriaCoverage]) -> CriteriaCoverage:
     again.
     """
     by_aspect = zip(*(coverage.aspect_coverages for coverage in coverages), strict=True)
-    aspect_coverages = tuple(
-        functools.reduce(_merge_later, aspect_coverages) for aspect_coverages in by_aspect
-    )
     return CriteriaCoverage(
-        aspect_coverages, tuple(text for coverage in coverages for text in coverage.warnings)
+        tuple(functools.reduce(_merge_later, of_aspect) for of_aspect in by_aspect),
+        tuple(text for coverage in coverages for text in coverage.warnings),
     )
 
 
@@ -198,14 +187,9 @@ def _aspect_coverage(
         none: frozenset[str] = frozenset()
         warning = f"aspect {aspect.id!r} is not in the reply, taken as not covered"
         return AspectCoverage(aspect, False, none, none, NOT_EVALUATED, turn), [warning]
-    covered, missing, contradicted = (
-        {normalised_id(id_) for id_ in ids}
-        for ids in (
-            finding.concepts_covered,
-            finding.concepts_missing,
-            finding.concepts_contradicted,
-        )
-    )
+    covered = set(map(normalised_id, finding.concepts_covered))
+    missing = set(map(normalised_id, finding.concepts_missing))
+    contradicted = set(map(normalised_id, finding.concepts_contradicted))
     known = {concept.id for concept in aspect.concepts}
     warnings = [
         f"ignored {_short(id_)!r}: not a concept of aspect {aspect.id!r}"
@@ -241,3 +225,76 @@ def _line(text: str) -> str:
 def _short(text: str) -> str:
     line = _line(text)
     return line if len(line) <= 80 else f"{line[:77]}..."
+
+
+def signals(
+    aspect_coverages: Sequence[AspectCoverage],
+    strategy: Strategy,
+    concept_weight: float,
+    turn_count: int,
+) -> dict[str, Any]:
+    """The diagnostic signals of seed 003 under their published names: the details of a score.
+
+    The counts are added up over all aspects. `weighted_score` is there for the strategy `weighted`
+    alone, with `concept_weight`, 0..1, as the share of the concept score in it. `turn_count` says
+    how many answers were evaluated.
+    """
+    totals = coverage_counts(aspect_coverages)
+    weighted = {"weighted_score": totals.score("weighted", concept_weight)}
+    return {
+        "scoring_strategy": strategy,
+        "covered_aspects_count": totals.aspects_covered,
+        "total_aspects_count": totals.aspects,
+        "total_concepts_covered": totals.concepts_covered,
+        "total_concepts": totals.concepts,
+        "concept_coverage_score": totals.score("concept", concept_weight),
+        "aspect_coverage_score": totals.score("aspect", concept_weight),
+        **(weighted if strategy == "weighted" else {}),
+        "aspect_breakdown": [aspect_coverage.entry() for aspect_coverage in aspect_coverages],
+        "evaluated_turns_count": turn_count,
+    }
+
+
+def interpretation(score: float) -> str:
+    """The meaning of a coverage score 0..1 (seed 003), in bands from 1, from 0.7, from 0.5."""
+    value = round(score, 9)
+    if value >= 1:
+        return "all criteria fully covered"
+    if value >= 0.7:
+        return "most criteria met, minor gaps"
+    if value >= 0.5:
+        return "half of the criteria covered"
+    return "significant criteria not met"
+
+
+def pretty(score: Score) -> str:
+    """A coverage score as plain text: its meaning, the counts, every aspect with its concepts."""
+    name = f"{score.metric} {score.part}".strip()
+    if score.value is None:
+        return f"{name}: {score.status} ({score.reason})"
+    verdict = {True: "passed", False: "failed", None: "no verdict"}[score.passed]
+    lines = [f"{name}: {score.value:.2f}, {verdict} ({interpretation(score.value)})"]
+    details = score.details
+    if "total_concepts" in details:
+        turns = details["evaluated_turns_count"]
+        lines.append(
+            f"{details['covered_aspects_count']} of {details['total_aspects_count']} aspects, "
+            f"{details['total_concepts_covered']} of {details['total_concepts']} concepts covered; "
+            f"scored by {details['scoring_strategy']}; "
+            f"{turns} turn{'' if turns == 1 else 's'} evaluated"
+        )
+    for entry in details.get("aspect_breakdown", ()):
+        lines.extend(_entry_lines(entry))
+    lines.extend(f"warning: {text}" for text in details.get("warnings", ()))
+    return "\n".join(lines)
+
+
+def _entry_lines(entry: Mapping[str, Any]) -> Iterator[str]:
+    mark = "+" if entry["covered"] else "-"
+    share = f"{entry['concepts_coverage_percentage']:g}%"
+    yield f"{mark} {entry['aspect']} ({share} of its concepts, turn {entry['turn_index']})"
+    for kind in ("covered", "missing", "contradicted"):
+        if texts := entry[f"concepts_{kind}"]:
+            yield f"    {kind}: {'; '.join(texts)}"
+    if entry["reason"]:
+        yield f"    reason: {entry['reason']}"

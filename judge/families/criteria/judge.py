@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from pydantic import Field
@@ -18,9 +18,12 @@ from assizes.judge.case import Case
 from assizes.judge.families.criteria.asks import (
     CRITERIA_WORDING,
     REFERENCE_WORDING,
+    AnsweredTurn,
     Aspect,
     Wording,
+    answered_turns,
     coverage_ask,
+    criteria_text,
     decompose_ask,
 )
 from assizes.judge.families.criteria.coverage import (
@@ -31,15 +34,11 @@ from assizes.judge.families.criteria.coverage import (
     coverage_of,
     merge_coverages,
     numbered_aspects,
+    signals,
 )
-from assizes.judge.families.criteria.signals import decomposition, signals
-from assizes.judge.families.criteria.turns import AnsweredTurn, answered_turns, criteria_text
 from assizes.judge.families.entry import JudgeEntry, JudgeOptions
 from assizes.judge.protocol import Ask, JudgeFailed, NoReply, Steps, T, ask, together
 from assizes.judge.score import Metric, Scale, Score
-
-NO_COVERAGE: Final = "no_coverage"
-"""Error code of an answer for which the model's reply names none of the aspects."""
 
 
 class CoverageOptions(JudgeOptions):
@@ -78,11 +77,8 @@ class AnswerCompletenessOptions(CoverageOptions):
 class CoverageStandard:
     """The standard of a criteria judge: what an answer must hold, and where a case says so.
 
-    Args:
-        metric: the metric of the judge.
-        wording: the texts of the two asks that are equal for all cases.
-        texts: the places where a case may hold the criteria, each with its value, the preferred
-            place first.
+    `texts` yields the places where a case may hold the criteria, each with its value, the preferred
+    place first.
     """
 
     metric: Metric
@@ -101,42 +97,6 @@ def _criteria_places(case: Case, options: AnswerCriteriaOptions) -> Iterator[tup
 def _reference_places(case: Case, _: CoverageOptions) -> Iterator[tuple[str, object]]:
     yield "expected.response", case.expected.response
     yield "expected.facts", case.expected.facts
-
-
-def _metric(name: str, need: str, description: str, wording: Wording) -> Metric:
-    rubric = f"{wording.decompose}\n\n{wording.check}"
-    return Metric(
-        name=name,
-        scale=Scale.FRACTION,
-        display_name=name.replace("_", " ").title(),
-        description=description,
-        needs=(need,),
-        needs_ground_truth=True,
-        rubric_hash=hashlib.sha256(rubric.encode()).hexdigest()[:16],
-        gate="judges",
-    )
-
-
-ANSWER_CRITERIA: Final = CoverageStandard(
-    _metric(
-        "answer_criteria",
-        "expected.acceptance_criteria",
-        "Share of the case's acceptance criteria that the answer covers.",
-        CRITERIA_WORDING,
-    ),
-    CRITERIA_WORDING,
-    _criteria_places,
-)
-ANSWER_COMPLETENESS: Final = CoverageStandard(
-    _metric(
-        "answer_completeness",
-        "expected.response",
-        "Share of the reference answer's points that the answer covers.",
-        REFERENCE_WORDING,
-    ),
-    REFERENCE_WORDING,
-    _reference_places,
-)
 
 
 class CoverageJudge:
@@ -199,14 +159,14 @@ class CoverageJudge:
             return [self._failed_score(turns, results), *parts]
         union = merge_coverages(coverages)
         headline = self._coverage_score(union, turns)
-        return [
-            headline.with_details(decomposition=decomposition(aspects)),
-            *(
-                self._aspect_score(each, f"aspect:{each.aspect.id}")
-                for each in union.aspect_coverages
-            ),
-            *parts,
+        aspect_parts = [
+            self._aspect_score(each, f"aspect:{each.aspect.id}") for each in union.aspect_coverages
         ]
+        decomposition = [
+            {"id": a.id, "aspect": a.name, "concepts": {c.id: c.text for c in a.concepts}}
+            for a in aspects
+        ]
+        return [headline.with_details(decomposition=decomposition), *aspect_parts, *parts]
 
     def _average_scores(self, criteria: str, turns: Sequence[AnsweredTurn]) -> Steps[list[Score]]:
         """The mean of the turns, each with its own aspects; turns without aspects do not count."""
@@ -247,7 +207,7 @@ class CoverageJudge:
         contradictions = self.options.check_for_contradictions
         coverage = coverage_of(aspects, reply, turn, contradictions=contradictions)
         if coverage is None:
-            raise JudgeFailed(NoReply(NO_COVERAGE, "the reply speaks of none of the aspects"))
+            raise JudgeFailed(NoReply("no_coverage", "the reply speaks of none of the aspects"))
         return coverage
 
     def _evaluate_turn(self, criteria: str, turn: AnsweredTurn) -> Steps[CriteriaCoverage | None]:
@@ -255,9 +215,8 @@ class CoverageJudge:
         return (yield from self._check_turn(criteria, aspects, turn)) if aspects else None
 
     def _value(self, aspect_coverages: Sequence[AspectCoverage]) -> float:
-        options = self.options
-        weight = options.weighted_concept_score_weight
-        return coverage_counts(aspect_coverages).score(options.scoring_strategy, weight)
+        weight = self.options.weighted_concept_score_weight
+        return coverage_counts(aspect_coverages).score(self.options.scoring_strategy, weight)
 
     def _coverage_score(
         self,
@@ -329,11 +288,25 @@ def _ask_question(question: Ask[T]) -> Steps[T]:
 
 
 def _entry(
-    standard: CoverageStandard, options: type[CoverageOptions], description: str
+    metric: Metric,
+    wording: Wording,
+    texts: Callable[[Case, Any], Iterator[tuple[str, object]]],
+    options: type[CoverageOptions],
+    description: str,
 ) -> JudgeEntry:
+    rubric = f"{wording.decompose}\n\n{wording.check}"
+    metric = replace(
+        metric,
+        scale=Scale.FRACTION,
+        display_name=metric.name.replace("_", " ").title(),
+        needs_ground_truth=True,
+        rubric_hash=hashlib.sha256(rubric.encode()).hexdigest()[:16],
+        gate="judges",
+    )
+    standard = CoverageStandard(metric, wording, texts)
     return JudgeEntry(
         description=description,
-        needs=standard.metric.needs,
+        needs=metric.needs,
         needs_ground_truth=True,
         create_judge=lambda validated_options, _: CoverageJudge(standard, validated_options),
         options=options,
@@ -341,13 +314,25 @@ def _entry(
 
 
 ENTRIES: Final[Mapping[str, JudgeEntry]] = {
-    ANSWER_CRITERIA.metric.name: _entry(
-        ANSWER_CRITERIA,
+    "answer_criteria": _entry(
+        Metric(
+            "answer_criteria",
+            description="Share of the case's acceptance criteria that the answer covers.",
+            needs=("expected.acceptance_criteria",),
+        ),
+        CRITERIA_WORDING,
+        _criteria_places,
         AnswerCriteriaOptions,
         "Checks the answer against the case's acceptance criteria, concept by concept.",
     ),
-    ANSWER_COMPLETENESS.metric.name: _entry(
-        ANSWER_COMPLETENESS,
+    "answer_completeness": _entry(
+        Metric(
+            "answer_completeness",
+            description="Share of the reference answer's points that the answer covers.",
+            needs=("expected.response",),
+        ),
+        REFERENCE_WORDING,
+        _reference_places,
         AnswerCompletenessOptions,
         "Checks the answer for the points of a reference answer, concept by concept.",
     ),

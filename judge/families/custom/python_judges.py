@@ -7,7 +7,9 @@ protocol. A module is searched for on Python's path first, then in the current f
 from __future__ import annotations
 
 import hashlib
+import importlib
 import inspect
+import re
 import sys
 import typing
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -19,10 +21,63 @@ from pydantic import ConfigDict, create_model
 
 from assizes.judge.case import Case
 from assizes.judge.errors import ConfigurationError
-from assizes.judge.families.custom.references import load_reference, reference_error
 from assizes.judge.families.entry import JudgeEntry, JudgeOptions
 from assizes.judge.protocol import Judge, Steps
 from assizes.judge.score import Metric, Score
+
+_REFERENCE: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
+_LOAD_FAULTS: Final = (
+    ImportError,
+    SyntaxError,
+    NameError,
+    AttributeError,
+    TypeError,
+    ValueError,
+    LookupError,
+    OSError,
+)
+"""Exceptions that a user's module commonly raises while Python imports it."""
+
+_FORMER_PACKAGES: Final = frozenset({"judge", "tasks", "flows", "deployments"})
+"""Import names of this package's parts before they became parts of `assizes`."""
+
+
+def load_reference(reference: str, setting: str, wanted: str) -> Any:
+    """The attribute that `module:attribute` names.
+
+    Messages name the `setting` that holds the reference, and `wanted`, what the setting accepts.
+
+    Raises:
+        ConfigurationError: when the reference is malformed, the module cannot be imported, or it
+            has no such attribute.
+    """
+    if not _REFERENCE.fullmatch(reference):
+        raise ConfigurationError(f"{setting}: {reference!r}; {wanted}")
+    module_name, _, attribute = reference.partition(":")
+    here = str(Path.cwd())
+    if here not in sys.path:
+        # At the end, so that a file of the current folder never hides an installed module.
+        sys.path.append(here)
+    importlib.invalidate_caches()
+    try:
+        module = importlib.import_module(module_name)
+    except _LOAD_FAULTS as error:
+        reason = f"{type(error).__name__}: {error}"
+        missing = (error.name if isinstance(error, ModuleNotFoundError) else None) or ""
+        if missing.partition(".")[0] in _FORMER_PACKAGES:
+            reason += f"; what Assizes called {missing!r} has moved into the package `assizes`"
+        raise reference_error(setting, reference, f"cannot be imported: {reason}") from error
+    if not hasattr(module, attribute):
+        place = getattr(module, "__file__", None) or "built in"
+        why = f"names nothing: module {module_name!r} ({place}) has no such"
+        raise reference_error(setting, reference, why)
+    return getattr(module, attribute)
+
+
+def reference_error(setting: str, reference: str, why: str) -> ConfigurationError:
+    """The error for a reference that cannot be used: setting, reference and reason in one line."""
+    return ConfigurationError(f"{setting}: {reference!r} {' '.join(why.split())}")
+
 
 _SETTING: Final = "[judge] judges"
 _EXAMPLE: Final = "wanted module:function or module:Class, e.g. 'my_module:my_judge'"
@@ -94,18 +149,21 @@ def load_judge(reference: str) -> NamedEntry:
     """
     target = load_reference(reference, _SETTING, _EXAMPLE)
     if inspect.iscoroutinefunction(target):
-        raise _reference_error(reference, "is async; a judge does no I/O and is a plain function")
+        why = "is async; a judge does no I/O and is a plain function"
+        raise reference_error(_SETTING, reference, why)
     if isinstance(target, type):
         return NamedEntry(_name(target, reference), _class_entry(target, reference))
     if isinstance(target, Judge):
         return NamedEntry(target.name, _entry(target, lambda _, _chosen: target, JudgeOptions))
     if callable(target):
-        return NamedEntry(_name(target, reference), _function_entry(target, reference))
-    raise _reference_error(reference, f"is a {type(target).__name__}; {_EXAMPLE}")
+        name, parameters = _name(target, reference), _parameters(target)[1:]
 
+        def create_judge(options: Any, _chosen: Sequence[Any]) -> Judge:
+            return FunctionJudge(target, name, _keywords(options, parameters))
 
-def _reference_error(reference: str, why: str) -> ConfigurationError:
-    return reference_error(_SETTING, reference, why)
+        options = _keyword_options(target, parameters)
+        return NamedEntry(name, _entry(target, create_judge, options))
+    raise reference_error(_SETTING, reference, f"is a {type(target).__name__}; {_EXAMPLE}")
 
 
 def _name(target: Any, reference: str) -> str:
@@ -120,38 +178,24 @@ def _class_entry(target: type, reference: str) -> JudgeEntry:
     if declared is not None and not (
         isinstance(declared, type) and issubclass(declared, JudgeOptions)
     ):
-        raise _reference_error(
-            reference,
-            "has Options that are no subclass of assizes.judge.families.entry.JudgeOptions",
-        )
-    options = declared or _keyword_options(target, list(_parameters(target)))
+        why = "has Options that are no subclass of assizes.judge.families.entry.JudgeOptions"
+        raise reference_error(_SETTING, reference, why)
+    parameters = _parameters(target)
+    options = declared or _keyword_options(target, parameters)
 
     def create_judge(validated_options: Any, _chosen: Sequence[Any]) -> Judge:
-        arguments = (validated_options,) if declared else ()
-        keywords = {} if declared else _keywords(validated_options, list(_parameters(target)))
+        keywords = {} if declared else _keywords(validated_options, parameters)
         try:
-            judge = target(*arguments, **keywords)
+            judge = target(validated_options) if declared else target(**keywords)
         except (TypeError, ValueError) as error:
-            raise _reference_error(reference, f"cannot be made: {error}") from error
+            raise reference_error(_SETTING, reference, f"cannot be made: {error}") from error
         if isinstance(judge, Judge):
             return judge
         absent = ", ".join(member for member in _MEMBERS if not hasattr(judge, member))
         why = f"does not keep the Judge protocol: it lacks {absent}"
-        raise _reference_error(reference, why)
+        raise reference_error(_SETTING, reference, why)
 
     return _entry(target, create_judge, options)
-
-
-def _function_entry(target: Callable[..., Any], reference: str) -> JudgeEntry:
-    options = _parameters(target)[1:]
-    name = _name(target, reference)
-    return _entry(
-        target,
-        lambda validated_options, _chosen: FunctionJudge(
-            target, name, _keywords(validated_options, options)
-        ),
-        _keyword_options(target, options),
-    )
 
 
 def _entry(
@@ -215,6 +259,4 @@ def _first_line(target: Any) -> str:
 def _source_hash(function: Any) -> str:
     module = sys.modules.get(getattr(function, "__module__", None) or "")
     file = getattr(module, "__file__", None)
-    if file is None:
-        return "1"
-    return hashlib.sha256(Path(file).read_bytes()).hexdigest()[:16]
+    return "1" if file is None else hashlib.sha256(Path(file).read_bytes()).hexdigest()[:16]

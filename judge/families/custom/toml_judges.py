@@ -19,7 +19,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model,
 from assizes.judge.case import Case
 from assizes.judge.errors import ConfigurationError
 from assizes.judge.families.entry import JudgeEntry, JudgeOptions
-from assizes.judge.families.rag.judges import (
+from assizes.judge.families.rag import (
     NEEDS,
     ROLE,
     AnswerJudge,
@@ -39,7 +39,7 @@ from assizes.judge.rubrics.rubric import (
     level_line,
     validate_table,
 )
-from assizes.judge.score import ACCEPTABLE, Metric, Scale, Score
+from assizes.judge.score import ACCEPTABLE, Scale, Score
 
 MAX_NAME: Final = 63
 """The most characters in the name of a judge."""
@@ -110,10 +110,8 @@ class CustomRubric(RubricTable):
     @property
     def inputs(self) -> tuple[Input, ...]:
         """The inputs in `needs`, or without any the usual inputs of this kind of judge."""
-        usual: tuple[Input, ...] = ("request", "response")
-        if self.kind == "RETRIEVAL":
-            usual = ("request", "retrieved_context")
-        return tuple(self.needs) or usual
+        shown: Input = "response" if self.kind == "ANSWER" else "retrieved_context"
+        return tuple(self.needs) or ("request", shown)
 
     def prompt(self) -> str:
         """The judge's own part of the prompt: the question, the levels and the notes."""
@@ -152,18 +150,25 @@ class GradedJudge(AnswerJudge):
     version = "1"
 
     def __init__(self, rubric: CustomRubric, threshold: float | None = None) -> None:
-        """Promise one metric with the rubric's name.
-
-        `threshold` (0..1) overrides the threshold of the rubric.
-        """
+        """Promise one metric with the rubric's name; `threshold`, 0..1, overrides the rubric's."""
         super().__init__(rubric.yes_no())
         self.custom = rubric
-        pass_threshold = rubric.threshold if threshold is None else threshold
-        self.threshold = (
-            _DEFAULT_THRESHOLDS.get(rubric.scale) if pass_threshold is None else pass_threshold
+        thresholds = (threshold, rubric.threshold, _DEFAULT_THRESHOLDS.get(rubric.scale))
+        self.threshold = next((value for value in thresholds if value is not None), None)
+        words = ", ".join(f'"{word}"' for word in rubric.words)
+        reply = (
+            "# Reply\nOne JSON object, nothing else, with these keys in this order:\n"
+            "- rationale: one to three sentences, before the rating\n"
+            f"- rating: one of {words}, nothing else"
         )
-        self.system = _graded_system(rubric)
-        self.metric = _graded_metric(self.metric, rubric, self.system)
+        self.system = "\n\n".join([ROLE, f"# Question\n{rubric.prompt()}", reply])
+        kind = "percentage" if rubric.scale == "binary" else "average"
+        self.metric = replace(
+            self.metric,
+            scale=_SCALES[rubric.scale],
+            rubric_hash=hashlib.sha256(self.system.encode()).hexdigest()[:16],
+            run_names=(f"response/llm_judged/{rubric.name}/rating/{kind}",),
+        )
         self.metrics = (self.metric,)
 
     def judge(self, case: Case) -> Steps[list[Score]]:
@@ -171,28 +176,24 @@ class GradedJudge(AnswerJudge):
         prompt, evidence = self.prompt_and_evidence(case)
         answer = yield from ask(prompt, graded_reply(self.custom.words), evidence)
         reply = answer.model_dump()
-        return [self._score(reply["rating"], reply["rationale"])]
-
-    def _score(self, word: str, rationale: str) -> Score:
-        details = {"rationale": rationale}
+        word, details = reply["rating"], {"rationale": reply["rationale"]}
         if self.custom.scale == "binary":
             passed = word == BINARY_LEVELS[0]
-            return Score.of(self.metric, 5.0 * passed, passed=passed, details=details)
+            return [Score.of(self.metric, 5.0 * passed, passed=passed, details=details)]
         if self.custom.scale == "scored":
             score = Score.of(self.metric, int(word), details=details)
         else:
             value = self.custom.levels[word].value
             score = replace(Score.of(self.metric, value or 0.0, details=details), label=word)
         value = round(score.value or 0.0, 9)
-        return replace(score, passed=value >= round(self.threshold or 0.0, 9))
+        return [replace(score, passed=value >= round(self.threshold or 0.0, 9))]
 
 
 def entries(folders: Sequence[str], taken_names: Mapping[str, str]) -> dict[str, JudgeEntry]:
     """The catalogue entries of the judges in rubric folders, by name, in the order of their files.
 
-    Args:
-        folders: the folders of [judge] rubrics; files without a `kind` are conversation metrics.
-        taken_names: names that no judge may have, each with what has the name.
+    Files without a `kind` are conversation metrics. `taken_names` are names that no judge may have,
+    each with what has the name.
 
     Raises:
         ConfigurationError: for an invalid file, and for a name that is taken.
@@ -214,22 +215,22 @@ def entries(folders: Sequence[str], taken_names: Mapping[str, str]) -> dict[str,
 
 
 def _entry(rubric: CustomRubric) -> JudgeEntry:
+
+    def create_judge(options: JudgeOptions, _: object) -> Judge:
+        if rubric.kind == "RETRIEVAL":
+            return RetrievalJudge(rubric.yes_no())
+        if rubric.scale == "yes_no":
+            return AnswerJudge(rubric.yes_no())
+        return GradedJudge(rubric, getattr(options, "threshold", None))
+
     graded = rubric.scale in _DEFAULT_THRESHOLDS
     return JudgeEntry(
         description=rubric.description,
         needs=tuple(NEEDS[name] for name in rubric.inputs),
         needs_ground_truth="expected_response" in rubric.inputs,
-        create_judge=lambda options, _: _create_judge(rubric, getattr(options, "threshold", None)),
+        create_judge=create_judge,
         options=GradedOptions if graded else JudgeOptions,
         offline=False,
-    )
-
-
-def _create_judge(rubric: CustomRubric, threshold: float | None) -> Judge:
-    if rubric.kind == "RETRIEVAL":
-        return RetrievalJudge(rubric.yes_no())
-    return (
-        AnswerJudge(rubric.yes_no()) if rubric.scale == "yes_no" else GradedJudge(rubric, threshold)
     )
 
 
@@ -244,23 +245,3 @@ def graded_reply(words: tuple[str, ...]) -> type[BaseModel]:
     """The pydantic model of a reply: a rationale, then one of these words as the rating."""
     rating: Any = Literal[words]  # the words are known at run time only
     return create_model("GradedReply", __base__=_GradedReply, rating=(rating, ...))
-
-
-def _graded_system(rubric: CustomRubric) -> str:
-    words = ", ".join(f'"{word}"' for word in rubric.words)
-    reply = (
-        "# Reply\nOne JSON object, nothing else, with these keys in this order:\n"
-        "- rationale: one to three sentences, before the rating\n"
-        f"- rating: one of {words}, nothing else"
-    )
-    return "\n\n".join([ROLE, f"# Question\n{rubric.prompt()}", reply])
-
-
-def _graded_metric(metric: Metric, rubric: CustomRubric, system: str) -> Metric:
-    kind = "percentage" if rubric.scale == "binary" else "average"
-    return replace(
-        metric,
-        scale=_SCALES[rubric.scale],
-        rubric_hash=hashlib.sha256(system.encode()).hexdigest()[:16],
-        run_names=(f"response/llm_judged/{rubric.name}/rating/{kind}",),
-    )

@@ -11,7 +11,7 @@ as in the native format. A chat message may also have `retrieved_context`, `usag
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Final
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
@@ -27,12 +27,14 @@ from assizes.judge.case import (
     Usage,
 )
 from assizes.judge.errors import DataError
+from assizes.judge.formats.shared.containers import Format
 from assizes.judge.formats.shared.json_shapes import content_id
-from assizes.judge.formats.shared.oddities import DROPPED_TIMES
+from assizes.judge.formats.shared.messages import (
+    ChatMessage,
+)
 from assizes.judge.formats.shared.parsing import (
-    ChatToolCall,
+    DROPPED_TIMES,
     drop_negative_times,
-    lines_of,
     schema_errors,
     strict_json,
 )
@@ -50,12 +52,7 @@ class _Passage(BaseModel):
     doc_uri: str | None = None
 
 
-class _Message(BaseModel):
-    role: Literal["system", "user", "assistant", "tool"]
-    content: str | None = None
-    tool_calls: list[ChatToolCall] | None = None
-    tool_call_id: str | None = None
-    name: str | None = None
+class _Message(ChatMessage):
     retrieved_context: list[_Passage] | None = None
     usage: _Tokens | None = None
     started_at: Moment | None = None
@@ -79,27 +76,12 @@ class _Row(BaseModel):
     trace: list[_Message] | Transcript | None = None
 
 
-class AgentEvaluation:
-    """The format of evaluation sets."""
+def _fits(value: Any) -> bool:
+    return isinstance(value, dict) and not value.keys().isdisjoint({"request_id", "request"})
 
-    name = "agent_evaluation"
-    by_line = True
 
-    def fits(self, value: Any) -> bool:
-        """Whether a value is an object with a request, or with a request's id."""
-        return isinstance(value, dict) and not value.keys().isdisjoint({"request_id", "request"})
-
-    def records(self, document: bytes) -> list[bytes]:
-        """Return the lines of a file that are not blank."""
-        return lines_of(document)
-
-    def case(self, record: bytes) -> Case:
-        """Return the case of one row.
-
-        Raises:
-            DataError: the line is not strict JSON, or `schema` for a row that cannot be judged.
-        """
-        return row_case(strict_json(record))
+def _case(record: bytes) -> Case:
+    return row_case(strict_json(record))
 
 
 def row_case(value: Any) -> Case:
@@ -141,7 +123,10 @@ def _transcript(row: _Row) -> Transcript:
     traced = row.trace if isinstance(row.trace, Transcript) else _chat(row.trace or [])
     turns = list(traced.turns)
     if not any(turn.role == "user" for turn in turns):
-        turns = [*_request_turns(row.request), *turns]
+        if isinstance(row.request, _Chat):
+            turns = [*_chat(row.request.messages).turns, *turns]
+        elif row.request is not None:
+            turns = [Turn(role="user", text=row.request), *turns]
     if row.response is not None and row.response != traced.response():
         turns.append(Turn(role="assistant", text=row.response))
     changes: dict[str, Any] = {"turns": tuple(turns)}
@@ -149,12 +134,6 @@ def _transcript(row: _Row) -> Transcript:
         bare_turns = [turn.model_copy(update={"chunks": None}) for turn in turns]
         changes = {"turns": tuple(bare_turns), "chunks": _chunks(row.retrieved_context)}
     return traced.model_copy(update=changes)
-
-
-def _request_turns(request: str | _Chat | None) -> Sequence[Turn]:
-    if isinstance(request, _Chat):
-        return _chat(request.messages).turns
-    return () if request is None else (Turn(role="user", text=request),)
 
 
 def _chat(messages: Sequence[_Message]) -> Transcript:
@@ -178,7 +157,7 @@ def _turn(message: _Message) -> Turn:
     return Turn(
         role="assistant" if message.role == "assistant" else "user",
         text=message.content,
-        tool_calls=tuple(call.tool_call() for call in message.tool_calls or ()),
+        tool_calls=message.calls(),
         usage=used and Usage(input_tokens=used.prompt, output_tokens=used.completion),
         **shared,
     )
@@ -193,9 +172,12 @@ def _chunks(passages: Sequence[_Passage] | None) -> tuple[Chunk, ...] | None:
 def _expected_values(row: _Row) -> Expected:
     """Return the ground truth of a row; a blank expected response counts as missing (seed 004)."""
     response = row.expected_response
-    facts = tuple(fact for fact in row.expected_facts or () if fact.strip())
     return Expected(
         response=response if response and response.strip() else None,
-        facts=facts,
+        facts=tuple(fact for fact in row.expected_facts or () if fact.strip()),
         retrieved_context=tuple(row.expected_retrieved_context or ()),
     )
+
+
+AGENT_EVALUATION: Final = Format(name="agent_evaluation", fits=_fits, case=_case)
+"""The format of evaluation sets."""

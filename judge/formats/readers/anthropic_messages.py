@@ -10,14 +10,15 @@ stand beside the messages, as `response` or as the fields of a response: `conten
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import groupby
 from typing import Any, Final
 
-from assizes.judge.case import Case, Transcript
-from assizes.judge.formats.shared.anthropic_blocks import add_anthropic_message, has_blocks
+from assizes.judge.case import Case, ToolResult, Transcript, Turn
 from assizes.judge.formats.shared.containers import Layout
 from assizes.judge.formats.shared.json_shapes import (
     CONVERSATION_IDS,
-    content_id,
+    conversation_id,
     decode_if_json,
     first_identifier,
     mapping,
@@ -29,10 +30,15 @@ from assizes.judge.formats.shared.json_shapes import (
 )
 from assizes.judge.formats.shared.messages import (
     ConversationBuilder,
+    last_usage,
+    own_metadata,
     tools_of,
     usage_of,
     with_last_answer,
+    without_empty_fields,
 )
+from assizes.judge.formats.shared.parsing import REASONING
+from assizes.judge.formats.shared.provider_messages import add_anthropic_message, has_blocks
 
 _RECORD_FIELDS: Final = {
     *CONVERSATION_IDS,
@@ -43,72 +49,54 @@ _RECORD_FIELDS: Final = {
 _RESPONSE_FIELDS: Final = {"id", "model", "content", "role", "type", "usage", "stop_reason"}
 
 
-class AnthropicMessages(Layout):
-    """The layout of records of the Anthropic messages API."""
+def _fits(value: dict[str, Any]) -> bool:
+    """Whether an object has messages beside a trait that only this API has.
 
-    name = "anthropic"
-
-    def fits(self, value: dict[str, Any]) -> bool:
-        """Whether an object has messages beside a trait that only this API has.
-
-        Such a trait is a system prompt or stop reason at the top, a block of the API's own types,
-        or a tool with an `input_schema`.
-        """
-        if not isinstance(value.get("messages"), list):
-            return False
-        if not value.keys().isdisjoint({"system", "stop_reason", "anthropic_version"}):
-            return True
-        return any(map(has_blocks, value["messages"])) or _has_own_tools(value.get("tools"))
-
-    def read(self, value: Any) -> Case:
-        """Return the case of one record.
-
-        Raises:
-            DataError: `schema`, when a field has another type.
-        """
-        builder = ConversationBuilder()
-        builder.tally.count_unread(value, _RECORD_FIELDS, "record")
-        builder.add_system(builder.text_of(value.get("system")))
-        for path, message in numbered_objects(messages_of(value), "messages"):
-            add_anthropic_message(message, builder, path)
-        answer = _add_response(value, builder)
-        metadata = mapping(value.get("metadata"), "metadata")
-        kept_metadata = {name: item for name, item in metadata.items() if name != "user_id"}
-        stop_reason = name_of(answer.get("stop_reason"))
-        return Case(
-            case_id=first_identifier(value, CONVERSATION_IDS)
-            or first_identifier(metadata, CONVERSATION_IDS)
-            or content_id(value),
-            transcript=Transcript(
-                turns=with_last_answer(builder.turns, usage_of(answer.get("usage"))),
-                system=builder.system_text(),
-                tools=tools_of(sequence(value.get("tools"), "tools")),
-                started_at=moment(value.get("created_at") or value.get("timestamp")),
-            ),
-            agent=name_of(value.get("agent")) or first_identifier(answer, ("model",)),
-            agent_version=name_of(value.get("agent_version")),
-            cluster=name_of(metadata.get("user_id")),
-            metadata={
-                **kept_metadata,
-                **({"stop_reason": stop_reason} if stop_reason else {}),
-                **builder.metadata(),
-            },
-        )
+    Such a trait is a system prompt or stop reason at the top, a block of the API's own types, or a
+    tool with an `input_schema`.
+    """
+    if not isinstance(value.get("messages"), list):
+        return False
+    if not value.keys().isdisjoint({"system", "stop_reason", "anthropic_version"}):
+        return True
+    tools = value.get("tools")
+    return any(map(has_blocks, value["messages"])) or (
+        isinstance(tools, list)
+        and any(isinstance(tool, dict) and "input_schema" in tool for tool in tools)
+    )
 
 
-def _has_own_tools(tools: Any) -> bool:
-    return isinstance(tools, list) and any(
-        isinstance(tool, dict) and "input_schema" in tool for tool in tools
+def _read(value: dict[str, Any]) -> Case:
+    builder = ConversationBuilder()
+    builder.tally.count_unread(value, _RECORD_FIELDS, "record")
+    builder.add_system(builder.text_of(value.get("system")))
+    for path, message in numbered_objects(messages_of(value), "messages"):
+        add_anthropic_message(message, builder, path)
+    answer = _add_response(value, builder)
+    metadata = mapping(value.get("metadata"), "metadata")
+    kept_metadata = {name: item for name, item in metadata.items() if name != "user_id"}
+    stop_reason = name_of(answer.get("stop_reason"))
+    return Case(
+        case_id=conversation_id(value, metadata),
+        transcript=Transcript(
+            turns=with_last_answer(builder.turns, usage_of(answer.get("usage"))),
+            system=builder.system_text(),
+            tools=tools_of(sequence(value.get("tools"), "tools")),
+            started_at=moment(value.get("created_at") or value.get("timestamp")),
+        ),
+        agent=name_of(value.get("agent")) or first_identifier(answer, ("model",)),
+        agent_version=name_of(value.get("agent_version")),
+        cluster=name_of(metadata.get("user_id")),
+        metadata={
+            **kept_metadata,
+            **({"stop_reason": stop_reason} if stop_reason else {}),
+            **builder.metadata(),
+        },
     )
 
 
 def _add_response(value: dict[str, Any], builder: ConversationBuilder) -> dict[str, Any]:
-    """Add the response of a record to the conversation.
-
-    Returns:
-        The record's fields with those of the response over them: usage and model may stand in
-        either.
-    """
+    """Add the response of a record; its fields over those of the record, as either has usage."""
     response = mapping(decode_if_json(value.get("response")), "response")
     if response:
         builder.tally.count_unread(response, _RESPONSE_FIELDS, "response")
@@ -118,3 +106,60 @@ def _add_response(value: dict[str, Any], builder: ConversationBuilder) -> dict[s
         message = {"role": "assistant", "content": response["content"]}
         add_anthropic_message(message, builder, "response")
     return {**value, **response}
+
+
+ANTHROPIC: Final = Layout("anthropic", _fits, _read)
+"""The layout of records of the Anthropic messages API."""
+
+
+def anthropic_record(case: Case) -> dict[str, Any]:
+    """Return a case as a record of Anthropic messages."""
+    transcript = case.transcript
+    person = {"user_id": case.cluster} if case.cluster else {}
+    return without_empty_fields(
+        conversation_id=case.case_id,
+        system=transcript.system,
+        messages=list(_messages(case)),
+        tools=[
+            {"name": tool.name, "description": tool.description, "input_schema": tool.parameters}
+            for tool in transcript.tools
+        ],
+        created_at=transcript.started_at and transcript.started_at.isoformat(),
+        usage=last_usage(case, "input_tokens", "output_tokens"),
+        stop_reason=case.metadata.get("stop_reason"),
+        agent=case.agent,
+        agent_version=case.agent_version,
+        metadata={**own_metadata(case), **person},
+    )
+
+
+def _messages(case: Case) -> Iterator[dict[str, Any]]:
+    """Yield the messages; tool results in a row share one user message, as the API requires."""
+    thoughts = case.metadata.get(REASONING, {})
+    numbered = enumerate(case.transcript.turns)
+    for role, turns in groupby(numbered, key=lambda entry: entry[1].role):
+        if role == "tool":
+            yield {"role": "user", "content": [_result_block(turn) for _, turn in turns]}
+            continue
+        for place, turn in turns:
+            yield {"role": role, "content": _blocks(turn, thoughts.get(str(place)))}
+
+
+def _result_block(turn: Turn) -> dict[str, Any]:
+    answer = turn.tool_result or ToolResult(content="")
+    return {
+        "type": "tool_result",
+        "tool_use_id": answer.call_id or "",
+        "content": answer.content,
+        "is_error": answer.is_error,
+    }
+
+
+def _blocks(turn: Turn, thought: str | None) -> list[dict[str, Any]]:
+    thinking = [{"type": "thinking", "thinking": thought, "signature": ""}] if thought else []
+    texts = [] if turn.text is None else [{"type": "text", "text": turn.text}]
+    calls = [
+        {"type": "tool_use", "id": call.id or "", "name": call.name, "input": call.arguments}
+        for call in turn.tool_calls
+    ]
+    return [*thinking, *texts, *calls]

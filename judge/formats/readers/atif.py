@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from assizes.judge.case import Case, Transcript, Turn
+from assizes.judge.case import Case, Transcript
 from assizes.judge.errors import DataError
 from assizes.judge.formats.shared.containers import Layout
 from assizes.judge.formats.shared.json_shapes import (
@@ -32,40 +32,30 @@ _ROLES: Final = {"user": "user", "agent": "assistant"}
 _TOKEN_FIELDS: Final = ("prompt_tokens", "completion_tokens")
 
 
-class ATIF(Layout):
-    """The layout of ATIF trajectories."""
+def _fits(value: dict[str, Any]) -> bool:
+    return str(value.get("schema_version", "")).startswith("ATIF-v1")
 
-    name = "atif"
 
-    def fits(self, value: dict[str, Any]) -> bool:
-        """Whether an object declares version 1 of the format."""
-        return str(value.get("schema_version", "")).startswith("ATIF-v1")
-
-    def read(self, value: Any) -> Case:
-        """Return the case of one trajectory.
-
-        Raises:
-            DataError: `schema`, when a field has another type.
-        """
-        builder = ConversationBuilder()
-        agent = mapping(value.get("agent"), "agent")
-        steps = list(numbered_objects(value.get("steps"), "steps"))
-        for path, step in steps:
-            _add_step(step, path, builder)
-        totals = mapping(value.get("final_metrics"), "final_metrics")
-        return Case(
-            case_id=first_identifier(value, ("session_id", "trajectory_id")) or content_id(value),
-            transcript=Transcript(
-                turns=tuple(builder.turns),
-                system=builder.system_text(),
-                tools=tools_of(sequence(agent.get("tool_definitions"), "agent.tool_definitions")),
-                started_at=moment(steps[0][1].get("timestamp")) if steps else None,
-                agent_cost_usd=dollars(totals.get("total_cost_usd")),
-            ),
-            agent=name_of(agent.get("name")),
-            agent_version=name_of(agent.get("version")),
-            metadata={**mapping(value.get("extra"), "extra"), **builder.metadata()},
-        )
+def _read(value: dict[str, Any]) -> Case:
+    builder = ConversationBuilder()
+    agent = mapping(value.get("agent"), "agent")
+    steps = list(numbered_objects(value.get("steps"), "steps"))
+    for path, step in steps:
+        _add_step(step, path, builder)
+    totals = mapping(value.get("final_metrics"), "final_metrics")
+    return Case(
+        case_id=first_identifier(value, ("session_id", "trajectory_id")) or content_id(value),
+        transcript=Transcript(
+            turns=tuple(builder.turns),
+            system=builder.system_text(),
+            tools=tools_of(sequence(agent.get("tool_definitions"), "agent.tool_definitions")),
+            started_at=moment(steps[0][1].get("timestamp")) if steps else None,
+            agent_cost_usd=dollars(totals.get("total_cost_usd")),
+        ),
+        agent=name_of(agent.get("name")),
+        agent_version=name_of(agent.get("version")),
+        metadata={**mapping(value.get("extra"), "extra"), **builder.metadata()},
+    )
 
 
 def _add_step(step: dict[str, Any], path: str, builder: ConversationBuilder) -> None:
@@ -86,15 +76,19 @@ def _add_step(step: dict[str, Any], path: str, builder: ConversationBuilder) -> 
         for call in objects(step.get("tool_calls"), f"{path}.tool_calls")
     ]
     metrics = mapping(step.get("metrics"), f"{path}.metrics")
-    fields = {
-        "role": _ROLES[source],
-        "text": builder.text_of(step.get("message"), thoughts) or None,
-        "tool_calls": tuple(calls),
-        "started_at": moment(step.get("timestamp")),
-        "usage": usage_of({name: metrics.get(name) for name in _TOKEN_FIELDS}),
-        "cost_usd": dollars(metrics.get("cost_usd")),
-    }
-    builder.add_turn(Turn.model_validate(fields), thoughts)
+    builder.add_message(
+        _ROLES[source],
+        step.get("message"),
+        calls,
+        thoughts,
+        started_at=moment(step.get("timestamp")),
+        usage=usage_of({name: metrics.get(name) for name in _TOKEN_FIELDS}),
+        cost_usd=dollars(metrics.get("cost_usd")),
+    )
     observation = mapping(step.get("observation"), f"{path}.observation")
     for result in objects(observation.get("results"), f"{path}.observation.results"):
         builder.add_result(result.get("content"), result.get("source_call_id"))
+
+
+ATIF: Final = Layout("atif", _fits, _read)
+"""The layout of ATIF trajectories."""

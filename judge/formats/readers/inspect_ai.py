@@ -42,72 +42,56 @@ _MESSAGE_FIELDS: Final = {
 }
 
 
-class InspectAI(Layout):
-    """The layout of an inspect_ai log: each sample beside the facts that all samples share."""
-
-    name = "inspect_ai"
-
-    def fits(self, value: dict[str, Any]) -> bool:
-        """Whether an object is a log, or one sample with the facts of its log."""
-        if not isinstance(value.get("eval"), dict):
-            return False
-        return not value.keys().isdisjoint({"samples", "sample", "status", "version"})
-
-    def split_document(self, document: Any) -> list[Any]:
-        """Return the samples of a log, each with the log's `eval` facts.
-
-        Raises:
-            DataError: `schema`, when the document is no log.
-        """
-        log = mapping(document, "document")
-        samples = sequence(log.get("samples"), "samples")
-        return [{"eval": log.get("eval"), "sample": sample} for sample in samples]
-
-    def read(self, value: Any) -> Case:
-        """Return the case of one sample.
-
-        Raises:
-            DataError: `schema`, when a field has another type.
-        """
-        if "sample" not in value:
-            raise DataError("schema", "sample: missing; a log in lines holds one sample a line")
-        return _case(mapping(value.get("eval"), "eval"), mapping(value["sample"], "sample"))
+def _fits(value: dict[str, Any]) -> bool:
+    if not isinstance(value.get("eval"), dict):
+        return False
+    return not value.keys().isdisjoint({"samples", "sample", "status", "version"})
 
 
-def _case(log: dict[str, Any], sample: dict[str, Any]) -> Case:
+def _split_log(document: Any) -> list[Any]:
+    """Return the samples of a log, each with the log's `eval` facts."""
+    log = mapping(document, "document")
+    samples = sequence(log.get("samples"), "samples")
+    return [{"eval": log.get("eval"), "sample": sample} for sample in samples]
+
+
+def _read(value: dict[str, Any]) -> Case:
+    if "sample" not in value:
+        raise DataError("schema", "sample: missing; a log in lines holds one sample a line")
+    log, sample = mapping(value.get("eval"), "eval"), mapping(value["sample"], "sample")
     builder = ConversationBuilder()
     sample = _with_attachments(sample, mapping(sample.get("attachments"), "attachments"))
     for path, message in numbered_objects(sample.get("messages"), "messages"):
         _add_message(message, path, builder)
     metadata = mapping(sample.get("metadata"), "metadata")
     early_end = _early_end(sample)
-    seconds = amount(sample.get("total_time"))
+    epoch = amount(sample.get("epoch"))
     sample_id = name_of(sample.get("id"))
     if sample_id is None:
         raise DataError("schema", "sample.id: missing")
     return Case(
         case_id=f"{as_text(log.get('task'))}/{sample_id}".lstrip("/"),
-        repetition=_repetition(sample.get("epoch")),
+        # Epochs count from 1, repetitions from 0.
+        repetition=int(epoch) - 1 if epoch is not None and 1 <= epoch <= _MAX_EPOCH else 0,
         transcript=Transcript(
             turns=_with_usage(builder.turns, sample),
             system=builder.system_text(),
             started_at=moment(sample.get("started_at")),
-            duration_ms=_duration_ms(sample, seconds),
+            duration_ms=_duration_ms(sample),
             finished=not early_end,
         ),
         expected=_expected_values(sample.get("target")),
         agent=name_of(log.get("model")),
         agent_version=name_of(mapping(log.get("revision"), "revision").get("commit")),
         cluster=name_of(metadata.get("cluster")) or sample_id,
-        labels=_labels(mapping(sample.get("scores"), "scores")),
+        labels=valid_labels(
+            {
+                name: _grade(mapping(score, f"scores.{name}").get("value"))
+                for name, score in mapping(sample.get("scores"), "scores").items()
+            }
+        ),
         metadata={**metadata, **early_end, **builder.metadata()},
     )
-
-
-def _repetition(epoch: Any) -> int:
-    """Return the repetition of an epoch: epochs count from 1, repetitions from 0."""
-    number = amount(epoch)
-    return int(number) - 1 if number is not None and 1 <= number <= _MAX_EPOCH else 0
 
 
 def _early_end(sample: dict[str, Any]) -> dict[str, Any]:
@@ -118,7 +102,8 @@ def _early_end(sample: dict[str, Any]) -> dict[str, Any]:
     return early_end
 
 
-def _duration_ms(sample: dict[str, Any], seconds: float | None) -> float | None:
+def _duration_ms(sample: dict[str, Any]) -> float | None:
+    seconds = amount(sample.get("total_time"))
     if seconds is not None and 0 <= seconds * 1000 <= MOST_MS:
         return round(seconds * 1000, 3)
     return between_ms(moment(sample.get("started_at")), moment(sample.get("completed_at")))
@@ -126,10 +111,8 @@ def _duration_ms(sample: dict[str, Any], seconds: float | None) -> float | None:
 
 def _with_attachments(value: Any, attachments: dict[str, Any]) -> Any:
     """Put attached texts back where inspect_ai left a reference: it moves long texts to the end."""
-    if isinstance(value, str):
-        if value.startswith(_ATTACHMENT_PREFIX):
-            return attachments.get(value.removeprefix(_ATTACHMENT_PREFIX), value)
-        return value
+    if isinstance(value, str) and value.startswith(_ATTACHMENT_PREFIX):
+        return attachments.get(value.removeprefix(_ATTACHMENT_PREFIX), value)
     if isinstance(value, list):
         return [_with_attachments(item, attachments) for item in value]
     if isinstance(value, dict):
@@ -154,14 +137,11 @@ def _add_message(message: dict[str, Any], path: str, builder: ConversationBuilde
             shown, message.get("tool_call_id"), message.get("function"), is_error=bool(error)
         )
     elif role in ("user", "assistant"):
-        thoughts: list[str] = []
-        text = builder.text_of(content, thoughts)
         calls = [
             _tool_call(call, path)
             for call in objects(message.get("tool_calls"), f"{path}.tool_calls")
         ]
-        fields = {"role": role, "text": text or None, "tool_calls": tuple(calls)}
-        builder.add_turn(Turn.model_validate(fields), thoughts)
+        builder.add_message(role, content, calls)
     else:
         raise DataError(
             "schema", f"{path}.role: found {str(role)[:40]!r}, expected one of four roles"
@@ -200,16 +180,11 @@ def _expected_values(target: Any) -> Expected:
     return Expected(response=response or None)
 
 
-def _labels(scores: dict[str, Any]) -> dict[str, float]:
-    return valid_labels(
-        {
-            name: _grade(mapping(score, f"scores.{name}").get("value"))
-            for name, score in scores.items()
-        }
-    )
-
-
 def _grade(value: Any) -> float | None:
     if isinstance(value, str) and value in _GRADES:
         return _GRADES[value]
     return value if isinstance(value, bool | int | float) else None
+
+
+INSPECT_AI: Final = Layout("inspect_ai", _fits, _read, _split_log)
+"""The layout of an inspect_ai log: each sample beside the facts that all samples share."""

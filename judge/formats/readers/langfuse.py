@@ -6,14 +6,13 @@ labels. An export is written in time windows that overlap: rows with the same id
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from assizes.judge.case import Case, ToolResult
 from assizes.judge.errors import DataError
-from assizes.judge.formats.shared.containers import Piece, PieceFormat
-from assizes.judge.formats.shared.fidelity import HUMAN_LABELS, FidelityCounter
-from assizes.judge.formats.shared.genai_spans import chunks_of
+from assizes.judge.formats.shared.containers import Piece, piece_format
 from assizes.judge.formats.shared.json_shapes import (
     amount,
     as_text,
@@ -25,8 +24,10 @@ from assizes.judge.formats.shared.json_shapes import (
     sequence,
     valid_labels,
 )
-from assizes.judge.formats.shared.loose_messages import add_value
 from assizes.judge.formats.shared.messages import ConversationBuilder, call_of, usage_of
+from assizes.judge.formats.shared.otel_spans import chunks_of
+from assizes.judge.formats.shared.parsing import HUMAN_LABELS, FidelityCounter
+from assizes.judge.formats.shared.provider_messages import add_value
 from assizes.judge.formats.shared.spans import Kind, TraceSpan, conversation
 
 _KINDS: Final[dict[str, Kind]] = {
@@ -38,90 +39,80 @@ _KINDS: Final[dict[str, Kind]] = {
     "SPAN": "agent",
 }
 _TYPES: Final = {*_KINDS, "EVENT", "EVALUATOR", "EMBEDDING", "GUARDRAIL"}
+_CAMEL_NAMES: Final = (
+    *("traceId", "sessionId", "userId", "observationId", "parentObservationId", "startTime"),
+    *("endTime", "usageDetails", "totalCost", "dataType", "stringValue", "statusMessage"),
+    "traceName",
+)
 _SNAKE: Final = {
-    "traceId": "trace_id",
-    "sessionId": "session_id",
-    "userId": "user_id",
-    "observationId": "observation_id",
-    "parentObservationId": "parent_observation_id",
-    "startTime": "start_time",
-    "endTime": "end_time",
-    "usageDetails": "usage_details",
-    "totalCost": "total_cost",
     "calculatedTotalCost": "total_cost",
-    "dataType": "data_type",
-    "stringValue": "string_value",
-    "statusMessage": "status_message",
-    "traceName": "trace_name",
+    **{name: re.sub("[A-Z]", r"_\g<0>", name).lower() for name in _CAMEL_NAMES},
 }
 
 
-class Langfuse(PieceFormat):
-    """The format of Langfuse's observations and scores."""
+def _fits(value: Any) -> bool:
+    """Whether a value is an observation, a score, a trace or the manifest of an export."""
+    if not isinstance(value, dict):
+        return False
+    fields = _with_snake_names(value)
+    if isinstance(fields.get("observations"), list) or _listed_files(value):
+        return True
+    if str(fields.get("source")) in ("API", "ANNOTATION", "EVAL") and "data_type" in fields:
+        return True
+    return "trace_id" in fields and str(fields.get("type")) in _TYPES
 
-    name = "langfuse"
 
-    def fits(self, value: Any) -> bool:
-        """Whether a value is an observation, a score, a trace or the manifest of an export."""
-        if not isinstance(value, dict):
-            return False
-        fields = _with_snake_names(value)
-        if isinstance(fields.get("observations"), list) or self.other_objects(value):
-            return True
-        if str(fields.get("source")) in ("API", "ANNOTATION", "EVAL") and "data_type" in fields:
-            return True
-        return "trace_id" in fields and str(fields.get("type")) in _TYPES
+def _listed_files(value: Any) -> list[str]:
+    """Return the files that the manifest of a blob export lists.
 
-    def other_objects(self, value: Any) -> list[str]:
-        """Return the files that the manifest of a blob export lists.
+    Langfuse writes the manifest last, so a listed file is complete; no other sign says so.
+    """
+    files = value.get("files") if isinstance(value, dict) else None
+    if not isinstance(files, list):
+        return []
+    keys = (name_of(file.get("key")) for file in files if isinstance(file, dict))
+    return [key for key in keys if key is not None]
 
-        Langfuse writes the manifest last, so a listed file is complete; no other sign says so.
-        """
-        files = value.get("files") if isinstance(value, dict) else None
-        if not isinstance(files, list):
-            return []
-        keys = (name_of(file.get("key")) for file in files if isinstance(file, dict))
-        return [key for key in keys if key is not None]
 
-    def pieces(self, value: Any) -> Iterable[Piece]:
-        """Return the row of one line, or the observations and scores of a trace.
+def _pieces(value: Any) -> Iterator[Piece]:
+    """Yield the row of one line, or the observations and scores of a trace."""
+    if not _fits(value):
+        raise DataError("schema", "record: neither an observation, a score nor a trace")
+    fields = _with_snake_names(value)
+    if isinstance(fields.get("observations"), list):
+        yield from _trace_pieces(fields)
+        return
+    session = name_of(fields.get("session_id"))
+    part = name_of(fields.get("trace_id")) or session
+    if part is None:
+        raise DataError("schema", "trace_id: missing, and there is no session_id")
+    yield Piece(part, session, fields)
 
-        Raises:
-            DataError: `schema`, for a value that is neither an observation, a score nor a trace.
-        """
-        if not self.fits(value):
-            raise DataError("schema", "record: neither an observation, a score nor a trace")
-        fields = _with_snake_names(value)
-        if isinstance(fields.get("observations"), list):
-            yield from _trace_pieces(fields)
-        elif (piece := _piece(fields)) is not None:
-            yield piece
 
-    def join_pieces(self, pieces: list[Any]) -> Case:
-        """Return the case of one session, or of one trace without a session.
-
-        Raises:
-            DataError: `schema`, when a field has another type, or no row has an input or output.
-        """
-        tally = FidelityCounter()
-        rows = list(_unique_rows(pieces, tally))
-        observations = [row for row in rows if "data_type" not in row]
-        scores = [row for row in rows if "data_type" in row]
-        transcript = conversation([_span(row, tally) for row in observations], tally)
-        if not transcript.turns:
-            raise DataError("schema", "observations: no input and no output in any of them")
-        session = _first(rows, "session_id")
-        trace = _first(rows, "trace_id")
-        return Case(
-            case_id=session or trace or "",
-            transcript=transcript,
-            agent=_first(observations, "trace_name"),
-            agent_version=_first(observations, "release") or _first(observations, "version"),
-            tags=_tags(observations),
-            cluster=_first(rows, "user_id") or session,
-            labels=valid_labels({str(row.get("name")): amount(row.get("value")) for row in scores}),
-            metadata={**_human_labels(scores), **tally.metadata()},
-        )
+def _join(pieces: list[Any]) -> Case:
+    tally = FidelityCounter()
+    unique: dict[str | int, dict[str, Any]] = {}
+    for number, row in enumerate(pieces):
+        unique.setdefault(name_of(row.get("id")) or number, row)
+    rows = list(unique.values())
+    tally.count("repeated", "row", len(pieces) - len(rows))
+    observations = [row for row in rows if "data_type" not in row]
+    scores = [row for row in rows if "data_type" in row]
+    transcript = conversation([_span(row, tally) for row in observations], tally)
+    if not transcript.turns:
+        raise DataError("schema", "observations: no input and no output in any of them")
+    session = _first(rows, "session_id")
+    trace = _first(rows, "trace_id")
+    return Case(
+        case_id=session or trace or "",
+        transcript=transcript,
+        agent=_first(observations, "trace_name"),
+        agent_version=_first(observations, "release") or _first(observations, "version"),
+        tags=_tags(observations),
+        cluster=_first(rows, "user_id") or session,
+        labels=valid_labels({str(row.get("name")): amount(row.get("value")) for row in scores}),
+        metadata={**_human_labels(scores), **tally.metadata()},
+    )
 
 
 def _with_snake_names(fields: dict[str, Any]) -> dict[str, Any]:
@@ -144,25 +135,6 @@ def _trace_pieces(trace: dict[str, Any]) -> Iterator[Piece]:
             yield Piece(trace_id, session, {**shared, **fields, "trace_id": trace_id})
 
 
-def _piece(row: dict[str, Any]) -> Piece | None:
-    session = name_of(row.get("session_id"))
-    part = name_of(row.get("trace_id")) or session
-    if part is None:
-        raise DataError("schema", "trace_id: missing, and there is no session_id")
-    return Piece(part, session, row)
-
-
-def _unique_rows(rows: list[Any], tally: FidelityCounter) -> Iterator[dict[str, Any]]:
-    seen: set[str] = set()
-    for row in rows:
-        known_by = name_of(row.get("id"))
-        if known_by is not None and known_by in seen:
-            tally.count("repeated", "row")
-            continue
-        seen.add(known_by or "")
-        yield row
-
-
 def _span(row: dict[str, Any], tally: FidelityCounter) -> TraceSpan:
     kind: Kind = _KINDS.get(str(row.get("type")), "other")
     input_builder, output_builder = ConversationBuilder(tally), ConversationBuilder(tally)
@@ -181,19 +153,16 @@ def _span(row: dict[str, Any], tally: FidelityCounter) -> TraceSpan:
     )
     span.set_messages(input_builder, output_builder)
     if kind == "tool":
-        _read_tool(span, row)
+        span.call = call_of(row.get("name") or "tool", decode_if_json(row.get("input")) or None)
+        failed = row.get("level") == "ERROR"
+        answer = as_text(row.get("output"))
+        answer = answer or (as_text(row.get("status_message")) if failed else "")
+        span.result = ToolResult(content=answer, name=span.call.name, is_error=failed)
     if kind == "retriever":
         output = decode_if_json(row.get("output"))
         documents = output.get("documents") if isinstance(output, dict) else output
         span.chunks = chunks_of(documents)
     return span
-
-
-def _read_tool(span: TraceSpan, row: dict[str, Any]) -> None:
-    span.call = call_of(row.get("name") or "tool", decode_if_json(row.get("input")) or None)
-    failed = row.get("level") == "ERROR"
-    answer = as_text(row.get("output")) or (as_text(row.get("status_message")) if failed else "")
-    span.result = ToolResult(content=answer, name=span.call.name, is_error=failed)
 
 
 def _first(rows: Iterable[dict[str, Any]], name: str) -> str | None:
@@ -212,18 +181,16 @@ def _tags(rows: list[dict[str, Any]]) -> dict[str, str]:
 
 def _human_labels(scores: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the scores that people gave (source `ANNOTATION`), as rows of a labels file."""
-    rows = [
-        {
-            "metric": as_text(row.get("name")),
-            "label": _label(row),
-            "rater": name_of(row.get("author_user_id", row.get("authorUserId"))) or "human",
-        }
-        for row in scores
-        if row.get("source") == "ANNOTATION"
-    ]
+    rows = []
+    for row in scores:
+        if row.get("source") == "ANNOTATION":
+            text, number = row.get("string_value"), row.get("value")
+            has_text = text not in (None, "") and amount(number) is None
+            rater = name_of(row.get("author_user_id", row.get("authorUserId"))) or "human"
+            metric = as_text(row.get("name"))
+            rows.append({"metric": metric, "label": text if has_text else number, "rater": rater})
     return {HUMAN_LABELS: rows} if rows else {}
 
 
-def _label(row: dict[str, Any]) -> Any:
-    text = row.get("string_value")
-    return text if text not in (None, "") and amount(row.get("value")) is None else row.get("value")
+LANGFUSE: Final = piece_format("langfuse", _fits, _pieces, _join, other_objects=_listed_files)
+"""The format of Langfuse's observations and scores."""

@@ -6,14 +6,12 @@ Feedback becomes labels, expectations become ground truth.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, Final
 
 from assizes.judge.case import Case, Expected, ToolResult
 from assizes.judge.errors import DataError
-from assizes.judge.formats.shared.containers import Piece, PieceFormat
-from assizes.judge.formats.shared.fidelity import HUMAN_LABELS, FidelityCounter
-from assizes.judge.formats.shared.genai_spans import chunks_of
+from assizes.judge.formats.shared.containers import Piece, piece_format
 from assizes.judge.formats.shared.json_shapes import (
     as_text,
     decode_if_json,
@@ -24,8 +22,10 @@ from assizes.judge.formats.shared.json_shapes import (
     objects,
     valid_labels,
 )
-from assizes.judge.formats.shared.loose_messages import add_value
 from assizes.judge.formats.shared.messages import ConversationBuilder, call_of, tools_of, usage_of
+from assizes.judge.formats.shared.otel_spans import chunks_of
+from assizes.judge.formats.shared.parsing import HUMAN_LABELS, FidelityCounter
+from assizes.judge.formats.shared.provider_messages import add_value
 from assizes.judge.formats.shared.spans import Kind, TraceSpan, conversation
 
 _KINDS: Final[dict[str, Kind]] = {
@@ -39,56 +39,54 @@ _KINDS: Final[dict[str, Kind]] = {
 }
 
 
-class MLflowTraces(PieceFormat):
-    """The format of traces of MLflow 3."""
+def _fits(value: Any) -> bool:
+    """Whether a value is an object with the `info` of a trace; its spans may be cut off."""
+    info = value.get("info") if isinstance(value, dict) else None
+    return isinstance(info, dict) and not info.keys().isdisjoint(
+        {"trace_id", "request_id", "trace_location"}
+    )
 
-    name = "mlflow"
 
-    def fits(self, value: Any) -> bool:
-        """Whether a value is an object with the `info` of a trace; its spans may be cut off."""
-        info = value.get("info") if isinstance(value, dict) else None
-        return isinstance(info, dict) and not info.keys().isdisjoint(
-            {"trace_id", "request_id", "trace_location"}
+def _pieces(value: Any) -> Iterator[Piece]:
+    """Yield the trace as one piece; its session, if it names one, is the conversation."""
+    if not _fits(value):
+        raise DataError("schema", "record: no info of a trace")
+    session = name_of(_trace_metadata(value).get("mlflow.trace.session"))
+    yield Piece(_trace_id(value), session, value)
+
+
+def _join(pieces: list[Any]) -> Case:
+    tally = FidelityCounter()
+    spans = [
+        _span(span_data, _trace_id(trace), tally)
+        for trace in pieces
+        for _, span_data in numbered_objects(
+            mapping(trace.get("data"), "data").get("spans"), "data.spans"
         )
-
-    def pieces(self, value: Any) -> Iterable[Piece]:
-        """Return the trace as one piece; its session, if it names one, is the conversation.
-
-        Raises:
-            DataError: `schema`, for a value that is no trace.
-        """
-        if not self.fits(value):
-            raise DataError("schema", "record: no info of a trace")
-        session = name_of(_trace_metadata(value).get("mlflow.trace.session"))
-        yield Piece(_trace_id(value), session, value)
-
-    def join_pieces(self, pieces: list[Any]) -> Case:
-        """Return the case of the traces of one session, or of one trace without a session.
-
-        Raises:
-            DataError: `schema`, when a field has another type, or no span has inputs or outputs.
-        """
-        tally = FidelityCounter()
-        spans = [span for trace in pieces for span in _spans(trace, tally)]
-        transcript = conversation(spans, tally)
-        if not transcript.turns:
-            raise DataError("schema", "data.spans: no inputs and no outputs in any of them")
-        metadata = _trace_metadata(pieces[0])
-        session = name_of(metadata.get("mlflow.trace.session"))
-        assessments = [assessment for trace in pieces for assessment in _assessments(trace)]
-        return Case(
-            case_id=session or _trace_id(pieces[0]),
-            transcript=transcript,
-            expected=_expected_values(assessments),
-            agent=name_of(
-                mapping(_info(pieces[0]).get("tags"), "info.tags").get("mlflow.traceName")
-            ),
-            agent_version=name_of(metadata.get("mlflow.modelId")),
-            tags=_tags(pieces[0]),
-            cluster=name_of(metadata.get("mlflow.trace.user")) or session,
-            labels=_labels(assessments),
-            metadata={**_human_labels(assessments), **tally.metadata()},
-        )
+    ]
+    transcript = conversation(spans, tally)
+    if not transcript.turns:
+        raise DataError("schema", "data.spans: no inputs and no outputs in any of them")
+    metadata = _trace_metadata(pieces[0])
+    session = name_of(metadata.get("mlflow.trace.session"))
+    assessments = [assessment for trace in pieces for assessment in _assessments(trace)]
+    return Case(
+        case_id=session or _trace_id(pieces[0]),
+        transcript=transcript,
+        expected=_expected_values(assessments),
+        agent=name_of(mapping(_info(pieces[0]).get("tags"), "info.tags").get("mlflow.traceName")),
+        agent_version=name_of(metadata.get("mlflow.modelId")),
+        tags=_tags(pieces[0]),
+        cluster=name_of(metadata.get("mlflow.trace.user")) or session,
+        labels=valid_labels(
+            {
+                name: value
+                for name, value in _values(assessments, "feedback").items()
+                if isinstance(value, bool | int | float)
+            }
+        ),
+        metadata={**_human_labels(assessments), **tally.metadata()},
+    )
 
 
 def _info(trace: dict[str, Any]) -> dict[str, Any]:
@@ -112,12 +110,6 @@ def _tags(trace: dict[str, Any]) -> dict[str, str]:
     tags = _info(trace).get("tags")
     pairs = tags.items() if isinstance(tags, dict) else ()
     return {name: as_text(value) for name, value in pairs if not name.startswith("mlflow.")}
-
-
-def _spans(trace: dict[str, Any], tally: FidelityCounter) -> Iterator[TraceSpan]:
-    data = mapping(trace.get("data"), "data")
-    for _, span_data in numbered_objects(data.get("spans"), "data.spans"):
-        yield _span(span_data, _trace_id(trace), tally)
 
 
 def _span(span_data: dict[str, Any], trace: str, tally: FidelityCounter) -> TraceSpan:
@@ -158,11 +150,10 @@ def _without_arguments(inputs: Any) -> Any:
     if not isinstance(inputs, dict) or "messages" in inputs:
         return inputs
     lists = [value for value in inputs.values() if isinstance(value, list) and value]
-    return lists[0] if len(lists) == 1 and all(map(_has_role, lists[0])) else inputs
-
-
-def _has_role(value: Any) -> bool:
-    return isinstance(value, dict) and "role" in value
+    if len(lists) != 1:
+        return inputs
+    are_messages = all(isinstance(item, dict) and "role" in item for item in lists[0])
+    return lists[0] if are_messages else inputs
 
 
 def _assessments(trace: dict[str, Any]) -> list[dict[str, Any]]:
@@ -175,13 +166,8 @@ def _value(assessment: dict[str, Any], kind: str) -> Any:
     return decode_if_json(answer.get("value")) if isinstance(answer, dict) else None
 
 
-def _labels(assessments: list[dict[str, Any]]) -> dict[str, float]:
-    feedback = {
-        as_text(assessment.get("assessment_name")): _value(assessment, "feedback")
-        for assessment in assessments
-    }
-    numbers = (bool, int, float)
-    return valid_labels({name: n for name, n in feedback.items() if isinstance(n, numbers)})
+def _values(assessments: list[dict[str, Any]], kind: str) -> dict[str, Any]:
+    return {as_text(each.get("assessment_name")): _value(each, kind) for each in assessments}
 
 
 def _human_labels(assessments: list[dict[str, Any]]) -> dict[str, Any]:
@@ -198,18 +184,16 @@ def _human_labels(assessments: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _expected_values(assessments: list[dict[str, Any]]) -> Expected:
     """Return the ground truth of a conversation; facts count only without an expected response."""
-    expectations = {
-        as_text(assessment.get("assessment_name")): _value(assessment, "expectation")
-        for assessment in assessments
-    }
+    expectations = _values(assessments, "expectation")
     response, facts = expectations.get("expected_response"), expectations.get("expected_facts")
     guidelines = expectations.get("guidelines")
-    if isinstance(guidelines, str):
-        guidelines = [guidelines]
+    criteria = [guidelines] if isinstance(guidelines, str) else guidelines
     return Expected(
         response=response if isinstance(response, str) else None,
         facts=() if response or not isinstance(facts, list) else tuple(map(as_text, facts)),
-        acceptance_criteria=tuple(map(as_text, guidelines))
-        if isinstance(guidelines, list)
-        else None,
+        acceptance_criteria=tuple(map(as_text, criteria)) if isinstance(criteria, list) else None,
     )
+
+
+MLFLOW: Final = piece_format("mlflow", _fits, _pieces, _join)
+"""The format of traces of MLflow 3."""

@@ -10,12 +10,12 @@ without a conversation id are grouped by their first messages.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator
 from typing import Any, Final
 
 from assizes.judge.case import MOST_MS, Case, Transcript
 from assizes.judge.errors import DataError
-from assizes.judge.formats.shared.containers import Piece, PieceFormat
+from assizes.judge.formats.shared.containers import Piece, piece_format
 from assizes.judge.formats.shared.json_shapes import (
     amount,
     between_ms,
@@ -33,8 +33,8 @@ from assizes.judge.formats.shared.messages import (
     usage_of,
     with_last_answer,
 )
-from assizes.judge.formats.shared.openai_messages import add_openai_messages, completion_messages
-from assizes.judge.formats.shared.repeated_histories import Chain, RecordedCall, chains_of
+from assizes.judge.formats.shared.provider_messages import add_openai_messages, completion_messages
+from assizes.judge.formats.shared.spans import Chain, RecordedCall, chains_of
 
 _IDS: Final = ("conversation_id", "session_id", "thread_id")
 _OPENING_MESSAGES: Final = 2
@@ -51,65 +51,51 @@ _RECORD_FIELDS: Final = {
 }
 
 
-class OpenAILogs(PieceFormat):
-    """The format of request logs of chat completions."""
-
-    name = "openai_logs"
-
-    def fits(self, value: Any) -> bool:
-        """Whether a value is an object with a request that has a model and messages."""
-        if not isinstance(value, dict):
-            return False
-        request = value.get("request", value.get("body"))
-        return isinstance(request, dict) and "messages" in request and "model" in request
-
-    def pieces(self, value: Any) -> Iterable[Piece]:
-        """Return the request as one piece, of the conversation it names or begins like.
-
-        Raises:
-            DataError: `schema`, for a value without such a request.
-        """
-        if not self.fits(value):
-            raise DataError("schema", "record: no request with messages and model")
-        conversation_id = first_identifier(value, _IDS) or first_identifier(_metadata(value), _IDS)
-        opening = _request(value).get("messages")
-        if isinstance(opening, list):
-            opening = opening[:_OPENING_MESSAGES]
-        yield Piece(conversation_id or content_id(opening), conversation_id, value)
-
-    def split_conversation(self, pieces: list[Any]) -> list[list[Any]]:
-        """Split requests that have no id and share only an opening: one conversation a chain."""
-        if first_identifier(pieces[0], _IDS) or first_identifier(_metadata(pieces[0]), _IDS):
-            return [pieces]
-        try:
-            return [[call.record for call in chain.calls] for chain in _chains(pieces)]
-        except DataError:
-            return [[piece] for piece in pieces]  # each is then read, or rejected, by itself
-
-    def join_pieces(self, pieces: list[Any]) -> Case:
-        """Return the case of the longest chain of requests; the other requests are counted.
-
-        Raises:
-            DataError: `schema`, when a field has another type.
-        """
-        chain = max(_chains(pieces), key=lambda each: (len(each.turns), len(each.calls)))
-        builder = ConversationBuilder()
-        beside = len(pieces) - len(chain.calls)
-        builder.tally.count("dropped", "request beside the conversation", beside)
-        for piece in pieces:
-            builder.tally.count_unread(piece, _RECORD_FIELDS, "record")
-        return _case(chain, builder)
+def _fits(value: Any) -> bool:
+    if not isinstance(value, dict):
+        return False
+    request = value.get("request", value.get("body"))
+    return isinstance(request, dict) and "messages" in request and "model" in request
 
 
-def _case(chain: Chain, builder: ConversationBuilder) -> Case:
-    """Return the case of a chain; facts about the whole come from its last request."""
+def _pieces(value: Any) -> Iterator[Piece]:
+    """Yield the request as one piece, of the conversation it names or begins like."""
+    if not _fits(value):
+        raise DataError("schema", "record: no request with messages and model")
+    conversation_id = _conversation_id(value)
+    opening = _request(value).get("messages")
+    if isinstance(opening, list):
+        opening = opening[:_OPENING_MESSAGES]
+    yield Piece(conversation_id or content_id(opening), conversation_id, value)
+
+
+def _split(pieces: list[Any]) -> list[list[Any]]:
+    """Split requests that have no id and share only an opening: one conversation a chain."""
+    if _conversation_id(pieces[0]):
+        return [pieces]
+    try:
+        return [[call.record for call in chain.calls] for chain in _chains(pieces)]
+    except DataError:
+        return [[piece] for piece in pieces]  # each is then read, or rejected, by itself
+
+
+def _join(pieces: list[Any]) -> Case:
+    """Return the case of the longest chain of requests; the other requests are counted.
+
+    Facts about the whole come from the last request of the chain.
+    """
+    chain = max(_chains(pieces), key=lambda each: (len(each.turns), len(each.calls)))
+    builder = ConversationBuilder()
+    beside = len(pieces) - len(chain.calls)
+    builder.tally.count("dropped", "request beside the conversation", beside)
+    for piece in pieces:
+        builder.tally.count_unread(piece, _RECORD_FIELDS, "record")
     first, last = chain.calls[0].record, chain.calls[-1].record
     request, metadata = _request(last), _metadata(last)
     # The last request repeats the whole history: its system prompts and fidelity counts are read.
     _read(last, builder)
-    conversation_id = first_identifier(last, _IDS) or first_identifier(metadata, _IDS)
     return Case(
-        case_id=conversation_id
+        case_id=_conversation_id(last)
         or first_identifier(first, ("id", "request_id"))
         or content_id([_request(first).get("messages"), _response(first)]),
         transcript=Transcript(
@@ -149,6 +135,10 @@ def _read(piece: dict[str, Any], builder: ConversationBuilder) -> RecordedCall:
     return RecordedCall(turns_before, turns_added, piece)
 
 
+def _conversation_id(piece: dict[str, Any]) -> str | None:
+    return first_identifier(piece, _IDS) or first_identifier(_metadata(piece), _IDS)
+
+
 def _request(piece: dict[str, Any]) -> dict[str, Any]:
     return mapping(piece.get("request") or piece.get("body"), "request")
 
@@ -173,3 +163,7 @@ def _start_time(piece: dict[str, Any]) -> Any:
 
 def _end_time(piece: dict[str, Any]) -> Any:
     return moment(first_present(piece, _END_FIELDS))
+
+
+OPENAI_LOGS: Final = piece_format("openai_logs", _fits, _pieces, _join, split_conversation=_split)
+"""The format of request logs of chat completions."""

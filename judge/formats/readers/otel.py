@@ -9,18 +9,22 @@ one. Messages are JSON values, or texts that hold JSON; they stand in the span's
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterator
 from typing import Any, Final
 
 from assizes.judge.case import Case
 from assizes.judge.errors import DataError
-from assizes.judge.formats.shared.containers import Piece, PieceFormat
-from assizes.judge.formats.shared.fidelity import FidelityCounter
-from assizes.judge.formats.shared.genai_spans import genai_span
+from assizes.judge.formats.shared.containers import Piece, piece_format
 from assizes.judge.formats.shared.json_shapes import amount, first_identifier, name_of, valid_labels
-from assizes.judge.formats.shared.openinference_spans import openinference_span
-from assizes.judge.formats.shared.otlp import RESOURCE_SPANS, attributes_of, plain_spans
-from assizes.judge.formats.shared.spans import TraceSpan, conversation
+from assizes.judge.formats.shared.otel_spans import (
+    RESOURCE_SPANS,
+    attributes_of,
+    genai_span,
+    openinference_span,
+    plain_spans,
+)
+from assizes.judge.formats.shared.parsing import FidelityCounter
+from assizes.judge.formats.shared.spans import conversation
 
 _SESSIONS: Final = ("gen_ai.conversation.id", "session.id")
 _USERS: Final = ("user.id", "enduser.id")
@@ -28,69 +32,56 @@ _AGENTS: Final = ("gen_ai.agent.name", "agent.name", "gen_ai.request.model", "ll
 _VERSIONS: Final = ("gen_ai.agent.version", "service.version")
 
 
-class OpenTelemetry(PieceFormat):
-    """The format of agent traces in OpenTelemetry."""
+def _fits(value: Any) -> bool:
+    """Whether a value is OTLP/JSON, or an object with a trace id and attributes."""
+    if not isinstance(value, dict):
+        return False
+    if not value.keys().isdisjoint(RESOURCE_SPANS):
+        return True
+    context = value.get("context")
+    known = {*value, *(context if isinstance(context, dict) else ())}
+    return not known.isdisjoint({"trace_id", "traceId"}) and (
+        "attributes" in value or "context" in value
+    )
 
-    name = "otel"
 
-    def fits(self, value: Any) -> bool:
-        """Whether a value is OTLP/JSON, or an object with a trace id and attributes."""
-        if not isinstance(value, dict):
-            return False
-        if not value.keys().isdisjoint(RESOURCE_SPANS):
-            return True
-        context = value.get("context") if isinstance(value.get("context"), dict) else {}
-        known = {**value, **(context or {})}.keys()
-        return not known.isdisjoint({"trace_id", "traceId"}) and (
-            "attributes" in value or "context" in value
+def _pieces(value: Any) -> Iterator[Piece]:
+    """Yield the spans of one object, each in the plain shape of `plain_spans`."""
+    if not isinstance(value, dict):
+        raise DataError("schema", f"record: found {type(value).__name__}, expected spans")
+    for span in plain_spans(value):
+        trace = name_of(span["trace"])
+        if trace is None:
+            raise DataError("schema", "trace_id: missing")
+        yield Piece(trace, first_identifier(span["attributes"], _SESSIONS), span)
+
+
+def _join(pieces: list[Any]) -> Case:
+    tally = FidelityCounter()
+    spans = [
+        (openinference_span if "openinference.span.kind" in piece["attributes"] else genai_span)(
+            piece, tally
         )
-
-    def pieces(self, value: Any) -> Iterable[Piece]:
-        """Return the spans of one object, each in the plain shape of `plain_spans`.
-
-        Raises:
-            DataError: `schema`, for an object without spans, or a span without a trace id.
-        """
-        if not isinstance(value, dict):
-            raise DataError("schema", f"record: found {type(value).__name__}, expected spans")
-        for span in plain_spans(value):
-            trace = name_of(span["trace"])
-            if trace is None:
-                raise DataError("schema", "trace_id: missing")
-            yield Piece(trace, first_identifier(span["attributes"], _SESSIONS), span)
-
-    def join_pieces(self, pieces: list[Any]) -> Case:
-        """Return the case of the spans of one conversation.
-
-        Raises:
-            DataError: `schema`, when a field has another type, or no span holds a message.
-        """
-        tally = FidelityCounter()
-        spans = [_span(piece, tally) for piece in pieces]
-        transcript = conversation(spans, tally)
-        if not transcript.turns:
-            raise DataError(
-                "schema",
-                "spans: no messages; emitters leave content out unless told to record it "
-                "(gen_ai.input.messages and gen_ai.output.messages)",
-            )
-        session = _most_frequent(pieces, _SESSIONS)
-        metadata = {name: value for span in spans for name, value in span.metadata.items()}
-        return Case(
-            case_id=session or str(pieces[0]["trace"]),
-            transcript=transcript,
-            agent=_most_frequent(pieces, _AGENTS),
-            agent_version=_most_frequent(pieces, _VERSIONS) or name_of(pieces[0].get("version")),
-            cluster=_most_frequent(pieces, _USERS) or session,
-            labels=valid_labels(_evaluations(pieces)),
-            metadata={**metadata, **tally.metadata()},
+        for piece in pieces
+    ]
+    transcript = conversation(spans, tally)
+    if not transcript.turns:
+        raise DataError(
+            "schema",
+            "spans: no messages; emitters leave content out unless told to record it "
+            "(gen_ai.input.messages and gen_ai.output.messages)",
         )
-
-
-def _span(piece: dict[str, Any], tally: FidelityCounter) -> TraceSpan:
-    attributes = piece["attributes"]
-    read = openinference_span if "openinference.span.kind" in attributes else genai_span
-    return read(piece, tally)
+    session = _most_frequent(pieces, _SESSIONS)
+    metadata = {name: value for span in spans for name, value in span.metadata.items()}
+    return Case(
+        case_id=session or str(pieces[0]["trace"]),
+        transcript=transcript,
+        agent=_most_frequent(pieces, _AGENTS),
+        agent_version=_most_frequent(pieces, _VERSIONS) or name_of(pieces[0].get("version")),
+        cluster=_most_frequent(pieces, _USERS) or session,
+        labels=valid_labels(_evaluations(pieces)),
+        metadata={**metadata, **tally.metadata()},
+    )
 
 
 def _most_frequent(pieces: list[dict[str, Any]], names: tuple[str, ...]) -> str | None:
@@ -116,3 +107,7 @@ def _evaluations(pieces: list[dict[str, Any]]) -> dict[str, float]:
             if name is not None and value is not None:
                 scores[name] = value
     return scores
+
+
+OTEL: Final = piece_format("otel", _fits, _pieces, _join)
+"""The format of agent traces in OpenTelemetry."""

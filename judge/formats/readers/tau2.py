@@ -9,7 +9,7 @@ settings (some files hold API keys there) are left out.
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from pydantic import BaseModel, Field
 
@@ -25,14 +25,16 @@ from assizes.judge.case import (
     Usage,
 )
 from assizes.judge.errors import DataError
-from assizes.judge.formats.shared.documents import strict_document
+from assizes.judge.formats.shared.containers import Format, strict_document
 from assizes.judge.formats.shared.json_shapes import as_text, between_ms
-from assizes.judge.formats.shared.oddities import DROPPED_TIMES
-from assizes.judge.formats.shared.parsing import (
-    schema_errors,
+from assizes.judge.formats.shared.messages import (
     tool_call,
     without_marker_turn,
     without_markers,
+)
+from assizes.judge.formats.shared.parsing import (
+    DROPPED_TIMES,
+    schema_errors,
 )
 
 _FINISHED_REASONS = frozenset({"user_stop", "agent_stop"})
@@ -118,58 +120,45 @@ class _TaskSimulation(BaseModel):
     environment_info: _EnvironmentInfo | None = None
 
 
-class Tau2:
-    """The format of tau2's result files."""
-
-    name = "tau2"
-    by_line = False
-
-    def fits(self, value: Any) -> bool:
-        """Whether a value is an object with simulations, or with the `info` that precedes them."""
-        if not isinstance(value, dict):
-            return False
-        info = value.get("info")
-        return "simulations" in value or (
-            isinstance(info, dict) and any(key.endswith("_info") for key in info)
-        )
-
-    def records(self, document: bytes) -> list[Any]:
-        """Return the simulations of a file, each joined with its task and the facts that all share.
-
-        A simulation that is no strict JSON is returned as an `UnreadableRecord`.
-
-        Raises:
-            DataError: the file is no JSON, or has no list of simulations.
-        """
-        value, unread = strict_document(document, "simulations")
-        with schema_errors():
-            results = _Results.model_validate(value)
-        tasks = {str(task.get("id")): task for task in results.tasks}
-        shared = {name: results.info.get(name) for name in _SHARED}
-        return [
-            unread.get(position)
-            or {"simulation": simulation, "task": tasks.get(_task_id(simulation)), **shared}
-            for position, simulation in enumerate(results.simulations)
-        ]
-
-    def case(self, record: Any) -> Case:
-        """Return the case of one simulation.
-
-        Raises:
-            DataError: `schema`, when a field has another type, or the file has no task with the
-                simulation's `task_id`.
-        """
-        if isinstance(record, dict) and record.get("task", record) is None:
-            raise DataError("schema", "simulation.task_id: the file has no task of this id")
-        with schema_errors():
-            return _case(_TaskSimulation.model_validate(record))
+def _fits(value: Any) -> bool:
+    """Whether a value is an object with simulations, or with the `info` that precedes them."""
+    if not isinstance(value, dict):
+        return False
+    info = value.get("info")
+    return "simulations" in value or (
+        isinstance(info, dict) and any(key.endswith("_info") for key in info)
+    )
 
 
-def _task_id(simulation: Any) -> str:
-    return str(simulation.get("task_id")) if isinstance(simulation, dict) else ""
+def _records(document: bytes) -> list[Any]:
+    """Return the simulations of a file, each joined with its task and the facts that all share.
+
+    A simulation that is no strict JSON is returned as an `UnreadableRecord`.
+    """
+    value, unread = strict_document(document, "simulations")
+    with schema_errors():
+        results = _Results.model_validate(value)
+    tasks = {str(task.get("id")): task for task in results.tasks}
+    shared = {name: results.info.get(name) for name in _SHARED}
+
+    def record(simulation: Any) -> dict[str, Any]:
+        task_id = simulation.get("task_id") if isinstance(simulation, dict) else ""
+        return {"simulation": simulation, "task": tasks.get(str(task_id)), **shared}
+
+    return [
+        unread.get(position) or record(simulation)
+        for position, simulation in enumerate(results.simulations)
+    ]
 
 
-def _case(record: _TaskSimulation) -> Case:
+def _case(record: Any) -> Case:
+    if isinstance(record, dict) and record.get("task", record) is None:
+        raise DataError("schema", "simulation.task_id: the file has no task of this id")
+    with schema_errors():
+        return _simulation_case(_TaskSimulation.model_validate(record))
+
+
+def _simulation_case(record: _TaskSimulation) -> Case:
     simulation, agent = record.simulation, record.agent_info or _Agent()
     environment = record.environment_info or _EnvironmentInfo()
     task_id, trial = str(simulation.task_id), simulation.trial or 0
@@ -195,15 +184,15 @@ def _case(record: _TaskSimulation) -> Case:
 
 def _transcript(simulation: _Simulation, policy: str | None) -> Transcript:
     reason, messages = simulation.termination_reason, simulation.messages
+    seconds = simulation.duration
     turns = [
-        _turn(message, messages[place - 1] if place else None)
-        for place, message in enumerate(messages)
+        _turn(message, previous) for previous, message in pairwise([None, *messages]) if message
     ]
     return Transcript(
         turns=without_marker_turn(turns, messages[-1].content if messages else None),
         system=policy,
         started_at=simulation.start_time,
-        duration_ms=_duration_ms(simulation.duration),
+        duration_ms=None if seconds is None or seconds < 0 else round(seconds * 1000, 3),
         agent_cost_usd=simulation.agent_cost,
         finished=None if reason is None else reason in _FINISHED_REASONS,
     )
@@ -230,56 +219,45 @@ def _agent_turn(message: _Message, previous: _Message | None) -> Turn:
         tool_calls=tuple(
             tool_call(call.name, call.arguments, call.id) for call in message.tool_calls or ()
         ),
-        latency_ms=_latency_ms(message, previous),
+        latency_ms=between_ms(previous.timestamp, message.timestamp) if previous else None,
         usage=usage
         and Usage(input_tokens=usage.prompt_tokens, output_tokens=usage.completion_tokens),
         cost_usd=message.cost,
     )
 
 
-def _latency_ms(message: _Message, previous: _Message | None) -> float | None:
-    """Return the time since the message before; None when it is not known or negative."""
-    return between_ms(previous.timestamp, message.timestamp) if previous else None
-
-
-def _duration_ms(seconds: float | None) -> float | None:
-    return None if seconds is None or seconds < 0 else round(seconds * 1000, 3)
-
-
 def _backward_times(simulation: _Simulation) -> int:
     """Count the times that run backwards: between two messages, or over the whole simulation."""
-    times = [message.timestamp for message in simulation.messages]
-    back = sum(
-        later < earlier
-        for earlier, later in pairwise(times)
-        if earlier is not None and later is not None
-    )
+    times = pairwise(message.timestamp for message in simulation.messages)
+    back = sum(bool(earlier and later and later < earlier) for earlier, later in times)
     return back + (simulation.duration is not None and simulation.duration < 0)
 
 
 def _user_text(message: _Message) -> str | None:
     text = None if message.content is None else without_markers(message.content)
-    marks = [_user_call_text(call) for call in message.tool_calls or ()]
+    marks = [
+        f"[the user's own tool call: {call.name}"
+        f"({as_text({} if call.arguments is None else call.arguments)})]"
+        for call in message.tool_calls or ()
+    ]
     return "\n".join(filter(None, (text, *marks))) if marks else text
 
 
-def _user_call_text(call: _Tau2Call) -> str:
-    arguments = as_text({} if call.arguments is None else call.arguments)
-    return f"[the user's own tool call: {call.name}({arguments})]"
-
-
 def _expected_values(criteria: _Criteria) -> Expected:
-    actions = criteria.actions
+    # An empty list of arguments to compare means that any will do.
+    calls = tuple(
+        ExpectedCall(
+            name=action.name, arguments=None if action.compare_args == [] else action.arguments
+        )
+        for action in criteria.actions or ()
+        if action.requestor == "assistant"
+    )
     return Expected(
         outcomes=tuple(criteria.nl_assertions or ()),
-        tool_calls=None
-        if actions is None
-        else tuple(_expected_call(action) for action in actions if action.requestor == "assistant"),
+        tool_calls=None if criteria.actions is None else calls,
         said=tuple(criteria.communicate_info or ()),
     )
 
 
-def _expected_call(action: _Action) -> ExpectedCall:
-    # An empty list of arguments to compare means that any will do.
-    arguments = None if action.compare_args == [] else action.arguments
-    return ExpectedCall(name=action.name, arguments=arguments)
+TAU2: Final = Format(name="tau2", fits=_fits, case=_case, records=_records, by_line=False)
+"""The format of tau2's result files."""

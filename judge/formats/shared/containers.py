@@ -1,101 +1,96 @@
-"""Containers of records: one record a line, one document of records, or pieces of conversations."""
+"""Formats of transcripts: one record a line, one document of records, or pieces of conversations.
+
+A document is read although some of its records are broken JSON.
+"""
 
 from __future__ import annotations
 
 import json
-from abc import ABC, abstractmethod
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
 
 from assizes.judge.case import Case
 from assizes.judge.errors import DataError
 from assizes.judge.formats.shared.parsing import lines_of, schema_errors, strict_json
 
+_TOKEN: Final = re.compile(rb'"(?:[^"\\]|\\.)*+(?P<end>"?)|(?P<mark>[\[\]{},])', re.DOTALL)
+_MARK: Final = re.compile(rb"[\[\]{},]")
 
-class Layout(ABC):
-    """How one record of a format is read, whatever container the record came in."""
+
+@dataclass(frozen=True, kw_only=True)
+class Format:
+    """A reader of one transcript format.
+
+    Attributes:
+        name: the name in `[transcripts] format`; `.document` is appended for one JSON document.
+        fits: whether a file that begins with a value has the format. The value may be cut short: it
+            is parsed from the first bytes of the file.
+        case: returns the case that a record holds; a `DataError` where it holds none.
+        records: returns the records of a whole file, in order, each complete in itself; a
+            `DataError` where the file as a whole cannot be read.
+        by_line: True for one record a line, False for one document of many records.
+    """
 
     name: str
-
-    @abstractmethod
-    def fits(self, value: dict[str, Any]) -> bool:
-        """Whether an object, which may be cut short, begins like a record of this layout."""
-
-    @abstractmethod
-    def read(self, value: Any) -> Case:
-        """Return the case that a record holds.
-
-        Raises:
-            DataError: the record holds no case.
-        """
-
-    def split_document(self, document: Any) -> list[Any]:
-        """Return the records of a document: the elements of a list, or the document itself."""
-        return document if isinstance(document, list) else [document]
+    fits: Callable[[Any], bool]
+    case: Callable[[Any], Case]
+    records: Callable[[bytes], list[Any]] = lines_of
+    by_line: bool = True
 
 
-class LineFormat:
-    """A format with one record of a layout a line."""
+@dataclass(frozen=True)
+class Layout:
+    """How one record of a format is read, whatever container the record came in.
 
-    by_line = True
+    Attributes:
+        name: the name of the format.
+        fits: whether an object, which may be cut short, begins like a record of this layout.
+        read: returns the case that a record holds; a `DataError` where it holds none.
+        split_document: returns the records of a document; None: the elements of a list, or the
+            document itself.
+    """
 
-    def __init__(self, layout: Layout) -> None:
-        self.layout = layout
-        self.name = layout.name
+    name: str
+    fits: Callable[[dict[str, Any]], bool]
+    read: Callable[[dict[str, Any]], Case]
+    split_document: Callable[[Any], list[Any]] | None = None
 
-    def fits(self, value: Any) -> bool:
-        """Whether a value is an object that fits the layout."""
-        return isinstance(value, dict) and self.layout.fits(value)
+    def line_format(self) -> Format:
+        """Return the format with one record of this layout a line."""
+        return Format(
+            name=self.name,
+            fits=lambda value: isinstance(value, dict) and self.fits(value),
+            case=lambda record: self._case(strict_json(record)),
+        )
 
-    def records(self, document: bytes) -> list[bytes]:
-        """Return the lines of a file that are not blank."""
-        return lines_of(document)
+    def document_format(self) -> Format:
+        """Return the format with one JSON document: a list of records, or a single record."""
 
-    def case(self, record: bytes) -> Case:
-        """Return the case of one line.
+        def fits(value: Any) -> bool:
+            first = value[0] if isinstance(value, list) and value else value
+            return isinstance(first, dict) and self.fits(first)
 
-        Raises:
-            DataError: the line is no strict JSON, or no record of the layout.
-        """
-        return _case(self.layout, strict_json(record))
+        def records(document: bytes) -> list[Any]:
+            value = strict_json(document)
+            if self.split_document is not None:
+                return self.split_document(value)
+            return value if isinstance(value, list) else [value]
 
+        return Format(
+            name=f"{self.name}.document",
+            fits=fits,
+            case=self._case,
+            records=records,
+            by_line=False,
+        )
 
-class DocumentFormat:
-    """A format with one JSON document: a list of records of a layout, or a single record."""
-
-    by_line = False
-
-    def __init__(self, layout: Layout) -> None:
-        self.layout = layout
-        self.name = f"{layout.name}.document"
-
-    def fits(self, value: Any) -> bool:
-        """Whether the value, or the first element of a list, is an object that fits the layout."""
-        first = value[0] if isinstance(value, list) and value else value
-        return isinstance(first, dict) and self.layout.fits(first)
-
-    def records(self, document: bytes) -> list[Any]:
-        """Return the records in order.
-
-        Raises:
-            DataError: the document is no strict JSON.
-        """
-        return self.layout.split_document(strict_json(document))
-
-    def case(self, record: Any) -> Case:
-        """Return the case of one record.
-
-        Raises:
-            DataError: the value is no record of the layout.
-        """
-        return _case(self.layout, record)
-
-
-def _case(layout: Layout, value: Any) -> Case:
-    if not isinstance(value, dict):
-        raise DataError("schema", f"record: found {type(value).__name__}, expected an object")
-    with schema_errors():
-        return layout.read(value)
+    def _case(self, value: Any) -> Case:
+        if not isinstance(value, dict):
+            raise DataError("schema", f"record: found {type(value).__name__}, expected an object")
+        with schema_errors():
+            return self.read(value)
 
 
 class Piece(NamedTuple):
@@ -112,96 +107,164 @@ class Piece(NamedTuple):
     value: Any
 
 
-class PieceFormat(ABC):
+@dataclass(frozen=True, kw_only=True)
+class PieceFormat(Format):
     """A format whose conversations are scattered over a file in pieces, such as spans.
 
     The pieces of one conversation are joined first. A record is then one line: the JSON list of the
     conversation's pieces.
+
+    Attributes:
+        pieces: returns the pieces in one line, or in one element of a document; a `DataError` where
+            the value holds none.
+        other_objects: returns the keys of other objects that a manifest lists.
+        split_conversation: splits pieces that were joined under one id but belong to several
+            conversations; None where an id has one conversation only.
     """
 
-    name: str
-    by_line = True
+    pieces: Callable[[Any], Iterable[Piece]]
+    other_objects: Callable[[Any], list[str]]
+    split_conversation: Callable[[list[Any]], list[list[Any]]] | None
 
-    @abstractmethod
-    def fits(self, value: Any) -> bool:
-        """Whether a value, which may be cut short, begins like a value that holds pieces."""
 
-    @abstractmethod
-    def pieces(self, value: Any) -> Iterable[Piece]:
-        """Return the pieces in one line, or in one element of a document.
+def piece_format(
+    name: str,
+    fits: Callable[[Any], bool],
+    pieces: Callable[[Any], Iterable[Piece]],
+    join_pieces: Callable[[list[Any]], Case],
+    *,
+    other_objects: Callable[[Any], list[str]] = lambda _: [],
+    split_conversation: Callable[[list[Any]], list[list[Any]]] | None = None,
+) -> PieceFormat:
+    """Return a format of pieces; `join_pieces` makes a case of those of one conversation."""
 
-        Raises:
-            DataError: the value holds no pieces.
-        """
+    def case(record: bytes) -> Case:
+        joined = strict_json(record)
+        if not isinstance(joined, list):
+            next(iter(pieces(joined)), None)  # raises the reason why the value has no pieces
+            raise DataError("schema", f"record: nothing of {name} in it")
+        with schema_errors():
+            return join_pieces(joined)
 
-    @abstractmethod
-    def join_pieces(self, pieces: list[Any]) -> Case:
-        """Return the case of the pieces of one conversation, which are in the order of the file.
-
-        Raises:
-            DataError: the pieces make no case.
-        """
-
-    def other_objects(self, value: Any) -> list[str]:
-        """Return the keys of other objects that a manifest lists; empty for any other value."""
-        del value
-        return []
-
-    def split_conversation(self, pieces: list[Any]) -> list[list[Any]]:
-        """Split pieces that were joined under one id but belong to several conversations."""
-        return [pieces]
-
-    def records(self, document: bytes) -> list[bytes]:
-        """Return the conversations of a file, joined in memory; `tasks.intake` joins them on disk.
-
-        Raises:
-            DataError: the document cannot be read.
-        """
+    def records(document: bytes) -> list[bytes]:
+        """Join the conversations of a file in memory; `tasks.intake` joins them on disk."""
         parts: dict[str, list[Any]] = {}
         conversation_ids: dict[str, str] = {}
-        for line in values_of(document):
-            for piece in self.pieces(line):
-                parts.setdefault(piece.part, []).append(piece.value)
-                if piece.conversation_id is not None:
-                    conversation_ids.setdefault(piece.part, piece.conversation_id)
-        pieces_by_conversation: dict[str, list[Any]] = {}
+        for piece in (piece for value in _values_of(document) for piece in pieces(value)):
+            parts.setdefault(piece.part, []).append(piece.value)
+            if piece.conversation_id is not None:
+                conversation_ids.setdefault(piece.part, piece.conversation_id)
+        joined: dict[str, list[Any]] = {}
         for part, values in parts.items():
-            pieces_by_conversation.setdefault(conversation_ids.get(part, part), []).extend(values)
-        conversations = (
-            conversation
-            for values in pieces_by_conversation.values()
-            for conversation in self.split_conversation(values)
-        )
+            joined.setdefault(conversation_ids.get(part, part), []).extend(values)
         return [
-            json.dumps(conversation, ensure_ascii=False).encode() for conversation in conversations
+            json.dumps(conversation, ensure_ascii=False).encode()
+            for values in joined.values()
+            for conversation in (split_conversation(values) if split_conversation else [values])
         ]
 
-    def case(self, record: bytes) -> Case:
-        """Return the case of one line of joined pieces.
-
-        Raises:
-            DataError: the line holds no pieces, or its pieces make no case.
-        """
-        pieces = strict_json(record)
-        if not isinstance(pieces, list):
-            next(iter(self.pieces(pieces)), None)  # raises the reason why the value has no pieces
-            raise DataError("schema", f"record: nothing of {self.name} in it")
-        with schema_errors():
-            return self.join_pieces(pieces)
+    return PieceFormat(
+        name=name,
+        fits=fits,
+        case=case,
+        records=records,
+        pieces=pieces,
+        other_objects=other_objects,
+        split_conversation=split_conversation,
+    )
 
 
-def values_of(document: bytes) -> list[Any]:
-    """Return the values of a file: the value of each line, or the elements of one document.
-
-    Raises:
-        DataError: the file is neither JSON lines nor a JSON document.
-    """
-    first = document.lstrip().partition(b"\n")[0]
+def _values_of(document: bytes) -> list[Any]:
+    """Return the value of each line, or the elements of one document."""
     try:
-        first_value = strict_json(first)
+        first_value = strict_json(document.lstrip().partition(b"\n")[0])
     except DataError:
         value = strict_json(document)
         return value if isinstance(value, list) else [value]
     if isinstance(first_value, list):
         return first_value
     return [strict_json(line) for line in lines_of(document)]
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadableRecord:
+    """A record that is no strict JSON, in a document whose other records can be read.
+
+    Attributes:
+        body: the record's bytes in the document.
+        fault: the reason why the record cannot be read.
+    """
+
+    body: bytes
+    fault: DataError
+
+
+def strict_document(
+    document: bytes, name: str | None = None
+) -> tuple[Any, dict[int, UnreadableRecord]]:
+    """Read a document, with None in the place of each broken record, and those by their positions.
+
+    The list of records stands under the key `name`; without a name the document is that list.
+
+    Raises:
+        DataError: as `strict_json`, when the fault lies outside the records, or the records cannot
+            be separated.
+    """
+    try:
+        return strict_json(document), {}
+    except DataError:
+        unread: dict[int, UnreadableRecord] = {}
+        parts, copied_to = [], 0
+        for position, (start, stop) in enumerate(_record_spans(document, name)):
+            body = document[start:stop].strip()
+            try:
+                strict_json(body)
+            except DataError as fault:
+                unread[position] = UnreadableRecord(body, fault)
+                parts += [document[copied_to:start], b"null"]
+                copied_to = stop
+        if not unread:
+            raise
+    return strict_json(b"".join([*parts, document[copied_to:]])), unread
+
+
+def _record_spans(document: bytes, name: str | None) -> Iterator[tuple[int, int]]:
+    """Yield start and end of each record in the list, found by brackets and strings alone."""
+    depth, start, within = 0, 0, None
+    wanted = 1 if name is None else 2
+    for token in _marks(document):
+        mark = token.group()
+        if within is None:
+            if mark == b"[" and depth == wanted - 1 and _is_under(document, token.start(), name):
+                within, start = depth + 1, token.end()
+        elif depth == within and mark in (b",", b"]"):
+            if mark == b"," or document[start : token.start()].strip():
+                yield start, token.start()
+            if mark == b"]":
+                return
+            start = token.end()
+        depth += (mark in (b"[", b"{")) - (mark in (b"]", b"}"))
+
+
+def _marks(document: bytes) -> Iterator[re.Match[bytes]]:
+    """Yield the brackets and commas outside of strings.
+
+    A quote without a closing quote begins no string. Behind the first such quote no string is
+    closed either, so the rest is searched for marks only: a search for the end of a string from
+    each further quote would take quadratic time.
+    """
+    for token in _TOKEN.finditer(document):
+        if token["mark"]:
+            yield token
+        elif not token["end"]:
+            yield from _MARK.finditer(document, token.start())
+            return
+
+
+def _is_under(document: bytes, bracket: int, name: str | None) -> bool:
+    """Whether the list of a bracket is the value of the document's key `name`; None: any list."""
+    if name is None:
+        return True
+    before = document[:bracket].rstrip()
+    key = before.removesuffix(b":").rstrip()
+    return len(key) < len(before) and key.endswith(f'"{name}"'.encode())

@@ -11,7 +11,7 @@ import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from assizes.judge.case import MOST_TOKENS, MOST_USD
 from assizes.judge.errors import DataError
@@ -21,6 +21,7 @@ from assizes.judge.rows import as_json
 CONVERSATION_IDS: Final = ("conversation_id", "session_id", "thread_id", "id")
 """Fields that may name the conversation of a record, in the order in which they are tried."""
 
+_Kind = TypeVar("_Kind")
 _ID_CHARS: Final = 32
 _TIME_UNITS: Final = ((1e17, 1e9), (1e14, 1e6), (1e11, 1e3))
 """Units of times since 1970: the smallest number that is read as nano-, micro- or milliseconds, and
@@ -33,7 +34,7 @@ def mapping(value: Any, path: str) -> dict[str, Any]:
     Raises:
         DataError: `schema`, when the value has another type.
     """
-    return _check_type(dict, value, path, "an object") if value is not None else {}
+    return _typed(dict, value, path, "an object") if value is not None else {}
 
 
 def sequence(value: Any, path: str) -> list[Any]:
@@ -42,7 +43,7 @@ def sequence(value: Any, path: str) -> list[Any]:
     Raises:
         DataError: `schema`, when the value has another type.
     """
-    return _check_type(list, value, path, "a list") if value is not None else []
+    return _typed(list, value, path, "a list") if value is not None else []
 
 
 def objects(value: Any, path: str) -> list[dict[str, Any]]:
@@ -81,11 +82,10 @@ def string(value: Any, path: str) -> str:
     Raises:
         DataError: `schema`, when the value is missing or has another type.
     """
-    text: str = _check_type(str, value, path, "text")
-    return text
+    return _typed(str, value, path, "text")
 
 
-def _check_type(kind: type, value: Any, path: str, wanted: str) -> Any:
+def _typed(kind: type[_Kind], value: Any, path: str, wanted: str) -> _Kind:
     if isinstance(value, kind):
         return value
     raise DataError("schema", f"{path}: found {type(value).__name__}, expected {wanted}")
@@ -131,10 +131,8 @@ def tokens(*values: Any) -> int:
     A value that is no count adds 0. A sum above what one model call can use (`MOST_TOKENS`) is not
     believed and gives 0.
     """
-    total = 0
-    for value in values:
-        number = amount(value)
-        total += int(number) if number is not None and number > 0 else 0
+    counts = (amount(value) or 0 for value in values)
+    total = sum(int(count) for count in counts if count > 0)
     return total if total <= MOST_TOKENS else 0
 
 
@@ -186,11 +184,18 @@ def between_ms(start: datetime | None, end: datetime | None) -> float | None:
 
 def valid_labels(values: Mapping[str, float | None]) -> dict[str, float]:
     """Return the values from 0 to 1; the labels of a case can have no others."""
-    return {
-        name: float(value)
-        for name, value in values.items()
-        if value is not None and 0 <= value <= 1
-    }
+    pairs = values.items()
+    return {name: float(value) for name, value in pairs if value is not None and 0 <= value <= 1}
+
+
+def conversation_id(record: Mapping[str, Any], metadata: Mapping[str, Any]) -> str:
+    """Return the id that a record or its metadata gives the conversation, else a `content_id`.
+
+    Raises:
+        DataError: as `content_id`.
+    """
+    own_id = first_identifier(record, CONVERSATION_IDS)
+    return own_id or first_identifier(metadata, CONVERSATION_IDS) or content_id(record)
 
 
 def content_id(value: Any) -> str:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, Literal
 
-from assizes.judge.case import ToolCall, ToolResult, ToolSpec, Turn, Usage
-from assizes.judge.formats.shared.fidelity import REASONING, FidelityCounter
+from pydantic import BaseModel
+
+from assizes.judge.case import Case, ToolCall, ToolResult, ToolSpec, Turn, Usage
+from assizes.judge.errors import DataError
 from assizes.judge.formats.shared.json_shapes import (
     as_text,
     first_present,
@@ -16,7 +19,13 @@ from assizes.judge.formats.shared.json_shapes import (
     string,
     tokens,
 )
-from assizes.judge.formats.shared.parsing import tool_call
+from assizes.judge.formats.shared.parsing import (
+    FIDELITY,
+    HUMAN_LABELS,
+    REASONING,
+    FidelityCounter,
+    strict_json,
+)
 
 _TEXTS: Final = {"text": "text", "input_text": "text", "output_text": "text", "refusal": "refusal"}
 _THOUGHTS: Final = {"thinking": "thinking", "reasoning": "reasoning"}
@@ -26,6 +35,8 @@ _MEDIA: Final = {
     **dict.fromkeys(("file", "document", "input_file", "uri", "blob"), "file"),
     "video": "video",
 }
+# Read backwards: a search for the end of the text from its front takes quadratic time.
+_MARKERS_BACKWARDS: Final = re.compile(r"(?:\s*###[A-Z0-9_-]*[A-Z]###)+")
 
 
 class ConversationBuilder:
@@ -61,6 +72,20 @@ class ConversationBuilder:
             self.tally.count("aside", REASONING, len(thoughts))
         self.turns.append(turn)
 
+    def add_message(
+        self,
+        role: Any,
+        content: Any,
+        calls: Iterable[ToolCall] = (),
+        thoughts: Iterable[str] = (),
+        **figures: Any,
+    ) -> None:
+        """Add a message of the user or the agent; an empty text counts as none."""
+        all_thoughts = list(thoughts)
+        text = self.text_of(content, all_thoughts) or None
+        fields = {"role": role, "text": text, "tool_calls": tuple(calls), **figures}
+        self.add_turn(Turn.model_validate(fields), all_thoughts)
+
     def add_result(
         self, content: Any, call_id: Any, name: Any = None, *, is_error: bool = False
     ) -> None:
@@ -76,11 +101,9 @@ class ConversationBuilder:
     def text_of(self, content: Any, thoughts: list[str] | None = None) -> str | None:
         """Return the text of a message or a tool result; None when the content is None.
 
-        Args:
-            content: a text, None or a list of parts; any other JSON value is shown as JSON. An
-                image, audio or file among the parts is replaced by a mark such as `[image]`.
-            thoughts: a list to which the parts with the model's thinking are appended; without a
-                list, these parts are counted as dropped.
+        The content is a text or a list of parts; any other JSON value is shown as JSON. An image,
+        audio or file among the parts is replaced by a mark such as `[image]`. The model's thinking
+        is appended to `thoughts`; without such a list it is counted as dropped.
         """
         if content is None or isinstance(content, str):
             return content
@@ -116,6 +139,48 @@ class ConversationBuilder:
 
 def _is_part(part: Any) -> bool:
     return isinstance(part, str) or (isinstance(part, dict) and isinstance(part.get("type"), str))
+
+
+class _ChatFunction(BaseModel):
+    name: str
+    arguments: str | dict[str, Any] | None = None
+
+
+class _ChatToolCall(BaseModel):
+    id: str | None = None
+    function: _ChatFunction
+
+
+class ChatMessage(BaseModel):
+    """A message of a chat, as files of evaluations hold it."""
+
+    role: Literal["system", "user", "assistant", "tool"]
+    content: str | None = None
+    tool_calls: list[_ChatToolCall] | None = None
+    tool_call_id: str | None = None
+    name: str | None = None
+
+    def calls(self) -> tuple[ToolCall, ...]:
+        """Return the tool calls in the terms of a case."""
+        return tuple(
+            tool_call(call.function.name, call.function.arguments, call.id)
+            for call in self.tool_calls or ()
+        )
+
+
+def tool_call(
+    name: str, arguments: str | dict[str, Any] | None, call_id: str | None = None
+) -> ToolCall:
+    """Return a tool call; a text of arguments that is no JSON object is kept in `raw`."""
+    if not isinstance(arguments, str):
+        return ToolCall(name=name, arguments=arguments or {}, id=call_id)
+    try:
+        value = strict_json(arguments.encode())
+    except DataError:
+        value = None
+    if isinstance(value, dict):
+        return ToolCall(name=name, arguments=value, id=call_id)
+    return ToolCall(name=name, id=call_id, raw=arguments)
 
 
 def call_of(name: Any, arguments: Any, call_id: Any = None, *, path: str = "tool call") -> ToolCall:
@@ -176,14 +241,7 @@ def with_last_answer(
     started_at: datetime | None = None,
     latency_ms: float | None = None,
 ) -> tuple[Turn, ...]:
-    """Return the turns, with figures of a model call put into the agent's last turn.
-
-    Args:
-        turns: the turns of a conversation, or those that one call added.
-        usage: tokens of the call; None, as for the other figures: not known.
-        started_at: when the call began.
-        latency_ms: how long the call took.
-    """
+    """Return the turns, with the known figures of a model call put into the agent's last turn."""
     figures = {"usage": usage, "started_at": started_at, "latency_ms": latency_ms}
     return with_last_agent_turn(
         turns, {name: value for name, value in figures.items() if value is not None}
@@ -197,3 +255,46 @@ def with_last_agent_turn(turns: Sequence[Turn], changes: dict[str, Any]) -> tupl
             changed = turns[place].model_copy(update=changes)
             return (*turns[:place], changed, *turns[place + 1 :])
     return tuple(turns)
+
+
+def without_markers(text: str) -> str:
+    """Return a text without the markers at its end by which a simulated user stops: `###WORD###`."""
+    match = _MARKERS_BACKWARDS.match(text[::-1])
+    return text[: len(text) - match.end()].rstrip() if match else text
+
+
+def without_marker_turn(turns: Sequence[Turn], last_text: str | None) -> tuple[Turn, ...]:
+    """Return the turns without a last turn of the user in which only a marker stood.
+
+    The markers have been removed from the turns; `last_text` is the last text with its markers.
+    """
+    if turns and turns[-1].role == "user" and turns[-1].text == "" and last_text:
+        return tuple(turns[:-1])
+    return tuple(turns)
+
+
+def last_usage(case: Case, input_key: str, output_key: str) -> dict[str, int] | None:
+    """Return the tokens of the agent's last turn: a record has a place for one usage only."""
+    turns = reversed(case.transcript.turns)
+    last = next((turn for turn in turns if turn.role == "assistant"), None)
+    if last is None or last.usage is None:
+        return None
+    return {input_key: last.usage.input_tokens, output_key: last.usage.output_tokens}
+
+
+def own_metadata(case: Case) -> dict[str, Any]:
+    """Return the metadata of a case without the keys that readers add.
+
+    A record has another place for these, or none.
+    """
+    added = (FIDELITY, REASONING, HUMAN_LABELS, "stop_reason")
+    return {name: value for name, value in case.metadata.items() if name not in added}
+
+
+def without_empty_fields(**fields: Any) -> dict[str, Any]:
+    """Return the fields of a record that hold something; `messages` is always there."""
+    return {
+        name: value
+        for name, value in fields.items()
+        if name == "messages" or value not in (None, [], {}, "")
+    }

@@ -1,25 +1,61 @@
-"""Strict JSON, checks of whole records, and traits that many formats share."""
+"""What all readers share: strict JSON, checks of records and cases, and what a case does not say.
+
+A run counts two things that a reader notes: by fidelity, the parts of a transcript for which a case
+has no place (each under its fate: marked, moved, dropped, ...), so nothing is lost silently; and the
+oddities of a case that is judged all the same.
+"""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import pairwise
 from typing import Any, Final
 
 import jiter
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
-from assizes.judge.case import Case, ToolCall, Turn
+from assizes.judge.case import Case
 from assizes.judge.errors import DataError
+
+FIDELITY: Final = "fidelity"
+"""Key of `Case.metadata`: counts such as `{"marked image": 2, "dropped message.audio": 1}`."""
+
+REASONING: Final = "reasoning"
+"""Key of `Case.metadata`: the model's own thinking, by turn index; no judge sees it."""
+
+HUMAN_LABELS: Final = "human_labels"
+"""Key of `Case.metadata`: ratings that people gave the case, as rows of a labels file."""
+
+DROPPED_TIMES: Final = "dropped_times"
+"""Key of `Case.metadata`: how many times in the record ran backwards and were left out."""
+
+_FATES: Final = {
+    "marked": "a note in the text stands for it",
+    "aside": "kept in the metadata, which no judge sees",
+    "moved": "kept in another place",
+    "repeated": "stands elsewhere in the conversation already",
+    "dropped": "a case has no place for it",
+}
+"""The fates of a part, each with its meaning."""
+
+_ODDITY_TEXTS: Final = {
+    "time_order": "with times that run backwards: turns stay as in the file, negative latencies "
+    "are left out",
+    "call_without_result": "with tool calls that nothing answered",
+    "result_without_call": "with tool results that nobody asked for",
+    "malformed_arguments": "with tool arguments that are no JSON object",
+    "no_agent_turn": "in which the agent never speaks",
+}
+"""The codes, each with the words that follow `n records` in its warning."""
 
 _BOM: Final = b"\xef\xbb\xbf"
 _MAX_PATH_CHARS: Final = 120
 # UTF-32 comes first: its text also reads as UTF-16 with a NUL behind each character.
 _WIDE: Final = ("utf-32-le", "utf-32-be", "utf-16-le", "utf-16-be")
-# Read backwards: a search for the end of the text from its front takes quadratic time.
-_MARKERS_BACKWARDS: Final = re.compile(r"(?:\s*###[A-Z0-9_-]*[A-Z]###)+")
 _PLACE: Final = re.compile(r"line \d+ column \d+\Z")
 
 
@@ -43,60 +79,6 @@ def strict_json(data: bytes) -> Any:
         raise _fault(data, str(error)) from error
 
 
-def lines_of(document: bytes) -> list[bytes]:
-    """Return the lines of a file that are not blank."""
-    return [line for line in document.split(b"\n") if line and not line.isspace()]
-
-
-def wide_encoding(head: bytes) -> str | None:
-    """Return `UTF-16-LE` or the like when JSON begins in two or four bytes a character, else None."""
-    start = head[:64]
-    if b"\0" not in start:
-        return None
-    for encoding in _WIDE:
-        text = start[: len(start) - len(start) % 4].decode(encoding, "replace")
-        if text.lstrip("\ufeff \t\r\n")[:1] in ("{", "[") and "\0" not in text:
-            return encoding.upper()
-    return None
-
-
-def check_size(case: Case, max_turns: int) -> None:
-    """Check that a conversation has at most `max_turns` turns.
-
-    Raises:
-        DataError: `too_large`, when it has more.
-    """
-    turns = len(case.transcript.turns)
-    if turns > max_turns:
-        raise DataError("too_large", f"{turns} turns; [transcripts] max_turns allows {max_turns}")
-
-
-def check_numbers(case: Case) -> None:
-    """Check that all numbers in the free-form values of a case are finite.
-
-    `1e999` is valid JSON, and parsers read it as infinity.
-
-    Raises:
-        DataError: `json`, when a number is not finite.
-    """
-    expected = case.expected
-    free_values = (
-        [call.arguments for turn in case.transcript.turns for call in turn.tool_calls],
-        [call.arguments for call in expected.tool_calls or ()],
-        [expected.additional_input, expected.rubrics, expected.search_results],
-    )
-    if not _is_finite(free_values):
-        raise DataError("json", "a number is beyond what 64 bits hold, such as 1e999")
-
-
-def _is_finite(value: Any) -> bool:
-    if isinstance(value, dict):
-        return all(map(_is_finite, value.values()))
-    if isinstance(value, list | tuple):
-        return all(map(_is_finite, value))
-    return not isinstance(value, float) or math.isfinite(value)
-
-
 def _fault(data: bytes, reason: str) -> DataError:
     try:
         data.decode()
@@ -115,6 +97,53 @@ def _fault(data: bytes, reason: str) -> DataError:
     return DataError("json", f"not JSON: {reason}")
 
 
+def lines_of(document: bytes) -> list[bytes]:
+    """Return the lines of a file that are not blank."""
+    return [line for line in document.split(b"\n") if line and not line.isspace()]
+
+
+def wide_encoding(head: bytes) -> str | None:
+    """Return `UTF-16-LE` or the like when JSON begins in two or four bytes a character, else None."""
+    start = head[:64]
+    if b"\0" not in start:
+        return None
+    for encoding in _WIDE:
+        text = start[: len(start) - len(start) % 4].decode(encoding, "replace")
+        if text.lstrip("\ufeff \t\r\n")[:1] in ("{", "[") and "\0" not in text:
+            return encoding.upper()
+    return None
+
+
+def check_bounds(case: Case, max_turns: int) -> None:
+    """Check that a case has at most `max_turns` turns, and only finite numbers.
+
+    `1e999` is valid JSON, and parsers read it as infinity in the free-form values of a case.
+
+    Raises:
+        DataError: `too_large` for more turns, `json` for a number that is not finite.
+    """
+    turns, expected = case.transcript.turns, case.expected
+    if len(turns) > max_turns:
+        raise DataError(
+            "too_large", f"{len(turns)} turns; [transcripts] max_turns allows {max_turns}"
+        )
+    free_values = (
+        [call.arguments for turn in turns for call in turn.tool_calls],
+        [call.arguments for call in expected.tool_calls or ()],
+        [expected.additional_input, expected.rubrics, expected.search_results],
+    )
+    if not _is_finite(free_values):
+        raise DataError("json", "a number is beyond what 64 bits hold, such as 1e999")
+
+
+def _is_finite(value: Any) -> bool:
+    if isinstance(value, dict):
+        return all(map(_is_finite, value.values()))
+    if isinstance(value, list | tuple):
+        return all(map(_is_finite, value))
+    return not isinstance(value, float) or math.isfinite(value)
+
+
 @contextmanager
 def schema_errors() -> Iterator[None]:
     """Turn a validation error of pydantic inside the `with` block into one `DataError`.
@@ -129,13 +158,20 @@ def schema_errors() -> Iterator[None]:
         raise schema_error(error) from None
 
 
+def schema_error(error: ValidationError) -> DataError:
+    """Return a `schema` error with the path of the first fault, and the number of the others."""
+    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    path = ".".join(str(step) for step in first["loc"]) or "record"
+    shown = path if len(path) <= _MAX_PATH_CHARS else f"{path[: _MAX_PATH_CHARS - 3]}..."
+    others = error.error_count() - 1
+    more = f" (and {others} more)" if others else ""
+    return DataError("schema", f"{shown}: {first['msg']}{more}")
+
+
 def drop_negative_times(value: Any) -> int:
-    """Set every negative latency and duration of a record to None, in place.
+    """Set every negative latency and duration of a record to None, in place, and count them.
 
     A clock that is set back causes them; the conversation itself is still good.
-
-    Returns:
-        How many there were.
     """
     if isinstance(value, list):
         return sum(map(drop_negative_times, value))
@@ -151,62 +187,85 @@ def drop_negative_times(value: Any) -> int:
     return dropped
 
 
-def schema_error(error: ValidationError) -> DataError:
-    """Return a `schema` error with the path of the first fault, and the number of the others."""
-    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-    path = ".".join(str(step) for step in first["loc"]) or "record"
-    shown = path if len(path) <= _MAX_PATH_CHARS else f"{path[: _MAX_PATH_CHARS - 3]}..."
-    others = error.error_count() - 1
-    more = f" (and {others} more)" if others else ""
-    return DataError("schema", f"{shown}: {first['msg']}{more}")
+class FidelityCounter:
+    """Counts, by fate and kind, the parts of one record for which a case has no place."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[str] = Counter()
+
+    def count(self, fate: str, kind: str, number: int = 1) -> None:
+        """Add a number of parts of one kind; the fate is marked, aside, moved, repeated or dropped."""
+        if number:
+            self._counts[f"{fate} {kind}"] += number
+
+    def count_unread(self, fields: Mapping[str, Any], known: Iterable[str], where: str) -> None:
+        """Count as dropped every field that is not among the known fields and is not empty."""
+        for name in fields.keys() - set(known):
+            if fields[name] not in (None, "", [], {}):
+                self.count("dropped", f"{where}.{name}")
+
+    def metadata(self) -> dict[str, Any]:
+        """Return the counts as a part of a case's metadata; empty when there are none."""
+        return {FIDELITY: dict(sorted(self._counts.items()))} if self._counts else {}
 
 
-def tool_call(
-    name: str, arguments: str | dict[str, Any] | None, call_id: str | None = None
-) -> ToolCall:
-    """Return a tool call; a text of arguments that is no JSON object is kept in `raw`."""
-    if not isinstance(arguments, str):
-        return ToolCall(name=name, arguments=arguments or {}, id=call_id)
-    try:
-        value = strict_json(arguments.encode())
-    except DataError:
-        value = None
-    if isinstance(value, dict):
-        return ToolCall(name=name, arguments=value, id=call_id)
-    return ToolCall(name=name, id=call_id, raw=arguments)
+def fidelity_counts(case: Case) -> Counter[str]:
+    """Count the turns, tool calls, tool results and chunks of a case, and add its fidelity counts."""
+    turns = case.transcript.turns
+    counts = Counter(
+        turns=len(turns),
+        tool_calls=sum(len(turn.tool_calls) for turn in turns),
+        tool_results=sum(turn.tool_result is not None for turn in turns),
+        chunks=sum(len(turn.chunks or ()) for turn in turns) + len(case.transcript.chunks or ()),
+    )
+    noted = case.metadata.get(FIDELITY)
+    if isinstance(noted, dict):
+        counts.update({str(name): n for name, n in noted.items() if isinstance(n, int)})
+    return counts
 
 
-class ChatFunction(BaseModel):
-    """The function of a tool call in a chat message: its name, and its arguments as JSON."""
-
-    name: str
-    arguments: str | dict[str, Any] | None = None
-
-
-class ChatToolCall(BaseModel):
-    """A tool call as a chat message holds it."""
-
-    id: str | None = None
-    function: ChatFunction
-
-    def tool_call(self) -> ToolCall:
-        """Return the tool call in the terms of a case."""
-        return tool_call(self.function.name, self.function.arguments, self.id)
+def fidelity_lines(counts: Mapping[str, int]) -> tuple[str, ...]:
+    """Return one line a fate, such as `marked: image 2 (a note in the text stands for it)`."""
+    texts = []
+    for fate, meaning in _FATES.items():
+        kinds = [
+            f"{name.removeprefix(fate).strip()} {count}"
+            for name, count in sorted(counts.items())
+            if name.startswith(f"{fate} ")
+        ]
+        if kinds:
+            texts.append(f"{fate}: {', '.join(kinds)} ({meaning})")
+    return tuple(texts)
 
 
-def without_markers(text: str) -> str:
-    """Return a text without the markers at its end by which a simulated user stops: `###WORD###`."""
-    match = _MARKERS_BACKWARDS.match(text[::-1])
-    return text[: len(text) - match.end()].rstrip() if match else text
+def oddities(case: Case) -> set[str]:
+    """Return the codes of a case's oddities."""
+    transcript = case.transcript
+    turns, calls = transcript.turns, [call for _, call in transcript.calls()]
+    starts = (transcript.started_at, *(turn.started_at for turn in turns))
+    known_starts = [start for start in starts if start is not None]
+    runs_backwards = any(later < earlier for earlier, later in pairwise(known_starts))
+    results = [turn.tool_result for turn in turns if turn.tool_result is not None]
+    call_ids = {call.id for call in calls}
+    result_ids = {result.call_id for result in results}
+    # Ids pair results with calls. Where some have no id, only the numbers can be compared.
+    paired = None not in call_ids | result_ids
+    unanswered = call_ids - result_ids if paired else len(results) < len(calls)
+    unasked = result_ids - call_ids if paired else len(results) > len(calls)
+    codes = {
+        "time_order": case.metadata.get(DROPPED_TIMES) or runs_backwards,
+        "no_agent_turn": not any(turn.role == "assistant" for turn in turns),
+        "malformed_arguments": any(call.raw is not None for call in calls),
+        "call_without_result": unanswered,
+        "result_without_call": unasked,
+    }
+    return {code for code, applies in codes.items() if applies}
 
 
-def without_marker_turn(turns: Sequence[Turn], last_text: str | None) -> tuple[Turn, ...]:
-    """Return the turns without a last turn of the user in which only a marker stood.
-
-    Args:
-        turns: turns whose markers have been removed.
-        last_text: the text of the last message before its markers were removed.
-    """
-    if turns and turns[-1].role == "user" and turns[-1].text == "" and last_text:
-        return tuple(turns[:-1])
-    return tuple(turns)
+def warning_lines(counts: Mapping[str, int]) -> tuple[str, ...]:
+    """Return one warning line for each code of an oddity that has a count."""
+    return tuple(
+        f"{code}: {counts[code]} {'record' if counts[code] == 1 else 'records'} {words}"
+        for code, words in _ODDITY_TEXTS.items()
+        if counts.get(code)
+    )

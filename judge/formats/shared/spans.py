@@ -1,35 +1,32 @@
-"""A conversation from the spans of traces: the common part of OpenTelemetry, Langfuse and MLflow.
+"""A conversation from the spans of traces, or from model calls sent the whole history again.
 
 Spans of model calls give the history, tool spans the calls and results, retriever spans the
 passages. The longest chain of model calls gives the turns of a trace; the traces of one session are
-joined in order.
+joined in order. This is the common part of OpenTelemetry, Langfuse, MLflow and the logs of OpenAI.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 from assizes.judge.case import Chunk, ToolCall, ToolResult, ToolSpec, Transcript, Turn, Usage
-from assizes.judge.formats.shared.fidelity import FidelityCounter
 from assizes.judge.formats.shared.json_shapes import between_ms, moment, name_of
 from assizes.judge.formats.shared.messages import (
     ConversationBuilder,
     with_last_agent_turn,
     with_last_answer,
 )
-from assizes.judge.formats.shared.repeated_histories import (
-    RecordedCall,
-    join_compacted_parts,
-    join_parts,
-    longest_chain_turns,
-)
+from assizes.judge.formats.shared.parsing import FidelityCounter
 
 Kind = Literal["agent", "llm", "tool", "retriever", "other"]
 
 _EPOCH: Final = datetime.min.replace(tzinfo=UTC)
+_MAX_SUMMARY_TURNS: Final = 2
+"""Turns that a summary has at most: the summary itself, and the agent's answer to it."""
 
 
 @dataclass
@@ -73,7 +70,7 @@ class TraceSpan:
 
 
 def span_of(plain: dict[str, Any], kind: Kind) -> TraceSpan:
-    """Return a span with the ids and times of a span in the plain shape of `otlp.plain_spans`."""
+    """Return a span with the ids and times of a span in the plain shape of `otel_spans.plain_spans`."""
     return TraceSpan(
         id=str(plain["id"]),
         parent=name_of(plain["parent"]),
@@ -87,9 +84,7 @@ def span_of(plain: dict[str, Any], kind: Kind) -> TraceSpan:
 def conversation(spans: Sequence[TraceSpan], tally: FidelityCounter) -> Transcript:
     """Return the transcript of the spans of one conversation, in any order.
 
-    Args:
-        spans: all spans of the conversation; spans with the same trace and id count once.
-        tally: counts what the transcript leaves out.
+    Spans with the same trace and id count once; `tally` counts what the transcript leaves out.
     """
     unique = {(span.trace, span.id): span for span in spans}
     tally.count("repeated", "span", len(spans) - len(unique))
@@ -103,6 +98,7 @@ def conversation(spans: Sequence[TraceSpan], tally: FidelityCounter) -> Transcri
     turns = join([_trace_turns(trace, tally) for trace in traces.values()], tally)
     systems = list(dict.fromkeys(text for span in _model_spans(ordered) for text in span.systems))
     tools = {tool.name: tool for span in ordered for tool in span.tools}
+    has_agent_turn = any(turn.role == "assistant" for turn in turns)
     starts = [span.start for span in ordered if span.start is not None]
     ends = [span.end for span in ordered if span.end is not None]
     return Transcript(
@@ -111,7 +107,7 @@ def conversation(spans: Sequence[TraceSpan], tally: FidelityCounter) -> Transcri
         tools=tuple(tools.values()),
         started_at=min(starts, default=None),
         duration_ms=between_ms(min(starts, default=None), max(ends, default=None)),
-        chunks=None if _has_agent_turn(turns) else _retrieved_chunks(ordered),
+        chunks=None if has_agent_turn else _retrieved_chunks(ordered),
     )
 
 
@@ -124,11 +120,17 @@ def _trace_turns(spans: Sequence[TraceSpan], tally: FidelityCounter) -> tuple[Tu
                 [(*call.turns_before, *call.turns_added) for call in calls], tally
             )
         else:
-            turns = longest_chain_turns(calls, tally)
+            chains = reversed(chains_of(calls))
+            longest = max(chains, key=lambda chain: (len(chain.turns), len(chain.calls)))
+            beside = len(calls) - len(longest.calls)
+            tally.count("dropped", "model call beside the conversation", beside)
+            turns = longest.turns
     else:
         turns = _outermost_turns(spans)
     turns = _with_tools(turns, [(span, span.call) for span in spans if span.call is not None])
-    return _with_chunks(turns, _retrieved_chunks(spans))
+    # The passages that a trace retrieved belong to the answer with which it ends.
+    chunks = _retrieved_chunks(spans)
+    return turns if chunks is None else with_last_agent_turn(turns, {"chunks": chunks})
 
 
 def _model_spans(spans: Sequence[TraceSpan]) -> list[TraceSpan]:
@@ -197,13 +199,10 @@ def _calling_turn(turns: Sequence[Turn], call: ToolCall) -> int | None:
 
     Calls are compared by id, or by name and arguments when one of the two has no id.
     """
-    for place, turn in enumerate(turns):
-        if call.id is not None and any(made_call.id == call.id for made_call in turn.tool_calls):
-            return place
-    for place, turn in enumerate(turns):
-        if any(_is_alike(made_call, call) for made_call in turn.tool_calls):
-            return place
-    return None
+    calls = [(place, made) for place, turn in enumerate(turns) for made in turn.tool_calls]
+    same_id = (place for place, made in calls if call.id is not None and made.id == call.id)
+    alike = (place for place, made in calls if _is_alike(made, call))
+    return next(itertools.chain(same_id, alike), None)
 
 
 def _is_alike(first: ToolCall, second: ToolCall) -> bool:
@@ -215,10 +214,8 @@ def _is_alike(first: ToolCall, second: ToolCall) -> bool:
 def _has_result(turns: Sequence[Turn], place: int, call: ToolCall) -> bool:
     """Whether a call of a turn has a result: one with its id, or a result for each of its calls."""
     ids = {turn.tool_result.call_id for turn in turns if turn.tool_result is not None}
-    if call.id is not None and call.id in ids:
-        return True
     result_count = _behind_results(turns, place) - place - 1
-    return result_count >= len(turns[place].tool_calls)
+    return (call.id is not None and call.id in ids) or result_count >= len(turns[place].tool_calls)
 
 
 def _behind_results(turns: Sequence[Turn], place: int) -> int:
@@ -234,10 +231,146 @@ def _retrieved_chunks(spans: Iterable[TraceSpan]) -> tuple[Chunk, ...] | None:
     return tuple(chunk for chunks in lists for chunk in chunks) if lists else None
 
 
-def _with_chunks(turns: tuple[Turn, ...], chunks: tuple[Chunk, ...] | None) -> tuple[Turn, ...]:
-    """Put the passages that a trace retrieved into the answer with which it ends."""
-    return turns if chunks is None else with_last_agent_turn(turns, {"chunks": chunks})
+class RecordedCall(NamedTuple):
+    """One model call of a log or a trace.
+
+    Attributes:
+        turns_before: the history that the model was sent.
+        turns_added: the model's answer.
+        record: the record that the call was read from, for readers that need it again.
+    """
+
+    turns_before: tuple[Turn, ...]
+    turns_added: tuple[Turn, ...]
+    record: Any = None
 
 
-def _has_agent_turn(turns: Iterable[Turn]) -> bool:
-    return any(turn.role == "assistant" for turn in turns)
+@dataclass
+class Chain:
+    """Model calls each of which begins with the call before and its answer: one conversation.
+
+    Attributes:
+        turns: the conversation up to the answer of the last call.
+        calls: the calls, in order.
+    """
+
+    turns: tuple[Turn, ...]
+    calls: list[RecordedCall]
+
+
+def chains_of(calls: Iterable[RecordedCall]) -> list[Chain]:
+    """Group calls into chains; a call that continues several chains goes to the longest of them."""
+    chains: list[Chain] = []
+    for call in calls:
+        fitting = [
+            chain
+            for chain in chains
+            if _shared_turn_count(chain.turns, call.turns_before) == len(chain.turns)
+        ]
+        if fitting:
+            chain = max(fitting, key=lambda chain: len(chain.turns))
+            # Turns that the chain has already keep the times of their first record.
+            new_turns = (*call.turns_before[len(chain.turns) :], *call.turns_added)
+            chain.turns = (*chain.turns, *new_turns)
+            chain.calls.append(call)
+        else:
+            chains.append(Chain((*call.turns_before, *call.turns_added), [call]))
+    return chains
+
+
+def join_parts(parts: Iterable[Sequence[Turn]], tally: FidelityCounter) -> tuple[Turn, ...]:
+    """Join the parts of a conversation in order.
+
+    A part that begins with the whole conversation so far adds only its new turns; the repeated
+    turns are counted. Any other part is appended whole.
+    """
+    turns: tuple[Turn, ...] = ()
+    for part in parts:
+        repeated_count = _shared_turn_count(turns, part)
+        if turns and repeated_count == len(turns):
+            tally.count("repeated", "turn", repeated_count)
+            turns = (*turns, *part[repeated_count:])
+        else:
+            turns = (*turns, *part)
+    return turns
+
+
+def join_compacted_parts(
+    parts: Iterable[Sequence[Turn]], tally: FidelityCounter
+) -> tuple[Turn, ...]:
+    """Join the parts of a conversation, where a later part may begin with a summary.
+
+    The summary replaces the beginning of the conversation. Behind it the part repeats the last
+    turns before the summary was made; these are found, left out and counted.
+    """
+    turns: tuple[Turn, ...] = ()
+    for part in parts:
+        repeated_count = _overlap(turns, part)
+        tally.count("repeated", "turn", repeated_count)
+        turns = (*turns, *part[repeated_count:])
+    return turns
+
+
+def _overlap(turns: Sequence[Turn], part: Sequence[Turn]) -> int:
+    """Return how many turns at the beginning of `part` repeat, or sum up, the turns so far.
+
+    The place sought is the first in `part` where the longest tail of `turns` ends. Without any such
+    place, the overlap is what both have in common at their beginning.
+
+    A tail of frequent words (`Done.`) may match by chance. A match counts only if the unknown turns
+    before it can be a summary (at most two turns, or at most half of the turns before it) and if
+    something new follows it; a match with no unknown turn before it always counts.
+    """
+    codes: dict[tuple[Any, ...], int] = {}
+    turn_codes, part_codes = (
+        [codes.setdefault(_turn_key(turn), len(codes)) for turn in side] for side in (turns, part)
+    )
+    known = set(turn_codes)
+    unknown_counts = [0, *itertools.accumulate(code not in known for code in part_codes)]
+    best, longest_end = 0, 0
+    for stop, size in enumerate(_matching_tail_sizes(turn_codes, part_codes), 1):
+        start = stop - size
+        unknown = unknown_counts[start]
+        at_most = max(_MAX_SUMMARY_TURNS, start // 2)
+        if unknown and (unknown > at_most or stop == len(part_codes)):
+            continue
+        if size > longest_end:
+            best, longest_end = stop, size
+    return best or _shared_turn_count(turns, part)
+
+
+def _matching_tail_sizes(turn_codes: Sequence[int], part_codes: Sequence[int]) -> list[int]:
+    """Return, for every prefix of `part_codes`, how long a tail of `turn_codes` it ends with.
+
+    This is the Z-algorithm over both sequences reversed: linear time, however often turns repeat.
+    """
+    line = [*reversed(turn_codes), -1, *reversed(part_codes)]
+    sizes = [0] * len(line)
+    left = right = 0
+    for at in range(1, len(line)):
+        size = min(right - at, sizes[at - left]) if at < right else 0
+        while at + size < len(line) and line[size] == line[at + size]:
+            size += 1
+        if at + size > right:
+            left, right = at, at + size
+        sizes[at] = size
+    return sizes[: len(turn_codes) : -1]
+
+
+def _shared_turn_count(first: Sequence[Turn], second: Sequence[Turn]) -> int:
+    """Count the turns that two conversations have in common at their beginning.
+
+    Turns are equal when their role, text, tool calls and tool result are equal; times are ignored.
+    """
+    count = 0
+    for mine, theirs in zip(first, second, strict=False):
+        if mine is not theirs and _turn_key(mine) != _turn_key(theirs):
+            break
+        count += 1
+    return count
+
+
+def _turn_key(turn: Turn) -> tuple[Any, ...]:
+    answer = turn.tool_result
+    calls = tuple((call.name, repr(call.arguments), call.raw) for call in turn.tool_calls)
+    return turn.role, turn.text or "", calls, answer and answer.content

@@ -1,4 +1,4 @@
-"""The comparison of a run with its baseline, as a report shows it."""
+"""The comparison of a run with its baseline, by rules and by statistics, as a report shows it."""
 
 from __future__ import annotations
 
@@ -6,45 +6,30 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from assizes.judge.comparison.cases import CaseComparison, MetricDelta
-from assizes.judge.comparison.compare import RunComparison
-from assizes.judge.config.diff import FINGERPRINTS
+from assizes.judge.comparison.compare import ComparisonVerdict, RunComparison
+from assizes.judge.comparison.runs import TOOL
+from assizes.judge.comparison.statistical import Exploratory
+from assizes.judge.comparison.statistical_verdict import LABELS, SHOWN, MetricVerdict
+from assizes.judge.config.run import FINGERPRINTS
 from assizes.judge.rows import as_json
 from assizes.judge.summary.run_summary import RunSummary
 from assizes.tasks.reports import formatting
 from assizes.tasks.reports.data.case_rows import ID_CHARS
 from assizes.tasks.reports.data.metric_rows import MAX_METRICS
-from assizes.tasks.reports.data.statistics import mismatches, statistics
-from assizes.tasks.reports.schema.comparison import (
-    Comparison,
-    MetricChange,
-    MovedCase,
-    Movers,
-    PromptChange,
-    Prompts,
-    Rule,
-    Setting,
-    Side,
-    Totals,
-)
-from assizes.tasks.reports.schema.parts import OfMany
+from assizes.tasks.reports.formatting import DASH, line_of, name_of, plural, signed_number
+from assizes.tasks.reports.schema import parts
 
-MAX_MOVED: Final = 100
-"""Cases that got worse, and cases that got better, that are listed at most."""
+MAX_MOVED: Final = 100  # cases that got worse, and cases that got better, that are listed at most
 
-MAX_UNMATCHED: Final = 50
-"""Cases of only one run that are listed, at most."""
+MAX_IDS: Final = 50
+"""Cases of only one run, and cases that changed only within noise, that are listed at most."""
 
-MAX_SETTINGS: Final = 100
-"""Settings that differ that are listed, at most."""
-
-MAX_METRICS_OF_A_CASE: Final = 6
-"""Metrics that are named for a case that moved, at most."""
-
-MAX_JUDGES: Final = 25
-"""Judges whose prompts are compared, at most."""
-
-PROMPT_LINE_CHARS: Final = 2000
-"""Characters of a line of a prompt, at most."""
+MAX_SETTINGS: Final = 100  # settings that differ that are listed, at most
+MAX_METRICS_OF_A_CASE: Final = 6  # metrics that are named for a case that moved, at most
+MAX_JUDGES: Final = 25  # judges whose prompts are compared, at most
+MAX_EXPLORATORY: Final = 25  # exploratory changes that are listed, at most
+MAX_MISMATCHES: Final = 50  # differences in how the runs were judged that are listed, at most
+PROMPT_LINE_CHARS: Final = 2000  # characters of a line of a prompt, at most
 
 _FLIPS: Final = {
     (True, False): "passed → failed",
@@ -53,6 +38,7 @@ _FLIPS: Final = {
     (False, False): "failed both times",
 }
 
+_PROMPTS_DIFFER: Final = "The judges are not the same: below is what differs in their prompts."
 _FINGERPRINTS_DIFFER: Final = (
     "The judges are not the same: each fingerprint that differs is another rubric, prompt or "
     "version."
@@ -62,7 +48,6 @@ _TEXTS_NOT_STORED: Final = (
     "by side to read what changed."
 )
 _PROMPTS_ALIKE: Final = "Both runs kept the same prompts: what changed stands in none of them."
-_PROMPTS_DIFFER: Final = "The judges are not the same: below is what differs in their prompts."
 
 
 def case_changes(comparison: RunComparison | None) -> dict[str, str]:
@@ -72,77 +57,69 @@ def case_changes(comparison: RunComparison | None) -> dict[str, str]:
     return {case.test_case_id: case.status for case in comparison.test_case_comparisons}
 
 
-def comparison_part(comparison: RunComparison | None) -> Comparison | None:
+def comparison_part(comparison: RunComparison | None) -> parts.Comparison | None:
     """The comparison as a part of the report; `None` without a baseline."""
     if comparison is None:
         return None
-    verdict, counts = comparison.verdict, comparison.case_counts
-    return Comparison(
-        baseline=_side(
-            comparison.baseline_run_id,
-            comparison.baseline_run_name,
-            comparison.baseline_agent_version,
-        ),
-        candidate=_side(
-            comparison.candidate_run_id,
-            comparison.candidate_run_name,
-            comparison.candidate_agent_version,
-        ),
-        regression_detected=verdict.regression_detected,
-        reasons=[formatting.line_of(reason) for reason in verdict.reasons],
-        ending=verdict.ending,
-        mode=verdict.mode,
-        why=[formatting.line_of(reason) for reason in verdict.why],
-        mismatches=mismatches(verdict),
-        statistics=statistics(verdict),
+    verdict, counts, aggregate = comparison.verdict, comparison.case_counts, comparison.aggregate
+    return parts.Comparison(
+        baseline=_side(comparison, "baseline"),
+        candidate=_side(comparison, "candidate"),
+        **verdict.model_dump(include={"regression_detected", "ending", "mode"}),
+        reasons=[line_of(reason) for reason in verdict.reasons],
+        why=[line_of(reason) for reason in verdict.why],
+        # One line for each difference in how the two runs were judged.
+        mismatches=[line_of(mismatch.line) for mismatch in verdict.mismatches[:MAX_MISMATCHES]],
+        statistics=_statistics(verdict),
         thresholds_used=dict(sorted(verdict.thresholds_used.items())),
         rules=_rules(comparison),
         rules_note="Values are those of each whole run; changes are over the cases in both.",
-        totals=_totals(comparison),
+        totals=parts.Totals(
+            matched=counts.matched,
+            regressions=aggregate.total_regressions,
+            improvements=aggregate.total_improvements,
+            unchanged=aggregate.total_unchanged,
+            errors=aggregate.total_errors,
+        ),
         worse=_movers(comparison, "regression", counts.flipped_regressions),
         better=_movers(comparison, "improvement", counts.flipped_improvements),
         metrics=_metrics(comparison),
-        baseline_only=_unmatched_cases(comparison.baseline_only_test_cases, counts.baseline_only),
-        candidate_only=_unmatched_cases(
-            comparison.candidate_only_test_cases, counts.candidate_only
-        ),
+        baseline_only=_ids(sorted(comparison.baseline_only_test_cases), counts.baseline_only),
+        candidate_only=_ids(sorted(comparison.candidate_only_test_cases), counts.candidate_only),
         config_diff=_settings(comparison),
         prompt_diff=_prompts(comparison),
-        warnings=[formatting.line_of(warning) for warning in comparison.warnings],
+        warnings=[line_of(warning) for warning in comparison.warnings],
     )
 
 
-def _side(run_id: str, name: str, agent_version: str | None) -> Side:
-    shown = None if agent_version is None else formatting.line_of(agent_version)
-    return Side(run_id=run_id, name=name, agent_version=shown)
-
-
-def _totals(comparison: RunComparison) -> Totals:
-    aggregate = comparison.aggregate
-    return Totals(
-        matched=comparison.case_counts.matched,
-        regressions=aggregate.total_regressions,
-        improvements=aggregate.total_improvements,
-        unchanged=aggregate.total_unchanged,
-        errors=aggregate.total_errors,
+def _side(comparison: RunComparison, side: str) -> parts.Side:
+    run_id, name, agent_version = (
+        getattr(comparison, f"{side}_{field}") for field in ("run_id", "run_name", "agent_version")
     )
+    shown = None if agent_version is None else line_of(agent_version)
+    return parts.Side(run_id=run_id, name=name, agent_version=shown)
 
 
-def _metrics(comparison: RunComparison) -> list[MetricChange]:
+def _ids(ids: Sequence[str], total: int) -> parts.OfMany:
+    shown = [formatting.clean_line(case_id, ID_CHARS) for case_id in ids[:MAX_IDS]]
+    return parts.OfMany(total=total, shown=shown, more=max(0, total - MAX_IDS))
+
+
+def _metrics(comparison: RunComparison) -> list[parts.MetricChange]:
     return [
-        MetricChange(
+        parts.MetricChange(
             **metric.model_dump(exclude={"metric"}),
-            metric=formatting.name_of(metric.metric),
+            metric=name_of(metric.metric),
             unit="share passed" if metric.is_binary else "mean",
         )
         for metric in comparison.aggregate.per_metric_aggregate_deltas[:MAX_METRICS]
     ]
 
 
-def _settings(comparison: RunComparison) -> list[Setting]:
+def _settings(comparison: RunComparison) -> list[parts.Setting]:
     return [
-        Setting(
-            field=formatting.name_of(setting.field),
+        parts.Setting(
+            field=name_of(setting.field),
             baseline=_setting_text(setting.baseline),
             candidate=_setting_text(setting.candidate),
         )
@@ -153,57 +130,57 @@ def _settings(comparison: RunComparison) -> list[Setting]:
 def _setting_text(value: Any) -> str:
     if value is None:
         return "not set"
-    return formatting.line_of(value if isinstance(value, str) else as_json(value))
+    return line_of(value if isinstance(value, str) else as_json(value))
 
 
-def _rules(comparison: RunComparison) -> list[Rule]:
+def _rules(comparison: RunComparison) -> list[parts.Rule]:
     """The values of both whole runs under the three rules, and the change that each rule limits."""
     aggregate, limits = comparison.aggregate, comparison.verdict.thresholds_used
     latency = aggregate.latency_avg_delta_ms
-
-    def rule(name: str, change: str, limit: str, to_text: Callable[[RunSummary], str]) -> Rule:
-        return Rule(
+    rules: list[tuple[str, str, str, Callable[[RunSummary], str]]] = [
+        (
+            "Pass rate",
+            formatting.points(aggregate.pass_rate_delta),
+            f"may drop by {limits['max_pass_rate_drop'] * 100:g} points",
+            lambda run: formatting.share(run.pass_rate),
+        ),
+        (
+            "Average score",
+            signed_number(aggregate.avg_score_delta),
+            f"may drop by {limits['max_avg_score_drop']:g} points",
+            lambda run: formatting.number(run.avg_overall_score),
+        ),
+        (
+            "Average latency",
+            DASH if latency is None else f"{signed_number(latency, 0)} ms",
+            f"may grow by {limits['max_latency_increase_pct'] * 100:g} %",
+            lambda run: formatting.duration(run.latency_avg_ms),
+        ),
+    ]
+    return [
+        parts.Rule(
             name=name,
             baseline=to_text(aggregate.baseline_metrics),
             candidate=to_text(aggregate.candidate_metrics),
             change=change,
             limit=limit,
         )
-
-    return [
-        rule(
-            "Pass rate",
-            formatting.points(aggregate.pass_rate_delta),
-            f"may drop by {limits['max_pass_rate_drop'] * 100:g} points",
-            lambda run: formatting.share(run.pass_rate),
-        ),
-        rule(
-            "Average score",
-            formatting.signed_number(aggregate.avg_score_delta),
-            f"may drop by {limits['max_avg_score_drop']:g} points",
-            lambda run: formatting.number(run.avg_overall_score),
-        ),
-        rule(
-            "Average latency",
-            formatting.DASH if latency is None else f"{formatting.signed_number(latency, 0)} ms",
-            f"may grow by {limits['max_latency_increase_pct'] * 100:g} %",
-            lambda run: formatting.duration(run.latency_avg_ms),
-        ),
+        for name, change, limit, to_text in rules
     ]
 
 
-def _movers(comparison: RunComparison, status: str, flips: int) -> Movers:
+def _movers(comparison: RunComparison, status: str, flips: int) -> parts.Movers:
     """The cases that moved one way: first flips of the verdict, then the largest moves."""
     totals = comparison.aggregate
     total = totals.total_regressions if status == "regression" else totals.total_improvements
     matching_cases = (case for case in comparison.test_case_comparisons if case.status == status)
     moved_cases = sorted(matching_cases, key=_largest_first)
-    return Movers(
+    return parts.Movers(
         total=total,
         flips=flips,
         more=max(0, total - MAX_MOVED),
         shown=[
-            MovedCase(
+            parts.MovedCase(
                 case_id=formatting.clean_line(case.test_case_id, ID_CHARS),
                 flip=_FLIPS.get((bool(case.baseline_passed), bool(case.candidate_passed)), ""),
                 baseline_score=case.baseline_score,
@@ -227,8 +204,7 @@ def _moved_metrics(deltas: Sequence[MetricDelta]) -> str:
         key=lambda delta: (-abs(delta.delta or 0.0), delta.metric),
     )
     shown = [
-        f"{formatting.name_of(delta.metric)} {_step(delta)}"
-        for delta in moved_deltas[:MAX_METRICS_OF_A_CASE]
+        f"{name_of(delta.metric)} {_step(delta)}" for delta in moved_deltas[:MAX_METRICS_OF_A_CASE]
     ]
     more = len(moved_deltas) - len(shown)
     return ", ".join(shown) + (f" and {more} more" if more else "")
@@ -238,22 +214,23 @@ def _step(delta: MetricDelta) -> str:
     """The values of both sides, such as `4.5 → 3`, or both labels of a binary metric."""
     if delta.is_binary:
         labels = (delta.baseline_label, delta.candidate_label)
-        return " → ".join(formatting.name_of(label or formatting.DASH) for label in labels)
+        return " → ".join(name_of(label or DASH) for label in labels)
     sides = (delta.baseline_score, delta.candidate_score)
-    return " → ".join(formatting.DASH if side is None else f"{round(side, 2):g}" for side in sides)
+    return " → ".join(DASH if side is None else f"{round(side, 2):g}" for side in sides)
 
 
-def _unmatched_cases(ids: Sequence[str], total: int) -> OfMany:
-    shown = [formatting.clean_line(case_id, ID_CHARS) for case_id in sorted(ids)[:MAX_UNMATCHED]]
-    return OfMany(total=total, shown=shown, more=max(0, total - MAX_UNMATCHED))
-
-
-def _prompts(comparison: RunComparison) -> Prompts:
-    return Prompts(
-        note=_prompts_note(comparison),
+def _prompts(comparison: RunComparison) -> parts.Prompts:
+    note = None
+    if comparison.prompt_diff:
+        note = _PROMPTS_DIFFER
+    elif any(item.field.startswith(f"{FINGERPRINTS}.") for item in comparison.config_diff):
+        reason = _TEXTS_NOT_STORED if comparison.prompt_diff is None else _PROMPTS_ALIKE
+        note = f"{_FINGERPRINTS_DIFFER} {reason}"
+    return parts.Prompts(
+        note=note,
         judges=[
-            PromptChange(
-                judge=formatting.name_of(diff.judge),
+            parts.PromptChange(
+                judge=name_of(diff.judge),
                 # A carriage return would move the cursor; its visible sign stands for it.
                 lines=[
                     formatting.clean(line.replace("\r", "\u240d"), PROMPT_LINE_CHARS)
@@ -266,10 +243,61 @@ def _prompts(comparison: RunComparison) -> Prompts:
     )
 
 
-def _prompts_note(comparison: RunComparison) -> str | None:
-    if comparison.prompt_diff:
-        return _PROMPTS_DIFFER
-    if not any(setting.field.startswith(f"{FINGERPRINTS}.") for setting in comparison.config_diff):
+def _statistics(verdict: ComparisonVerdict) -> parts.Statistics | None:
+    """The statistics of a comparison; `None` where the comparison goes by the rules only."""
+    result = verdict.statistics
+    if result is None:
         return None
-    reason = _TEXTS_NOT_STORED if comparison.prompt_diff is None else _PROMPTS_ALIKE
-    return f"{_FINGERPRINTS_DIFFER} {reason}"
+    noise = result.noise and parts.Within(
+        **result.noise.model_dump(include={"repeat_sd", "threshold"}),
+        **_ids(result.noise.changed_within, len(result.noise.changed_within)).model_dump(),
+    )
+    return parts.Statistics(
+        **result.model_dump(include={"verdict", "margin", "alpha"}),
+        word=SHOWN[result.verdict],
+        reasons=[line_of(reason) for reason in result.reasons],
+        note=(
+            "Points of 100. Regressed: the interval lies under 0 and the drop reaches the margin "
+            f"of {result.margin:g}. Not worse: the interval lies over minus the margin. Else the "
+            f"data cannot tell. False alarms over all measures: at most {result.alpha:.1%}."
+        ),
+        measures=[_measure(metric) for metric in result.metrics],
+        mix=[mix.model_copy(update={"by": name_of(mix.by)}) for mix in result.mix],
+        moved=sum(change.moved for change in result.exploratory),
+        explored=len(result.exploratory),
+        by_tool=any(change.name.startswith(f"{TOOL}=") for change in result.exploratory),
+        exploratory=[_explored(change) for change in result.exploratory[:MAX_EXPLORATORY]],
+        noise=noise,
+    )
+
+
+def _measure(metric: MetricVerdict) -> parts.Measure:
+    words = {
+        "measure": name_of(metric.measure),
+        "name": name_of(LABELS.get(metric.measure, metric.measure)),
+        "word": SHOWN[metric.verdict],
+        "span": _span(metric.low, metric.high),
+        "rests_on": (
+            f"{'paired' if metric.paired else 'unpaired'}, {plural(metric.cases, 'case')}, "
+            f"{plural(metric.clusters, 'cluster')}"
+        ),
+        "line": line_of(metric.line),
+    }
+    return parts.Measure.model_validate(metric.model_dump() | words)
+
+
+def _span(low: float | None, high: float | None) -> str:
+    """The interval of a change; a dash where a bound is missing."""
+    if low is None or high is None:
+        return DASH
+    return f"{signed_number(low, 1)} .. {signed_number(high, 1)}"
+
+
+def _explored(change: Exploratory) -> parts.Explored:
+    words = {
+        "name": formatting.clean_line(change.name, ID_CHARS),
+        "measure": name_of(LABELS.get(change.measure, change.measure)),
+        "kind": change.kind.replace("_", " "),
+        "span": _span(change.low, change.high),
+    }
+    return parts.Explored.model_validate(change.model_dump() | words)

@@ -1,23 +1,106 @@
-"""The explanation of a metric, from `assizes.tasks.runs.explained`, as its page shows it."""
+"""Explains a metric of a case: its scores, and every ask with its prompt, reply and cost."""
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from assizes.judge.engine.ask_records import ReplayedHearing
+from assizes.judge.errors import ConfigurationError, DataError
+from assizes.judge.models.model import OFFLINE_PROVIDER
+from assizes.judge.prompts.prompt_texts import messages
+from assizes.tasks.intake.preprocessing import CasePreprocessor
 from assizes.tasks.reports.data.case_rows import finding_of
 from assizes.tasks.reports.formatting import clean, count, duration, money
+from assizes.tasks.runs.stored_cases import StoredExecution, replay_stored_hearing, run_config
+from assizes.tasks.store import RunRecord
 
-PROMPT_CHARS: Final = 400_000
-"""Characters of a prompt or of a reply, at most."""
+PROMPT_CHARS: Final = 400_000  # characters of a prompt or of a reply on the page, at most
+TEXT_CHARS: Final = 4000  # characters of any other text on the page, at most
 
-TEXT_CHARS: Final = 4000
-"""Characters of any other text, at most."""
+_ASK_COLUMNS: Final = (
+    *("round", "index", "model", "provider", "answered_by", "sample", "prompt_hash", "cached"),
+    *("attempts", "input_tokens", "output_tokens", "cost_usd", "cost_source", "latency_ms"),
+    *("waited_ms", "fingerprint", "flags", "error", "reply"),
+)
+"""Columns of table `asks` that an explanation shows."""
+
+
+def metric_explanation(
+    record: RunRecord, execution: StoredExecution, metric: str, most_bytes: int | None = None
+) -> dict[str, Any]:
+    """Everything behind a metric of one execution of a case, as JSON-able data.
+
+    The asks are rendered again from the transcript and checked by their hashes; `prompts` says
+    whether that was possible. Objects with more than `most_bytes` are not fetched for it.
+
+    Raises:
+        ConfigurationError: the case has no such metric.
+    """
+    scores = [row for row in execution.scores if row["metric"] == metric]
+    case_id = execution.case["case_id"]
+    if not scores:
+        metrics = {row["metric"] for row in execution.scores}
+        raise ConfigurationError.unknown("metric", metric, metrics, f"case {case_id!r}")
+    judge = scores[0]["judge"]
+    mask: Callable[[str], str] = str
+    replayed_asks: list[ReplayedHearing] = []
+    prompts = "rendered anew from the transcript, checked by their hash"
+    try:
+        replayed_asks = asyncio.run(replay_stored_hearing(record, execution, judge, most_bytes))
+        mask = CasePreprocessor.from_config(run_config(record)).displayed_text
+    except (DataError, ConfigurationError) as error:  # the stored rows are shown all the same
+        replayed_asks, prompts = [], f"cannot be rendered again: {error}"
+    by_row = {id(replayed_ask.row): replayed_ask for replayed_ask in replayed_asks}
+    return {
+        "run_id": record.run_id,
+        "case_id": case_id,
+        "repetition": execution.case["repetition"],
+        "metric": metric,
+        "judge": judge,
+        "scores": [{**row, "details": json.loads(row["details"])} for row in scores],
+        "asks": [
+            _rendered_ask(row, by_row.get(id(row)), mask)
+            for row in execution.asks
+            if row["judge"] == judge
+        ],
+        "prompts": prompts,
+    }
+
+
+def _rendered_ask(
+    row: Mapping[str, Any], replayed_ask: ReplayedHearing | None, mask: Callable[[str], str]
+) -> dict[str, Any]:
+    """A row of table `asks` with its messages, in which `mask` hides what may not be stored."""
+    ask_fields = {name: row[name] for name in _ASK_COLUMNS}
+    ask_fields["trail"] = json.loads(row["trail"]) if row["trail"] else []
+    if replayed_ask is None:
+        return ask_fields | {"exact": None, "messages": [], "schema": None, "read": None}
+    attempt, prompt = replayed_ask.attempt, replayed_ask.ask.prompt
+    if row["provider"] != OFFLINE_PROVIDER:
+        sent = messages(replayed_ask.ask)
+    else:  # what a language model would get
+        sent = [
+            {"role": "system", "content": prompt.system},
+            {"role": "user", "content": prompt.user},
+        ]
+    read = attempt and {
+        "code": attempt.code,
+        "complaint": attempt.complaint,
+        "flags": list(attempt.flags),
+    }
+    return ask_fields | {
+        "exact": replayed_ask.exact,
+        "messages": [message | {"content": mask(message["content"])} for message in sent],
+        "schema": replayed_ask.ask.reply.model_json_schema(),
+        "read": read,
+    }
 
 
 def explain_page(explanation: Mapping[str, Any]) -> dict[str, Any]:
-    """The explanation of a metric with all its texts made safe for display."""
+    """An explanation from `metric_explanation` with all its texts made safe for display."""
     return {
         **explanation,
         "scores": [_score(score) for score in explanation["scores"]],
@@ -27,47 +110,42 @@ def explain_page(explanation: Mapping[str, Any]) -> dict[str, Any]:
 
 def _score(row: Mapping[str, Any]) -> dict[str, Any]:
     finding = finding_of({**row, "details": json.dumps(row["details"])})
+    details = {
+        name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        for name, value in row["details"].items()
+    }
     return {
         "part": finding.part,
         "shown": finding.shown,
         "reason": clean(row["reason"], TEXT_CHARS) if row["reason"] else None,
-        "details": [_detail(name, value) for name, value in row["details"].items()],
+        "details": [
+            {"name": clean(name, 120), "value": clean(text, TEXT_CHARS)}
+            for name, text in details.items()
+        ],
         "judge_version": row["judge_version"],
         "rubric_hash": row["rubric_hash"],
     }
 
 
-def _detail(name: str, value: Any) -> dict[str, str]:
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return {"name": clean(name, 120), "value": clean(text, TEXT_CHARS)}
-
-
 def _ask(ask: Mapping[str, Any]) -> dict[str, Any]:
-    messages = [
-        {"role": message["role"], "content": clean(message["content"], PROMPT_CHARS)}
-        for message in ask["messages"]
-    ]
-    return {
-        "model": ask["model"],
-        "round": ask["round"],
-        "index": ask["index"],
-        "exact": ask["exact"],
-        "error": ask["error"] and clean(ask["error"], TEXT_CHARS),
-        "reply": ask["reply"] and clean(ask["reply"], PROMPT_CHARS),
-        "messages": messages,
-        "took": _call_summary(ask),
-        "reading": reading_of(ask),
-    }
-
-
-def _call_summary(ask: Mapping[str, Any]) -> str:
     calls = "a kept reply" if ask["cached"] else f"{ask['attempts']} calls"
     by = f"answered by {ask['answered_by']}, " if ask["answered_by"] else ""
-    return (
-        f"{by}{calls}, {count(ask['input_tokens'])} tokens in, {count(ask['output_tokens'])} out, "
-        f"{money(ask['cost_usd'])} ({ask['cost_source']}), {duration(ask['latency_ms'])}, "
-        f"waited {duration(ask['waited_ms'])}; prompt {ask['prompt_hash']}"
-    )
+    return {
+        **{name: ask[name] for name in ("model", "round", "index", "exact")},
+        "error": ask["error"] and clean(ask["error"], TEXT_CHARS),
+        "reply": ask["reply"] and clean(ask["reply"], PROMPT_CHARS),
+        "messages": [
+            {"role": message["role"], "content": clean(message["content"], PROMPT_CHARS)}
+            for message in ask["messages"]
+        ],
+        "took": (
+            f"{by}{calls}, {count(ask['input_tokens'])} tokens in, "
+            f"{count(ask['output_tokens'])} out, {money(ask['cost_usd'])} ({ask['cost_source']}), "
+            f"{duration(ask['latency_ms'])}, waited {duration(ask['waited_ms'])}; "
+            f"prompt {ask['prompt_hash']}"
+        ),
+        "reading": reading_of(ask),
+    }
 
 
 def reading_of(ask: Mapping[str, Any]) -> str:

@@ -1,8 +1,8 @@
-"""The metrics of a run as a report shows them: rows, tiers, failure codes and the distribution."""
+"""The figures of a run as a report shows them: metrics, judges, failure codes, time and money."""
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
@@ -10,62 +10,75 @@ import polars as pl
 
 from assizes.judge.comparison.compare import RunComparison
 from assizes.judge.comparison.metrics import MetricAggregate
+from assizes.judge.families.conversation import ConversationJudge
 from assizes.judge.score import LABELS, UNSPECIFIED_FAILURE
 from assizes.judge.summary.headlines import MetricSummary, published_names
 from assizes.judge.summary.run_intervals import NumberInterval
 from assizes.judge.summary.run_summary import RunSummary
-from assizes.judge.verdicts.executions import collect_rows
-from assizes.judge.verdicts.root_cause import suggested_fix
-from assizes.tasks.reports.data.families import family_of
-from assizes.tasks.reports.data.intervals import interval_of
-from assizes.tasks.reports.formatting import name_of
-from assizes.tasks.reports.schema.parts import Counted
-from assizes.tasks.reports.schema.report import (
-    Bin,
-    CodeLine,
-    Distribution,
-    FailureCodes,
-    LabelCount,
-    MetricLine,
-    RootCause,
-    TierLine,
+from assizes.judge.verdicts.case_rows import (
+    suggested_fix,
 )
+from assizes.judge.verdicts.executions import collect_rows
+from assizes.tasks.reports.formatting import count, duration, line_of, money, name_of, share
+from assizes.tasks.reports.schema import report as schema
+from assizes.tasks.reports.schema.parts import Counted, Interval, NameValue
 
-MAX_METRICS: Final = 100
-"""Metrics that are listed, at most."""
+MAX_METRICS: Final = 100  # metrics that are listed, at most
 
 MAX_CODES: Final = 50
 """Failure codes, metrics of a failure code, and root causes that are listed, at most."""
 
-BIN_POINTS: Final = 10
-"""Width of a bin of the distribution, in points of the overall score."""
+MAX_SKIPS: Final = 50  # reasons for skipped cases that are listed, at most
+MAX_NAMES: Final = 100  # judges, and published numbers, that are listed at most
+BIN_POINTS: Final = 10  # width of a bin of the distribution, in points of the overall score
 
 _ORDER: Final = ("pass", "yes", *reversed(LABELS), "no")
 _LEVEL_WORDS: Final = frozenset({*LABELS, "pass"})
 _TIERS: Final = ("execution", "knowledge", "process", "delivery")
 
+_FAMILIES: Final = {
+    "conversation": ("Conversation", "The weighted score and the expected outcomes."),
+    "judges": ("Judges", "A case passes when every one of these that applies to it passes."),
+    "quality": (
+        "Quality",
+        "One no fails a case; the first no in causal order is its root cause.",
+    ),
+    "measured": ("Measured", "These describe a case; they decide nothing."),
+}
 
-def metric_rows(
-    metrics: Iterable[MetricSummary],
-    comparison: RunComparison | None,
-    intervals: Mapping[str, NumberInterval],
-) -> list[MetricLine]:
+
+def family_rows(metrics: Iterable[MetricSummary]) -> list[schema.Family]:
+    """The families of the metrics of a run, in a fixed order."""
+    present = {_family_of(metric) for metric in metrics}
+    return [
+        schema.Family(family=family, title=title, meaning=meaning)
+        for family, (title, meaning) in _FAMILIES.items()
+        if family in present
+    ]
+
+
+def _family_of(metric: MetricSummary) -> str:
+    """`conversation`, `judges` or `quality`; `measured` for a metric that decides nothing."""
+    if metric.gate is not None:
+        return metric.gate
+    of_conversation = metric.weight is not None or metric.judge == ConversationJudge.name
+    return "conversation" if of_conversation else "measured"
+
+
+def metric_rows(summary: RunSummary, comparison: RunComparison | None) -> list[schema.MetricLine]:
     """One row for each metric of each judge, in the order of tiers and weights.
 
-    Args:
-        metrics: the metrics of the run's summary.
-        comparison: the comparison with the baseline; `None` without one.
-        intervals: the intervals of the run's summary.
+    The changes are those of `comparison` with the baseline, which is `None` without one.
     """
-    summaries = list(metrics)
-    names = published_names(summaries)
+    names = published_names(summary.metrics)
     deltas = () if comparison is None else comparison.aggregate.per_metric_aggregate_deltas
     delta_by_name = {delta.metric: delta for delta in deltas}
-    rows = []
-    for metric in sorted(summaries, key=_metric_order)[:MAX_METRICS]:
-        name = names[metric.judge, metric.name]
-        rows.append(_metric_row(name, metric, delta_by_name.get(name), intervals))
-    return rows
+    ranked = sorted(summary.metrics, key=_metric_order)[:MAX_METRICS]
+    named = [(names[metric.judge, metric.name], metric) for metric in ranked]
+    return [
+        _metric_row(name, metric, delta_by_name.get(name), summary.intervals)
+        for name, metric in named
+    ]
 
 
 def _metric_order(metric: MetricSummary) -> tuple[Any, ...]:
@@ -78,23 +91,27 @@ def _metric_row(
     metric: MetricSummary,
     delta: MetricAggregate | None,
     intervals: Mapping[str, NumberInterval],
-) -> MetricLine:
-    unit = _unit(metric)
+) -> schema.MetricLine:
+    # Levels are 0-5, fractions and yes/no 0-1; an amount without a best value has no unit.
+    binary_fails = metric.is_binary and "fail" in metric.labels
+    unit = "" if metric.mean_value is None else "0-1"
+    if binary_fails or _LEVEL_WORDS.intersection(metric.labels):
+        unit = "0-5"
     # A comparison holds binary metrics as the share that passed; their level is five times that.
     factor = 5 if delta and delta.is_binary and unit == "0-5" else 1
-    return MetricLine(
+    # Labels that are known come from best to worst, then the others by name.
+    known = [label for label in _ORDER if label in metric.labels]
+    return schema.MetricLine(
         judge=name_of(metric.judge),
         metric=name_of(name),
-        family=family_of(metric),
-        tier=metric.tier,
-        weight=metric.weight,
+        **metric.model_dump(include={"tier", "weight", "pass_rate", "scored", "failed", "skipped"}),
+        family=_family_of(metric),
         unit=unit,
         mean=metric.mean_raw,
-        pass_rate=metric.pass_rate,
-        labels=_label_counts(metric.labels),
-        scored=metric.scored,
-        failed=metric.failed,
-        skipped=metric.skipped,
+        labels=[
+            schema.LabelCount(label=name_of(label.replace("_", " ")), count=metric.labels[label])
+            for label in (*known, *sorted(metric.labels.keys() - set(known)))
+        ],
         baseline_mean=_times(delta.baseline_avg, factor) if delta else None,
         delta=_times(delta.delta, factor) if delta else None,
         interval=interval_of(intervals, f"metrics/{name}/mean_raw"),
@@ -106,46 +123,81 @@ def _times(value: float | None, factor: int) -> float | None:
     return None if value is None else round(value * factor, 9)
 
 
-def _unit(metric: MetricSummary) -> str:
-    """`0-5` for levels, `0-1` for fractions and yes/no, empty for amounts without a best value."""
-    binary_fails = metric.is_binary and "fail" in metric.labels
-    if binary_fails or _LEVEL_WORDS.intersection(metric.labels):
-        return "0-5"
-    return "" if metric.mean_value is None else "0-1"
+def interval_of(intervals: Mapping[str, NumberInterval], name: str) -> Interval | None:
+    """The interval of a number by the name of the number; `None` where it has no interval."""
+    interval = intervals.get(name)
+    if interval is None:
+        return None
+    texts = []
+    if interval.low is not None and interval.high is not None:
+        texts.append(f"{interval.confidence:.0%} CI {interval.low:.2f} to {interval.high:.2f}")
+    if interval.worst is not None and interval.best is not None and interval.worst < interval.best:
+        texts.append(f"with what is missing {interval.worst:.2f} to {interval.best:.2f}")
+    return Interval(**interval.model_dump(), shown="; ".join(texts))
 
 
-def _label_counts(labels: Mapping[str, int]) -> list[LabelCount]:
-    """How often each label was given: known labels from best to worst, then the others by name."""
-    known = [label for label in _ORDER if label in labels]
-    others = sorted(label for label in labels if label not in _ORDER)
+def published_rows(summary: RunSummary) -> list[schema.Published]:
+    """The numbers that judges publish under names of their own."""
+    numbers = list(summary.published.items())[:MAX_NAMES]
+    return [schema.Published(name=name_of(name), value=value) for name, value in numbers]
+
+
+def judge_rows(summary: RunSummary) -> list[schema.JudgeLine]:
+    """The asks, calls, tokens and cost of each judge, the most expensive first, then by name."""
+    judges = sorted(summary.judges.items(), key=lambda pair: (-(pair[1].cost_usd or 0.0), pair[0]))
     return [
-        LabelCount(label=name_of(label.replace("_", " ")), count=labels[label])
-        for label in (*known, *others)
+        schema.JudgeLine(judge=name_of(name), **spending.model_dump())
+        for name, spending in judges[:MAX_NAMES]
     ]
 
 
-def failure_codes(summary: RunSummary) -> FailureCodes:
+def skip_rows(scores: pl.LazyFrame) -> schema.Skips:
+    """The judges that did not apply to some cases: to how many, why, and with which metrics."""
+    skipped = scores.filter((pl.col("part") == "") & (pl.col("status") == "skipped"))
+    counted = skipped.group_by("judge", "metric", "reason").agg(rows=pl.len())
+    metrics: dict[tuple[str, str, int], list[str]] = defaultdict(list)
+    sorted_rows = collect_rows(counted.sort("judge", "metric", "reason")).rows()
+    for judge, metric, reason, rows in sorted_rows:
+        metrics[judge, reason, rows].append(metric)
+    ranked = sorted(metrics.items(), key=lambda pair: (pair[0][0], -pair[0][2], pair[0][1]))
+    return schema.Skips(
+        shown=[
+            schema.SkipLine(
+                judge=name_of(judge),
+                metrics=[name_of(name) for name in names if name != judge],
+                reason=line_of(reason),
+                count=rows,
+            )
+            for (judge, reason, rows), names in ranked[:MAX_SKIPS]
+        ],
+        more=max(0, len(ranked) - MAX_SKIPS),
+    )
+
+
+def failure_codes(summary: RunSummary) -> schema.FailureCodes:
     """How often each failure code was given, with the metrics that it was given for."""
     counts: Counter[str] = Counter()
-    metrics: dict[str, Counter[str]] = {}
+    metrics: dict[str, Counter[str]] = defaultdict(Counter)
     for failure in summary.failure_codes:
         counts[failure.failure_code] += failure.count
-        metrics.setdefault(failure.failure_code, Counter())[failure.metric] += failure.count
+        metrics[failure.failure_code][failure.metric] += failure.count
     ranked = most_frequent(counts)
-    return FailureCodes(
+    return schema.FailureCodes(
         total=counts.total(),
         unspecified=counts[UNSPECIFIED_FAILURE],
         more=max(0, len(ranked) - MAX_CODES),
         shown=[
-            CodeLine(code=name_of(code), count=count, metrics=_name_counts(metrics[code]))
-            for code, count in ranked[:MAX_CODES]
+            schema.CodeLine(
+                code=name_of(code),
+                count=total,
+                metrics=[
+                    Counted(name=name_of(name), count=times)
+                    for name, times in most_frequent(metrics[code])[:MAX_CODES]
+                ],
+            )
+            for code, total in ranked[:MAX_CODES]
         ],
     )
-
-
-def _name_counts(counts: Mapping[str, int]) -> list[Counted]:
-    ranked = most_frequent(counts)[:MAX_CODES]
-    return [Counted(name=name_of(name), count=count) for name, count in ranked]
 
 
 def most_frequent(counts: Mapping[str, int]) -> list[tuple[str, int]]:
@@ -153,24 +205,24 @@ def most_frequent(counts: Mapping[str, int]) -> list[tuple[str, int]]:
     return sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
 
 
-def root_causes(summary: RunSummary) -> list[RootCause]:
+def root_causes(summary: RunSummary) -> list[schema.RootCause]:
     """How often each root cause was named, with a suggested fix where one is known."""
     published = {metric.name: metric.run_names for metric in summary.metrics}
     return [
-        RootCause(
+        schema.RootCause(
             name=name_of(name),
-            count=count,
+            count=times,
             suggested_fix=suggested_fix(name, published.get(name, ())),
         )
-        for name, count in most_frequent(summary.root_causes)[:MAX_CODES]
+        for name, times in most_frequent(summary.root_causes)[:MAX_CODES]
     ]
 
 
-def tier_rows(summary: RunSummary) -> list[TierLine]:
+def tier_rows(summary: RunSummary) -> list[schema.TierLine]:
     """The mean score (0..100) of each tier, in the order of the tiers in a conversation."""
-    others = sorted(tier for tier in summary.tier_scores if tier not in _TIERS)
+    others = sorted(summary.tier_scores.keys() - set(_TIERS))
     return [
-        TierLine(
+        schema.TierLine(
             tier=name_of(tier),
             score=summary.tier_scores[tier],
             interval=interval_of(summary.intervals, f"tiers/{tier}"),
@@ -180,7 +232,7 @@ def tier_rows(summary: RunSummary) -> list[TierLine]:
     ]
 
 
-def score_distribution(cases: pl.LazyFrame) -> Distribution:
+def score_distribution(cases: pl.LazyFrame) -> schema.Distribution:
     """The cases with an overall score in ten bins; the last bin includes a score of 100."""
     lows = range(0, 100, BIN_POINTS)
     passed_counts, other_counts = [0] * len(lows), [0] * len(lows)
@@ -188,10 +240,77 @@ def score_distribution(cases: pl.LazyFrame) -> Distribution:
     for score, passed, rows in collect_rows(judged.agg(rows=pl.len())).rows():
         index = min(int(score // BIN_POINTS), len(lows) - 1)
         (passed_counts if passed else other_counts)[index] += rows
-    return Distribution(
+    return schema.Distribution(
         bins=[
             # `from` is a word of Python, so it cannot be a keyword argument.
-            Bin(**{"from": low}, to=low + BIN_POINTS, passed=passed, not_passed=other)
+            schema.Bin(**{"from": low}, to=low + BIN_POINTS, passed=passed, not_passed=other)
             for low, passed, other in zip(lows, passed_counts, other_counts, strict=True)
         ]
     )
+
+
+def usage_facts(summary: RunSummary, asks: pl.LazyFrame) -> list[schema.Facts]:
+    """The time, tokens and money of the agent and of the judge, the latter from table `asks` too.
+
+    Votes follow where a metric had several.
+    """
+    calls = summary.model_calls
+    answered = asks.filter(~pl.col("cached") & pl.col("error").is_null()).select("latency_ms")
+    latency = collect_rows(answered)["latency_ms"]
+    median, p95 = (latency.quantile(level, interpolation="linear") for level in (0.5, 0.95))
+    agent = {
+        "Latency, median of cases": _latency(summary, "latency_p50_ms"),
+        "Latency, 95th percentile": _latency(summary, "latency_p95_ms"),
+        "Latency, longest": duration(summary.latency_max_ms),
+        "Latency, mean": _latency(summary, "latency_avg_ms"),
+        **_tokens(summary.total_agent_token_usage),
+        "Cost": money(summary.total_agent_cost_usd),
+    }
+    judge = {
+        "Questions asked": count(calls.asks),
+        "Answered from kept replies": count(calls.cached),
+        "Never answered": count(calls.unanswered),
+        "Calls made": count(calls.attempts),
+        "Latency of an answer, median": duration(median),
+        "Latency of an answer, 95th percentile": duration(p95),
+        **_tokens(summary.total_platform_token_usage),
+        "Cost": money(summary.total_platform_cost_usd),
+        **_ledger(summary),
+        "Cost with the agent's": money(summary.total_estimated_cost_usd),
+    }
+    votes = {
+        f"{metric.metric} ({metric.judge})": f"flips {share(metric.flip_rate)}, models agree "
+        f"{share(metric.agreement)}, escalated {count(metric.escalated)}"
+        for metric in summary.stability
+    }
+    titled_facts = {"Agent": agent, "Judge": judge, **({"Votes": votes} if votes else {})}
+    return [
+        schema.Facts(title=title, facts=[NameValue(name=name, value=facts[name]) for name in facts])
+        for title, facts in titled_facts.items()
+    ]
+
+
+def _latency(summary: RunSummary, name: str) -> str:
+    shown, interval = duration(getattr(summary, name)), summary.intervals.get(name)
+    if interval is None or interval.low is None or interval.high is None:
+        return shown
+    low, high = duration(interval.low), duration(interval.high)
+    return f"{shown} ({interval.confidence:.0%} CI {low} to {high})"
+
+
+def _ledger(summary: RunSummary) -> dict[str, str]:
+    """What the ledger adds to the cost in the rows; empty where there is no ledger."""
+    lines = {
+        "Spent over all sittings, by the ledger": summary.spent_usd,
+        "Of that, in no row": summary.spent_outside_rows_usd,
+    }
+    known = {name: money(usd) for name, usd in lines.items() if usd is not None}
+    if summary.cost_estimated is not None:
+        known["Cost of estimated tokens"] = share(summary.cost_estimated)
+    return known
+
+
+def _tokens(usage: Mapping[str, int] | None) -> dict[str, str]:
+    """Tokens in, out and in all; tokens that were not counted are unknown, not 0."""
+    names = {"Tokens in": "input", "Tokens out": "output", "Tokens in all": "total"}
+    return {shown: count((usage or {}).get(name)) for shown, name in names.items()}

@@ -6,6 +6,10 @@ transcripts and judges is cut and made visible here; it is escaped where it is r
 
 from __future__ import annotations
 
+import json
+import re
+import shlex
+from collections.abc import Mapping
 from typing import Any, Final
 
 import polars as pl
@@ -13,41 +17,41 @@ import polars as pl
 from assizes.judge.comparison.compare import RunComparison
 from assizes.judge.config.judging import OFFLINE_MODEL
 from assizes.judge.config.run import RunConfig
-from assizes.judge.rows import SCHEMA_VERSION
+from assizes.judge.history.anchors import Attribution
+from assizes.judge.rows import COMPLETE, SCHEMA_VERSION
 from assizes.judge.summary.run_summary import RunSummary
 from assizes.judge.verdicts.executions import collect_rows
+from assizes.tasks.reports import formatting
+from assizes.tasks.reports.data import metric_rows as figures
 from assizes.tasks.reports.data.case_rows import case_rows
 from assizes.tasks.reports.data.comparison import case_changes, comparison_part
-from assizes.tasks.reports.data.families import family_rows, judge_rows, published_rows, skip_rows
-from assizes.tasks.reports.data.metric_rows import (
-    failure_codes,
-    metric_rows,
-    most_frequent,
-    root_causes,
-    score_distribution,
-    tier_rows,
-)
-from assizes.tasks.reports.data.reproduce import reproduction
-from assizes.tasks.reports.data.usage import usage_facts
-from assizes.tasks.reports.data.verdict import run_verdict
 from assizes.tasks.reports.formatting import line_of, name_of, plural, utc_time
-from assizes.tasks.reports.schema.parts import Counted, NameValue
-from assizes.tasks.reports.schema.report import (
-    AskError,
-    Counts,
-    Coverage,
-    Failure,
-    JudgedBy,
-    Report,
-    RunHead,
-)
+from assizes.tasks.reports.schema import report as schema
+from assizes.tasks.reports.schema.parts import Comparison, Counted, NameValue
+from assizes.tasks.runs.stored_runs import named_baseline
 from assizes.tasks.store import RunRecord
 
-MAX_ASK_ERRORS: Final = 20
-"""Different errors of asks that are listed, at most."""
+MAX_ASK_ERRORS: Final = 20  # different errors of asks that are listed, at most
+MAX_AGENTS: Final = 10  # agents with their versions that are listed, at most
 
-MAX_AGENTS: Final = 10
-"""Agents with their versions that are listed, at most."""
+REGRESSION: Final = "regression"
+"""The outcome of a run that is worse than its baseline while its judge did not move."""
+
+_HEADLINES: Final = {
+    "passed": ("PASSED", "Every gate was reached."),
+    "failed": ("FAILED", "A gate was missed:"),
+    REGRESSION: ("REGRESSION", "This run is worse than its baseline:"),
+    "inconclusive": ("INCONCLUSIVE", "Too little could be judged to say anything:"),
+    "not_comparable": ("NOT COMPARABLE", "This run and its baseline were not judged alike:"),
+    "undecided": ("INCONCLUSIVE", "The data cannot tell whether this run is worse:"),
+    "judge_moved": ("INCONCLUSIVE", "The judge moved, so no fall is held against the agent:"),
+    "incomplete": (
+        "INCOMPLETE",
+        "The run has not ended; the figures cover what was judged so far.",
+    ),
+}
+
+_BARE_KEY: Final = re.compile(r"^[A-Za-z0-9_-]+$")
 
 
 def report_data(
@@ -61,69 +65,66 @@ def report_data(
     """The report of a run as JSON-able data, in the shape of `assizes.tasks.reports.schema`.
 
     Of lazy tables, only the rows that are shown come into memory. Calibrations and the attribution
-    of a change need the store: `assizes.tasks.reports.stored` adds them.
-
-    Args:
-        run: the run.
-        summary: the summary of the run.
-        cases: table `cases` of the run.
-        scores: table `scores` of the run.
-        asks: table `asks` of the run.
-        comparison: the comparison of this run with its baseline; `None` without a baseline.
+    of a change need the store: `assizes.tasks.reports.stored` adds them. `comparison` is the one of
+    this run with its baseline; `None` without a baseline.
     """
     cases, scores, asks = cases.lazy(), scores.lazy(), asks.lazy()
-    report = Report(
+    fingerprints = sorted(run.config.get("fingerprints", {}).items())
+    report = schema.Report(
         schema_version=SCHEMA_VERSION,
         judged_by=_judged_by(run, asks),
         run=_run_head(run, cases),
-        verdict=run_verdict(run, summary, compared := comparison_part(comparison)),
+        verdict=_run_verdict(run, summary, compared := comparison_part(comparison)),
         counts=_counts(summary),
         coverage=_coverage(summary),
-        families=family_rows(summary.metrics),
-        metrics=metric_rows(summary.metrics, comparison, summary.intervals),
-        published=published_rows(summary),
-        tiers=tier_rows(summary),
-        failure_codes=failure_codes(summary),
-        root_causes=root_causes(summary),
-        scores=score_distribution(cases),
-        usage=usage_facts(summary, asks),
-        judges=judge_rows(summary),
-        skipped=skip_rows(scores),
+        families=figures.family_rows(summary.metrics),
+        metrics=figures.metric_rows(summary, comparison),
+        published=figures.published_rows(summary),
+        tiers=figures.tier_rows(summary),
+        failure_codes=figures.failure_codes(summary),
+        root_causes=figures.root_causes(summary),
+        scores=figures.score_distribution(cases),
+        usage=figures.usage_facts(summary, asks),
+        judges=figures.judge_rows(summary),
+        skipped=figures.skip_rows(scores),
         cases=case_rows(cases, scores, case_changes(comparison)),
         ask_errors=_ask_errors(asks),
         attribution=None,
         calibration=[],
         warnings=_warnings(run, summary),
         comparison=compared,
-        config={name: run.config[name] for name in RunConfig.model_fields if name in run.config},
-        fingerprints=_fingerprints(run),
+        config=_settings(run.config),
+        fingerprints=[
+            NameValue(name=name_of(name), value=name_of(str(value))) for name, value in fingerprints
+        ],
         reproduce=reproduction(run.run_id, run.config),
     )
     return report.model_dump(by_alias=True)
 
 
-def _judged_by(run: RunRecord, asks: pl.LazyFrame) -> JudgedBy:
+def _settings(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A snapshot of a configuration without the keys that are not settings."""
+    return {name: config[name] for name in RunConfig.model_fields if name in config}
+
+
+def _judged_by(run: RunRecord, asks: pl.LazyFrame) -> schema.JudgedBy:
     names = collect_rows(asks.select(pl.col("answered_by").drop_nulls().unique()))["answered_by"]
     answered = sorted({name_of(name) for name in names})
     model = name_of(run.judge_model)
     offline = run.judge_model == OFFLINE_MODEL
+    by = f"answered by {', '.join(answered)}" if answered else "no answer came"
+    line = f"Judged by {model} ({by})."
     if offline:
         line = f"Judged by the offline baseline ({model}): plain text rules, no language model."
-    else:
-        by = f"answered by {', '.join(answered)}" if answered else "no answer came"
-        line = f"Judged by {model} ({by})."
-    return JudgedBy(line=line, model=model, answered_by=answered, offline=offline)
+    return schema.JudgedBy(line=line, model=model, answered_by=answered, offline=offline)
 
 
-def _run_head(run: RunRecord, cases: pl.LazyFrame) -> RunHead:
+def _run_head(run: RunRecord, cases: pl.LazyFrame) -> schema.RunHead:
     pairs = collect_rows(cases.select("agent", "agent_version").unique()).rows()
     agents = sorted({" ".join(part for part in pair if part) for pair in pairs} - {""})
     more = [f"and {len(agents) - MAX_AGENTS} more"] if len(agents) > MAX_AGENTS else []
-    return RunHead(
-        run_id=run.run_id,
-        name=run.name,
-        trigger=run.trigger,
-        status=run.status,
+    return schema.RunHead(
+        **{name: getattr(run, name) for name in ("run_id", "name", "trigger", "status")},
         config_hash=run.config_hash,
         started_at=utc_time(run.started_at),
         finished_at=utc_time(run.finished_at),
@@ -131,7 +132,133 @@ def _run_head(run: RunRecord, cases: pl.LazyFrame) -> RunHead:
     )
 
 
-def _counts(summary: RunSummary) -> Counts:
+def outcome_of(status: str, outcome: str, ending: str, *, judge_moved: bool = False) -> str:
+    """The outcome of a run: the most severe of what its status, gates and comparison say.
+
+    Missing scores never make an outcome better.
+
+    Args:
+        status: the stored status of the run.
+        outcome: the outcome of its own gates: `passed`, `failed` or `inconclusive`.
+        ending: the ending of its comparison; `fine` without a baseline.
+        judge_moved: whether the anchors show that the judge moved; a fall of the scores is then not
+            blamed on the agent.
+
+    Returns:
+        `passed`, `failed`, `regression`, `inconclusive`, `undecided`, `not_comparable` or
+        `incomplete`.
+    """
+    if status != COMPLETE:
+        return "incomplete"
+    if outcome == "inconclusive":
+        return outcome
+    if ending == "regressed":
+        return "undecided" if judge_moved else REGRESSION
+    if outcome == "failed" or ending == "fine":
+        return outcome
+    return "undecided" if ending == "inconclusive" else ending
+
+
+def _run_verdict(
+    run: RunRecord, summary: RunSummary, compared: Comparison | None
+) -> schema.Verdict:
+    dimensions = _dimensions(summary)
+    missed = [
+        f"{dimension.name.lower()} gate: {dimension.shown}, needs {dimension.needs}"
+        for dimension in dimensions
+        if dimension.passed is False
+    ]
+    ending: str = "fine"
+    why: list[str] = []
+    if compared is not None:
+        ending, why = compared.ending, compared.why
+    elif (baseline := named_baseline(run.config)) is not None:
+        ending = "inconclusive"
+        why = [f"no comparison with its baseline {name_of(baseline)} is stored"]
+    outcome = outcome_of(run.status, summary.outcome, ending)
+    if outcome == "incomplete":
+        left = summary.counts.get("not_attempted", 0)
+        reasons = [f"{plural(left, 'case')} could not be judged"]
+    elif outcome == "inconclusive":
+        reasons = missed or ["No case has a verdict."]
+    elif outcome == REGRESSION:
+        reasons = [*why, *missed]
+    else:
+        reasons = missed if outcome == summary.outcome else why
+    word, headline = _HEADLINES[outcome]
+    return schema.Verdict(
+        outcome=outcome,
+        word=word,
+        headline=headline,
+        reasons=reasons,
+        cautions=[formatting.clean_line(warning, 500) for warning in summary.warnings],
+        dimensions=dimensions,
+    )
+
+
+def verdict_with_attribution(
+    verdict: Mapping[str, Any], attribution: Attribution | None
+) -> dict[str, Any]:
+    """The verdict, in which a regression becomes undecided if the anchors show a moved judge."""
+    if attribution is None or not attribution.judge_moved or verdict["outcome"] != REGRESSION:
+        return dict(verdict)
+    word, headline = _HEADLINES["judge_moved"]
+    return {**verdict, "outcome": "undecided", "word": word, "headline": headline}
+
+
+def _dimensions(summary: RunSummary) -> list[schema.Dimension]:
+    """The two gates of seed 001 and the coverage that both of them need, on a scale of 0..100."""
+    coverage = None if summary.coverage is None else summary.coverage * 100
+    floor = summary.min_coverage * 100
+    score, rate = summary.weighted_metrics_score_pct, summary.cases_pass_rate_pct
+    return [
+        schema.Dimension(
+            name="Metrics",
+            meaning="Mean overall score of the cases with a verdict.",
+            value=_rounded(score),
+            threshold=round(summary.metrics_pass_threshold, 9),
+            passed=summary.metrics_passed,
+            shown=formatting.number(score),
+            needs=f"{summary.metrics_pass_threshold:g} of 100",
+            interval=figures.interval_of(summary.intervals, "weighted_metrics_score_pct"),
+        ),
+        schema.Dimension(
+            name="Cases",
+            meaning=(
+                f"{summary.passed_count:,} of {summary.total_executions:,} passed; "
+                "an error is no pass."
+            ),
+            value=_rounded(rate),
+            threshold=round(summary.cases_pass_threshold, 9),
+            passed=summary.cases_passed,
+            shown=_percent(rate),
+            needs=f"{summary.cases_pass_threshold:g} %",
+            interval=figures.interval_of(summary.intervals, "cases_pass_rate_pct"),
+        ),
+        schema.Dimension(
+            name="Coverage",
+            meaning="Scores that could be had, of those that were due.",
+            value=_rounded(coverage),
+            threshold=round(floor, 9),
+            # 7 digits: 0.07 * 100 is not exactly 7.
+            passed=None if coverage is None else round(coverage, 7) >= round(floor, 7),
+            shown=_percent(coverage),
+            needs=f"{round(floor, 7):g} %",
+            interval=None,
+        ),
+    ]
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 9)
+
+
+def _percent(value: float | None) -> str:
+    """A value of 0..100 as percent."""
+    return formatting.share(None if value is None else round(value / 100, 9))
+
+
+def _counts(summary: RunSummary) -> schema.Counts:
     parts = [
         Counted(name=name.replace("_", " "), count=count)
         for name, count in summary.counts.items()
@@ -139,7 +266,7 @@ def _counts(summary: RunSummary) -> Counts:
     ]
     read = summary.counts.get("read", 0)
     equation = " + ".join(f"{part.count:,} {part.name}" for part in parts)
-    return Counts(
+    return schema.Counts(
         read=read,
         parts=parts,
         reconciles=sum(summary.counts.values()) == 2 * read,
@@ -147,21 +274,21 @@ def _counts(summary: RunSummary) -> Counts:
     )
 
 
-def _coverage(summary: RunSummary) -> Coverage:
+def _coverage(summary: RunSummary) -> schema.Coverage:
     """The coverage over all metrics; the gates of the verdict show what each of them counts."""
     scored, failed, skipped = (
         sum(getattr(metric, name) for metric in summary.metrics)
         for name in ("scored", "failed", "skipped")
     )
-    return Coverage(
+    return schema.Coverage(
         scored=scored,
         failed=failed,
         skipped=skipped,
         share=summary.coverage,
         floor=summary.min_coverage,
         failures=[
-            Failure(code=name_of(code), count=count)
-            for code, count in most_frequent(summary.failures)
+            schema.Failure(code=name_of(code), count=count)
+            for code, count in figures.most_frequent(summary.failures)
         ],
         sentence=(
             f"{plural(scored, 'score')} found, {failed:,} could not be had, "
@@ -170,25 +297,24 @@ def _coverage(summary: RunSummary) -> Coverage:
     )
 
 
-def _ask_errors(asks: pl.LazyFrame) -> list[AskError]:
+def _ask_errors(asks: pl.LazyFrame) -> list[schema.AskError]:
     counted = asks.drop_nulls("error").group_by("error").agg(rows=pl.len())
     ranked = counted.sort("rows", "error", descending=[True, False]).head(MAX_ASK_ERRORS)
     return [
-        AskError(error=line_of(error), count=count) for error, count in collect_rows(ranked).rows()
+        schema.AskError(error=line_of(error), count=count)
+        for error, count in collect_rows(ranked).rows()
     ]
 
 
 def _warnings(run: RunRecord, summary: RunSummary) -> list[str]:
     unread, twice = (summary.counts.get(name, 0) for name in ("quarantined", "duplicate"))
+    undecided, flagged = summary.undecided_count, summary.pass_flagged_count
     warnings = {
         f"{plural(unread, 'record')} could not be read; table rejects says why.": unread,
         f"{plural(twice, 'record')} had come before; each case was judged once.": twice,
-        f"{plural(summary.undecided_count, 'case')} had no gate to decide by: not counted as "
-        "passed.": summary.undecided_count,
-        f"{plural(summary.pass_flagged_count, 'pass', 'passes')} flagged: the transcript speaks "
-        "to its judges, or the agent says nothing; not counted as passed.": (
-            summary.pass_flagged_count
-        ),
+        f"{plural(undecided, 'case')} had no gate to decide by: not counted as passed.": undecided,
+        f"{plural(flagged, 'pass', 'passes')} flagged: the transcript speaks to its judges, or the "
+        "agent says nothing; not counted as passed.": flagged,
         "The offline baseline is a floor to measure judges against, not a substitute for one.": (
             run.judge_model == OFFLINE_MODEL
         ),
@@ -196,8 +322,43 @@ def _warnings(run: RunRecord, summary: RunSummary) -> list[str]:
     return [text for text, applies in warnings.items() if applies]
 
 
-def _fingerprints(run: RunRecord) -> list[NameValue]:
+def reproduction(run_id: str, config: Mapping[str, Any]) -> schema.Reproduce:
+    """The configuration file and the commands that give the same rows again."""
+    run = shlex.quote(run_id)
+    return schema.Reproduce(
+        toml=config_toml(config),
+        commands=["assizes run -c assizes.toml", f"assizes show {run}", f"assizes report {run}"],
+    )
+
+
+def config_toml(config: Mapping[str, Any]) -> str:
+    """A snapshot of a configuration as TOML, without keys that are not settings.
+
+    Loading the text gives the same configuration. Values of `None` are left out, as TOML has none.
+    """
+    known = _settings(config)
+    lines = _pairs({name: item for name, item in known.items() if not isinstance(item, Mapping)})
+    for name, table in known.items():
+        if isinstance(table, Mapping) and (pairs := _pairs(table)):
+            lines += ["", f"[{name}]", *pairs]
+    return "\n".join(lines) + "\n"
+
+
+def _pairs(table: Mapping[str, Any]) -> list[str]:
     return [
-        NameValue(name=name_of(name), value=name_of(str(value)))
-        for name, value in sorted(run.config.get("fingerprints", {}).items())
+        f"{name if _BARE_KEY.match(name) else _value(name)} = {_value(item)}"
+        for name, item in table.items()
+        if item is not None
     ]
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, Mapping):
+        pairs = _pairs(value)
+        return "{ " + ", ".join(pairs) + " }" if pairs else "{}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(_value(item) for item in value) + "]"
+    if isinstance(value, str):
+        # A JSON string is a TOML string but for DEL, which TOML wants escaped.
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return json.dumps(value, allow_nan=False)

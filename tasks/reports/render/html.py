@@ -1,73 +1,62 @@
-"""Renders the report as one HTML file, and the pages that are served; they load nothing else.
+"""Renders the report as one HTML file, the pages that are served, and the charts in them.
 
 All text of transcripts, judges and configurations is hostile: the templates escape it, a missing
 name is an error instead of a blank, and the content security policy of a page allows one script,
 known by its hash, and requests only to the server that the page came from.
+
+Each chart is an SVG in a `data:` URI for an `<img>` element. Inside an image no script runs and
+nothing is fetched, whatever the name of a metric or of a failure code contains. Each chart has one
+drawing for light pages and one for dark pages.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Any, Final
 from urllib.parse import quote
 
+import altair as alt
 import jinja2
+import vl_convert
 from markupsafe import Markup
 
 from assizes.judge.score import LABELS
 from assizes.tasks.reports import formatting
-from assizes.tasks.reports.render.charts import charts
 
-_SHADED = frozenset({*(label.replace("_", " ") for label in LABELS), "pass", "yes", "no"})
+WIDTH: Final = 560  # width of a chart, in pixels
+MAX_BARS: Final = 12  # bars of a chart, at most; the table beside the chart holds all rows
 
-_FILTERS = (
-    formatting.number,
-    formatting.count,
-    formatting.share,
-    formatting.signed_number,
-    formatting.money,
-    formatting.duration,
-    formatting.turns,
-    formatting.plural,
-    formatting.mark,
-    formatting.gate_mark,
-    formatting.outcome_mark,
-    formatting.labels,
+_ROW: Final = 26
+_LABEL_PX: Final = 180
+_LABEL_CHARS: Final = 80
+_FITTED: Final = {"padding": 4, "autosize": alt.AutoSizeParams(type="fit-x")}
+
+_SHADED: Final = frozenset({*(label.replace("_", " ") for label in LABELS), "pass", "yes", "no"})
+
+_FILTERS: Final = (
+    *("number", "count", "share", "signed_number", "money", "duration"),
+    *("turns", "plural", "mark", "gate_mark", "outcome_mark", "labels"),
 )
+"""Functions of `formatting` that templates may call."""
 
 _POLICY: Final = (
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
     "script-src 'sha256-{script}'; form-action {own}; connect-src {own}"
 )
 
-
-def html_report(data: Mapping[str, Any], site: Site | None = None) -> str:
-    """The report of a run as an HTML page.
-
-    Args:
-        data: the data of the report.
-        site: the served pages that the report belongs to; `None` for a file of its own.
-    """
-    return page("report", {"conversations": [], **data, "charts": charts(data)}, site)
-
-
-def page(name: str, data: Mapping[str, Any], site: Site | None = None) -> str:
-    """A page, rendered from the template `<name>.html.j2`."""
-    script = Markup(_script())  # a file of this package, so it needs no escaping
-    template = _environment().get_template(f"{name}.html.j2")
-    policy = policy_of(served=site is not None)
-    return template.render(data, site=site, script=script, policy=policy) + "\n"
-
-
-def policy_of(*, served: bool) -> str:
-    """The content security policy of a page; only a served page may send requests to its server."""
-    digest = base64.b64encode(hashlib.sha256(_script().encode()).digest()).decode()
-    return _POLICY.format(script=digest, own="'self'" if served else "'none'")
+_JAVASCRIPT_OBJECT_NAMES: Final = frozenset(
+    {
+        *("__proto__", "constructor", "hasOwnProperty", "isPrototypeOf", "propertyIsEnumerable"),
+        *("toLocaleString", "toString", "valueOf", "__defineGetter__", "__defineSetter__"),
+        *("__lookupGetter__", "__lookupSetter__"),
+    }
+)
+"""Names that every JavaScript object has; a bar with such a name breaks the drawing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,19 +85,29 @@ class Site:
         return f"/view/runs/{quote(self.run_id or '', safe='')}/cases/{quote(case_id)}"
 
 
+def html_report(data: Mapping[str, Any], site: Site | None = None) -> str:
+    """The report of a run as an HTML page; `site` is `None` for a file of its own."""
+    return page("report", {"conversations": [], **data, "charts": charts(data)}, site)
+
+
+def page(name: str, data: Mapping[str, Any], site: Site | None = None) -> str:
+    """A page, rendered from the template `<name>.html.j2`."""
+    # Files of this package need no escaping.
+    own = {"script": Markup(_file("page.js")), "style": Markup(_file("style.css"))}
+    policy = policy_of(served=site is not None)
+    template = _environment().get_template(f"{name}.html.j2")
+    return template.render(data, site=site, policy=policy, **own) + "\n"
+
+
+def policy_of(*, served: bool) -> str:
+    """The content security policy of a page; only a served page may send requests to its server."""
+    digest = base64.b64encode(hashlib.sha256(_file("page.js").encode()).digest()).decode()
+    return _POLICY.format(script=digest, own="'self'" if served else "'none'")
+
+
 @cache
-def _script() -> str:
-    return files("assizes.tasks.reports").joinpath("templates/page.js").read_text(encoding="utf-8")
-
-
-def _shade(label: str) -> str:
-    """The CSS class of a label: a fixed set, never the label itself."""
-    return label.replace(" ", "-") if label in _SHADED else "other"
-
-
-def _breakable(name: str) -> Markup:
-    """A snake_case name that a narrow column may break after an underscore."""
-    return Markup("_<wbr>").join(name.split("_"))
+def _file(name: str) -> str:
+    return files("assizes.tasks.reports").joinpath(f"templates/{name}").read_text(encoding="utf-8")
 
 
 @cache
@@ -120,6 +119,192 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update({function.__name__: function for function in _FILTERS})
-    environment.filters |= {"shade": _shade, "breakable": _breakable}
+    environment.filters |= {
+        **{name: getattr(formatting, name) for name in _FILTERS},
+        # The CSS class of a label is one of a fixed set, never the label itself.
+        "shade": lambda label: label.replace(" ", "-") if label in _SHADED else "other",
+        # A narrow column may break a snake_case name after an underscore.
+        "breakable": lambda name: Markup("_<wbr>").join(name.split("_")),
+    }
     return environment
+
+
+@dataclass(frozen=True, slots=True)
+class Theme:
+    """The colours of a chart, which differ in lightness as well as in hue."""
+
+    text: str
+    grid: str
+    main: str
+    other: str
+    bad: str
+
+
+LIGHT: Final = Theme("#3d4450", "#dfe3e8", "#2f5d8a", "#a9b8c8", "#b4532a")
+DARK: Final = Theme("#c3cad4", "#363d48", "#7fb0de", "#566474", "#e0875c")
+
+
+@dataclass(frozen=True, slots=True)
+class ChartImage:
+    """A chart: two drawings as `data:` URIs, a text that says what they show, and a title."""
+
+    light: str
+    dark: str
+    alt: str
+    title: str
+
+
+def charts(data: Mapping[str, Any]) -> dict[str, ChartImage]:
+    """The charts of a report by name, without those that would be empty."""
+    drawn = {
+        "metrics": _metric_means(data["metrics"]),
+        "scores": _score_distribution(data["scores"]["bins"]),
+        "failure_codes": _failure_codes(data["failure_codes"]["shown"][:MAX_BARS]),
+    }
+    return {name: chart for name, chart in drawn.items() if chart is not None}
+
+
+def _metric_means(metrics: Sequence[Mapping[str, Any]]) -> ChartImage | None:
+    levels = [item for item in metrics if item["mean"] is not None and item["unit"] == "0-5"]
+    shown = levels[:MAX_BARS]
+    if not shown:
+        return None
+    has_baseline = any(metric["baseline_mean"] is not None for metric in shown)
+    names = ["this run", "baseline"] if has_baseline else ["this run"]
+    values = [
+        {"metric": label_of(metric["metric"]), "run": run, "mean": metric[key]}
+        for metric in shown
+        for run, key in zip(names, ("mean", "baseline_mean"), strict=False)
+        if metric[key] is not None
+    ]
+    rows = len({value["metric"] for value in values})
+    worst = min(shown, key=lambda metric: (metric["mean"], metric["metric"]))
+    return themed_chart(
+        "Mean level of each metric, 0 to 5" + (", against the baseline" if has_baseline else ""),
+        f"Bar chart of mean levels of {len(shown)} metrics; lowest is "
+        f"{worst['metric']} at {worst['mean']:.2f}. The metrics table holds every figure.",
+        lambda theme: (
+            alt.Chart(alt.InlineData(values), width=WIDTH, height=_ROW * len(names) * rows)
+            .mark_bar(height={"band": 0.82})
+            .encode(
+                y=_names_axis("metric"),
+                yOffset=alt.YOffset("run:N", sort=names),
+                x=alt.X("mean:Q", title=None, scale=alt.Scale(domain=[0, 5])),
+                color=_colours("run", names, [theme.main, theme.other]),
+            )
+        ),
+        **_FITTED,
+    )
+
+
+def _score_distribution(bins: Sequence[Mapping[str, Any]]) -> ChartImage | None:
+    if not any(bucket["passed"] + bucket["not_passed"] for bucket in bins):
+        return None
+    words = ["passed", "not passed"]
+    values = [
+        {
+            **{"from": bucket["from"], "to": bucket["to"], "verdict": word},
+            **{"cases": bucket[word.replace(" ", "_")], "order": order},
+        }
+        for bucket in bins
+        for order, word in enumerate(words)
+    ]
+    fullest = max(
+        bins, key=lambda bucket: (bucket["passed"] + bucket["not_passed"], -bucket["from"])
+    )
+    tens = alt.Axis(values=list(range(0, 101, 10)))
+    return themed_chart(
+        "Cases by overall score, 0 to 100",
+        f"Histogram of overall scores; most cases lie between {fullest['from']} and "
+        f"{fullest['to']}, split by verdict.",
+        lambda theme: (
+            alt.Chart(alt.InlineData(values), width=WIDTH, height=180)
+            .mark_bar(binSpacing=2)
+            .encode(
+                x=alt.X("from:Q", bin="binned", title=None, axis=tens),
+                x2="to:Q",
+                y=alt.Y("cases:Q", title="cases", axis=alt.Axis(tickMinStep=1, tickCount=5)),
+                color=_colours("verdict", words, [theme.main, theme.bad]),
+                order="order:Q",
+            )
+        ),
+        **_FITTED,
+    )
+
+
+def _failure_codes(codes: Sequence[Mapping[str, Any]]) -> ChartImage | None:
+    values = [{"code": label_of(code["code"]), "count": code["count"]} for code in codes]
+    if not values:
+        return None
+    return themed_chart(
+        "Most frequent failure codes",
+        f"Bar chart of failure codes; most frequent is {values[0]['code']}, "
+        f"{values[0]['count']} times.",
+        lambda theme: (
+            alt.Chart(alt.InlineData(values), width=WIDTH, height=_ROW * len(values))
+            .mark_bar(height={"band": 0.7}, color=theme.bad)
+            .encode(
+                y=_names_axis("code"),
+                x=alt.X("count:Q", title=None, axis=alt.Axis(tickMinStep=1, tickCount=5)),
+            )
+        ),
+        **_FITTED,
+    )
+
+
+def label_of(text: str) -> str:
+    """A name in a form that vl-convert can draw; the table beside the chart has the full name."""
+    # vl-convert ends the whole process at a character that XML cannot hold (NUL, U+FFFE), and cuts
+    # a long label between the two halves of a character beyond U+FFFF.
+    line = formatting.clean_line(text, _LABEL_CHARS)
+    drawn = "".join(sign if sign <= "\uffff" else "\ufffd" for sign in line)
+    return f"{drawn}\u00a0" if drawn in _JAVASCRIPT_OBJECT_NAMES else drawn
+
+
+def _names_axis(field: str) -> alt.Y:
+    axis = alt.Axis(
+        labelLimit=_LABEL_PX, minExtent=_LABEL_PX, domain=False, ticks=False, grid=False
+    )
+    return alt.Y(f"{field}:N", sort=None, title=None, axis=axis)
+
+
+def _colours(field: str, names: list[str], colours: list[str]) -> alt.Color:
+    legend = alt.Legend(title=None, orient="top") if len(names) > 1 else None
+    scale = alt.Scale(domain=names, range=colours[: len(names)])
+    return alt.Color(f"{field}:N", scale=scale, legend=legend)
+
+
+def themed_chart(
+    title: str, text: str, drawing: Callable[[Theme], Any], **layout: Any
+) -> ChartImage:
+    """A chart, drawn for light and for dark pages; `layout` is as in `svg_of`."""
+    light, dark = (
+        svg_of(drawing(theme), theme, background="transparent", **layout).encode()
+        for theme in (LIGHT, DARK)
+    )
+    prefix = "data:image/svg+xml;base64,"
+    return ChartImage(
+        light=prefix + base64.b64encode(light).decode(),
+        dark=prefix + base64.b64encode(dark).decode(),
+        alt=text,
+        title=title,
+    )
+
+
+def svg_of(drawing: Any, theme: Theme, **layout: Any) -> str:
+    """An Altair chart as SVG in the colours of a theme; `layout` are properties of the chart."""
+    axis = {
+        **dict.fromkeys(("labelColor", "titleColor"), theme.text),
+        **dict.fromkeys(("gridColor", "domainColor", "tickColor"), theme.grid),
+        **{"labelFontSize": 12, "titleFontSize": 12, "titleFontWeight": "normal"},
+        "labelPadding": 6,
+    }
+    styled = drawing.properties(**layout).configure(
+        font="system-ui, sans-serif",
+        axis=axis,
+        legend={"labelColor": theme.text, "labelFontSize": 12, "symbolType": "square"},
+        title={"color": theme.text},
+        view={"stroke": None},
+    )
+    svg: str = vl_convert.vegalite_to_svg(styled.to_dict(), allowed_base_urls=[])
+    return svg

@@ -1,32 +1,34 @@
 """Renders a report as GitHub-flavoured Markdown, which the Prefect UI shows too.
 
 The UI shows raw HTML escaped and emoji short codes unchanged, so neither is used. Foreign text can
-make no link, image, mention, heading or table cell: see `assizes.tasks.reports.markdown_text`.
+make no link, image, mention, heading or table cell: see `assizes.tasks.reports.formatting`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from assizes.tasks.reports import formatting
-from assizes.tasks.reports.markdown_text import Block, bullets, code, plain, table
-from assizes.tasks.reports.render.markdown_comparison import comparison_blocks
+from assizes.tasks.reports.formatting import DASH, Block, bullets, code, count, number, plain, table
 
 MAX_BYTES: Final = 95_000
 """Bytes of the report, at most, as the Prefect UI keeps it in a database; whole blocks are cut."""
 
 MAX_ROWS: Final = 50
-"""Rows of the table of metrics and of the table of skipped judges, at most."""
+"""Rows of the tables of metrics, of skipped judges and of settings, and cases that only one run
+has, that are listed at most."""
 
-_SPENT: Final = ("asks", "calls", "input_tokens", "output_tokens")
+MAX_MOVED: Final = 25  # cases that got worse, and cases that got better, that are listed at most
+
+MAX_PROMPT_LINES: Final = 40
+"""Lines that are listed of the differences in the prompts of one judge, at most."""
 
 
 def markdown_report(data: Mapping[str, Any]) -> str:
     """The report as Markdown of less than 100 kB; a note says where a longer report was cut."""
     shown_blocks, size = [], 0
-    blocks = list(_blocks(data))
-    for block in blocks:
+    for block in list(_blocks(data)):
         size += len(block.encode()) + 2
         if size > MAX_BYTES:
             shown_blocks.append("*Cut here for length; report.html holds the rest.*")
@@ -45,48 +47,154 @@ def _blocks(data: Mapping[str, Any]) -> Iterator[Block]:
     if run["agents"]:
         yield f"Agent: {', '.join(plain(agent) for agent in run['agents'])}"
     yield from _verdict(data)
-    yield from comparison_blocks(data["comparison"])
+    yield from _comparison(data["comparison"])
     yield from _metrics(data)
     yield from _failures(data)
     yield from _problems(data)
     yield from _usage(data)
-    yield from _reproduce(data)
-    yield from _read_first(data)
+    yield "## How to get this run again"
+    yield (
+        f"Save the configuration (in report.html and report.json; hash "
+        f"{code(run['config_hash'])}) as `assizes.toml` and run:"
+    )
+    yield "```sh\n" + "\n".join(data["reproduce"]["commands"]) + "\n```"
+    yield from _read_first(data["cases"])
+
+
+def gate_cells(dimension: Mapping[str, Any]) -> list[str]:
+    """The cells of a gate of the verdict in a table: name, mark, value and what it needs."""
+    passed = formatting.gate_mark(dimension["passed"])
+    return [dimension["name"], passed, dimension["shown"], dimension["needs"]]
 
 
 def _verdict(data: Mapping[str, Any]) -> Iterator[Block]:
     verdict = data["verdict"]
     yield f"## {verdict['word']}"
     yield plain(verdict["headline"])
-    if verdict["reasons"]:
-        yield bullets(plain(reason, 500) for reason in verdict["reasons"])
-    if verdict["cautions"]:
-        yield bullets(f"Warning: {plain(caution, 500)}" for caution in verdict["cautions"])
+    yield from _bullets(verdict["reasons"])
+    yield from _bullets(verdict["cautions"], "Warning: ")
     yield table(
         ["Gate", "", "Value", "Needs", "How sure"],
-        [
-            [
-                dimension["name"],
-                formatting.gate_mark(dimension["passed"]),
-                dimension["shown"],
-                dimension["needs"],
-                _interval_text(dimension),
-            ]
-            for dimension in verdict["dimensions"]
-        ],
+        ([*gate_cells(gate), _interval_text(gate) or DASH] for gate in verdict["dimensions"]),
         numbers=3,
     )
     yield f"{data['counts']['sentence']} {data['coverage']['sentence']}"
     if data["attribution"]:
         yield f"Judge or agent: {plain(data['attribution']['sentence'], 500)}"
-    if data["calibration"]:
-        yield bullets(f"Judge beside people: {plain(line, 500)}" for line in data["calibration"])
+    yield from _bullets(data["calibration"], "Judge beside people: ")
     if not data["counts"]["reconciles"]:
         yield "**These counts do not add up; trust no share of this report.**"
 
 
+def _bullets(texts: Sequence[str], prefix: str = "") -> Iterator[Block]:
+    """Foreign texts as a list; nothing where there are none."""
+    if texts:
+        yield bullets(f"{prefix}{plain(text, 500)}" for text in texts)
+
+
 def _interval_text(entry: Mapping[str, Any]) -> str:
-    return (entry["interval"] and entry["interval"]["shown"]) or formatting.DASH
+    return entry["interval"]["shown"] if entry["interval"] else ""
+
+
+def _comparison(compared: Mapping[str, Any] | None) -> Iterator[Block]:
+    yield "## Comparison with the baseline"
+    if compared is None:
+        yield "No baseline: nothing to compare with."
+        return
+    totals = compared["totals"]
+    yield (
+        f"Regression: **{'yes' if compared['regression_detected'] else 'no'}**. "
+        f"Baseline {code(compared['baseline']['run_id'])}: of "
+        f"{formatting.plural(totals['matched'], 'case')} in both, {totals['regressions']} worse, "
+        f"{totals['improvements']} better, {totals['unchanged']} unchanged, "
+        f"{totals['errors']} with an error."
+    )
+    names = ("name", "limit", "baseline", "candidate", "change")
+    rows = ([rule[name] for name in names] for rule in compared["rules"])
+    yield table(["Rule", "Limit", "Baseline", "Candidate", "Change"], rows, numbers=3)
+    yield compared["rules_note"]
+    notes = [plain(reason, 500) for reason in compared["reasons"]]
+    notes += [f"Note: {plain(warning, 500)}" for warning in compared["warnings"]]
+    if notes:
+        yield bullets(notes)
+    yield from _statistics(compared)
+    yield from _movers("worse", compared["worse"])
+    yield from _movers("better", compared["better"])
+    for side in ("baseline", "candidate"):
+        only = compared[f"{side}_only"]
+        if only["total"]:
+            ids = ", ".join(code(case_id) for case_id in only["shown"][:MAX_ROWS])
+            more = f" and {only['more']:,} more" if only["more"] else ""
+            yield f"Only in the {side} ({only['total']}): {ids}{more}"
+    yield from _differences(compared)
+
+
+def _statistics(compared: Mapping[str, Any]) -> Iterator[Block]:
+    """The statistical verdict, and the exploratory changes that decide nothing."""
+    if compared["mismatches"]:
+        yield "### Not judged alike"
+        yield from _bullets(compared["mismatches"])
+    if (statistics := compared["statistics"]) is None:
+        return
+    yield f"### By the statistics: {statistics['word']}"
+    lines = [measure["line"] for measure in statistics["measures"]]
+    yield from _bullets([*lines, *(text for text in statistics["reasons"] if text not in lines)])
+    yield plain(statistics["note"], 500)
+    rows = [
+        [
+            *(code(change["name"], 80), plain(change["measure"])),
+            *(number(change[side], 1) for side in ("baseline", "candidate")),
+            *(formatting.signed_number(change["delta"], 1), number(change["q_value"], 4)),
+        ]
+        for change in statistics["exploratory"]
+        if change["moved"]
+    ]
+    if rows:
+        head = ["Moved (exploratory)", "Measure", "Baseline", "Candidate", "Change", "q"]
+        yield table(head, rows, numbers=4)
+
+
+def _movers(word: str, movers: Mapping[str, Any]) -> Iterator[Block]:
+    if not movers["total"]:
+        return
+    shown = movers["shown"][:MAX_MOVED]
+    yield f"### Cases that got {word} ({movers['total']})"
+    yield table(
+        ["Case", "Verdict", "Metrics that moved", "Baseline", "Candidate", "Change"],
+        (
+            [
+                *(code(case["case_id"], 80), case["flip"], plain(case["moved"]) or DASH),
+                *(number(case["baseline_score"]), number(case["candidate_score"])),
+                formatting.signed_number(case["score_delta"]),
+            ]
+            for case in shown
+        ),
+        numbers=3,
+    )
+    if movers["total"] > len(shown):
+        yield f"and {movers['total'] - len(shown):,} more."
+
+
+def _differences(compared: Mapping[str, Any]) -> Iterator[Block]:
+    """The settings that differ, and the lines of the judges' prompts that do."""
+    if compared["config_diff"]:
+        yield "### What differs in the configuration"
+        rows = (
+            [code(item["field"]), code(item["baseline"], 80), code(item["candidate"], 80)]
+            for item in compared["config_diff"][:MAX_ROWS]
+        )
+        yield table(["Setting", "Baseline", "Candidate"], rows)
+    changes = compared["prompt_diff"]
+    if changes["note"]:
+        yield plain(changes["note"], 2000)
+    sides = {"-": "baseline", "+": "candidate"}
+    for judge in changes["judges"]:
+        lines = [line for line in judge["lines"] if line[:1] in sides]
+        cells = [[sides[line[0]], plain(line[1:], 500)] for line in lines]
+        yield f"Prompts of {code(judge['judge'])}:"
+        yield table(["Run", "Line"], cells[:MAX_PROMPT_LINES])
+        if len(cells) > MAX_PROMPT_LINES or judge["more"]:
+            yield "report.html shows more lines."
 
 
 def _metrics(data: Mapping[str, Any]) -> Iterator[Block]:
@@ -102,29 +210,27 @@ def _metrics(data: Mapping[str, Any]) -> Iterator[Block]:
             yield from _family(family, rows, alone=len(data["families"]) == 1, compared=compared)
     if data["tiers"]:
         yield f"Tiers, of 100: {', '.join(_tier(tier) for tier in data['tiers'])}."
-    yield from _published_numbers(data["published"])
+    if data["published"]:
+        yield "### Published numbers"
+        numbers = (
+            [code(item["name"], 120), number(item["value"], 4)] for item in data["published"]
+        )
+        yield table(["Name", "Value"], numbers, numbers=1)
     yield from _skipped_judges(data["skipped"])
 
 
 def _tier(tier: Mapping[str, Any]) -> str:
-    interval_text = (
-        f" ({_interval_text(tier)})" if tier["interval"] and tier["interval"]["shown"] else ""
-    )
-    return f"{plain(tier['tier'])} {formatting.number(tier['score'])}{interval_text}"
+    interval = f" ({text})" if (text := _interval_text(tier)) else ""
+    return f"{plain(tier['tier'])} {number(tier['score'])}{interval}"
 
 
 def _family(
     family: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], *, alone: bool, compared: bool
 ) -> Iterator[Block]:
-    """The table of the metrics of one family.
+    """The table of the metrics of one family; the only family needs no heading.
 
-    Metrics of the conversation have a tier and a weight, the others a share of passed cases.
-
-    Args:
-        family: the family.
-        rows: the metrics of the family.
-        alone: whether this is the only family, which then needs no heading.
-        compared: whether there is a baseline, and so a column for the change.
+    Metrics of the conversation have a tier and a weight, the others a share of passed cases; where
+    there is a baseline, a column has the change.
     """
     if not alone:
         yield f"### {family['title']}"
@@ -134,97 +240,75 @@ def _family(
     change = ["Change"] if compared else []
     yield table(
         ["Metric", *own, "Mean", *change, "Scored", "Failed", "Skipped"],
-        [_metric_row(row, has_weights=of_conversation, compared=compared) for row in rows],
+        (_metric_row(row, has_weights=of_conversation, compared=compared) for row in rows),
         numbers=5 + len(change),
     )
 
 
 def _metric_row(metric: Mapping[str, Any], *, has_weights: bool, compared: bool) -> list[str]:
     unit = f" of {metric['unit'][-1]}" if metric["unit"] and metric["mean"] is not None else ""
-    labels = plain(formatting.labels(metric["labels"]))
-    weight = formatting.DASH if metric["weight"] is None else f"{metric['weight'] * 100:.1f} %"
+    spread = plain(formatting.labels(metric["labels"]))
+    weight = DASH if metric["weight"] is None else f"{metric['weight'] * 100:.1f} %"
     return [
         code(metric["metric"], 80),
-        *([metric["tier"] or formatting.DASH, labels, weight] if has_weights else []),
-        *([] if has_weights else [labels, formatting.share(metric["pass_rate"])]),
-        formatting.number(metric["mean"]) + unit,
+        *([metric["tier"] or DASH, spread, weight] if has_weights else []),
+        *([] if has_weights else [spread, formatting.share(metric["pass_rate"])]),
+        number(metric["mean"]) + unit,
         *([formatting.signed_number(metric["delta"])] if compared else []),
-        formatting.count(metric["scored"]),
-        formatting.count(metric["failed"]),
-        formatting.count(metric["skipped"]),
+        *(count(metric[name]) for name in ("scored", "failed", "skipped")),
     ]
-
-
-def _published_numbers(numbers: Sequence[Mapping[str, Any]]) -> Iterator[Block]:
-    if numbers:
-        yield "### Published numbers"
-        yield table(
-            ["Name", "Value"],
-            [[code(item["name"], 120), formatting.number(item["value"], 4)] for item in numbers],
-            numbers=1,
-        )
 
 
 def _skipped_judges(skipped: Mapping[str, Any]) -> Iterator[Block]:
     if not skipped["shown"]:
         return
     yield "### Judges that did not apply"
-    yield table(
-        ["Judge", "Metrics", "Why", "Cases"],
+    rows = (
         [
-            [
-                code(skip["judge"], 80),
-                ", ".join(plain(name, 60) for name in skip["metrics"][:12]) or formatting.DASH,
-                plain(skip["reason"]),
-                formatting.count(skip["count"]),
-            ]
-            for skip in skipped["shown"][:MAX_ROWS]
-        ],
-        numbers=1,
+            code(skip["judge"], 80),
+            _names(skip["metrics"][:12]) or DASH,
+            plain(skip["reason"]),
+            count(skip["count"]),
+        ]
+        for skip in skipped["shown"][:MAX_ROWS]
     )
+    yield table(["Judge", "Metrics", "Why", "Cases"], rows, numbers=1)
     if left := len(skipped["shown"][MAX_ROWS:]) + skipped["more"]:
         yield f"and {formatting.plural(left, 'more reason')}."
 
 
+def _names(names: Iterable[str]) -> str:
+    return ", ".join(plain(name, 60) for name in names)
+
+
 def _failures(data: Mapping[str, Any]) -> Iterator[Block]:
-    codes = data["failure_codes"]["shown"][:20]
     yield "## Failures"
-    if not codes:
-        yield "No failure code was given."
+    failures = [
+        [
+            code(failure["code"], 80),
+            _names(metric["name"] for metric in failure["metrics"][:8]),
+            count(failure["count"]),
+        ]
+        for failure in data["failure_codes"]["shown"][:20]
+    ]
+    if failures:
+        yield table(["Failure code", "Metrics", "Times"], failures, numbers=1)
     else:
-        yield table(
-            ["Failure code", "Metrics", "Times"],
-            [
-                [
-                    code(failure["code"], 80),
-                    ", ".join(plain(metric["name"], 60) for metric in failure["metrics"][:8]),
-                    formatting.count(failure["count"]),
-                ]
-                for failure in codes
-            ],
-            numbers=1,
-        )
-    if data["root_causes"]:
-        yield table(
-            ["Root cause of failed cases", "Suggested fix", "Cases"],
-            [
-                [
-                    code(cause["name"], 80),
-                    plain(cause["suggested_fix"]),
-                    formatting.count(cause["count"]),
-                ]
-                for cause in data["root_causes"][:20]
-            ],
-            numbers=1,
-        )
+        yield "No failure code was given."
+    causes = [
+        [code(cause["name"], 80), plain(cause["suggested_fix"]), count(cause["count"])]
+        for cause in data["root_causes"][:20]
+    ]
+    if causes:
+        yield table(["Root cause of failed cases", "Suggested fix", "Cases"], causes, numbers=1)
 
 
 def _problems(data: Mapping[str, Any]) -> Iterator[Block]:
-    errors, ask_errors = data["cases"]["errors"][:20], data["ask_errors"]
+    errors = data["cases"]["errors"][:20]
     lines = [plain(warning, 500) for warning in data["warnings"]]
     lines += [
         f"{plain(entry['error'])}: {formatting.plural(entry['count'], 'time')}"
-        for entry in ask_errors
+        for entry in data["ask_errors"]
     ]
     lines += [f"{code(case['case_id'], 80)}: {plain(case['error'])}" for case in errors]
     left = len(data["cases"]["errors"]) - len(errors) + data["cases"]["more_errors"]
@@ -237,44 +321,31 @@ def _problems(data: Mapping[str, Any]) -> Iterator[Block]:
 def _usage(data: Mapping[str, Any]) -> Iterator[Block]:
     yield "## Time and money"
     for group in data["usage"]:
-        yield table(
-            [group["title"], ""],
-            [[fact["name"], plain(fact["value"])] for fact in group["facts"]],
-            numbers=1,
-        )
+        facts = ([fact["name"], plain(fact["value"])] for fact in group["facts"])
+        yield table([group["title"], ""], facts, numbers=1)
     if len(data["judges"]) > 1:
+        spent = ("asks", "calls", "input_tokens", "output_tokens")
         yield table(
             ["Judge", "Questions", "Calls", "Tokens in", "Tokens out", "Cost"],
-            [
+            (
                 [
                     code(judge["judge"], 80),
-                    *(formatting.count(judge[name]) for name in _SPENT),
+                    *(count(judge[name]) for name in spent),
                     plain(formatting.money(judge["cost_usd"])),
                 ]
                 for judge in data["judges"]
-            ],
+            ),
             numbers=5,
         )
 
 
-def _reproduce(data: Mapping[str, Any]) -> Iterator[Block]:
-    yield "## How to get this run again"
-    yield (
-        f"Save the configuration (in report.html and report.json; hash "
-        f"{code(data['run']['config_hash'])}) as `assizes.toml` and run:"
-    )
-    yield "```sh\n" + "\n".join(data["reproduce"]["commands"]) + "\n```"
-
-
-def _read_first(data: Mapping[str, Any]) -> Iterator[Block]:
-    cases = data["cases"]
+def _read_first(cases: Mapping[str, Any]) -> Iterator[Block]:
     yield "## Cases to read first"
     if not cases["read_first"]:
         yield "There is no case."
     for case in cases["read_first"]:
         yield "\n\n".join(_case(case))
-    left = cases["total"] - len(cases["read_first"])
-    if left:
+    if left := cases["total"] - len(cases["read_first"]):
         yield f"{formatting.plural(left, 'more case')}: see report.html."
 
 
@@ -294,18 +365,14 @@ def _case(case: Mapping[str, Any]) -> Iterator[str]:
             for outcome in case["outcomes"]
         )
     if case["findings"]:
-        yield table(
-            ["Metric", "Finding", "Justification", "Failure code", "Turns"],
+        rows = (
             [
-                [
-                    code(f"{finding['metric']} {finding['part']}".strip(), 80),
-                    plain(finding["shown"]),
-                    plain(finding["justification"]) or formatting.DASH,
-                    code(finding["failure_code"], 60)
-                    if finding["failure_code"]
-                    else formatting.DASH,
-                    formatting.turns(finding["turns"]),
-                ]
-                for finding in case["findings"][:12]
-            ],
+                code(f"{finding['metric']} {finding['part']}".strip(), 80),
+                plain(finding["shown"]),
+                plain(finding["justification"]) or DASH,
+                code(finding["failure_code"], 60) if finding["failure_code"] else DASH,
+                formatting.turns(finding["turns"]),
+            ]
+            for finding in case["findings"][:12]
         )
+        yield table(["Metric", "Finding", "Justification", "Failure code", "Turns"], rows)

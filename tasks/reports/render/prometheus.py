@@ -7,7 +7,7 @@ would make a new time series.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -21,8 +21,8 @@ from assizes.judge.errors import ConfigurationError, Inconclusive
 from assizes.judge.rows import COMPLETE
 from assizes.judge.summary.run_summary import RunSummary
 from assizes.judge.verdicts.executions import collect_rows
-from assizes.tasks.reports.render.files import replace_file
 from assizes.tasks.runs.anchor_runs import stored_attribution
+from assizes.tasks.runtime.places import replace_file
 from assizes.tasks.store import RunRecord, Store
 
 BUCKETS_S: Final = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0)
@@ -30,8 +30,6 @@ BUCKETS_S: Final = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0)
 
 ANSWERED: Final = "answered"
 """Value of the label `class` for the calls of asks that were answered in the end."""
-
-Labels = dict[str, str]
 
 
 def write_metrics(store: Store, record: RunRecord, folder: str) -> Path:
@@ -76,7 +74,9 @@ class _RunNumbers(Collector):
         """Yield every metric family of the run once."""
         yield from self._summary_families()
         yield from self._ask_families()
-        yield self._family("quarantined", "records that could not be read", self._rejects())
+        rejects = self._store.scan(self._record.run_id, "rejects")
+        reasons = dict(collect_rows(rejects.group_by("reason").len()).sort("reason").iter_rows())
+        yield self._labelled("quarantined", "records that could not be read", "reason", reasons)
         yield from self._times()
         yield from self._drift()
 
@@ -86,10 +86,8 @@ class _RunNumbers(Collector):
             state: sum(getattr(metric, state) for metric in summary.metrics)
             for state in ("scored", "skipped", "failed")
         }
-        yield self._family("judgements", "headline scores", _labelled_samples("state", states))
-        yield self._family(
-            "records", "what became of them", _labelled_samples("state", summary.counts)
-        )
+        yield self._labelled("judgements", "headline scores", "state", states)
+        yield self._labelled("records", "what became of them", "state", summary.counts)
         yield self._gauge("coverage_ratio", "scored / due", summary.coverage)
         yield self._gauge("cases_pass_rate_ratio", "cases", _share(summary.cases_pass_rate_pct))
         score = _share(summary.weighted_metrics_score_pct)
@@ -97,7 +95,7 @@ class _RunNumbers(Collector):
         yield self._gauge("cost_usd", "of the judge models", summary.total_platform_cost_usd)
         tokens = summary.total_platform_token_usage or {}
         kinds = {kind: used for kind, used in tokens.items() if kind != "total"}
-        yield self._family("tokens", "of the judge models", _labelled_samples("kind", kinds))
+        yield self._labelled("tokens", "of the judge models", "kind", kinds)
 
     def _ask_families(self) -> Iterator[Metric]:
         asks = self._store.scan(self._record.run_id, "asks")
@@ -111,7 +109,7 @@ class _RunNumbers(Collector):
             )
         ).sort("class")
         classes = dict(calls_by_class.select("class", "attempts").iter_rows())
-        yield self._family("attempts", "model calls", _labelled_samples("class", classes))
+        yield self._labelled("attempts", "model calls", "class", classes)
         sums = calls_by_class.select("retries", "waited_ms", "cached").sum().row(0, named=True)
         waited_s = sums["waited_ms"] / 1000
         yield self._gauge("retries", "model calls after an ask's first", sums["retries"])
@@ -141,11 +139,6 @@ class _RunNumbers(Collector):
         yield self._gauge(
             "in_flight", "asks at once, on average", total / duration_s if duration_s else None
         )
-
-    def _rejects(self) -> list[tuple[Labels, float]]:
-        rejects = self._store.scan(self._record.run_id, "rejects")
-        reason_counts = collect_rows(rejects.group_by("reason").len()).sort("reason")
-        return _labelled_samples("reason", dict(reason_counts.iter_rows()))
 
     def _times(self) -> Iterator[Metric]:
         record = self._record
@@ -179,23 +172,25 @@ class _RunNumbers(Collector):
         return (end - self._record.started_at).total_seconds() if end else None
 
     @property
-    def _labels(self) -> Labels:
+    def _labels(self) -> dict[str, str]:
         return {"name": self._record.name, "trigger": self._record.trigger}
 
     def _gauge(self, name: str, description: str, value: float | None) -> Metric:
         return self._family(name, description, [] if value is None else [({}, float(value))])
 
+    def _labelled(
+        self, name: str, description: str, label: str, values: Mapping[str, int]
+    ) -> Metric:
+        samples = [({label: value}, float(number)) for value, number in values.items()]
+        return self._family(name, description, samples)
+
     def _family(
-        self, name: str, description: str, samples: Iterable[tuple[Labels, float]]
+        self, name: str, description: str, samples: Iterable[tuple[dict[str, str], float]]
     ) -> Metric:
         family = GaugeMetricFamily(f"assizes_{name}", f"Of the last run: {description}")
         for more, value in samples:
             family.add_sample(family.name, {**self._labels, **more}, value)
         return family
-
-
-def _labelled_samples(label: str, values: dict[str, int]) -> list[tuple[Labels, float]]:
-    return [({label: name}, float(value)) for name, value in values.items()]
 
 
 def _share(percent: float | None) -> float | None:

@@ -5,25 +5,20 @@ from __future__ import annotations
 from typing import Any, Final
 
 import altair as alt
-import vl_convert
 
 from assizes.judge.history.trends import Trend, Trends
-from assizes.tasks.reports.render.charts import (
-    DARK,
+from assizes.tasks.reports.render.html import (
     LIGHT,
     WIDTH,
     ChartImage,
     Theme,
-    axis_of,
-    data_uri,
     label_of,
+    svg_of,
+    themed_chart,
 )
 
-MAX_SERIES: Final = 12
-"""Series that are drawn, at most."""
-
-HEIGHT: Final = 110
-"""Height of the panel of one series, in pixels."""
+MAX_SERIES: Final = 12  # series that are drawn, at most
+HEIGHT: Final = 110  # height of the panel of one series, in pixels
 
 
 def trend_charts(trends: Trends) -> list[ChartImage]:
@@ -37,18 +32,13 @@ def trend_chart(trends: Trends) -> str:
         _panel(trend, LIGHT).properties(title=_title(trend)) for trend in trends.series[:MAX_SERIES]
     ]
     drawing = alt.vconcat(*panels, spacing=14).resolve_scale(x="shared", y="independent")
-    return _svg(drawing, LIGHT, "white")
+    return svg_of(drawing, LIGHT, background="white", padding=8)
 
 
 def _chart(trend: Trend) -> ChartImage:
-    light, dark = (
-        data_uri(_svg(_panel(trend, theme), theme, "transparent")) for theme in (LIGHT, DARK)
-    )
     title = _title(trend)
-    alt_text = (
-        f"Line chart of {title}, {len(trend.points)} runs; the table above has the last value."
-    )
-    return ChartImage(light=light, dark=dark, alt=alt_text, title=title)
+    text = f"Line chart of {title}, {len(trend.points)} runs; the table above has the last value."
+    return themed_chart(title, text, lambda theme: _panel(trend, theme), padding=8)
 
 
 def _title(trend: Trend) -> str:
@@ -56,20 +46,16 @@ def _title(trend: Trend) -> str:
     return f"{label_of(name)}: {trend.state}"
 
 
-def _svg(drawing: Any, theme: Theme, background: str) -> str:
-    styled = drawing.properties(background=background, padding=8).configure(
-        font="system-ui, sans-serif",
-        axis=axis_of(theme),
-        title={"color": theme.text},
-        view={"stroke": None},
-    )
-    svg: str = vl_convert.vegalite_to_svg(styled.to_dict(), allowed_base_urls=[])
-    return svg
-
-
 def _panel(trend: Trend, theme: Theme) -> Any:
-    values = [_value(point.model_dump(mode="json"), trend) for point in trend.points]
-    base = alt.Chart(alt.InlineData(values=values), width=WIDTH, height=HEIGHT).encode(
+    points = [point.model_dump(mode="json") for point in trend.points]
+    values = [
+        {
+            **{name: point[name] for name in ("at", "bridged", "low", "high")},
+            "signal": bool(point["signals"]) and trend.reference is not None,
+        }
+        for point in points
+    ]
+    base = alt.Chart(alt.InlineData(values), width=WIDTH, height=HEIGHT).encode(
         x=alt.X("at:T", title=None, axis=alt.Axis(format="%d %b %H:%M", tickCount=4))
     )
     scale = alt.Scale(zero=False)
@@ -83,12 +69,7 @@ def _panel(trend: Trend, theme: Theme) -> Any:
         line.mark_point(color=theme.bad, filled=True, size=46).transform_filter("datum.signal"),
     ]
     if trend.reference is not None:
-        usual = alt.Chart(alt.InlineData(values=[{"usual": trend.reference}]))
+        usual = alt.Chart(alt.InlineData([{"usual": trend.reference}]))
         rule = usual.mark_rule(color=theme.text, strokeDash=[4, 3])
         layers.append(rule.encode(y=alt.Y("usual:Q", scale=scale)))
     return alt.layer(*layers)
-
-
-def _value(point: dict[str, Any], trend: Trend) -> dict[str, Any]:
-    fields = {name: point[name] for name in ("at", "bridged", "low", "high")}
-    return {**fields, "signal": bool(point["signals"]) and trend.reference is not None}

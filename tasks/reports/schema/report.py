@@ -8,9 +8,14 @@ from pydantic import Field
 
 from assizes.judge.history.anchors import Cause, Change
 from assizes.judge.summary.spending import JudgeSpending
-from assizes.tasks.reports.schema.cases import Cases
-from assizes.tasks.reports.schema.comparison import Comparison
-from assizes.tasks.reports.schema.parts import Counted, Interval, NameValue, ReportPart
+from assizes.tasks.reports.schema.parts import (
+    Cases,
+    Comparison,
+    Counted,
+    Interval,
+    NameValue,
+    ReportPart,
+)
 
 
 class JudgedBy(ReportPart):

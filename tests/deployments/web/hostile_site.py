@@ -14,7 +14,7 @@ from urllib.parse import quote, urlencode
 
 from playwright.sync_api import Page, sync_playwright
 
-from assizes.judge.config.places import StoreConfig
+from assizes.judge.config.run import StoreConfig
 from assizes.judge.formats import native_line
 from assizes.tasks.store import open_store
 from tests.builders import agent, call, case, result, user

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from assizes.deployments.web.responses import Run
+from assizes.deployments.web.schemas import Run
 from tests.tasks.reports.sample import Said, run
 
 

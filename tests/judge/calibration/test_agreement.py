@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score, cohen_kappa_score, confusion_matrix, f1_score
 
-from assizes.judge.calibration.agreement import YesNoAgreement, yes_no_agreement
+from assizes.judge.calibration.measures import YesNoAgreement, yes_no_agreement
 
 SEED = YesNoAgreement(true_positives=40, false_positives=10, false_negatives=5, true_negatives=45)
 

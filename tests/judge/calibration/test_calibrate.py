@@ -7,12 +7,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from assizes.judge.calibration.calibrate import CalibrationSubject, calibrate
-from assizes.judge.calibration.fingerprint import judge_fingerprint
-from assizes.judge.calibration.grades import RatedItem, agreed_grade, parse_grade, pass_mark
-from assizes.judge.calibration.labelled import ItemKey, judgements, labels_by_metric
+from assizes.judge.calibration.calibrate import CalibrationSubject, calibrate, judge_fingerprint
+from assizes.judge.calibration.labelled import (
+    ItemKey,
+    RatedItem,
+    agreed_grade,
+    judgements,
+    labels_by_metric,
+    parse_grade,
+    pass_mark,
+)
 from assizes.judge.calibration.record import Calibration, former_of, shortfalls
-from assizes.judge.config.calibration import CalibrationConfig
+from assizes.judge.config.gates import CalibrationConfig
 from assizes.judge.errors import ConfigurationError
 
 PLAIN = CalibrationConfig()

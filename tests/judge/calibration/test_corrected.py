@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from assizes.judge.calibration.corrected import (
+from assizes.judge.calibration.measures import (
     JudgeErrors,
     ObservedPasses,
     corrected_rate,

@@ -3,8 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from assizes.judge.calibration.measures import accuracy, confusions, kappa
-from assizes.judge.calibration.resampling import MIN_CLUSTERS, estimate
+from assizes.judge.calibration.measures import MIN_CLUSTERS, accuracy, confusions, estimate, kappa
 
 LEVELS = (0.0, 1.0)
 

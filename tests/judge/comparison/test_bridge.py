@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from assizes.judge.comparison.bridge import verdict_with_bridges
 from assizes.judge.comparison.compare import compare, gated_runs
+from assizes.judge.comparison.statistical_verdict import verdict_with_bridges
 from assizes.judge.config.gates import ComparisonConfig
 from tests.judge.run_frames import case_row, run_of, score_row
 

@@ -8,8 +8,8 @@ import pytest
 
 from assizes.judge.comparison.compare import compare
 from assizes.judge.comparison.runs import mismatches
-from assizes.judge.config.diff import TRUTH, config_diff
 from assizes.judge.config.gates import ComparisonConfig
+from assizes.judge.config.run import TRUTH, config_diff
 from tests.judge.run_frames import case_row, config, run_of
 
 CASES = [case_row(f"c{i}") for i in range(40)]

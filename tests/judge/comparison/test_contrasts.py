@@ -8,7 +8,7 @@ import pytest
 
 from assizes.judge.comparison.compare import compare
 from assizes.judge.comparison.contrasts import Contrast, Pairing, contrast
-from assizes.judge.comparison.measures import CaseMeasure, whole
+from assizes.judge.comparison.runs import CaseMeasure, whole
 from assizes.judge.config.gates import ComparisonConfig
 from assizes.judge.statistics.effects import MAX_DRAWN
 from tests.judge.run_frames import case_row, run_of

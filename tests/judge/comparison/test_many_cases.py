@@ -8,8 +8,8 @@ from dataclasses import replace
 import duckdb
 import pytest
 
+from assizes.judge.comparison.cases import MAX_LISTED
 from assizes.judge.comparison.compare import RunComparison, compare
-from assizes.judge.comparison.rules import MAX_LISTED
 from assizes.judge.config.gates import ComparisonConfig
 from tests.judge.run_frames import case_row, run_of, score_row
 

@@ -6,7 +6,7 @@ import pytest
 
 from assizes.judge.comparison.compare import compare
 from assizes.judge.config.gates import ComparisonConfig
-from assizes.judge.summary.cautions import MIXED_JUDGE
+from assizes.judge.summary.spending import MIXED_JUDGE
 from tests.judge.run_frames import case_row, run_of, score_row, skipped_row, summary_of
 
 FLOOR = "that no rule fired does not mean that nothing got worse"

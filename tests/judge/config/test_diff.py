@@ -2,10 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from assizes.judge.config.diff import FieldChange, config_diff, judge_changes
 from assizes.judge.config.gates import ThresholdsConfig
 from assizes.judge.config.judging import JudgeConfig, MetricSelection
-from assizes.judge.config.run import RunConfig
+from assizes.judge.config.run import FieldChange, RunConfig, config_diff, judge_changes
 from assizes.judge.config.transcripts import TranscriptsConfig
 
 

@@ -11,9 +11,9 @@ import uuid
 import pytest
 
 from assizes.judge.catalog import resolve_judges
-from assizes.judge.config.judging import JudgeConfig
-from assizes.judge.config.limits import LimitsConfig
-from assizes.judge.config.prices import (
+from assizes.judge.config.judging import (
+    JudgeConfig,
+    LimitsConfig,
     Price,
     TokenScale,
     estimated_tokens,
@@ -22,8 +22,8 @@ from assizes.judge.config.prices import (
 )
 from assizes.judge.formats import FORMATS
 from assizes.judge.hearing import Hearing
-from assizes.judge.models.completions import completion_of
 from assizes.judge.models.litellm_model import LiteLLM, litellm, price_of
+from assizes.judge.models.provider_calls import completion_of
 from assizes.judge.protocol import Ask
 
 MINI = "openai/gpt-4o-mini"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from assizes.judge.models.scripted import ScriptedModel
+from assizes.judge.models.model import ScriptedModel
 
 
 class Gated(ScriptedModel):

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ConfigDict
 
-from assizes.judge.config.limits import LimitsConfig
+from assizes.judge.config.judging import LimitsConfig
 from assizes.judge.engine.ask_records import AskRecord
+from assizes.judge.engine.attempts import Backoff
 from assizes.judge.engine.hearings import Engine, EngineDependencies
-from assizes.judge.engine.retry import Backoff
 from assizes.judge.models.model import Completion
 from assizes.judge.protocol import Ask, NoReply, Prompt, ask_each
 from assizes.judge.score import Metric, Scale, Score

@@ -9,8 +9,7 @@ import time
 import pytest
 
 from assizes.judge.errors import ModelError
-from assizes.judge.models.model import Completion, ProviderUnreachable, UnusableReply
-from assizes.judge.models.scripted import ScriptedModel
+from assizes.judge.models.model import Completion, ProviderUnreachable, ScriptedModel, UnusableReply
 from assizes.judge.protocol import Ask, Prompt, ask, ask_each
 from assizes.judge.score import Score
 from tests.judge.engine.levels import (

@@ -7,20 +7,16 @@ import time
 
 import pytest
 
-from assizes.judge.config.limits import LimitsConfig
-from assizes.judge.config.prices import Price
+from assizes.judge.config.judging import LimitsConfig, Price
 from assizes.judge.engine.asking import CallControls, ModelCaller
-from assizes.judge.engine.budget_gate import BudgetGate
-from assizes.judge.engine.circuit_breaker import BreakerPolicy
+from assizes.judge.engine.attempts import Backoff
+from assizes.judge.engine.call_gates import BreakerPolicy, BudgetGate
 from assizes.judge.engine.ledger import OpenLedger
 from assizes.judge.engine.limits.limits import Limiter
-from assizes.judge.engine.retry import Backoff
 from assizes.judge.errors import ModelError, NotAsked
-from assizes.judge.heuristic.model import HeuristicModel
-from assizes.judge.models.model import Completion, UnusableReply
-from assizes.judge.models.replayed import ReplayOnlyModel
-from assizes.judge.models.scripted import ScriptedModel
-from assizes.judge.prompts.reply_request import most_sent
+from assizes.judge.heuristic.answers import HeuristicModel
+from assizes.judge.models.model import Completion, ReplayOnlyModel, ScriptedModel, UnusableReply
+from assizes.judge.prompts.prompt_texts import most_sent
 from assizes.judge.protocol import Ask, Prompt
 from assizes.judge.score import Score
 from tests.judge.clock import simulated

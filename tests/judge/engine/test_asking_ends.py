@@ -7,18 +7,16 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from assizes.judge.config.limits import LimitsConfig
-from assizes.judge.engine import budget_gate
+from assizes.judge.config.judging import LimitsConfig
+from assizes.judge.engine import call_gates
 from assizes.judge.engine.batching import model_mark
-from assizes.judge.engine.circuit_breaker import BreakerPolicy, CircuitBreaker
-from assizes.judge.engine.ledger import CallSpending, OpenLedger, PlannedCall
+from assizes.judge.engine.call_gates import BreakerPolicy, CircuitBreaker
+from assizes.judge.engine.ledger import CachedReply, CallSpending, OpenLedger, PlannedCall
 from assizes.judge.engine.limits.limits import Limiter
 from assizes.judge.engine.limits.rate_limiter import LeaseBlock, LeasedRate
-from assizes.judge.engine.reply_cache import CachedReply
 from assizes.judge.errors import AssizesError, LedgerBusy, ModelError, NotAsked
 from assizes.judge.models.batch_lines import ProviderBatches
-from assizes.judge.models.model import OFFLINE_PROVIDER, Completion
-from assizes.judge.models.scripted import ScriptedModel
+from assizes.judge.models.model import OFFLINE_PROVIDER, Completion, ScriptedModel
 from assizes.tasks.spending.reply_cache import FileReplyCache
 from tests.judge.clock import simulated
 from tests.judge.engine.levels import CASE, Asking, engine, priced
@@ -227,7 +225,7 @@ class Full(OpenLedger):
 
 
 async def test_nobody_waits_for_a_call_that_could_not_be_settled():
-    one = budget_gate.BudgetGate(Full())
+    one = call_gates.BudgetGate(Full())
     ticket = await one.reserve(PlannedCall("a", "m", 1.0))
     waiting = asyncio.create_task(one.reserve(PlannedCall("b", "m", 1.0)))
     await asyncio.sleep(0)
@@ -241,12 +239,12 @@ async def test_nobody_waits_for_a_call_that_could_not_be_settled():
 async def test_a_ledger_that_is_never_free_is_an_error_and_a_paid_reply_is_then_charged(
     monkeypatch,
 ):
-    monkeypatch.setattr(budget_gate, "MAX_BUSY_S", 0.02)
-    waiting = budget_gate.BudgetGate(Busy(10**6))
+    monkeypatch.setattr(call_gates, "MAX_BUSY_S", 0.02)
+    waiting = call_gates.BudgetGate(Busy(10**6))
     with pytest.raises(LedgerBusy, match="somebody else writes"):
         await waiting.reserve(PlannedCall("key", "m", 1.0))
     assert await waiting.claims("key", "place") is True
-    free = budget_gate.BudgetGate(Busy(0))
+    free = call_gates.BudgetGate(Busy(0))
     assert (await free.claims("key", "a"), await free.claims("key", "b")) == (True, False)
 
 

@@ -9,8 +9,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from assizes.judge.config.judging import JudgeConfig
-from assizes.judge.config.limits import LimitsConfig
+from assizes.judge.config.judging import JudgeConfig, LimitsConfig
 from assizes.judge.errors import ModelError
 from assizes.judge.models import litellm_model
 from assizes.judge.models.litellm_model import LiteLLM, LiteLLMBatchCalls

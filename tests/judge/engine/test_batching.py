@@ -7,18 +7,15 @@ from dataclasses import replace
 
 import pytest
 
-from assizes.judge.config.judging import JudgeConfig
-from assizes.judge.config.prices import Price
+from assizes.judge.config.judging import JudgeConfig, Price
 from assizes.judge.engine.batching import AskCollector, PaidReply, batches_of
 from assizes.judge.engine.ensemble_hearing import EnsembleModels
 from assizes.judge.engine.hearings import EngineDependencies
-from assizes.judge.engine.reply_cache import CachedReply
+from assizes.judge.engine.ledger import CachedReply
 from assizes.judge.errors import ConfigurationError
-from assizes.judge.heuristic.model import HeuristicModel
+from assizes.judge.heuristic.answers import HeuristicModel
 from assizes.judge.model_factory import model_for
-from assizes.judge.models.model import Completion, UnusableReply
-from assizes.judge.models.replayed import ReplayOnlyModel
-from assizes.judge.models.scripted import ScriptedModel
+from assizes.judge.models.model import Completion, ReplayOnlyModel, ScriptedModel, UnusableReply
 from assizes.tasks.spending.reply_cache import FileReplyCache
 from tests.judge.engine.calls import LIMITS
 from tests.judge.engine.levels import CASE, Asking, doubts_below_3, engine, priced

@@ -6,10 +6,9 @@ import asyncio
 
 import pytest
 
-from assizes.judge.engine.circuit_breaker import BreakerPolicy, CircuitBreaker
+from assizes.judge.engine.call_gates import BreakerPolicy, CircuitBreaker
 from assizes.judge.errors import ModelError, NotAsked
-from assizes.judge.models.model import UnusableReply
-from assizes.judge.models.scripted import ScriptedModel
+from assizes.judge.models.model import ScriptedModel, UnusableReply
 from tests.judge.engine.levels import CASE, Asking, engine, priced
 
 DOWN = ModelError("unavailable", "no route")

@@ -6,15 +6,14 @@ import pytest
 from pydantic import ValidationError
 
 from assizes.judge.catalog import resolve_judges
-from assizes.judge.config.judging import JudgeConfig
-from assizes.judge.config.limits import LimitsConfig
+from assizes.judge.config.judging import JudgeConfig, LimitsConfig
 from assizes.judge.config.run import RunConfig
 from assizes.judge.engine.ensemble import Ensemble
 from assizes.judge.engine.ensemble_hearing import EnsembleModels
 from assizes.judge.engine.hearings import Engine, EngineDependencies
 from assizes.judge.errors import ConfigurationError, ModelError
 from assizes.judge.model_assignment import assign_models
-from assizes.judge.models.scripted import ScriptedModel
+from assizes.judge.models.model import ScriptedModel
 from assizes.tasks.spending.reply_cache import FileReplyCache
 from tests.judge.engine.calls import config
 from tests.judge.engine.levels import CASE, LEVEL, Asking, priced

@@ -7,9 +7,9 @@ import asyncio
 import pytest
 
 from assizes.judge.case import Expected
-from assizes.judge.config.limits import LimitsConfig
+from assizes.judge.config.judging import LimitsConfig
 from assizes.judge.engine.hearings import Engine
-from assizes.judge.families.conversation.judge import ConversationJudge
+from assizes.judge.families.conversation import ConversationJudge
 from assizes.judge.model_factory import model_for
 from assizes.judge.rubrics.rubric import built_in_rubrics
 from tests.builders import agent, case, user

@@ -9,8 +9,7 @@ import pytest
 
 from assizes.judge.engine.hearings import Engine
 from assizes.judge.errors import ModelError
-from assizes.judge.models.model import UnusableReply
-from assizes.judge.models.scripted import ScriptedModel
+from assizes.judge.models.model import ScriptedModel, UnusableReply
 from assizes.judge.protocol import Ask
 from assizes.judge.score import Score
 from tests.judge.engine.engine_models import Gated, settled

@@ -10,9 +10,7 @@ import json
 
 import pytest
 
-from assizes.judge.config.judging import JudgeConfig
-from assizes.judge.config.limits import LimitsConfig
-from assizes.judge.config.prices import Price, estimated_tokens
+from assizes.judge.config.judging import JudgeConfig, LimitsConfig, Price, estimated_tokens
 from assizes.judge.errors import ModelError
 from assizes.judge.model_factory import model_for
 from assizes.judge.models.litellm_model import LiteLLM

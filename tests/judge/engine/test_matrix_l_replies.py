@@ -11,11 +11,11 @@ import pytest
 
 from assizes.judge.case import Expected
 from assizes.judge.catalog import JudgePanel
-from assizes.judge.config.limits import LimitsConfig
+from assizes.judge.config.judging import LimitsConfig
 from assizes.judge.engine.hearings import Engine, HearingResult
-from assizes.judge.families.conversation.judge import ConversationJudge
+from assizes.judge.families.conversation import ConversationJudge
 from assizes.judge.model_factory import model_for
-from assizes.judge.models.scripted import ScriptedModel
+from assizes.judge.models.model import ScriptedModel
 from assizes.judge.protocol import Ask
 from assizes.judge.rubrics.rubric import built_in_rubrics
 from assizes.judge.verdicts.case_rows import RowKey, findings

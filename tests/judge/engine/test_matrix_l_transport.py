@@ -15,12 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from assizes.judge.config.judging import JudgeConfig
-from assizes.judge.config.limits import LimitsConfig
+from assizes.judge.config.judging import JudgeConfig, LimitsConfig
 from assizes.judge.engine.ask_records import AskRecord
-from assizes.judge.engine.circuit_breaker import BreakerPolicy
+from assizes.judge.engine.attempts import Backoff
+from assizes.judge.engine.call_gates import BreakerPolicy
 from assizes.judge.engine.hearings import Engine, EngineDependencies
-from assizes.judge.engine.retry import Backoff
 from assizes.judge.model_factory import model_for
 from assizes.judge.protocol import Ask, Prompt
 from assizes.tasks.spending.reply_cache import FileReplyCache

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from assizes.judge.engine.hearings import HEARINGS_PER_SLOT
-from assizes.judge.models.model import Completion
-from assizes.judge.models.scripted import ScriptedModel
+from assizes.judge.models.model import Completion, ScriptedModel
 from tests.judge.engine.levels import CASE, Asking, engine, priced
 
 SLOTS = 3

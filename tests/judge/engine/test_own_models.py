@@ -7,10 +7,10 @@ import asyncio
 import pytest
 
 from assizes.judge.catalog import resolve_judges
-from assizes.judge.config.limits import LimitsConfig
+from assizes.judge.config.judging import LimitsConfig
 from assizes.judge.engine.hearings import Engine, EngineDependencies
 from assizes.judge.model_factory import model_for
-from assizes.judge.models.scripted import ScriptedModel
+from assizes.judge.models.model import ScriptedModel
 from assizes.tasks.spending.reply_cache import FileReplyCache
 from tests.builders import agent, case, user
 from tests.judge.engine.calls import config

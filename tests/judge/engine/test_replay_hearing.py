@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 
 from assizes.judge.catalog import resolve_judges
-from assizes.judge.config.judging import JudgeConfig
-from assizes.judge.config.limits import LimitsConfig
+from assizes.judge.config.judging import JudgeConfig, LimitsConfig
+from assizes.judge.engine.ask_records import replay_hearing
 from assizes.judge.engine.hearings import Engine
-from assizes.judge.engine.replay_hearing import replay_hearing
-from assizes.judge.heuristic.model import HeuristicModel
+from assizes.judge.heuristic.answers import HeuristicModel
 from tests.builders import agent, case, user
 
 CASE = case(user("Book a table for two."), agent("It is booked."))

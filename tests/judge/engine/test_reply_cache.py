@@ -8,12 +8,11 @@ from dataclasses import replace
 
 import pytest
 
-from assizes.judge.config.limits import LimitsConfig
+from assizes.judge.config.judging import LimitsConfig
 from assizes.judge.engine.hearings import Engine, EngineDependencies
 from assizes.judge.errors import ModelError
-from assizes.judge.heuristic.model import HeuristicModel
-from assizes.judge.models.model import Completion, UnusableReply
-from assizes.judge.models.scripted import ScriptedModel
+from assizes.judge.heuristic.answers import HeuristicModel
+from assizes.judge.models.model import Completion, ScriptedModel, UnusableReply
 from assizes.judge.protocol import NoReply, Query, QueryResult, SqlTable, look_up
 from assizes.judge.score import Score
 from assizes.tasks.spending.reply_cache import FileReplyCache

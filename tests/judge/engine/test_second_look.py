@@ -12,8 +12,7 @@ from assizes.judge.config.transcripts import TranscriptsConfig
 from assizes.judge.engine.ask_records import HearingResult
 from assizes.judge.engine.second_look import MARKS, mark_blanks
 from assizes.judge.hearing import Hearing
-from assizes.judge.prompts.reply_request import messages
-from assizes.judge.prompts.sections import data_section, neutralise
+from assizes.judge.prompts.prompt_texts import data_section, messages, neutralise
 from assizes.judge.protocol import Ask, NoReply, Prompt
 from assizes.judge.verdicts.case_rows import RowKey, findings
 from benchmarks.hostile_cases import PLACES, attacked, case_of

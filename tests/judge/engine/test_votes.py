@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assizes.judge.engine.votes import (
+from assizes.judge.engine.ensemble import (
     NO_QUORUM,
     Vote,
     escalate_scores,

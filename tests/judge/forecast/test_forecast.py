@@ -8,14 +8,18 @@ import pytest
 from pydantic import BaseModel
 
 from assizes.judge.catalog import resolve_judges
-from assizes.judge.config.limits import LimitsConfig
+from assizes.judge.config.judging import LimitsConfig
 from assizes.judge.config.run import RunConfig
 from assizes.judge.engine.ensemble_hearing import EnsembleModels, plain_evidence
-from assizes.judge.engine.ledger import Account
-from assizes.judge.engine.reply_cache import CachedReply
+from assizes.judge.engine.ledger import Account, CachedReply
 from assizes.judge.errors import ConfigurationError, ModelError
-from assizes.judge.forecast.ask_forecast import AskGroup, AskTally, Forecaster
-from assizes.judge.forecast.reply_estimates import TEXT_TOKENS, reply_tokens
+from assizes.judge.forecast.ask_forecast import (
+    TEXT_TOKENS,
+    AskGroup,
+    AskTally,
+    Forecaster,
+    reply_tokens,
+)
 from assizes.judge.forecast.run_forecast import (
     MIN_KNOWN_REPLIES,
     ForecastFigures,
@@ -25,11 +29,9 @@ from assizes.judge.forecast.run_forecast import (
     spending_limits,
     total,
 )
-from assizes.judge.heuristic.model import HeuristicModel
+from assizes.judge.heuristic.answers import HeuristicModel
 from assizes.judge.model_assignment import ModelAssignment, assign_callable_models, assign_models
-from assizes.judge.models.model import Completion
-from assizes.judge.models.replayed import ReplayOnlyModel
-from assizes.judge.models.scripted import ScriptedModel
+from assizes.judge.models.model import Completion, ReplayOnlyModel, ScriptedModel
 from assizes.judge.protocol import NoReply, Query, QueryResult, SqlTable, look_up
 from assizes.judge.score import Metric, Scale, Score
 from assizes.tasks.spending.reply_cache import FileReplyCache

@@ -8,7 +8,7 @@ import pytest
 
 from assizes.judge.errors import DataError
 from assizes.judge.formats import FORMATS, detect_format, resolve_format
-from assizes.judge.formats.shared.fidelity import FIDELITY, HUMAN_LABELS, REASONING
+from assizes.judge.formats.shared.parsing import FIDELITY, HUMAN_LABELS, REASONING
 from tests.judge.formats.foreign import FIXTURES, cases_in, fixture, joined, lines, turn_lines
 
 ASKED = "user: Where is order 77?"

@@ -8,7 +8,7 @@ import pytest
 
 from assizes.judge.errors import DataError
 from assizes.judge.formats import FORMATS
-from assizes.judge.formats.shared.fidelity import FIDELITY, REASONING
+from assizes.judge.formats.shared.parsing import FIDELITY, REASONING
 from tests.judge.formats.foreign import joined, turn_lines
 from tests.judge.formats.shapes_of_others import COLLECTED
 

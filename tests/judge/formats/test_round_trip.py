@@ -10,9 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from assizes.judge.case import Case, ToolCall, ToolResult, ToolSpec, Transcript, Turn, Usage
-from assizes.judge.formats import FORMATS, native_line
-from assizes.judge.formats.shared.fidelity import FIDELITY
-from assizes.judge.formats.writing import WRITERS, lost_fields
+from assizes.judge.formats import FORMATS, WRITERS, lost_fields, native_line
+from assizes.judge.formats.shared.parsing import FIDELITY
 
 SOME = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 NAMES = st.text("abcXYZ_09", min_size=1, max_size=8)

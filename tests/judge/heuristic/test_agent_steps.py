@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from assizes.judge.case import Case
-from assizes.judge.config.limits import LimitsConfig
+from assizes.judge.config.judging import LimitsConfig
 from assizes.judge.engine.hearings import Engine
 from assizes.judge.evidence.steps import AgentStep, SqlCall
-from assizes.judge.families.agent_steps.response import ResponseEvidence
-from assizes.judge.families.agent_steps.search import SearchEvidence
+from assizes.judge.families.agent_steps.conversations import ResponseEvidence
+from assizes.judge.families.agent_steps.single_steps import SearchEvidence, VisualizationEvidence
 from assizes.judge.families.agent_steps.sql import SqlEvidence, StatementMatch
-from assizes.judge.families.agent_steps.visualization import VisualizationEvidence
+from assizes.judge.families.criteria.asks import CoverageEvidence, DecomposeEvidence
 from assizes.judge.heuristic.agent_steps import (
     ANSWERS,
     efficiency,
@@ -22,7 +22,7 @@ from assizes.judge.heuristic.agent_steps import (
     sql,
     visualization,
 )
-from assizes.judge.heuristic.model import HeuristicModel
+from assizes.judge.heuristic.answers import HeuristicModel
 from tests.builders import agent, call, case, result, user
 from tests.judge.families.agent_steps.step_cases import expecting, judge_named
 
@@ -199,5 +199,6 @@ async def test_the_offline_judge_answers_every_agent_step_judge(name):
 
 
 def test_every_kind_of_evidence_has_a_rule_with_a_description():
-    assert list(ANSWERS) == [SqlEvidence, SearchEvidence, VisualizationEvidence, ResponseEvidence]
+    kinds = [SqlEvidence, SearchEvidence, VisualizationEvidence, ResponseEvidence]
+    assert list(ANSWERS) == [*kinds, DecomposeEvidence, CoverageEvidence]
     assert all(rule.__doc__ for rule in ANSWERS.values())

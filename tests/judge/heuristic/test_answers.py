@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from assizes.judge.errors import ModelError
-from assizes.judge.heuristic.answers import ANSWERS
-from assizes.judge.heuristic.model import HeuristicModel
+from assizes.judge.heuristic.answers import ANSWERS, HeuristicModel
 from assizes.judge.protocol import Ask, Prompt
 from tests.judge.engine.calls import Reply
 

@@ -6,7 +6,7 @@ import pytest
 
 from assizes.judge.case import ToolResult, ToolSpec, Turn
 from assizes.judge.errors import ModelError
-from assizes.judge.families.conversation.judge import reply_model
+from assizes.judge.families.conversation import reply_model
 from assizes.judge.heuristic.conversation import RULES, answer
 from assizes.judge.rubrics.rubric import BUILT_IN
 from assizes.judge.score import Metric, Scale

@@ -13,7 +13,7 @@ from assizes.judge.families.criteria.asks import (
     CoverageEvidence,
     DecomposeEvidence,
 )
-from assizes.judge.heuristic.criteria import ANSWERS
+from assizes.judge.heuristic.agent_steps import ANSWERS
 from assizes.judge.score import Score
 from tests.builders import agent, case, user
 from tests.judge.families.criteria.criteria_replies import COFFEE, answer, opened

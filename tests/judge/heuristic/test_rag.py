@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from assizes.judge.calibration.agreement import yes_no_agreement
+from assizes.judge.calibration.measures import yes_no_agreement
 from assizes.judge.errors import ModelError
-from assizes.judge.families.rag.judges import Rating, RatingEvidence
+from assizes.judge.families.rag import Rating, RatingEvidence
 from assizes.judge.heuristic import rag
 from benchmarks.begin import PARTS, _grounded, _overlaps, _rows
 

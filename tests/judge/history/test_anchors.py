@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from assizes.judge.config.anchors import AnchorsConfig
+from assizes.judge.config.gates import AnchorsConfig
 from assizes.judge.formats import NAMES
 from assizes.judge.history.anchors import attribute_change, change
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from assizes.judge.config.series import SeriesConfig
+from assizes.judge.config.gates import SeriesConfig
 from assizes.judge.history.control_charts import ControlChart, Limits, Reference, reference
 from tests.judge.series.histories import nights, points
 

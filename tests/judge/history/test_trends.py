@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assizes.judge.config.series import SeriesConfig
+from assizes.judge.config.gates import SeriesConfig
 from assizes.judge.history.trends import Series, trends
 from tests.judge.series.histories import nights, points, series
 

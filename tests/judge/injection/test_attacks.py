@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import BaseModel
 
-from assizes.judge.prompts.reply_request import messages
+from assizes.judge.prompts.prompt_texts import messages
 from assizes.judge.protocol import Ask, Prompt
 from benchmarks.figures import Figures
 from benchmarks.hostile import measure

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from assizes.judge.calibration.canaries import Canaries
+from assizes.judge.calibration.record import Canaries
 from assizes.judge.case import Case
-from assizes.judge.injection.canaries import ATTACKS, plant_attack
-from assizes.judge.verdicts.flagged_passes import case_flags
+from assizes.judge.injection.families import ATTACKS, plant_attack
+from assizes.judge.verdicts.case_rows import case_flags
 
 TURNS = [
     {"role": "user", "text": "Please move booking AX7."},

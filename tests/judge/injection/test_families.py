@@ -8,12 +8,15 @@ import pytest
 
 from assizes.judge.injection.disguises import TextShape, plain
 from assizes.judge.injection.families import (
+    DISGUISED,
+    HIDDEN_TEXT,
+    MOST_HIDDEN,
     disguise_names,
     families,
     family_names,
+    flags,
     matching_families,
 )
-from assizes.judge.injection.flags import DISGUISED, HIDDEN_TEXT, MOST_HIDDEN, flags
 from benchmarks.hostile_cases import PLACES, attacked, case_of
 from benchmarks.hostile_texts import DISGUISES, attacks, honest
 from tests.builders import agent, call, case, result, user

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assizes.judge.injection.invisible import hidden_count, made_visible, without_hidden
+from assizes.judge.injection.disguises import hidden_count, made_visible, without_hidden
 
 
 @pytest.mark.parametrize(

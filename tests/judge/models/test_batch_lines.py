@@ -8,8 +8,7 @@ import json
 
 import pytest
 
-from assizes.judge.config.limits import LimitsConfig
-from assizes.judge.config.prices import Price
+from assizes.judge.config.judging import LimitsConfig, Price
 from assizes.judge.engine.batching import batches_of
 from assizes.judge.errors import ModelError
 from assizes.judge.model_factory import model_for

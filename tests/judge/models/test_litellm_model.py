@@ -8,12 +8,11 @@ import sys
 
 import pytest
 
-from assizes.judge.config.judging import JudgeConfig
-from assizes.judge.config.limits import LimitsConfig
+from assizes.judge.config.judging import JudgeConfig, LimitsConfig
 from assizes.judge.errors import ModelError
 from assizes.judge.model_factory import model_for
 from assizes.judge.models.model import Completion, ProviderUnreachable, UnusableReply
-from assizes.judge.models.provider_errors import model_error
+from assizes.judge.models.provider_calls import model_error
 from assizes.judge.prompts.reply import read_reply
 from tests.doubles.fixtures import ROOT
 from tests.judge.engine.calls import ASK, LIMITS, Reply, completing, config
@@ -231,7 +230,7 @@ def test_closed_connections_leave_no_warning_and_later_calls_open_new_ones(judge
     program = (
         "import asyncio, sys\n"
         "from assizes.judge.config.judging import JudgeConfig\n"
-        "from assizes.judge.config.limits import LimitsConfig\n"
+        "from assizes.judge.config.judging import LimitsConfig\n"
         "from assizes.judge.engine.hearings import Engine\n"
         "from assizes.judge.model_factory import model_for\n"
         "from tests.judge.engine.calls import ASK\n"

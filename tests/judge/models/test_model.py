@@ -8,12 +8,11 @@ import sys
 
 import pytest
 
-from assizes.judge.config.judging import JudgeConfig
-from assizes.judge.config.limits import LimitsConfig
+from assizes.judge.config.judging import JudgeConfig, LimitsConfig
 from assizes.judge.errors import ConfigurationError
 from assizes.judge.evidence.tool_calls import ConversationEvidence, tool_evidence
-from assizes.judge.families.conversation.judge import ConversationJudge
-from assizes.judge.heuristic.model import HeuristicModel
+from assizes.judge.families.conversation import ConversationJudge
+from assizes.judge.heuristic.answers import HeuristicModel
 from assizes.judge.model_factory import check_model, model_for
 from assizes.judge.models.model import Completion
 from assizes.judge.protocol import Ask, Prompt
@@ -149,7 +148,7 @@ def test_litellm_is_imported_only_for_a_model_that_needs_it_and_fetches_no_price
     program = (
         "import sys; from assizes.judge.model_factory import check_model, model_for;"
         "from assizes.judge.config.judging import JudgeConfig;"
-        "from assizes.judge.config.limits import LimitsConfig;"
+        "from assizes.judge.config.judging import LimitsConfig;"
         "check_model(JudgeConfig()); model_for(JudgeConfig(), LimitsConfig());"
         "print('litellm' in sys.modules);"
         "import assizes.judge.models.litellm_model, litellm, os;"

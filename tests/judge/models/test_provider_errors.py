@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from assizes.judge.models.provider_errors import model_error, readable, retry_after_s
+from assizes.judge.models.provider_calls import model_error, readable, retry_after_s
 
 NOON = 1_790_000_000.0  # Mon, 21 Sep 2026 14:13:20 GMT
 

@@ -6,8 +6,7 @@ import pytest
 from pydantic import BaseModel
 
 from assizes.judge.errors import ModelError
-from assizes.judge.models.model import Completion
-from assizes.judge.models.scripted import ScriptedModel
+from assizes.judge.models.model import Completion, ScriptedModel
 from assizes.judge.protocol import Ask, Prompt
 
 

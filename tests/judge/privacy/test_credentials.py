@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assizes.judge.privacy.credentials import mask_credentials, revealing_urls
+from assizes.judge.privacy.secret_masking import mask_credentials, revealing_urls
 
 
 @pytest.mark.parametrize(

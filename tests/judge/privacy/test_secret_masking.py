@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assizes.judge.config.privacy import PrivacyConfig
 from assizes.judge.config.run import RunConfig
+from assizes.judge.config.transcripts import PrivacyConfig
 from assizes.judge.errors import ConfigurationError, DataError, ModelError
-from assizes.judge.models.completions import completion_of
+from assizes.judge.models.provider_calls import completion_of
 from assizes.judge.privacy import secret_masking
 from assizes.judge.privacy.secret_masking import (
     MASK,

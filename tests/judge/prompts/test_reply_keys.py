@@ -6,8 +6,7 @@ import json
 
 import pytest
 
-from assizes.judge.config.judging import JudgeConfig
-from assizes.judge.config.limits import LimitsConfig
+from assizes.judge.config.judging import JudgeConfig, LimitsConfig
 from assizes.judge.engine import hearings
 from assizes.judge.engine.hearings import reply_key
 from assizes.judge.models.litellm_model import LiteLLM

@@ -17,7 +17,7 @@ from pydantic_core import PydanticKnownError
 
 from assizes.judge.errors import ModelError
 from assizes.judge.prompts.reply import ParsedReply, parse_reply, read_reply
-from assizes.judge.prompts.reply_text import MAX_TEXT_CHARS
+from assizes.judge.prompts.reply_object import MAX_TEXT_CHARS
 from assizes.judge.protocol import Ask, Prompt
 from tests.judge.prompts.reply_shapes import ID, Reply, refused
 

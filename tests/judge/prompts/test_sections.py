@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assizes.judge.case import ExpectedCall, ToolCall, ToolSpec, Transcript, Turn
-from assizes.judge.prompts.sections import (
+from assizes.judge.prompts.prompt_texts import (
     data_section,
     expected_calls_text,
     neutralise,

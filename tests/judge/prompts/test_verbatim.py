@@ -13,9 +13,9 @@ from assizes.judge.config.judging import JudgeConfig
 from assizes.judge.formats import FORMATS, native_line
 from assizes.judge.hearing import Hearing
 from assizes.judge.rows import as_json
-from assizes.tasks.reports.markdown_text import code, plain
+from assizes.tasks.reports.formatting import code, plain
+from assizes.tasks.reports.render.ci import junit_report
 from assizes.tasks.reports.render.html import page
-from assizes.tasks.reports.render.junit import junit_report
 from tests.builders import agent, call, case, result, user
 from tests.tasks.reports.sample import Said, run
 

@@ -7,9 +7,9 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from assizes.judge.config.privacy import PrivacyConfig
+from assizes.judge.config.transcripts import PrivacyConfig
 from assizes.judge.errors import ConfigurationError
-from assizes.judge.redaction import presidio
+from assizes.judge.redaction import redaction
 from assizes.judge.redaction.redaction import redactor
 from tests.builders import case, user
 
@@ -57,9 +57,9 @@ def installed(monkeypatch):
         module.__dict__.update(held)
         monkeypatch.setitem(sys.modules, name, module)
     sys.modules["spacy"].util = sys.modules["spacy.util"]
-    presidio._analyzer.cache_clear()
+    redaction._analyzer.cache_clear()
     yield models
-    presidio._analyzer.cache_clear()
+    redaction._analyzer.cache_clear()
 
 
 def config(*entities, language="en"):
@@ -86,12 +86,12 @@ def test_entities_that_were_not_asked_for_stay(installed):
     ("language", "model"), [("en", "en_core_web_lg"), ("de", "de_core_news_trf")]
 )
 def test_the_largest_model_of_the_language_is_taken(installed, language, model):
-    assert presidio._analyzer(language).model == model
+    assert redaction._analyzer(language).model == model
 
 
 def test_a_model_of_no_known_size_is_better_than_none(installed):
     installed[:] = ["en_custom"]
-    assert presidio._analyzer("en").model == "en_custom"
+    assert redaction._analyzer("en").model == "en_custom"
 
 
 def test_a_language_without_a_model_is_refused_with_the_way_to_one(installed):

@@ -8,10 +8,16 @@ import pytest
 from pydantic import ValidationError
 
 from assizes.judge.case import Chunk, Expected, ExpectedCall
-from assizes.judge.config.privacy import PrivacyConfig
+from assizes.judge.config.transcripts import PrivacyConfig
 from assizes.judge.errors import ConfigurationError
-from assizes.judge.redaction.presidio import EntitySpan, presidio_finder, without_overlaps
-from assizes.judge.redaction.redaction import Redactor, pseudonym, redactor
+from assizes.judge.redaction.redaction import (
+    EntitySpan,
+    Redactor,
+    presidio_finder,
+    pseudonym,
+    redactor,
+    without_overlaps,
+)
 from tests.builders import agent, call, case, result, user
 
 KEY = "sk-proj-" + "a1B2" * 10

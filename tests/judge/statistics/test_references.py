@@ -12,26 +12,32 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from assizes.judge.statistics.clusters import Sample, cluster_sums
-from assizes.judge.statistics.counted import CountedSample
-from assizes.judge.statistics.effects import DRAWS, SEED
+from assizes.judge.statistics.effects import (
+    DRAWS,
+    SEED,
+    benjamini_hochberg,
+    bootstrap,
+    holm,
+    mcnemar,
+    paired_effect,
+    share_interval,
+    sign_flip,
+    strata,
+    unpaired_effect,
+    weighted_effect,
+)
 from assizes.judge.statistics.intervals import (
+    CountedSample,
+    Sample,
+    cases_needed,
+    cluster_sums,
     mean_interval,
+    minimum_detectable,
     quantile_interval,
     rate_interval,
     wilson,
     z_of,
 )
-from assizes.judge.statistics.multiplicity import benjamini_hochberg, holm
-from assizes.judge.statistics.paired import (
-    bootstrap,
-    mcnemar,
-    paired_effect,
-    share_interval,
-    sign_flip,
-)
-from assizes.judge.statistics.power import cases_needed, minimum_detectable
-from assizes.judge.statistics.unpaired import strata, unpaired_effect, weighted_effect
 
 SOME = settings(max_examples=80, deadline=None)
 FEW = settings(max_examples=15, deadline=None)

@@ -9,13 +9,17 @@ import pytest
 
 from assizes.judge.comparison import metrics as counting
 from assizes.judge.comparison.compare import compare
-from assizes.judge.comparison.measures import case_labels, case_table
 from assizes.judge.comparison.metrics import counted_metrics, metric_names
+from assizes.judge.comparison.runs import case_labels, case_table
 from assizes.judge.config.gates import ComparisonConfig
-from assizes.judge.statistics.clusters import Sample
-from assizes.judge.statistics.counted import CountedSample
 from assizes.judge.statistics.effects import combined_word
-from assizes.judge.statistics.intervals import mean_interval, quantile_interval, rate_interval
+from assizes.judge.statistics.intervals import (
+    CountedSample,
+    Sample,
+    mean_interval,
+    quantile_interval,
+    rate_interval,
+)
 from tests.judge.run_frames import case_row, fraction_row, lazy, run_of, score_row, summary_of
 
 WORDS = ("regressed", "not_worse", "inconclusive", "improved")

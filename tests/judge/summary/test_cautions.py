@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from assizes.judge.engine.ledger import Account
-from assizes.judge.summary.cautions import cautions
+from assizes.judge.summary.spending import cautions
 from assizes.judge.summary.summary import with_ledger
 from tests.judge.run_frames import ask_row, case_row, lazy, run_of, summary_of
 

@@ -11,7 +11,7 @@ from scipy import stats
 
 from assizes.judge.rows import CASES
 from assizes.judge.selection import ALWAYS
-from assizes.judge.summary.population import population_numbers
+from assizes.judge.summary.run_intervals import population_numbers
 from tests.judge.run_frames import case_row
 
 BY = ("channel",)

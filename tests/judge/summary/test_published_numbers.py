@@ -8,8 +8,7 @@ from scipy import stats
 from assizes.judge.rows import as_json
 from assizes.judge.score import Metric, Scale
 from assizes.judge.summary.headlines import OVERALL, overall_assessments
-from assizes.judge.summary.published_numbers import run_metrics
-from assizes.judge.summary.run_summary import RunSummary
+from assizes.judge.summary.run_summary import RunSummary, run_metrics
 from assizes.judge.summary.summary import summarise
 from tests.judge.run_frames import case_row, config, fraction_row, lazy, score_row
 from tests.judge.verdicts.quality_scores import Promising

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from assizes.judge.summary.published_numbers import run_metrics
-from assizes.judge.summary.run_summary import RunSummary
+from assizes.judge.summary.run_summary import RunSummary, run_metrics
 from tests.judge.run_frames import case_row, fraction_row, score_row, summary_of
 
 

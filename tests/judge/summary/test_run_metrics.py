@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from assizes.judge.summary.published_numbers import run_metrics
+from assizes.judge.summary.run_summary import run_metrics
 from tests.judge.run_frames import ask_row, case_row, fraction_row, score_row, summary_of
 
 SURE = ("ci_low", "ci_high", "worst", "best")

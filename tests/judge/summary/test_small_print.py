@@ -4,23 +4,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from assizes.judge.calibration.calibrate import CalibrationSubject, calibrate
-from assizes.judge.calibration.fingerprint import judge_fingerprint
-from assizes.judge.calibration.grades import RatedItem
+from assizes.judge.calibration.calibrate import CalibrationSubject, calibrate, judge_fingerprint
+from assizes.judge.calibration.labelled import RatedItem
+from assizes.judge.comparison.cases import MAX_LISTED
 from assizes.judge.comparison.compare import compare
-from assizes.judge.comparison.rules import MAX_LISTED
-from assizes.judge.config.calibration import CalibrationConfig
-from assizes.judge.config.gates import ComparisonConfig
-from assizes.judge.config.privacy import PrivacyConfig
-from assizes.judge.engine.votes import Vote, reduce_votes
+from assizes.judge.config.gates import CalibrationConfig, ComparisonConfig
+from assizes.judge.config.transcripts import PrivacyConfig
+from assizes.judge.engine.ensemble import Vote, reduce_votes
 from assizes.judge.injection.disguises import TextShape, readings
-from assizes.judge.injection.flags import flags
+from assizes.judge.injection.families import flags
 from assizes.judge.redaction.redaction import redactor
 from assizes.judge.rows import as_json, frame
 from assizes.judge.score import Metric, Scale, Score
-from assizes.judge.summary.cautions import cautions
-from assizes.judge.summary.published_numbers import run_metrics
-from assizes.judge.summary.vote_stability import stability
+from assizes.judge.summary.headlines import stability
+from assizes.judge.summary.run_summary import run_metrics
+from assizes.judge.summary.spending import cautions
 from tests.builders import agent, call, case, user
 from tests.judge.run_frames import ask_row, case_row, lazy, run_of, score_row, summary_of
 

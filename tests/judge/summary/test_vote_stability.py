@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from assizes.judge.engine.votes import Vote, escalate_scores, reduce_votes
+from assizes.judge.engine.ensemble import Vote, escalate_scores, reduce_votes
 from assizes.judge.rows import as_json, frame
 from assizes.judge.score import Metric, Scale, Score
-from assizes.judge.summary.vote_stability import stability
+from assizes.judge.summary.headlines import stability
 
 LEVEL = Metric("level", scale=Scale.SCORED)
 

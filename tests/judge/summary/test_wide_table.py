@@ -9,13 +9,12 @@ import polars as pl
 import pytest
 
 from assizes.judge.case import Case, Chunk, Expected, ExpectedDocument, Usage
-from assizes.judge.config.limits import LimitsConfig
+from assizes.judge.config.judging import LimitsConfig
 from assizes.judge.engine.hearings import Engine
 from assizes.judge.errors import ModelError
-from assizes.judge.families.rag.entries import built_in
-from assizes.judge.families.rag.judges import AnswerJudge, RetrievalJudge, YesNoRubric
-from assizes.judge.families.rag.measures import AgentUsage, DocumentRecall
-from assizes.judge.models.scripted import ScriptedModel
+from assizes.judge.families.deterministic import AgentUsage, DocumentRecall
+from assizes.judge.families.rag import AnswerJudge, RetrievalJudge, YesNoRubric, built_in
+from assizes.judge.models.model import ScriptedModel
 from assizes.judge.protocol import Ask, Judge
 from assizes.judge.rows import as_json, frame
 from assizes.judge.score import Score

@@ -10,8 +10,13 @@ from assizes.judge.case import Case, Expected, ToolCall
 from assizes.judge.catalog import JudgePanel
 from assizes.judge.engine.hearings import HearingResult
 from assizes.judge.score import Metric, Scale, Score
-from assizes.judge.verdicts.case_rows import RowKey, findings, has_ground_truth
-from assizes.judge.verdicts.root_cause import GENERATION_FIX, RETRIEVAL_FIX
+from assizes.judge.verdicts.case_rows import (
+    GENERATION_FIX,
+    RETRIEVAL_FIX,
+    RowKey,
+    findings,
+    has_ground_truth,
+)
 from tests.builders import agent, call, case, result, user
 from tests.judge.verdicts.quality_scores import Promising, rated
 

@@ -8,7 +8,7 @@ import pytest
 
 from assizes.judge.case import Expected, ExpectedCall
 from assizes.judge.score import Metric, Scale, Score
-from assizes.judge.verdicts.contradictions import (
+from assizes.judge.verdicts.case_rows import (
     BLAME,
     PRAISE,
     contradicted_metrics,

@@ -12,7 +12,7 @@ from assizes.judge.config.run import RunConfig
 from assizes.judge.config.transcripts import TranscriptsConfig
 from assizes.judge.engine.hearings import HearingResult
 from assizes.judge.score import Score
-from assizes.judge.summary.published_numbers import run_metrics
+from assizes.judge.summary.run_summary import run_metrics
 from assizes.judge.verdicts.case_rows import Findings, RowKey, findings
 from tests.builders import agent, case, user
 from tests.judge.run_frames import case_row, score_row, summary_of

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assizes.judge.score import Metric, Scale, Score
-from assizes.judge.verdicts.gates import success
-from assizes.judge.verdicts.verdict import CaseVerdict, verdict
+from assizes.judge.verdicts.verdict import CaseVerdict, success, verdict
 from tests.judge.verdicts.quality_scores import QUALITY, all_of, measured, precise, rated, ratings
 
 JUDGES = all_of("judges", ("sql", "search", "answer_criteria"))

@@ -4,12 +4,14 @@ from itertools import combinations
 
 import pytest
 
-from assizes.judge.verdicts.root_cause import (
+from assizes.judge.verdicts.case_rows import (
     GENERATION_FIX,
     RETRIEVAL_FIX,
+    suggested_fix,
+)
+from assizes.judge.verdicts.verdict import (
     rationale,
     root_cause,
-    suggested_fix,
 )
 from tests.judge.verdicts.quality_scores import QUALITY
 

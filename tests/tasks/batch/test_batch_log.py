@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from assizes.judge.config.prices import Price
+from assizes.judge.config.judging import Price
 from assizes.judge.config.run import LimitsConfig
 from assizes.judge.engine.batching import Batches, batches_of, model_mark
 from assizes.judge.engine.ledger import Account, PlannedCall
@@ -24,12 +24,11 @@ from assizes.judge.models.model import (
     Completion,
     UnusableReply,
 )
-from assizes.judge.prompts.reply_request import most_sent
+from assizes.judge.prompts.prompt_texts import most_sent
 from assizes.judge.protocol import Ask, Prompt
-from assizes.tasks.batch.batch_calls import PollInterval
 from assizes.tasks.batch.batch_client import MAX_FAILED_POLLS, BatchClient, BatchDependencies
-from assizes.tasks.batch.batch_files import BatchLimits, Drafts
 from assizes.tasks.batch.batch_log import BatchedKeys, BatchLog, BatchRecord, BatchResults
+from assizes.tasks.batch.batch_requests import BatchLimits, Drafts, PollInterval
 from assizes.tasks.spending.ledger import SqliteLedger
 from assizes.tasks.spending.ledger_file import write_stop
 from tests.doubles.fixtures import OpenAIServer, running_openai_server

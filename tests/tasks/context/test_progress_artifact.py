@@ -8,7 +8,7 @@ import pytest
 from prefect import flow
 from prefect.artifacts import Artifact
 
-from assizes.tasks.context.progress_artifact import show_progress
+from assizes.tasks.context.artifacts import show_progress
 from assizes.tasks.context.run_context import progress_reporter
 
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from assizes.judge.config.limits import LimitsConfig
+from assizes.judge.config.judging import LimitsConfig
 from assizes.judge.config.run import RunConfig
 from assizes.judge.engine.hearings import Engine
 from assizes.judge.errors import AssizesError
-from assizes.judge.models.scripted import ScriptedModel
+from assizes.judge.models.model import ScriptedModel
 from assizes.tasks.context.run_context import freeze_heap, open_run_context
 from assizes.tasks.sources.listing import list_sources
 from assizes.tasks.store import open_store

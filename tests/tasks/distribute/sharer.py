@@ -16,7 +16,7 @@ import time
 import aiohttp
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
-from assizes.judge.config.limits import LimitsConfig
+from assizes.judge.config.judging import LimitsConfig
 from assizes.judge.engine.limits.limits import Limiter
 from assizes.tasks.distribute.shared_limits import PrefectLeases
 

@@ -10,8 +10,14 @@ from prefect.client.orchestration import get_client
 from prefect.runtime import flow_run
 from prefect.states import Completed, Pending, Running
 
-from assizes.tasks.distribute.flow_runs import halt_flow_run, halt_flow_runs, open_flow_runs
-from assizes.tasks.distribute.heartbeat import HALT_LABEL, HEARTBEAT_LABEL, send_heartbeats
+from assizes.tasks.distribute.flow_runs import (
+    HALT_LABEL,
+    HEARTBEAT_LABEL,
+    halt_flow_run,
+    halt_flow_runs,
+    open_flow_runs,
+    send_heartbeats,
+)
 
 pytestmark = pytest.mark.usefixtures("prefect_server")
 

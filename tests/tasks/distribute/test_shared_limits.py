@@ -15,11 +15,11 @@ import pytest
 from prefect.client.orchestration import PrefectClient, get_client
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
-from assizes.judge.config.limits import LimitsConfig
+from assizes.judge.config.judging import LimitsConfig
 from assizes.judge.engine.hearings import Engine, EngineDependencies
 from assizes.judge.engine.limits.limits import Limiter
 from assizes.judge.errors import AssizesError, ConfigurationError
-from assizes.judge.models.scripted import ScriptedModel
+from assizes.judge.models.model import ScriptedModel
 from assizes.tasks.distribute.shared_limits import PrefectLeases
 from tests.doubles.fixtures import ROOT, OpenAIServer, running_openai_server
 from tests.judge.engine.levels import CASE, Asking

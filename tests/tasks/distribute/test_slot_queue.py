@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assizes.tasks.distribute.slot_queue import LimitSnapshot, SlotLease, slot_times
+from assizes.tasks.distribute.shared_limits import LimitSnapshot, SlotLease, slot_times
 
 DECAY = 100.0
 SLOTS = 30

@@ -16,9 +16,8 @@ from assizes.judge.config.transcripts import TranscriptsConfig
 from assizes.judge.errors import ConfigurationError, DataError
 from assizes.judge.formats import native_line
 from assizes.tasks.intake.plan import Plan
-from assizes.tasks.intake.record_joining import plain_path
 from assizes.tasks.intake.shards import ShardRecord, plan_intake, read_shard
-from assizes.tasks.sources import archives
+from assizes.tasks.sources import unpacking
 from assizes.tasks.sources.listing import list_sources
 from assizes.tasks.sources.spool import Spool
 from assizes.tasks.sources.unpacking import ObjectBounds
@@ -213,15 +212,15 @@ def test_an_archive_over_the_bound_is_a_bomb(tmp_path: Path, name: str):
         pl.DataFrame(rows).write_parquet(tmp_path / name)
     target = tmp_path / "out"
     with pytest.raises(DataError) as refused:
-        archives.archive_to_lines(tmp_path / name, target, ObjectBounds(object_bytes=2000))
+        unpacking.archive_to_lines(tmp_path / name, target, ObjectBounds(object_bytes=2000))
     assert refused.value.code == "bomb"
 
 
 def packed_again(source: Path, target: Path, packing: int) -> None:
     """The same archive with its members packed in another way."""
-    with archives.zipfile.ZipFile(source) as given:
+    with unpacking.zipfile.ZipFile(source) as given:
         members = {name: given.read(name) for name in given.namelist()}
-    with archives.zipfile.ZipFile(target, "w", compression=packing) as made:
+    with unpacking.zipfile.ZipFile(target, "w", compression=packing) as made:
         for name, body in members.items():
             made.writestr(name, body)
 
@@ -238,7 +237,7 @@ def test_an_archive_with_a_damaged_bit_is_read_or_refused_and_ends_nothing(
         damaged[place] ^= 1 << place % 8
         (tmp_path / "bad.eval").write_bytes(damaged)
         try:
-            archives.archive_to_lines(tmp_path / "bad.eval", tmp_path / "out", ObjectBounds())
+            unpacking.archive_to_lines(tmp_path / "bad.eval", tmp_path / "out", ObjectBounds())
         except DataError as refused:
             codes.add(refused.code)
     assert codes == {"archive"}
@@ -247,7 +246,7 @@ def test_an_archive_with_a_damaged_bit_is_read_or_refused_and_ends_nothing(
 def test_one_damaged_archive_costs_one_object(tmp_path: Path):
     packed_again(FIXTURES / "inspect_ai.eval", tmp_path / "a.eval", 8)
     damaged = bytearray((tmp_path / "a.eval").read_bytes())
-    with archives.zipfile.ZipFile(tmp_path / "a.eval") as archive:
+    with unpacking.zipfile.ZipFile(tmp_path / "a.eval") as archive:
         begins = archive.getinfo("samples/s1_epoch_1.json").header_offset + 60
     damaged[begins : begins + 40] = bytes(40)
     (tmp_path / "a.eval").write_bytes(damaged)
@@ -257,22 +256,22 @@ def test_one_damaged_archive_costs_one_object(tmp_path: Path):
 
 
 def test_a_member_that_unpacks_too_far_is_a_bomb_before_it_is_on_the_disk(tmp_path: Path):
-    with archives.zipfile.ZipFile(tmp_path / "a.eval", "w", compression=8) as made:
+    with unpacking.zipfile.ZipFile(tmp_path / "a.eval", "w", compression=8) as made:
         made.writestr("header.json", "{}")
         with made.open("samples/1.json", "w") as member:
             for _ in range(100):
                 member.write(b" " * (1 << 20))
     with pytest.raises(DataError, match="unpack to more than") as refused:
-        archives.archive_to_lines(tmp_path / "a.eval", tmp_path / "out", ObjectBounds())
+        unpacking.archive_to_lines(tmp_path / "a.eval", tmp_path / "out", ObjectBounds())
     assert refused.value.code == "bomb"
-    assert (tmp_path / "out").stat().st_size <= archives.BOMB_FLOOR_BYTES + (1 << 20)
+    assert (tmp_path / "out").stat().st_size <= unpacking.BOMB_FLOOR_BYTES + (1 << 20)
 
 
 def test_a_header_that_is_no_header_is_not_held_in_memory(tmp_path: Path):
-    with archives.zipfile.ZipFile(tmp_path / "a.eval", "w") as made:
+    with unpacking.zipfile.ZipFile(tmp_path / "a.eval", "w") as made:
         made.writestr("header.json", b" " * (2 << 20))
     with pytest.raises(DataError, match="max_document_mb") as refused:
-        archives.archive_to_lines(
+        unpacking.archive_to_lines(
             tmp_path / "a.eval", tmp_path / "out", ObjectBounds(document_bytes=1 << 20)
         )
     assert refused.value.code == "too_large"
@@ -281,12 +280,12 @@ def test_a_header_that_is_no_header_is_not_held_in_memory(tmp_path: Path):
 def test_a_parquet_file_that_takes_for_ever_is_refused_and_leaves_nothing_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(archives, "_TIME_S", 1)
+    monkeypatch.setattr(unpacking, "_TIME_S", 1)
     writes = "import sys, time; open(sys.argv[2] + '.raw', 'wb').write(b'1'); time.sleep(60)"
-    monkeypatch.setattr(archives, "_TO_LINES", writes)
+    monkeypatch.setattr(unpacking, "_TO_LINES", writes)
     (tmp_path / "a.parquet").write_bytes(b"PAR1")
     with pytest.raises(DataError, match="within 1 s"):
-        archives.archive_to_lines(tmp_path / "a.parquet", tmp_path / "out", ObjectBounds())
+        unpacking.archive_to_lines(tmp_path / "a.parquet", tmp_path / "out", ObjectBounds())
     assert [one.name for one in tmp_path.iterdir()] == ["a.parquet"]
 
 
@@ -297,10 +296,10 @@ def test_a_full_disk_is_the_fault_of_no_archive(tmp_path: Path):
         try:
             resource.setrlimit(resource.RLIMIT_FSIZE, (4096, most[1]))
             with pytest.raises(ConfigurationError, match="no room in"):
-                plain_path(spool, source)
+                spool.lines_path(source)
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, most)
-        assert plain_path(spool, source).read_bytes().count(b"\n") == 2
+        assert spool.lines_path(source).read_bytes().count(b"\n") == 2
 
 
 @pytest.mark.data

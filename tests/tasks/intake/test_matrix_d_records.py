@@ -13,9 +13,9 @@ from assizes.judge.case import Case
 from assizes.judge.catalog import resolve_judges
 from assizes.judge.config.judging import JudgeConfig
 from assizes.judge.formats import FORMATS
-from assizes.judge.formats.shared.oddities import warning_lines
+from assizes.judge.formats.shared.parsing import warning_lines
 from assizes.judge.hearing import Hearing
-from assizes.judge.prompts.sections import rendered_transcript
+from assizes.judge.prompts.prompt_texts import rendered_transcript
 from tests.builders import agent, call, case, result, user
 from tests.tasks.intake.intake_files import config, ids, line, written
 from tests.tasks.intake.matrix_d import fault_of, faults, intake, timed

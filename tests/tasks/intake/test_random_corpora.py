@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from assizes.judge.errors import Unreconciled
-from assizes.judge.summary.reconcile import reconcile
+from assizes.judge.summary.summary import reconcile
 from tests.soak.corpora import held
 
 CORPORA = 500

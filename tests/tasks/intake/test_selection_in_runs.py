@@ -7,15 +7,11 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from assizes.judge.config.ground_truth import GroundTruthConfig
-from assizes.judge.config.privacy import PrivacyConfig
-from assizes.judge.config.transcripts import TranscriptsConfig
+from assizes.judge.config.transcripts import GroundTruthConfig, PrivacyConfig, TranscriptsConfig
 from assizes.judge.errors import ConfigurationError
 from assizes.judge.formats import native_line
-from assizes.tasks.intake.ground_truth import ground_truth
-from assizes.tasks.intake.plan import Plan
-from assizes.tasks.intake.preprocessing import DEFAULT_PREPROCESSOR, CasePreprocessor
-from assizes.tasks.intake.selection import ScanPolicy
+from assizes.tasks.intake.plan import Plan, ScanPolicy
+from assizes.tasks.intake.preprocessing import DEFAULT_PREPROCESSOR, CasePreprocessor, ground_truth
 from assizes.tasks.intake.shards import plan_intake, read_shard
 from assizes.tasks.sources.spool import Spool
 from tests.builders import agent, case, user

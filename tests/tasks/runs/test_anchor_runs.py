@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 
 from assizes.deployments.web import pages
-from assizes.deployments.web.library import StoreReader
-from assizes.deployments.web.queries import RunQuery
-from assizes.judge.config.places import StoreConfig
-from assizes.judge.config.run import RunConfig
-from assizes.judge.config.series import SeriesConfig
+from assizes.deployments.web.read_routes import StoreReader
+from assizes.deployments.web.schemas import RunQuery
+from assizes.judge.config.gates import SeriesConfig
+from assizes.judge.config.run import RunConfig, StoreConfig
 from assizes.tasks.reports.render.html import html_report
 from assizes.tasks.reports.render.markdown import markdown_report
 from assizes.tasks.reports.stored import stored_report_data

@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from assizes.judge.config.calibration import CalibrationConfig
+from assizes.judge.config.gates import CalibrationConfig
 from assizes.judge.errors import ConfigurationError
 from assizes.tasks.reports.render.html import html_report
 from assizes.tasks.reports.render.markdown import markdown_report
@@ -22,7 +22,7 @@ from assizes.tasks.runs.calibrations import (
     citations,
     stored_calibrations,
 )
-from assizes.tasks.runs.label_files import read_labels
+from assizes.tasks.runs.labels_and_grades import read_labels
 from assizes.tasks.store import Store
 from tests.tasks.reports.sample import Said, run
 from tests.tasks.stored_runs import put

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from assizes.judge.config.places import StoreConfig
-from assizes.judge.config.series import SeriesConfig
+from assizes.judge.config.gates import SeriesConfig
+from assizes.judge.config.run import StoreConfig
 from assizes.judge.errors import ConfigurationError, StoreError
 from assizes.tasks.runs.history import RunRange, stored_trends
 from assizes.tasks.store import Store, open_store

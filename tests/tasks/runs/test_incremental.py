@@ -18,13 +18,16 @@ from assizes.judge.errors import ConfigurationError
 from assizes.judge.formats import native_line
 from assizes.tasks.context.run_context import open_run_context
 from assizes.tasks.forecasts.run_forecast import forecast
-from assizes.tasks.intake.plan import NothingDue, Plan
-from assizes.tasks.intake.selection import RecordSelector, ScanPolicy
+from assizes.tasks.intake.plan import NothingDue, Plan, RecordSelector, ScanPolicy
+from assizes.tasks.intake.scan import TranscriptCounter
 from assizes.tasks.intake.shards import plan_intake, read_shard
-from assizes.tasks.intake.transcript_counter import TranscriptCounter
 from assizes.tasks.plan import RunRequest, plan_run
-from assizes.tasks.runs.incremental import IncrementalSelector, ended_at, record_selector
-from assizes.tasks.runs.rerun import rerun_selector
+from assizes.tasks.runs.record_selectors import (
+    IncrementalSelector,
+    ended_at,
+    record_selector,
+    rerun_selector,
+)
 from assizes.tasks.sources.spool import Spool
 from assizes.tasks.store import open_store
 from tests.builders import agent, case, user

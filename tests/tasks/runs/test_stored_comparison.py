@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from assizes.judge.config.gates import ComparisonConfig
-from assizes.judge.config.places import StoreConfig
+from assizes.judge.config.run import StoreConfig
 from assizes.judge.rows import as_json, frame
-from assizes.tasks.runs.baselines import next_sequence
 from assizes.tasks.runs.stored_comparison import baseline_id, compare_stored, stored_comparison
+from assizes.tasks.runs.stored_runs import next_sequence
 from assizes.tasks.store import Store, open_store
 from tests.tasks.reports.sample import BEGUN, Said, run
 

@@ -8,8 +8,7 @@ import traceback
 import pytest
 
 from assizes.judge.privacy.secret_masking import MASK, register_secrets
-from assizes.tasks.runtime.log_redaction import install_log_redaction, mask_error
-from assizes.tasks.runtime.redacted_runs import redacts_secrets
+from assizes.tasks.runtime.process import install_log_redaction, mask_error, redacts_secrets
 
 OWN = "z9c0ffee66bb"
 

@@ -13,8 +13,8 @@ import time
 from pathlib import Path
 
 from assizes.judge.protocol import Query, QueryResult
+from assizes.tasks.sandbox.child import Caps
 from assizes.tasks.sandbox.sql_runner import SandboxSqlRunner
-from assizes.tasks.sandbox.values import Caps
 
 _COUNT = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c)"
 

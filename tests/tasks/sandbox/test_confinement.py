@@ -13,7 +13,7 @@ HEAD = """
 import os, socket, subprocess, sys
 import duckdb
 from assizes.tasks.sandbox.child import confine_process, limit_statement
-from assizes.tasks.sandbox.values import Caps
+from assizes.tasks.sandbox.child import Caps
 caps = Caps(time_s=0.5)
 open_already = open(sys.argv[1], "ab", buffering=0)
 connection = duckdb.connect()

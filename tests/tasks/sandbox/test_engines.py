@@ -7,8 +7,13 @@ import decimal
 
 import pytest
 
-from assizes.tasks.sandbox.child import UnreadableDatabase, open_database
-from assizes.tasks.sandbox.values import Caps, RefusedStatement, cell
+from assizes.tasks.sandbox.child import (
+    Caps,
+    RefusedStatement,
+    UnreadableDatabase,
+    cell,
+    open_database,
+)
 from tests.tasks.sandbox.databases import both, duckdb_file, sqlite_file
 
 CAPS = Caps(time_s=2.0, rows=100)

@@ -19,15 +19,14 @@ import pytest
 import pytest_asyncio
 
 from assizes.judge.case import Case, Expected
-from assizes.judge.config.places import CacheConfig, StoreConfig
-from assizes.judge.config.run import RunConfig
+from assizes.judge.config.run import CacheConfig, RunConfig, StoreConfig
 from assizes.judge.config.transcripts import TranscriptsConfig
 from assizes.judge.protocol import NoReply, Query, look_up
 from assizes.judge.score import Metric, Scale, Score
 from assizes.tasks.context.run_context import open_run_context
-from assizes.tasks.sandbox.fixtures import Fixture, FixtureCopies
+from assizes.tasks.sandbox.child import Caps
 from assizes.tasks.sandbox.sql_runner import STATEMENTS_PER_CHILD, SandboxSqlRunner
-from assizes.tasks.sandbox.values import Caps
+from assizes.tasks.sandbox.worker import Fixture, FixtureCopies
 from tests.builders import case as case_of
 from tests.tasks.sandbox.databases import both
 from tests.tasks.sandbox.sql_runners import tables
@@ -179,7 +178,7 @@ def test_a_child_whose_parent_is_killed_does_not_stay(folder, tmp_path):
         "import asyncio, sys, pathlib\n"
         "from assizes.judge.protocol import Query\n"
         "from assizes.tasks.sandbox.sql_runner import SandboxSqlRunner\n"
-        "from assizes.tasks.sandbox.values import Caps\n"
+        "from assizes.tasks.sandbox.child import Caps\n"
         "async def main():\n"
         "    runner = SandboxSqlRunner(pathlib.Path(sys.argv[1]), caps=Caps(time_s=0.5))\n"
         "    await runner.look_up(Query('guests.duckdb', ('SELECT 1',)))\n"

@@ -3,7 +3,7 @@
 import pytest
 
 from assizes.tasks.sandbox.sqlite import first_word
-from assizes.tasks.sandbox.statement import has_order_by
+from assizes.tasks.sandbox.worker import has_order_by
 
 
 @pytest.mark.parametrize(

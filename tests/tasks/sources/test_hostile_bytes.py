@@ -15,17 +15,16 @@ import polars as pl
 import pytest
 
 from assizes.deployments.settings import MAX_FILE_BYTES, read_config
-from assizes.judge.config.calibration import LabelColumns
-from assizes.judge.config.ground_truth import GroundTruthConfig
-from assizes.judge.config.transcripts import TranscriptsConfig
+from assizes.judge.config.gates import LabelColumns
+from assizes.judge.config.transcripts import GroundTruthConfig, TranscriptsConfig
 from assizes.judge.errors import AssizesError, ConfigurationError
 from assizes.judge.formats import native_line
 from assizes.judge.rubrics.rubric import toml_table
-from assizes.tasks.intake.ground_truth import ground_truth
+from assizes.tasks.intake.preprocessing import ground_truth
 from assizes.tasks.intake.run_sources import transcript_sources
 from assizes.tasks.intake.shards import plan_intake
-from assizes.tasks.runs.label_files import read_labels
-from assizes.tasks.sources import whole_files
+from assizes.tasks.runs.labels_and_grades import read_labels
+from assizes.tasks.sources import spool
 from assizes.tasks.sources.spool import Spool
 from tests.builders import agent, call, case, result, user
 from tests.command import ROOT
@@ -170,14 +169,14 @@ def test_damaged_parquet_never_reaches_the_parent(tmp_path: Path, monkeypatch):
 
 
 def test_a_reader_that_dies_is_a_reject(tmp_path: Path, monkeypatch):
-    monkeypatch.setattr("assizes.tasks.sources.archives._TO_LINES", "import os; os.abort()")
+    monkeypatch.setattr("assizes.tasks.sources.unpacking._TO_LINES", "import os; os.abort()")
     pl.DataFrame({"messages": ["x"]}).write_parquet(tmp_path / "x.parquet")
     (tmp_path / "fine.jsonl").write_bytes(FINE)
     assert planned(tmp_path) == {"parquet": 1}
 
 
 def test_labels_and_ground_truth_that_are_bombs_are_one_line(tmp_path: Path, monkeypatch):
-    monkeypatch.setattr(whole_files, "MAX_BYTES", 1 << 20)
+    monkeypatch.setattr(spool, "MAX_BYTES", 1 << 20)
     files = {
         "l.csv.gz": gzip.compress(b"a,b\n" + b"1,2\n" * 2_000_000),
         "l.jsonl.gz": gzip.compress(b"0" * (2 << 20)),
@@ -247,7 +246,7 @@ def test_no_foreign_database_is_attached_and_no_foreign_parquet_read_in_this_pro
             reading += [name] if re.search(r"\b(read|scan)_parquet\(", text) else []
     assert attaching == ["tasks/sandbox/duck.py"]  # a copy, in a child without files
     assert set(reading) == {
-        "tasks/sources/archives.py",  # in a child
+        "tasks/sources/unpacking.py",  # in a child
         *(name for name in reading if name.startswith("tasks/store/")),  # our own parts
     }
 

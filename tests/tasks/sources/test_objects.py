@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 
 from assizes.judge.errors import ConfigurationError, DataError, Inconclusive
-from assizes.tasks.intake.days import expand
-from assizes.tasks.sources.listing import list_sources
+from assizes.tasks.intake.run_sources import expand
+from assizes.tasks.sources.listing import TranscriptSource, list_sources
 from assizes.tasks.sources.spool import Spool
-from assizes.tasks.sources.transcript_source import TranscriptSource
 from tests.tasks.sources.listed_objects import LINES, OURS, PACKED, THEIRS
 
 LINES_ETAG = "3e91133d8bd8f00b3d06fa60a9953506"

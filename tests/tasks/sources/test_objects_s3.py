@@ -7,9 +7,8 @@ import gzip
 import pytest
 
 from assizes.judge.errors import ConfigurationError, DataError, Inconclusive
-from assizes.tasks.sources.listing import list_sources
+from assizes.tasks.sources.listing import TranscriptSource, list_sources
 from assizes.tasks.sources.spool import Spool
-from assizes.tasks.sources.transcript_source import TranscriptSource
 from tests.tasks.sources.listed_objects import LINES, OURS, PACKED, THEIRS
 
 

@@ -10,7 +10,7 @@ from threading import Thread
 import pytest
 
 from assizes.judge.errors import ConfigurationError
-from assizes.tasks.sources.whole_files import read_whole_file
+from assizes.tasks.sources.spool import read_whole_file
 
 WHERE = "[calibration] labels"
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from assizes.judge.config.limits import LimitsConfig
+from assizes.judge.config.judging import LimitsConfig
 from assizes.judge.engine.ledger import Account, CallSpending, PlannedCall
 from assizes.judge.errors import AssizesError, ConfigurationError, NotAsked, StoreError
 from assizes.tasks.spending.ledger import SqliteLedger
@@ -31,7 +31,7 @@ DAY_S = 86_400
 
 HAMMER = """
 import random, sys
-from assizes.judge.config.limits import LimitsConfig
+from assizes.judge.config.judging import LimitsConfig
 from assizes.judge.errors import NotAsked
 from assizes.judge.engine.ledger import CallSpending, PlannedCall
 from assizes.tasks.spending.ledger import SqliteLedger

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from assizes.judge.config.limits import LimitsConfig
+from assizes.judge.config.judging import LimitsConfig
 from assizes.judge.engine.hearings import Engine, EngineDependencies
 from assizes.judge.engine.ledger import Account, CallSpending, PlannedCall
 from assizes.judge.errors import LedgerBusy
-from assizes.judge.models.scripted import ScriptedModel
+from assizes.judge.models.model import ScriptedModel
 from assizes.tasks.spending.ledger import SqliteLedger
 from tests.judge.engine.levels import CASE, Asking, priced
 

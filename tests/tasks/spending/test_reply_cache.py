@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from assizes.judge.engine.reply_cache import CachedReply
+from assizes.judge.engine.ledger import CachedReply
 from assizes.judge.models.model import Completion
 from assizes.tasks.spending.reply_cache import FileReplyCache
 

@@ -8,14 +8,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-from assizes.tasks.spending.request_locks import LOCK_FILE, FileLocks
+from assizes.tasks.spending.reply_cache import LOCK_FILE, FileLocks
 
 ROOT = Path(__file__).resolve().parents[3]
 KEY, OTHER = "0a" * 32, "0b" * 32
 
 HOLDER = """
 import asyncio, sys
-from assizes.tasks.spending.request_locks import FileLocks
+from assizes.tasks.spending.reply_cache import FileLocks
 async def hold():
     async with FileLocks(sys.argv[1]).lock(sys.argv[2]):
         print("mine", flush=True)

@@ -8,16 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from assizes.judge.config.limits import LimitsConfig
-from assizes.judge.config.prices import Price
-from assizes.judge.engine.budget_gate import BudgetGate
+from assizes.judge.config.judging import LimitsConfig, Price
+from assizes.judge.engine.attempts import Backoff
+from assizes.judge.engine.call_gates import BudgetGate
 from assizes.judge.engine.hearings import Engine, EngineDependencies
 from assizes.judge.engine.ledger import CallSpending, PlannedCall
-from assizes.judge.engine.retry import Backoff
 from assizes.judge.errors import ModelError, NotAsked
-from assizes.judge.models.model import Completion
-from assizes.judge.models.scripted import ScriptedModel
-from assizes.judge.prompts.reply_request import most_sent
+from assizes.judge.models.model import Completion, ScriptedModel
+from assizes.judge.prompts.prompt_texts import most_sent
 from assizes.tasks.spending.ledger import SqliteLedger
 from tests.judge.engine.levels import CASE, Asking
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from assizes.judge.config.places import StoreConfig
+from assizes.judge.config.run import StoreConfig
 
 
 @pytest.fixture

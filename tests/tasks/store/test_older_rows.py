@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from assizes.judge.config.places import StoreConfig
+from assizes.judge.config.run import StoreConfig
 from assizes.judge.rows import CASES, LATER_COLUMNS, add_later_columns, frame
 from assizes.tasks.store import open_store, query_store, rebuild_store
 from assizes.tasks.store.protocol import Store

@@ -9,7 +9,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from assizes.judge.config.places import StoreConfig
+from assizes.judge.config.run import StoreConfig
 from assizes.judge.errors import StoreBusy, StoreError
 from assizes.tasks.store import open_store, rebuild_store
 from tests.command import assizes

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from assizes.judge.config.places import StoreConfig
+from assizes.judge.config.run import StoreConfig
 from assizes.judge.errors import ConfigurationError, StoreError
 from assizes.tasks.store import open_store, query_store
 from tests.command import assizes

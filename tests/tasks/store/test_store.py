@@ -15,7 +15,7 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
-from assizes.judge.config.places import StoreConfig
+from assizes.judge.config.run import StoreConfig
 from assizes.judge.errors import SchemaVersion, StoreError, UnknownRun
 from assizes.judge.rows import SHARD_TABLES, TABLES, as_json, frame
 from assizes.tasks.store import open_store

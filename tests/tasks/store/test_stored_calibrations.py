@@ -8,7 +8,7 @@ from typing import Any
 
 import duckdb
 
-from assizes.judge.config.places import StoreConfig
+from assizes.judge.config.run import StoreConfig
 from assizes.judge.rows import frame
 from assizes.tasks.store import open_store
 from tests.tasks.store.rows import BEGAN

@@ -10,18 +10,19 @@ import duckdb
 import pytest
 from polars.testing import assert_frame_equal
 
-from assizes.judge.config.places import StoreConfig
+from assizes.judge.config.run import StoreConfig
 from assizes.judge.errors import StoreError
 from assizes.judge.rows import SHARD_TABLES, as_json
 from assizes.tasks.store import open_store, rebuild_store
-from assizes.tasks.store.lake.garbage import list_garbage, remove_garbage
-from assizes.tasks.store.lake.rewrite import Rewriter
+from assizes.tasks.store.rewrite import Rewriter
 from assizes.tasks.store.upkeep import (
     DataSubject,
     collect_garbage,
     compact_run,
     find_subject,
     forget_subject,
+    list_garbage,
+    remove_garbage,
 )
 from tests.soak.turns import interleaved
 from tests.tasks.store.rows import COUNTS, ended, run_metrics, run_record, shard

@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from assizes.judge.config.limits import LimitsConfig
-from assizes.judge.engine.limits.fair_queue import MAX_PLACES_OVERTAKEN
-from assizes.judge.engine.limits.limits import Limiter, Permit
+from assizes.judge.config.judging import LimitsConfig
+from assizes.judge.engine.limits.limits import MAX_PLACES_OVERTAKEN, Limiter, Permit
 from assizes.judge.engine.limits.rate_limiter import USED_SHARE, LeaseBlock, LeasedRate, RateLimit
 from assizes.judge.errors import ConfigurationError
 from tests.judge.clock import simulated

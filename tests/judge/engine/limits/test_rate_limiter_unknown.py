@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from assizes.judge.config.limits import LimitsConfig
+from assizes.judge.config.judging import LimitsConfig
 from assizes.judge.engine.limits.adaptive_rate import AdaptiveRate
 from assizes.judge.engine.limits.limits import Limiter
 from tests.judge.clock import simulated

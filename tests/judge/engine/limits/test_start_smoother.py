@@ -7,9 +7,8 @@ import random
 
 import pytest
 
-from assizes.judge.config.limits import LimitsConfig
-from assizes.judge.engine.limits.limits import Limiter
-from assizes.judge.engine.limits.start_smoother import StartSmoother
+from assizes.judge.config.judging import LimitsConfig
+from assizes.judge.engine.limits.limits import Limiter, StartSmoother
 from tests.judge.clock import JumpingLoop, simulated
 
 SLOTS = 64

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from assizes.judge.case import Case, Expected
-from assizes.judge.families.agent_steps.entries import ENTRIES
+from assizes.judge.families.agent_steps.conversations import ENTRIES
 from assizes.judge.families.agent_steps.step_scores import StepJudge
 from assizes.judge.hearing import Hearing
 from assizes.judge.protocol import Ask

@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 
 from assizes.judge.catalog import resolve_judges
-from assizes.judge.config.judging import JudgeConfig
-from assizes.judge.config.limits import LimitsConfig
+from assizes.judge.config.judging import JudgeConfig, LimitsConfig
 from assizes.judge.engine.hearings import Engine
 from assizes.judge.evidence.steps import case_of
 from assizes.judge.families.agent_steps.base_judge import BaseJudge, EvaluationStrategy, JudgeResult
-from assizes.judge.models.scripted import ScriptedModel
+from assizes.judge.models.model import ScriptedModel
 from assizes.judge.protocol import Judge
 from assizes.judge.rows import frame
 from assizes.judge.score import Metric, Score

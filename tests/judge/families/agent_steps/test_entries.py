@@ -6,12 +6,12 @@ import pytest
 from pydantic import ValidationError
 
 from assizes.judge.case import Expected
-from assizes.judge.config.limits import LimitsConfig
+from assizes.judge.config.judging import LimitsConfig
 from assizes.judge.engine.hearings import Engine
 from assizes.judge.errors import ModelError
 from assizes.judge.families.agent_steps.base_judge import EvaluationStrategy
-from assizes.judge.families.agent_steps.entries import ENTRIES
-from assizes.judge.models.scripted import ScriptedModel
+from assizes.judge.families.agent_steps.conversations import ENTRIES
+from assizes.judge.models.model import ScriptedModel
 from assizes.judge.prompts.reply import parse_reply
 from assizes.judge.protocol import Judge
 from assizes.judge.score import Scale, Score

@@ -6,7 +6,7 @@ import pytest
 
 from assizes.judge.case import Case, ToolCall
 from assizes.judge.evidence.steps import steps_of
-from assizes.judge.families.agent_steps.response import REFUSAL_EXPECTED, ResponseEvidence
+from assizes.judge.families.agent_steps.conversations import REFUSAL_EXPECTED, ResponseEvidence
 from tests.builders import agent, call, case, result, user
 from tests.judge.families.agent_steps.step_cases import (
     answered,

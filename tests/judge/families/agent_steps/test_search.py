@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from assizes.judge.case import Case
-from assizes.judge.families.agent_steps.search import SearchEvidence
+from assizes.judge.families.agent_steps.single_steps import SearchEvidence
 from tests.builders import agent, call, case, result, user
 from tests.judge.families.agent_steps.step_cases import (
     answered,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from assizes.judge.case import Case, Expected, ExpectedCall, ToolCall
 from assizes.judge.evidence.steps import AgentStep
-from assizes.judge.families.agent_steps.trajectory import path_match
+from assizes.judge.families.agent_steps.conversations import path_match
 from tests.builders import agent, call, case, user
 from tests.judge.families.agent_steps.step_cases import opened, parts
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from assizes.judge.case import Case
-from assizes.judge.families.agent_steps.visualization import CONFLICT, VisualizationEvidence
+from assizes.judge.families.agent_steps.single_steps import CONFLICT, VisualizationEvidence
 from tests.builders import agent, call, case, result, user
 from tests.judge.families.agent_steps.step_cases import (
     answered,

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from assizes.judge.case import Case
-from assizes.judge.families.conversation.judge import ConversationJudge
+from assizes.judge.families.conversation import ConversationJudge
 from assizes.judge.hearing import Hearing
 from assizes.judge.protocol import Ask
 from assizes.judge.rubrics.rubric import Rubric, built_in_rubrics

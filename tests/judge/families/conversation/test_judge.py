@@ -7,7 +7,7 @@ import pytest
 
 from assizes.judge.case import Case, Chunk, Expected, ExpectedCall, ToolSpec
 from assizes.judge.evidence.tool_calls import ConversationEvidence, tool_evidence
-from assizes.judge.families.conversation.judge import OVERRIDE_HEADING
+from assizes.judge.families.conversation import OVERRIDE_HEADING
 from assizes.judge.rubrics.rubric import BUILT_IN, built_in_rubrics
 from tests.builders import agent, call, case, result, user
 from tests.judge.families.conversation.conversation_cases import TURNS, asked, heard, opened, scored

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from assizes.judge.config.prices import estimated_tokens
-from assizes.judge.families.conversation.windows import (
+from assizes.judge.config.judging import estimated_tokens
+from assizes.judge.families.conversation_parts import (
     ReadingOptions,
     TranscriptView,
     findings_so_far,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from assizes.judge.case import Expected
-from assizes.judge.families.conversation.judge import failure_code, reply_model
+from assizes.judge.families.conversation import failure_code, reply_model
 from assizes.judge.prompts.reply import parse_reply, read_reply
 from assizes.judge.score import LABELS, Scale, Score
 from tests.builders import agent, case, user

@@ -7,10 +7,10 @@ import time
 import pytest
 
 from assizes.judge.case import Expected
-from assizes.judge.config.prices import estimated_tokens
+from assizes.judge.config.judging import estimated_tokens
 from assizes.judge.errors import ConfigurationError
-from assizes.judge.families.conversation.judge import ConversationJudge
-from assizes.judge.families.conversation.windows import (
+from assizes.judge.families.conversation import ConversationJudge
+from assizes.judge.families.conversation_parts import (
     TRUNCATED,
     ReadingOptions,
     shorten_text,
@@ -67,7 +67,7 @@ def test_windows_hold_every_turn_once_and_the_overlap_twice():
     assert set(seen) == set(range(40))
     for before, after in zip(found.windows, found.windows[1:], strict=False):
         assert after.start == before.stop - 2
-    assert found.truncation == {"windows": len(found.windows), "cut_chars": 0}
+    assert found.cut_chars == 0
 
 
 def test_every_prompt_fits_and_says_which_turns_it_shows():

@@ -8,16 +8,16 @@ import pytest
 from pydantic import ValidationError
 
 from assizes.judge.case import Case, Expected
-from assizes.judge.config.limits import LimitsConfig
+from assizes.judge.config.judging import LimitsConfig
 from assizes.judge.engine.hearings import Engine, EngineDependencies
-from assizes.judge.engine.reply_cache import CachedReply
+from assizes.judge.engine.ledger import CachedReply
 from assizes.judge.families.criteria.asks import CoverageReply, Decomposition
 from assizes.judge.families.criteria.judge import (
     ENTRIES,
     AnswerCompletenessOptions,
     AnswerCriteriaOptions,
 )
-from assizes.judge.models.scripted import ScriptedModel
+from assizes.judge.models.model import ScriptedModel
 from assizes.judge.score import Scale, Score
 from tests.builders import agent, case, user
 from tests.judge.families.criteria.criteria_cases import HALF, TWO

@@ -12,8 +12,8 @@ import pytest
 
 from assizes.judge.case import Case, Expected
 from assizes.judge.families.criteria.asks import CoverageReply, Decomposition
+from assizes.judge.families.criteria.coverage import interpretation, pretty
 from assizes.judge.families.criteria.judge import ENTRIES, AnswerCriteriaOptions, CoverageJudge
-from assizes.judge.families.criteria.signals import interpretation, pretty
 from assizes.judge.protocol import NoReply
 from assizes.judge.rows import as_json
 from assizes.judge.score import Score

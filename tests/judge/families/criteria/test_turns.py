@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from assizes.judge.case import Case, Expected, Turn
-from assizes.judge.families.criteria.turns import AnsweredTurn, answered_turns
+from assizes.judge.families.criteria.asks import AnsweredTurn, answered_turns
 from assizes.judge.protocol import NoReply
 from assizes.judge.score import Score
 from tests.builders import agent, call, case, result, user

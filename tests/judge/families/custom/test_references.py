@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from assizes.judge.errors import ConfigurationError
-from assizes.judge.families.custom.references import load_reference
+from assizes.judge.families.custom.python_judges import load_reference
 from tests.conftest import ROOT
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from assizes.judge.case import Case, Chunk, Expected, Turn
-from assizes.judge.families.rag.entries import built_in
+from assizes.judge.families.rag import built_in
 from assizes.judge.hearing import Hearing
 from assizes.judge.protocol import Ask, Judge, NoReply
 from assizes.judge.score import Score

@@ -6,12 +6,14 @@ from pathlib import Path
 import pytest
 
 from assizes.judge.case import Chunk, Expected
-from assizes.judge.families.rag.entries import ENTRIES, built_in, yes_no_rubrics
-from assizes.judge.families.rag.judges import (
+from assizes.judge.families.rag import (
+    ENTRIES,
     AnswerJudge,
     RetrievalJudge,
     YesNoRubric,
+    built_in,
     last_exchange,
+    yes_no_rubrics,
 )
 from assizes.judge.protocol import NoReply
 from assizes.judge.score import Scale, Score

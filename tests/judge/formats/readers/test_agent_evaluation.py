@@ -7,7 +7,7 @@ import pytest
 
 from assizes.judge.case import Chunk, Expected, ExpectedDocument, Transcript, Turn, Usage
 from assizes.judge.errors import DataError
-from assizes.judge.families.rag.measures import latency_seconds
+from assizes.judge.families.deterministic import latency_seconds
 from assizes.judge.formats import FORMATS
 from tests.builders import agent, call, result, user
 

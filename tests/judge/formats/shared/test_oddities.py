@@ -9,13 +9,16 @@ import pytest
 
 from assizes.judge.errors import DataError
 from assizes.judge.formats import FORMATS, native_line, resolve_format
-from assizes.judge.formats.shared.documents import strict_document
-from assizes.judge.formats.shared.fidelity import FIDELITY, fidelity_counts, fidelity_lines
-from assizes.judge.formats.shared.oddities import DROPPED_TIMES, oddities, warning_lines
+from assizes.judge.formats.shared.containers import strict_document
 from assizes.judge.formats.shared.parsing import (
-    check_numbers,
-    check_size,
+    DROPPED_TIMES,
+    FIDELITY,
+    check_bounds,
     drop_negative_times,
+    fidelity_counts,
+    fidelity_lines,
+    oddities,
+    warning_lines,
     wide_encoding,
 )
 from tests.builders import agent, call, case, result, user
@@ -96,16 +99,16 @@ def test_no_version_of_the_format_is_guessed_at(version, is_read):
 
 
 def test_a_conversation_may_have_as_many_turns_as_are_allowed():
-    check_size(case(user("Hi"), agent("Yo")), 2)
+    check_bounds(case(user("Hi"), agent("Yo")), 2)
     with pytest.raises(DataError, match=r"3 turns; \[transcripts\] max_turns allows 2"):
-        check_size(case(user("Hi"), agent("Yo"), user("?")), 2)
+        check_bounds(case(user("Hi"), agent("Yo"), user("?")), 2)
 
 
 @pytest.mark.parametrize("value", [float("inf"), [1, {"deep": float("nan")}], (float("-inf"),)])
 def test_a_number_that_is_none_is_refused_wherever_it_stands(value):
-    check_numbers(case(agent(calls=[call("f", n=1.5, m=[None, True, "x"])])))
+    check_bounds(case(agent(calls=[call("f", n=1.5, m=[None, True, "x"])])), 9)
     with pytest.raises(DataError, match="beyond what 64 bits hold"):
-        check_numbers(case(agent(calls=[call("f", n=value)])))
+        check_bounds(case(agent(calls=[call("f", n=value)])), 9)
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,13 @@ from dataclasses import replace
 import pytest
 
 from assizes.judge.case import ToolCall, Turn
-from assizes.judge.formats.shared.fidelity import FIDELITY, FidelityCounter
-from assizes.judge.formats.shared.repeated_histories import join_compacted_parts, join_parts
-from assizes.judge.formats.shared.spans import TraceSpan, conversation
+from assizes.judge.formats.shared.parsing import FIDELITY, FidelityCounter
+from assizes.judge.formats.shared.spans import (
+    TraceSpan,
+    conversation,
+    join_compacted_parts,
+    join_parts,
+)
 
 
 def turns(*texts: str) -> list[Turn]:

@@ -9,7 +9,10 @@ import polars as pl
 import pytest
 from bs4 import BeautifulSoup
 
-from assizes.judge.verdicts.root_cause import GENERATION_FIX, RETRIEVAL_FIX
+from assizes.judge.verdicts.case_rows import (
+    GENERATION_FIX,
+    RETRIEVAL_FIX,
+)
 from assizes.tasks.reports import html_report, json_report, markdown_report, report_data
 from tests.tasks.reports.render.hostile import PAYLOADS
 from tests.tasks.reports.sample import Run, Said, run

@@ -7,7 +7,7 @@ import tomllib
 import pytest
 
 from assizes.judge.config.run import RunConfig
-from assizes.tasks.reports.data.reproduce import config_toml, reproduction
+from assizes.tasks.reports.data.report import config_toml, reproduction
 from tests.tasks.reports.render.hostile import PAYLOADS
 from tests.tasks.reports.sample import Said, config, run
 

@@ -9,8 +9,8 @@ import pytest
 from prefect import flow
 from prefect.artifacts import Artifact
 
+from assizes.tasks.context.artifacts import link_uri, publish_artifacts
 from assizes.tasks.reports import markdown_report
-from assizes.tasks.reports.render.artifacts import link_uri, publish_artifacts
 from tests.tasks.reports.sample import Said, run
 
 LINKS = {"html": "s3://reports/nightly-aaaaaaaaaaaa/report.html"}

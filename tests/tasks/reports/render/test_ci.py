@@ -9,9 +9,8 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from assizes.judge.history.anchors import Attribution
-from assizes.tasks.reports.data.verdict import verdict_with_attribution
-from assizes.tasks.reports.render.brief import brief_report
-from assizes.tasks.reports.render.junit import junit_report
+from assizes.tasks.reports.data.report import verdict_with_attribution
+from assizes.tasks.reports.render.ci import brief_report, junit_report
 from tests.tasks.reports.render.hostile import PAYLOADS
 from tests.tasks.reports.sample import Run, Said, compared, run
 

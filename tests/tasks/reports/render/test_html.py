@@ -18,7 +18,7 @@ from bs4 import BeautifulSoup
 from assizes.tasks import reports
 from assizes.tasks.reports import html_report, json_report
 from assizes.tasks.reports.formatting import clean, one_line
-from assizes.tasks.reports.render.charts import charts
+from assizes.tasks.reports.render.html import charts
 from tests.tasks.reports.render.hostile import PAYLOADS
 from tests.tasks.reports.sample import Run, Said, compared, incomplete, run, with_prompts
 

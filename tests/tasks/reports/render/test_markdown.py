@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from assizes.tasks.reports import markdown_report
-from assizes.tasks.reports.formatting import clean, one_line
-from assizes.tasks.reports.markdown_text import code, plain
+from assizes.tasks.reports.formatting import clean, code, one_line, plain
 from tests.tasks.reports.render.hostile import PAYLOADS
 from tests.tasks.reports.sample import Said, compared, run, with_prompts
 

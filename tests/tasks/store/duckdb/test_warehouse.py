@@ -17,20 +17,20 @@ import duckdb
 import polars as pl
 import pytest
 
-from assizes.judge.config.places import StoreConfig
+from assizes.judge.config.run import StoreConfig
 from assizes.judge.errors import StoreBusy, StoreError
 from assizes.judge.rows import TABLES
 from assizes.tasks.store import existing_store, open_store
-from assizes.tasks.store.duckdb.file import IN_MEMORY
-from assizes.tasks.store.duckdb.rows import insert_rows, restore_row_order
-from assizes.tasks.store.duckdb.warehouse import DuckDBStore
+from assizes.tasks.store.duckdb_file import IN_MEMORY
+from assizes.tasks.store.duckdb_rows import insert_rows, restore_row_order
+from assizes.tasks.store.warehouse import DuckDBStore
 from tests.tasks.store.rows import COUNTS, ended, run_metrics, run_record, shard
 
 ROOT = Path(__file__).resolve().parents[4]
 
 HOLD = """
 import sys
-from assizes.judge.config.places import StoreConfig
+from assizes.judge.config.run import StoreConfig
 from assizes.tasks.store import open_store
 store = open_store(StoreConfig(uri=sys.argv[1]), writing=sys.argv[2] == "writing")
 print("open", flush=True)
@@ -40,7 +40,7 @@ store.close()
 
 COMMIT_AND_DIE = """
 import os, signal, sys
-from assizes.judge.config.places import StoreConfig
+from assizes.judge.config.run import StoreConfig
 from assizes.tasks.store import open_store
 from tests.tasks.store.rows import COUNTS, run_record, shard
 store = open_store(StoreConfig(uri=sys.argv[1]), writing=True)
@@ -51,7 +51,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 SHOW = """
 import sys
-from assizes.judge.config.places import StoreConfig
+from assizes.judge.config.run import StoreConfig
 from assizes.tasks.store import open_store
 store = open_store(StoreConfig(uri=sys.argv[1]))
 print(store.runs().height, store.table("nightly-1", "scores").height)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from assizes.judge.config.places import StoreConfig
+from assizes.judge.config.run import StoreConfig
 from assizes.tasks.store import Store
 from tests.tasks.store.rows import COUNTS, ended, run_metrics, run_record, shard
 

@@ -8,7 +8,7 @@ import socket
 import polars as pl
 import pytest
 
-from assizes.judge.config.places import StoreConfig
+from assizes.judge.config.run import StoreConfig
 from assizes.judge.errors import SchemaVersion, StoreError
 from assizes.judge.rows import SHARD_TABLES, frame
 from assizes.tasks.store import open_store

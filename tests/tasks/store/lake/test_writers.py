@@ -6,10 +6,10 @@ import os
 import threading
 from pathlib import Path
 
-from assizes.judge.config.places import StoreConfig
+from assizes.judge.config.run import StoreConfig
 from assizes.judge.errors import StoreError
 from assizes.tasks.store import open_store
-from assizes.tasks.store.objects.opening import objects_at
+from assizes.tasks.store.bucket import objects_at
 from tests.doubles.s3_proxy import Faults, proxied
 from tests.tasks.store.lake.lakes import Place, _fill
 from tests.tasks.store.rows import COUNTS, run_record, shard

@@ -1,0 +1,266 @@
+"""`assizes deploy` and `serve-flows`: register a configuration on a Prefect server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from assizes.deployments.commands.output import print_json, print_line, print_table
+from assizes.deployments.server import find_api_url
+from assizes.deployments.settings import prepare_environment
+from assizes.deployments.terminal import tell_user
+from assizes.judge.catalog import resolve_judges
+from assizes.judge.config.run import RunConfig
+from assizes.judge.errors import AssizesError, ConfigurationError
+from assizes.judge.model_assignment import assign_models
+
+if TYPE_CHECKING:
+    from prefect.client.orchestration import PrefectClient
+    from prefect.deployments.runner import RunnerDeployment
+
+    from assizes.deployments.registration.apply import (
+        Registrar,
+        RegistrationResult,
+        WantedDeployment,
+    )
+    from assizes.deployments.registration.automations import DeploymentIds, Notifier
+
+
+@dataclass(frozen=True, slots=True)
+class DeployOptions:
+    """The options of `assizes deploy`.
+
+    Attributes:
+        config: the configuration to register.
+        folder: folder on the workers for relative paths; `None`: the current folder.
+        dry_run: change nothing.
+        remove: remove what is registered for the name of the configuration.
+    """
+
+    config: RunConfig
+    folder: str | None = None
+    dry_run: bool = False
+    remove: bool = False
+
+
+def deploy(options: DeployOptions, *, as_json: bool) -> int:
+    """Register or remove the objects of a configuration and print the state of each; returns 0."""
+    api_url = use_server()
+    results = asyncio.run(register_or_remove(options))
+    if as_json:
+        objects = [asdict(result) for result in results]
+        print_json({"server": api_url, "dry_run": options.dry_run, "objects": objects})
+        return 0
+    rows = [(each.name, each.kind, each.state, ", ".join(each.differs)) for each in results]
+    print_table("", ("name", "kind", "state", "differs"), rows)
+    print_line(f"server: {api_url}{' (dry run: nothing was changed)' if options.dry_run else ''}")
+    if not options.remove:
+        pool = options.config.runner.work_pool
+        print_line(f"a worker takes up its runs: prefect worker start --pool {pool}")
+    return 0
+
+
+def use_server(*, verbose: bool = False) -> str:
+    """Make Prefect use the configured server, else that of `assizes up`; returns its API's address.
+
+    With `verbose`, Prefect's own log is shown.
+
+    Raises:
+        ConfigurationError: there is no server, or the server does not answer.
+    """
+    api_url = find_api_url()
+    if api_url is None:
+        raise ConfigurationError(
+            "there is no Prefect server to register on; set PREFECT_API_URL to one, or start one "
+            "with `assizes up`"
+        )
+    prepare_environment(verbose=verbose, api_url=api_url)
+    return api_url
+
+
+async def register_or_remove(options: DeployOptions) -> list[RegistrationResult]:
+    """Register or remove the objects of a configuration; returns a result for each, also unchanged.
+
+    Raises:
+        ConfigurationError: the cron expression is invalid, or the notification block is missing.
+        AssizesError: the server refuses an object.
+    """
+    from prefect.client.orchestration import get_client
+
+    from assizes.deployments.registration.apply import Registrar, tag_of
+
+    async with get_client() as client, translate_refusals():
+        registrar = Registrar(client, dry_run=options.dry_run)
+        if options.remove:
+            return await registrar.remove(tag_of(options.config), set())
+        return await _register(client, registrar, options)
+
+
+async def _register(
+    client: PrefectClient, registrar: Registrar, options: DeployOptions
+) -> list[RegistrationResult]:
+    from assizes.deployments.registration.apply import DeploymentTarget, tag_of, wanted_deployments
+    from assizes.deployments.registration.automations import DeploymentIds
+    from assizes.tasks.distribute.shared_limits import shared_limits
+
+    config = options.config
+    pool = config.runner.work_pool
+    target = DeploymentTarget(pool, options.folder or str(Path.cwd()))
+    wanted = wanted_deployments(config)
+    notifier = await configured_notifier(client, config)
+    results = [await registrar.work_pool(pool)]
+    # The rate limits that all runs share; there are none without `[limits] shared`.
+    for model in assign_models(config, resolve_judges(config.judge)).models:
+        limits = shared_limits(config.limits, model.name)
+        results += [await registrar.limit(limit) for limit in limits if limit is not None]
+    deployments = [await registrar.deployment(deployment, target) for deployment in wanted]
+    # In a dry run a deployment that is not registered has no id. The id 0 stands for it, so that an
+    # automation over it is reported as changed.
+    ids = {result.name.partition("/")[0]: result.id or UUID(int=0) for result in deployments}
+    automations = await register_automations(registrar, config, DeploymentIds(ids), notifier)
+    kept_names = {result.name for result in (*deployments, *automations)}
+    removed = await registrar.remove(tag_of(config), kept_names)
+    return [*results, *deployments, *automations, *removed]
+
+
+@asynccontextmanager
+async def translate_refusals() -> AsyncIterator[None]:
+    """Raise `AssizesError` in place of Prefect's error when the server refuses a request."""
+    from prefect.exceptions import PrefectHTTPStatusError
+
+    try:
+        yield
+    except PrefectHTTPStatusError as error:
+        reason = " ".join(error.response.text.split())[:300]
+        raise AssizesError(f"the Prefect server refuses: {reason}") from error
+
+
+async def register_automations(
+    registrar: Registrar,
+    config: RunConfig,
+    deployment_ids: DeploymentIds,
+    notifier: Notifier | None,
+) -> list[RegistrationResult]:
+    """Register the automations of a configuration, over deployments that are registered."""
+    from assizes.deployments.registration.automations import wanted_automations
+
+    wanted = wanted_automations(config, deployment_ids, notifier)
+    return [await registrar.automation(automation) for automation in wanted]
+
+
+async def configured_notifier(client: PrefectClient, config: RunConfig) -> Notifier | None:
+    """The notifier over the block that `[notify] block` names; `None` where no block is named.
+
+    Raises:
+        ConfigurationError: there is no such block, or the block can send no message.
+    """
+    from prefect.exceptions import ObjectNotFound
+
+    from assizes.deployments.registration.automations import notifier_of
+
+    block_name = config.notify.block
+    if block_name is None:
+        return None
+    kind, _, name = block_name.partition("/")
+    if not (kind and name):
+        raise ConfigurationError(
+            f"[notify] block: {block_name!r} is no type/name; write one such as slack-webhook/oncall"
+        )
+    try:
+        block = await client.read_block_document_by_name(name, kind, include_secrets=False)
+    except ObjectNotFound:
+        raise ConfigurationError(
+            f"[notify] block: the Prefect server has no block {block_name!r}; make it there first "
+            "(`prefect block create`, or Blocks in its UI) and give it as type/name"
+        ) from None
+    return notifier_of(block, block_name)
+
+
+def serve_flows(config: RunConfig, limit: int) -> int:
+    """Serve the deployments of a configuration until interrupted; their schedules pause afterwards.
+
+    At most `limit` flow runs are begun at the same time. Returns 0.
+
+    Raises:
+        ConfigurationError: as `register_and_run`, or there is no Prefect server.
+    """
+    api_url = use_server(verbose=True)
+    tell_user(f"serving the flows of {config.name!r} for {api_url}; Ctrl-C ends it")
+    asyncio.run(register_and_run(config, limit))
+    return 0
+
+
+async def register_and_run(config: RunConfig, limit: int) -> None:
+    """Register deployments, remove those that are not wanted, then run flow runs until cancelled.
+
+    Raises:
+        ConfigurationError: a work pool has one of these deployments, or the notification block is
+            missing.
+        AssizesError: the server refuses an object.
+    """
+    from prefect.client.orchestration import get_client
+    from prefect.runner import Runner
+
+    from assizes.deployments.registration.apply import Registrar, tag_of, wanted_deployments
+    from assizes.deployments.registration.automations import DeploymentIds
+    from assizes.tasks.distribute.work_pool import DEPLOYMENT
+
+    runner = Runner(name=f"assizes-{config.name}", limit=limit, pause_on_shutdown=True)
+    ids: dict[str, UUID] = {}
+    async with get_client() as client, translate_refusals():
+        notifier = await configured_notifier(client, config)
+        kept_names: set[str] = set()
+        for wanted in wanted_deployments(config):
+            if wanted.full_name == DEPLOYMENT:
+                continue  # a run that is spread over workers needs workers
+            await _refuse_pooled(client, wanted.full_name)
+            runner_deployment = await _runner_deployment(wanted)
+            ids[wanted.flow.name] = await runner.aadd_deployment(runner_deployment)
+            kept_names.add(wanted.full_name)
+        registrar = Registrar(client)
+        automation_results = await register_automations(
+            registrar, config, DeploymentIds(ids), notifier
+        )
+        await registrar.remove(
+            tag_of(config), kept_names | {result.name for result in automation_results}
+        )
+    await runner.start()
+
+
+async def _refuse_pooled(client: PrefectClient, name: str) -> None:
+    """Refuse a deployment of a work pool, whose workers would take the same flow runs."""
+    from prefect.exceptions import ObjectNotFound
+
+    try:
+        existing = await client.read_deployment_by_name(name)
+    except ObjectNotFound:
+        return
+    if existing.work_pool_name is not None:
+        raise ConfigurationError(
+            f"the deployment {name!r} belongs to the work pool {existing.work_pool_name!r}; start a "
+            "worker for it, or take it away with `assizes deploy --remove`"
+        )
+
+
+async def _runner_deployment(wanted: WantedDeployment) -> RunnerDeployment:
+    from prefect.client.schemas.objects import ConcurrencyLimitConfig, ConcurrencyLimitStrategy
+    from prefect.types.entrypoint import EntrypointType
+
+    alone = ConcurrencyLimitConfig(limit=1, collision_strategy=ConcurrencyLimitStrategy.ENQUEUE)
+    deployment: RunnerDeployment = await wanted.flow.ato_deployment(
+        wanted.name,
+        description=wanted.description,
+        parameters=dict(wanted.parameters),
+        tags=list(wanted.tags),
+        schedules=[wanted.schedule] if wanted.schedule else None,
+        concurrency_limit=alone if wanted.one_at_a_time else None,
+        entrypoint_type=EntrypointType.MODULE_PATH,
+        paused=False,
+    )
+    deployment.entrypoint = wanted.entrypoint
+    return deployment

@@ -1,0 +1,144 @@
+"""`assizes doctor`: check what a run needs, and say what to do about each fault."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal
+
+from assizes.deployments.commands.output import print_json, print_table
+from assizes.deployments.server import API_TIMEOUT_S, is_healthy, running_server
+from assizes.deployments.settings import configured_api_url, read_config
+from assizes.judge.catalog import resolve_judges
+from assizes.judge.config.run import CacheConfig, ReportConfig, RunConfig
+from assizes.judge.engine.ensemble_hearing import members
+from assizes.judge.errors import AssizesError, Halted, NoStore
+from assizes.judge.model_assignment import assign_callable_models
+from assizes.tasks.runtime.places import write_probe
+from assizes.tasks.sources.listing import list_sources
+from assizes.tasks.spending.ledger_file import all_runs_stopped_at, probe_ledger, spending_today
+from assizes.tasks.store import existing_store, store_file
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """The result of one check, in one line.
+
+    `note`: it works, but the finding is worth knowing; `fault`: a run would fail.
+    """
+
+    name: str
+    state: Literal["ok", "note", "fault"]
+    finding: str
+
+
+def check_installation(file: Path | None, overrides: list[str], *, as_json: bool) -> int:
+    """Run all checks and print their findings; returns 2 when any check found a fault, else 0."""
+    checks = list(_checks(file, overrides))
+    if as_json:
+        print_json([asdict(check) for check in checks])
+    else:
+        rows = [(check.name, check.state, check.finding) for check in checks]
+        print_table("", ("check", "state", "finding"), rows)
+    return 2 if any(check.state == "fault" for check in checks) else 0
+
+
+def _checks(file: Path | None, overrides: list[str]) -> Iterator[Check]:
+    names = ("assizes", "prefect", "litellm", "polars", "duckdb", "s3fs")
+    versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in names)
+    yield Check("versions", "ok", f"python {sys.version.split()[0]}, {versions}")
+    yield _check_server()
+    try:
+        config = read_config(file, overrides)
+    except AssizesError as error:
+        yield Check("configuration", "fault", str(error))
+        return
+    probes: dict[str, Callable[[RunConfig], str]] = {
+        "judges and metrics": _judges,
+        "model": _model,
+        "transcripts": _transcripts,
+        "store": _store,
+        "reply cache": lambda config: _writable(config.cache, "cache"),
+        "ledger": _ledger,
+        "reports": lambda config: _writable(config.report, "report"),
+    }
+    for name, probe in probes.items():
+        try:
+            yield Check(name, "ok", probe(config))
+        except (AssizesError, OSError) as error:
+            yield Check(name, "fault", " ".join(str(error).split()))
+
+
+def _check_server() -> Check:
+    name = "prefect server"
+    try:
+        url = configured_api_url()
+        server = None if url else running_server()
+    except AssizesError as error:
+        return Check(name, "fault", str(error))
+    if url and is_healthy(url, API_TIMEOUT_S):
+        return Check(name, "ok", f"{url} (as configured)")
+    if url:
+        return Check(name, "fault", f"{url} does not answer; start it or unset it")
+    if server:
+        return Check(name, "ok", f"{server.api_url} (started by `assizes up`)")
+    finding = "none: each command starts a temporary one; `assizes up` keeps one running"
+    return Check(name, "note", finding)
+
+
+def _judges(config: RunConfig) -> str:
+    panel = resolve_judges(config.judge)
+    weights = ", ".join(f"{name} {weight:.3f}" for name, weight in panel.weights.items())
+    return f"{', '.join(config.judge.judges)}; weights: {weights or 'none'}"
+
+
+def _model(config: RunConfig) -> str:
+    assignment = assign_callable_models(config, resolve_judges(config.judge))
+    others = [
+        f"{name}: {' + '.join(model.name for model in members([own]))}"
+        for name, own in assignment.own.items()
+        if own is not assignment.shared
+    ]
+    shared = [] if config.judge.panel else [assignment.shared.name]
+    return "; ".join([*shared, *others])
+
+
+def _transcripts(config: RunConfig) -> str:
+    if "{" in config.transcripts.uri:
+        return f"{config.transcripts.uri}: has a date placeholder, not listed"
+    sources = list_sources(config.transcripts.uri, config.transcripts.storage_options)
+    size = sum(source.size for source in sources)
+    return f"{config.transcripts.uri}: {len(sources)} objects, {size / 1e6:.1f} MB"
+
+
+def _store(config: RunConfig) -> str:
+    uri = config.store.uri
+    if (file := store_file(uri)) is None:
+        write_probe(uri, config.store.storage_options, "[store] uri")
+    try:
+        with existing_store(config.store) as store:
+            writers = "several writers" if store.many_writers else "one writer at a time"
+            return f"{uri}: {store.runs().height} runs, {writers}"
+    except NoStore:
+        if file is not None:
+            write_probe(str(file.parent), {}, "[store] uri")
+        return f"{uri}: will be created"
+
+
+def _writable(section: CacheConfig | ReportConfig, name: str) -> str:
+    write_probe(section.uri, section.storage_options, f"[{name}] uri")
+    return f"{section.uri}: can be written"
+
+
+def _ledger(config: RunConfig) -> str:
+    path = config.limits.ledger
+    probe_ledger(path)
+    if (at := all_runs_stopped_at(path)) is not None:
+        raise Halted(f"{path}: all runs were stopped at {at}; `assizes stop --lift` lifts that")
+    if not Path(path).exists():
+        return f"{path}: will be created"
+    today = spending_today(path)
+    return f"{path}: {today.calls} calls and {today.usd:.4f} USD today (UTC)"

@@ -1,1 +1,0 @@
-"""Commands that operate an installation: deploy, serve, doctor, stop, upkeep of stores."""

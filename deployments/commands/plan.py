@@ -1,0 +1,108 @@
+"""`assizes plan`: forecast the asks, the cost and the time of a run."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from datetime import date
+from typing import TYPE_CHECKING
+
+from assizes.deployments.commands.output import print_json, print_line, print_lines, print_table
+from assizes.deployments.commands.run import progress_bar
+from assizes.deployments.settings import prepare_environment
+from assizes.judge.config.run import RunConfig
+from assizes.judge.rows import COMPLETE
+
+if TYPE_CHECKING:
+    from assizes.judge.forecast.run_forecast import JudgeForecast, LimitForecast, RunForecast
+
+
+def plan_and_print(config: RunConfig, on: date | None, *, as_json: bool) -> int:
+    """Forecast a run and print the forecast; no model is called and nothing is written.
+
+    `on` is the day for date placeholders in the transcripts' URI. Returns 0.
+
+    Raises:
+        AssizesError: the run itself could not begin either.
+    """
+    prepare_environment()
+    from assizes.tasks.forecasts.run_forecast import forecast_with_anchors
+
+    with progress_bar():
+        forecast = asyncio.run(forecast_with_anchors(config, on))
+    if as_json:
+        print_json(forecast.model_dump(mode="json"))
+        return 0
+    _print(forecast, config)
+    return 0
+
+
+def _print(forecast: RunForecast, config: RunConfig) -> None:
+    counts = ", ".join(f"{name} {count}" for name, count in forecast.transcripts.items())
+    print_line(f"{forecast.run_id}: {_state(forecast)}")
+    print_line(f"transcripts: {counts}")
+    numbers = ("#asks", "#kept", "#to put", "#tokens in", "#out", "#USD", "#worst")
+    print_table("", ("judge", "model", *numbers), [_row(judge) for judge in forecast.judges])
+    print_lines(_totals(forecast, replayed=config.cache.use == "replay_only"))
+    if forecast.anchors is not None:  # they have a budget of their own and no cached reply
+        triggers = ", ".join(config.anchors.triggers)
+        when = f"with triggers {triggers}" if triggers else "with no trigger"
+        volume = _volume(forecast.anchors)
+        print_line(f"anchors, in a run of their own {when} and with a new judge: {volume}")
+    if forecast.canaries is not None:
+        print_line(f"canaries, with the anchors: {_volume(forecast.canaries)}")
+    print_lines(_limit(limit, batch=config.runner.batch) for limit in forecast.limits)
+    print_lines(f"assumed: {line}" for line in forecast.assumptions)
+
+
+def _state(forecast: RunForecast) -> str:
+    if forecast.status is None:
+        return "a new run"
+    if forecast.status == COMPLETE:
+        return "complete in the store; running it again asks nothing"
+    return f"{forecast.status} in the store; running it again goes on with it"
+
+
+def _row(judge: JudgeForecast) -> tuple[str, ...]:
+    counts = (judge.asks, judge.kept, judge.to_put, judge.input_tokens, judge.output_tokens)
+    dollars = (_usd(judge.expected_usd), _usd(judge.worst_usd))
+    return (judge.judge, judge.model, *(f"{count:,}" for count in counts), *dollars)
+
+
+def _totals(forecast: RunForecast, *, replayed: bool) -> Iterator[str]:
+    if forecast.sampled is not None:
+        due = forecast.transcripts["due"]
+        yield f"scaled up from a sample of {forecast.sampled:,} of {due:,} cases"
+    answered = f"{forecast.kept:,} answered by kept replies, {forecast.same:,} by the same ask"
+    yield f"asks: {forecast.asks:,}, {answered} in the run, {forecast.to_put:,} to put"
+    if replayed:
+        yield f"replay_only: nothing is asked; the {forecast.to_put:,} asks to put will fail"
+    yield f"tokens: {forecast.input_tokens:,} in, {forecast.output_tokens:,} out"
+    yield f"cost: {_cost(forecast)}"
+    minutes = forecast.minutes
+    duration = "as long as the provider's batches" if minutes is None else f"{minutes:g} min"
+    yield f"time: {duration}, without retries"
+
+
+def _volume(forecast: RunForecast) -> str:
+    due = forecast.transcripts["due"]
+    return f"{due:,} cases, {forecast.to_put:,} asks to put, {_cost(forecast)}"
+
+
+def _cost(forecast: RunForecast) -> str:
+    return f"{_usd(forecast.expected_usd)} USD expected, {_usd(forecast.worst_usd)} at the most"
+
+
+def _limit(forecast: LimitForecast, *, batch: bool) -> str:
+    text = f"[limits] {forecast.limit} = {forecast.allows:g}: {forecast.spent:g} spent"
+    if forecast.fits is None or forecast.expected is None:
+        return f"{text}, what this run adds is not known"
+    added = f"{forecast.expected:g} more expected"
+    if batch and forecast.worst is not None:
+        added += f", up to {forecast.worst:g} set aside for its batches"
+    end = "a batch may not be handed in" if batch else "the run would stop on the way"
+    return f"{text}, {added}: {'fits' if forecast.fits else f'DOES NOT FIT: {end}'}"
+
+
+def _usd(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:.4f}"

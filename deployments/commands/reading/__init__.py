@@ -1,1 +1,0 @@
-"""Commands that read a store and change nothing."""

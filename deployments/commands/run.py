@@ -1,0 +1,302 @@
+"""`assizes run`, `resume` and `demo`: check all that can be checked beforehand, then run the flow.
+
+The demo judges real transcripts of an agent, and a copy in which the agent got worse.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from assizes.deployments.commands.output import print_line, print_outcome
+from assizes.deployments.commands.stores import store_config
+from assizes.deployments.samples import sample_cases, with_planted_regression
+from assizes.deployments.server import find_api_url
+from assizes.deployments.settings import prepare_environment, stored_config, validate_config
+from assizes.deployments.terminal import is_json_log, tell_user
+from assizes.judge.case import Case
+from assizes.judge.catalog import available_metrics, resolve_judges
+from assizes.judge.config.run import RunConfig, StartMode
+from assizes.judge.errors import ConfigurationError, Halted, NotComparable
+from assizes.judge.formats import native_line
+from assizes.judge.model_assignment import assign_callable_models
+from assizes.judge.rows import COMPLETE
+from assizes.tasks.distribute.partitions import check_distributable
+from assizes.tasks.intake.run_sources import expand
+from assizes.tasks.runs.stored_runs import RULES
+from assizes.tasks.runtime.places import write_probe
+from assizes.tasks.runtime.process import interrupt_on_sigterm
+from assizes.tasks.sources.listing import list_sources
+from assizes.tasks.spending.ledger_file import all_runs_stopped_at, probe_ledger
+from assizes.tasks.store import open_store
+
+T = TypeVar("T")
+
+if TYPE_CHECKING:
+    from assizes.flows.outcome import RunOutcome
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """One evaluation.
+
+    Attributes:
+        config: its configuration.
+        run_id: id of the run; `None`: derived from the input.
+        on: day for date placeholders in the transcripts' URI.
+        manner: begin a run, resume it, or fork it.
+    """
+
+    config: RunConfig
+    run_id: str | None = None
+    on: date | None = None
+    manner: StartMode = "begin"
+
+
+def run_evaluation(wanted: RunOptions, *, as_json: bool, verbose: bool) -> int:
+    """Run one evaluation and print its outcome; returns the exit code of the outcome.
+
+    Raises:
+        AssizesError: as `preflight`, and every error of the run itself.
+    """
+    preflight(wanted)
+    (outcome,) = evaluations([wanted], verbose=verbose)
+    return print_outcome(outcome, as_json=as_json)
+
+
+def resume_options(
+    run_id: str, file: Path | None, uri: str | None, overrides: Sequence[str]
+) -> RunOptions:
+    """The options that resume a stored run, with its stored configuration.
+
+    The configuration file and `uri` (of `--store`) only name the store; the `--set` pairs change
+    the stored configuration.
+
+    Raises:
+        UnknownRun: the store has no such run.
+    """
+    where = store_config(file, uri)
+    with open_store(where) as store:
+        record = store.run(run_id)
+    store_settings = {"store": where.model_dump()}
+    config = stored_config(record.config, store_settings, overrides, f"run {record.run_id}")
+    return RunOptions(config, record.run_id, manner="resume")
+
+
+def preflight(wanted: RunOptions) -> None:
+    """Check what can be checked before a server starts or money is spent.
+
+    Raises:
+        AssizesError: the first fault; `NotComparable` for a baseline that is not complete.
+    """
+    config = wanted.config
+    if wanted.manner != "resume" and config.transcripts.again is None:
+        uri = expand(config.transcripts.uri, wanted.on)
+        list_sources(uri, config.transcripts.storage_options)
+    check_places(config)
+
+
+def check_places(config: RunConfig) -> None:
+    """Check models and keys, ledger, anchors, the places to write to, and the baseline.
+
+    The transcripts are not looked at: triggered runs find theirs later.
+
+    Raises:
+        AssizesError: as `preflight`.
+    """
+    if config.runner.kind != "local":
+        check_distributable(config)
+    if assign_callable_models(config, resolve_judges(config.judge)).has_paid_calls:
+        ledger = config.limits.ledger
+        probe_ledger(ledger)
+        if (at := all_runs_stopped_at(ledger)) is not None:
+            raise Halted(
+                f"[limits] ledger {ledger!r}: all runs were stopped at {at}; `assizes stop --lift` "
+                "lets them begin again"
+            )
+    if config.anchors.uri is not None:
+        list_sources(config.anchors.uri, config.transcripts.storage_options)
+    write_probe(config.cache.uri, config.cache.storage_options, "[cache] uri")
+    write_probe(config.report.uri, config.report.storage_options, "[report] uri")
+    baseline = config.comparison.baseline
+    with open_store(config.store, writing=True) as store:
+        # A rule only picks complete runs.
+        record = None if baseline is None or baseline in RULES else store.run(baseline)
+    if record is not None and record.status != COMPLETE:
+        raise NotComparable(
+            f"baseline run {record.run_id!r} is {record.status}; finish it with the command that "
+            "began it, or name another with --baseline"
+        )
+
+
+def cache_use(*, refresh: bool, replay_only: bool) -> str | None:
+    """The value of `[cache] use` for two options; `None` without them: as configured.
+
+    Raises:
+        ConfigurationError: both options are given.
+    """
+    if refresh and replay_only:
+        raise ConfigurationError("--refresh asks anew, --replay-only asks nothing: give one")
+    return "refresh" if refresh else "replay_only" if replay_only else None
+
+
+def evaluations(wanted: list[RunOptions], *, verbose: bool) -> list[RunOutcome]:
+    """Run evaluations one after another on one Prefect server and return their outcomes.
+
+    Raises:
+        ConfigurationError: the configured Prefect server does not answer.
+        AssizesError: the first error that ended an evaluation.
+    """
+    find_server(verbose=verbose)
+
+    async def evaluate_all() -> list[RunOutcome]:
+        from assizes.flows.evaluate import evaluate
+
+        outcomes = []
+        for each in wanted:
+            arguments = (each.config, "adhoc", each.run_id, each.on, each.manner)
+            outcomes.append(await flow_outcome(evaluate, *arguments, more_tags=("adhoc",)))
+        return outcomes
+
+    with progress_bar():
+        return run_flows(evaluate_all())
+
+
+def run_flows(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine that calls flows in a new event loop; SIGTERM ends it as Ctrl-C does.
+
+    Raises:
+        KeyboardInterrupt: SIGTERM or SIGINT came.
+    """
+    from prefect.exceptions import TerminationSignal
+
+    try:
+        with interrupt_on_sigterm():
+            return asyncio.run(work)
+    except TerminationSignal:  # SIGTERM came while Prefect itself began or ended the flow
+        raise KeyboardInterrupt from None
+
+
+def find_server(*, verbose: bool) -> None:
+    """Make Prefect use the configured server, else that of `assizes up`, else a temporary server.
+
+    With `verbose`, Prefect's log is shown.
+
+    Raises:
+        ConfigurationError: the configured Prefect server does not answer.
+    """
+    api_url = find_api_url()
+    prepare_environment(verbose=verbose, api_url=api_url)
+    if api_url is None:
+        tell_user(
+            "starting a temporary Prefect server (12 to 20 s; `assizes up` keeps one running)"
+        )
+
+
+async def flow_outcome(flow: Any, *arguments: Any, more_tags: Sequence[str] = ()) -> Any:
+    """Run an async flow with these arguments and return its result.
+
+    Prefect types an async flow called with `return_state` as if it had been awaited already, hence
+    `Any`. `more_tags` are tags of the flow run, beside the tag of this package.
+
+    Raises:
+        AssizesError: the error that ended the flow, whose class gives the exit code.
+    """
+    from prefect import tags
+
+    from assizes.tasks.publish_report import TAG
+
+    with tags(TAG, *more_tags):
+        state = await flow(*arguments, return_state=True)
+    outcome = await state.aresult(raise_on_failure=False)
+    if isinstance(outcome, BaseException):
+        raise outcome
+    return outcome
+
+
+@contextlib.contextmanager
+def progress_bar() -> Iterator[None]:
+    """Show a progress bar in this block, unless stderr is no terminal or the log is JSON."""
+    if is_json_log() or not sys.stderr.isatty():
+        yield
+        return
+    from assizes.deployments.commands.progress import show_progress_bar
+
+    with show_progress_bar():
+        yield
+
+
+NAME = "demo"
+"""Name of both runs."""
+
+V1, V2, DATABASE = "demo-v1.jsonl", "demo-v2.jsonl", "demo.duckdb"
+OWN_FILES = (V1, V2, DATABASE, f"{DATABASE}.wal")
+"""Files that the demo writes beside its reports, and removes again when it is run anew."""
+
+
+def run_demo(folder: Path, *, as_json: bool, verbose: bool) -> int:
+    """Judge the sample, judge a copy with a planted regression, and compare the two runs.
+
+    Transcripts, store, reply cache and reports are written into the folder. Returns 0 when the
+    planted regression was found, else 1.
+
+    Raises:
+        ConfigurationError: the folder cannot be used.
+    """
+    baseline = sample_cases()
+    try:
+        _write_anew(folder, {V1: baseline, V2: with_planted_regression(baseline)})
+    except OSError as error:
+        raise ConfigurationError(
+            f"--folder {str(folder)!r} cannot be used: {error.strerror}; give a folder that can be "
+            "written to"
+        ) from None
+    wanted = [
+        RunOptions(_config(folder, V1, baseline=None)),
+        RunOptions(_config(folder, V2, baseline="latest")),
+    ]
+    _, outcome = evaluations(wanted, verbose=verbose)
+    is_detected = outcome.conclusion == "Regression"
+    if not as_json:
+        print_line(
+            f"{len(baseline)} real transcripts of an airline agent (v1), and a copy in which"
+        )
+        print_line("every third case that changes a booking claims success without doing it (v2).")
+    print_outcome(outcome, as_json=as_json)
+    if not as_json:
+        print_line(f"the planted regression was {'found' if is_detected else 'missed'}")
+        store = wanted[1].config.store.uri
+        print_line(f"look closer: assizes show {outcome.run_id} --store {store}")
+    return 0 if is_detected else 1
+
+
+def _write_anew(folder: Path, transcripts: Mapping[str, list[Case]]) -> None:
+    """Remove the files of an earlier demo, but none of the user's; then write the transcripts."""
+    reports = folder.glob(f"reports/{NAME}-*/report.*")
+    for file in (*(folder / name for name in OWN_FILES), *reports):
+        file.unlink(missing_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, cases in transcripts.items():
+        (folder / name).write_bytes(b"".join(native_line(case) for case in cases))
+
+
+def _config(folder: Path, transcripts: str, *, baseline: str | None) -> RunConfig:
+    place = folder.as_posix()
+    defaults = [metric.name for metric in available_metrics() if metric.include_in_defaults]
+    body = {
+        "name": NAME,
+        "transcripts": {"uri": (folder / transcripts).as_posix(), "format": "native"},
+        "judge": {"metrics": [*defaults, {"metric": "task_completion", "weight": 0.5}]},
+        "thresholds": {"metrics_pass_threshold": 60.0, "cases_pass_threshold": 60.0},
+        "comparison": {"baseline": baseline},
+        "store": {"uri": f"duckdb:///{place}/{DATABASE}"},
+        "cache": {"uri": f"{place}/replies"},
+        "report": {"uri": f"{place}/reports"},
+    }
+    return validate_config(body, "demo")

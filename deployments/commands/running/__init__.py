@@ -1,1 +1,0 @@
-"""Commands before and during judging: init, import, plan, run, rerun, triggered runs, demo."""

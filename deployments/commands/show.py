@@ -1,0 +1,205 @@
+"""`assizes runs`, `show`, `compare`, `metrics`, `judges`: stored runs, and the judges there are."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from assizes.deployments.commands.output import (
+    judge_line,
+    print_comparison,
+    print_gates,
+    print_json,
+    print_line,
+    print_lines,
+    print_metrics,
+    print_published,
+    print_table,
+    print_text,
+    print_votes,
+    print_warnings,
+)
+from assizes.deployments.commands.stores import opened_store, store_config
+from assizes.deployments.settings import read_optional_config
+from assizes.judge.comparison.compare import Ending
+from assizes.judge.config.gates import ComparisonConfig
+from assizes.judge.errors import ConfigurationError
+from assizes.tasks.runs.calibrations import citation_lines, citations
+from assizes.tasks.runs.stored_comparison import compare_stored
+from assizes.tasks.runs.stored_runs import INTERRUPTED, displayed_status
+from assizes.tasks.store import existing_store
+
+RUN_FIELDS = ("run_id", "name", "trigger", "status", "judge_model", "started_at", "finished_at")
+"""Columns of table runs that the JSON documents show."""
+
+
+def show_runs(file: Path | None, uri: str | None, *, as_json: bool) -> int:
+    """Print the runs of a store, newest first."""
+    numbers = ("weighted_metrics_score_pct", "cases_pass_rate_pct", "outcome", "coverage")
+    rows = []
+    with opened_store(file, uri) as store:
+        store_uri = store.uri
+        for row in store.runs().iter_rows(named=True):
+            summary = json.loads(row["summary"]) if row["summary"] else {}
+            row["status"] = displayed_status(store, row["run_id"], row["status"])
+            fields = {field: row[field] for field in RUN_FIELDS}
+            rows.append(fields | {name: summary.get(name) for name in numbers})
+    if as_json:
+        print_json(rows)
+    elif rows:
+        columns = ("run", "status", "judge", "started", "#score", "#pass %")
+        shown = ("run_id", "status", "judge_model", "started_at", *numbers[:2])
+        for row in rows:
+            row["started_at"] = f"{row['started_at']:%Y-%m-%d %H:%M}"
+        print_table("", columns, [[row[field] for field in shown] for row in rows])
+    else:
+        print_line(f"no runs in {store_uri}")
+    return 0
+
+
+def show_run(run_id: str, file: Path | None, uri: str | None, *, as_json: bool) -> int:
+    """Print one run: its status, metrics, gates, counts and costs.
+
+    Raises:
+        UnknownRun: the store has no such run.
+    """
+    from assizes.judge.summary.run_summary import RunSummary
+
+    with opened_store(file, uri) as store:
+        record = store.run(run_id)
+        record = replace(record, status=displayed_status(store, record.run_id, record.status))
+        calibration = citation_lines(citations(store, record))
+    if as_json:
+        fields = {name: getattr(record, name) for name in (*RUN_FIELDS, "config", "summary")}
+        fields["calibration"] = calibration
+        print_json(fields)
+        return 0
+    print_line(judge_line(record.judge_model))
+    print_line(f"status: {record.status}, started {record.started_at:%Y-%m-%d %H:%M} UTC")
+    if record.status == INTERRUPTED:
+        print_line(f"nobody is at work on it: `assizes resume {record.run_id}` goes on")
+    if record.summary is not None:
+        summary = RunSummary.model_validate(record.summary)
+        print_warnings(summary.warnings)
+        print_metrics(record.run_id, summary)
+        print_published(summary)
+        print_votes(summary)
+        print_gates(summary)
+    print_lines(f"judge beside people: {line}" for line in calibration)
+    return 0
+
+
+def show_metrics(folders: Sequence[str], *, as_json: bool) -> int:
+    """Print every conversation metric, opt-in metrics included (seed 000: available metrics)."""
+    from assizes.judge.catalog import metrics_listing
+
+    listing = metrics_listing(folders)
+    if as_json:
+        print_json(listing)
+        return 0
+    rows = [
+        (
+            *(metric[field] for field in ("name", "tier", "score_type")),
+            f"{metric['default_weight']:g}",
+            "yes" if metric["include_in_defaults"] else "opt-in",
+            metric["description"],
+        )
+        for metric in listing["data"]
+    ]
+    columns = ("metric", "tier", "scale", "#weight", "default", "measures")
+    print_table("", columns, rows)
+    return 0
+
+
+def show_judges(folders: Sequence[str], file: Path | None, *, as_json: bool) -> int:
+    """Print every judge: its scale, its gate, what it needs, and whether it works offline.
+
+    Listed are also the user's own judges in `folders` and in the configuration `file`.
+
+    Raises:
+        ConfigurationError: the configuration, a rubric folder or a judge cannot be used.
+    """
+    from assizes.deployments.settings import read_config
+    from assizes.judge.catalog import judges_listing
+    from assizes.judge.config.judging import JudgeConfig
+
+    config = read_config(file).judge if file else JudgeConfig()
+    all_folders = (*config.rubrics, *(folder for folder in folders if folder not in config.rubrics))
+    listing = judges_listing(config.model_copy(update={"rubrics": all_folders}))
+    if as_json:
+        print_json(listing)
+        return 0
+    for judge in listing:
+        _print_judge(judge)
+    return 0
+
+
+def _print_judge(judge: dict[str, Any]) -> None:
+    """Print a judge: name, scale and gate; description; needs; the options that only it has."""
+    from assizes.judge.families.entry import JudgeOptions
+
+    facts = [
+        ", ".join(judge["scale"]),
+        f"gate {judge['gate']}" if judge["gate"] else "no gate",
+        "also offline" if judge["offline"] else "needs a language model",
+    ]
+    print_line(f"{judge['name']:<22} {'; '.join(facts)}")
+    lines = [judge["description"], f"needs {', '.join(judge['needs']) or 'nothing'}"]
+    if own := [name for name in judge["options"] if name not in JudgeOptions.model_fields]:
+        lines.append(f"options {', '.join(own)}")
+    for line in lines:
+        print_text(textwrap.fill(line, 100, initial_indent="    ", subsequent_indent="    "))
+
+
+EXIT_CODES: Final[dict[Ending, int]] = {
+    "fine": 0,
+    "regressed": 1,
+    "not_comparable": 3,
+    "inconclusive": 4,
+}
+"""Exit code of `assizes compare` for each ending of a comparison."""
+
+
+def compare_and_print(
+    sides: tuple[str, str],
+    limits: Mapping[str, Any],
+    file: Path | None,
+    store: str | None,
+    *,
+    as_json: bool,
+) -> int:
+    """Compare two stored runs, write the verdict into the store and print it.
+
+    `limits` are the thresholds given on the command line, by field of `ComparisonConfig`. Returns 0
+    without a regression, 1 with a regression, 3 for runs that were judged differently, 4 where the
+    statistics decide and the data cannot tell.
+
+    Raises:
+        StoreError: there is no such store.
+        ConfigurationError: a threshold cannot be used.
+    """
+    thresholds = _thresholds(limits, file)
+    with existing_store(store_config(file, store)) as opened:
+        comparison = compare_stored(opened, *sides, thresholds)
+    if as_json:
+        print_json(comparison.model_dump(mode="json"))
+    else:
+        print_comparison(comparison)
+    return EXIT_CODES[comparison.verdict.ending]
+
+
+def _thresholds(limits: Mapping[str, Any], file: Path | None) -> ComparisonConfig:
+    """The configured thresholds, replaced by the thresholds of the command line where given."""
+    configured = read_optional_config(file).comparison
+    try:
+        return ComparisonConfig.model_validate({**configured.model_dump(), **limits})
+    except ValidationError as error:
+        fault = error.errors(include_url=False)[0]
+        name = "--" + str(fault["loc"][0]).replace("_", "-")
+        raise ConfigurationError(f"{name}: {fault['msg']} (given {fault['input']!r})") from None

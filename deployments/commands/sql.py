@@ -1,0 +1,109 @@
+"""`assizes sql`: the rows of one SELECT statement over a store, or over one run of it.
+
+As CSV no cell is a formula; only this module writes CSV. Spreadsheets run a cell such as
+`=HYPERLINK(...)` when somebody opens the file, and an agent's user can put such a text into a
+transcript (CSV injection, CWE-1236).
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import sys
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Final, Literal, TypeAlias
+
+import polars as pl
+
+from assizes.deployments.commands.output import print_json, print_table
+from assizes.deployments.commands.stores import store_config
+from assizes.deployments.terminal import printable
+from assizes.tasks.store import query_store
+
+FORMULA: Final = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+"""First characters of a formula, full-width forms included; spreadsheets skip white space before."""
+
+
+def csv_text(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """A header and rows as CSV. Numbers stay numbers, `None` is an empty cell, a list is JSON."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow([as_text(name) for name in columns])
+    writer.writerows([_csv_cell(value) for value in row] for row in rows)
+    return out.getvalue()
+
+
+def as_text(text: str) -> str:
+    """A text as a cell: printable, and with a leading `'` where it would be a formula."""
+    shown = printable(text, "\n\t")
+    begins = shown.lstrip().startswith(FORMULA) or shown.startswith(("\n", "\t"))
+    return f"'{shown}" if begins else shown
+
+
+def _csv_cell(value: Any) -> Any:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if value is None or isinstance(value, int):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else as_text(str(value))
+    if isinstance(value, list | dict):
+        return as_text(json.dumps(value, ensure_ascii=False, default=str))
+    return as_text(str(value))
+
+
+Shape: TypeAlias = Literal["table", "json", "csv"]
+
+
+def query_and_print(
+    target: str, statement: str, file: Path | None, uri: str | None, shape: Shape
+) -> int:
+    """Print the rows of a statement as a table, as a JSON list of objects, or as CSV; returns 0.
+
+    The target is a run id, or a store as `--store` takes it; a `.duckdb` file needs no `duckdb:`.
+    `uri` is the store that has the run, where the target is a run id; `None`: as configured.
+    """
+    store = _store_uri(target)
+    config = store_config(file, store or uri)
+    rows = query_store(config, statement, None if store else target)
+    if shape == "json":
+        dicts = rows.to_dicts()
+        print_json([{name: _plain_value(row[name]) for name in row} for row in dicts])
+        return 0
+    values = [[_plain_value(value) for value in row] for row in rows.rows()]
+    if shape == "csv":
+        sys.stdout.write(csv_text(rows.columns, values))
+        return 0
+    columns = [f"#{name}" if kind.is_numeric() else name for name, kind in rows.schema.items()]
+    print_table("", columns, [[_cell(value) for value in row] for row in values])
+    return 0
+
+
+def _store_uri(target: str) -> str | None:
+    """The URI of the store that a target names; `None` when it can only be a run id.
+
+    A run id holds no slash.
+    """
+    if "://" in target or target.startswith("duckdb:"):
+        return target
+    if target.endswith((".duckdb", ".db")):
+        return f"duckdb:///{target}"
+    return target if "/" in target or Path(target).is_dir() else None
+
+
+def _cell(value: Any) -> Any:
+    """A value as SQL prints it: `print_table` would make verdicts of booleans and round 0.0002."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:.15g}" if isinstance(value, float) else value
+
+
+def _plain_value(value: Any) -> Any:
+    """A value without polars types and decimals; DuckDB returns sums of integers as decimals."""
+    if isinstance(value, Decimal):
+        return int(value) if value == value.to_integral_value() else float(value)
+    return value.to_list() if isinstance(value, pl.Series) else value

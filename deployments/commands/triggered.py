@@ -1,0 +1,292 @@
+"""Commands that begin other runs than `run`: check beforehand, run the flow, print.
+
+`nightly`, `after-deployment` and `backfill` run flows of their own. `requeue` and `run
+--only-errors` judge again what a run could not: the quarantined records, which could not be read,
+and the cases whose judging ended in an error.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterator, Sequence
+from datetime import date
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from assizes.deployments.commands.output import (
+    print_conclusion,
+    print_json,
+    print_line,
+    print_lines,
+    print_outcome,
+    print_table,
+)
+from assizes.deployments.commands.run import (
+    RunOptions,
+    check_places,
+    find_server,
+    flow_outcome,
+    progress_bar,
+    run_evaluation,
+    run_flows,
+)
+from assizes.deployments.commands.stores import store_config
+from assizes.deployments.settings import stored_config
+from assizes.deployments.terminal import StderrLines, is_json_log, tell_user
+from assizes.judge.config.run import RunConfig, StoreConfig
+from assizes.judge.errors import ConfigurationError
+from assizes.tasks.intake.plan import Plan, ScanPolicy
+from assizes.tasks.intake.preprocessing import CasePreprocessor
+from assizes.tasks.intake.run_sources import backfill_parts, check_dated
+from assizes.tasks.intake.shards import plan_intake
+from assizes.tasks.runs.record_selectors import rerun_selector
+from assizes.tasks.sources.spool import Spool
+from assizes.tasks.store import open_store
+
+if TYPE_CHECKING:
+    from assizes.flows.nightly import SeriesOutcome
+
+PROGRESS_LOGGERS: Final = ("assizes.flows.backfill", "assizes.flows.after_deployment")
+"""Loggers whose INFO lines tell a waiting person how far a flow is."""
+
+
+def run_nightly(config: RunConfig, on: date | None, *, as_json: bool, verbose: bool) -> int:
+    """Judge a day, or without one the days that are due, and print a table of the runs.
+
+    Returns the exit code of the severest conclusion.
+
+    Raises:
+        AssizesError: what is wrong beforehand, or the error of the flow.
+    """
+    check_dated(config.transcripts.uri)
+    result = _checked_result("nightly.nightly", config, on, verbose=verbose)
+    return _print_series(result, as_json=as_json)
+
+
+def run_after_deployment(
+    config: RunConfig,
+    version: str,
+    agent: str | None,
+    min_transcripts: int | None,
+    *,
+    as_json: bool,
+    verbose: bool,
+) -> int:
+    """Judge a deployed version beside the version before, print the outcome, return its exit code.
+
+    Raises:
+        AssizesError: what is wrong beforehand, or the error of the flow.
+    """
+    flow = "after_deployment.after_deployment"
+    outcome = _checked_result(flow, config, version, agent, min_transcripts, verbose=verbose)
+    return print_outcome(outcome, as_json=as_json)
+
+
+def run_backfill(
+    config: RunConfig,
+    days: tuple[date | None, date | None],
+    uris: list[str] | None,
+    *,
+    as_json: bool,
+    verbose: bool,
+) -> int:
+    """Judge the first to the last day, or the URIs, each as a run, and print a table of the runs.
+
+    Returns the exit code of the severest conclusion; days without data do not count.
+
+    Raises:
+        AssizesError: what is wrong beforehand, or the error of the flow.
+    """
+    backfill_parts(config, *days, uris)  # raises for a range or a URI that cannot be used
+    result = _checked_result("backfill.backfill", config, *days, uris, verbose=verbose)
+    return _print_series(result, as_json=as_json)
+
+
+def _checked_result(flow: str, config: RunConfig, *more: Any, verbose: bool) -> Any:
+    """Check the places of a run, find a Prefect server, and return the result of a flow.
+
+    The flow is imported by its name below `assizes.flows`, for Prefect may be imported only once
+    `find_server` has set its environment.
+    """
+    check_places(config)
+    find_server(verbose=verbose)
+    module, function = flow.split(".")
+
+    async def call_flow() -> Any:
+        imported = import_module(f"assizes.flows.{module}")
+        return await flow_outcome(getattr(imported, function), config, *more)
+
+    with _show_progress_lines(), progress_bar():
+        return run_flows(call_flow())
+
+
+@contextlib.contextmanager
+def _show_progress_lines() -> Iterator[None]:
+    """Print the INFO lines of `PROGRESS_LOGGERS` to stderr, unless the log is JSON and has them."""
+    if is_json_log():
+        yield
+        return
+    handler = StderrLines(logging.INFO)
+    handler.addFilter(lambda record: record.levelno == logging.INFO)
+    loggers = [logging.getLogger(name) for name in PROGRESS_LOGGERS]
+    for logger in loggers:
+        logger.addHandler(handler)
+        logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        for logger in loggers:
+            logger.removeHandler(handler)
+
+
+def _print_series(outcome: SeriesOutcome, *, as_json: bool) -> int:
+    if as_json:
+        print_json(outcome.model_dump(mode="json"))
+        return outcome.exit_code
+    rows = [
+        (
+            part.part,
+            part.run_id,
+            part.conclusion,
+            str(part.cases),
+            part.cases_pass_rate_pct,
+            part.weighted_metrics_score_pct,
+            None if part.cost_usd is None else f"{part.cost_usd:.4f}",
+        )
+        for part in outcome.parts
+    ]
+    columns = ("part", "run", "conclusion", "#cases", "#pass rate %", "#score", "#cost USD")
+    print_table("", columns, rows)
+    if outcome.cost_usd is not None:
+        print_line(f"judge cost, over all sittings of these runs: {outcome.cost_usd:.4f} USD")
+    print_conclusion(outcome.conclusion)
+    print_lines(outcome.reasons)
+    return outcome.exit_code
+
+
+_SUFFIXES: Final = {"quarantined": "-requeue", "errored": "-errors"}
+"""Suffix of the new run's name."""
+_NAME_CHARS: Final = 63
+"""Most characters of a run's name."""
+_UNSET = ("limit", "number", "per_stratum")
+_ALL: Final[dict[str, Any]] = {**dict.fromkeys(_UNSET), "stratify_by": []}
+_SAMPLE_SETTINGS: Final = {"quarantined": _ALL, "errored": {**_ALL, "sample": 1.0}}
+"""Sampling settings of the new run, which takes everything that is left.
+
+Only the share `sample` still holds for quarantined records: the sample may not contain them. Cases
+with an error were in the sample.
+"""
+
+Only = Literal["quarantined", "errored"]
+
+
+def errored_selection(run_id: str | None, *, others: bool) -> tuple[str, Only]:
+    """The run whose cases with an error `run --only-errors` judges again.
+
+    `others`: whether an option was given for which the stored configuration has the value.
+
+    Raises:
+        ConfigurationError: no run is named, or such an option was given.
+    """
+    if run_id is None or others:
+        raise ConfigurationError(
+            "--only-errors: name the run with --run-id; its own configuration holds, and --set "
+            "changes it"
+        )
+    return run_id, "errored"
+
+
+def rerun_remaining(
+    selection: tuple[str, Only],
+    file: Path | None,
+    overrides: Sequence[str],
+    *,
+    as_json: bool,
+    verbose: bool,
+    dry_run: bool = False,
+) -> int:
+    """Judge what a stored run could not, in a new run with the configuration of the stored run.
+
+    The selection is the id of the stored run, or a unique beginning of it, and which kind to judge.
+    The configuration file names the store; the `--set` pairs change the stored configuration.
+    Returns the exit code of the new run; 0 with `dry_run`, which only reads and counts.
+
+    Raises:
+        ConfigurationError: the stored run has no quarantined records, or no cases with an error.
+        Inconclusive: none of them can be judged now.
+    """
+    run_id, only = selection
+    store = store_config(file, None)
+    config, before = _config(run_id, only, store, overrides)
+    with open_store(config.store) as opened:
+        choice = rerun_selector(opened, config.transcripts.again)
+    with Spool.of(config.transcripts) as spool:
+        handling = ScanPolicy(choice, CasePreprocessor.from_config(config))
+        plan = plan_intake(config.transcripts, config.shard_size, spool, policy=handling)
+    counts: dict[str, Any] = {
+        "of": before,
+        "only": only,
+        "sought": before[only],
+        "due": plan.due,
+        "still_quarantined": plan.rejected,
+        "duplicate": plan.duplicates,
+        "reasons": plan.reasons,
+        "objects": plan.objects,
+    }
+    if not dry_run:
+        tell_user(_counts_line(counts))
+    elif as_json:
+        print_json(counts)
+    else:
+        print_line(_counts_line(counts))
+    if dry_run:
+        return 0
+    return run_evaluation(RunOptions(config), as_json=as_json, verbose=verbose)
+
+
+def _config(
+    run_id: str, only: Only, store: StoreConfig, overrides: Sequence[str]
+) -> tuple[RunConfig, dict[str, Any]]:
+    """The configuration of the new run, and the counts of the stored run."""
+    with open_store(store) as opened:
+        run = opened.run(run_id)
+        rejects = opened.table(run.run_id, "rejects")["reason"].value_counts()
+        errored = opened.table(run.run_id, "cases")["error"].count()
+    before: dict[str, Any] = {
+        "run_id": run.run_id,
+        "status": run.status,
+        "quarantined": Plan.from_dict(run.plan).rejected,
+        "reasons": dict(sorted(rejects.iter_rows())),
+        "errored": errored,
+    }
+    suffix = _SUFFIXES[only]
+    name = f"{run.name.removesuffix(suffix)[: _NAME_CHARS - len(suffix)]}{suffix}"
+    settings: dict[str, dict[str, Any]] = {
+        "transcripts": {**_SAMPLE_SETTINGS[only], "again": {"run": run.run_id, "only": only}},
+        # Part of a run cannot be compared with a whole run, and replies that are missing from the
+        # cache must be asked for even if the stored run only replayed.
+        "comparison": {"baseline": None},
+        "cache": {"use": "read_write"},
+        "store": store.model_dump(),
+    }
+    snapshot = {**run.config, "name": name}
+    return stored_config(snapshot, settings, overrides, f"run {run.run_id}"), before
+
+
+def _counts_line(counts: dict[str, Any]) -> str:
+    """The counts as a sentence: how many the stored run could not judge, how many are due now."""
+
+    def with_reasons(number: str, reasons: dict[str, int]) -> str:
+        listed = ", ".join(f"{code} {count}" for code, count in reasons.items())
+        return f"{number} ({listed})" if listed else number
+
+    before, due = counts["of"], counts["due"]
+    run = f"run {before['run_id']}: {counts['sought']}"
+    if counts["only"] == "errored":
+        gone = counts["sought"] - due
+        suffix = f"; {gone} no longer there word for word" if gone > 0 else ""
+        return f"{run} cases with an error, {due} to judge{suffix}"
+    still = with_reasons(f"{counts['still_quarantined']} quarantined still", counts["reasons"])
+    return f"{with_reasons(f'{run} quarantined', before['reasons'])}; now {due} to judge, {still}"

@@ -1,0 +1,255 @@
+"""`assizes calibrate`, which measures how far a judge agrees with people, and `trends` over runs.
+
+A trend is the series of a measure over all runs of one name, with its incidents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any
+
+from assizes.deployments.commands.output import (
+    print_json,
+    print_line,
+    print_lines,
+    print_table,
+    print_warnings,
+)
+from assizes.deployments.settings import read_config
+from assizes.judge.calibration.measures import Estimate
+from assizes.judge.calibration.record import Calibration, Ceiling
+from assizes.judge.config.run import RunConfig
+from assizes.judge.errors import ConfigurationError, NoStore
+from assizes.judge.history.trends import Trend, Trends
+from assizes.tasks.runs.calibrations import calibrate_judgements, calibrate_run
+from assizes.tasks.runs.history import RunRange, stored_trends
+from assizes.tasks.store import existing_store, open_store
+
+MAX_LEVELS = 12
+"""Most grades of a confusion matrix that is printed; `--json` has larger matrices."""
+
+
+def print_calibration(calibration: Calibration) -> None:
+    """Print a calibration; the sentence that reports cite comes first."""
+    print_line(f"{calibration.metric}: {calibration.citation()}")
+    print_line(f"judge: {calibration.judge} (fingerprint {calibration.fingerprint})")
+    print_line(
+        f"labels: {calibration.labels}, {calibration.labelled:,} items by {len(calibration.raters)} "
+        f"{'rater' if len(calibration.raters) == 1 else 'raters'} in {calibration.clusters:,} clusters; "
+        f"{calibration.disputed} disputed, {calibration.missing} not judged"
+    )
+    if calibration.judge_error_rate:
+        share = f"{100 * calibration.judge_error_rate:.1f} %"
+        print_line(f"judge errors: {calibration.judge_errors} ({share}), in no figure below")
+    print_table("", ("agreement with people", "#value", "95 %"), _measures(calibration))
+    if 0 < len(calibration.levels) <= MAX_LEVELS:
+        names = [f"{level:g}" for level in calibration.levels]
+        pairs = zip(names, calibration.confusion, strict=True)
+        confusion = [(f"people {name}", *counts) for name, counts in pairs]
+        print_table("", ("", *(f"#judge {name}" for name in names)), confusion)
+    if calibration.ceiling is not None:
+        _print_ceiling(calibration.ceiling)
+    print_warnings(calibration.warnings)
+
+
+def _measures(calibration: Calibration) -> list[tuple[str, str, str]]:
+    agreement = calibration.agreement
+    rows = [_measure_row("accuracy", agreement.accuracy), _measure_row("kappa", agreement.kappa)]
+    if calibration.is_weighted and agreement.quadratic_kappa is not None:
+        rows.append(_measure_row("kappa, quadratic", agreement.quadratic_kappa))
+    scale = "ordinal" if calibration.ordered else "nominal"
+    rows.append(_measure_row(f"Krippendorff's alpha, {scale}", agreement.alpha))
+    if (failing := calibration.failing) is not None:
+        if calibration.is_weighted:
+            rows.append(_measure_row("kappa of pass and fail", failing.kappa))
+        rows += [
+            _measure_row("F1 of fail", failing.f1),
+            _measure_row("passes called fail (FPR)", failing.false_positive_rate),
+            _measure_row("fails called pass (FNR)", failing.false_negative_rate),
+        ]
+    if calibration.observed_pass_rate is not None:
+        rows.append(("pass rate by the judge", f"{calibration.observed_pass_rate:.4f}", "-"))
+    if calibration.corrected_pass_rate is not None:
+        rows.append(_measure_row("pass rate, corrected", calibration.corrected_pass_rate))
+    return rows
+
+
+def _measure_row(name: str, estimate: Estimate) -> tuple[str, str, str]:
+    value = "-" if estimate.value is None else f"{estimate.value:.4f}"
+    if estimate.low is None or estimate.high is None:
+        return name, value, "-"
+    return name, value, f"{estimate.low:.4f} to {estimate.high:.4f}"
+
+
+def _print_ceiling(ceiling: Ceiling) -> None:
+    rows = [
+        (
+            " and ".join(pair.raters),
+            pair.agreement.items,
+            _measure_row("", pair.agreement.accuracy)[1],
+            *_measure_row("", pair.agreement.quadratic_kappa or pair.agreement.kappa)[1:],
+        )
+        for pair in ceiling.pairs
+    ]
+    print_table(
+        "people among themselves", ("raters", "#items", "#accuracy", "#kappa", "95 %"), rows
+    )
+    mean = "not defined" if ceiling.mean_kappa is None else f"{ceiling.mean_kappa:.2f}"
+    print_line(f"ceiling: mean kappa of people {mean}, alpha {ceiling.alpha}")
+
+
+def show_trends(config: RunConfig, span: RunRange, plot: str | None, *, as_json: bool) -> int:
+    """Print the series and the incidents of a range of runs.
+
+    With a `plot`, the series are drawn to that SVG file. Returns 0, whatever the control charts
+    find: a trend gates nothing.
+
+    Raises:
+        StoreError: there is no such run.
+        ConfigurationError: a series, a slice or the plot file cannot be used.
+    """
+    with open_store(config.store) as store:
+        trends = stored_trends(store, span, config.series)
+    if plot is not None:
+        from assizes.tasks.reports.render.trend_chart import trend_chart
+
+        try:
+            Path(plot).write_text(trend_chart(trends), encoding="utf-8")
+        except OSError as error:
+            why = error.strerror or error
+            raise ConfigurationError(
+                f"--plot {str(Path(plot))!r} cannot be written: {why}"
+            ) from error
+    if as_json:
+        print_json(trends.model_dump(mode="json"))
+    else:
+        _print_trends(trends, config.series.reference_runs)
+        if plot is not None:
+            print_line(f"plot: {plot}")
+    return 0
+
+
+def _print_trends(trends: Trends, needed: int) -> None:
+    print_line(f"{trends.name}: {trends.runs} runs")
+    rows = [_trend_row(trend, needed) for trend in trends.series]
+    columns = ("series", "slice", "#reference", "#last", "95 %", "#runs", "#z", "state")
+    print_table("", columns, rows)
+    print_lines(f"note: {note}" for note in trends.notes)
+    print_lines(incident.line() for incident in trends.incidents)
+    if not trends.incidents:
+        print_line("no incident")
+
+
+def _trend_row(trend: Trend, needed: int) -> tuple[object, ...]:
+    last = trend.points[-1]
+    state: str = trend.state
+    if state == "learning":
+        state = f"learning, {trend.reference_runs} of {needed} runs"
+    return (
+        trend.series,
+        trend.slice_of or "-",
+        _number(trend.reference),
+        _number(last.bridged),
+        f"{_number(last.low)} to {_number(last.high)}",
+        len(trend.points),
+        "-" if last.z is None else f"{last.z:+.1f}",
+        state,
+    )
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4g}"
+
+
+def calibrate_and_print(
+    config: RunConfig, run_id: str | None, *, as_json: bool, verbose: bool
+) -> int:
+    """Calibrate a judge, store the calibrations and print them.
+
+    The scores of the run are compared with the labels; without one, recorded judgements where the
+    configuration names some, else the configured transcripts are judged. Returns 1 where the judge
+    misses a configured floor, else 0.
+
+    Raises:
+        ConfigurationError: the labels or a setting cannot be used.
+        UnknownRun: the store has no such run.
+    """
+    if run_id is None and config.calibration.judgements is not None:
+        with ExitStack() as closing:
+            store = None
+            with suppress(NoStore):  # recorded judgements need no store, and make none
+                store = closing.enter_context(existing_store(config.store))
+            result = calibrate_judgements(store, config.calibration)
+    else:
+        of_run = _judge_transcripts(config, verbose=verbose) if run_id is None else run_id
+        with existing_store(config.store) as store:
+            result = calibrate_run(store, of_run, config.calibration)
+        if run_id is None and config.calibration.canaries:
+            from assizes.deployments.commands.run import run_flows
+            from assizes.flows.evaluate import judge_canaries
+
+            result = result.with_canaries(run_flows(judge_canaries(config, of_run, config.name)))
+    if as_json:
+        print_json(result.model_dump(mode="json"))
+    else:
+        for calibration in result.calibrations:
+            print_calibration(calibration)
+        if result.canaries is not None:
+            print_line(result.canaries.sentence())
+        print_lines(f"FALLS SHORT: {reason}" for reason in result.shortfalls)
+    return 1 if result.shortfalls else 0
+
+
+def parse_pairs(texts: Sequence[str], option: str) -> dict[str, Any] | None:
+    """Parse `NAME=VALUE` texts of an option into a table; `None` without any text.
+
+    The values of a name that is given several times become a list.
+
+    Raises:
+        ConfigurationError: a text has no `=`, no name or no value.
+    """
+    values: dict[str, Any] = {}
+    for pair in texts:
+        name, separator, value = pair.partition("=")
+        if not separator or not name or not value:
+            raise ConfigurationError(f"{option} {pair!r}: write NAME=VALUE")
+        values[name] = [*values[name], value] if name in values else [value]
+    return {name: items if len(items) > 1 else items[0] for name, items in values.items()} or None
+
+
+def calibration_config(
+    file: Path | None,
+    overrides: Sequence[str],
+    fields: Mapping[str, object],
+    store: str | None,
+    run_id: str | None,
+) -> RunConfig:
+    """The configuration of a calibration; it may lack transcripts where none are to be judged.
+
+    `fields` are values for fields of [calibration]; `None` for an option that was not given.
+
+    Raises:
+        ConfigurationError: a setting cannot be used, no labels are named, or both a run and
+            judgements are given.
+    """
+    if run_id is not None and fields["judgements"]:
+        raise ConfigurationError("--run and --judgements: the judge's side is one of the two")
+    settings: dict[str, Mapping[str, Any]] = {"calibration": fields, "store": {"uri": store}}
+    if run_id is not None or fields["judgements"]:
+        settings["transcripts"] = {"uri": ""}
+    config = read_config(file, overrides, settings)
+    if config.calibration.labels is None:
+        raise ConfigurationError("labels: name a file or cases:NAME, or set [calibration] labels")
+    return config
+
+
+def _judge_transcripts(config: RunConfig, *, verbose: bool) -> str:
+    """Judge the configured transcripts, unless a stored run has done so; returns the run id."""
+    from assizes.deployments.commands.run import RunOptions, evaluations, preflight
+
+    wanted = RunOptions(config)
+    preflight(wanted)
+    (outcome,) = evaluations([wanted], verbose=verbose)
+    return outcome.run_id

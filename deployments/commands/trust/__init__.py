@@ -1,1 +1,0 @@
-"""Commands that say how far a judge and a series of runs can be trusted."""

@@ -1,0 +1,256 @@
+"""The query strings of the API, where a parameter that no model names is refused, and its responses."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Annotated, Any, Generic, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from assizes.judge.config.gates import ComparisonConfig
+from assizes.tasks.reports.data.report import outcome_of
+from assizes.tasks.runs.stored_runs import named_baseline
+
+Text = Annotated[str | None, Field(max_length=512)]
+RunId = Annotated[str, Field(min_length=1, max_length=128, description="a run id")]
+Sort = Literal[
+    "case_id",
+    "overall_score",
+    "agent_latency_ms",
+    "turn_count",
+    "agent_cost_usd",
+    "-case_id",
+    "-overall_score",
+    "-agent_latency_ms",
+    "-turn_count",
+    "-agent_cost_usd",
+]
+
+
+class _QueryString(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class _PagedQuery(_QueryString):
+    limit: int = Field(default=50, ge=1, le=1000)
+    offset: int = Field(default=0, ge=0, le=2**31)
+
+
+class RunQuery(_PagedQuery):
+    """Which runs; `None` matches any run."""
+
+    name: Text = None
+    trigger: Literal["nightly", "deployment", "backfill", "adhoc"] | None = None
+    status: Literal["running", "interrupted", "complete", "incomplete", "failed"] | None = None
+
+
+class CaseQuery(_PagedQuery):
+    """Which cases of a run; `None` matches any case."""
+
+    passed: bool | None = None
+    status: Text = None
+    agent: Text = None
+    agent_version: Text = None
+    root_cause: Text = None
+    failure_code: Text = Field(default=None, description="one of its scores has it")
+    search: Text = Field(default=None, description="part of a case id")
+    sort: Sort = Field(default="overall_score", description="a - in front turns the order round")
+
+
+class ExecutionQuery(_QueryString):
+    """Which execution of a case; `None` for all executions."""
+
+    repetition: int | None = Field(default=None, ge=0, le=2**31 - 1)
+
+
+class CompareQuery(_QueryString):
+    """Two runs, and thresholds in place of those of the configuration (seed 001)."""
+
+    baseline: RunId
+    candidate: RunId
+    max_pass_rate_drop: float | None = Field(
+        default=None, ge=0, le=1, description="fraction; more is a regression"
+    )
+    max_avg_score_drop: float | None = Field(
+        default=None, ge=0, le=100, description="points of 0..100; more is a regression"
+    )
+    max_latency_increase_pct: float | None = Field(
+        default=None, ge=0, description="fraction, 0.2 is 20 %; more is a regression"
+    )
+    mode: Literal["rules", "statistics", "both"] | None = Field(
+        default=None, description="what decides"
+    )
+    allow: bool = Field(default=False, description="also runs that were judged differently")
+
+    def thresholds(self, base: ComparisonConfig) -> ComparisonConfig:
+        """The thresholds of a configuration, replaced by the thresholds of this query where given."""
+        known = self.model_dump(exclude={"baseline", "candidate"}, exclude_none=True)
+        if not self.allow:
+            del known["allow"]
+        return base.model_copy(update={"baseline": None, **known})
+
+
+T = TypeVar("T")
+
+
+class _ResponseModel(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class Page(_ResponseModel, Generic[T]):
+    """Part of a list; `count` is how many there are in all."""
+
+    data: list[T]
+    count: int = Field(ge=0)
+    limit: int
+    offset: int
+
+
+class MetricInfo(_ResponseModel):
+    """A metric as seed 000 describes it."""
+
+    name: str
+    display_name: str
+    description: str
+    tier: str
+    default_weight: float
+    score_type: str
+    rubric: str
+    include_in_defaults: bool
+
+
+class Metrics(_ResponseModel):
+    """Every conversation metric, opt-in ones included."""
+
+    data: list[MetricInfo]
+    count: int
+
+
+class Run(_ResponseModel):
+    """One line of the list of runs; numbers are `null` until the run is summed up."""
+
+    run_id: str
+    name: str
+    trigger: str
+    status: str = Field(description="running, interrupted, complete, incomplete, failed")
+    judge_model: str
+    started_at: datetime
+    finished_at: datetime | None
+    outcome: str | None = Field(description="of its own gates: passed, failed, inconclusive")
+    verdict: str | None = Field(
+        description="as its report says, with that comparison: passed, failed, regression, "
+        "inconclusive, undecided (the data cannot tell, or the judge moved), not_comparable, "
+        "incomplete"
+    )
+    weighted_metrics_score_pct: float | None = Field(description="0..100")
+    cases_pass_rate_pct: float | None = Field(description="0..100")
+    coverage: float | None = Field(description="scored / due, 0..1")
+    baseline: str | None = Field(description="the run it was compared with last")
+    ending: str | None = Field(
+        description="of that comparison: fine, regressed, inconclusive, not_comparable"
+    )
+    regression_detected: bool | None = Field(description="by the documents' rules (seed 001)")
+
+    @classmethod
+    def of_row(
+        cls,
+        row: Mapping[str, Any],
+        status: str,
+        compared: Mapping[str, Any] | None,
+        *,
+        judge_moved: bool = False,
+    ) -> Run:
+        """An item for a row of table runs.
+
+        Args:
+            row: the row of table runs.
+            status: the status to show, which can be `interrupted` where the row has `running`.
+            compared: the row of table comparisons with the run's verdict; `None` where there is none.
+            judge_moved: whether the anchors judged with the run say that the judge has changed.
+        """
+        summary = json.loads(row["summary"]) if row["summary"] else {}
+        verdict = json.loads(compared["verdict"]) if compared else {}
+        plain = ("run_id", "name", "trigger", "judge_model", "started_at", "finished_at")
+        numbers = ("outcome", "weighted_metrics_score_pct", "cases_pass_rate_pct", "coverage")
+        own, ending, report_verdict = summary.get("outcome"), verdict.get("ending"), None
+        if own:
+            unknown = "inconclusive" if named_baseline(json.loads(row["config"])) else "fine"
+            report_verdict = outcome_of(
+                row["status"], own, ending or unknown, judge_moved=judge_moved
+            )
+        return cls(
+            **{name: row[name] for name in plain},
+            **{name: summary.get(name) for name in numbers},
+            status=status,
+            verdict=report_verdict,
+            baseline=compared["baseline"] if compared else None,
+            ending=ending,
+            regression_detected=verdict.get("regression_detected"),
+        )
+
+
+class Progress(_ResponseModel):
+    """How far a run is, counting what is committed."""
+
+    status: str
+    due: int = Field(description="cases to judge")
+    done: int = Field(description="cases judged, errored or skipped")
+    shards: int
+    shards_done: int
+    counts: dict[str, int]
+
+
+class RunDetail(Run):
+    """A run with its frozen configuration, its summary and its published numbers."""
+
+    config: dict[str, Any]
+    config_hash: str
+    counts: dict[str, int]
+    summary: dict[str, Any] | None
+    metrics: dict[str, float | None] = Field(description="table run_metrics")
+    calibration: list[str] = Field(description="how the judge agrees with people, a line each")
+    progress: Progress
+
+
+class CaseItem(_ResponseModel):
+    """One line of the list of cases."""
+
+    case_id: str
+    repetition: int
+    agent: str | None
+    agent_version: str | None
+    status: str
+    passed: bool | None
+    overall_score: float | None = Field(description="0..100")
+    gate: str | None
+    root_cause: str | None
+    summary: str | None
+    error: str | None
+    turn_count: int | None
+    agent_latency_ms: float | None
+    agent_cost_usd: float | None
+
+
+class CaseRows(_ResponseModel):
+    """One execution of a case: its row of table cases, its scores and its asks, as stored."""
+
+    case: dict[str, Any]
+    scores: list[dict[str, Any]]
+    asks: list[dict[str, Any]]
+
+
+class CaseDetail(_ResponseModel):
+    """Every execution of a case in a run."""
+
+    data: list[CaseRows]
+    count: int
+
+
+class Health(_ResponseModel):
+    """The service is up; `store` says whether the store can be read."""
+
+    status: str
+    version: str
+    store: str

@@ -1,0 +1,266 @@
+"""What a model call has to pass beside its rate limits: the circuit breaker, and the budget.
+
+A provider that is down is called rarely, then not at all. A call whose worst cost does not fit into
+the budget beside the calls in flight waits for these: it may fit once they have been settled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final, Self, TypeVar
+
+from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_random
+
+from assizes.judge.engine.faults import action_for
+from assizes.judge.engine.ledger import CallSpending, Ledger, PlannedCall
+from assizes.judge.errors import LedgerBusy, ModelError, NotAsked
+
+T = TypeVar("T")
+
+MAX_BUSY_S: Final = 30.0
+"""Seconds that a process waits for another's transaction, which takes well under a millisecond."""
+
+UNANSWERED_CODES: Final = frozenset({"unavailable", "timeout"})
+"""Codes of calls that the provider did not answer: a sign that it is down."""
+
+
+@dataclass(frozen=True, slots=True)
+class BreakerPolicy:
+    """When a circuit breaker opens, and for how long.
+
+    It opens for good after so many `refusals` in a row: errors that all other calls will have too,
+    such as a wrong API key. After so many `failures` in a row, calls without an answer of the
+    provider, it opens for `cool_down_s` seconds; each probe that fails doubles them, up to
+    `longest_s`, and after so many failed `probes` in a row it opens for good. So it does after
+    `refused_s` seconds with nothing but rate limit refusals (HTTP 429); a refusal that asks to wait
+    longer than that is an error that all other calls will have too.
+    """
+
+    refusals: int = 3
+    failures: int = 8
+    cool_down_s: float = 1.0
+    longest_s: float = 30.0
+    probes: int = 5
+    refused_s: float = 300.0
+
+
+class CircuitBreaker:
+    """The circuit breaker of one model, shared by all asks of the model.
+
+    While closed, the breaker lets every call through. While open, it lets one probe through after
+    each cool-down, and any call that is answered closes it. Open for good, which has the reason
+    `given_up_reason`, it lets no call through. Rate limit refusals open the breaker only where no
+    call at all is let through. `has_answered` says whether the provider has ever answered, be it
+    with a refusal of the content.
+
+    The clock gives the time in seconds, monotonic; by default it is that of the event loop.
+    """
+
+    def __init__(self, policy: BreakerPolicy, clock: Callable[[], float] | None = None) -> None:
+        self.has_answered = False
+        self.given_up_reason: str | None = None
+        self._policy = policy
+        self._clock = clock or (lambda: asyncio.get_running_loop().time())
+        self._refusals = self._failures = self._failed_probes = 0
+        self._open_until: float | None = None
+        self._probing = False
+        self._refused_since: float | None = None
+        self._refused_at = 0.0
+        self._change = asyncio.Event()
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the breaker lets every call through."""
+        return self._open_until is None and self.given_up_reason is None
+
+    async def wait_for_pass(self) -> BreakerPass:
+        """Wait until a call may be made.
+
+        Raises:
+            NotAsked: `circuit_open`, with the error of the last call, when the breaker is open for
+                good.
+        """
+        while True:
+            if self.given_up_reason is not None:
+                raise NotAsked("circuit_open", self.given_up_reason)
+            if self._open_until is None:
+                return BreakerPass(self, probe=False)
+            rest_s = self._open_until - self._clock()
+            if rest_s <= 0 and not self._probing:
+                self._probing = True
+                return BreakerPass(self, probe=True)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(rest_s if rest_s > 0 else None):
+                    await self._change.wait()
+
+    def note(self, failure: ModelError | None, *, probe: bool) -> None:
+        """Note how a call, or a probe, ended; the failure is `None` when the call was answered."""
+        if failure and failure.code in UNANSWERED_CODES:
+            self._note_failure(failure, probe=probe)
+            return
+        if failure and self._fails_all_calls(failure):
+            self._refusals += 1
+            if self._refusals >= self._policy.refusals:
+                self._open_for_good(f"{self._refusals} calls in a row failed", failure)
+                return
+        elif failure and failure.code == "rate_limited":
+            if self._note_refusal(self._clock()):
+                self._open_for_good(
+                    f"no call was let through for {self._policy.refused_s:g} s", failure
+                )
+                return
+        else:
+            self._refusals, self._refused_since = 0, None
+            self.has_answered = True
+        self._failures = self._failed_probes = 0
+        if self._open_until is not None:
+            self._open_until = None
+            self.release()
+
+    def release(self) -> None:
+        """Give back a probe that was not made, so that another call can be the probe."""
+        self._probing = False
+        self._wake_waiters()
+
+    def _fails_all_calls(self, failure: ModelError) -> bool:
+        if failure.code == "rate_limited":
+            return (failure.retry_after_s or 0.0) > self._policy.refused_s
+        return action_for(failure.code) == "abort"
+
+    def _note_refusal(self, now: float) -> bool:
+        """Note a rate limit refusal; return whether no call was let through for too long."""
+        # Refusals that are far apart, because few calls are made, say nothing of the time between.
+        if self._refused_since is None or now - self._refused_at > self._policy.refused_s / 2:
+            self._refused_since = now
+        self._refused_at = now
+        return now - self._refused_since >= self._policy.refused_s
+
+    def _note_failure(self, failure: ModelError, *, probe: bool) -> None:
+        if self.is_closed:
+            self._failures += 1
+            if self._failures >= self._policy.failures:
+                self._open(self._policy.cool_down_s)
+        elif probe:
+            self._failed_probes += 1
+            if self._failed_probes >= self._policy.probes:
+                failures = self._failures + self._failed_probes
+                self._open_for_good(f"{failures} calls in a row failed", failure)
+                return
+            self._open(self._policy.cool_down_s * 2**self._failed_probes)
+
+    def _open(self, cool_down_s: float) -> None:
+        self._open_until = self._clock() + min(cool_down_s, self._policy.longest_s)
+        self.release()
+
+    def _open_for_good(self, what: str, failure: ModelError) -> None:
+        if self.given_up_reason is None:
+            self.given_up_reason = f"{what}, the last with {failure.code}: {failure.detail}"
+        self._wake_waiters()
+
+    def _wake_waiters(self) -> None:
+        self._change.set()
+        self._change = asyncio.Event()
+
+
+@dataclass(slots=True, eq=False)
+class BreakerPass:
+    """The permission to make one call or, as a `probe`, to try one; used as a context manager.
+
+    A probe whose result was not noted inside the context is given back to the breaker.
+    """
+
+    _breaker: CircuitBreaker
+    probe: bool
+    _noted: bool = field(default=False, init=False)
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether the call may still be made: the breaker may have opened in the meantime."""
+        return self.probe or self._breaker.is_closed
+
+    def note(self, failure: ModelError | None) -> None:
+        """Note the error of the call; `None` when the call was answered."""
+        self._noted = True
+        self._breaker.note(failure, probe=self.probe)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.probe and not self._noted:
+            self._breaker.release()
+
+
+@dataclass(slots=True, eq=False)
+class BudgetGate:
+    """Reserves calls in a ledger; near the limit of the budget, calls wait for one another.
+
+    A call in flight counts with its worst cost, which is several times its actual cost. Without
+    waiting, a run would stop with much of its budget unspent, and the more calls it makes at once,
+    the sooner it would stop.
+    """
+
+    _ledger: Ledger
+    _open: int = field(default=0, init=False)
+    _lock: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
+    _settled: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+
+    async def reserve(self, call: PlannedCall) -> int:
+        """Reserve the worst cost of a call, waiting for calls in flight where need be.
+
+        The answer is the ticket with which to settle the call.
+
+        Raises:
+            NotAsked: when the call does not fit even after all calls in flight have been settled.
+            LedgerBusy: when other processes keep the ledger busy for `MAX_BUSY_S`.
+        """
+        async with self._lock:
+            while True:
+                self._settled.clear()
+                try:
+                    ticket = await _retry_while_busy(
+                        partial(self._ledger.reserve, call, wait=False)
+                    )
+                except NotAsked as refused:
+                    if refused.code != "budget" or not self._open:
+                        raise
+                    await self._settled.wait()
+                else:
+                    self._open += 1
+                    return ticket
+
+    async def claims(self, key: str, place: str) -> bool:
+        """Whether a paid reply is charged to the ask at `place`; see `Ledger.claims`."""
+        try:
+            return await _retry_while_busy(partial(self._ledger.claims, key, place, wait=False))
+        except LedgerBusy:
+            return True
+
+    def settle(self, ticket: int, spent: CallSpending) -> None:
+        """Replace the worst cost of a call by what it spent, and let a waiting call try again."""
+        try:
+            self._ledger.settle(ticket, spent)
+        finally:  # a waiting call must not wait for ever
+            self._open -= 1
+            self._settled.set()
+
+
+async def _retry_while_busy(action: Callable[[], T]) -> T:
+    """Run the action, retrying while the ledger is busy; the event loop goes on meanwhile."""
+    with suppress(LedgerBusy):
+        return action()
+
+    async def attempt() -> T:
+        return action()
+
+    retrying = AsyncRetrying(
+        retry=retry_if_exception_type(LedgerBusy),
+        wait=wait_random(0.005, 0.05),
+        stop=stop_after_delay(MAX_BUSY_S),
+        reraise=True,
+    )
+    return await retrying(attempt)

@@ -1,0 +1,307 @@
+"""The judges of a whole conversation (seed 002), and the entries of all agent-step judges.
+
+Does the final response do what is expected of it, and is it supported by what the agent's steps
+returned? Did the agent's calls follow one of the accepted paths of calls? The second question is
+answered without a model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from assizes.judge.case import Case, Expected, ExpectedCall
+from assizes.judge.evidence.steps import AgentStep, final_response, requests, steps_of
+from assizes.judge.evidence.tool_calls import canonical_text
+from assizes.judge.families.agent_steps.base_judge import EvaluationStrategy
+from assizes.judge.families.agent_steps.single_steps import (
+    SearchJudge,
+    SearchOptions,
+    VisualizationJudge,
+    VisualizationOptions,
+)
+from assizes.judge.families.agent_steps.sql import SqlJudge, SqlOptions
+from assizes.judge.families.agent_steps.step_scores import (
+    RULES,
+    StepFinding,
+    StepJudge,
+    StepOptions,
+    StepReply,
+    SubFinding,
+    arguments_text,
+    call_texts,
+    is_null,
+    reply_rule,
+    short_texts,
+    shorten_text,
+    shown_steps,
+    turns_of,
+)
+from assizes.judge.families.entry import JudgeEntry
+from assizes.judge.prompts.prompt_texts import NOT_CAPTURED, numbered_list
+from assizes.judge.protocol import Steps
+from assizes.judge.score import Score
+
+_RESPONSE_WEIGHTS: Final = {"relevance": 0.5, "faithfulness": 0.5}
+
+MAX_SHOWN: Final = 2000
+"""The most characters of a response, or of an expectation, in the details of a score."""
+
+_RESPONSE_SYSTEM: Final = f"""\
+You judge the final response of an AI agent to its user. You see the agent's instructions with the user's permissions, the user's requests, what a good response does, the agent's steps, and the response.
+
+# Rules
+{RULES}
+- relevance: whether the response answers the last request and does what is expected of it. Where a refusal is expected, a polite refusal is what is relevant, and an answer is not.
+- faithfulness: whether all it says rests on the steps, the instructions or the requests. Figures and names that stand in none of them lower it. A refusal that claims nothing is faithful.
+- The steps are there to check what the response says; the agent is not judged for how it found it.
+
+{reply_rule(*_RESPONSE_WEIGHTS)}"""
+
+REFUSAL_EXPECTED: Final = (
+    "Nothing may be answered: the response politely refuses and gives away nothing."
+)
+"""The expectation that a model reads where `expected.response_quality` is the text `null`."""
+
+
+class ResponseReply(StepReply):
+    """What the model replies."""
+
+    relevance: SubFinding
+    faithfulness: SubFinding
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseEvidence:
+    """The facts of the response judge's ask; `refusal` says that the agent must not answer."""
+
+    context: str
+    requests: tuple[str, ...]
+    expected: str
+    refusal: bool
+    steps: tuple[AgentStep, ...]
+    response: str
+
+
+class ResponseQualityJudge(StepJudge):
+    """Judges the final response by relevance and faithfulness."""
+
+    name = "response_quality"
+    strategy = EvaluationStrategy.FINAL_RESPONSE
+    needs = ("expected.response_quality",)
+    description = "Mean of relevance and faithfulness of the final response."
+    prompts = (_RESPONSE_SYSTEM, REFUSAL_EXPECTED)
+    reply = ResponseReply
+    weights = _RESPONSE_WEIGHTS
+
+    def missing_expectation(self, expected: Expected) -> str | None:
+        """The judge needs an `expected.response_quality` that is not blank."""
+        expectation = (expected.response_quality or "").strip()
+        return None if expectation else "no expected.response_quality"
+
+    def evaluate(self, case: Case) -> Steps[StepFinding]:
+        """One ask; an empty response is scored without a model."""
+        expected = (case.expected.response_quality or "").strip()
+        refusal = is_null(expected)
+        response = final_response(case.transcript)
+        user_requests = requests(case.transcript)
+        details = {
+            "question": user_requests[-1] if user_requests else "",
+            "expected_response": shorten_text(expected, MAX_SHOWN),
+            "extracted_response": shorten_text(response, MAX_SHOWN),
+        }
+        if not response:
+            reason = "Rightly answered nothing" if refusal else "The response is empty"
+            return StepFinding(1.0 if refusal else 0.0, reason, details)
+        evidence = ResponseEvidence(
+            context=(case.transcript.system or "").strip() or NOT_CAPTURED,
+            requests=user_requests,
+            expected=REFUSAL_EXPECTED if refusal else expected,
+            refusal=refusal,
+            steps=steps_of(case.transcript),
+            response=response,
+        )
+        sections = (
+            ("Agent's instructions and permissions", evidence.context),
+            ("User requests, the last one is answered", numbered_list(user_requests)),
+            ("What a good response does", evidence.expected),
+            ("Agent's steps", shown_steps(evidence.steps)),
+            ("Final response", response),
+        )
+        return (yield from self._ask_model(evidence, sections, details))
+
+
+MAX_STEPS: Final = 2000
+"""The most steps that are compared: the time of a match grows with steps times expected calls."""
+
+
+@dataclass(frozen=True, slots=True)
+class PathMatch:
+    """How far the steps follow one path.
+
+    `share` is the score 0..1, `matched` the number of expected calls that were made, and `missed`
+    holds the expected calls that were not made.
+    """
+
+    share: float
+    matched: int
+    missed: tuple[ExpectedCall, ...]
+
+
+class TrajectoryJudge(StepJudge):
+    """Compares all steps, in order, with the accepted paths of tool calls.
+
+    The score is the score of the best path, by `expected.trajectory_match`. `in_order`: the share
+    of the path's calls that were made in the path's order; other calls may stand between them.
+    `set`: the share of the calls that were made in any order, each as often as the path lists it.
+    `exact`: the calls made in order, divided by the length of the longer side, so that 1 means
+    these calls and no others; a path may leave out all calls of sub-agents.
+    """
+
+    name = "trajectory"
+    strategy = EvaluationStrategy.TRAJECTORY
+    needs = ("expected.trajectory",)
+    description = "Share of the calls of the best accepted path that the agent made."
+
+    def missing_expectation(self, expected: Expected) -> str | None:
+        """The judge needs at least one path in `expected.trajectory`."""
+        return None if expected.trajectory else "no expected.trajectory"
+
+    def evaluate(self, case: Case) -> Steps[StepFinding]:
+        """The share of the best path; no model is asked."""
+        yield from ()
+        steps = steps_of(case.transcript)[:MAX_STEPS]
+        paths, mode = case.expected.trajectory, case.expected.trajectory_match
+        matches = [path_match(path, steps, mode) for path in paths]
+        best = max(range(len(matches)), key=lambda place: matches[place].share)
+        user_requests = requests(case.transcript)
+        shares = []
+        for match, path in zip(matches, paths, strict=True):
+            missed = ", ".join(short_texts([_call_text(call) for call in match.missed]))
+            made = f"{match.matched} of {len(path)} expected calls made ({match.share:.2f})"
+            reasoning = f"{made}; missing: {missed}" if missed else made
+            shares.append({"share": match.share, "reasoning": reasoning})
+        details = {
+            "question": user_requests[-1] if user_requests else "",
+            "match": mode,
+            "path": best,
+            "expected_calls": short_texts([_call_text(call) for call in paths[best]]),
+            "extracted_calls": call_texts(steps),
+            "paths": shares,
+        }
+        reasoning = f"Path {best}: {shares[best]['reasoning']}"
+        return StepFinding(matches[best].share, reasoning, details, turns=turns_of(steps))
+
+    def _scores(self, finding: StepFinding) -> list[Score]:
+        parts = [
+            self._score(StepFinding(path["share"], path["reasoning"]), f"path:{place}")
+            for place, path in enumerate(finding.details["paths"])
+        ]
+        return [*super()._scores(finding), *parts]
+
+
+def path_match(path: Sequence[ExpectedCall], steps: Sequence[AgentStep], mode: str) -> PathMatch:
+    """How far the steps follow a path in the mode `in_order`, `exact` or `set`.
+
+    The class `TrajectoryJudge` explains the modes. An empty path scores 1, in mode `exact` only
+    without steps.
+    """
+    path_steps = [
+        _PathStep(call, None if call.arguments is None else canonical_text(call.arguments))
+        for call in path
+    ]
+    every = [_key(step) for step in steps]
+    if mode == "set":
+        return _any_order(path_steps, every)
+    if mode == "in_order":
+        return _in_order(path_steps, every, len(path_steps))
+    own = [_key(step) for step in steps if not step.within]
+    sides = [_in_order(path_steps, side, max(len(path_steps), len(side))) for side in (every, own)]
+    return max(sides, key=lambda match: match.share)
+
+
+_StepKey = tuple[str, str]
+"""A step as two steps are compared: the tool's name, and the arguments in canonical form."""
+
+
+@dataclass(frozen=True, slots=True)
+class _PathStep:
+    """An expected call; `arguments` in canonical form, `None` where any arguments are accepted."""
+
+    call: ExpectedCall
+    arguments: str | None
+
+    def is_met_by(self, step_key: _StepKey) -> bool:
+        return self.call.name == step_key[0] and self.arguments in (None, step_key[1])
+
+
+def _key(step: AgentStep) -> _StepKey:
+    return step.name, canonical_text(step.arguments)
+
+
+def _in_order(path: Sequence[_PathStep], step_keys: Sequence[_StepKey], total: int) -> PathMatch:
+    """The length of the longest common subsequence of path and steps, divided by `total`."""
+    lengths = [[0] * (len(step_keys) + 1) for _ in range(len(path) + 1)]
+    for i in range(len(path) - 1, -1, -1):
+        for j in range(len(step_keys) - 1, -1, -1):
+            if path[i].is_met_by(step_keys[j]):
+                lengths[i][j] = lengths[i + 1][j + 1] + 1
+            else:
+                lengths[i][j] = max(lengths[i + 1][j], lengths[i][j + 1])
+    missed, j = [], 0
+    for i, path_step in enumerate(path):
+        # Go on to the last step from which as many calls can still be matched.
+        while j < len(step_keys) and lengths[i][j + 1] == lengths[i][j]:
+            j += 1
+        if j < len(step_keys) and path_step.is_met_by(step_keys[j]):
+            j += 1
+        else:
+            missed.append(path_step.call)
+    return PathMatch(_path_share(lengths[0][0], total), lengths[0][0], tuple(missed))
+
+
+def _any_order(path: Sequence[_PathStep], step_keys: Sequence[_StepKey]) -> PathMatch:
+    """Each expected call uses up one step; calls with expected arguments choose first."""
+    free = dict(enumerate(step_keys))
+    missed = []
+    for path_step in sorted(path, key=lambda entry: entry.arguments is None):
+        place = next((i for i, step_key in free.items() if path_step.is_met_by(step_key)), None)
+        if place is None:
+            missed.append(path_step.call)
+        else:
+            del free[place]
+    matched = len(path) - len(missed)
+    return PathMatch(_path_share(matched, len(path)), matched, tuple(missed))
+
+
+def _path_share(part: int, total: int) -> float:
+    return round(part / total, 9) if total else 1.0
+
+
+def _call_text(expected: ExpectedCall) -> str:
+    if expected.arguments is None:
+        return f"{expected.name}(any)"
+    text = arguments_text(AgentStep(0, expected.name, expected.arguments))
+    return f"{expected.name}({shorten_text(text, 200)})"
+
+
+def _entry(kind: type[StepJudge], options: type[StepOptions]) -> JudgeEntry:
+    return JudgeEntry(
+        description=kind.description,
+        needs=("transcript", *kind.needs),
+        needs_ground_truth=True,
+        create_judge=lambda chosen, _: kind(chosen),
+        options=options,
+        asks=kind is not TrajectoryJudge,
+    )
+
+
+ENTRIES: Final[Mapping[str, JudgeEntry]] = {
+    SqlJudge.name: _entry(SqlJudge, SqlOptions),
+    SearchJudge.name: _entry(SearchJudge, SearchOptions),
+    VisualizationJudge.name: _entry(VisualizationJudge, VisualizationOptions),
+    ResponseQualityJudge.name: _entry(ResponseQualityJudge, StepOptions),
+    TrajectoryJudge.name: _entry(TrajectoryJudge, StepOptions),
+}
+"""The catalogue entries of the five agent-step judges, by name."""

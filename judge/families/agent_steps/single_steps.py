@@ -1,0 +1,329 @@
+"""The judges of searches and of charts (seed 002).
+
+Did the agent's searches find what the user and the case ask for? Code counts how many of the
+expected results were found; the model reads that count as a fact. Did a chart help, and does its
+kind suit the data?
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pydantic import Field
+
+from assizes.judge.case import Case, Expected
+from assizes.judge.evidence.steps import (
+    AgentStep,
+    chart_type,
+    found_items,
+    is_same_chart,
+    json_value,
+    requests,
+    steps_of,
+    steps_of_tools,
+)
+from assizes.judge.evidence.tool_calls import canonical_text
+from assizes.judge.families.agent_steps.base_judge import EvaluationStrategy
+from assizes.judge.families.agent_steps.step_scores import (
+    RULES,
+    StepFinding,
+    StepJudge,
+    StepOptions,
+    StepReply,
+    SubFinding,
+    call_texts,
+    invalid_expected,
+    is_null,
+    negative_case_finding,
+    reply_rule,
+    short_texts,
+    shown_steps,
+    turns_of,
+    uncalled_finding,
+)
+from assizes.judge.prompts.prompt_texts import numbered_list
+from assizes.judge.protocol import Steps
+
+_SEARCH_WEIGHTS: Final = {"relevance": 0.5, "coverage": 0.5}
+
+_SEARCH_SYSTEM: Final = f"""\
+You judge the searches that an AI agent made for its user. You see the user's requests, what was expected to be found, and the agent's search calls with their results.
+
+# Rules
+{RULES}
+- relevance: how far the results found answer the requests. Results that have nothing to do with them lower it.
+- coverage: the share of the expected results that were found. Names may be written differently. Where a counted coverage is given, leave it only for a result that the count took for another.
+
+{reply_rule(*_SEARCH_WEIGHTS)}"""
+
+
+class SearchOptions(StepOptions):
+    """Options of the search judge."""
+
+    threshold: float = Field(default=0.6, ge=0, le=1, description="score that passes, inclusive")
+    tools: tuple[str, ...] = Field(
+        default=("product_search", "similar_products"), description="tools that search"
+    )
+
+
+class SearchReply(StepReply):
+    """What the model replies."""
+
+    relevance: SubFinding
+    coverage: SubFinding
+
+
+@dataclass(frozen=True, slots=True)
+class SearchEvidence:
+    """The facts of the search judge's ask.
+
+    `expected` holds the expected results, or one description of them in words. `covered` says for
+    each expected result whether it was found; it is empty for a description.
+    """
+
+    requests: tuple[str, ...]
+    expected: tuple[Any, ...]
+    results: tuple[Any, ...]
+    steps: tuple[AgentStep, ...]
+    covered: tuple[bool, ...]
+
+    @property
+    def coverage(self) -> float | None:
+        """The share 0..1 of the expected results that were found; `None` for a description."""
+        return math.fsum(self.covered) / len(self.covered) if self.covered else None
+
+
+class SearchJudge(StepJudge):
+    """Judges what the agent's searches returned by relevance and coverage."""
+
+    name = "search"
+    strategy = EvaluationStrategy.SINGLE_STEP
+    needs = ("expected.search_results",)
+    description = "Mean of relevance and coverage of what the agent's searches returned."
+    prompts = (_SEARCH_SYSTEM,)
+    reply = SearchReply
+    weights = _SEARCH_WEIGHTS
+    options: SearchOptions
+
+    def missing_expectation(self, expected: Expected) -> str | None:
+        """The judge needs `expected.search_results`: a list, also an empty one, or a text."""
+        value = expected.search_results
+        is_given = value.strip() != "" if isinstance(value, str) else value is not None
+        return None if is_given else "no expected.search_results"
+
+    def evaluate(self, case: Case) -> Steps[StepFinding]:
+        """One ask, unless code decides: `null` forbids searches, an empty list forbids results."""
+        steps = steps_of_tools(steps_of(case.transcript), self.options.tools)
+        results = tuple(item for step in steps for item in found_items(step))
+        user_requests = requests(case.transcript)
+        expected = case.expected.search_results
+        expected_results = _expected_results(expected)
+        details: dict[str, Any] = {
+            "question": user_requests[-1] if user_requests else "",
+            "expected_results": "null" if is_null(expected) else short_texts(expected_results),
+            "extracted_results": short_texts(results),
+        }
+        if is_null(expected):
+            return negative_case_finding(
+                steps,
+                call_texts(steps),
+                details,
+                fault="Should not search but did",
+                merit="Rightly did not search",
+            )
+        if not expected_results and results:
+            reason = f"Should find nothing but found: {details['extracted_results'][0]}"
+            return StepFinding(0.0, reason, details, turns=turns_of(steps))
+        if not expected_results:
+            return StepFinding(1.0, "Rightly found nothing", details)
+        if not steps:
+            return uncalled_finding("no search: results", self.options.tools, details)
+        described = isinstance(expected, str) and expected_results == (expected.strip(),)
+        flags = [any(_is_result(value, item) for item in results) for value in expected_results]
+        covered = () if described else tuple(flags)
+        evidence = SearchEvidence(user_requests, expected_results, results, steps, covered)
+        details["counted_coverage"] = evidence.coverage
+        sections = (
+            ("User requests", numbered_list(user_requests)),
+            ("Expected results", numbered_list(short_texts(expected_results))),
+            ("Agent's search calls", shown_steps(steps)),
+            ("Counted coverage", _coverage_text(evidence)),
+        )
+        return (yield from self._ask_model(evidence, sections, details, steps))
+
+
+def _expected_results(expected: str | Sequence[Any] | None) -> tuple[Any, ...]:
+    """The expected results: the list, also where a text holds it as JSON; else one description."""
+    if isinstance(expected, str):
+        value = json_value(expected)
+        return tuple(value) if isinstance(value, list) else (expected.strip(),)
+    return tuple(expected or ())
+
+
+def _is_result(expected: Any, item: Any) -> bool:
+    """Whether an item of the agent's results is an expected result.
+
+    The item is equal to it, or holds it as a value or as whole words. Of an expected object the
+    item must hold every value, under the same keys where the item is an object too.
+    """
+    if isinstance(expected, Mapping):
+        if isinstance(item, Mapping):
+            return all(
+                canonical_text(item.get(k)) == canonical_text(v) for k, v in expected.items()
+            )
+        return all(_is_result(value, item) for value in expected.values())
+    wanted, leaves = canonical_text(expected), _leaves(item)
+    if any(canonical_text(value) == wanted for value in (item, *leaves)):
+        return True
+    words = re.escape(str(expected).strip().casefold())
+    texts = [leaf.casefold() for leaf in leaves if isinstance(leaf, str)]
+    return bool(words) and any(re.search(rf"(?<!\w){words}(?!\w)", text) for text in texts)
+
+
+def _leaves(item: Any, depth: int = 0) -> list[Any]:
+    """The values inside an item, through at most 8 levels: a tool result may nest without end."""
+    if isinstance(item, Mapping | list) and depth < 8:
+        values = item.values() if isinstance(item, Mapping) else item
+        return [leaf for value in values for leaf in _leaves(value, depth + 1)]
+    return [item]
+
+
+def _coverage_text(evidence: SearchEvidence) -> str:
+    if evidence.coverage is None:
+        return "not counted: what is expected is described in words"
+    pairs = zip(evidence.expected, evidence.covered, strict=True)
+    missed = [result for result, is_covered in pairs if not is_covered]
+    share = f"{sum(evidence.covered)} of {len(evidence.covered)} expected results found"
+    more = f"; not found: {', '.join(short_texts(missed))}" if missed else ""
+    return f"{share}, coverage {evidence.coverage:.2f}{more}"
+
+
+_CHART_WEIGHTS: Final = {"appropriateness": 0.5, "chart_type": 0.5}
+
+ANY: Final = "any"
+"""The expected kind of chart where the case names none."""
+
+CONFLICT: Final = "has_chart says no chart, chart_type names one: judged as no chart"
+"""Warning in the details of a score whose expected values contradict each other."""
+
+_CHART_SYSTEM: Final = f"""\
+You judge the charts that an AI agent made for its user. You see the user's requests, the expected kind of chart, and the agent's chart calls.
+
+# Rules
+{RULES}
+- appropriateness: whether a chart helps with the requests, and shows the data that were asked for.
+- chart_type: whether the kind of chart is the expected one; with "{ANY}", whether it suits the data, e.g. a line for a course over time, bars for a comparison, a pie for shares of a whole.
+
+{reply_rule(*_CHART_WEIGHTS)}"""
+
+
+class VisualizationOptions(StepOptions):
+    """Options of the visualization judge."""
+
+    tools: tuple[str, ...] = Field(
+        default=("create_visualization", "create_chart"), description="tools that make charts"
+    )
+
+
+class VisualizationReply(StepReply):
+    """What the model replies."""
+
+    appropriateness: SubFinding
+    chart_type: SubFinding
+
+
+@dataclass(frozen=True, slots=True)
+class VisualizationEvidence:
+    """The facts of the visualization judge's ask.
+
+    `chart_types` holds the kind of each chart that was made without an error; `None` where the call
+    does not name the kind.
+    """
+
+    requests: tuple[str, ...]
+    expected_type: str
+    steps: tuple[AgentStep, ...]
+    chart_types: tuple[str | None, ...]
+
+    @property
+    def as_expected(self) -> bool | None:
+        """Whether a chart of the expected kind was made; `None` where any kind is accepted."""
+        if self.expected_type == ANY:
+            return None
+        return any(is_same_chart(kind, self.expected_type) for kind in self.chart_types)
+
+
+class VisualizationJudge(StepJudge):
+    """Judges whether and how the agent made charts."""
+
+    name = "visualization"
+    strategy = EvaluationStrategy.SINGLE_STEP
+    needs = ("expected.has_chart or expected.chart_type",)
+    description = "Mean of appropriateness and chart type of the agent's charts."
+    prompts = (_CHART_SYSTEM,)
+    reply = VisualizationReply
+    weights = _CHART_WEIGHTS
+    options: VisualizationOptions
+
+    def missing_expectation(self, expected: Expected) -> str | None:
+        """The judge needs `expected.has_chart` or `expected.chart_type`."""
+        has_expectation = expected.has_chart is not None or expected.chart_type
+        return None if has_expectation else "neither expected.has_chart nor expected.chart_type"
+
+    def evaluate(self, case: Case) -> Steps[StepFinding]:
+        """One ask; where no chart is expected, or none was made, code decides without a model."""
+        steps = steps_of_tools(steps_of(case.transcript), self.options.tools)
+        user_requests = requests(case.transcript)
+        kind = (case.expected.chart_type or ANY).strip() or ANY
+        chart_types = tuple(chart_type(step) for step in steps if not step.failed)
+        wanted = _is_chart_expected(case.expected)
+        details: dict[str, Any] = {
+            "question": user_requests[-1] if user_requests else "",
+            "expected_has_chart": wanted,
+            "expected_chart_type": kind,
+            "extracted_has_chart": bool(steps),
+            "extracted_chart_type": next(filter(None, chart_types), None),
+        }
+        if not wanted:
+            if case.expected.chart_type and not is_null(case.expected.chart_type):
+                details["warnings"] = [CONFLICT]
+            return negative_case_finding(
+                steps,
+                call_texts(steps),
+                details,
+                fault="Should not make a chart but did",
+                merit="Rightly made no chart",
+            )
+        if not steps:
+            return uncalled_finding("no chart: one", self.options.tools, details)
+        evidence = VisualizationEvidence(user_requests, kind, steps, chart_types)
+        made = ", ".join(name or "not said" for name in chart_types) or "none without an error"
+        words = {True: "yes", False: "no", None: "any kind will do"}[evidence.as_expected]
+        sections = (
+            ("User requests", numbered_list(user_requests)),
+            ("Expected kind of chart", kind),
+            ("Agent's chart calls", shown_steps(steps)),
+            ("Kinds of chart made", f"{made}; the expected one among them: {words}"),
+        )
+        return (yield from self._ask_model(evidence, sections, details, steps))
+
+
+def _is_chart_expected(expected: Expected) -> bool:
+    """Whether a chart is expected; a `chart_type` without `has_chart` implies a chart.
+
+    Raises:
+        JudgeFailed: `invalid_expected`, for a `has_chart` that is neither true, false nor `null`.
+    """
+    value = expected.has_chart
+    if isinstance(value, bool):
+        return value
+    if value is None:
+        return not is_null(expected.chart_type)
+    word = value.strip().casefold()
+    if word not in ("true", "false", "null"):
+        raise invalid_expected(f"has_chart is {value!r}, wanted true, false or 'null'")
+    return word == "true"

@@ -1,1 +1,0 @@
-"""The yes/no judges of seed 004 and the measures of retrieval."""

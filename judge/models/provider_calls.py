@@ -1,0 +1,323 @@
+"""What a call to a provider sends beside its messages, and what its response or failure means.
+
+Failures are classified by HTTP status and by the provider's own words, not by the exception class of
+the client library: the same fault has different classes with different providers.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from email.utils import parsedate_to_datetime
+from typing import Any, Final, Literal
+
+import aiohttp
+import httpx
+
+from assizes.judge.config.judging import Price, estimated_tokens
+from assizes.judge.errors import ModelError
+from assizes.judge.models.model import ESTIMATED, Completion, ProviderUnreachable
+from assizes.judge.privacy.secret_masking import mask, mask_process_secrets
+
+ResponseMode = Literal["json_schema", "json_object", "words"]
+"""How a call asks for the shape of a reply: by its schema, as any JSON object, or in words alone."""
+
+MAX_DETAIL_CHARS: Final = 200
+"""Characters that the readable line of a failure has at most."""
+
+_CODES: Final = {
+    401: "authentication",
+    402: "quota",
+    403: "authentication",
+    404: "not_found",
+    408: "unavailable",
+    409: "unavailable",
+    413: "context_overflow",
+    425: "unavailable",
+    429: "rate_limited",
+}
+_SIGNS: Final = {
+    "quota": re.compile(
+        r"insufficient[_ ](quota|funds|credits?|balance)|exceeded your current quota"
+        r"|credit balance is too low",
+        re.IGNORECASE,
+    ),
+    "refused": re.compile(r"content[_ ]?(filter|policy|management)", re.IGNORECASE),
+    "context_overflow": re.compile(
+        r"context[_ ]?(length|window)|maximum context|prompt is too long"
+        r"|input token count.{0,40}exceeds",
+        re.IGNORECASE,
+    ),
+    "authentication": re.compile(r"API key not valid|invalid api key", re.IGNORECASE),
+}
+"""Codes, each with the words that providers use for it under a status with several meanings."""
+
+_AMBIGUOUS: Final = frozenset({"bad_request", "rate_limited", "authentication"})
+"""Codes of such a status: the provider's words decide."""
+
+_REJECTION: Final = re.compile(
+    r"unsupported|not support|unknown|unrecogni[sz]ed|unexpected|not permitted|not allowed"
+    r"|unavailable|deprecated|extra (fields|inputs)|only the default|invalid (parameter|schema)",
+    re.IGNORECASE,
+)
+_CLASS_NAMES: Final = re.compile(
+    r"^(?:(?:(?:litellm\.)?\w+(?:Error|Exception)|litellm\.Timeout|Timeout Error)\b[\s:-]*)+"
+)
+_MEMORY_ADDRESS: Final = re.compile(r" ssl:<[^>]*>")
+"""An object with its memory address in messages of aiohttp: it would differ in each message."""
+
+_TITLE: Final = re.compile(r"<title>([^<]*)</title>", re.IGNORECASE)
+
+
+_REJECTION_SIGNS: Final = {
+    "temperature": re.compile(r"\btemperature\b", re.IGNORECASE),
+    "response_format": re.compile(r"response[_ ]format|json[_ ](schema|object)", re.IGNORECASE),
+    "max_tokens": re.compile(r"\bmax_tokens\b"),
+}
+"""Parameters that a call can do without, and their names in the errors of providers."""
+
+
+class Parameters:
+    """The parameters of one model's calls.
+
+    A parameter that the model rejects is changed in all later calls: the temperature is left out,
+    `max_tokens` becomes `max_completion_tokens`, and the response format becomes less strict.
+
+    `mode` says how the shape of replies is asked for at first, `cap` is the usual limit of an
+    answer's tokens, and a temperature of `None` leaves that parameter out.
+    """
+
+    def __init__(self, mode: ResponseMode, cap: int, temperature: float | None) -> None:
+        self.mode = mode
+        self.dropped: tuple[str, ...] = ()
+        self._cap = cap
+        self._cap_name = "max_tokens"
+        self._temperature = temperature
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """The flags for completions of calls with the present parameters."""
+        return tuple(f"dropped:{name}" for name in self.dropped)
+
+    def of(self, json_schema_format: str, cap: int) -> dict[str, Any]:
+        """Return the parameters of a call, whose strictest response format is given as JSON text.
+
+        `cap` is a factor on the usual limit of the answer's tokens.
+        """
+        parameters: dict[str, Any] = {self._cap_name: self.max_output_tokens(cap)}
+        if self._temperature is not None:
+            parameters["temperature"] = self._temperature
+        if self.mode == "json_schema":
+            # Parsed anew for each call: litellm changes the object for some providers.
+            parameters["response_format"] = json.loads(json_schema_format)
+        elif self.mode == "json_object":
+            parameters["response_format"] = {"type": "json_object"}
+        return parameters
+
+    def max_output_tokens(self, cap: int) -> int:
+        """Return the limit of an answer's tokens, `cap` times the usual one."""
+        return self._cap * cap
+
+    def drop_rejected(self, error: Exception, sent: Mapping[str, Any]) -> str | None:
+        """Change the parameter that the provider rejected, for all later calls, and return its name.
+
+        `sent` is what the failed call sent; the answer is `None` when the failure names nothing
+        of it that a call can do without.
+        """
+        text = str(error)
+        if getattr(error, "status_code", None) not in (400, 422) or not _REJECTION.search(text):
+            return None
+        places = {
+            name: match.start()
+            for name, sign in _REJECTION_SIGNS.items()
+            if name in sent and (match := sign.search(text))
+        }
+        name = min(places, key=places.__getitem__, default=None)
+        if name is None:
+            return None
+        if name == "temperature":
+            self._temperature = None
+        elif name == "max_tokens":
+            self._cap_name = "max_completion_tokens"
+        elif sent[name]["type"] == self.mode:  # else a parallel call has changed the mode already
+            self.mode = "json_object" if self.mode == "json_schema" else "words"
+        if name not in self.dropped:
+            self.dropped += (name,)
+        return name
+
+
+def completion_of(
+    response: Any, model: str, price: Price | None, *, batch: bool = False
+) -> Completion:
+    """Return the completion of a chat-completions response, priced by its metered tokens.
+
+    The response is an object of litellm or of OpenAI's client; `model`, the model as requested,
+    stands in for a response that names none. `batch`: the answer came at the price of batches.
+    Tokens and cost are None for a response without usage: client libraries put zeros there, which
+    would make the call look free.
+    """
+    choice = _choice(response)
+    usage: Any = getattr(response, "usage", None)
+    sent = written = cost_usd = None
+    if usage and usage.total_tokens:
+        sent, written = usage.prompt_tokens or 0, usage.completion_tokens or 0
+        if price is not None:
+            details = getattr(usage, "prompt_tokens_details", None)
+            from_cache = min(sent, getattr(details, "cached_tokens", None) or 0)
+            cost_usd = price.cost_usd(sent, written, from_cache, batch=batch)
+    return Completion(
+        text=mask_process_secrets((choice.message.content if choice else None) or ""),
+        answered_by=response.model or model,
+        input_tokens=sent,
+        output_tokens=written,
+        cost_usd=cost_usd,
+        fingerprint=getattr(response, "system_fingerprint", None) or "",
+    )
+
+
+def with_estimates(
+    completion: Completion, sent: int, price: Price | None, *, batch: bool = False
+) -> Completion:
+    """Return a completion with estimated tokens and cost, and a flag, when none were metered.
+
+    `sent` is the estimate of the prompt's tokens; `batch`: the answer came at the price of batches.
+    """
+    if completion.input_tokens is not None or completion.output_tokens is not None:
+        return completion
+    written = estimated_tokens(completion.text)
+    return replace(
+        completion,
+        input_tokens=sent,
+        output_tokens=written,
+        cost_usd=None if price is None else price.cost_usd(sent, written, batch=batch),
+        flags=(*completion.flags, ESTIMATED),
+    )
+
+
+def unusable_reason(response: Any) -> tuple[str, str] | None:
+    """Return code and reason when a response has no usable answer, else None."""
+    choice = _choice(response)
+    if choice is None:
+        return "empty", "the answer has no choices"
+    message = choice.message
+    fields = getattr(message, "provider_specific_fields", None) or {}
+    if refusal := fields.get("refusal") or getattr(message, "refusal", None):
+        return "refused", readable(str(refusal))
+    if choice.finish_reason == "content_filter":
+        return "refused", "the provider's content filter stopped the answer"
+    if choice.finish_reason == "length":
+        return "truncated_output", "cut off at [judge] max_output_tokens"
+    if not (message.content or "").strip():
+        return "empty", "the answer has no text"
+    return None
+
+
+def _choice(response: Any) -> Any:
+    return response.choices[0] if response.choices else None
+
+
+def model_error(error: Exception) -> ModelError:
+    """Return a provider's failure as a `ModelError`, whose code comes from status and words."""
+    causes = list(_causes(error))
+    text = str(error)
+    detail = readable(text) or type(error).__name__
+    if any(_never_connected(cause) for cause in causes):
+        return ProviderUnreachable(detail)
+    # Client libraries invent a status for failures without an answer; such a status is ignored.
+    answered = getattr(error, "litellm_response_headers", None) is not None or any(
+        isinstance(cause, httpx.HTTPStatusError) for cause in causes
+    )
+    named = getattr(error, "status_code", None)
+    status = named if answered and isinstance(named, int) and named >= 400 else None
+    if status is None and named == 408:  # litellm's status for a timeout on our side
+        code = "timeout"
+    elif not isinstance(named, int) or not 400 <= named < 500:
+        code = "unavailable"
+    else:
+        code = _CODES.get(named, "bad_request")
+    if code in _AMBIGUOUS:
+        code = next((name for name, sign in _SIGNS.items() if sign.search(text)), code)
+    headers = (
+        getattr(error, "litellm_response_headers", None),
+        getattr(getattr(error, "response", None), "headers", None),
+    )
+    hints = (retry_after_s(each) for each in headers if isinstance(each, Mapping))
+    hint_s = next((hint for hint in hints if hint is not None), None)
+    return ModelError(code, detail, retry_after_s=hint_s, status=status)
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error, its cause, the cause of that, and so on."""
+    cause: BaseException | None = error
+    while cause is not None:
+        yield cause
+        cause = cause.__cause__ or cause.__context__
+
+
+def _never_connected(error: BaseException) -> bool:
+    """Whether no connection was made, so that nothing can have been sent.
+
+    With aiohttp as transport, httpx raises `ConnectError` also for a connection that broke after
+    the request was sent. Then only aiohttp's own error shows which of the two happened.
+    """
+    if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
+        return True
+    by_aiohttp = isinstance(error.__cause__ or error.__context__, aiohttp.ClientError | OSError)
+    return isinstance(error, httpx.ConnectError | httpx.ConnectTimeout) and not by_aiohttp
+
+
+def retry_after_s(headers: Mapping[str, str], now: float | None = None) -> float | None:
+    """Return the seconds for which a provider asks not to be called; None without a valid hint.
+
+    Of the answer's headers, `retry-after-ms` wins over `retry-after`, which holds seconds or a
+    date. `now` is in seconds since 1970; None stands for the time of the system's clock.
+    """
+    headers_by_name = {name.lower(): value for name, value in headers.items()}
+    if (hint_ms := _seconds(headers_by_name.get("retry-after-ms"))) is not None:
+        return hint_ms / 1000
+    hint = headers_by_name.get("retry-after")
+    if (hint_s := _seconds(hint)) is not None or hint is None:
+        return hint_s
+    try:
+        at = parsedate_to_datetime(hint).timestamp()
+    except (ValueError, OverflowError):
+        return None
+    left_s = at - (time.time() if now is None else now)
+    return left_s if left_s >= 0 else None
+
+
+def _seconds(text: str | None) -> float | None:
+    try:
+        number = float(text or "")
+    except ValueError:
+        return None
+    return number if math.isfinite(number) and number >= 0 else None
+
+
+def readable(text: str) -> str:
+    """Return a provider's text as one line: without secrets, class names and JSON around it.
+
+    The line is cut after 200 characters (`MAX_DETAIL_CHARS`).
+    """
+    line = _message(_MEMORY_ADDRESS.sub("", _CLASS_NAMES.sub("", " ".join(text.split()))))
+    return mask(line)[:MAX_DETAIL_CHARS]
+
+
+def _message(text: str) -> str:
+    """Return the message of a JSON error object or the title of a web page, else the text itself."""
+    if title := _TITLE.search(text):
+        return text[: text.index("<")] + title[1].strip()
+    if not text.startswith("{"):
+        return text
+    body: Any = None
+    with suppress(ValueError, RecursionError):
+        body, _ = json.JSONDecoder().raw_decode(text)
+    for _ in range(2):  # {"error": {"message": ...}}, {"error": "..."}, {"message": ...}
+        if isinstance(body, dict):
+            body = body.get("error") or body.get("message") or body.get("detail")
+    return " ".join(body.split()) if isinstance(body, str) and body.strip() else text

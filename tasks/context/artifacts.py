@@ -1,0 +1,251 @@
+"""Shows runs in the Prefect UI as artifacts: report, metrics, calibrations, and progress.
+
+The keys of the artifacts depend on the name of the run only: the UI shows a timeline of its runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final
+from uuid import UUID
+
+import httpx
+from prefect.artifacts import (
+    acreate_link_artifact,
+    acreate_markdown_artifact,
+    acreate_progress_artifact,
+    acreate_table_artifact,
+    aupdate_progress_artifact,
+)
+
+from assizes.judge.calibration.record import Calibration, Canaries
+from assizes.tasks.context.run_context import progress_reporter
+from assizes.tasks.reports import formatting
+from assizes.tasks.reports.formatting import bullets, code, plain, table
+from assizes.tasks.reports.render.markdown import markdown_report
+
+log = logging.getLogger(__name__)
+
+UPDATE_INTERVAL_S: Final = 1.0
+"""Seconds between two updates of a progress artifact, at least; the end sends what is left."""
+
+KEY: Final = "assizes-progress"
+
+SHOW_AFTER_S: Final = 10.0
+"""Seconds before the progress of a run appears; a shorter run gets no such artifact."""
+
+
+@contextmanager
+def ignore_server_errors(what: str) -> Iterator[None]:
+    """Log an error of the Prefect server, and go on: what it shows is only a view of the work."""
+    try:
+        yield
+    except httpx.HTTPError as error:
+        log.warning("%s cannot be shown in Prefect: %s", what, type(error).__name__)
+
+
+def artifact_key(name: str) -> str:
+    """A name as part of an artifact key; Prefect allows lower-case letters, digits and dashes."""
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "run"
+
+
+async def publish_artifacts(
+    data: Mapping[str, Any],
+    links: Mapping[str, str],
+    *,
+    keys: tuple[str, str] = ("assizes-report", "assizes-metrics"),
+) -> None:
+    """Create the artifacts of a run.
+
+    Errors of the Prefect server are ignored: the run is judged, paid for and stored without it.
+
+    Args:
+        data: the data of the report.
+        links: where the written files are, by suffix; without `html` there is no link.
+        keys: keys of the Markdown and of the table; the name of the run is appended to each.
+    """
+    report, metrics = keys
+    name = artifact_key(data["run"]["name"])
+    where = f"\n\nThe full report: {code(links['html'], 500)}\n" if "html" in links else ""
+    verdict = f"{data['verdict']['word']}: {data['run']['run_id']}"
+    text, rows = markdown_report(data) + where, metrics_table(data)
+    with ignore_server_errors("the report"):
+        await acreate_markdown_artifact(text, key=f"{report}-{name}", description=verdict)
+        await acreate_table_artifact(rows, key=f"{metrics}-{name}", description=verdict)
+        if "html" in links:
+            link = link_uri(links["html"])
+            await acreate_link_artifact(link, "the full report", f"{report}-link-{name}", verdict)
+
+
+def link_uri(path: str) -> str:
+    """A URI unchanged; the path of a file as a `file://` URI, which browsers open."""
+    return path if "://" in path else Path(path).absolute().as_uri()
+
+
+def metrics_table(data: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """One row for each metric; the Prefect UI renders the texts as Markdown."""
+    return [
+        {
+            "metric": plain(metric["metric"]),
+            "tier": plain(metric["tier"] or ""),
+            "weight": metric["weight"],
+            "mean": None if metric["mean"] is None else round(metric["mean"], 2),
+            "unit": plain(metric["unit"]),
+            "passed": None if metric["pass_rate"] is None else round(metric["pass_rate"], 4),
+            "change": None if metric["delta"] is None else round(metric["delta"], 2),
+            **{count: metric[count] for count in ("scored", "failed", "skipped")},
+            "labels": plain(formatting.labels(metric["labels"]), 1000),
+        }
+        for metric in data["metrics"]
+    ]
+
+
+def calibration_markdown(
+    calibrations: Sequence[Calibration], shortfalls: Sequence[str], canaries: Canaries | None = None
+) -> str:
+    """The calibrations as Markdown: the shortfalls, then a section for each metric.
+
+    The shortfalls are the reasons why the judge may not be used; `canaries` are their outcome.
+    """
+    blocks = [f"- FALLS SHORT: {plain(reason, 500)}" for reason in shortfalls]
+    for calibration in calibrations:
+        blocks += _calibration_blocks(calibration)
+    if canaries is not None:
+        names = ("planted", "judged", "takeovers", "silent", "noticed")
+        rows = ([name, str(getattr(canaries, name))] for name in names)
+        blocks += ["## Canaries", table(["canaries", "cases"], rows, numbers=1)]
+    return "\n\n".join(blocks) + "\n"
+
+
+def _calibration_blocks(calibration: Calibration) -> Iterator[str]:
+    yield f"## {plain(calibration.metric)}: {plain(calibration.citation())}"
+    yield (
+        f"Judge: {plain(calibration.judge, 500)}. Labels: {plain(calibration.labels)}, "
+        f"{calibration.labelled:,} items, {calibration.disputed} disputed, "
+        f"{calibration.missing} not judged, {calibration.judge_errors} judge errors."
+    )
+    agreement, failing = calibration.agreement, calibration.failing
+    measures = {
+        "accuracy": agreement.accuracy,
+        "kappa": agreement.kappa,
+        "quadratic kappa": agreement.quadratic_kappa,
+        "Krippendorff's alpha": agreement.alpha,
+        "F1 of fail": failing and failing.f1,
+        "false positive rate of fail": failing and failing.false_positive_rate,
+        "false negative rate of fail": failing and failing.false_negative_rate,
+        "pass rate, corrected": calibration.corrected_pass_rate,
+    }
+    rows = ([name, plain(str(value))] for name, value in measures.items() if value is not None)
+    yield table(["measure", "value [95 %]"], rows, numbers=1)
+    if calibration.ceiling is not None and calibration.ceiling.mean_kappa is not None:
+        yield f"People among themselves: mean kappa {calibration.ceiling.mean_kappa:.2f}."
+    if calibration.warnings:
+        yield bullets(f"Warning: {plain(warning, 500)}" for warning in calibration.warnings)
+
+
+class ProgressArtifact:
+    """A progress artifact, created with its first update under a key that stays the same.
+
+    What a server that is away did not receive, it gets with the next update, or at the end.
+    """
+
+    def __init__(self, key: str) -> None:
+        self._key = key
+        self._artifact: UUID | None = None
+        self._sent_at = 0.0
+        self._pending: tuple[float, str] | None = None
+
+    async def update(self, share: float, line: str) -> None:
+        """Show how much is done, 0..1, and a line about it, at most every `UPDATE_INTERVAL_S`."""
+        self._pending = (share, line)
+        if self._artifact is None or time.monotonic() - self._sent_at >= UPDATE_INTERVAL_S:
+            await self.flush()
+
+    async def flush(self) -> None:
+        """Send the last update, if it was not sent yet."""
+        if self._pending is None:
+            return
+        share, line = self._pending
+        self._sent_at = time.monotonic()
+        percent = round(100 * share, 1)
+        with ignore_server_errors("the progress"):
+            if self._artifact is None:
+                self._artifact = await acreate_progress_artifact(percent, self._key, line)
+            else:
+                await aupdate_progress_artifact(self._artifact, percent, line)
+            self._pending = None
+
+
+@asynccontextmanager
+async def show_progress(name: str, after_s: float = SHOW_AFTER_S) -> AsyncIterator[None]:
+    """Show how far a run is, at most once a second; an earlier progress reporter is still called.
+
+    Args:
+        name: the name of the run series, whose artifact keeps the same key.
+        after_s: seconds before the artifact appears.
+    """
+    before = progress_reporter.get()
+    display = _RunProgress(ProgressArtifact(f"{KEY}-{artifact_key(name)}"))
+
+    def report(stage: str, done: int, total: int) -> None:
+        before(stage, done, total)
+        display.note(stage, done, total)
+
+    token = progress_reporter.set(report)
+    update_task = asyncio.create_task(display.send_updates(after_s))
+    try:
+        yield
+    finally:
+        progress_reporter.reset(token)
+        update_task.cancel()
+        with suppress(asyncio.CancelledError):
+            await update_task
+        await display.end()
+
+
+class _RunProgress:
+    """The stage of a run and how many of its cases are done, shown once it has taken long enough."""
+
+    def __init__(self, artifact: ProgressArtifact) -> None:
+        self._artifact = artifact
+        self._began = time.monotonic()
+        self._now = ("", 0, 0)
+        self._last_sent: tuple[str, int, int] | None = None
+
+    def note(self, stage: str, done: int, total: int) -> None:
+        """Take in a report, with the arguments of `ProgressReporter`."""
+        before, done_before, total_before = self._now
+        if total or stage != before:
+            self._now = (stage, done, total)
+        else:
+            self._now = (stage, done_before + done, total_before)
+
+    async def send_updates(self, after_s: float) -> None:
+        """Update the artifact when the progress has changed, until cancelled."""
+        await asyncio.sleep(after_s)
+        while True:
+            await self._send_update()
+            await asyncio.sleep(UPDATE_INTERVAL_S)
+
+    async def end(self) -> None:
+        """Send the last progress, if the artifact was ever shown."""
+        if self._last_sent is not None:
+            await self._send_update()
+            await self._artifact.flush()
+
+    async def _send_update(self) -> None:
+        stage, done, total = self._now
+        if not total or self._now == self._last_sent:
+            return
+        self._last_sent = self._now
+        line, remaining = f"{stage}: {done} of {total} cases", total - done
+        if done and remaining:  # the time left is estimated at the speed so far
+            seconds = (time.monotonic() - self._began) * remaining / done
+            line += f", about {seconds / 60:.1f} minutes left"
+        await self._artifact.update(done / total, line)

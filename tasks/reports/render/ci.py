@@ -1,0 +1,141 @@
+"""Renders a run for CI systems and chats: in a few lines of Markdown, and as JUnit XML.
+
+CI systems show the verdict, gates, comparison and cases of the XML as tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+from xml.etree import ElementTree as ET
+
+import polars as pl
+
+from assizes.judge.verdicts.executions import PASS_FLAGGED, collect_rows
+from assizes.tasks.reports.data.report import REGRESSION
+from assizes.tasks.reports.formatting import Block, bullets, clean_line, code, plain, plural, table
+from assizes.tasks.reports.render.markdown import gate_cells
+
+MAX_FIRST_CASES: Final = 5  # cases in the few lines of Markdown, at most
+
+MAX_CASES: Final = 20_000
+"""Cases that are listed in the XML, at most.
+
+Cases that did not pass come first; the property `cases_left_out` counts the others.
+"""
+
+TEXT_CHARS: Final = 2000  # characters of a name or message in the XML, at most
+
+_COLUMNS: Final = (
+    *("case_id", "repetition", "status", "passed"),
+    *("summary", "error", "root_cause", "flags"),
+)
+
+
+def brief_report(data: Mapping[str, Any]) -> str:
+    """The verdict of a run, its reasons and gates, and up to five cases to read first."""
+    return "\n\n".join(_blocks(data)) + "\n"
+
+
+def _blocks(data: Mapping[str, Any]) -> Iterator[Block]:
+    verdict, run = data["verdict"], data["run"]
+    yield f"## {verdict['word']}: {plain(run['name'])}"
+    yield f"{code(run['run_id'])} · {plain(data['judged_by']['line'], 1000)}"
+    reasons = [*verdict["reasons"], *(f"Warning: {caution}" for caution in verdict["cautions"])]
+    if reasons:
+        yield bullets(plain(reason, 500) for reason in reasons)
+    rows = (gate_cells(dimension) for dimension in verdict["dimensions"])
+    yield table(["Gate", "", "Value", "Needs"], rows, numbers=2)
+    if (compared := data["comparison"]) is not None:
+        totals = compared["totals"]
+        yield (
+            f"Against {code(compared['baseline']['run_id'])}: {totals['regressions']} worse, "
+            f"{totals['improvements']} better, {totals['unchanged']} unchanged of "
+            f"{plural(totals['matched'], 'case')} in both."
+        )
+    if first := data["cases"]["read_first"][:MAX_FIRST_CASES]:
+        yield "Read these first:"
+        yield bullets(f"{code(case['case_id'])} {plain(case['summary'] or '')}" for case in first)
+    yield data["counts"]["sentence"]
+
+
+def junit_report(data: Mapping[str, Any], cases: pl.LazyFrame) -> str:
+    """The XML document, in which a case that did not pass is a failure.
+
+    A case that could not be judged is an error. `cases` is table `cases` of the run.
+    """
+    run = data["run"]
+    root = ET.Element("testsuites", name="assizes")
+    suite = ET.SubElement(root, "testsuite", name=_text(run["name"]))
+    properties = ET.SubElement(suite, "properties")
+    total = collect_rows(cases.select(pl.len())).item()
+    facts = {
+        "run_id": run["run_id"],
+        "verdict": data["verdict"]["word"],
+        "judged_by": data["judged_by"]["model"],
+        "cases_left_out": max(0, total - MAX_CASES),
+    }
+    for name, value in facts.items():
+        ET.SubElement(properties, "property", name=name, value=_text(str(value)))
+    suite.append(_verdict(data["verdict"]))
+    suite.extend(_gates(data))
+    passed = pl.col("passed").fill_null(value=False)
+    first = cases.select(_COLUMNS).sort(passed, "case_id", "repetition").head(MAX_CASES)
+    suite.extend(_case(row) for row in collect_rows(first).iter_rows(named=True))
+    tags = {"failures": "*/failure", "errors": "*/error", "skipped": "*/skipped"}
+    for name, tag in {"tests": "testcase", **tags}.items():
+        suite.set(name, str(len(suite.findall(tag))))
+    ET.indent(root)
+    return ET.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def _verdict(verdict: Mapping[str, Any]) -> ET.Element:
+    """The verdict of the report as a test, so that CI never shows success for a run that failed."""
+    test = ET.Element("testcase", classname="verdict", name="verdict")
+    if verdict["outcome"] != "passed":
+        kind = "failure" if verdict["outcome"] in ("failed", REGRESSION) else "error"
+        reasons = "; ".join(verdict["reasons"])
+        _add_message(test, kind, f"{verdict['word']}: {verdict['headline']} {reasons}")
+    return test
+
+
+def _gates(data: Mapping[str, Any]) -> Iterator[ET.Element]:
+    for gate in data["verdict"]["dimensions"]:
+        test = ET.Element("testcase", classname="gates", name=gate["name"].lower())
+        if gate["passed"] is False:
+            _add_message(test, "failure", f"{gate['shown']}, needs {gate['needs']}")
+        elif gate["passed"] is None:
+            _add_message(test, "skipped", "not decided")
+        yield test
+    if (compared := data["comparison"]) is not None:
+        test = ET.Element("testcase", classname="comparison", name="no regression")
+        why = "; ".join(compared["why"]) or "no reason was kept"
+        if data["verdict"]["outcome"] == REGRESSION:
+            _add_message(test, "failure", why)
+        elif compared["ending"] != "fine":
+            _add_message(test, "error", why)
+        yield test
+
+
+def _case(row: Mapping[str, Any]) -> ET.Element:
+    name = row["case_id"] + (f" #{row['repetition']}" if row["repetition"] else "")
+    test = ET.Element("testcase", classname="cases", name=_text(name))
+    if row["status"] == "errored":
+        _add_message(test, "error", row["error"] or "could not be judged")
+    elif row["status"] != "judged":
+        _add_message(test, "skipped", row["summary"] or row["status"])
+    elif not row["passed"]:
+        cause = f"; root cause {row['root_cause']}" if row["root_cause"] else ""
+        _add_message(test, "failure", f"{row['summary'] or 'did not pass'}{cause}")
+        if PASS_FLAGGED in (row["flags"] or ()):
+            test[0].set("type", PASS_FLAGGED)
+    return test
+
+
+def _add_message(test: ET.Element, kind: str, message: str) -> None:
+    ET.SubElement(test, kind, message=_text(message))
+
+
+def _text(text: str) -> str:
+    """Text for XML, which allows no control characters, not even escaped ones."""
+    return clean_line(text, TEXT_CHARS)

@@ -1,0 +1,325 @@
+"""The ids, the locks and the baselines of stored runs.
+
+An id is a hash of what a run does, so that the same work always has the same id; a suffix tells
+runs apart that do the same work again: refreshed, replayed and forked runs. A lock shows that a
+process works on the run. The process renews it from time to time; a lock that is not renewed, since
+that process died, expires.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import logging
+import random
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from datetime import UTC, date, datetime, timedelta
+from itertools import chain, count
+from typing import Any, Final
+
+import polars as pl
+
+from assizes.judge.config.run import RunConfig
+from assizes.judge.errors import StoreError
+from assizes.judge.models.model import NOT_CACHED
+from assizes.judge.rows import COMPLETE, as_json
+from assizes.judge.verdicts.executions import collect_rows
+from assizes.tasks.intake.plan import Plan
+from assizes.tasks.spending.ledger_file import known_runs
+from assizes.tasks.store import RunRecord, Store
+from assizes.tasks.store.record import is_same_run
+
+LATEST: Final = "latest"
+LATEST_PASSED: Final = "latest_passed"
+PREVIOUS_VERSION: Final = "previous_version"
+RULES: Final = (LATEST, LATEST_PASSED, PREVIOUS_VERSION)
+
+SEQUENCE: Final = "sequence"
+"""Key in the snapshot of a run's configuration: the number of the run in its store, from 1."""
+
+DAY: Final = "day"
+"""Key in the same snapshot: the day whose transcripts were judged, as ISO 8601.
+
+A run that is not about one day has no such key.
+"""
+
+_BY_DAY: Final = ("nightly", "backfill")  # triggers of runs that are each about a whole day
+
+REFRESHED = "r"  # suffix of runs that ask their models anew: `<id>-r2`, `<id>-r3`, ...
+
+REPLAYED = "replay"
+"""Suffix of runs that only replay cached replies: `<id>-replay1`, ...
+
+They have ids of their own because replies can be missing from the cache, and a run without them
+must not take the place of a complete run.
+"""
+
+FORKED = "f"
+"""Suffix of runs whose id is taken by another configuration or input: `<id>-f2`, `<id>-f3`, ..."""
+
+log = logging.getLogger(__name__)
+
+LOCK_DURATION_S: Final = 90.0
+"""Seconds after which a lock expires that its process does not renew.
+
+A process that is only slow may still commit its shards, so a lock that expires too early loses
+nothing.
+"""
+
+HEARTBEAT_INTERVAL_S: Final = 25.0  # seconds between two renewals of a lock
+
+LOCK_RETRY_S: Final = 1.0
+"""Mean seconds before a process tries again to acquire a lock that another process holds."""
+
+INTERRUPTED: Final = "interrupted"
+"""The displayed status of a run that has not ended and has no valid lock: it can be resumed."""
+
+
+def content_run_id(config: RunConfig, intake: Plan, fingerprints: dict[str, str]) -> str:
+    """The id `<name>-<12 hex digits>`, a hash of configuration, input and judges, not of the time.
+
+    `fingerprints` are the hashes of the prompts and rubrics of the judges, by name.
+    """
+    body = as_json([config.config_hash(), intake.content_hash, fingerprints])
+    return f"{config.name}-{hashlib.sha256(body.encode()).hexdigest()[:12]}"
+
+
+def chosen_run_id(base: str, config: RunConfig, store: Store, *, costs: bool) -> str:
+    """The id of a run that begins or is resumed, where the user gave no id.
+
+    It is `base`, from `content_run_id`, with the suffix that the setting `[cache] use` needs. Where
+    a model of the run costs money, ids in the ledger are taken as well, as their cached replies
+    would be used as replies of this run.
+
+    Raises:
+        StoreError: the store or the ledger cannot be read.
+    """
+    use = config.cache.use
+    if use == "read_write":
+        return base
+    of_base = pl.col("run_id").str.starts_with(base)
+    runs = {row["run_id"]: row for row in store.runs().filter(of_base).iter_rows(named=True)}
+    if use == "replay_only":
+        return _replay_run_id(base, runs)
+    return _refresh_run_id(base, runs, known_runs(config.limits.ledger) if costs else ())
+
+
+def forked_run_id(store: Store, record: RunRecord) -> str:
+    """The first id of `<id>`, `<id>-f2`, `<id>-f3`, ... that is free or has the same work.
+
+    An id has the same work if its run has the same configuration and the same input.
+    """
+    candidates = chain([record.run_id], (f"{record.run_id}-{FORKED}{n}" for n in count(2)))
+    begun = set(store.runs()["run_id"])
+    return next(
+        candidate
+        for candidate in candidates
+        if candidate not in begun or is_same_run(store.run(candidate), record)
+    )
+
+
+def _replay_run_id(base: str, runs: Mapping[str, Any]) -> str:
+    """The base id if that run is complete, else the first replay id that does not lack a reply."""
+    if base in runs and runs[base]["status"] == COMPLETE:
+        return base
+    candidates = (f"{base}-{REPLAYED}{number}" for number in count(1))
+    # A complete run some of whose asks had no cached reply is left alone.
+    lacking = {
+        run_id
+        for run_id, run in runs.items()
+        if run["status"] == COMPLETE
+        and json.loads(run["summary"] or "{}").get("failures", {}).get(NOT_CACHED)
+    }
+    return next(candidate for candidate in candidates if candidate not in lacking)
+
+
+def _refresh_run_id(base: str, runs: Mapping[str, Any], paid: Collection[str]) -> str:
+    """The first id under which no run has asked anything, or a refreshing run has not ended."""
+    candidates = chain([base], (f"{base}-{REFRESHED}{number}" for number in count(2)))
+    refreshing = {
+        run_id
+        for run_id, run in runs.items()
+        if cache_use(run) == "refresh" and run["status"] != COMPLETE
+    }
+    taken = {*runs, *paid} - refreshing
+    return next(candidate for candidate in candidates if candidate not in taken)
+
+
+@asynccontextmanager
+async def run_lock(store: Store, run_id: str) -> AsyncIterator[None]:
+    """Hold the lock of a run for the length of the block, and renew it in the background."""
+    await asyncio.to_thread(_renew_lock, store, run_id)
+    heartbeat = asyncio.create_task(_renew_lock_forever(store, run_id))
+    try:
+        yield
+    finally:
+        heartbeat.cancel()
+        with suppress(asyncio.CancelledError):
+            await heartbeat
+        await asyncio.to_thread(_release_lock, store, run_id)
+
+
+async def acquire_run_lock(store: Store, run_id: str) -> None:
+    """Acquire the lock of a run; wait while another process holds it.
+
+    Every process writes its lock before it looks for those of others, so of two processes that come
+    at once at most one goes on. Where each sees the other, both release their locks and wait for a
+    random time. `run_lock` renews and releases the acquired lock.
+    """
+    while True:
+        if not await asyncio.to_thread(_is_locked_by_others, store, run_id):
+            await asyncio.to_thread(_renew_lock, store, run_id)
+            if not await asyncio.to_thread(_is_locked_by_others, store, run_id):
+                return
+            await asyncio.to_thread(_release_lock, store, run_id)
+        await asyncio.sleep(random.uniform(0.5, 1.5) * LOCK_RETRY_S)
+
+
+def _is_locked_by_others(store: Store, run_id: str) -> bool:
+    until = store.locked_until(run_id, by_others=True)
+    return until is not None and until > datetime.now(UTC)
+
+
+def displayed_status(store: Store, run_id: str, status: str, now: datetime | None = None) -> str:
+    """The status of a run for people: `interrupted` where a `running` run has no valid lock.
+
+    The lock is checked at the time `now`, or at the clock's time.
+    """
+    if status != "running":
+        return status
+    until = store.locked_until(run_id)
+    alive = until is not None and until > (now or datetime.now(UTC))
+    return status if alive else INTERRUPTED
+
+
+async def _renew_lock_forever(store: Store, run_id: str) -> None:
+    while True:
+        await asyncio.sleep(HEARTBEAT_INTERVAL_S)
+        await asyncio.to_thread(_renew_lock, store, run_id)
+
+
+def _renew_lock(store: Store, run_id: str) -> None:
+    try:
+        store.acquire_lock(run_id, datetime.now(UTC) + timedelta(seconds=LOCK_DURATION_S))
+    except StoreError as error:  # the lock is for display; rows are safe without it
+        log.warning("cannot say that run %s is being worked on: %s", run_id, error)
+
+
+def _release_lock(store: Store, run_id: str) -> None:
+    try:
+        store.release_lock(run_id)
+    except StoreError as error:
+        log.warning("cannot say that run %s is left alone: %s", run_id, error)
+
+
+def baseline_by_rule(store: Store, rule: str, record: RunRecord) -> str | None:
+    """The id of the baseline that a rule names; `None` if there is none.
+
+    Candidates are the earlier complete runs of the same name that have a verdict and did not only
+    replay cached replies. For a nightly or backfill run, earlier runs are those about earlier days,
+    whenever they were judged; for any other run, those that began earlier.
+
+    The rule is `latest`; `latest_passed`: the latest run that passed its gates and did not regress
+    against its own baseline; or `previous_version`: the latest run without a case of the agent
+    versions that this run judged.
+    """
+    rows = _earlier_rows(store, record)
+    if rule == LATEST_PASSED:
+        comparisons = store.comparisons().iter_rows(named=True)
+        regressed_ids = {
+            row["candidate"]
+            for row in comparisons
+            if json.loads(row["verdict"]).get("ending") == "regressed"
+        }
+        rows = (
+            row for row in rows if _outcome(row) == "passed" and row["run_id"] not in regressed_ids
+        )
+    if rule == PREVIOUS_VERSION:
+        rows = _of_another_version(store, record, rows)
+    return next((str(row["run_id"]) for row in rows), None)
+
+
+def named_baseline(config: Mapping[str, Any]) -> str | None:
+    """The id of the baseline that a configuration names; `None` for no baseline and for a rule."""
+    baseline: str | None = config.get("comparison", {}).get("baseline")
+    return None if baseline in RULES else baseline
+
+
+def next_sequence(store: Store) -> int:
+    """The number of a run that begins now: one more than the highest in the store."""
+    return 1 + max((_sort_key(row)[0] for row in store.runs().iter_rows(named=True)), default=0)
+
+
+def day_of(row: Mapping[str, Any]) -> date | None:
+    """The day that a run is about, from its row of table `runs`; `None` for no single day."""
+    day = json.loads(row["config"]).get(DAY)
+    return None if day is None else date.fromisoformat(day)
+
+
+def cache_use(row: Mapping[str, Any]) -> str | None:
+    """The setting `[cache] use` of a run, from its row of table `runs`."""
+    use: str | None = json.loads(row["config"]).get("cache", {}).get("use")
+    return use
+
+
+def _earlier_rows(store: Store, record: RunRecord) -> Iterator[Mapping[str, Any]]:
+    """The rows of the runs that can be the baseline of a run, the nearest first."""
+    own_row = record.row()
+    of_name = (pl.col("name") == record.name) & (pl.col("run_id") != record.run_id)
+    complete = store.runs().filter(of_name & (pl.col("status") == COMPLETE))
+    by_day = record.trigger in _BY_DAY
+    rows = [
+        row
+        for row in complete.iter_rows(named=True)
+        if cache_use(row) != "replay_only" and _outcome(row) not in (None, "inconclusive")
+        if not by_day or row["trigger"] in _BY_DAY
+    ]
+    if by_day and (day := day_of(own_row)) is not None:
+        dated = [
+            (row_day, row) for row in rows if (row_day := day_of(row)) is not None and row_day < day
+        ]
+        dated.sort(key=lambda dated_row: (dated_row[0], _sort_key(dated_row[1])), reverse=True)
+        return iter([row for _, row in dated])
+    begun_before = [row for row in rows if _sort_key(row) < _sort_key(own_row)]
+    return iter(sorted(begun_before, key=_sort_key, reverse=True))
+
+
+def _sort_key(row: Mapping[str, Any]) -> tuple[int, datetime, str]:
+    """Sorts runs by their number, as the clocks of two machines may differ by a day.
+
+    Runs from before there were numbers come first, by their clock.
+    """
+    return json.loads(row["config"]).get(SEQUENCE, 0), row["started_at"], row["run_id"]
+
+
+def _outcome(row: Mapping[str, Any]) -> str | None:
+    outcome: str | None = json.loads(row["summary"] or "{}").get("outcome")
+    return outcome
+
+
+def _of_another_version(
+    store: Store, record: RunRecord, rows: Iterator[Mapping[str, Any]]
+) -> Iterator[Mapping[str, Any]]:
+    """The rows of the runs that share no agent version with a run, but its agent."""
+    own_versions = _agent_values(store, record, "agent_version")
+    agent = record.config["transcripts"]["where"].get("agent")
+    for row in rows if own_versions else ():
+        other_run = RunRecord.of_row(row, {})
+        versions = _agent_values(store, other_run, "agent_version")
+        if not versions or versions & own_versions:
+            continue
+        if agent is None or _agent_values(store, other_run, "agent") == {agent}:
+            yield row
+
+
+def _agent_values(store: Store, record: RunRecord, column: str) -> set[str]:
+    """The values of an agent column in the cases of a run, or the one the run was restricted to."""
+    chosen = record.config["transcripts"].get("where", {}).get(column)
+    if chosen is not None:
+        return {chosen}
+    if record.status == "running":
+        return set()
+    values = collect_rows(store.scan(record.run_id, "cases").select(column).unique())
+    return set(values[column].drop_nulls())

@@ -1,0 +1,222 @@
+"""Objects at a URI: in a bucket of any file system that fsspec knows, or in a local folder."""
+
+from __future__ import annotations
+
+import errno
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path, PurePosixPath
+from typing import Any, Final
+
+from assizes.judge.errors import StoreError
+from assizes.judge.privacy.secret_masking import mask_credentials
+from assizes.tasks.runtime.failpoints import failpoint
+from assizes.tasks.store.objects import Entry, Folder, Objects, size_error
+
+LOCAL_SCHEMES: Final = ("file://", "local://")  # schemes of URIs that name a local folder
+
+_BUSY_STATUSES: Final = frozenset({409, 429, 500, 502, 503, 504})
+"""HTTP statuses after which a conditional put is retried."""
+
+_ATTEMPTS: Final = 4  # tries of one conditional put
+
+_PRECONDITION_FAILED: Final = 412
+
+PROBES: Final = "probes"
+"""The folder of the objects that `creates_once` writes as a test and deletes again."""
+
+
+def objects_at(uri: str, storage_options: Mapping[str, Any]) -> Objects:
+    """The objects below a URI; a URI without a scheme is a local folder.
+
+    Raises:
+        StoreError: when no file system is known for the URI's scheme.
+    """
+    for scheme in LOCAL_SCHEMES:
+        if uri.startswith(scheme):
+            return Folder(Path(uri.removeprefix(scheme)))
+    if "://" not in uri:
+        return Folder(Path(uri).expanduser())
+    return Bucket(uri, storage_options)
+
+
+class Bucket:
+    """Objects of one bucket; implements `assizes.tasks.store.objects.Objects`."""
+
+    def __init__(self, uri: str, storage_options: Mapping[str, Any]) -> None:
+        from fsspec.core import url_to_fs  # here and below: a local folder must not wait for these
+
+        endpoint = storage_options.get("endpoint_url")
+        self.where = mask_credentials(f"{uri} at {endpoint}" if endpoint else uri)
+        self._errors: tuple[type[Exception], ...] = (OSError,)
+        self._can_create_once: bool | None = None
+        try:
+            self._fs, root = url_to_fs(
+                uri, skip_instance_cache=True, use_listings_cache=False, **storage_options
+            )
+        except (ImportError, ValueError, TypeError) as error:
+            raise StoreError(
+                f"[store] uri {mask_credentials(uri)!r} cannot be opened: {_first_line(error)}; "
+                "accepted: duckdb:///file, a folder, s3://bucket/prefix"
+            ) from error
+        self._root = str(root).rstrip("/")
+        if "s3" in self._fs.protocol:
+            from botocore.exceptions import BotoCoreError
+
+            self._errors = (OSError, BotoCoreError)
+
+    def creates_once(self) -> bool:
+        """Whether the server honours conditional writes.
+
+        Some servers ignore the condition without a word. So the first call puts a probe twice: the
+        server must refuse the second put.
+        """
+        if self._can_create_once is None:
+            name = f"{PROBES}/{uuid.uuid4().hex}"
+            failpoint("bucket.probe.before")
+            self._put_new(name, b"once")
+            failpoint("bucket.probe.half")
+            self._can_create_once = not self._put_new(name, b"twice")
+            failpoint("bucket.probe.after")
+            self._fs.rm_file(self._path(name))
+        return self._can_create_once
+
+    def create(self, name: str, data: bytes) -> bool:
+        """Put an object if it is absent; after a conflict or a fault of the server, retry."""
+        with self._convert_errors("write", name):
+            if not self.creates_once() and self._fs.exists(self._path(name)):
+                return False
+            failpoint("bucket.create.before")
+            created = self._put_new(name, data)
+            failpoint("bucket.create.after")
+            return created
+
+    def replace(self, name: str, data: bytes) -> None:
+        """Put an object; readers see the old object or the new one, never a mixture."""
+        failpoint("bucket.replace.before")
+        with self._convert_errors("write", name):
+            self._fs.pipe_file(self._path(name), data)
+        failpoint("bucket.replace.after")
+
+    def read(self, names: Sequence[str]) -> dict[str, bytes]:
+        """Fetch all objects together; an object that cannot be read is an error, not a missing one."""
+        if not names:
+            return {}
+        contents = {}
+        with self._convert_errors("read", names[0]):
+            replies = self._fs.cat([self._path(name) for name in names], on_error="return")
+            for name in names:
+                reply = replies[self._path(name)]
+                if isinstance(reply, bytes):
+                    contents[name] = reply
+                elif not isinstance(reply, FileNotFoundError) or _is_missing_bucket(reply):
+                    raise reply
+        return contents
+
+    def names(self, folder: str) -> list[str]:
+        """Names below a folder, as the server lists them now."""
+        return [PurePosixPath(entry["name"]).name for entry in self._list_objects(folder)]
+
+    def entries(self, folder: str) -> list[Entry]:
+        """Objects below a folder, as the server lists them now."""
+        listing = []
+        for entry in self._list_objects(folder):
+            if entry["type"] == "file":
+                name = entry["name"]
+                modified: datetime = (
+                    entry.get("LastModified") or entry.get("created") or self._fs.modified(name)
+                )
+                aware = modified if modified.tzinfo else modified.replace(tzinfo=UTC)
+                listing.append(Entry(PurePosixPath(name).name, entry["size"] or 0, aware))
+        return listing
+
+    def remove(self, names: Iterable[str]) -> None:
+        """Delete objects."""
+        for name in names:
+            with self._convert_errors("remove", name), suppress(FileNotFoundError):
+                self._fs.rm_file(self._path(name))
+
+    def sources(self, sizes: Mapping[str, int]) -> list[bytes]:
+        """The bytes of the objects.
+
+        A whole part is fetched faster than polars reads it in pieces, and polars would need the
+        credentials a second time.
+        """
+        contents = self.read(list(sizes))
+        for name, size in sizes.items():
+            length = len(contents[name]) if name in contents else None
+            if length != size:
+                raise size_error(self.where, name, length, size)
+        return [contents[name] for name in sizes]
+
+    def _put_new(self, name: str, data: bytes) -> bool:
+        """Put an object on the condition that it is absent; returns whether it was.
+
+        Servers refuse in two ways: s3fs turns one of the answers into `FileExistsError`, the other
+        is HTTP 412.
+        """
+        from tenacity import Retrying, retry_if_exception, stop_after_attempt
+        from tenacity.wait import wait_random_exponential
+
+        retrying = Retrying(
+            retry=retry_if_exception(_is_busy),
+            stop=stop_after_attempt(_ATTEMPTS),
+            wait=wait_random_exponential(0.05, max=1.0),
+            reraise=True,
+        )
+        try:
+            retrying(self._fs.pipe_file, self._path(name), data, mode="create")
+        except FileExistsError:
+            return False
+        except OSError as error:
+            if _http_status(error) == _PRECONDITION_FAILED:
+                return False
+            raise
+        return True
+
+    def _list_objects(self, folder: str) -> list[dict[str, Any]]:
+        with self._convert_errors("list", folder):
+            try:
+                listing = self._fs.ls(self._path(folder), detail=True)
+            except FileNotFoundError as error:
+                if _is_missing_bucket(error):
+                    raise
+                return []
+        return sorted(listing, key=lambda entry: str(entry["name"]))
+
+    def _path(self, name: str) -> str:
+        return f"{self._root}/{name}"
+
+    @contextmanager
+    def _convert_errors(self, act: str, name: str) -> Iterator[None]:
+        try:
+            yield
+        except self._errors as error:
+            raise StoreError(
+                f"{self.where}: cannot {act} {name!r}: {_first_line(error)}"
+            ) from error
+
+
+def _is_busy(error: BaseException) -> bool:
+    if isinstance(error, OSError) and error.errno == errno.EBUSY:
+        return True
+    return _http_status(error) in _BUSY_STATUSES
+
+
+def _first_line(error: Exception) -> str:
+    return mask_credentials((str(error).strip() or type(error).__name__).split("\n", 1)[0])
+
+
+def _response(error: BaseException) -> Mapping[str, Any]:
+    return getattr(error.__cause__, "response", None) or {}
+
+
+def _http_status(error: BaseException) -> int | None:
+    status: int | None = _response(error).get("ResponseMetadata", {}).get("HTTPStatusCode")
+    return status
+
+
+def _is_missing_bucket(error: Exception) -> bool:
+    return bool(_response(error).get("Error", {}).get("Code") == "NoSuchBucket")

@@ -1,1 +1,0 @@
-"""The store that is one DuckDB file."""

@@ -1,0 +1,360 @@
+"""Opens a DuckDB file as a store, and keeps the journal of the commits made to the file.
+
+DuckDB opens a file whose write-ahead log was cut short without an error: whole transactions are
+gone, and the rest looks right. So each commit is also appended to `<file>.commits` after its
+transaction: one line, synced to disk before the commit is acknowledged. A file that lacks what its
+journal lists is damaged. Each line carries a checksum; a line that was cut short or altered is
+ignored.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import socket
+import uuid
+import zlib
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import duckdb
+from tenacity import Retrying, retry_if_exception_message, stop_after_delay, wait_fixed
+
+from assizes.judge.errors import NoStore, SchemaVersion, StoreBusy, StoreError
+from assizes.judge.rows import (
+    COMPLETE,
+    LATER_COLUMNS,
+    SCHEMA_VERSION,
+    TABLES,
+    as_json,
+    missing_columns,
+)
+from assizes.tasks.runtime.failpoints import failpoint
+from assizes.tasks.store.duckdb_rows import TYPES, column_names, create_statement
+from assizes.tasks.store.objects import sync_folder
+
+log = logging.getLogger(__name__)
+
+_OWN_TABLES: Final = (
+    "create table _commits (run_id VARCHAR, shard VARCHAR, sha VARCHAR, counts VARCHAR, rows BIGINT)",
+    "create table _plans (run_id VARCHAR, plan VARCHAR)",
+    "create table _meta (schema_version INTEGER)",
+)
+
+IN_MEMORY: Final = Path(":memory:")  # the path of a store that is in memory only
+
+_LOCK_MESSAGE: Final = "Conflicting lock"
+"""What DuckDB's error says when another process has the file open."""
+
+_MAGIC: Final = slice(8, 12)  # the bytes of a DuckDB file that read `DUCK`
+
+_DAMAGE_PATTERN: Final = re.compile(
+    r"corrupt|checksum|INTERNAL|FATAL|serializ|WAL|beyond the end|could not read", re.IGNORECASE
+)
+
+LOCK_WAIT_S: Final = 3.0
+"""Seconds that a writer waits for a file that another process has open; readers close it soon."""
+
+_MAX_NAMED_SHARDS: Final = 3  # lost shards of a run that an error message names, at most
+
+
+@dataclass(slots=True)
+class CommitState:
+    """The commits that a journal lists or a file holds: the shards, and the ended runs.
+
+    A shard has had these digests, the newest last, by run id and shard id: deleting the rows of a
+    subject changes the digest. A run ended with this status, by run id.
+    """
+
+    store: str | None = None  # the id of the DuckDB file
+    shards: dict[tuple[str, str], list[str]] = field(default_factory=dict)
+    endings: dict[str, str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        runs = {run for run, _ in self.shards} | self.endings.keys()
+        return f"{len(self.shards)} shards of {len(runs)} runs"
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no shard was committed and no run has ended."""
+        return not self.shards and not self.endings
+
+
+class Journal:
+    """The journal of one DuckDB file; `path` is None for a store in memory, which has no journal."""
+
+    def __init__(self, file: Path) -> None:
+        self.path = None if file == IN_MEMORY else file.with_name(f"{file.name}.commits")
+
+    def read(self) -> CommitState:
+        """The commits that the journal lists; empty where there is no journal."""
+        state = CommitState()
+        if self.path is None or not self.path.exists():
+            return state
+        for line in self.path.read_bytes().split(b"\n"):
+            crc, _, body = line.partition(b" ")
+            if b"%08x" % zlib.crc32(body) != crc:
+                continue
+            entry: dict[str, Any] = json.loads(body)
+            if "store" in entry:
+                state.store = entry["store"]
+            elif "shard" in entry:
+                state.shards.setdefault((entry["run"], entry["shard"]), []).append(entry["sha"])
+            else:
+                state.endings[entry["run"]] = entry["ended"]
+        return state
+
+    def catch_up(self, file_state: CommitState) -> None:
+        """Append what the file holds and the journal lacks: a writer died between the two writes."""
+        listed = self.read()
+        entries: list[dict[str, Any]] = []
+        if listed.store != file_state.store:
+            entries.append({"store": file_state.store})
+        entries += [
+            {"run": run_id, "shard": shard_id, "sha": shas[-1]}
+            for (run_id, shard_id), shas in file_state.shards.items()
+            if listed.shards.get((run_id, shard_id), [])[-1:] != shas[-1:]
+        ]
+        entries += [
+            {"run": run_id, "ended": status}
+            for run_id, status in file_state.endings.items()
+            if listed.endings.get(run_id) != status
+        ]
+        if entries:
+            self.append(entries)
+
+    def append(self, entries: Sequence[Mapping[str, Any]]) -> None:
+        """Append lines and sync them to disk.
+
+        Each entry has the file's id (`store`), the digest (`sha`) of the rows of a `shard` of a
+        `run`, or the status as which a `run` has `ended`.
+        """
+        if (path := self.path) is None:
+            return
+        bodies = [as_json(dict(entry)).encode() for entry in entries]
+        data = b"".join(b"%08x %b\n" % (zlib.crc32(body), body) for body in bodies)
+        failpoint("journal.append.before")
+        is_new = not path.exists()
+        with path.open("ab+") as file:
+            # A line that a killed writer left unfinished must not run into the next one.
+            is_cut = file.tell() and file.seek(-1, os.SEEK_END) >= 0 and file.read(1) != b"\n"
+            file.write(b"\n" + data if is_cut else data)
+            failpoint(
+                "journal.append.half",  # as a full disk or a power cut would leave the last line
+                before=lambda: os.truncate(path, max(0, path.stat().st_size - len(data) // 2)),
+            )
+            file.flush()
+            os.fsync(file.fileno())
+        if is_new:
+            sync_folder(path.parent)
+        failpoint("journal.append.after")
+
+
+def _missing_commits(listed: CommitState, file_state: CommitState) -> list[str]:
+    """Descriptions, run by run, of what a journal lists and its file lacks; empty when it is whole.
+
+    The journal of another file counts for nothing. A digest that the journal does not list is newer than the journal: a writer died between the
+    write to the file and the write to the journal. So that digest is no damage.
+    """
+    if file_state.store != listed.store:
+        return []
+    missing: dict[str, list[str]] = {}
+    for (run_id, shard_id), shas in listed.shards.items():
+        file_sha = file_state.shards.get((run_id, shard_id), [""])[-1]
+        if file_sha == "" or file_sha in shas[:-1]:
+            missing.setdefault(run_id, []).append(shard_id)
+    descriptions = [
+        _shards_text(run_id, sorted(shards)) for run_id, shards in sorted(missing.items())
+    ]
+    return descriptions + [
+        f"the end of run {run_id}"
+        for run_id, status in sorted(listed.endings.items())
+        if status == COMPLETE and run_id not in missing and file_state.endings.get(run_id) != status
+    ]
+
+
+def _shards_text(run_id: str, shards: list[str]) -> str:
+    some = ", ".join(shards[:_MAX_NAMED_SHARDS])
+    more = f" and {len(shards) - _MAX_NAMED_SHARDS} more" if len(shards) > _MAX_NAMED_SHARDS else ""
+    plural = "s" if len(shards) > 1 else ""
+    return f"{len(shards)} shard{plural} of run {run_id} ({some}{more})"
+
+
+def open_connection(uri: str, path: Path, *, writing: bool) -> duckdb.DuckDBPyConnection:
+    """Open a connection to the DuckDB file of a store, not yet checked against its journal.
+
+    Opening for writing makes the file, and waits `LOCK_WAIT_S` for other processes. `uri` is for
+    messages.
+
+    Raises:
+        StoreBusy: when another process has the file open.
+        NoStore: when there is no file to read.
+        StoreError: when the file is damaged, or no DuckDB file.
+    """
+    try:
+        if writing:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            con = Retrying(
+                retry=retry_if_exception_message(match=rf"(?s).*{_LOCK_MESSAGE}"),
+                stop=stop_after_delay(LOCK_WAIT_S),
+                wait=wait_fixed(0.05),
+                reraise=True,
+            )(duckdb.connect, path)
+        elif path.exists():
+            con = duckdb.connect(path, read_only=True)
+        else:
+            raise NoStore.at(uri)
+        # A checkpoint would write what is left of a damaged log into the file.
+        con.execute("pragma disable_checkpoint_on_shutdown")
+        # DuckDB would fetch missing extensions over the network.
+        con.execute("set autoinstall_known_extensions=false")
+    except OSError as error:
+        raise StoreError(f"{uri}: cannot make its folder: {error.strerror or error}") from error
+    except duckdb.Error as error:
+        raise _open_error(uri, path, str(error)) from error
+    return con
+
+
+def prepare_tables(
+    con: duckdb.DuckDBPyConnection,
+    uri: str,
+    journal: Journal,
+    present: Collection[str],
+    *,
+    writing: bool,
+) -> None:
+    """Check that a file has the schema of this version and all that its journal lists.
+
+    In a new file the tables are made, if it may be written. `present` are the names of the file's
+    tables, as `present_tables` returns them; `uri` is for messages.
+
+    Raises:
+        SchemaVersion: when the file has another schema version.
+        NoStore: when the file has no tables and may not be written.
+        StoreError: when the file lacks what its journal lists, or has foreign tables of our names.
+    """
+    listed = journal.read()
+    if "_meta" in present:
+        version = con.execute("select max(schema_version) from _meta").fetchall()[0][0]
+        if version != SCHEMA_VERSION:
+            raise SchemaVersion.mismatch(uri, version, SCHEMA_VERSION)
+        if (
+            "_identity" in present
+            and listed.store is not None
+            and (missing := _missing_commits(listed, read_commit_state(con)))
+        ):
+            raise damage_error(
+                uri, f"its journal lists {', '.join(missing)}, and they are not there"
+            )
+        return
+    if listed.store is not None and not listed.is_empty:
+        raise damage_error(uri, f"it is empty, and its journal lists {listed}")
+    if not writing:
+        raise NoStore.at(uri, ", a DuckDB file without one")
+    if foreign_tables := sorted(TABLES.keys() & present):
+        raise StoreError(
+            f"{uri} holds other tables named {', '.join(foreign_tables)}; point [store] uri to a new file"
+        )
+    for statement in (*map(create_statement, TABLES), *_OWN_TABLES):
+        con.execute(statement)
+        failpoint("warehouse.open.half")
+    con.execute("insert into _meta values (?)", [SCHEMA_VERSION])
+
+
+def assign_identity(con: duckdb.DuckDBPyConnection) -> None:
+    """Make a checked file ready for writing: later tables and columns, and an id for its journal."""
+    con.execute("pragma enable_checkpoint_on_shutdown")
+    con.execute(create_statement("calibrations"))
+    for table in LATER_COLUMNS:  # they are `null` in the rows of an older file
+        for name, dtype in missing_columns(table, column_names(con, table)).items():
+            con.execute(f'alter table {table} add column "{name}" {TYPES[dtype]}')
+    con.execute("create table if not exists _identity (store VARCHAR)")
+    if not con.execute("select store from _identity").fetchall():
+        con.execute("insert into _identity values (?)", [uuid.uuid4().hex])
+
+
+def read_commit_state(con: duckdb.DuckDBPyConnection) -> CommitState:
+    """The shards and the ended runs that a file holds."""
+    (identity,) = con.execute("select max(store) from _identity").fetchall()
+    commits = con.execute("select run_id, shard, sha from _commits").fetchall()
+    ended = "select run_id, status from runs where finished_at is not null"
+    return CommitState(
+        store=identity[0],
+        shards={(run_id, shard_id): [sha] for run_id, shard_id, sha in commits},
+        endings=dict(con.execute(ended).fetchall()),
+    )
+
+
+def set_aside_old_journal(uri: str, path: Path, journal: Journal) -> None:
+    """Rename the journal of a DuckDB file that somebody has removed, with a warning.
+
+    Raises:
+        StoreError: when the file's write-ahead log is still there, so that it was lost rather than
+            removed, or when a rebuild of the file was interrupted.
+    """
+    if path.exists() or journal.path is None:
+        return
+    listed = journal.read()
+    if path.with_name(f"{path.name}.rebuilt").exists():
+        raise StoreError(f"{uri} is being rebuilt, or was; run `assizes rebuild` to end that")
+    if (wal := path.with_name(f"{path.name}.wal")).exists():
+        raise damage_error(uri, f"{path.name} is gone and {wal.name} is still there")
+    if not listed.is_empty:
+        aside = journal.path.with_name(f"{journal.path.name}.{(listed.store or 'old')[:8]}")
+        journal.path.rename(aside)
+        log.warning("%s is gone and is made anew; it held %s (%s)", uri, listed, aside)
+
+
+def damage_error(uri: str, what: str) -> StoreError:
+    """The error for a damaged file: what is wrong with it, and what the user can do."""
+    return StoreError(
+        f"{uri} is damaged: {what}. Nothing was changed. Put back the file with its .wal from a "
+        "copy, or run `assizes rebuild`: it moves them aside and keeps what can be read; then run "
+        "what is lost again, kept replies are not paid for twice"
+    )
+
+
+def is_damage_message(message: str) -> bool:
+    """Whether an error message of DuckDB means a damaged file."""
+    return _DAMAGE_PATTERN.search(message) is not None
+
+
+def first_line(error: object) -> str:
+    """The first line of an error's message."""
+    return str(error).strip().split("\n", 1)[0]
+
+
+def _open_error(uri: str, path: Path, message: str) -> StoreError:
+    """The error for a file that DuckDB cannot open: what is wrong, and what the user can do."""
+    if _LOCK_MESSAGE in message:
+        owner = re.search(r"PID (\d+)", message)
+        holder = f"process {owner[1]} on {socket.gethostname()}" if owner else "another process"
+        return StoreBusy(
+            f"{uri} is in use by {holder}; wait until it ends or stop it, "
+            "or point [store] uri to a folder, which takes several writers"
+        )
+    if "different configuration" in message:
+        return StoreBusy(
+            f"{uri} is open in this process (process {os.getpid()}) the other way, for reading or "
+            "for writing; close it there first"
+        )
+    line, is_foreign = first_line(message), "not a valid DuckDB database" in message
+    if (is_foreign or is_damage_message(message)) and _is_store_file(path):
+        return damage_error(uri, line)
+    if is_foreign:
+        return StoreError(f"{uri} is not a DuckDB file; point [store] uri to another one")
+    return StoreError(f"{uri}: {line}")
+
+
+def _is_store_file(path: Path) -> bool:
+    """Whether a file that DuckDB refuses was a store: it has a journal or DuckDB's magic bytes."""
+    if (journal := Journal(path).path) is not None and journal.exists():
+        return True
+    with suppress(OSError), path.open("rb") as file:
+        return file.read(_MAGIC.stop)[_MAGIC] == b"DUCK"
+    return False

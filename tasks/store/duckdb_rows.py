@@ -1,0 +1,194 @@
+"""The tables of a DuckDB file: their definitions in SQL, and their rows, written and read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, suppress
+from typing import Any, Final, NamedTuple
+
+import duckdb
+import polars as pl
+from polars.io.plugins import register_io_source
+
+from assizes.judge.rows import KEYS, LATER_COLUMNS, TABLES, missing_columns
+from assizes.tasks.store.record import ArrowView, newest_first
+
+TYPES: Final[dict[Any, str]] = {  # DuckDB's name of each polars type
+    pl.String: "VARCHAR",
+    pl.Int32: "INTEGER",
+    pl.Int64: "BIGINT",
+    pl.Float64: "DOUBLE",
+    pl.Boolean: "BOOLEAN",
+    pl.List(pl.Int32): "INTEGER[]",
+    pl.List(pl.String): "VARCHAR[]",
+    pl.Datetime("us", "UTC"): "TIMESTAMPTZ",
+}
+
+_READER_TABLES: Final = ("_meta", "_identity", "calibrations")
+"""Tables that a file may lack and that a reader asks for."""
+
+_BLOCK_ROWS: Final = 1 << 15  # rows that a scan reads at a time
+_ROW_GROUP: Final = 122_880  # rows in a row group of a DuckDB file
+
+
+def create_statement(table: str) -> str:
+    """The SQL statement that creates a public table unless it exists."""
+    columns = ", ".join(f'"{name}" {TYPES[dtype]}' for name, dtype in TABLES[table].items())
+    return f"create table if not exists {table} ({columns})"
+
+
+def table_names(con: duckdb.DuckDBPyConnection) -> set[str]:
+    """Names of all tables in a file."""
+    rows = con.execute("select table_name from information_schema.tables").fetchall()
+    return {name for (name,) in rows}
+
+
+def present_tables(con: duckdb.DuckDBPyConnection, *, writing: bool) -> set[str]:
+    """Names of the tables in a file; for reading, only those among `_READER_TABLES`.
+
+    Listing all tables would take a quarter of the time of opening. Call this outside a transaction:
+    looking at a table that is missing would end the transaction.
+    """
+    if writing:
+        return table_names(con)
+    present = set()
+    for table in _READER_TABLES:
+        with suppress(duckdb.CatalogException):
+            con.execute(f"select 1 from {table} limit 0")
+            present.add(table)
+    return present
+
+
+def column_names(con: duckdb.DuckDBPyConnection, table: str) -> list[str]:
+    """Names of the columns that a table has in a file."""
+    return con.sql(f"select * from {table} limit 0").columns
+
+
+def select_list(con: duckdb.DuckDBPyConnection, table: str, columns: Iterable[str]) -> str:
+    """The SELECT list for some columns of a table; a column that an older file lacks is `null`."""
+    absent = missing_columns(table, column_names(con, table)) if table in LATER_COLUMNS else {}
+    return ", ".join(
+        f'null::{TYPES[absent[name]]} as "{name}"' if name in absent else f'"{name}"'
+        for name in columns
+    )
+
+
+def insert_rows(con: duckdb.DuckDBPyConnection, table: str, rows: pl.DataFrame) -> None:
+    """Append rows to a table.
+
+    More rows than one row group may be stored in another order: keeping their order within little
+    memory takes DuckDB half as long again. After an error call `restore_row_order`.
+    """
+    if rows.is_empty():
+        return
+    con.register("_incoming", ArrowView(rows))
+    if rows.height > _ROW_GROUP:
+        con.execute("set preserve_insertion_order=false")
+    con.execute(f"insert into {table} select * from _incoming")
+    restore_row_order(con)
+    con.unregister("_incoming")
+
+
+def restore_row_order(con: duckdb.DuckDBPyConnection) -> None:
+    """Have DuckDB keep the order of inserted rows again; a lost connection is no error."""
+    with suppress(duckdb.Error):
+        con.execute("set preserve_insertion_order=true")
+
+
+def rows_of(con: duckdb.DuckDBPyConnection, table: str, run_id: str | None = None) -> pl.DataFrame:
+    """All rows of a table, or the rows of one run, sorted by the table's keys."""
+    query = f"select {select_list(con, table, TABLES[table])} from {table}"
+    if run_id is None:
+        relation = con.sql(query)
+    else:
+        relation = con.sql(f"{query} where run_id = $run_id", params={"run_id": run_id})
+    rows = pl.DataFrame(ArrowView(relation)).cast(pl.Schema(TABLES[table]))
+    return rows.sort(KEYS[table], maintain_order=True)
+
+
+def run_ids(con: duckdb.DuckDBPyConnection) -> list[str]:
+    """The ids of all runs, newest first."""
+    return newest_first(rows_of(con, "runs"))["run_id"].to_list()
+
+
+def plan_of(con: duckdb.DuckDBPyConnection, run_id: str) -> dict[str, Any] | None:
+    """The plan that a run began with; None where there is no such run."""
+    rows = con.execute("select plan from _plans where run_id = ?", [run_id]).fetchall()
+    return dict(json.loads(rows[0][0])) if rows else None
+
+
+def lazy_rows(
+    connect: Callable[[], AbstractContextManager[duckdb.DuckDBPyConnection]],
+    table: str,
+    run_id: str,
+    end: int,
+) -> pl.LazyFrame:
+    """A lazy frame of the rows of a run whose row ids lie before `end`.
+
+    A query reads only its own columns, block by block; `connect` gives it the connection for the
+    length of a block, in a transaction.
+    """
+
+    def blocks(
+        columns: list[str] | None, predicate: pl.Expr | None, limit: int | None, _: int | None
+    ) -> Iterator[pl.DataFrame]:
+        left = end if limit is None else limit
+        for start in range(0, end, _BLOCK_ROWS):
+            with connect() as con:
+                rows = _RowRange(con, table, run_id, start, start + _BLOCK_ROWS)
+                block = rows.narrow_range(predicate).read(columns or list(TABLES[table]))
+            block = _matching_rows(predicate, block).head(left)
+            left -= block.height
+            yield block
+            if not left:
+                return
+
+    return register_io_source(blocks, schema=TABLES[table], is_pure=True)
+
+
+class _RowRange(NamedTuple):
+    """The rows of a run among the row ids from `start` up to `stop`."""
+
+    con: duckdb.DuckDBPyConnection
+    table: str
+    run_id: str
+    start: int
+    stop: int
+
+    def narrow_range(self, predicate: pl.Expr | None) -> _RowRange:
+        """The range from the first row that meets a condition to the last.
+
+        Only the columns of the condition are read. So one case among thousands is found without
+        reading the texts of the others.
+        """
+        if predicate is None:
+            return self
+        names = list(dict.fromkeys(predicate.meta.root_names()))
+        ids = self.read(names, "rowid").filter(predicate)["rowid"]
+        first, last = ids.min(), ids.max()
+        if not isinstance(first, int) or not isinstance(last, int):
+            return self._replace(stop=self.start)
+        return self._replace(start=first, stop=last + 1)
+
+    def read(self, columns: list[str], *extra: str) -> pl.DataFrame:
+        """The rows of the range, in some columns of the table behind the extra ones."""
+        names = [*extra, *([select_list(self.con, self.table, columns)] if columns else [])]
+        query = (
+            f"select {', '.join(names)} from {self.table} "
+            "where rowid >= $start and rowid < $stop and run_id = $run_id"
+        )
+        bounds = {"start": self.start, "stop": self.stop, "run_id": self.run_id}
+        rows = pl.DataFrame(ArrowView(self.con.sql(query, params=bounds)))
+        return rows.cast({name: TABLES[self.table][name] for name in columns})
+
+
+def _matching_rows(predicate: pl.Expr | None, rows: pl.DataFrame) -> pl.DataFrame:
+    """The rows that meet a condition; all rows without one."""
+    if predicate is None:
+        return rows
+    matches = rows.filter(predicate)
+    if matches.height > rows.height // 8:
+        return matches
+    # A few filtered rows would keep all the text of their block in memory: so copy them.
+    return pl.DataFrame(matches.rows(), schema=matches.schema, orient="row")

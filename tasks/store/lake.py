@@ -1,0 +1,350 @@
+"""A store of Parquet files in a folder or a bucket: many writers, no server.
+
+    _assizes.json                                   the schema version
+    runs/<run>/input.json                           the plan, created once
+    runs/<run>/run.json                             the run as it began, created once
+    runs/<run>/parts/<table>-<shard>-<attempt>.parquet  never overwritten
+    runs/<run>/commits/<shard>.json                 created once: THE commit point of a shard
+    runs/<run>/generations/<number>.json            parts that replace those of shards; created once
+    runs/<run>/holds/<process>.json                 a process's lock on the run: when it expires
+    runs/<run>/STOPPED.json                         the end of a run that may be resumed
+    runs/<run>/SUCCESS.json                         the end of a complete run; created once, last
+    comparisons/<baseline>..<candidate>-<hash>.json
+    calibrations/<fingerprint>-<hash>.json          the hash is of its record; created once
+
+Readers open only parts that a commit mark or a generation names, and check the parts against it. So
+they never see what a writer left behind that crashed or came second.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Mapping
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import polars as pl
+
+from assizes.judge.errors import NoStore, StoreError, UnknownRun
+from assizes.judge.rows import COMPLETE, KEYS, TABLES, as_json, frame
+from assizes.tasks.runtime.failpoints import failpoint
+from assizes.tasks.runtime.process import Closing
+from assizes.tasks.store.manifest import (
+    SUCCESS,
+    Documents,
+    Manifest,
+    encode_document,
+    new_attempt,
+    parse_document,
+)
+from assizes.tasks.store.objects import Objects
+from assizes.tasks.store.record import (
+    RUN_TABLES,
+    RunRecord,
+    check_input,
+    checked_frames,
+    checked_id,
+    checked_metrics,
+    checked_table,
+    final_record,
+    full_id,
+    is_id,
+    newest_first,
+    resumable_run,
+)
+from assizes.tasks.store.rewrite import CompactionResult, Rewriter
+
+_META: Final = "_assizes.json"
+_ENDS: Final = (SUCCESS, "STOPPED.json")  # documents that end a run; the first that exists counts
+
+
+class ParquetStore(Closing):
+    """The Parquet store; see `assizes.tasks.store.protocol.Store` for what its methods promise.
+
+    `objects` are the objects of the lake; `manifest` names the parts that hold the rows of each run.
+    """
+
+    sliceable: Final = True
+
+    def __init__(self, uri: str, objects: Objects, *, writing: bool) -> None:
+        self.uri = uri
+        self.objects = objects
+        self._documents = Documents(uri, objects)
+        self.manifest = Manifest(objects, self._documents)
+        self._known_run_ids: set[str] = set()
+        self._lock_owner = new_attempt()
+        if writing:
+            objects.create(_META, encode_document())
+        if self._documents.read_content(_META) is None:
+            raise NoStore.at(uri)
+
+    @property
+    def many_writers(self) -> bool:
+        """Whether creating an object fails where it exists, so that several writers are safe."""
+        return self.objects.creates_once()
+
+    def begin(self, run: RunRecord) -> RunRecord:
+        """Store a run that begins, or return the stored run.
+
+        The plan is created before the run, so that every run that can be seen has a plan.
+        """
+        failpoint("lake.begin.before")
+        checked_id(run.run_id, "run id")
+        if self._stored_run(run.run_id) is None:
+            name = f"runs/{run.run_id}/input.json"
+            if not self.objects.create(name, as_json(run.plan).encode()):
+                check_input(self.plan(run.run_id) or {}, run, self.uri)
+            failpoint("lake.begin.planned")
+            begun = encode_document(run=_with_iso_times(run.row()))
+            self.objects.create(f"runs/{run.run_id}/run.json", begun)
+            failpoint("lake.begin.after")
+        return resumable_run(self._known_run(run.run_id), run, self.uri)
+
+    def plan(self, run_id: str) -> dict[str, Any] | None:
+        """The plan that a run began with; None where there is no such run."""
+        name = f"runs/{run_id}/input.json"
+        data = self.objects.read([name]).get(name) if is_id(run_id) else None
+        return None if data is None else parse_document(self.objects.where, name, data)
+
+    def shard_counts(self, run_id: str) -> dict[str, dict[str, int]]:
+        """The number of records by status in each committed shard, from the commit marks."""
+        self._check_known(run_id)
+        return {shard: dict(mark["counts"]) for shard, mark in self.manifest.marks(run_id).items()}
+
+    def commit_shard(
+        self,
+        run_id: str,
+        shard_id: str,
+        frames: Mapping[str, pl.DataFrame],
+        counts: Mapping[str, int],
+    ) -> bool:
+        """Write the parts, then create the commit mark that names them.
+
+        When the mark exists already, either another writer was faster, whose rows stay, or this very
+        write was retried because its acknowledgement came late. The attempt id in the mark tells.
+        """
+        checked_id(shard_id, "shard id")
+        tables = checked_frames(run_id, frames)
+        self._check_known(run_id)
+        name = f"runs/{run_id}/commits/{shard_id}.json"
+        if self.objects.read([name]):
+            return False
+        attempt = new_attempt()
+        parts = {
+            table: self.manifest.write_part(run_id, f"{table}-{shard_id}-{attempt}", rows)
+            for table, rows in tables.items()
+            if rows.height
+        }
+        mark = encode_document(
+            run_id=run_id,
+            shard=shard_id,
+            attempt=attempt,
+            counts=dict(counts),
+            parts={table: asdict(part) for table, part in parts.items()},
+        )
+        failpoint("lake.mark.before")
+        winner = self._create_mark(name, mark, attempt)
+        failpoint("lake.mark.after")
+        if winner != attempt:
+            self.objects.remove(f"runs/{run_id}/parts/{part.name}" for part in parts.values())
+        return winner == attempt
+
+    def finish(self, run: RunRecord, run_metrics: pl.DataFrame) -> None:
+        """Write the document that ends the run, with its final row, metrics and commit digest."""
+        metrics = checked_metrics(run.run_id, run_metrics)
+        if (final := self._final_run(run, metrics)) is None:
+            return
+        end = encode_document(
+            run=_with_iso_times(final.row()),
+            run_metrics=metrics.select("name", "value").to_dicts(),
+            commits=self.manifest.digest(run.run_id),
+        )
+        success, stopped = (f"runs/{run.run_id}/{name}" for name in _ENDS)
+        failpoint("lake.finish.before")
+        if final.status != COMPLETE:
+            self.objects.replace(stopped, end)
+        elif not self.objects.create(success, end):
+            self._final_run(run, metrics)  # raises where the other process ended it otherwise
+        failpoint("lake.finish.after")
+
+    def runs(self) -> pl.DataFrame:
+        """Table runs, newest first."""
+        ids = self.objects.names("runs")
+        kinds = ("run.json", *reversed(_ENDS))
+        names = [f"runs/{run_id}/{kind}" for run_id in ids for kind in kinds]
+        documents = self._documents.read_documents(names)
+        latest = {name.split("/")[1]: document.content for name, document in documents.items()}
+        rows = [RunRecord.of_row(content["run"], {}).row() for content in latest.values()]
+        return newest_first(frame("runs", rows))
+
+    def run(self, run_id: str) -> RunRecord:
+        """A run by its id or a unique beginning of it."""
+        if stored := self._stored_run(run_id):
+            return stored
+        return self._known_run(full_id(run_id, self.runs()["run_id"], self.uri))
+
+    def table(self, run_id: str, name: str) -> pl.DataFrame:
+        """A table of one run, its parts checked against their SHA-256."""
+        checked_table(name, RUN_TABLES)
+        self._check_known(run_id)
+        if name == "run_metrics":
+            return self._metrics(run_id)
+        frames = self.manifest.read_consistently(
+            run_id, lambda now: list(self.manifest.frames(name, now.parts(name)))
+        )
+        rows = pl.concat([frame(name, []), *frames], rechunk=True)
+        return rows.sort(KEYS[name], maintain_order=True)
+
+    def scan(self, run_id: str, name: str) -> pl.LazyFrame:
+        """The committed parts as one lazy frame."""
+        checked_table(name, RUN_TABLES)
+        self._check_known(run_id)
+        if name == "run_metrics":
+            return self._metrics(run_id).lazy()
+        if not (sources := self.sources(run_id, name)):
+            return frame(name, []).lazy()
+        return pl.scan_parquet(
+            sources,
+            glob=False,
+            hive_partitioning=False,
+            schema=TABLES[name],
+            missing_columns="insert",
+        )
+
+    def sources(self, run_id: str, name: str) -> list[Path] | list[bytes]:
+        """What polars or DuckDB can scan for a table: paths of local files, or bytes of a bucket."""
+        return self.manifest.read_consistently(
+            run_id,
+            lambda now: self.objects.sources(
+                {p: part.bytes for p, part in now.parts(name).items()}
+            ),
+        )
+
+    def forget(self, run_id: str, case_ids: Collection[str]) -> None:
+        """Publish a generation without these cases, then remove the parts that held them."""
+        self._check_known(run_id)
+        Rewriter(self.objects, self.manifest, run_id).forget(case_ids)
+
+    def compact(self, run_id: str) -> CompactionResult:
+        """Merge the small parts of a complete run; see `Rewriter.compact`."""
+        return Rewriter(self.objects, self.manifest, run_id).compact(self._known_run(run_id))
+
+    def acquire_lock(self, run_id: str, until: datetime) -> None:
+        """Write the document of this process's lock on a run."""
+        self.objects.replace(self._own_lock(run_id), encode_document(until=until.isoformat()))
+
+    def release_lock(self, run_id: str) -> None:
+        """Delete this process's lock on a run, and every lock that has expired."""
+        now = datetime.now(UTC)
+        expired = [name for name, until in self._lock_times(run_id).items() if until < now]
+        self.objects.remove([self._own_lock(run_id), *expired])
+
+    def locked_until(self, run_id: str, *, by_others: bool = False) -> datetime | None:
+        """The time at which the last lock on a run expires; None without one."""
+        times = self._lock_times(run_id)
+        if by_others:
+            times.pop(self._own_lock(run_id), None)
+        return max(times.values(), default=None)
+
+    def _own_lock(self, run_id: str) -> str:
+        return f"runs/{checked_id(run_id, 'run id')}/holds/{self._lock_owner}.json"
+
+    def _lock_times(self, run_id: str) -> dict[str, datetime]:
+        """When each lock on a run expires, by object name."""
+        folder = f"runs/{checked_id(run_id, 'run id')}/holds"
+        names = [f"{folder}/{name}" for name in self.objects.names(folder)]
+        return {
+            name: datetime.fromisoformat(document.content["until"])
+            for name, document in self._documents.read_documents(names).items()
+        }
+
+    def add_comparison(self, row: Mapping[str, Any]) -> None:
+        """Store a row of table comparisons under a name made from its content."""
+        added = _with_iso_times(frame("comparisons", [row]).row(0, named=True))
+        data = encode_document(comparison=added)
+        pair = "..".join(checked_id(added[side], "run id") for side in ("baseline", "candidate"))
+        name = f"comparisons/{pair}-{hashlib.sha256(data).hexdigest()[:16]}.json"
+        failpoint("lake.comparison.before")
+        self.objects.create(name, data)
+        failpoint("lake.comparison.after")
+
+    def comparisons(self) -> pl.DataFrame:
+        """Table comparisons, sorted by its keys, then by its other columns."""
+        rows = self._document_table("comparisons")
+        return rows.sort(rows.columns)
+
+    def add_calibration(self, row: Mapping[str, Any]) -> None:
+        """Store a row of table calibrations under a name made from its record, not its time."""
+        added = _with_iso_times(frame("calibrations", [row]).row(0, named=True))
+        identity = encode_document(run_id=added["run_id"], record=added["record"])
+        digest = hashlib.sha256(identity).hexdigest()[:16]
+        name = f"{checked_id(added['fingerprint'], 'fingerprint')}-{digest}"
+        self.objects.create(f"calibrations/{name}.json", encode_document(calibration=added))
+
+    def calibrations(self) -> pl.DataFrame:
+        """Table calibrations in order of time."""
+        return self._document_table("calibrations").sort(KEYS["calibrations"], maintain_order=True)
+
+    def close(self) -> None:
+        """Do nothing: a lake keeps nothing open."""
+
+    def _create_mark(self, name: str, mark: bytes, attempt: str) -> str:
+        """Create a commit mark unless it exists; returns the attempt that created the mark."""
+        fault: StoreError | None = None
+        try:
+            if self.objects.create(name, mark):
+                return attempt
+        except StoreError as error:
+            fault = error
+        document = self._documents.read_lasting([name]).get(name)
+        if document is None:
+            raise fault or StoreError(f"{self.objects.where}: {name} was there and is gone")
+        return str(document.content.get("attempt"))
+
+    def _document_table(self, table: str) -> pl.DataFrame:
+        """A table that has a document for each row; table `comparisons` has them in `comparison`."""
+        documents = self._documents.read_folder(table).values()
+        rows = [document.content[table[:-1]] for document in documents]
+        texts = pl.DataFrame(rows, schema={**TABLES[table], "at": pl.String}, orient="row")
+        return texts.with_columns(pl.col("at").str.to_datetime(time_unit="us", time_zone="UTC"))
+
+    def _final_run(self, run: RunRecord, metrics: pl.DataFrame) -> RunRecord | None:
+        """The record of a run that ends, or None when the store holds the same end already."""
+        stored = self._known_run(run.run_id)
+        same = self._metrics(run.run_id).equals(metrics)
+        return final_record(stored, run, self.uri, same_metrics=same)
+
+    def _metrics(self, run_id: str) -> pl.DataFrame:
+        end = self._end_document(run_id)
+        rows = [] if end is None else end["run_metrics"]
+        return frame("run_metrics", [{"run_id": run_id, **row} for row in rows])
+
+    def _end_document(self, run_id: str) -> Mapping[str, Any] | None:
+        names = [f"runs/{run_id}/{name}" for name in _ENDS]
+        documents = self._documents.read_documents(names)
+        return next((documents[name].content for name in names if name in documents), None)
+
+    def _stored_run(self, run_id: str) -> RunRecord | None:
+        if not is_id(run_id):
+            return None
+        if (begun := self._documents.read_content(f"runs/{run_id}/run.json")) is None:
+            return None
+        latest = self._end_document(run_id) or begun
+        return RunRecord.of_row(latest["run"], self.plan(run_id) or {})
+
+    def _known_run(self, run_id: str) -> RunRecord:
+        if (stored := self._stored_run(run_id)) is None:
+            raise UnknownRun.in_store(run_id, self.uri, self.runs()["run_id"])
+        self._known_run_ids.add(run_id)
+        return stored
+
+    def _check_known(self, run_id: str) -> None:
+        if run_id not in self._known_run_ids:
+            self._known_run(run_id)
+
+
+def _with_iso_times(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row with its times as ISO 8601 text."""
+    return {k: v.isoformat() if isinstance(v, datetime) else v for k, v in row.items()}

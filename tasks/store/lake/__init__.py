@@ -1,1 +1,0 @@
-"""The store that is a lake of Parquet files in a folder or a bucket."""

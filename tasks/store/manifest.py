@@ -1,0 +1,302 @@
+"""The documents of a lake, and the parts that hold the rows of a run, as its documents name them.
+
+Each document is JSON, written whole, and carries the schema version. A commit mark names the parts
+of one shard and is created once. Compacting a run, or deleting the rows of a subject, writes new
+parts and then a generation (`runs/<run>/generations/<number>.json`, created once as well), whose
+parts replace those of the shards that the generation lists. The newest generation counts, and beside
+it the marks of shards that it does not list. A part that neither names does not count.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from operator import attrgetter
+from typing import Any, Final, TypeVar
+
+import polars as pl
+
+from assizes.judge.errors import SchemaVersion, StoreError
+from assizes.judge.rows import SCHEMA_VERSION, SHARD_TABLES, add_later_columns, as_json
+from assizes.tasks.runtime.failpoints import failpoint
+from assizes.tasks.store.objects import Objects, size_error
+from assizes.tasks.store.record import parquet_bytes
+
+T = TypeVar("T")
+
+SUCCESS: Final = "SUCCESS.json"  # the document that ends a complete run
+_FETCH_BATCH: Final = 64  # parts that are fetched together
+
+
+@dataclass(frozen=True, slots=True)
+class StoredDocument:
+    """The content of a document, and the SHA-256 of its bytes."""
+
+    content: Mapping[str, Any]
+    sha256: str
+
+
+class Documents:
+    """Reads the documents of one lake.
+
+    Lasting documents are created once and never change, so they are cached once they were read.
+    """
+
+    def __init__(self, uri: str, objects: Objects) -> None:
+        self._uri = uri
+        self._objects = objects
+        self._lasting: dict[str, StoredDocument] = {}
+
+    def read_content(self, name: str) -> Mapping[str, Any] | None:
+        """The content of a document; None where there is no such document."""
+        document = self.read_documents([name]).get(name)
+        return None if document is None else document.content
+
+    def read_documents(self, names: Iterable[str]) -> dict[str, StoredDocument]:
+        """The named documents that exist, by object name in the order given.
+
+        Raises:
+            SchemaVersion: when a document has another schema version.
+            StoreError: when a document is not a JSON object.
+        """
+        documents = {}
+        for name, data in self._objects.read(list(names)).items():
+            content = parse_document(self._objects.where, name, data)
+            version = content.get("schema_version")
+            if version != SCHEMA_VERSION:
+                raise SchemaVersion.mismatch(self._uri, version, SCHEMA_VERSION)
+            documents[name] = StoredDocument(content, hashlib.sha256(data).hexdigest())
+        return documents
+
+    def read_lasting(self, names: Iterable[str]) -> dict[str, StoredDocument]:
+        """The same as `read_documents` for lasting documents, each fetched once."""
+        all_names = list(names)
+        self._lasting |= self.read_documents(n for n in all_names if n not in self._lasting)
+        return {name: self._lasting[name] for name in all_names if name in self._lasting}
+
+    def read_folder(self, folder: str) -> dict[str, StoredDocument]:
+        """All lasting documents that lie directly below a folder now, by object name."""
+        return self.read_lasting(f"{folder}/{name}" for name in self._objects.names(folder))
+
+
+def parse_document(where: str, name: str, data: bytes) -> dict[str, Any]:
+    """The JSON object in the bytes of an object; its name and root (`where`) are for the message.
+
+    Raises:
+        StoreError: when the bytes are not a JSON object.
+    """
+    try:
+        document = json.loads(data)
+    except ValueError as error:
+        raise StoreError(f"{where}: {name} is not JSON: {error}") from error
+    if not isinstance(document, dict):
+        raise StoreError(f"{where}: {name} is not a JSON object")
+    return document
+
+
+def encode_document(**content: Any) -> bytes:
+    """The bytes of a document with this schema version; the same content gives the same bytes."""
+    return as_json({"schema_version": SCHEMA_VERSION, **content}).encode()
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetPart:
+    """One Parquet object of a run, as its entry in a commit mark or a generation describes it.
+
+    `name` is the last part of the object's name, `bytes` the number of its bytes, `sha256` of them in
+    hexadecimal digits.
+    """
+
+    name: str
+    bytes: int
+    sha256: str
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """New parts, by table, that replace those of some shards; a run's generations count from 1."""
+
+    number: int
+    shards: frozenset[str]
+    parts: Mapping[str, Sequence[ParquetPart]]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The commit marks of a run by shard id, and its newest generation if any, at one moment."""
+
+    run_id: str
+    marks: Mapping[str, Mapping[str, Any]]
+    generations: Sequence[Generation]
+
+    @property
+    def number(self) -> int:
+        """The number of the newest generation; 0 while there is none."""
+        return self.generations[-1].number if self.generations else 0
+
+    def parts(self, table: str) -> dict[str, ParquetPart]:
+        """The parts of a table by object name: of the generation, then of other shards by their ids."""
+        parts = _current_parts(self.marks, self.generations, table)
+        return {f"runs/{self.run_id}/parts/{part.name}": part for part in parts}
+
+
+class Manifest:
+    """The parts of the runs of one lake."""
+
+    def __init__(self, objects: Objects, documents: Documents) -> None:
+        self._objects = objects
+        self._documents = documents
+
+    def marks(self, run_id: str) -> dict[str, Mapping[str, Any]]:
+        """The content of each commit mark of a run, by shard id.
+
+        Raises:
+            StoreError: when a complete run has not the marks with which it ended.
+        """
+        documents = self._documents.read_folder(f"runs/{run_id}/commits")
+        for success in self._documents.read_lasting([f"runs/{run_id}/{SUCCESS}"]).values():
+            expected = success.content.get("commits")
+            if expected is not None and expected != _commits_digest(documents.values()):
+                raise StoreError(
+                    f"{self._objects.where}: run {run_id!r} was complete with {expected['shards']} "
+                    f"commit marks and has {len(documents)} of them, or others; restore "
+                    f"runs/{run_id}/commits"
+                )
+        return {mark.content["shard"]: mark.content for mark in documents.values()}
+
+    def digest(self, run_id: str) -> dict[str, Any]:
+        """The digest of the run's commit marks as they are now, to be stored when the run ends."""
+        return _commits_digest(self._documents.read_folder(f"runs/{run_id}/commits").values())
+
+    def generations(self, run_id: str) -> list[Generation]:
+        """All generations of a run, the oldest first; empty when the run was never rewritten."""
+        generations = []
+        for document in self._documents.read_folder(f"runs/{run_id}/generations").values():
+            content = document.content
+            parts = {
+                table: [ParquetPart(**part) for part in table_parts]
+                for table, table_parts in content["parts"].items()
+            }
+            shards = frozenset(content["shards"])
+            generations.append(Generation(content["generation"], shards, parts))
+        return sorted(generations, key=attrgetter("number"))
+
+    def snapshot(self, run_id: str) -> Snapshot:
+        """The commit marks and the newest generation of a run as they are now."""
+        marks = self.marks(run_id)
+        return Snapshot(run_id, marks, self.generations(run_id)[-1:])
+
+    def read_consistently(self, run_id: str, read: Callable[[Snapshot], T]) -> T:
+        """Call `read` with a snapshot of a run, and again if the run was rewritten meanwhile.
+
+        Raises:
+            StoreError: when a part is missing or damaged although the run was not rewritten.
+        """
+        while True:
+            snapshot = self.snapshot(run_id)
+            try:
+                return read(snapshot)
+            except StoreError:
+                if self.snapshot(run_id).number == snapshot.number:
+                    raise
+
+    def referenced_part_names(self, run_id: str, settled_number: int) -> set[str]:
+        """Names of all parts of a run that a reader may still open.
+
+        Every reader has seen the generation `settled_number` (0 for none) by now, so nobody reads
+        the parts that it and earlier generations replaced.
+        """
+        marks, generations = self.marks(run_id), self.generations(run_id)
+        settled = [generation for generation in generations if generation.number <= settled_number]
+        newer = generations[len(settled) :]
+        names: set[str] = set()
+        for table in SHARD_TABLES:
+            names.update(part.name for part in _current_parts(marks, settled[-1:], table))
+            names.update(part.name for later in newer for part in later.parts.get(table, ()))
+        return names
+
+    def frames(self, table: str, parts: Mapping[str, ParquetPart]) -> Iterator[pl.DataFrame]:
+        """The rows of each part of a table, checked against the part's size and SHA-256.
+
+        A column that was added to the table after a part was written is `null` in its rows.
+
+        Raises:
+            StoreError: when a part is missing or is not what was committed.
+        """
+        names = list(parts)
+        for first in range(0, len(names), _FETCH_BATCH):
+            batch = names[first : first + _FETCH_BATCH]
+            contents = self._objects.read(batch)
+            for name in batch:
+                data = self._checked_bytes(name, parts[name], contents.get(name))
+                yield add_later_columns(table, pl.read_parquet(io.BytesIO(data)))
+
+    def _checked_bytes(self, name: str, part: ParquetPart, data: bytes | None) -> bytes:
+        where = self._objects.where
+        if data is None or len(data) != part.bytes:
+            raise size_error(where, name, None if data is None else len(data), part.bytes)
+        if hashlib.sha256(data).hexdigest() != part.sha256:
+            raise StoreError(
+                f"{where}: {name} is not what was committed (SHA-256 differs); restore the file"
+            )
+        return data
+
+    def write_part(self, run_id: str, stem: str, rows: pl.DataFrame) -> ParquetPart:
+        """Write rows as a part of a run; `stem` is a name that no other writer uses."""
+        data = parquet_bytes(rows)
+        name = f"{stem}.parquet"
+        failpoint("lake.part.before")
+        self._objects.create(f"runs/{run_id}/parts/{name}", data)
+        failpoint("lake.part.after")
+        return ParquetPart(name, len(data), hashlib.sha256(data).hexdigest(), rows.height)
+
+    def publish(self, run_id: str, generation: Generation) -> bool:
+        """Create the document of a generation, so that the generation counts from now on.
+
+        Returns False when another process has published a generation of that number.
+        """
+        name = f"runs/{run_id}/generations/{generation.number:06d}.json"
+        attempt = new_attempt()
+        body = encode_document(
+            run_id=run_id,
+            generation=generation.number,
+            attempt=attempt,
+            shards=sorted(generation.shards),
+            parts={
+                table: [asdict(part) for part in table_parts]
+                for table, table_parts in generation.parts.items()
+            },
+        )
+        if self._objects.create(name, body):
+            return True
+        documents = self._documents.read_lasting([name])
+        return any(document.content["attempt"] == attempt for document in documents.values())
+
+
+def _current_parts(
+    marks: Mapping[str, Mapping[str, Any]], generations: Sequence[Generation], table: str
+) -> list[ParquetPart]:
+    """The parts of a table: those of the generations, and those of shards that none of them lists."""
+    replaced = frozenset[str]().union(*(generation.shards for generation in generations))
+    new_parts = [part for generation in generations for part in generation.parts.get(table, ())]
+    return new_parts + [
+        ParquetPart(**mark["parts"][table])
+        for shard, mark in sorted(marks.items())
+        if table in mark["parts"] and shard not in replaced
+    ]
+
+
+def _commits_digest(marks: Iterable[StoredDocument]) -> dict[str, Any]:
+    """The number of commit marks, and one SHA-256 over the SHA-256 of each."""
+    lines = sorted(f"{mark.content['shard']} {mark.sha256}\n" for mark in marks)
+    return {"shards": len(lines), "sha256": hashlib.sha256("".join(lines).encode()).hexdigest()}
+
+
+def new_attempt() -> str:
+    """A new id for one attempt at writing, to be part of its parts' names and of its mark."""
+    return uuid.uuid4().hex

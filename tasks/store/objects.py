@@ -1,0 +1,217 @@
+"""What the lake asks of a place for objects, and the local folder as such a place.
+
+The lake needs three promises: an object appears whole or not at all, creating an object fails where
+that object exists, and a listing shows what another process has just written.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Protocol
+
+from assizes.judge.errors import StoreError
+from assizes.tasks.runtime.failpoints import failpoint
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One object of a listing: the last part of its name, and its size in bytes.
+
+    `modified` is when it was last written; aware, by the clock of the disk or the server.
+    """
+
+    name: str
+    size: int
+    modified: datetime
+
+
+class Objects(Protocol):
+    """Objects (bytes with a name) by slash-separated names below one root.
+
+    Every method raises `StoreError` when the place cannot be reached.
+    """
+
+    @property
+    def where(self) -> str:
+        """The root and the endpoint of its server, if it has one, as text for messages."""
+
+    def creates_once(self) -> bool:
+        """Whether creating an object fails where another process has created the same object.
+
+        Where creating does not fail, `create` looks first whether the object exists: that is right
+        for one writer, not for several.
+        """
+
+    def create(self, name: str, data: bytes) -> bool:
+        """Write an object that is not there yet; returns False, and writes nothing, where it is.
+
+        A write that arrived but whose acknowledgement was lost may be retried: `create` then returns
+        False for an object of its own. Callers that must know read the object back.
+        """
+
+    def replace(self, name: str, data: bytes) -> None:
+        """Write an object, over the one that is there if there is one."""
+
+    def read(self, names: Sequence[str]) -> dict[str, bytes]:
+        """The bytes of the named objects, by name; an object that is not there is left out."""
+
+    def names(self, folder: str) -> list[str]:
+        """Last parts of the names directly below a folder, sorted; empty without that folder."""
+
+    def entries(self, folder: str) -> list[Entry]:
+        """Objects directly below a folder, with the drafts that killed writers left half done."""
+
+    def remove(self, names: Iterable[str]) -> None:
+        """Delete objects; an object that is not there is no error."""
+
+    def sources(self, sizes: Mapping[str, int]) -> list[Path] | list[bytes]:
+        """What polars can scan for each object, in the order given: file paths, or the bytes.
+
+        `sizes` holds the size in bytes that each object must have, by object name.
+
+        Raises:
+            StoreError: when an object is missing or has another size.
+        """
+
+
+def size_error(where: str, name: str, actual_size: int | None, expected_size: int) -> StoreError:
+    """The error for a committed part of another size than its commit mark says.
+
+    `where` is the root of the objects; `actual_size` is None when the part is missing.
+    """
+    state = "is missing" if actual_size is None else f"has {actual_size} bytes"
+    return StoreError(
+        f"{where}: {name} {state}, its commit mark says {expected_size} bytes; restore the file"
+    )
+
+
+class Folder:
+    """Files below one folder; implements `Objects`. Several processes may write at once."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self.where = str(root)
+
+    def creates_once(self) -> bool:
+        """Always True: making a hard link fails where a file of that name exists."""
+        return True
+
+    def create(self, name: str, data: bytes) -> bool:
+        """Write a draft beside the final name, then link the final name to the draft.
+
+        Making the link fails where the file exists, and the linked file is complete. Opening the
+        final name exclusively would show readers a file that is half written.
+        """
+        failpoint("folder.create.before")
+        with self._convert_errors("write", name), _draft_file(self._root / name, data) as draft:
+            failpoint("folder.create.written")
+            try:
+                (self._root / name).hardlink_to(draft)
+            except FileExistsError:
+                return False
+            failpoint("folder.create.linked")
+        failpoint("folder.create.after")
+        return True
+
+    def replace(self, name: str, data: bytes) -> None:
+        """Write a draft beside the final name, then rename the draft over the file."""
+        failpoint("folder.replace.before")
+        with self._convert_errors("write", name), _draft_file(self._root / name, data) as draft:
+            failpoint("folder.replace.written")
+            draft.replace(self._root / name)
+        failpoint("folder.replace.after")
+
+    def read(self, names: Sequence[str]) -> dict[str, bytes]:
+        """The bytes of the named files, by name; a file that is not there is left out."""
+        contents = {}
+        for name in names:
+            with (
+                self._convert_errors("read", name),
+                suppress(FileNotFoundError, NotADirectoryError),
+            ):
+                contents[name] = (self._root / name).read_bytes()
+        return contents
+
+    def names(self, folder: str) -> list[str]:
+        """Names of the files in a folder, without drafts, whose names start with a dot."""
+        with self._convert_errors("list", folder):
+            return [path.name for path in self._paths(folder) if not path.name.startswith(".")]
+
+    def entries(self, folder: str) -> list[Entry]:
+        """Files of a folder, drafts too; a file deleted during the listing is left out."""
+        listing = []
+        with self._convert_errors("list", folder):
+            for path in self._paths(folder):
+                with suppress(FileNotFoundError):
+                    stat = path.stat()
+                    modified = datetime.fromtimestamp(stat.st_mtime, UTC)
+                    listing.append(Entry(path.name, stat.st_size, modified))
+        return listing
+
+    def remove(self, names: Iterable[str]) -> None:
+        """Delete files; a file that is not there is no error."""
+        for name in names:
+            with self._convert_errors("remove", name):
+                (self._root / name).unlink(missing_ok=True)
+
+    def sources(self, sizes: Mapping[str, int]) -> list[Path]:
+        """Paths of the files, so that a scan reads only the columns it needs."""
+        for name, size in sizes.items():
+            path = self._root / name
+            actual_size = path.stat().st_size if path.exists() else None
+            if actual_size != size:
+                raise size_error(self.where, name, actual_size, size)
+        return [self._root / name for name in sizes]
+
+    def _paths(self, folder: str) -> list[Path]:
+        try:
+            return sorted((self._root / folder).iterdir())
+        except FileNotFoundError:
+            return []
+
+    @contextmanager
+    def _convert_errors(self, act: str, name: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise StoreError(
+                f"{self.where}: cannot {act} {name!r}: {error.strerror or error}"
+            ) from error
+
+
+@contextmanager
+def _draft_file(final: Path, data: bytes) -> Iterator[Path]:
+    """A draft beside the final file: synced to disk before the block, deleted after it."""
+    folder = final.parent
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in missing:
+        sync_folder(path.parent)
+    draft = folder / f".{uuid.uuid4().hex}"
+    try:
+        with draft.open("xb") as file:
+            half = len(data) // 2
+            file.write(data[:half])
+            failpoint("folder.create.half", before=file.flush)
+            file.write(data[half:])
+            file.flush()
+            os.fsync(file.fileno())
+        yield draft
+    finally:
+        draft.unlink(missing_ok=True)
+    sync_folder(folder)
+
+
+def sync_folder(folder: Path) -> None:
+    """Sync a folder, so that the names of its files survive a power cut."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
