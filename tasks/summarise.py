@@ -17,8 +17,7 @@ from assizes.judge.catalog import CONVERSATION
 from assizes.judge.comparison.compare import RunComparison
 from assizes.judge.errors import NotComparable
 from assizes.judge.families.conversation_parts import TRUNCATED
-from assizes.judge.formats.shared import parsing
-from assizes.judge.formats.shared.parsing import warning_lines
+from assizes.judge.formats.shared.parsing import fidelity_lines, warning_lines
 from assizes.judge.history.anchors import Attribution
 from assizes.judge.rows import COMPLETE, frame
 from assizes.judge.summary.run_intervals import population_numbers
@@ -111,7 +110,7 @@ def _summary_with_intake(context: RunContext, run: PlannedRun, summary: RunSumma
     vanished_count = _vanished_count(context, run)
     lines = (
         *warning_lines(intake.odd),
-        *parsing.fidelity_lines(intake.kept),
+        *fidelity_lines(intake.kept),
         *([_VANISHED_WARNING.format(vanished_count)] if vanished_count else ()),
         *record_selectors.warning_lines(intake.passed),
         *shards.warning_lines(intake.design, intake.truth, population),
