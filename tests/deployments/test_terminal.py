@@ -145,9 +145,9 @@ def test_a_warning_and_a_defect_are_printable(kind: str):
     program = (
         "import logging, sys\n"
         "from assizes.deployments import cli\n"
-        "from assizes.deployments.terminal import keep_log_printable\n"
+        "from assizes.deployments.terminal import StderrLines, keep_log_printable\n"
         "keep_log_printable()\n"
-        "cli._show_warnings()\n"
+        "logging.getLogger('assizes.tasks').addHandler(StderrLines(logging.WARNING))\n"
         "sys.excepthook = cli._internal_error\n"
         "text = sys.stdin.read()\n"
         "logging.getLogger('assizes.tasks.x').warning('about %s', text)\n"

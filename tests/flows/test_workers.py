@@ -96,7 +96,7 @@ def most_within(timeline: list[tuple[float, bool]], seconds: float) -> int:
 async def test_two_workers_write_the_rows_of_one_process_and_share_a_rate_limit(
     tmp_path: Path, workers, model
 ):
-    per_minute = 180
+    per_minute = 120
     shared = {"requests_per_minute": per_minute, "shared": "two-workers", "max_in_flight": 8}
     there = spread(tmp_path, 16, model, limits={**shared, "budget_usd": 5.0})
     here = there.model_copy(
