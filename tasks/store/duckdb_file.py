@@ -35,7 +35,7 @@ from assizes.judge.rows import (
     missing_columns,
 )
 from assizes.tasks.runtime.failpoints import failpoint
-from assizes.tasks.store.duckdb_rows import TYPES, column_names, create_statement
+from assizes.tasks.store.duckdb_rows import TYPES, create_statement
 from assizes.tasks.store.objects import sync_folder
 
 log = logging.getLogger(__name__)
@@ -53,9 +53,10 @@ _LOCK_MESSAGE: Final = "Conflicting lock"
 
 _MAGIC: Final = slice(8, 12)  # the bytes of a DuckDB file that read `DUCK`
 
-_DAMAGE_PATTERN: Final = re.compile(
+DAMAGE_PATTERN: Final = re.compile(
     r"corrupt|checksum|INTERNAL|FATAL|serializ|WAL|beyond the end|could not read", re.IGNORECASE
 )
+"""What stands in an error message of DuckDB that means a damaged file."""
 
 LOCK_WAIT_S: Final = 3.0
 """Seconds that a writer waits for a file that another process has open; readers close it soon."""
@@ -85,11 +86,11 @@ class CommitState:
         return not self.shards and not self.endings
 
 
+@dataclass(frozen=True, slots=True)
 class Journal:
     """The journal of one DuckDB file; `path` is None for a store in memory, which has no journal."""
 
-    def __init__(self, file: Path) -> None:
-        self.path = None if file == IN_MEMORY else file.with_name(f"{file.name}.commits")
+    path: Path | None
 
     def read(self) -> CommitState:
         """The commits that the journal lists; empty where there is no journal."""
@@ -112,9 +113,8 @@ class Journal:
     def catch_up(self, file_state: CommitState) -> None:
         """Append what the file holds and the journal lacks: a writer died between the two writes."""
         listed = self.read()
-        entries: list[dict[str, Any]] = []
-        if listed.store != file_state.store:
-            entries.append({"store": file_state.store})
+        is_same_file = listed.store == file_state.store
+        entries: list[dict[str, Any]] = [] if is_same_file else [{"store": file_state.store}]
         entries += [
             {"run": run_id, "shard": shard_id, "sha": shas[-1]}
             for (run_id, shard_id), shas in file_state.shards.items()
@@ -158,8 +158,8 @@ class Journal:
 def _missing_commits(listed: CommitState, file_state: CommitState) -> list[str]:
     """Descriptions, run by run, of what a journal lists and its file lacks; empty when it is whole.
 
-    The journal of another file counts for nothing. A digest that the journal does not list is newer than the journal: a writer died between the
-    write to the file and the write to the journal. So that digest is no damage.
+    The journal of another file counts for nothing. A digest that the journal does not list is no
+    damage: a writer died between the write to the file and the write to the journal.
     """
     if file_state.store != listed.store:
         return []
@@ -168,21 +168,17 @@ def _missing_commits(listed: CommitState, file_state: CommitState) -> list[str]:
         file_sha = file_state.shards.get((run_id, shard_id), [""])[-1]
         if file_sha == "" or file_sha in shas[:-1]:
             missing.setdefault(run_id, []).append(shard_id)
-    descriptions = [
-        _shards_text(run_id, sorted(shards)) for run_id, shards in sorted(missing.items())
-    ]
+    descriptions = []
+    for run_id, shards in sorted(missing.items()):
+        count, some = len(shards), ", ".join(sorted(shards)[:_MAX_NAMED_SHARDS])
+        more = f" and {count - _MAX_NAMED_SHARDS} more" if count > _MAX_NAMED_SHARDS else ""
+        plural = "s" if count > 1 else ""
+        descriptions.append(f"{count} shard{plural} of run {run_id} ({some}{more})")
     return descriptions + [
         f"the end of run {run_id}"
         for run_id, status in sorted(listed.endings.items())
         if status == COMPLETE and run_id not in missing and file_state.endings.get(run_id) != status
     ]
-
-
-def _shards_text(run_id: str, shards: list[str]) -> str:
-    some = ", ".join(shards[:_MAX_NAMED_SHARDS])
-    more = f" and {len(shards) - _MAX_NAMED_SHARDS} more" if len(shards) > _MAX_NAMED_SHARDS else ""
-    plural = "s" if len(shards) > 1 else ""
-    return f"{len(shards)} shard{plural} of run {run_id} ({some}{more})"
 
 
 def open_connection(uri: str, path: Path, *, writing: bool) -> duckdb.DuckDBPyConnection:
@@ -230,8 +226,8 @@ def prepare_tables(
 ) -> None:
     """Check that a file has the schema of this version and all that its journal lists.
 
-    In a new file the tables are made, if it may be written. `present` are the names of the file's
-    tables, as `present_tables` returns them; `uri` is for messages.
+    In a new file the tables are made, if it may be written. `present` is what `present_tables`
+    returns; `uri` is for messages.
 
     Raises:
         SchemaVersion: when the file has another schema version.
@@ -271,7 +267,8 @@ def assign_identity(con: duckdb.DuckDBPyConnection) -> None:
     con.execute("pragma enable_checkpoint_on_shutdown")
     con.execute(create_statement("calibrations"))
     for table in LATER_COLUMNS:  # they are `null` in the rows of an older file
-        for name, dtype in missing_columns(table, column_names(con, table)).items():
+        held = con.sql(f"select * from {table} limit 0").columns
+        for name, dtype in missing_columns(table, held).items():
             con.execute(f'alter table {table} add column "{name}" {TYPES[dtype]}')
     con.execute("create table if not exists _identity (store VARCHAR)")
     if not con.execute("select store from _identity").fetchall():
@@ -319,18 +316,12 @@ def damage_error(uri: str, what: str) -> StoreError:
     )
 
 
-def is_damage_message(message: str) -> bool:
-    """Whether an error message of DuckDB means a damaged file."""
-    return _DAMAGE_PATTERN.search(message) is not None
-
-
 def first_line(error: object) -> str:
     """The first line of an error's message."""
     return str(error).strip().split("\n", 1)[0]
 
 
 def _open_error(uri: str, path: Path, message: str) -> StoreError:
-    """The error for a file that DuckDB cannot open: what is wrong, and what the user can do."""
     if _LOCK_MESSAGE in message:
         owner = re.search(r"PID (\d+)", message)
         holder = f"process {owner[1]} on {socket.gethostname()}" if owner else "another process"
@@ -344,7 +335,7 @@ def _open_error(uri: str, path: Path, message: str) -> StoreError:
             "for writing; close it there first"
         )
     line, is_foreign = first_line(message), "not a valid DuckDB database" in message
-    if (is_foreign or is_damage_message(message)) and _is_store_file(path):
+    if (is_foreign or DAMAGE_PATTERN.search(message)) and _is_store_file(path):
         return damage_error(uri, line)
     if is_foreign:
         return StoreError(f"{uri} is not a DuckDB file; point [store] uri to another one")
@@ -353,7 +344,7 @@ def _open_error(uri: str, path: Path, message: str) -> StoreError:
 
 def _is_store_file(path: Path) -> bool:
     """Whether a file that DuckDB refuses was a store: it has a journal or DuckDB's magic bytes."""
-    if (journal := Journal(path).path) is not None and journal.exists():
+    if path.with_name(f"{path.name}.commits").exists():
         return True
     with suppress(OSError), path.open("rb") as file:
         return file.read(_MAGIC.stop)[_MAGIC] == b"DUCK"

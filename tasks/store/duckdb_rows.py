@@ -12,7 +12,7 @@ import polars as pl
 from polars.io.plugins import register_io_source
 
 from assizes.judge.rows import KEYS, LATER_COLUMNS, TABLES, missing_columns
-from assizes.tasks.store.record import ArrowView, newest_first
+from assizes.tasks.store.record import ArrowView
 
 TYPES: Final[dict[Any, str]] = {  # DuckDB's name of each polars type
     pl.String: "VARCHAR",
@@ -38,12 +38,6 @@ def create_statement(table: str) -> str:
     return f"create table if not exists {table} ({columns})"
 
 
-def table_names(con: duckdb.DuckDBPyConnection) -> set[str]:
-    """Names of all tables in a file."""
-    rows = con.execute("select table_name from information_schema.tables").fetchall()
-    return {name for (name,) in rows}
-
-
 def present_tables(con: duckdb.DuckDBPyConnection, *, writing: bool) -> set[str]:
     """Names of the tables in a file; for reading, only those among `_READER_TABLES`.
 
@@ -51,7 +45,8 @@ def present_tables(con: duckdb.DuckDBPyConnection, *, writing: bool) -> set[str]
     looking at a table that is missing would end the transaction.
     """
     if writing:
-        return table_names(con)
+        rows = con.execute("select table_name from information_schema.tables").fetchall()
+        return {name for (name,) in rows}
     present = set()
     for table in _READER_TABLES:
         with suppress(duckdb.CatalogException):
@@ -60,14 +55,11 @@ def present_tables(con: duckdb.DuckDBPyConnection, *, writing: bool) -> set[str]
     return present
 
 
-def column_names(con: duckdb.DuckDBPyConnection, table: str) -> list[str]:
-    """Names of the columns that a table has in a file."""
-    return con.sql(f"select * from {table} limit 0").columns
-
-
 def select_list(con: duckdb.DuckDBPyConnection, table: str, columns: Iterable[str]) -> str:
     """The SELECT list for some columns of a table; a column that an older file lacks is `null`."""
-    absent = missing_columns(table, column_names(con, table)) if table in LATER_COLUMNS else {}
+    absent = {}
+    if table in LATER_COLUMNS:
+        absent = missing_columns(table, con.sql(f"select * from {table} limit 0").columns)
     return ", ".join(
         f'null::{TYPES[absent[name]]} as "{name}"' if name in absent else f'"{name}"'
         for name in columns
@@ -109,7 +101,8 @@ def rows_of(con: duckdb.DuckDBPyConnection, table: str, run_id: str | None = Non
 
 def run_ids(con: duckdb.DuckDBPyConnection) -> list[str]:
     """The ids of all runs, newest first."""
-    return newest_first(rows_of(con, "runs"))["run_id"].to_list()
+    rows = con.execute("select run_id from runs order by started_at desc, run_id").fetchall()
+    return [run_id for (run_id,) in rows]
 
 
 def plan_of(con: duckdb.DuckDBPyConnection, run_id: str) -> dict[str, Any] | None:

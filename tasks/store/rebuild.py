@@ -22,7 +22,7 @@ from assizes.judge.errors import SchemaVersion, StoreBusy, StoreError
 from assizes.judge.rows import SHARD_TABLES
 from assizes.tasks.runtime.failpoints import failpoint
 from assizes.tasks.store.duckdb_file import first_line
-from assizes.tasks.store.duckdb_rows import plan_of, rows_of, table_names
+from assizes.tasks.store.duckdb_rows import plan_of, present_tables, rows_of
 from assizes.tasks.store.lake import ParquetStore
 from assizes.tasks.store.objects import sync_folder
 from assizes.tasks.store.record import RUN_TABLES, RunRecord
@@ -161,7 +161,7 @@ def _salvage_comparisons(
     kinds = {"comparison": store.add_comparison, "calibration": store.add_calibration}
     for kind, add in kinds.items():
         try:
-            if kind == "calibration" and "calibrations" not in table_names(con):
+            if kind == "calibration" and "calibrations" not in present_tables(con, writing=True):
                 continue  # the file is older than the table
             rows = rows_of(con, f"{kind}s").rows(named=True)
         except (duckdb.Error, pl.exceptions.PolarsError) as error:

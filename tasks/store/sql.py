@@ -20,7 +20,7 @@ from assizes.judge.rows import (
     missing_columns,
 )
 from assizes.tasks.store.duckdb_file import first_line
-from assizes.tasks.store.duckdb_rows import TYPES, column_names, select_list
+from assizes.tasks.store.duckdb_rows import TYPES, select_list
 from assizes.tasks.store.lake import ParquetStore
 from assizes.tasks.store.protocol import Store
 from assizes.tasks.store.record import ArrowView
@@ -84,7 +84,9 @@ def _show_file(con: duckdb.DuckDBPyConnection, tables: Iterable[str], run: str |
     """
     ((name,),) = con.execute("select current_database()").fetchall()
     for table in tables:
-        older = table in LATER_COLUMNS and missing_columns(table, column_names(con, table))
+        older = table in LATER_COLUMNS and missing_columns(
+            table, con.sql(f"select * from {table} limit 0").columns
+        )
         if run is None and not older:
             continue
         shown = select_list(con, table, TABLES[table]) if older else "*"

@@ -26,12 +26,12 @@ from assizes.judge.rows import TABLES, as_json, frame
 from assizes.tasks.runtime.failpoints import failpoint
 from assizes.tasks.runtime.process import Closing
 from assizes.tasks.store.duckdb_file import (
+    DAMAGE_PATTERN,
     IN_MEMORY,
     Journal,
     assign_identity,
     damage_error,
     first_line,
-    is_damage_message,
     open_connection,
     prepare_tables,
     read_commit_state,
@@ -50,19 +50,20 @@ from assizes.tasks.store.record import (
     CASE_TABLES,
     RUN_TABLES,
     RunRecord,
+    check_table,
     checked_frames,
     checked_id,
     checked_metrics,
-    checked_table,
     final_record,
     full_id,
-    newest_first,
     resumable_run,
 )
 
 MEMORY_LIMIT: Final = "64MB"
 """The memory in which DuckDB keeps what it wrote, where its default is most of the machine's; beyond
 this limit DuckDB spills to a folder beside the file."""
+
+_FIND_RUN: Final = "select 1 from runs where run_id = ?"
 
 
 class DuckDBStore(Closing):
@@ -76,8 +77,9 @@ class DuckDBStore(Closing):
         self.uri = uri
         self._lock = threading.Lock()
         self._connection: duckdb.DuckDBPyConnection | None = None
-        self._journal = Journal(path)
-        writing = writing or path == IN_MEMORY
+        in_memory = path == IN_MEMORY
+        self._journal = Journal(None if in_memory else path.with_name(f"{path.name}.commits"))
+        writing = writing or in_memory
         if writing:
             set_aside_old_journal(uri, path, self._journal)
         self._connection = open_connection(uri, path, writing=writing)
@@ -92,13 +94,14 @@ class DuckDBStore(Closing):
                 # Merging row groups at a checkpoint takes memory by the hundred MB, the more the
                 # longer the table; files stay about the same without it, and queries as fast.
                 con.execute("set max_vacuum_tasks=0")
-                if path != IN_MEMORY:
+                if not in_memory:
                     con.execute(f"set memory_limit='{MEMORY_LIMIT}'")
                 prepare_tables(con, uri, self._journal, present, writing=writing)
                 if writing:
                     assign_identity(con)
             if writing:
-                self._catch_up_journal()
+                with self._transaction() as con:
+                    self._journal.catch_up(read_commit_state(con))
             failpoint("warehouse.open.after")
             undo.pop_all()
 
@@ -106,7 +109,7 @@ class DuckDBStore(Closing):
         """Store a run that begins, or return the stored run."""
         checked_id(run.run_id, "run id")
         with self._transaction() as con:
-            if self._stored_run(con, run.run_id) is None:
+            if not con.execute(_FIND_RUN, [run.run_id]).fetchall():
                 insert_rows(con, "runs", frame("runs", [run.row()]))
                 con.execute("insert into _plans values (?, ?)", [run.run_id, as_json(run.plan)])
                 failpoint("warehouse.begin.inside")
@@ -123,7 +126,7 @@ class DuckDBStore(Closing):
         """The number of records by status in each committed shard, by shard id."""
         query = "select shard, counts from _commits where run_id = ? order by shard"
         with self._transaction() as con:
-            self._known_run(con, run_id)
+            self._check_known(con, run_id)
             rows = con.execute(query, [run_id]).fetchall()
         return {shard: json.loads(counts) for shard, counts in rows}
 
@@ -137,7 +140,13 @@ class DuckDBStore(Closing):
         """Insert the rows of a shard and its row in `_commits`, then append it to the journal."""
         checked_id(shard_id, "shard id")
         tables = checked_frames(run_id, frames)
-        digest = _digest(tables.values())
+        # Over polars' 64-bit hashes of all rows: fast, and no proof of equality.
+        digest = hashlib.sha256()
+        for rows in tables.values():
+            hashes = io.BytesIO()
+            rows.hash_rows().to_frame().write_ipc(hashes, compression="uncompressed")
+            digest.update(hashes.getvalue())
+        sha = digest.hexdigest()
         height = sum(rows.height for rows in tables.values())
         with self._transaction() as con:
             self._check_known(con, run_id)
@@ -147,11 +156,11 @@ class DuckDBStore(Closing):
             for table, rows in tables.items():
                 insert_rows(con, table, rows)
             failpoint("warehouse.commit.rows")
-            row = [run_id, shard_id, digest, as_json(dict(counts)), height]
+            row = [run_id, shard_id, sha, as_json(dict(counts)), height]
             con.execute("insert into _commits values (?, ?, ?, ?, ?)", row)
             failpoint("warehouse.commit.marked")
         failpoint("warehouse.commit.after")
-        self._append_to_journal(run=run_id, shard=shard_id, sha=digest)
+        self._append_to_journal(run=run_id, shard=shard_id, sha=sha)
         return True
 
     def finish(self, run: RunRecord, run_metrics: pl.DataFrame) -> None:
@@ -190,29 +199,32 @@ class DuckDBStore(Closing):
                 sha = f"adopted {uuid.uuid4().hex}"
                 row = [run.run_id, shard_id, sha, as_json(dict(counts)), None]
                 con.execute("insert into _commits values (?, ?, ?, ?, ?)", row)
-        self._catch_up_journal()
+        with self._transaction() as con:
+            self._journal.catch_up(read_commit_state(con))
 
     def runs(self) -> pl.DataFrame:
         """Table runs, newest first."""
         with self._transaction() as con:
-            return newest_first(rows_of(con, "runs"))
+            runs = rows_of(con, "runs")
+        return runs.sort("started_at", "run_id", descending=[True, False])
 
     def run(self, run_id: str) -> RunRecord:
         """A run by its id or a unique beginning of it."""
         with self._transaction() as con:
-            record = self._stored_run(con, run_id)
-            return record or self._known_run(con, full_id(run_id, run_ids(con), self.uri))
+            if not con.execute(_FIND_RUN, [run_id]).fetchall():
+                run_id = full_id(run_id, run_ids(con), self.uri)
+            return self._known_run(con, run_id)
 
     def table(self, run_id: str, name: str) -> pl.DataFrame:
         """A table of one run, sorted by its keys."""
-        checked_table(name, RUN_TABLES)
+        check_table(name, RUN_TABLES)
         with self._transaction() as con:
-            self._known_run(con, run_id)
+            self._check_known(con, run_id)
             return rows_of(con, name, run_id)
 
     def scan(self, run_id: str, name: str) -> pl.LazyFrame:
         """The table as a lazy frame; a query reads only its own columns, a block of rows at a time."""
-        checked_table(name, RUN_TABLES)
+        check_table(name, RUN_TABLES)
         with self._transaction() as con:
             self._check_known(con, run_id)
             # New rows get higher row ids.
@@ -227,7 +239,7 @@ class DuckDBStore(Closing):
         be damaged.
         """
         with self._transaction() as con:
-            self._known_run(con, run_id)
+            self._check_known(con, run_id)
             for table in CASE_TABLES:
                 matches = "run_id = ? and list_contains(?, case_id)"
                 con.execute(f"delete from {table} where {matches}", [run_id, list(case_ids)])
@@ -235,7 +247,8 @@ class DuckDBStore(Closing):
             statement = "update _commits set sha = sha[:64] || ' ' || ? where run_id = ?"
             con.execute(statement, [uuid.uuid4().hex, run_id])
         failpoint("warehouse.forget.after")
-        self._catch_up_journal()
+        with self._transaction() as con:
+            self._journal.catch_up(read_commit_state(con))
         with self._exclusive_connection() as con:
             con.execute("checkpoint")  # so that the write-ahead log does not keep the rows
 
@@ -313,14 +326,9 @@ class DuckDBStore(Closing):
                 yield con
             except duckdb.Error as error:
                 line = first_line(error)
-                if is_damage_message(line):
+                if DAMAGE_PATTERN.search(line):
                     raise damage_error(self.uri, line) from error
                 raise StoreError(f"{self.uri}: {line}") from error
-
-    def _catch_up_journal(self) -> None:
-        """Append the commits that the file holds and the journal lacks."""
-        with self._transaction() as con:
-            self._journal.catch_up(read_commit_state(con))
 
     def _append_to_journal(self, **entry: str) -> None:
         with self._lock:
@@ -330,28 +338,12 @@ class DuckDBStore(Closing):
                 reason = error.strerror or error
                 raise StoreError(f"{self._journal.path}: cannot be written: {reason}") from error
 
-    def _stored_run(self, con: duckdb.DuckDBPyConnection, run_id: str) -> RunRecord | None:
-        rows = rows_of(con, "runs", run_id)
-        if rows.is_empty():
-            return None
-        return RunRecord.of_row(rows.row(0, named=True), plan_of(con, run_id) or {})
-
     def _check_known(self, con: duckdb.DuckDBPyConnection, run_id: str) -> None:
         # Every shard calls this: reading the plan, which lists all shards, would be quadratic.
-        if not con.execute("select 1 from runs where run_id = ?", [run_id]).fetchall():
+        if not con.execute(_FIND_RUN, [run_id]).fetchall():
             raise UnknownRun.in_store(run_id, self.uri, run_ids(con))
 
     def _known_run(self, con: duckdb.DuckDBPyConnection, run_id: str) -> RunRecord:
-        if stored := self._stored_run(con, run_id):
-            return stored
-        raise UnknownRun.in_store(run_id, self.uri, run_ids(con))
-
-
-def _digest(tables: Iterable[pl.DataFrame]) -> str:
-    """SHA-256 over polars' 64-bit hashes of all rows of a shard: fast, and no proof of equality."""
-    digest = hashlib.sha256()
-    for rows in tables:
-        hashes = io.BytesIO()
-        rows.hash_rows().to_frame().write_ipc(hashes, compression="uncompressed")
-        digest.update(hashes.getvalue())
-    return digest.hexdigest()
+        self._check_known(con, run_id)
+        row = rows_of(con, "runs", run_id).row(0, named=True)
+        return RunRecord.of_row(row, plan_of(con, run_id) or {})
