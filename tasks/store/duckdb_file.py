@@ -25,15 +25,8 @@ from typing import Any, Final
 import duckdb
 from tenacity import Retrying, retry_if_exception_message, stop_after_delay, wait_fixed
 
+from assizes.judge import rows
 from assizes.judge.errors import NoStore, SchemaVersion, StoreBusy, StoreError
-from assizes.judge.rows import (
-    COMPLETE,
-    LATER_COLUMNS,
-    SCHEMA_VERSION,
-    TABLES,
-    as_json,
-    missing_columns,
-)
 from assizes.tasks.runtime.failpoints import failpoint
 from assizes.tasks.store.duckdb_rows import TYPES, create_statement
 from assizes.tasks.store.objects import sync_folder
@@ -136,7 +129,7 @@ class Journal:
         """
         if (path := self.path) is None:
             return
-        bodies = [as_json(dict(entry)).encode() for entry in entries]
+        bodies = [rows.as_json(dict(entry)).encode() for entry in entries]
         data = b"".join(b"%08x %b\n" % (zlib.crc32(body), body) for body in bodies)
         failpoint("journal.append.before")
         is_new = not path.exists()
@@ -177,7 +170,9 @@ def _missing_commits(listed: CommitState, file_state: CommitState) -> list[str]:
     return descriptions + [
         f"the end of run {run_id}"
         for run_id, status in sorted(listed.endings.items())
-        if status == COMPLETE and run_id not in missing and file_state.endings.get(run_id) != status
+        if status == rows.COMPLETE
+        and run_id not in missing
+        and file_state.endings.get(run_id) != status
     ]
 
 
@@ -237,8 +232,8 @@ def prepare_tables(
     listed = journal.read()
     if "_meta" in present:
         version = con.execute("select max(schema_version) from _meta").fetchall()[0][0]
-        if version != SCHEMA_VERSION:
-            raise SchemaVersion.mismatch(uri, version, SCHEMA_VERSION)
+        if version != rows.SCHEMA_VERSION:
+            raise SchemaVersion.mismatch(uri, version, rows.SCHEMA_VERSION)
         if (
             "_identity" in present
             and listed.store is not None
@@ -252,23 +247,23 @@ def prepare_tables(
         raise damage_error(uri, f"it is empty, and its journal lists {listed}")
     if not writing:
         raise NoStore.at(uri, ", a DuckDB file without one")
-    if foreign_tables := sorted(TABLES.keys() & present):
+    if foreign_tables := sorted(rows.TABLES.keys() & present):
         raise StoreError(
             f"{uri} holds other tables named {', '.join(foreign_tables)}; point [store] uri to a new file"
         )
-    for statement in (*map(create_statement, TABLES), *_OWN_TABLES):
+    for statement in (*map(create_statement, rows.TABLES), *_OWN_TABLES):
         con.execute(statement)
         failpoint("warehouse.open.half")
-    con.execute("insert into _meta values (?)", [SCHEMA_VERSION])
+    con.execute("insert into _meta values (?)", [rows.SCHEMA_VERSION])
 
 
 def assign_identity(con: duckdb.DuckDBPyConnection) -> None:
     """Make a checked file ready for writing: later tables and columns, and an id for its journal."""
     con.execute("pragma enable_checkpoint_on_shutdown")
     con.execute(create_statement("calibrations"))
-    for table in LATER_COLUMNS:  # they are `null` in the rows of an older file
+    for table in rows.LATER_COLUMNS:  # they are `null` in the rows of an older file
         held = con.sql(f"select * from {table} limit 0").columns
-        for name, dtype in missing_columns(table, held).items():
+        for name, dtype in rows.missing_columns(table, held).items():
             con.execute(f'alter table {table} add column "{name}" {TYPES[dtype]}')
     con.execute("create table if not exists _identity (store VARCHAR)")
     if not con.execute("select store from _identity").fetchall():

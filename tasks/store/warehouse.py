@@ -25,39 +25,8 @@ from assizes.judge.errors import StoreError, UnknownRun
 from assizes.judge.rows import TABLES, as_json, frame
 from assizes.tasks.runtime.failpoints import failpoint
 from assizes.tasks.runtime.process import Closing
-from assizes.tasks.store.duckdb_file import (
-    DAMAGE_PATTERN,
-    IN_MEMORY,
-    Journal,
-    assign_identity,
-    damage_error,
-    first_line,
-    open_connection,
-    prepare_tables,
-    read_commit_state,
-    set_aside_old_journal,
-)
-from assizes.tasks.store.duckdb_rows import (
-    insert_rows,
-    lazy_rows,
-    plan_of,
-    present_tables,
-    restore_row_order,
-    rows_of,
-    run_ids,
-)
-from assizes.tasks.store.record import (
-    CASE_TABLES,
-    RUN_TABLES,
-    RunRecord,
-    check_table,
-    checked_frames,
-    checked_id,
-    checked_metrics,
-    final_record,
-    full_id,
-    resumable_run,
-)
+from assizes.tasks.store import duckdb_file, duckdb_rows, record
+from assizes.tasks.store.record import CASE_TABLES, RUN_TABLES, RunRecord, checked_id
 
 MEMORY_LIMIT: Final = "64MB"
 """The memory in which DuckDB keeps what it wrote, where its default is most of the machine's; beyond
@@ -77,17 +46,19 @@ class DuckDBStore(Closing):
         self.uri = uri
         self._lock = threading.Lock()
         self._connection: duckdb.DuckDBPyConnection | None = None
-        in_memory = path == IN_MEMORY
-        self._journal = Journal(None if in_memory else path.with_name(f"{path.name}.commits"))
+        in_memory = path == duckdb_file.IN_MEMORY
+        self._journal = duckdb_file.Journal(
+            None if in_memory else path.with_name(f"{path.name}.commits")
+        )
         writing = writing or in_memory
         if writing:
-            set_aside_old_journal(uri, path, self._journal)
-        self._connection = open_connection(uri, path, writing=writing)
+            duckdb_file.set_aside_old_journal(uri, path, self._journal)
+        self._connection = duckdb_file.open_connection(uri, path, writing=writing)
         failpoint("warehouse.open.connected")
         with ExitStack() as undo:
             undo.callback(self.close)
             with self._exclusive_connection() as con:
-                present = present_tables(con, writing=writing)
+                present = duckdb_rows.present_tables(con, writing=writing)
             self._has_calibrations = writing or "calibrations" in present
             with self._transaction() as con:
                 con.execute("set TimeZone='UTC'")
@@ -96,12 +67,12 @@ class DuckDBStore(Closing):
                 con.execute("set max_vacuum_tasks=0")
                 if not in_memory:
                     con.execute(f"set memory_limit='{MEMORY_LIMIT}'")
-                prepare_tables(con, uri, self._journal, present, writing=writing)
+                duckdb_file.prepare_tables(con, uri, self._journal, present, writing=writing)
                 if writing:
-                    assign_identity(con)
+                    duckdb_file.assign_identity(con)
             if writing:
                 with self._transaction() as con:
-                    self._journal.catch_up(read_commit_state(con))
+                    self._journal.catch_up(duckdb_file.read_commit_state(con))
             failpoint("warehouse.open.after")
             undo.pop_all()
 
@@ -110,17 +81,17 @@ class DuckDBStore(Closing):
         checked_id(run.run_id, "run id")
         with self._transaction() as con:
             if not con.execute(_FIND_RUN, [run.run_id]).fetchall():
-                insert_rows(con, "runs", frame("runs", [run.row()]))
+                duckdb_rows.insert_rows(con, "runs", frame("runs", [run.row()]))
                 con.execute("insert into _plans values (?, ?)", [run.run_id, as_json(run.plan)])
                 failpoint("warehouse.begin.inside")
-            begun = resumable_run(self._known_run(con, run.run_id), run, self.uri)
+            begun = record.resumable_run(self._known_run(con, run.run_id), run, self.uri)
         failpoint("warehouse.begin.after")
         return begun
 
     def plan(self, run_id: str) -> dict[str, Any] | None:
         """The plan that a run began with; None where there is no such run."""
         with self._transaction() as con:
-            return plan_of(con, run_id)
+            return duckdb_rows.plan_of(con, run_id)
 
     def shard_counts(self, run_id: str) -> dict[str, dict[str, int]]:
         """The number of records by status in each committed shard, by shard id."""
@@ -139,7 +110,7 @@ class DuckDBStore(Closing):
     ) -> bool:
         """Insert the rows of a shard and its row in `_commits`, then append it to the journal."""
         checked_id(shard_id, "shard id")
-        tables = checked_frames(run_id, frames)
+        tables = record.checked_frames(run_id, frames)
         # Over polars' 64-bit hashes of all rows: fast, and no proof of equality.
         digest = hashlib.sha256()
         for rows in tables.values():
@@ -154,7 +125,7 @@ class DuckDBStore(Closing):
             if con.execute(mark, [run_id, shard_id]).fetchall():
                 return False
             for table, rows in tables.items():
-                insert_rows(con, table, rows)
+                duckdb_rows.insert_rows(con, table, rows)
             failpoint("warehouse.commit.rows")
             row = [run_id, shard_id, sha, as_json(dict(counts)), height]
             con.execute("insert into _commits values (?, ?, ?, ?, ?)", row)
@@ -165,16 +136,16 @@ class DuckDBStore(Closing):
 
     def finish(self, run: RunRecord, run_metrics: pl.DataFrame) -> None:
         """Replace the run's row by its final row, and write its metrics."""
-        metrics = checked_metrics(run.run_id, run_metrics)
+        metrics = record.checked_metrics(run.run_id, run_metrics)
         with self._transaction() as con:
             stored = self._known_run(con, run.run_id)
-            same = rows_of(con, "run_metrics", run.run_id).equals(metrics)
-            if (final := final_record(stored, run, self.uri, same_metrics=same)) is None:
+            same = duckdb_rows.rows_of(con, "run_metrics", run.run_id).equals(metrics)
+            if (final := record.final_record(stored, run, self.uri, same_metrics=same)) is None:
                 return
             for table, rows in (("runs", frame("runs", [final.row()])), ("run_metrics", metrics)):
                 con.execute(f"delete from {table} where run_id = ?", [run.run_id])
                 failpoint("warehouse.finish.deleted")
-                insert_rows(con, table, rows)
+                duckdb_rows.insert_rows(con, table, rows)
             failpoint("warehouse.finish.inserted")
         failpoint("warehouse.finish.after")
         self._append_to_journal(run=run.run_id, ended=final.status)
@@ -191,46 +162,46 @@ class DuckDBStore(Closing):
         `commits` holds the number of records by status in each shard, by shard id.
         """
         with self._transaction() as con:
-            insert_rows(con, "runs", frame("runs", [run.row()]))
+            duckdb_rows.insert_rows(con, "runs", frame("runs", [run.row()]))
             con.execute("insert into _plans values (?, ?)", [run.run_id, as_json(run.plan)])
             for table, rows in frames:
-                insert_rows(con, table, rows.select(list(TABLES[table])))
+                duckdb_rows.insert_rows(con, table, rows.select(list(TABLES[table])))
             for shard_id, counts in commits.items():
                 sha = f"adopted {uuid.uuid4().hex}"
                 row = [run.run_id, shard_id, sha, as_json(dict(counts)), None]
                 con.execute("insert into _commits values (?, ?, ?, ?, ?)", row)
         with self._transaction() as con:
-            self._journal.catch_up(read_commit_state(con))
+            self._journal.catch_up(duckdb_file.read_commit_state(con))
 
     def runs(self) -> pl.DataFrame:
         """Table runs, newest first."""
         with self._transaction() as con:
-            runs = rows_of(con, "runs")
+            runs = duckdb_rows.rows_of(con, "runs")
         return runs.sort("started_at", "run_id", descending=[True, False])
 
     def run(self, run_id: str) -> RunRecord:
         """A run by its id or a unique beginning of it."""
         with self._transaction() as con:
             if not con.execute(_FIND_RUN, [run_id]).fetchall():
-                run_id = full_id(run_id, run_ids(con), self.uri)
+                run_id = record.full_id(run_id, duckdb_rows.run_ids(con), self.uri)
             return self._known_run(con, run_id)
 
     def table(self, run_id: str, name: str) -> pl.DataFrame:
         """A table of one run, sorted by its keys."""
-        check_table(name, RUN_TABLES)
+        record.check_table(name, RUN_TABLES)
         with self._transaction() as con:
             self._check_known(con, run_id)
-            return rows_of(con, name, run_id)
+            return duckdb_rows.rows_of(con, name, run_id)
 
     def scan(self, run_id: str, name: str) -> pl.LazyFrame:
         """The table as a lazy frame; a query reads only its own columns, a block of rows at a time."""
-        check_table(name, RUN_TABLES)
+        record.check_table(name, RUN_TABLES)
         with self._transaction() as con:
             self._check_known(con, run_id)
             # New rows get higher row ids.
             end = f"select coalesce(max(rowid) + 1, 0) from {name} where run_id = ?"
             ((end_row_id,),) = con.execute(end, [run_id]).fetchall()
-        return lazy_rows(self._transaction, name, run_id, end_row_id)
+        return duckdb_rows.lazy_rows(self._transaction, name, run_id, end_row_id)
 
     def forget(self, run_id: str, case_ids: Collection[str]) -> None:
         """Delete the rows in one transaction, and change the digest of every shard of the run.
@@ -248,7 +219,7 @@ class DuckDBStore(Closing):
             con.execute(statement, [uuid.uuid4().hex, run_id])
         failpoint("warehouse.forget.after")
         with self._transaction() as con:
-            self._journal.catch_up(read_commit_state(con))
+            self._journal.catch_up(duckdb_file.read_commit_state(con))
         with self._exclusive_connection() as con:
             con.execute("checkpoint")  # so that the write-ahead log does not keep the rows
 
@@ -266,29 +237,29 @@ class DuckDBStore(Closing):
         """Store a row of table comparisons, unless the same row is stored already."""
         added = frame("comparisons", [row])
         with self._transaction() as con:
-            if added.row(0) not in rows_of(con, "comparisons").rows():
-                insert_rows(con, "comparisons", added)
+            if added.row(0) not in duckdb_rows.rows_of(con, "comparisons").rows():
+                duckdb_rows.insert_rows(con, "comparisons", added)
 
     def comparisons(self) -> pl.DataFrame:
         """Table comparisons, sorted by its keys, then by its other columns."""
         with self._transaction() as con:
-            rows = rows_of(con, "comparisons")
+            rows = duckdb_rows.rows_of(con, "comparisons")
         return rows.sort(rows.columns)
 
     def add_calibration(self, row: Mapping[str, Any]) -> None:
         """Store a row of table calibrations, unless the run has the same record already."""
         added = frame("calibrations", [row])
         with self._transaction() as con:
-            stored_rows = rows_of(con, "calibrations").select("run_id", "record")
+            stored_rows = duckdb_rows.rows_of(con, "calibrations").select("run_id", "record")
             if added.select("run_id", "record").row(0) not in stored_rows.rows():
-                insert_rows(con, "calibrations", added)
+                duckdb_rows.insert_rows(con, "calibrations", added)
 
     def calibrations(self) -> pl.DataFrame:
         """Table calibrations in order of time; empty in a file older than that table."""
         if not self._has_calibrations:
             return frame("calibrations", [])
         with self._transaction() as con:
-            return rows_of(con, "calibrations")
+            return duckdb_rows.rows_of(con, "calibrations")
 
     def close(self) -> None:
         """Close the file, so that another process may write to it.
@@ -309,7 +280,7 @@ class DuckDBStore(Closing):
         with self._exclusive_connection() as con:
             con.begin()
             with ExitStack() as undo:
-                undo.callback(restore_row_order, con)  # runs after the rollback
+                undo.callback(duckdb_rows.restore_row_order, con)  # runs after the rollback
                 undo.callback(con.rollback)
                 yield con
                 undo.pop_all()
@@ -325,9 +296,9 @@ class DuckDBStore(Closing):
             try:
                 yield con
             except duckdb.Error as error:
-                line = first_line(error)
-                if DAMAGE_PATTERN.search(line):
-                    raise damage_error(self.uri, line) from error
+                line = duckdb_file.first_line(error)
+                if duckdb_file.DAMAGE_PATTERN.search(line):
+                    raise duckdb_file.damage_error(self.uri, line) from error
                 raise StoreError(f"{self.uri}: {line}") from error
 
     def _append_to_journal(self, **entry: str) -> None:
@@ -341,9 +312,9 @@ class DuckDBStore(Closing):
     def _check_known(self, con: duckdb.DuckDBPyConnection, run_id: str) -> None:
         # Every shard calls this: reading the plan, which lists all shards, would be quadratic.
         if not con.execute(_FIND_RUN, [run_id]).fetchall():
-            raise UnknownRun.in_store(run_id, self.uri, run_ids(con))
+            raise UnknownRun.in_store(run_id, self.uri, duckdb_rows.run_ids(con))
 
     def _known_run(self, con: duckdb.DuckDBPyConnection, run_id: str) -> RunRecord:
         self._check_known(con, run_id)
-        row = rows_of(con, "runs", run_id).row(0, named=True)
-        return RunRecord.of_row(row, plan_of(con, run_id) or {})
+        row = duckdb_rows.rows_of(con, "runs", run_id).row(0, named=True)
+        return RunRecord.of_row(row, duckdb_rows.plan_of(con, run_id) or {})
