@@ -12,18 +12,12 @@ from typing import Final
 
 from tenacity import AsyncRetrying, retry_if_result, wait_exponential
 
+from assizes.judge import errors
 from assizes.judge.engine.batching import Batches, PaidReply
 from assizes.judge.engine.ledger import Ledger
-from assizes.judge.errors import (
-    AssizesError,
-    Halted,
-    Inconclusive,
-    ModelError,
-    NotAsked,
-    OverBudget,
-)
 from assizes.judge.models.batch_lines import BatchStatus
 from assizes.judge.models.model import Completion, UnusableReply
+from assizes.tasks.batch import batch_requests
 from assizes.tasks.batch.batch_log import (
     BatchAccounts,
     BatchedKeys,
@@ -31,14 +25,7 @@ from assizes.tasks.batch.batch_log import (
     BatchRecord,
     BatchResults,
 )
-from assizes.tasks.batch.batch_requests import (
-    Draft,
-    PollInterval,
-    call_with_retries,
-    chunks,
-    finish_before_cancel,
-    is_transient,
-)
+from assizes.tasks.batch.batch_requests import Draft, PollInterval
 from assizes.tasks.context.run_context import progress_reporter
 
 log = logging.getLogger(__name__)
@@ -51,20 +38,14 @@ LINES_PER_CHUNK: Final = 500  # how many result lines are written in one transac
 
 @dataclass(frozen=True, slots=True)
 class BatchDependencies:
-    """What a batch client works with.
-
-    Attributes:
-        endpoints: the batch endpoint of each model, by `model_mark`.
-        stopped_at: when somebody stopped the run; `None` if nobody did.
-        ledger_file: the file of the ledger; empty where the ledger keeps nothing.
-    """
+    """What a batch client works with."""
 
     batch_log: BatchLog
-    endpoints: Mapping[str, Batches]
+    endpoints: Mapping[str, Batches]  # of each model, by `model_mark`
     ledger: Ledger
     poll_interval: PollInterval
-    stopped_at: Callable[[], str | None] = lambda: None
-    ledger_file: str = ""
+    stopped_at: Callable[[], str | None] = lambda: None  # when somebody stopped the run
+    ledger_file: str = ""  # empty where the ledger keeps nothing
 
 
 class BatchClient:
@@ -72,15 +53,11 @@ class BatchClient:
 
     The order of the steps keeps an ask from being submitted twice: reserve it in the ledger, write
     the log, look for the batch at the provider, submit the batch, write the log again. Replies are
-    settled and stored before a part counts as collected.
-
-    Attributes:
-        keys: the keys of all asks that were ever part of a batch of the run.
+    settled and stored before a part counts as collected. `folder` is a temporary one.
     """
 
     def __init__(self, dependencies: BatchDependencies, folder: Path) -> None:
-        """Open a file for results in a temporary folder."""
-        self.keys = BatchedKeys()
+        self.keys = BatchedKeys()  # of all asks that were ever part of a batch of the run
         self._dependencies = dependencies
         self._log = dependencies.batch_log
         self._accounts = BatchAccounts(dependencies.ledger, dependencies.ledger_file)
@@ -141,14 +118,19 @@ class BatchClient:
                 )
                 await asyncio.to_thread(self._prepare, record, draft)
                 prepared.append((record, draft))
-        except NotAsked as refused:
+        except errors.NotAsked as refused:
             for record, _ in prepared:
                 await asyncio.to_thread(self._drop, record)
-            raise _stop_error(refused, sum(draft.asks for draft in drafts)) from refused
+            if refused.code == "budget":
+                asks = sum(draft.asks for draft in drafts)
+                detail = f"a batch of {asks} asks was not handed in: {refused.detail}"
+                raise errors.OverBudget(detail) from refused
+            error = errors.Halted if refused.code == "halted" else errors.Inconclusive
+            raise error(refused.detail) from refused
         for number, (record, draft) in enumerate(prepared, 1):
             try:
-                await finish_before_cancel(self._submit_draft(record, draft))
-            except Inconclusive:
+                await batch_requests.finish_before_cancel(self._submit_draft(record, draft))
+            except errors.Inconclusive:
                 for later, _ in prepared[number:]:
                     await asyncio.to_thread(self._drop, later)
                 raise
@@ -179,8 +161,7 @@ class BatchClient:
         left.update(await asyncio.to_thread(self._results.pop_all))
         for record in [record for record in self._records.values() if record.has_results]:
             tickets = await asyncio.to_thread(self._log.tickets, record)
-            first_attempts = {key: left[key] for key in tickets if key in left}
-            if first_attempts:
+            if first_attempts := {key: left[key] for key in tickets if key in left}:
                 await asyncio.to_thread(self._log.save_first_attempts, record, first_attempts)
             await self._save_record(replace(record, state="collected"))
         left.clear()
@@ -195,7 +176,7 @@ class BatchClient:
         tickets = self._accounts.reserve(record.model, draft.worst_cases())
         try:
             self._log.prepare(record, tickets.items())
-        except AssizesError:
+        except errors.AssizesError:
             self._accounts.cancel(tickets)
             raise
         self._records[record.name] = record
@@ -220,11 +201,13 @@ class BatchClient:
                 return await endpoint.submit(lines, record.tag)
 
         try:
-            batch_id = await call_with_retries(self._dependencies.poll_interval, find_or_submit)
-        except ModelError as error:
-            if not is_transient(error):
+            batch_id = await batch_requests.call_with_retries(
+                self._dependencies.poll_interval, find_or_submit
+            )
+        except errors.ModelError as error:
+            if not batch_requests.is_transient(error):
                 await asyncio.to_thread(self._drop, record)
-            raise Inconclusive(
+            raise errors.Inconclusive(
                 f"no batch for {record.model}: {error}; run again, or without --batch"
             ) from error
         await self._save_record(replace(record, state="submitted", batch_id=batch_id))
@@ -234,13 +217,12 @@ class BatchClient:
         """Find out whether the process that prepared a part has submitted it; if not, drop it."""
         endpoint = self._endpoint(record)
         try:
-            batch_id = await call_with_retries(
+            batch_id = await batch_requests.call_with_retries(
                 self._dependencies.poll_interval, lambda: endpoint.find(record.tag)
             )
-        except ModelError as error:
-            raise Inconclusive(
-                f"cannot see whether batch {record.name} of {record.model} was handed in: {error}"
-            ) from error
+        except errors.ModelError as error:
+            what = f"cannot see whether batch {record.name} of {record.model} was handed in"
+            raise errors.Inconclusive(f"{what}: {error}") from error
         if batch_id is None:
             await asyncio.to_thread(self._drop, record)
         else:
@@ -249,11 +231,13 @@ class BatchClient:
     async def _poll(self) -> bool:
         """Poll every waiting part and collect the ended ones; whether any part still waits."""
         parts = self.waiting
-        statuses = [await finish_before_cancel(self._status(record)) for record in parts]
+        statuses = [
+            await batch_requests.finish_before_cancel(self._status(record)) for record in parts
+        ]
         done = 0
         for record, status in zip(parts, statuses, strict=True):
             if status is not None and status.ended:
-                await finish_before_cancel(self._receive_results(record, status))
+                await batch_requests.finish_before_cancel(self._receive_results(record, status))
             elif status is not None:
                 done += status.done
         open_asks = sum(record.asks for record in self.waiting)
@@ -265,9 +249,12 @@ class BatchClient:
         """The status of a part; `None` after a transient fault of the provider."""
         try:
             status = await self._endpoint(record).status(record.batch_id or "")
-        except ModelError as error:
+        except errors.ModelError as error:
             self._failed_polls[record.name] += 1
-            if not is_transient(error) or self._failed_polls[record.name] > MAX_FAILED_POLLS:
+            if (
+                not batch_requests.is_transient(error)
+                or self._failed_polls[record.name] > MAX_FAILED_POLLS
+            ):
                 raise _collection_error(record, error) from error
             return None
         self._failed_polls[record.name] = 0
@@ -277,7 +264,7 @@ class BatchClient:
         """Sleep at most a second at a time, so that a stop of the run is noticed."""
         while True:
             if at := self._dependencies.stopped_at():
-                raise Halted(
+                raise errors.Halted(
                     f"stopped at {at} (`assizes stop`); the provider goes on with its batches, the "
                     "same command collects them"
                 )
@@ -288,10 +275,10 @@ class BatchClient:
 
     async def _receive_results(self, record: BatchRecord, status: BatchStatus) -> None:
         try:
-            answered = await call_with_retries(
+            answered = await batch_requests.call_with_retries(
                 self._dependencies.poll_interval, lambda: self._store_results(record)
             )
-        except ModelError as error:
+        except errors.ModelError as error:
             raise _collection_error(record, error) from error
         if answered < record.asks:
             log.warning(
@@ -314,7 +301,7 @@ class BatchClient:
                 *(record.batch_id, record.ledger),
             )
         answered = 0
-        async for chunk in chunks(lines, LINES_PER_CHUNK):
+        async for chunk in batch_requests.chunks(lines, LINES_PER_CHUNK):
             answered += await asyncio.to_thread(
                 self._record_outcomes, chunk, tickets, settles=settles
             )
@@ -324,7 +311,7 @@ class BatchClient:
 
     def _record_outcomes(
         self,
-        lines: Sequence[tuple[str, Completion | ModelError]],
+        lines: Sequence[tuple[str, Completion | errors.ModelError]],
         tickets: dict[str, int],
         *,
         settles: bool,
@@ -346,9 +333,8 @@ class BatchClient:
         return len(results)
 
     def _endpoint(self, record: BatchRecord) -> Batches:
-        endpoint = self._dependencies.endpoints.get(record.mark)
-        if endpoint is None:
-            raise Inconclusive(
+        if (endpoint := self._dependencies.endpoints.get(record.mark)) is None:
+            raise errors.Inconclusive(
                 f"batch {record.name} of this run was made for {record.model} with other settings "
                 "than those of now; run with the settings of then"
             )
@@ -359,15 +345,8 @@ class BatchClient:
         await asyncio.to_thread(self._log.save, record)
 
 
-def _stop_error(refused: NotAsked, asks: int) -> AssizesError:
-    """The error that ends a run whose batch may not be submitted."""
-    if refused.code == "budget":
-        return OverBudget(f"a batch of {asks} asks was not handed in: {refused.detail}")
-    return (Halted if refused.code == "halted" else Inconclusive)(refused.detail)
-
-
-def _collection_error(record: BatchRecord, error: ModelError) -> Inconclusive:
-    return Inconclusive(
+def _collection_error(record: BatchRecord, error: errors.ModelError) -> errors.Inconclusive:
+    return errors.Inconclusive(
         f"batch {record.batch_id} of {record.model} cannot be collected: {error}; the same command "
         "tries again"
     )

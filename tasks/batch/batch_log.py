@@ -117,14 +117,13 @@ class BatchLog:
 
     def records(self) -> list[BatchRecord]:
         """The records of all parts that were ever prepared, the earliest first."""
-        records = []
+        records, where = [], self._objects.where
         for name, body in self._files(".json").items():
             try:
                 records.append(_RECORD_ADAPTER.validate_json(body))
             except ValidationError as error:
-                raise StoreError(
-                    f"{self._objects.where}: {name} is no record of a batch; restore the file"
-                ) from error
+                what = f"{name} is no record of a batch"
+                raise StoreError(f"{where}: {what}; restore the file") from error
         return sorted(records, key=attrgetter("round", "part"))
 
     def prepare(self, record: BatchRecord, tickets: Iterable[tuple[str, int]]) -> None:
@@ -154,8 +153,7 @@ class BatchLog:
             StoreError: also where the file of tickets is missing.
         """
         name = self._name(record, "asks")
-        body = self._objects.read([name]).get(name)
-        if body is None:
+        if (body := self._objects.read([name]).get(name)) is None:
             raise StoreError(f"{self._objects.where}: {name} is missing; restore the file")
         pairs = (line.split() for line in body.decode().splitlines())
         return {key: int(ticket) for key, ticket in pairs}
@@ -279,15 +277,12 @@ class BatchAccounts:
 
     def settle(self, key: str, ticket: int, outcome: Completion | ModelError) -> None:
         """Settle an ask with its outcome; a provider charges only the asks that it answered."""
-        if isinstance(outcome, UnusableReply):
-            code, completion = outcome.code, outcome.completion
-        elif isinstance(outcome, ModelError):
-            self._ledger.settle(ticket, CallSpending(outcome.code, 0.0), key)
-            return
-        else:
-            code, completion = None, outcome
-        spent = (completion.cost_usd, completion.input_tokens, completion.output_tokens)
-        self._ledger.settle(ticket, CallSpending(code, *spent), key)
+        code = outcome.code if isinstance(outcome, ModelError) else None
+        reply = outcome.completion if isinstance(outcome, UnusableReply) else outcome
+        spending = CallSpending(code, 0.0)
+        if isinstance(reply, Completion):
+            spending = CallSpending(code, reply.cost_usd, reply.input_tokens, reply.output_tokens)
+        self._ledger.settle(ticket, spending, key)
 
     def settle_unanswered(self, tickets: Mapping[str, int]) -> None:
         """Settle asks that came back without any outcome, at no cost."""
