@@ -30,9 +30,7 @@ from assizes.tasks.context.run_context import progress_reporter
 
 log = logging.getLogger(__name__)
 
-MAX_FAILED_POLLS: Final = 60
-"""How many polls of a batch in a row may fail; at the longest pause that is an hour."""
-
+MAX_FAILED_POLLS: Final = 60  # of a batch in a row; at the longest pause that is an hour
 LINES_PER_CHUNK: Final = 500  # how many result lines are written in one transaction
 
 

@@ -29,11 +29,8 @@ from assizes.tasks.runtime.process import Closing
 T = TypeVar("T")
 
 ENDPOINT: Final = "/v1/chat/completions"
-
 CALL_ATTEMPTS: Final = 5  # tries of a request to the batch endpoint before the run gives up
-
-CANCEL_GRACE_S: Final = 5.0
-"""Seconds that a cancelled run waits for the provider's answer to the request in flight."""
+CANCEL_GRACE_S: Final = 5.0  # a cancelled run's wait for the answer to the request in flight
 
 
 @dataclass(frozen=True, slots=True)

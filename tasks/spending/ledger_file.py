@@ -25,9 +25,8 @@ SELECT_TOTALS: Final = (
     "select calls, nano, open_calls, open_nano, unpriced from totals where scope = ?"
 )
 
+# Pages of 4 KiB between two checkpoints: 16 MB, because a checkpoint waits for the disk.
 _CHECKPOINT_PAGES: Final = 4000
-"""Pages of 4 KiB between two checkpoints: 16 MB, because a checkpoint waits for the disk."""
-
 _APPLICATION_ID: Final = 0x41535A4C  # "ASZL"
 _VERSION: Final = 1
 

@@ -34,22 +34,19 @@ from assizes.tasks.runtime.process import Closing
 
 log = logging.getLogger(__name__)
 
+LOCK_FILE: Final = ".turns"  # in the folder of the reply cache; the file stays empty
+
 _REPLY_ADAPTER: Final = TypeAdapter(CachedReply)
 
+# They make the names of temporary files differ between the processes of all machines.
 _WRITER: Final = uuid4().hex
-"""Makes the names of temporary files differ between the processes of all machines."""
-
 _NUMBERS: Final = itertools.count()
-
-LOCK_FILE: Final = ".turns"
-"""The name of the lock file in the folder of the reply cache; the file stays empty."""
 
 _FIRST_WAIT_S: Final = 0.02
 _LONGEST_WAIT_S: Final = 0.25
 """Seconds before another process's lock is tried again: doubled from the first to the longest."""
 
-_KEY_DIGITS: Final = 15
-"""Hex digits of a key that choose the byte; 60 bits, because a file offset has 63."""
+_KEY_DIGITS: Final = 15  # hex digits of a key that choose the byte; 60 bits: an offset has 63
 
 
 class FileReplyCache:

@@ -16,16 +16,12 @@ from assizes.tasks.runtime.failpoints import failpoint
 from assizes.tasks.store.objects import Entry, Folder, Objects, check_size
 
 LOCAL_SCHEMES: Final = ("file://", "local://")  # schemes of URIs that name a local folder
+PROBES: Final = "probes"  # the folder of what `creates_once` writes as a test and deletes again
 
 _BUSY_STATUSES: Final = frozenset({409, 429, 500, 502, 503, 504})
 """HTTP statuses after which a conditional put is retried."""
-
 _ATTEMPTS: Final = 4  # tries of one conditional put
-
 _PRECONDITION_FAILED: Final = 412
-
-PROBES: Final = "probes"
-"""The folder of the objects that `creates_once` writes as a test and deletes again."""
 
 
 def objects_at(uri: str, storage_options: Mapping[str, Any]) -> Objects:

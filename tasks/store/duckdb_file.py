@@ -40,43 +40,35 @@ _OWN_TABLES: Final = (
 )
 
 IN_MEMORY: Final = Path(":memory:")  # the path of a store that is in memory only
+LOCK_WAIT_S: Final = 3.0  # the wait of a writer for another process; readers close the file soon
 
-_LOCK_MESSAGE: Final = "Conflicting lock"
-"""What DuckDB's error says when another process has the file open."""
-
+_LOCK_MESSAGE: Final = (
+    "Conflicting lock"  # in DuckDB's error when another process has the file open
+)
 _MAGIC: Final = slice(8, 12)  # the bytes of a DuckDB file that read `DUCK`
+_MAX_NAMED_SHARDS: Final = 3  # lost shards of a run that an error message names, at most
 
 DAMAGE_PATTERN: Final = re.compile(
     r"corrupt|checksum|INTERNAL|FATAL|serializ|WAL|beyond the end|could not read", re.IGNORECASE
 )
 """What stands in an error message of DuckDB that means a damaged file."""
 
-LOCK_WAIT_S: Final = 3.0
-"""Seconds that a writer waits for a file that another process has open; readers close it soon."""
-
-_MAX_NAMED_SHARDS: Final = 3  # lost shards of a run that an error message names, at most
-
 
 @dataclass(slots=True)
 class CommitState:
     """The commits that a journal lists or a file holds: the shards, and the ended runs.
 
-    A shard has had these digests, the newest last, by run id and shard id: deleting the rows of a
-    subject changes the digest. A run ended with this status, by run id.
+    A shard (run id, shard id) has had these digests, the newest last: deleting the rows of a
+    subject changes the digest.
     """
 
     store: str | None = None  # the id of the DuckDB file
     shards: dict[tuple[str, str], list[str]] = field(default_factory=dict)
-    endings: dict[str, str] = field(default_factory=dict)
+    endings: dict[str, str] = field(default_factory=dict)  # the final statuses by run id
 
     def __str__(self) -> str:
         runs = {run for run, _ in self.shards} | self.endings.keys()
         return f"{len(self.shards)} shards of {len(runs)} runs"
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether no shard was committed and no run has ended."""
-        return not self.shards and not self.endings
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,16 +226,12 @@ def prepare_tables(
         version = con.execute("select max(schema_version) from _meta").fetchall()[0][0]
         if version != rows.SCHEMA_VERSION:
             raise SchemaVersion.mismatch(uri, version, rows.SCHEMA_VERSION)
-        if (
-            "_identity" in present
-            and listed.store is not None
-            and (missing := _missing_commits(listed, read_commit_state(con)))
-        ):
-            raise damage_error(
-                uri, f"its journal lists {', '.join(missing)}, and they are not there"
-            )
+        has_ids = "_identity" in present and listed.store is not None
+        if has_ids and (missing := _missing_commits(listed, read_commit_state(con))):
+            what = f"its journal lists {', '.join(missing)}, and they are not there"
+            raise damage_error(uri, what)
         return
-    if listed.store is not None and not listed.is_empty:
+    if listed.store is not None and (listed.shards or listed.endings):
         raise damage_error(uri, f"it is empty, and its journal lists {listed}")
     if not writing:
         raise NoStore.at(uri, ", a DuckDB file without one")
@@ -296,7 +284,7 @@ def set_aside_old_journal(uri: str, path: Path, journal: Journal) -> None:
         raise StoreError(f"{uri} is being rebuilt, or was; run `assizes rebuild` to end that")
     if (wal := path.with_name(f"{path.name}.wal")).exists():
         raise damage_error(uri, f"{path.name} is gone and {wal.name} is still there")
-    if not listed.is_empty:
+    if listed.shards or listed.endings:
         aside = journal.path.with_name(f"{journal.path.name}.{(listed.store or 'old')[:8]}")
         journal.path.rename(aside)
         log.warning("%s is gone and is made anew; it held %s (%s)", uri, listed, aside)

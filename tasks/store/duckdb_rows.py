@@ -25,9 +25,7 @@ TYPES: Final[dict[Any, str]] = {  # DuckDB's name of each polars type
     pl.Datetime("us", "UTC"): "TIMESTAMPTZ",
 }
 
-_READER_TABLES: Final = ("_meta", "_identity", "calibrations")
-"""Tables that a file may lack and that a reader asks for."""
-
+_READER_TABLES: Final = ("_meta", "_identity", "calibrations")  # a file may lack them
 _BLOCK_ROWS: Final = 1 << 15  # rows that a scan reads at a time
 _ROW_GROUP: Final = 122_880  # rows in a row group of a DuckDB file
 

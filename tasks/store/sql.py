@@ -40,7 +40,15 @@ def run_query(
         con.execute("set TimeZone='UTC'")
         con.execute("set enable_progress_bar=false")
         con.execute("set autoinstall_known_extensions=false")
-        tables = _tables(con, statement)
+        statements = con.extract_statements(statement)  # by DuckDB's own parser
+        kinds = [str(parsed.type).rpartition(".")[2] for parsed in statements]
+        if len(kinds) != 1 or kinds[0] not in _READ_STATEMENTS:
+            raise ConfigurationError(
+                f"the query holds {', '.join(kinds) or 'no statement'}; accepted: one SELECT"
+            )
+        # A name in a comment or a string costs a needless view; DuckDB's get_table_names fails on
+        # USING.
+        tables = set(rows.TABLES) & set(_WORD.findall(statement.lower()))
         if isinstance(store, ParquetStore):
             runs = [run] if run else store.runs()["run_id"].to_list()
             for table in tables:
@@ -52,22 +60,6 @@ def run_query(
         raise ConfigurationError(f"the query cannot be run: {first_line(error)}") from error
     finally:
         con.close()
-
-
-def _tables(con: duckdb.DuckDBPyConnection, statement: str) -> set[str]:
-    """The public tables whose names stand in a statement.
-
-    Raises:
-        ConfigurationError: when there is not exactly one statement, or it does more than read.
-    """
-    statements = con.extract_statements(statement)  # by DuckDB's own parser
-    kinds = [str(parsed.type).rpartition(".")[2] for parsed in statements]
-    if len(kinds) != 1 or kinds[0] not in _READ_STATEMENTS:
-        raise ConfigurationError(
-            f"the query holds {', '.join(kinds) or 'no statement'}; accepted: one SELECT"
-        )
-    # A name in a comment or a string costs a needless view; DuckDB's get_table_names fails on USING.
-    return set(rows.TABLES) & set(_WORD.findall(statement.lower()))
 
 
 def _show_file(con: duckdb.DuckDBPyConnection, tables: Iterable[str], run: str | None) -> None:

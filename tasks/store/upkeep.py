@@ -29,8 +29,7 @@ from assizes.tasks.store.rewrite import CompactionResult
 LONGEST_ATTEMPT: Final = timedelta(hours=24)
 """The longest time that a writer may take from its first part to its commit mark."""
 
-_FOLDERS: Final = ("parts", "commits", "generations", "holds")
-"""Folders of a run in which writers may leave drafts."""
+_FOLDERS: Final = ("parts", "commits", "generations", "holds")  # of a run, where drafts may be left
 
 
 @dataclass(frozen=True, slots=True)
