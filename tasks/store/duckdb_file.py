@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import duckdb
+from duckdb import DuckDBPyConnection as Connection
 from tenacity import Retrying, retry_if_exception_message, stop_after_delay, wait_fixed
 
 from assizes.judge import rows
@@ -168,7 +169,7 @@ def _missing_commits(listed: CommitState, file_state: CommitState) -> list[str]:
     ]
 
 
-def open_connection(uri: str, path: Path, *, writing: bool) -> duckdb.DuckDBPyConnection:
+def open_connection(uri: str, path: Path, *, writing: bool) -> Connection:
     """Open a connection to the DuckDB file of a store, not yet checked against its journal.
 
     Opening for writing makes the file, and waits `LOCK_WAIT_S` for other processes. `uri` is for
@@ -204,12 +205,7 @@ def open_connection(uri: str, path: Path, *, writing: bool) -> duckdb.DuckDBPyCo
 
 
 def prepare_tables(
-    con: duckdb.DuckDBPyConnection,
-    uri: str,
-    journal: Journal,
-    present: Collection[str],
-    *,
-    writing: bool,
+    con: Connection, uri: str, journal: Journal, present: Collection[str], *, writing: bool
 ) -> None:
     """Check that a file has the schema of this version and all that its journal lists.
 
@@ -245,7 +241,7 @@ def prepare_tables(
     con.execute("insert into _meta values (?)", [rows.SCHEMA_VERSION])
 
 
-def assign_identity(con: duckdb.DuckDBPyConnection) -> None:
+def assign_identity(con: Connection) -> None:
     """Make a checked file ready for writing: later tables and columns, and an id for its journal."""
     con.execute("pragma enable_checkpoint_on_shutdown")
     con.execute(create_statement("calibrations"))
@@ -258,7 +254,7 @@ def assign_identity(con: duckdb.DuckDBPyConnection) -> None:
         con.execute("insert into _identity values (?)", [uuid.uuid4().hex])
 
 
-def read_commit_state(con: duckdb.DuckDBPyConnection) -> CommitState:
+def read_commit_state(con: Connection) -> CommitState:
     """The shards and the ended runs that a file holds."""
     (identity,) = con.execute("select max(store) from _identity").fetchall()
     commits = con.execute("select run_id, shard, sha from _commits").fetchall()

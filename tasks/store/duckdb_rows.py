@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 
 import duckdb
 import polars as pl
+from duckdb import DuckDBPyConnection as Connection
 from polars.io.plugins import register_io_source
 
 from assizes.judge.rows import KEYS, LATER_COLUMNS, TABLES, missing_columns
@@ -36,7 +37,7 @@ def create_statement(table: str) -> str:
     return f"create table if not exists {table} ({columns})"
 
 
-def present_tables(con: duckdb.DuckDBPyConnection, *, writing: bool) -> set[str]:
+def present_tables(con: Connection, *, writing: bool) -> set[str]:
     """Names of the tables in a file; for reading, only those among `_READER_TABLES`.
 
     Listing all tables would take a quarter of the time of opening. Call this outside a transaction:
@@ -53,7 +54,7 @@ def present_tables(con: duckdb.DuckDBPyConnection, *, writing: bool) -> set[str]
     return present
 
 
-def select_list(con: duckdb.DuckDBPyConnection, table: str, columns: Iterable[str]) -> str:
+def select_list(con: Connection, table: str, columns: Iterable[str]) -> str:
     """The SELECT list for some columns of a table; a column that an older file lacks is `null`."""
     absent = {}
     if table in LATER_COLUMNS:
@@ -64,7 +65,7 @@ def select_list(con: duckdb.DuckDBPyConnection, table: str, columns: Iterable[st
     )
 
 
-def insert_rows(con: duckdb.DuckDBPyConnection, table: str, rows: pl.DataFrame) -> None:
+def insert_rows(con: Connection, table: str, rows: pl.DataFrame) -> None:
     """Append rows to a table.
 
     More rows than one row group may be stored in another order: keeping their order within little
@@ -80,13 +81,13 @@ def insert_rows(con: duckdb.DuckDBPyConnection, table: str, rows: pl.DataFrame) 
     con.unregister("_incoming")
 
 
-def restore_row_order(con: duckdb.DuckDBPyConnection) -> None:
+def restore_row_order(con: Connection) -> None:
     """Have DuckDB keep the order of inserted rows again; a lost connection is no error."""
     with suppress(duckdb.Error):
         con.execute("set preserve_insertion_order=true")
 
 
-def rows_of(con: duckdb.DuckDBPyConnection, table: str, run_id: str | None = None) -> pl.DataFrame:
+def rows_of(con: Connection, table: str, run_id: str | None = None) -> pl.DataFrame:
     """All rows of a table, or the rows of one run, sorted by the table's keys."""
     query = f"select {select_list(con, table, TABLES[table])} from {table}"
     if run_id is None:
@@ -97,23 +98,20 @@ def rows_of(con: duckdb.DuckDBPyConnection, table: str, run_id: str | None = Non
     return rows.sort(KEYS[table], maintain_order=True)
 
 
-def run_ids(con: duckdb.DuckDBPyConnection) -> list[str]:
+def run_ids(con: Connection) -> list[str]:
     """The ids of all runs, newest first."""
     rows = con.execute("select run_id from runs order by started_at desc, run_id").fetchall()
     return [run_id for (run_id,) in rows]
 
 
-def plan_of(con: duckdb.DuckDBPyConnection, run_id: str) -> dict[str, Any] | None:
+def plan_of(con: Connection, run_id: str) -> dict[str, Any] | None:
     """The plan that a run began with; None where there is no such run."""
     rows = con.execute("select plan from _plans where run_id = ?", [run_id]).fetchall()
     return dict(json.loads(rows[0][0])) if rows else None
 
 
 def lazy_rows(
-    connect: Callable[[], AbstractContextManager[duckdb.DuckDBPyConnection]],
-    table: str,
-    run_id: str,
-    end: int,
+    connect: Callable[[], AbstractContextManager[Connection]], table: str, run_id: str, end: int
 ) -> pl.LazyFrame:
     """A lazy frame of the rows of a run whose row ids lie before `end`.
 
@@ -141,7 +139,7 @@ def lazy_rows(
 class _RowRange(NamedTuple):
     """The rows of a run among the row ids from `start` up to `stop`."""
 
-    con: duckdb.DuckDBPyConnection
+    con: Connection
     table: str
     run_id: str
     start: int

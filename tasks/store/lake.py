@@ -35,7 +35,7 @@ from assizes.tasks.runtime.process import Closing
 from assizes.tasks.store import record
 from assizes.tasks.store.manifest import SUCCESS, Documents, Manifest, encode_document
 from assizes.tasks.store.objects import Objects
-from assizes.tasks.store.record import RUN_TABLES, RunRecord, checked_id
+from assizes.tasks.store.record import RUN_TABLES, Counts, Frames, RunRecord, checked_id
 from assizes.tasks.store.rewrite import CompactionResult, Rewriter
 
 _META: Final = "_assizes.json"
@@ -97,13 +97,7 @@ class ParquetStore(Closing):
         self._check_known(run_id)
         return {shard: dict(mark["counts"]) for shard, mark in self.manifest.marks(run_id).items()}
 
-    def commit_shard(
-        self,
-        run_id: str,
-        shard_id: str,
-        frames: Mapping[str, pl.DataFrame],
-        counts: Mapping[str, int],
-    ) -> bool:
+    def commit_shard(self, run_id: str, shard_id: str, frames: Frames, counts: Counts) -> bool:
         """Write the parts, then create the commit mark that names them.
 
         When the mark exists already, either another writer was faster, whose rows stay, or this very

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import polars as pl
 
-from assizes.tasks.store.record import RunRecord
+from assizes.tasks.store.record import Counts, Frames, RunRecord
 
 
 class Store(AbstractContextManager["Store", None], Protocol):
@@ -47,13 +47,7 @@ class Store(AbstractContextManager["Store", None], Protocol):
     def shard_counts(self, run_id: str) -> dict[str, dict[str, int]]:
         """The number of records by status in each committed shard, by shard id."""
 
-    def commit_shard(
-        self,
-        run_id: str,
-        shard_id: str,
-        frames: Mapping[str, pl.DataFrame],
-        counts: Mapping[str, int],
-    ) -> bool:
+    def commit_shard(self, run_id: str, shard_id: str, frames: Frames, counts: Counts) -> bool:
         """Store the rows of a shard in one commit; returns whether this call committed the shard.
 
         The first commit stands: when another process was first, the given rows are dropped.

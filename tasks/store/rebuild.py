@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import duckdb
 import polars as pl
+from duckdb import DuckDBPyConnection as Connection
 
 from assizes.judge.errors import SchemaVersion, StoreBusy, StoreError
 from assizes.judge.rows import SHARD_TABLES
@@ -153,9 +154,7 @@ def _salvage_runs(source: Path, store: DuckDBStore, result: RebuildResult) -> bo
     return True
 
 
-def _salvage_comparisons(
-    con: duckdb.DuckDBPyConnection, store: DuckDBStore, result: RebuildResult
-) -> None:
+def _salvage_comparisons(con: Connection, store: DuckDBStore, result: RebuildResult) -> None:
     """Copy comparisons and calibrations; a table that cannot be read costs no run."""
     kinds = {"comparison": store.add_comparison, "calibration": store.add_calibration}
     for kind, add in kinds.items():
@@ -171,10 +170,7 @@ def _salvage_comparisons(
 
 
 def _salvage_run(
-    con: duckdb.DuckDBPyConnection,
-    row: Mapping[str, Any],
-    store: DuckDBStore,
-    result: RebuildResult,
+    con: Connection, row: Mapping[str, Any], store: DuckDBStore, result: RebuildResult
 ) -> None:
     """Copy one run with all its tables, or note why it is lost; `row` is its row of table runs."""
     run_id = row["run_id"]

@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import polars as pl
 
@@ -21,6 +21,9 @@ from assizes.judge.rows import COMPLETE, KEYS, SHARD_TABLES, TABLES, as_json, fr
 
 if TYPE_CHECKING:
     import duckdb
+
+Frames: TypeAlias = Mapping[str, pl.DataFrame]  # rows by table
+Counts: TypeAlias = Mapping[str, int]  # the number of records by status
 
 RUN_TABLES: Final = (*SHARD_TABLES, "run_metrics")  # tables whose rows belong to one run
 CASE_TABLES: Final = ("scores", "asks", "cases")  # tables whose rows belong to one case
@@ -130,7 +133,7 @@ def checked_metrics(run_id: str, rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def checked_frames(
-    run_id: str, frames: Mapping[str, pl.DataFrame], tables: Collection[str] = SHARD_TABLES
+    run_id: str, frames: Frames, tables: Collection[str] = SHARD_TABLES
 ) -> dict[str, pl.DataFrame]:
     """Return a frame for each of some tables (of a shard), empty where none was given.
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import duckdb
 import polars as pl
+from duckdb import DuckDBPyConnection as Connection
 
 from assizes.judge import rows
 from assizes.judge.errors import ConfigurationError
@@ -62,7 +63,7 @@ def run_query(
         con.close()
 
 
-def _show_file(con: duckdb.DuckDBPyConnection, tables: Iterable[str], run: str | None) -> None:
+def _show_file(con: Connection, tables: Iterable[str], run: str | None) -> None:
     """Make temporary views that hide the file's own tables of the same names.
 
     A view shows the rows of one run, and adds columns that a file of an older version lacks.
@@ -90,11 +91,7 @@ def _run_condition(table: str, run: str | None) -> str:
 
 
 def _show_lake_table(
-    con: duckdb.DuckDBPyConnection,
-    lake: ParquetStore,
-    table: str,
-    runs: Iterable[str],
-    run: str | None,
+    con: Connection, lake: ParquetStore, table: str, runs: Iterable[str], run: str | None
 ) -> None:
     """Load a table of a lake into the connection, or make a view over its local files."""
     whole = {"runs": lake.runs, "comparisons": lake.comparisons, "calibrations": lake.calibrations}

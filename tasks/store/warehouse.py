@@ -20,13 +20,21 @@ from typing import Any, Final
 
 import duckdb
 import polars as pl
+from duckdb import DuckDBPyConnection as Connection
 
 from assizes.judge.errors import StoreError, UnknownRun
 from assizes.judge.rows import TABLES, as_json, frame
 from assizes.tasks.runtime.failpoints import failpoint
 from assizes.tasks.runtime.process import Closing
 from assizes.tasks.store import duckdb_file, duckdb_rows, record
-from assizes.tasks.store.record import CASE_TABLES, RUN_TABLES, RunRecord, checked_id
+from assizes.tasks.store.record import (
+    CASE_TABLES,
+    RUN_TABLES,
+    Counts,
+    Frames,
+    RunRecord,
+    checked_id,
+)
 
 MEMORY_LIMIT: Final = "64MB"
 """The memory in which DuckDB keeps what it wrote, where its default is most of the machine's; beyond
@@ -45,7 +53,7 @@ class DuckDBStore(Closing):
     def __init__(self, uri: str, path: Path, *, writing: bool) -> None:
         self.uri = uri
         self._lock = threading.Lock()
-        self._connection: duckdb.DuckDBPyConnection | None = None
+        self._connection: Connection | None = None
         in_memory = path == duckdb_file.IN_MEMORY
         self._journal = duckdb_file.Journal(
             None if in_memory else path.with_name(f"{path.name}.commits")
@@ -101,13 +109,7 @@ class DuckDBStore(Closing):
             rows = con.execute(query, [run_id]).fetchall()
         return {shard: json.loads(counts) for shard, counts in rows}
 
-    def commit_shard(
-        self,
-        run_id: str,
-        shard_id: str,
-        frames: Mapping[str, pl.DataFrame],
-        counts: Mapping[str, int],
-    ) -> bool:
+    def commit_shard(self, run_id: str, shard_id: str, frames: Frames, counts: Counts) -> bool:
         """Insert the rows of a shard and its row in `_commits`, then append it to the journal."""
         checked_id(shard_id, "shard id")
         tables = record.checked_frames(run_id, frames)
@@ -154,7 +156,7 @@ class DuckDBStore(Closing):
         self,
         run: RunRecord,
         frames: Iterable[tuple[str, pl.DataFrame]],
-        commits: Mapping[str, Mapping[str, int]],
+        commits: Mapping[str, Counts],
     ) -> None:
         """Copy a whole run of another store into this one, in one transaction.
 
@@ -275,7 +277,7 @@ class DuckDBStore(Closing):
         failpoint("warehouse.close.after")
 
     @contextmanager
-    def _transaction(self) -> Iterator[duckdb.DuckDBPyConnection]:
+    def _transaction(self) -> Iterator[Connection]:
         """The connection for this thread alone, in a transaction that an error rolls back."""
         with self._exclusive_connection() as con:
             con.begin()
@@ -287,7 +289,7 @@ class DuckDBStore(Closing):
             con.commit()
 
     @contextmanager
-    def _exclusive_connection(self) -> Iterator[duckdb.DuckDBPyConnection]:
+    def _exclusive_connection(self) -> Iterator[Connection]:
         """The connection for this thread alone; DuckDB's errors become `StoreError`s of one line."""
         with self._lock:
             con = self._connection
@@ -309,12 +311,12 @@ class DuckDBStore(Closing):
                 reason = error.strerror or error
                 raise StoreError(f"{self._journal.path}: cannot be written: {reason}") from error
 
-    def _check_known(self, con: duckdb.DuckDBPyConnection, run_id: str) -> None:
+    def _check_known(self, con: Connection, run_id: str) -> None:
         # Every shard calls this: reading the plan, which lists all shards, would be quadratic.
         if not con.execute(_FIND_RUN, [run_id]).fetchall():
             raise UnknownRun.in_store(run_id, self.uri, duckdb_rows.run_ids(con))
 
-    def _known_run(self, con: duckdb.DuckDBPyConnection, run_id: str) -> RunRecord:
+    def _known_run(self, con: Connection, run_id: str) -> RunRecord:
         self._check_known(con, run_id)
         row = duckdb_rows.rows_of(con, "runs", run_id).row(0, named=True)
         return RunRecord.of_row(row, duckdb_rows.plan_of(con, run_id) or {})
