@@ -58,7 +58,8 @@ class BatchClient:
         self.keys = BatchedKeys()  # of all asks that were ever part of a batch of the run
         self._dependencies = dependencies
         self._log = dependencies.batch_log
-        self._accounts = BatchAccounts(dependencies.ledger, dependencies.ledger_file)
+        self._accounts = BatchAccounts(dependencies.ledger)
+        self._own_ledgers = ("", dependencies.ledger_file)
         self._results = BatchResults(folder)
         self._records: dict[str, BatchRecord] = {}
         self._first_attempts: dict[str, PaidReply] = {}
@@ -182,7 +183,7 @@ class BatchClient:
     def _drop(self, record: BatchRecord) -> None:
         """Drop a part that was not submitted: cancel its reservations, and free its asks."""
         tickets = self._log.tickets(record)
-        if self._accounts.is_own(record):
+        if record.ledger in self._own_ledgers:
             self._accounts.cancel(tickets)
         self.keys.drop(tickets)
         self._records[record.name] = dropped = replace(record, state="dropped")
@@ -291,7 +292,7 @@ class BatchClient:
         """Settle and store the results of a part; the number of asks with a paid reply."""
         tickets = await asyncio.to_thread(self._log.tickets, record)
         lines = self._endpoint(record).results(record.batch_id or "")
-        settles = self._accounts.is_own(record)
+        settles = record.ledger in self._own_ledgers
         if not settles:
             log.warning(
                 "batch %s was counted in ledger %r and stays so, at its worst case; this ledger "
@@ -314,10 +315,9 @@ class BatchClient:
         *,
         settles: bool,
     ) -> int:
-        """Store the lines of asks that have a ticket, and remove these asks from `tickets`.
+        """Store the first line of each ask in `tickets`, and remove these asks from `tickets`.
 
-        A line of a foreign ask, or a second line of an ask, is ignored. Returns the number of paid
-        replies.
+        Returns the number of paid replies.
         """
         results: list[tuple[str, PaidReply]] = []
         for key, outcome in lines:

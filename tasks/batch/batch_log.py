@@ -245,9 +245,8 @@ class BatchedKeys:
 class BatchAccounts:
     """The asks of batches in one ledger; a ticket of another ledger file means another call."""
 
-    def __init__(self, ledger: Ledger, ledger_file: str) -> None:
+    def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
-        self._ledger_file = ledger_file
 
     def reserve(
         self, model: str, worst_cases: Iterable[tuple[str, float | None]]
@@ -270,10 +269,6 @@ class BatchAccounts:
         """Cancel the reservations of asks that were not submitted."""
         for key, ticket in tickets.items():
             self._ledger.cancel(ticket, key)
-
-    def is_own(self, record: BatchRecord) -> bool:
-        """Whether the tickets of a part are of this ledger."""
-        return record.ledger in ("", self._ledger_file)
 
     def settle(self, key: str, ticket: int, outcome: Completion | ModelError) -> None:
         """Settle an ask with its outcome; a provider charges only the asks that it answered."""

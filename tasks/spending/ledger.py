@@ -29,8 +29,7 @@ log = logging.getLogger(__name__)
 
 _LIMITS: Final = ("budget_usd", "budget_usd_per_day", "max_asks", "max_asks_per_day")
 
-LOCK_WAIT_S: Final = 0.01
-"""Seconds that a call with `wait=False` waits for the transaction of another thread."""
+LOCK_WAIT_S: Final = 0.01  # the wait of a call with `wait=False` for another thread
 
 _SELECT_STOP: Final = "select at from stops where scope = ? or (scope = ? and upto >= ?)"
 _SELECT_EARLIER_STOP: Final = (  # if no session has begun since
@@ -283,10 +282,9 @@ def stop_line(at: str) -> str:
 def _excess(
     name: str, maximum: float, calls: int, nano: int, worst: int | None, model: str
 ) -> str | None:
-    """Why one more call could exceed a limit; `None` where it could not.
+    """Why one more call, of `worst` nano-dollars, could exceed a limit; `None` where it could not.
 
-    `calls` were counted, and `nano` nano-dollars spent or reserved, in the scope of the limit;
-    `worst` is the worst case of the call in nano-dollars, `None` where no price is known.
+    `calls` were counted, and `nano` nano-dollars spent or reserved, in the scope of the limit.
     """
     if "usd" not in name:
         return f"{calls} calls were made" if calls + 1 > int(maximum) else None

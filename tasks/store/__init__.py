@@ -26,8 +26,7 @@ __all__ = [
     "store_file",
 ]
 
-_DUCKDB: Final = "duckdb:///"
-"""The beginning of the URI of a DuckDB store; the rest of the URI is the path of its file."""
+_DUCKDB: Final = "duckdb:///"  # begins the URI of a DuckDB store; the path of its file follows
 
 
 def store_file(uri: str) -> Path | None:

@@ -127,7 +127,13 @@ def lazy_rows(
             with connect() as con:
                 rows = _RowRange(con, table, run_id, start, start + _BLOCK_ROWS)
                 block = rows.narrow_range(predicate).read(columns or list(TABLES[table]))
-            block = _matching_rows(predicate, block).head(left)
+            if predicate is not None:
+                matches = block.filter(predicate)
+                if matches.height <= block.height // 8:
+                    # They would keep all the text of their block in memory: so copy them.
+                    matches = pl.DataFrame(matches.rows(), schema=matches.schema, orient="row")
+                block = matches
+            block = block.head(left)
             left -= block.height
             yield block
             if not left:
@@ -148,8 +154,7 @@ class _RowRange(NamedTuple):
     def narrow_range(self, predicate: pl.Expr | None) -> _RowRange:
         """The range from the first row that meets a condition to the last.
 
-        Only the columns of the condition are read. So one case among thousands is found without
-        reading the texts of the others.
+        Only the columns of the condition are read, and not the texts of thousands of other cases.
         """
         if predicate is None:
             return self
@@ -170,14 +175,3 @@ class _RowRange(NamedTuple):
         bounds = {"start": self.start, "stop": self.stop, "run_id": self.run_id}
         rows = pl.DataFrame(ArrowView(self.con.sql(query, params=bounds)))
         return rows.cast({name: TABLES[self.table][name] for name in columns})
-
-
-def _matching_rows(predicate: pl.Expr | None, rows: pl.DataFrame) -> pl.DataFrame:
-    """The rows that meet a condition; all rows without one."""
-    if predicate is None:
-        return rows
-    matches = rows.filter(predicate)
-    if matches.height > rows.height // 8:
-        return matches
-    # A few filtered rows would keep all the text of their block in memory: so copy them.
-    return pl.DataFrame(matches.rows(), schema=matches.schema, orient="row")

@@ -29,9 +29,7 @@ from assizes.tasks.store.objects import sync_folder
 from assizes.tasks.store.record import RUN_TABLES, RunRecord
 from assizes.tasks.store.warehouse import DuckDBStore
 
-_FILE_SUFFIXES: Final = ("", ".wal", ".commits")
-"""What follows the DuckDB file's name in those of the three files: itself, its log, its journal."""
-
+_FILE_SUFFIXES: Final = ("", ".wal", ".commits")  # of a DuckDB file, its log and its journal
 _PIECE_ROWS: Final = 100_000  # rows of a Parquet copy that are inserted together, at least
 _READ_ERRORS: Final = (duckdb.Error, pl.exceptions.PolarsError)
 
