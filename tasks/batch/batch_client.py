@@ -25,7 +25,7 @@ from assizes.tasks.batch.batch_log import (
     BatchRecord,
     BatchResults,
 )
-from assizes.tasks.batch.batch_requests import Draft, PollInterval
+from assizes.tasks.batch.batch_requests import Draft, PollInterval, finish_before_cancel
 from assizes.tasks.context.run_context import progress_reporter
 
 log = logging.getLogger(__name__)
@@ -128,7 +128,7 @@ class BatchClient:
             raise error(refused.detail) from refused
         for number, (record, draft) in enumerate(prepared, 1):
             try:
-                await batch_requests.finish_before_cancel(self._submit_draft(record, draft))
+                await finish_before_cancel(self._submit_draft(record, draft))
             except errors.Inconclusive:
                 for later, _ in prepared[number:]:
                     await asyncio.to_thread(self._drop, later)
@@ -206,9 +206,8 @@ class BatchClient:
         except errors.ModelError as error:
             if not batch_requests.is_transient(error):
                 await asyncio.to_thread(self._drop, record)
-            raise errors.Inconclusive(
-                f"no batch for {record.model}: {error}; run again, or without --batch"
-            ) from error
+            what = f"no batch for {record.model}: {error}"
+            raise errors.Inconclusive(f"{what}; run again, or without --batch") from error
         await self._save_record(replace(record, state="submitted", batch_id=batch_id))
         log.info("batch %s: %d asks of round %d", batch_id, record.asks, record.round)
 
@@ -230,13 +229,11 @@ class BatchClient:
     async def _poll(self) -> bool:
         """Poll every waiting part and collect the ended ones; whether any part still waits."""
         parts = self.waiting
-        statuses = [
-            await batch_requests.finish_before_cancel(self._status(record)) for record in parts
-        ]
+        statuses = [await finish_before_cancel(self._status(record)) for record in parts]
         done = 0
         for record, status in zip(parts, statuses, strict=True):
             if status is not None and status.ended:
-                await batch_requests.finish_before_cancel(self._receive_results(record, status))
+                await finish_before_cancel(self._receive_results(record, status))
             elif status is not None:
                 done += status.done
         open_asks = sum(record.asks for record in self.waiting)
@@ -250,10 +247,8 @@ class BatchClient:
             status = await self._endpoint(record).status(record.batch_id or "")
         except errors.ModelError as error:
             self._failed_polls[record.name] += 1
-            if (
-                not batch_requests.is_transient(error)
-                or self._failed_polls[record.name] > MAX_FAILED_POLLS
-            ):
+            too_many = self._failed_polls[record.name] > MAX_FAILED_POLLS
+            if too_many or not batch_requests.is_transient(error):
                 raise _collection_error(record, error) from error
             return None
         self._failed_polls[record.name] = 0

@@ -186,9 +186,8 @@ class BatchResults:
 
     def __init__(self, folder: Path) -> None:
         self._lock = Lock()
-        self._file = sqlite3.connect(
-            folder / "inbox.db", isolation_level=None, check_same_thread=False
-        )
+        path = folder / "inbox.db"
+        self._file = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         self._file.execute("pragma journal_mode = memory")
         self._file.execute("pragma synchronous = off")
         self._file.execute("create table came (key text primary key, body blob) without rowid")

@@ -59,7 +59,7 @@ class ParquetStore(Closing):
         self._lock_owner = uuid.uuid4().hex
         if writing:
             objects.create(_META, encode_document())
-        if self._documents.read_content(_META) is None:
+        if not self._documents.read_documents([_META]):
             raise NoStore.at(uri)
 
     @property
@@ -293,7 +293,7 @@ class ParquetStore(Closing):
     def _metrics(self, run_id: str) -> pl.DataFrame:
         end = self._end_document(run_id)
         rows = [] if end is None else end["run_metrics"]
-        return frame("run_metrics", [{"run_id": run_id, **row} for row in rows])
+        return frame("run_metrics", ({"run_id": run_id, **row} for row in rows))
 
     def _end_document(self, run_id: str) -> Mapping[str, Any] | None:
         names = [f"runs/{run_id}/{name}" for name in _ENDS]
@@ -301,11 +301,11 @@ class ParquetStore(Closing):
         return next((documents[name].content for name in names if name in documents), None)
 
     def _stored_run(self, run_id: str) -> RunRecord | None:
-        if not record.ID_PATTERN.fullmatch(run_id):
+        name = f"runs/{run_id}/run.json"
+        is_id = record.ID_PATTERN.fullmatch(run_id)
+        if not (is_id and (begun := self._documents.read_documents([name]))):
             return None
-        if (begun := self._documents.read_content(f"runs/{run_id}/run.json")) is None:
-            return None
-        latest = self._end_document(run_id) or begun
+        latest = self._end_document(run_id) or begun[name].content
         return RunRecord.of_row(latest["run"], self.plan(run_id) or {})
 
     def _known_run(self, run_id: str) -> RunRecord:

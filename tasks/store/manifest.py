@@ -50,11 +50,6 @@ class Documents:
         self._objects = objects
         self._lasting: dict[str, StoredDocument] = {}
 
-    def read_content(self, name: str) -> Mapping[str, Any] | None:
-        """The content of a document; None where there is no such document."""
-        document = self.read_documents([name]).get(name)
-        return None if document is None else document.content
-
     def read_documents(self, names: Iterable[str]) -> dict[str, StoredDocument]:
         """The named documents that exist, by object name in the order given.
 

@@ -47,8 +47,7 @@ def run_query(
             raise ConfigurationError(
                 f"the query holds {', '.join(kinds) or 'no statement'}; accepted: one SELECT"
             )
-        # A name in a comment or a string costs a needless view; DuckDB's get_table_names fails on
-        # USING.
+        # A name in a string costs a needless view; DuckDB's get_table_names fails on USING.
         tables = set(rows.TABLES) & set(_WORD.findall(statement.lower()))
         if isinstance(store, ParquetStore):
             runs = [run] if run else store.runs()["run_id"].to_list()

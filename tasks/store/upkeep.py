@@ -26,9 +26,7 @@ from assizes.tasks.store.protocol import Store
 from assizes.tasks.store.record import CASE_TABLES
 from assizes.tasks.store.rewrite import CompactionResult
 
-LONGEST_ATTEMPT: Final = timedelta(hours=24)
-"""The longest time that a writer may take from its first part to its commit mark."""
-
+LONGEST_ATTEMPT: Final = timedelta(hours=24)  # of a writer, from its first part to its commit mark
 _FOLDERS: Final = ("parts", "commits", "generations", "holds")  # of a run, where drafts may be left
 
 

@@ -47,17 +47,15 @@ class DuckDBStore(Closing):
     """The DuckDB store; see `assizes.tasks.store.protocol.Store` for what its methods promise."""
 
     sliceable: Final = False
-    many_writers: Final = False
-    """DuckDB lets only one process have a file open for writing."""
+    many_writers: Final = False  # DuckDB lets only one process have a file open for writing
 
     def __init__(self, uri: str, path: Path, *, writing: bool) -> None:
         self.uri = uri
         self._lock = threading.Lock()
         self._connection: Connection | None = None
         in_memory = path == duckdb_file.IN_MEMORY
-        self._journal = duckdb_file.Journal(
-            None if in_memory else path.with_name(f"{path.name}.commits")
-        )
+        journal = None if in_memory else path.with_name(f"{path.name}.commits")
+        self._journal = duckdb_file.Journal(journal)
         writing = writing or in_memory
         if writing:
             duckdb_file.set_aside_old_journal(uri, path, self._journal)
