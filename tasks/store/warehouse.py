@@ -27,14 +27,7 @@ from assizes.judge.rows import TABLES, as_json, frame
 from assizes.tasks.runtime.failpoints import failpoint
 from assizes.tasks.runtime.process import Closing
 from assizes.tasks.store import duckdb_file, duckdb_rows, record
-from assizes.tasks.store.record import (
-    CASE_TABLES,
-    RUN_TABLES,
-    Counts,
-    Frames,
-    RunRecord,
-    checked_id,
-)
+from assizes.tasks.store.record import Counts, Frames, RunRecord, checked_id
 
 MEMORY_LIMIT: Final = "64MB"
 """The memory in which DuckDB keeps what it wrote, where its default is most of the machine's; beyond
@@ -188,14 +181,14 @@ class DuckDBStore(Closing):
 
     def table(self, run_id: str, name: str) -> pl.DataFrame:
         """A table of one run, sorted by its keys."""
-        record.check_table(name, RUN_TABLES)
+        record.check_table(name, record.RUN_TABLES)
         with self._transaction() as con:
             self._check_known(con, run_id)
             return duckdb_rows.rows_of(con, name, run_id)
 
     def scan(self, run_id: str, name: str) -> pl.LazyFrame:
         """The table as a lazy frame; a query reads only its own columns, a block of rows at a time."""
-        record.check_table(name, RUN_TABLES)
+        record.check_table(name, record.RUN_TABLES)
         with self._transaction() as con:
             self._check_known(con, run_id)
             # New rows get higher row ids.
@@ -211,7 +204,7 @@ class DuckDBStore(Closing):
         """
         with self._transaction() as con:
             self._check_known(con, run_id)
-            for table in CASE_TABLES:
+            for table in record.CASE_TABLES:
                 matches = "run_id = ? and list_contains(?, case_id)"
                 con.execute(f"delete from {table} where {matches}", [run_id, list(case_ids)])
                 failpoint("warehouse.forget.deleted")
