@@ -12,18 +12,12 @@ from typing import Final
 
 from tenacity import AsyncRetrying, retry_if_result, wait_exponential
 
+from assizes.judge import errors
 from assizes.judge.engine.batching import Batches, PaidReply
 from assizes.judge.engine.ledger import Ledger
-from assizes.judge.errors import (
-    AssizesError,
-    Halted,
-    Inconclusive,
-    ModelError,
-    NotAsked,
-    OverBudget,
-)
 from assizes.judge.models.batch_lines import BatchStatus
 from assizes.judge.models.model import Completion, UnusableReply
+from assizes.tasks.batch import batch_requests
 from assizes.tasks.batch.batch_log import (
     BatchAccounts,
     BatchedKeys,
@@ -31,40 +25,25 @@ from assizes.tasks.batch.batch_log import (
     BatchRecord,
     BatchResults,
 )
-from assizes.tasks.batch.batch_requests import (
-    Draft,
-    PollInterval,
-    call_with_retries,
-    chunks,
-    finish_before_cancel,
-    is_transient,
-)
+from assizes.tasks.batch.batch_requests import Draft, PollInterval, finish_before_cancel
 from assizes.tasks.context.run_context import progress_reporter
 
 log = logging.getLogger(__name__)
 
-MAX_FAILED_POLLS: Final = 60
-"""How many polls of a batch in a row may fail; at the longest pause that is an hour."""
-
+MAX_FAILED_POLLS: Final = 60  # of a batch in a row; at the longest pause that is an hour
 LINES_PER_CHUNK: Final = 500  # how many result lines are written in one transaction
 
 
 @dataclass(frozen=True, slots=True)
 class BatchDependencies:
-    """What a batch client works with.
-
-    Attributes:
-        endpoints: the batch endpoint of each model, by `model_mark`.
-        stopped_at: when somebody stopped the run; `None` if nobody did.
-        ledger_file: the file of the ledger; empty where the ledger keeps nothing.
-    """
+    """What a batch client works with."""
 
     batch_log: BatchLog
-    endpoints: Mapping[str, Batches]
+    endpoints: Mapping[str, Batches]  # of each model, by `model_mark`
     ledger: Ledger
     poll_interval: PollInterval
-    stopped_at: Callable[[], str | None] = lambda: None
-    ledger_file: str = ""
+    stopped_at: Callable[[], str | None] = lambda: None  # when somebody stopped the run
+    ledger_file: str = ""  # empty where the ledger keeps nothing
 
 
 class BatchClient:
@@ -72,18 +51,15 @@ class BatchClient:
 
     The order of the steps keeps an ask from being submitted twice: reserve it in the ledger, write
     the log, look for the batch at the provider, submit the batch, write the log again. Replies are
-    settled and stored before a part counts as collected.
-
-    Attributes:
-        keys: the keys of all asks that were ever part of a batch of the run.
+    settled and stored before a part counts as collected. `folder` is a temporary one.
     """
 
     def __init__(self, dependencies: BatchDependencies, folder: Path) -> None:
-        """Open a file for results in a temporary folder."""
-        self.keys = BatchedKeys()
+        self.keys = BatchedKeys()  # of all asks that were ever part of a batch of the run
         self._dependencies = dependencies
         self._log = dependencies.batch_log
-        self._accounts = BatchAccounts(dependencies.ledger, dependencies.ledger_file)
+        self._accounts = BatchAccounts(dependencies.ledger)
+        self._own_ledgers = ("", dependencies.ledger_file)
         self._results = BatchResults(folder)
         self._records: dict[str, BatchRecord] = {}
         self._first_attempts: dict[str, PaidReply] = {}
@@ -141,14 +117,19 @@ class BatchClient:
                 )
                 await asyncio.to_thread(self._prepare, record, draft)
                 prepared.append((record, draft))
-        except NotAsked as refused:
+        except errors.NotAsked as refused:
             for record, _ in prepared:
                 await asyncio.to_thread(self._drop, record)
-            raise _stop_error(refused, sum(draft.asks for draft in drafts)) from refused
+            if refused.code == "budget":
+                asks = sum(draft.asks for draft in drafts)
+                detail = f"a batch of {asks} asks was not handed in: {refused.detail}"
+                raise errors.OverBudget(detail) from refused
+            error = errors.Halted if refused.code == "halted" else errors.Inconclusive
+            raise error(refused.detail) from refused
         for number, (record, draft) in enumerate(prepared, 1):
             try:
                 await finish_before_cancel(self._submit_draft(record, draft))
-            except Inconclusive:
+            except errors.Inconclusive:
                 for later, _ in prepared[number:]:
                     await asyncio.to_thread(self._drop, later)
                 raise
@@ -179,8 +160,7 @@ class BatchClient:
         left.update(await asyncio.to_thread(self._results.pop_all))
         for record in [record for record in self._records.values() if record.has_results]:
             tickets = await asyncio.to_thread(self._log.tickets, record)
-            first_attempts = {key: left[key] for key in tickets if key in left}
-            if first_attempts:
+            if first_attempts := {key: left[key] for key in tickets if key in left}:
                 await asyncio.to_thread(self._log.save_first_attempts, record, first_attempts)
             await self._save_record(replace(record, state="collected"))
         left.clear()
@@ -195,7 +175,7 @@ class BatchClient:
         tickets = self._accounts.reserve(record.model, draft.worst_cases())
         try:
             self._log.prepare(record, tickets.items())
-        except AssizesError:
+        except errors.AssizesError:
             self._accounts.cancel(tickets)
             raise
         self._records[record.name] = record
@@ -203,7 +183,7 @@ class BatchClient:
     def _drop(self, record: BatchRecord) -> None:
         """Drop a part that was not submitted: cancel its reservations, and free its asks."""
         tickets = self._log.tickets(record)
-        if self._accounts.is_own(record):
+        if record.ledger in self._own_ledgers:
             self._accounts.cancel(tickets)
         self.keys.drop(tickets)
         self._records[record.name] = dropped = replace(record, state="dropped")
@@ -220,13 +200,14 @@ class BatchClient:
                 return await endpoint.submit(lines, record.tag)
 
         try:
-            batch_id = await call_with_retries(self._dependencies.poll_interval, find_or_submit)
-        except ModelError as error:
-            if not is_transient(error):
+            batch_id = await batch_requests.call_with_retries(
+                self._dependencies.poll_interval, find_or_submit
+            )
+        except errors.ModelError as error:
+            if not batch_requests.is_transient(error):
                 await asyncio.to_thread(self._drop, record)
-            raise Inconclusive(
-                f"no batch for {record.model}: {error}; run again, or without --batch"
-            ) from error
+            what = f"no batch for {record.model}: {error}"
+            raise errors.Inconclusive(f"{what}; run again, or without --batch") from error
         await self._save_record(replace(record, state="submitted", batch_id=batch_id))
         log.info("batch %s: %d asks of round %d", batch_id, record.asks, record.round)
 
@@ -234,13 +215,12 @@ class BatchClient:
         """Find out whether the process that prepared a part has submitted it; if not, drop it."""
         endpoint = self._endpoint(record)
         try:
-            batch_id = await call_with_retries(
+            batch_id = await batch_requests.call_with_retries(
                 self._dependencies.poll_interval, lambda: endpoint.find(record.tag)
             )
-        except ModelError as error:
-            raise Inconclusive(
-                f"cannot see whether batch {record.name} of {record.model} was handed in: {error}"
-            ) from error
+        except errors.ModelError as error:
+            what = f"cannot see whether batch {record.name} of {record.model} was handed in"
+            raise errors.Inconclusive(f"{what}: {error}") from error
         if batch_id is None:
             await asyncio.to_thread(self._drop, record)
         else:
@@ -265,9 +245,10 @@ class BatchClient:
         """The status of a part; `None` after a transient fault of the provider."""
         try:
             status = await self._endpoint(record).status(record.batch_id or "")
-        except ModelError as error:
+        except errors.ModelError as error:
             self._failed_polls[record.name] += 1
-            if not is_transient(error) or self._failed_polls[record.name] > MAX_FAILED_POLLS:
+            too_many = self._failed_polls[record.name] > MAX_FAILED_POLLS
+            if too_many or not batch_requests.is_transient(error):
                 raise _collection_error(record, error) from error
             return None
         self._failed_polls[record.name] = 0
@@ -277,7 +258,7 @@ class BatchClient:
         """Sleep at most a second at a time, so that a stop of the run is noticed."""
         while True:
             if at := self._dependencies.stopped_at():
-                raise Halted(
+                raise errors.Halted(
                     f"stopped at {at} (`assizes stop`); the provider goes on with its batches, the "
                     "same command collects them"
                 )
@@ -288,10 +269,10 @@ class BatchClient:
 
     async def _receive_results(self, record: BatchRecord, status: BatchStatus) -> None:
         try:
-            answered = await call_with_retries(
+            answered = await batch_requests.call_with_retries(
                 self._dependencies.poll_interval, lambda: self._store_results(record)
             )
-        except ModelError as error:
+        except errors.ModelError as error:
             raise _collection_error(record, error) from error
         if answered < record.asks:
             log.warning(
@@ -306,7 +287,7 @@ class BatchClient:
         """Settle and store the results of a part; the number of asks with a paid reply."""
         tickets = await asyncio.to_thread(self._log.tickets, record)
         lines = self._endpoint(record).results(record.batch_id or "")
-        settles = self._accounts.is_own(record)
+        settles = record.ledger in self._own_ledgers
         if not settles:
             log.warning(
                 "batch %s was counted in ledger %r and stays so, at its worst case; this ledger "
@@ -314,7 +295,7 @@ class BatchClient:
                 *(record.batch_id, record.ledger),
             )
         answered = 0
-        async for chunk in chunks(lines, LINES_PER_CHUNK):
+        async for chunk in batch_requests.chunks(lines, LINES_PER_CHUNK):
             answered += await asyncio.to_thread(
                 self._record_outcomes, chunk, tickets, settles=settles
             )
@@ -324,15 +305,14 @@ class BatchClient:
 
     def _record_outcomes(
         self,
-        lines: Sequence[tuple[str, Completion | ModelError]],
+        lines: Sequence[tuple[str, Completion | errors.ModelError]],
         tickets: dict[str, int],
         *,
         settles: bool,
     ) -> int:
-        """Store the lines of asks that have a ticket, and remove these asks from `tickets`.
+        """Store the first line of each ask in `tickets`, and remove these asks from `tickets`.
 
-        A line of a foreign ask, or a second line of an ask, is ignored. Returns the number of paid
-        replies.
+        Returns the number of paid replies.
         """
         results: list[tuple[str, PaidReply]] = []
         for key, outcome in lines:
@@ -346,9 +326,8 @@ class BatchClient:
         return len(results)
 
     def _endpoint(self, record: BatchRecord) -> Batches:
-        endpoint = self._dependencies.endpoints.get(record.mark)
-        if endpoint is None:
-            raise Inconclusive(
+        if (endpoint := self._dependencies.endpoints.get(record.mark)) is None:
+            raise errors.Inconclusive(
                 f"batch {record.name} of this run was made for {record.model} with other settings "
                 "than those of now; run with the settings of then"
             )
@@ -359,15 +338,8 @@ class BatchClient:
         await asyncio.to_thread(self._log.save, record)
 
 
-def _stop_error(refused: NotAsked, asks: int) -> AssizesError:
-    """The error that ends a run whose batch may not be submitted."""
-    if refused.code == "budget":
-        return OverBudget(f"a batch of {asks} asks was not handed in: {refused.detail}")
-    return (Halted if refused.code == "halted" else Inconclusive)(refused.detail)
-
-
-def _collection_error(record: BatchRecord, error: ModelError) -> Inconclusive:
-    return Inconclusive(
+def _collection_error(record: BatchRecord, error: errors.ModelError) -> errors.Inconclusive:
+    return errors.Inconclusive(
         f"batch {record.batch_id} of {record.model} cannot be collected: {error}; the same command "
         "tries again"
     )

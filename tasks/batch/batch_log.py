@@ -117,14 +117,13 @@ class BatchLog:
 
     def records(self) -> list[BatchRecord]:
         """The records of all parts that were ever prepared, the earliest first."""
-        records = []
+        records, where = [], self._objects.where
         for name, body in self._files(".json").items():
             try:
                 records.append(_RECORD_ADAPTER.validate_json(body))
             except ValidationError as error:
-                raise StoreError(
-                    f"{self._objects.where}: {name} is no record of a batch; restore the file"
-                ) from error
+                what = f"{name} is no record of a batch"
+                raise StoreError(f"{where}: {what}; restore the file") from error
         return sorted(records, key=attrgetter("round", "part"))
 
     def prepare(self, record: BatchRecord, tickets: Iterable[tuple[str, int]]) -> None:
@@ -154,8 +153,7 @@ class BatchLog:
             StoreError: also where the file of tickets is missing.
         """
         name = self._name(record, "asks")
-        body = self._objects.read([name]).get(name)
-        if body is None:
+        if (body := self._objects.read([name]).get(name)) is None:
             raise StoreError(f"{self._objects.where}: {name} is missing; restore the file")
         pairs = (line.split() for line in body.decode().splitlines())
         return {key: int(ticket) for key, ticket in pairs}
@@ -188,9 +186,8 @@ class BatchResults:
 
     def __init__(self, folder: Path) -> None:
         self._lock = Lock()
-        self._file = sqlite3.connect(
-            folder / "inbox.db", isolation_level=None, check_same_thread=False
-        )
+        path = folder / "inbox.db"
+        self._file = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         self._file.execute("pragma journal_mode = memory")
         self._file.execute("pragma synchronous = off")
         self._file.execute("create table came (key text primary key, body blob) without rowid")
@@ -247,9 +244,8 @@ class BatchedKeys:
 class BatchAccounts:
     """The asks of batches in one ledger; a ticket of another ledger file means another call."""
 
-    def __init__(self, ledger: Ledger, ledger_file: str) -> None:
+    def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
-        self._ledger_file = ledger_file
 
     def reserve(
         self, model: str, worst_cases: Iterable[tuple[str, float | None]]
@@ -273,21 +269,14 @@ class BatchAccounts:
         for key, ticket in tickets.items():
             self._ledger.cancel(ticket, key)
 
-    def is_own(self, record: BatchRecord) -> bool:
-        """Whether the tickets of a part are of this ledger."""
-        return record.ledger in ("", self._ledger_file)
-
     def settle(self, key: str, ticket: int, outcome: Completion | ModelError) -> None:
         """Settle an ask with its outcome; a provider charges only the asks that it answered."""
-        if isinstance(outcome, UnusableReply):
-            code, completion = outcome.code, outcome.completion
-        elif isinstance(outcome, ModelError):
-            self._ledger.settle(ticket, CallSpending(outcome.code, 0.0), key)
-            return
-        else:
-            code, completion = None, outcome
-        spent = (completion.cost_usd, completion.input_tokens, completion.output_tokens)
-        self._ledger.settle(ticket, CallSpending(code, *spent), key)
+        code = outcome.code if isinstance(outcome, ModelError) else None
+        reply = outcome.completion if isinstance(outcome, UnusableReply) else outcome
+        spending = CallSpending(code, 0.0)
+        if isinstance(reply, Completion):
+            spending = CallSpending(code, reply.cost_usd, reply.input_tokens, reply.output_tokens)
+        self._ledger.settle(ticket, spending, key)
 
     def settle_unanswered(self, tickets: Mapping[str, int]) -> None:
         """Settle asks that came back without any outcome, at no cost."""

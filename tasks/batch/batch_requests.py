@@ -29,12 +29,8 @@ from assizes.tasks.runtime.process import Closing
 T = TypeVar("T")
 
 ENDPOINT: Final = "/v1/chat/completions"
-
-CALL_ATTEMPTS: Final = 5
-"""How often a request to the batch endpoint is tried before the run gives up."""
-
-CANCEL_GRACE_S: Final = 5.0
-"""Seconds that a cancelled run waits for the provider's answer to the request in flight."""
+CALL_ATTEMPTS: Final = 5  # tries of a request to the batch endpoint before the run gives up
+CANCEL_GRACE_S: Final = 5.0  # a cancelled run's wait for the answer to the request in flight
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,23 +53,14 @@ class Draft:
     keys_hash: str = ""  # SHA-256 over the keys, in order; set when the file is closed
 
     def worst_cases(self) -> Iterator[tuple[str, float | None]]:
-        """Key and worst-case cost in dollars of each ask, at the price of a batch.
-
-        The cost is `None` where no price is known.
-        """
+        """Key and worst-case dollars at the price of a batch (`None` without a price) of each ask."""
         with self.path.with_suffix(".worst").open(encoding="ascii") as lines:
             for line in lines:
                 key, _, usd = line.strip().partition(" ")
                 yield key, float(usd) if usd else None
 
-    def keys(self) -> Iterator[str]:
-        """The keys of the asks, in order."""
-        return (key for key, _ in self.worst_cases())
-
 
 class _DraftWriter:
-    """Writes the two files of a draft."""
-
     def __init__(self, draft: Draft) -> None:
         self.draft = draft
         self._digest = hashlib.sha256()
@@ -133,8 +120,7 @@ class Drafts(Closing):
         return draft.asks < self._limits.asks and draft.size + size <= self._limits.size
 
     def _end(self, mark: str) -> None:
-        writer = self._writers.pop(mark, None)
-        if writer is not None:
+        if (writer := self._writers.pop(mark, None)) is not None:
             self._closed.append(writer.close())
 
 

@@ -22,14 +22,14 @@ from assizes.judge.config.judging import LimitsConfig
 from assizes.judge.engine.call_gates import MAX_BUSY_S
 from assizes.judge.engine.ledger import Account, CallSpending, PlannedCall
 from assizes.judge.errors import LedgerBusy, NotAsked, StoreError
-from assizes.tasks.spending.ledger_file import ALL_RUNS, NANO, account_of, open_ledger_file
+from assizes.tasks.spending import ledger_file
+from assizes.tasks.spending.ledger_file import ALL_RUNS, NANO, SELECT_TOTALS
 
 log = logging.getLogger(__name__)
 
 _LIMITS: Final = ("budget_usd", "budget_usd_per_day", "max_asks", "max_asks_per_day")
 
-LOCK_WAIT_S: Final = 0.01
-"""Seconds that a call with `wait=False` waits for the transaction of another thread."""
+LOCK_WAIT_S: Final = 0.01  # the wait of a call with `wait=False` for another thread
 
 _SELECT_STOP: Final = "select at from stops where scope = ? or (scope = ? and upto >= ?)"
 _SELECT_EARLIER_STOP: Final = (  # if no session has begun since
@@ -77,8 +77,8 @@ class SqliteLedger:
 
     Implements `assizes.judge.engine.ledger.Ledger`. Opening the ledger begins a session of the run
     (a row of the table `sittings`): a stop that was written before is over, a stop written later
-    applies: `resumed_after` is when the run was stopped before this session, `None` if it was not. All
-    methods may be called from any thread.
+    applies. `resumed_after` is when the run was stopped before this session, `None` if it was not.
+    All methods may be called from any thread.
 
     Raises:
         ConfigurationError: the file cannot be created.
@@ -99,15 +99,16 @@ class SqliteLedger:
         self._lock = RLock()
         self._fault: str | None = None
         self._run_scope = f"run:{run_id}"
-        maxima = {name: getattr(limits, name) for name in _LIMITS}
-        self._limits = {name: value for name, value in maxima.items() if value is not None}
+        maxima = ((name, getattr(limits, name)) for name in _LIMITS)
+        self._limits = {name: maximum for name, maximum in maxima if maximum is not None}
         self._due: list[tuple[Any, ...]] = []
         self._waits = True
-        self._file = open_ledger_file(path)
+        self._file = ledger_file.open_ledger_file(path)
         try:
             with self._transaction():
                 stops = (self._run_scope, run_id)
-                self.resumed_after = self._select_time(_SELECT_EARLIER_STOP, stops)
+                stop = self._file.execute(_SELECT_EARLIER_STOP, stops).fetchone()
+                self.resumed_after = None if stop is None else str(stop[0])
                 row = (run_id, _utc_text(clock()), os.getpid())
                 self._session = int(self._file.execute(_BEGIN_SESSION, row).fetchone()[0])
         except sqlite3.Error as error:
@@ -125,7 +126,6 @@ class SqliteLedger:
         at = _utc_text(self._clock())
         day = at[:10]
         worst = None if call.worst_usd is None else math.ceil(call.worst_usd * NANO)
-        reserved = worst or 0
         if self._fault is not None:
             raise NotAsked("closing", self._fault)
         try:
@@ -133,9 +133,9 @@ class SqliteLedger:
                 if (stopped_at := self._current_stop()) is not None:
                     raise NotAsked("halted", stop_line(stopped_at))
                 self._refuse_over_limit(day, worst, call.model)
-                row = (self.run_id, day, at, call.key, call.model, worst, reserved)
+                row = (self.run_id, day, at, call.key, call.model, worst, worst or 0)
                 (ticket,) = self._file.execute(_RESERVE, row).fetchone()
-                self._file.execute(_ADD, (self._run_scope, f"day:{day}", reserved))
+                self._file.execute(_ADD, (self._run_scope, f"day:{day}", worst or 0))
         except sqlite3.Error as error:
             raise NotAsked("closing", self._note_fault(error)) from error
         return int(ticket)
@@ -159,9 +159,7 @@ class SqliteLedger:
     def cancel(self, ticket: int, key: str) -> None:
         """Cancel the reservation of a call that was never made, unless it was settled before."""
         with self._note_faults(), self._transaction():
-            row = self._file.execute(_CANCEL, (ticket, self.run_id, key)).fetchone()
-            if row is not None:
-                day, worst = row
+            for day, worst in self._file.execute(_CANCEL, (ticket, self.run_id, key)).fetchall():
                 self._file.execute(_TAKE_BACK, (self._run_scope, f"day:{day}", worst))
 
     def claims(self, key: str, place: str, *, wait: bool = True) -> bool:
@@ -188,7 +186,8 @@ class SqliteLedger:
         """
         try:
             with self._lock:
-                return account_of(self._file, f"run:{run_id or self.run_id}")
+                totals = self._file.execute(SELECT_TOTALS, (f"run:{run_id or self.run_id}",))
+                return ledger_file.account_of(totals.fetchall())
         except sqlite3.Error as error:
             raise StoreError(f"[limits] ledger {self.path!r} cannot be read: {error}") from error
 
@@ -209,10 +208,8 @@ class SqliteLedger:
                 self._file.close()
 
     def _current_stop(self) -> str | None:
-        return self._select_time(_SELECT_STOP, (ALL_RUNS, self._run_scope, self._session))
-
-    def _select_time(self, sql: str, values: tuple[object, ...]) -> str | None:
-        row = self._file.execute(sql, values).fetchone()
+        scopes = (ALL_RUNS, self._run_scope, self._session)
+        row = self._file.execute(_SELECT_STOP, scopes).fetchone()
         return None if row is None else str(row[0])
 
     def _refuse_over_limit(self, day: str, worst: int | None, model: str) -> None:
@@ -237,8 +234,8 @@ class SqliteLedger:
                 self._file.execute("begin immediate")
                 due = list(self._due)
                 for row in due:
-                    if (settled_row := self._file.execute(_SETTLE, row).fetchone()) is not None:
-                        day, worst, counted, unpriced = settled_row
+                    settled_rows = self._file.execute(_SETTLE, row).fetchall()
+                    for day, worst, counted, unpriced in settled_rows:
                         scopes = (self._run_scope, f"day:{day}")
                         self._file.execute(_CORRECT, (*scopes, counted - worst, worst, unpriced))
                 yield
@@ -247,8 +244,9 @@ class SqliteLedger:
     @contextmanager
     def _exclusive_access(self, *, wait: bool) -> Iterator[None]:
         """Lock the connection for this thread; `wait` sets whether SQLite waits for processes."""
+        busy = LedgerBusy(f"[limits] ledger {self.path!r} is being written")
         if not self._lock.acquire(timeout=-1 if wait else LOCK_WAIT_S):
-            raise LedgerBusy(f"[limits] ledger {self.path!r} is being written")
+            raise busy
         try:
             if wait is not self._waits:
                 timeout_ms = int(1000 * MAX_BUSY_S) if wait else 0
@@ -258,7 +256,7 @@ class SqliteLedger:
         except sqlite3.OperationalError as error:
             if wait or error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
                 raise
-            raise LedgerBusy(f"[limits] ledger {self.path!r} is being written") from error
+            raise busy from error
         finally:
             self._lock.release()
 
@@ -284,10 +282,9 @@ def stop_line(at: str) -> str:
 def _excess(
     name: str, maximum: float, calls: int, nano: int, worst: int | None, model: str
 ) -> str | None:
-    """Why one more call could exceed a limit; `None` where it could not.
+    """Why one more call, of `worst` nano-dollars, could exceed a limit; `None` where it could not.
 
-    `calls` were counted, and `nano` nano-dollars spent or reserved, in the scope of the limit;
-    `worst` is the worst case of the call in nano-dollars, `None` where no price is known.
+    `calls` were counted, and `nano` nano-dollars spent or reserved, in the scope of the limit.
     """
     if "usd" not in name:
         return f"{calls} calls were made" if calls + 1 > int(maximum) else None
@@ -295,10 +292,8 @@ def _excess(
         return f"no price is known for {model}"
     if nano + worst <= math.floor(maximum * NANO):
         return None
-    return (
-        f"{nano / NANO:.6f} USD are spent or set aside, the next call could cost "
-        f"{worst / NANO:.6f} USD"
-    )
+    spent, cost = f"{nano / NANO:.6f} USD", f"{worst / NANO:.6f} USD"
+    return f"{spent} are spent or set aside, the next call could cost {cost}"
 
 
 def _utc_text(seconds: float) -> str:

@@ -6,8 +6,7 @@ Every function that is given a path raises `StoreError` where the file at the pa
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -22,9 +21,12 @@ from assizes.tasks.runtime.places import write_probe
 NANO: Final = 1_000_000_000  # nano-dollars in a dollar
 ALL_RUNS: Final = "all"  # the scope of a stop that holds for every run until it is lifted
 
-_CHECKPOINT_PAGES: Final = 4000
-"""Pages of 4 KiB between two checkpoints: 16 MB, because a checkpoint waits for the disk."""
+SELECT_TOTALS: Final = (
+    "select calls, nano, open_calls, open_nano, unpriced from totals where scope = ?"
+)
 
+# Pages of 4 KiB between two checkpoints: 16 MB, because a checkpoint waits for the disk.
+_CHECKPOINT_PAGES: Final = 4000
 _APPLICATION_ID: Final = 0x41535A4C  # "ASZL"
 _VERSION: Final = 1
 
@@ -141,41 +143,27 @@ def has_claim(path: str, run_id: str, key: str) -> bool:
     return bool(_rows(path, "select 1 from claims where run_id = ? and key = ?", run_id, key))
 
 
-def account_of(file: sqlite3.Connection, scope: str) -> Account:
-    """The totals of a scope: `run:<id>` or `day:<ISO date>`."""
-    row = file.execute(
-        "select calls, nano, open_calls, open_nano, unpriced from totals where scope = ?", (scope,)
-    ).fetchone()
-    calls, nano, open_calls, open_nano, unpriced = row or (0, 0, 0, 0, 0)
+def account_of(rows: list[tuple[Any, ...]]) -> Account:
+    """The totals of a scope: the row that `SELECT_TOTALS` returns, if any."""
+    calls, nano, open_calls, open_nano, unpriced = rows[0] if rows else (0, 0, 0, 0, 0)
     return Account(calls, nano / NANO, open_calls, open_nano / NANO, unpriced)
 
 
 def spending_today(path: str) -> Account:
     """What all runs have spent in the present UTC day; zero where there is no ledger yet."""
-    return _spending(path, f"day:{datetime.now(UTC):%Y-%m-%d}")
+    return account_of(_rows(path, SELECT_TOTALS, f"day:{datetime.now(UTC):%Y-%m-%d}"))
 
 
 def run_spending(path: str, run_id: str) -> Account:
     """What one run has spent in all its sessions; zero where there is no ledger yet."""
-    return _spending(path, f"run:{run_id}")
-
-
-def _spending(path: str, scope: str) -> Account:
-    if not Path(path).exists():
-        return Account(0, 0.0)
-    with _open_for_use(path) as file:
-        return account_of(file, scope)
+    return account_of(_rows(path, SELECT_TOTALS, f"run:{run_id}"))
 
 
 def write_stop(path: str, run_id: str | None) -> None:
     """Stop the present session of a run, or with `None` every run until `lift_stop`."""
-    with _open_for_use(path) as file:
-        scope = ALL_RUNS if run_id is None else f"run:{run_id}"
-        file.execute(
-            "insert or replace into stops (scope, upto, at) "
-            "select ?, coalesce(max(id), 0), ? from sittings",
-            (scope, f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"),
-        )
+    scope = ALL_RUNS if run_id is None else f"run:{run_id}"
+    sql = "insert or replace into stops (scope, upto, at) select ?, coalesce(max(id), 0), ? from sittings"
+    _rows(path, sql, scope, f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC", creates=True)
 
 
 def lift_stop(path: str) -> bool:
@@ -189,20 +177,13 @@ def all_runs_stopped_at(path: str) -> str | None:
     return str(rows[0][0]) if rows else None
 
 
-def _rows(path: str, sql: str, *values: str) -> list[tuple[Any, ...]]:
-    """The rows that a statement returns; none where there is no ledger yet."""
-    if not Path(path).exists():
+def _rows(path: str, sql: str, *values: str, creates: bool = False) -> list[tuple[Any, ...]]:
+    """The rows that a statement returns; none where there is no ledger, unless it `creates` one."""
+    if not (creates or Path(path).exists()):
         return []
-    with _open_for_use(path) as file:
-        return file.execute(sql, values).fetchall()
-
-
-@contextmanager
-def _open_for_use(path: str) -> Iterator[sqlite3.Connection]:
-    """Open a ledger for one query and close it; a fault of the file becomes a `StoreError`."""
     with closing(open_ledger_file(path)) as file:
         try:
-            yield file
+            return file.execute(sql, values).fetchall()
         except sqlite3.Error as error:
             raise StoreError(f"[limits] ledger {path!r} cannot be used: {error}") from error
 

@@ -34,22 +34,19 @@ from assizes.tasks.runtime.process import Closing
 
 log = logging.getLogger(__name__)
 
+LOCK_FILE: Final = ".turns"  # in the folder of the reply cache; the file stays empty
+
 _REPLY_ADAPTER: Final = TypeAdapter(CachedReply)
 
+# They make the names of temporary files differ between the processes of all machines.
 _WRITER: Final = uuid4().hex
-"""Makes the names of temporary files differ between the processes of all machines."""
-
 _NUMBERS: Final = itertools.count()
-
-LOCK_FILE: Final = ".turns"
-"""The name of the lock file in the folder of the reply cache; the file stays empty."""
 
 _FIRST_WAIT_S: Final = 0.02
 _LONGEST_WAIT_S: Final = 0.25
 """Seconds before another process's lock is tried again: doubled from the first to the longest."""
 
-_KEY_DIGITS: Final = 15
-"""Hex digits of a key that choose the byte; 60 bits, because a file offset has 63."""
+_KEY_DIGITS: Final = 15  # hex digits of a key that choose the byte; 60 bits: an offset has 63
 
 
 class FileReplyCache:
@@ -93,17 +90,17 @@ class FileReplyCache:
             await asyncio.to_thread(self._write_reply, key, reply)
 
     def _is_surely_missing(self, key: str) -> bool:
-        """Whether a look on the local disk shows no file; so it is for most keys of a first run."""
+        # A look on the local disk, where most keys of a first run have no file, needs no thread.
         return self._is_local and not os.path.lexists(self._path(key))
 
     def _read_reply(self, key: str) -> CachedReply | None:
         try:
             return _REPLY_ADAPTER.validate_json(self._files.cat_file(self._path(key)))
         except (FileNotFoundError, ValidationError):
-            return None
+            pass
         except self._faults as error:
             self._warn("read", error)
-            return None
+        return None
 
     def _write_reply(self, key: str, reply: CachedReply) -> None:
         path, body = self._path(key), _REPLY_ADAPTER.dump_json(reply)
@@ -126,36 +123,36 @@ class FileReplyCache:
             log.warning("[cache] %s cannot be %s: %s", self.uri, what, error)
 
 
+@dataclass(frozen=True, slots=True)
 class RunReplyCache:
     """The cache of a run that asks everything anew (`[cache] use = "refresh"`).
 
     The run reads only the replies that it has paid for itself; its replies overwrite older ones.
     """
 
-    def __init__(self, shared_cache: ReplyCache, run_id: str) -> None:
-        self._shared_cache = shared_cache
-        self._run_id = run_id
+    shared_cache: ReplyCache
+    run_id: str
 
     async def get(self, key: str) -> CachedReply | None:
         """The reply under a key if this run has paid for it, else `None`."""
-        reply = await self._shared_cache.get(key)
-        return reply if reply is not None and reply.paid_by == self._run_id else None
+        reply = await self.shared_cache.get(key)
+        return reply if reply is not None and reply.paid_by == self.run_id else None
 
     async def store(self, key: str, reply: CachedReply) -> None:
         """Store a reply, over an older one."""
-        await self._shared_cache.store(key, reply)
+        await self.shared_cache.store(key, reply)
 
 
 def _write_whole(path: Path, body: bytes) -> None:
     """Write a file under a temporary name and rename it, so that no reader sees half of it."""
     temporary = path.with_name(f".{_WRITER}-{os.getpid()}-{next(_NUMBERS)}.tmp")
+    half = len(body) // 2
     try:
         try:
             file = temporary.open("xb", buffering=0)
         except FileNotFoundError:
             path.parent.mkdir(parents=True, exist_ok=True)
             file = temporary.open("xb", buffering=0)
-        half = len(body) // 2
         with file:
             file.write(body[:half])
             failpoint("replies.put.half")
@@ -239,8 +236,7 @@ class FileLocks(Closing):
                 log.warning(
                     "[cache] %s cannot be locked: %s; another process at the same run may pay for the "
                     "same reply",
-                    self._path,
-                    error,
+                    *(self._path, error),
                 )
                 return True
             file.locked_offsets.add(offset)

@@ -26,8 +26,7 @@ __all__ = [
     "store_file",
 ]
 
-_DUCKDB: Final = "duckdb:///"
-"""The beginning of the URI of a DuckDB store; the rest of the URI is the path of its file."""
+_DUCKDB: Final = "duckdb:///"  # begins the URI of a DuckDB store; the path of its file follows
 
 
 def store_file(uri: str) -> Path | None:
@@ -48,15 +47,16 @@ def open_store(config: StoreConfig, *, writing: bool = False) -> Store:
         NoStore: when there is no store to read.
         StoreError: when the store cannot be opened.
     """
+    uri = config.uri
     # Each kind brings its own packages; reading a DuckDB file must not wait for fsspec to load.
-    if config.uri.startswith("duckdb:"):
+    if uri.startswith("duckdb:"):
         from assizes.tasks.store.warehouse import DuckDBStore
 
-        return DuckDBStore(config.uri, _duckdb_path(config.uri), writing=writing)
+        return DuckDBStore(uri, _duckdb_path(uri), writing=writing)
     from assizes.tasks.store.bucket import objects_at
     from assizes.tasks.store.lake import ParquetStore
 
-    return ParquetStore(config.uri, objects_at(config.uri, config.storage_options), writing=writing)
+    return ParquetStore(uri, objects_at(uri, config.storage_options), writing=writing)
 
 
 def existing_store(config: StoreConfig) -> Store:
@@ -80,9 +80,8 @@ def query_store(config: StoreConfig, statement: str, run_id: str | None = None) 
     """
     from assizes.tasks.store.sql import run_query
 
-    file = _duckdb_path(config.uri) if config.uri.startswith("duckdb:") else None
     with open_store(config) as store:
-        return run_query(store, file, statement, run_id)
+        return run_query(store, store_file(config.uri), statement, run_id)
 
 
 def rebuild_store(config: StoreConfig, copy: StoreConfig | None) -> RebuildResult:
@@ -105,16 +104,14 @@ def rebuild_store(config: StoreConfig, copy: StoreConfig | None) -> RebuildResul
     if copy is None:
         return rebuild(config.uri, _duckdb_path(config.uri), None)
     with open_store(copy) as source:
-        if not isinstance(source, ParquetStore):
-            raise StoreError(
-                f"{copy.uri} is no Parquet store; accepted: a folder, s3://bucket/prefix"
-            )
-        return rebuild(config.uri, _duckdb_path(config.uri), source)
+        if isinstance(source, ParquetStore):
+            return rebuild(config.uri, _duckdb_path(config.uri), source)
+    raise StoreError(f"{copy.uri} is no Parquet store; accepted: a folder, s3://bucket/prefix")
 
 
 def _duckdb_path(uri: str) -> Path:
-    file = store_file(uri)
-    if file is None or file == Path():
+    file = Path(uri.removeprefix(_DUCKDB)).expanduser()
+    if not uri.startswith(_DUCKDB) or file == Path():
         raise StoreError(
             f"[store] uri {uri!r} names no file; accepted: duckdb:///file.duckdb in the working "
             "directory, duckdb:////path/to/file.duckdb anywhere"

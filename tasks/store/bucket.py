@@ -13,19 +13,15 @@ from typing import Any, Final
 from assizes.judge.errors import StoreError
 from assizes.judge.privacy.secret_masking import mask_credentials
 from assizes.tasks.runtime.failpoints import failpoint
-from assizes.tasks.store.objects import Entry, Folder, Objects, size_error
+from assizes.tasks.store.objects import Entry, Folder, Objects, check_size
 
 LOCAL_SCHEMES: Final = ("file://", "local://")  # schemes of URIs that name a local folder
+PROBES: Final = "probes"  # the folder of what `creates_once` writes as a test and deletes again
 
 _BUSY_STATUSES: Final = frozenset({409, 429, 500, 502, 503, 504})
 """HTTP statuses after which a conditional put is retried."""
-
 _ATTEMPTS: Final = 4  # tries of one conditional put
-
 _PRECONDITION_FAILED: Final = 412
-
-PROBES: Final = "probes"
-"""The folder of the objects that `creates_once` writes as a test and deletes again."""
 
 
 def objects_at(uri: str, storage_options: Mapping[str, Any]) -> Objects:
@@ -125,10 +121,8 @@ class Bucket:
         for entry in self._list_objects(folder):
             if entry["type"] == "file":
                 name = entry["name"]
-                modified: datetime = (
-                    entry.get("LastModified") or entry.get("created") or self._fs.modified(name)
-                )
-                aware = modified if modified.tzinfo else modified.replace(tzinfo=UTC)
+                time = entry.get("LastModified") or entry.get("created") or self._fs.modified(name)
+                aware: datetime = time if time.tzinfo else time.replace(tzinfo=UTC)
                 listing.append(Entry(PurePosixPath(name).name, entry["size"] or 0, aware))
         return listing
 
@@ -146,9 +140,7 @@ class Bucket:
         """
         contents = self.read(list(sizes))
         for name, size in sizes.items():
-            length = len(contents[name]) if name in contents else None
-            if length != size:
-                raise size_error(self.where, name, length, size)
+            check_size(self.where, name, len(contents[name]) if name in contents else None, size)
         return [contents[name] for name in sizes]
 
     def _put_new(self, name: str, data: bytes) -> bool:
@@ -194,15 +186,13 @@ class Bucket:
         try:
             yield
         except self._errors as error:
-            raise StoreError(
-                f"{self.where}: cannot {act} {name!r}: {_first_line(error)}"
-            ) from error
+            line = _first_line(error)
+            raise StoreError(f"{self.where}: cannot {act} {name!r}: {line}") from error
 
 
 def _is_busy(error: BaseException) -> bool:
-    if isinstance(error, OSError) and error.errno == errno.EBUSY:
-        return True
-    return _http_status(error) in _BUSY_STATUSES
+    is_locked = isinstance(error, OSError) and error.errno == errno.EBUSY
+    return is_locked or _http_status(error) in _BUSY_STATUSES
 
 
 def _first_line(error: Exception) -> str:

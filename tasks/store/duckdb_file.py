@@ -23,19 +23,13 @@ from pathlib import Path
 from typing import Any, Final
 
 import duckdb
+from duckdb import DuckDBPyConnection as Connection
 from tenacity import Retrying, retry_if_exception_message, stop_after_delay, wait_fixed
 
+from assizes.judge import rows
 from assizes.judge.errors import NoStore, SchemaVersion, StoreBusy, StoreError
-from assizes.judge.rows import (
-    COMPLETE,
-    LATER_COLUMNS,
-    SCHEMA_VERSION,
-    TABLES,
-    as_json,
-    missing_columns,
-)
 from assizes.tasks.runtime.failpoints import failpoint
-from assizes.tasks.store.duckdb_rows import TYPES, column_names, create_statement
+from assizes.tasks.store.duckdb_rows import TYPES, create_statement
 from assizes.tasks.store.objects import sync_folder
 
 log = logging.getLogger(__name__)
@@ -47,49 +41,42 @@ _OWN_TABLES: Final = (
 )
 
 IN_MEMORY: Final = Path(":memory:")  # the path of a store that is in memory only
+LOCK_WAIT_S: Final = 3.0  # the wait of a writer for another process; readers close the file soon
 
-_LOCK_MESSAGE: Final = "Conflicting lock"
-"""What DuckDB's error says when another process has the file open."""
-
+_LOCK_MESSAGE: Final = (
+    "Conflicting lock"  # in DuckDB's error when another process has the file open
+)
 _MAGIC: Final = slice(8, 12)  # the bytes of a DuckDB file that read `DUCK`
+_MAX_NAMED_SHARDS: Final = 3  # lost shards of a run that an error message names, at most
 
-_DAMAGE_PATTERN: Final = re.compile(
+DAMAGE_PATTERN: Final = re.compile(
     r"corrupt|checksum|INTERNAL|FATAL|serializ|WAL|beyond the end|could not read", re.IGNORECASE
 )
-
-LOCK_WAIT_S: Final = 3.0
-"""Seconds that a writer waits for a file that another process has open; readers close it soon."""
-
-_MAX_NAMED_SHARDS: Final = 3  # lost shards of a run that an error message names, at most
+"""What stands in an error message of DuckDB that means a damaged file."""
 
 
 @dataclass(slots=True)
 class CommitState:
     """The commits that a journal lists or a file holds: the shards, and the ended runs.
 
-    A shard has had these digests, the newest last, by run id and shard id: deleting the rows of a
-    subject changes the digest. A run ended with this status, by run id.
+    A shard (run id, shard id) has had these digests, the newest last: deleting the rows of a
+    subject changes the digest.
     """
 
     store: str | None = None  # the id of the DuckDB file
     shards: dict[tuple[str, str], list[str]] = field(default_factory=dict)
-    endings: dict[str, str] = field(default_factory=dict)
+    endings: dict[str, str] = field(default_factory=dict)  # the final statuses by run id
 
     def __str__(self) -> str:
         runs = {run for run, _ in self.shards} | self.endings.keys()
         return f"{len(self.shards)} shards of {len(runs)} runs"
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether no shard was committed and no run has ended."""
-        return not self.shards and not self.endings
 
-
+@dataclass(frozen=True, slots=True)
 class Journal:
     """The journal of one DuckDB file; `path` is None for a store in memory, which has no journal."""
 
-    def __init__(self, file: Path) -> None:
-        self.path = None if file == IN_MEMORY else file.with_name(f"{file.name}.commits")
+    path: Path | None
 
     def read(self) -> CommitState:
         """The commits that the journal lists; empty where there is no journal."""
@@ -112,9 +99,8 @@ class Journal:
     def catch_up(self, file_state: CommitState) -> None:
         """Append what the file holds and the journal lacks: a writer died between the two writes."""
         listed = self.read()
-        entries: list[dict[str, Any]] = []
-        if listed.store != file_state.store:
-            entries.append({"store": file_state.store})
+        is_same_file = listed.store == file_state.store
+        entries: list[dict[str, Any]] = [] if is_same_file else [{"store": file_state.store}]
         entries += [
             {"run": run_id, "shard": shard_id, "sha": shas[-1]}
             for (run_id, shard_id), shas in file_state.shards.items()
@@ -136,7 +122,7 @@ class Journal:
         """
         if (path := self.path) is None:
             return
-        bodies = [as_json(dict(entry)).encode() for entry in entries]
+        bodies = [rows.as_json(dict(entry)).encode() for entry in entries]
         data = b"".join(b"%08x %b\n" % (zlib.crc32(body), body) for body in bodies)
         failpoint("journal.append.before")
         is_new = not path.exists()
@@ -158,8 +144,8 @@ class Journal:
 def _missing_commits(listed: CommitState, file_state: CommitState) -> list[str]:
     """Descriptions, run by run, of what a journal lists and its file lacks; empty when it is whole.
 
-    The journal of another file counts for nothing. A digest that the journal does not list is newer than the journal: a writer died between the
-    write to the file and the write to the journal. So that digest is no damage.
+    The journal of another file counts for nothing. A digest that the journal does not list is no
+    damage: a writer died between the write to the file and the write to the journal.
     """
     if file_state.store != listed.store:
         return []
@@ -168,24 +154,22 @@ def _missing_commits(listed: CommitState, file_state: CommitState) -> list[str]:
         file_sha = file_state.shards.get((run_id, shard_id), [""])[-1]
         if file_sha == "" or file_sha in shas[:-1]:
             missing.setdefault(run_id, []).append(shard_id)
-    descriptions = [
-        _shards_text(run_id, sorted(shards)) for run_id, shards in sorted(missing.items())
-    ]
+    descriptions = []
+    for run_id, shards in sorted(missing.items()):
+        count, some = len(shards), ", ".join(sorted(shards)[:_MAX_NAMED_SHARDS])
+        more = f" and {count - _MAX_NAMED_SHARDS} more" if count > _MAX_NAMED_SHARDS else ""
+        plural = "s" if count > 1 else ""
+        descriptions.append(f"{count} shard{plural} of run {run_id} ({some}{more})")
     return descriptions + [
         f"the end of run {run_id}"
         for run_id, status in sorted(listed.endings.items())
-        if status == COMPLETE and run_id not in missing and file_state.endings.get(run_id) != status
+        if status == rows.COMPLETE
+        and run_id not in missing
+        and file_state.endings.get(run_id) != status
     ]
 
 
-def _shards_text(run_id: str, shards: list[str]) -> str:
-    some = ", ".join(shards[:_MAX_NAMED_SHARDS])
-    more = f" and {len(shards) - _MAX_NAMED_SHARDS} more" if len(shards) > _MAX_NAMED_SHARDS else ""
-    plural = "s" if len(shards) > 1 else ""
-    return f"{len(shards)} shard{plural} of run {run_id} ({some}{more})"
-
-
-def open_connection(uri: str, path: Path, *, writing: bool) -> duckdb.DuckDBPyConnection:
+def open_connection(uri: str, path: Path, *, writing: bool) -> Connection:
     """Open a connection to the DuckDB file of a store, not yet checked against its journal.
 
     Opening for writing makes the file, and waits `LOCK_WAIT_S` for other processes. `uri` is for
@@ -221,17 +205,12 @@ def open_connection(uri: str, path: Path, *, writing: bool) -> duckdb.DuckDBPyCo
 
 
 def prepare_tables(
-    con: duckdb.DuckDBPyConnection,
-    uri: str,
-    journal: Journal,
-    present: Collection[str],
-    *,
-    writing: bool,
+    con: Connection, uri: str, journal: Journal, present: Collection[str], *, writing: bool
 ) -> None:
     """Check that a file has the schema of this version and all that its journal lists.
 
-    In a new file the tables are made, if it may be written. `present` are the names of the file's
-    tables, as `present_tables` returns them; `uri` is for messages.
+    In a new file the tables are made, if it may be written. `present` is what `present_tables`
+    returns; `uri` is for messages.
 
     Raises:
         SchemaVersion: when the file has another schema version.
@@ -241,44 +220,41 @@ def prepare_tables(
     listed = journal.read()
     if "_meta" in present:
         version = con.execute("select max(schema_version) from _meta").fetchall()[0][0]
-        if version != SCHEMA_VERSION:
-            raise SchemaVersion.mismatch(uri, version, SCHEMA_VERSION)
-        if (
-            "_identity" in present
-            and listed.store is not None
-            and (missing := _missing_commits(listed, read_commit_state(con)))
-        ):
-            raise damage_error(
-                uri, f"its journal lists {', '.join(missing)}, and they are not there"
-            )
+        if version != rows.SCHEMA_VERSION:
+            raise SchemaVersion.mismatch(uri, version, rows.SCHEMA_VERSION)
+        has_ids = "_identity" in present and listed.store is not None
+        if has_ids and (missing := _missing_commits(listed, read_commit_state(con))):
+            what = f"its journal lists {', '.join(missing)}, and they are not there"
+            raise damage_error(uri, what)
         return
-    if listed.store is not None and not listed.is_empty:
+    if listed.store is not None and (listed.shards or listed.endings):
         raise damage_error(uri, f"it is empty, and its journal lists {listed}")
     if not writing:
         raise NoStore.at(uri, ", a DuckDB file without one")
-    if foreign_tables := sorted(TABLES.keys() & present):
+    if foreign_tables := sorted(rows.TABLES.keys() & present):
         raise StoreError(
             f"{uri} holds other tables named {', '.join(foreign_tables)}; point [store] uri to a new file"
         )
-    for statement in (*map(create_statement, TABLES), *_OWN_TABLES):
+    for statement in (*map(create_statement, rows.TABLES), *_OWN_TABLES):
         con.execute(statement)
         failpoint("warehouse.open.half")
-    con.execute("insert into _meta values (?)", [SCHEMA_VERSION])
+    con.execute("insert into _meta values (?)", [rows.SCHEMA_VERSION])
 
 
-def assign_identity(con: duckdb.DuckDBPyConnection) -> None:
+def assign_identity(con: Connection) -> None:
     """Make a checked file ready for writing: later tables and columns, and an id for its journal."""
     con.execute("pragma enable_checkpoint_on_shutdown")
     con.execute(create_statement("calibrations"))
-    for table in LATER_COLUMNS:  # they are `null` in the rows of an older file
-        for name, dtype in missing_columns(table, column_names(con, table)).items():
+    for table in rows.LATER_COLUMNS:  # they are `null` in the rows of an older file
+        held = con.sql(f"select * from {table} limit 0").columns
+        for name, dtype in rows.missing_columns(table, held).items():
             con.execute(f'alter table {table} add column "{name}" {TYPES[dtype]}')
     con.execute("create table if not exists _identity (store VARCHAR)")
     if not con.execute("select store from _identity").fetchall():
         con.execute("insert into _identity values (?)", [uuid.uuid4().hex])
 
 
-def read_commit_state(con: duckdb.DuckDBPyConnection) -> CommitState:
+def read_commit_state(con: Connection) -> CommitState:
     """The shards and the ended runs that a file holds."""
     (identity,) = con.execute("select max(store) from _identity").fetchall()
     commits = con.execute("select run_id, shard, sha from _commits").fetchall()
@@ -304,7 +280,7 @@ def set_aside_old_journal(uri: str, path: Path, journal: Journal) -> None:
         raise StoreError(f"{uri} is being rebuilt, or was; run `assizes rebuild` to end that")
     if (wal := path.with_name(f"{path.name}.wal")).exists():
         raise damage_error(uri, f"{path.name} is gone and {wal.name} is still there")
-    if not listed.is_empty:
+    if listed.shards or listed.endings:
         aside = journal.path.with_name(f"{journal.path.name}.{(listed.store or 'old')[:8]}")
         journal.path.rename(aside)
         log.warning("%s is gone and is made anew; it held %s (%s)", uri, listed, aside)
@@ -319,18 +295,12 @@ def damage_error(uri: str, what: str) -> StoreError:
     )
 
 
-def is_damage_message(message: str) -> bool:
-    """Whether an error message of DuckDB means a damaged file."""
-    return _DAMAGE_PATTERN.search(message) is not None
-
-
 def first_line(error: object) -> str:
     """The first line of an error's message."""
     return str(error).strip().split("\n", 1)[0]
 
 
 def _open_error(uri: str, path: Path, message: str) -> StoreError:
-    """The error for a file that DuckDB cannot open: what is wrong, and what the user can do."""
     if _LOCK_MESSAGE in message:
         owner = re.search(r"PID (\d+)", message)
         holder = f"process {owner[1]} on {socket.gethostname()}" if owner else "another process"
@@ -344,7 +314,7 @@ def _open_error(uri: str, path: Path, message: str) -> StoreError:
             "for writing; close it there first"
         )
     line, is_foreign = first_line(message), "not a valid DuckDB database" in message
-    if (is_foreign or is_damage_message(message)) and _is_store_file(path):
+    if (is_foreign or DAMAGE_PATTERN.search(message)) and _is_store_file(path):
         return damage_error(uri, line)
     if is_foreign:
         return StoreError(f"{uri} is not a DuckDB file; point [store] uri to another one")
@@ -353,7 +323,7 @@ def _open_error(uri: str, path: Path, message: str) -> StoreError:
 
 def _is_store_file(path: Path) -> bool:
     """Whether a file that DuckDB refuses was a store: it has a journal or DuckDB's magic bytes."""
-    if (journal := Journal(path).path) is not None and journal.exists():
+    if path.with_name(f"{path.name}.commits").exists():
         return True
     with suppress(OSError), path.open("rb") as file:
         return file.read(_MAGIC.stop)[_MAGIC] == b"DUCK"

@@ -9,10 +9,11 @@ from typing import Any, Final, NamedTuple
 
 import duckdb
 import polars as pl
+from duckdb import DuckDBPyConnection as Connection
 from polars.io.plugins import register_io_source
 
 from assizes.judge.rows import KEYS, LATER_COLUMNS, TABLES, missing_columns
-from assizes.tasks.store.record import ArrowView, newest_first
+from assizes.tasks.store.record import ArrowView
 
 TYPES: Final[dict[Any, str]] = {  # DuckDB's name of each polars type
     pl.String: "VARCHAR",
@@ -25,9 +26,7 @@ TYPES: Final[dict[Any, str]] = {  # DuckDB's name of each polars type
     pl.Datetime("us", "UTC"): "TIMESTAMPTZ",
 }
 
-_READER_TABLES: Final = ("_meta", "_identity", "calibrations")
-"""Tables that a file may lack and that a reader asks for."""
-
+_READER_TABLES: Final = ("_meta", "_identity", "calibrations")  # a file may lack them
 _BLOCK_ROWS: Final = 1 << 15  # rows that a scan reads at a time
 _ROW_GROUP: Final = 122_880  # rows in a row group of a DuckDB file
 
@@ -38,20 +37,15 @@ def create_statement(table: str) -> str:
     return f"create table if not exists {table} ({columns})"
 
 
-def table_names(con: duckdb.DuckDBPyConnection) -> set[str]:
-    """Names of all tables in a file."""
-    rows = con.execute("select table_name from information_schema.tables").fetchall()
-    return {name for (name,) in rows}
-
-
-def present_tables(con: duckdb.DuckDBPyConnection, *, writing: bool) -> set[str]:
+def present_tables(con: Connection, *, writing: bool) -> set[str]:
     """Names of the tables in a file; for reading, only those among `_READER_TABLES`.
 
     Listing all tables would take a quarter of the time of opening. Call this outside a transaction:
     looking at a table that is missing would end the transaction.
     """
     if writing:
-        return table_names(con)
+        rows = con.execute("select table_name from information_schema.tables").fetchall()
+        return {name for (name,) in rows}
     present = set()
     for table in _READER_TABLES:
         with suppress(duckdb.CatalogException):
@@ -60,21 +54,18 @@ def present_tables(con: duckdb.DuckDBPyConnection, *, writing: bool) -> set[str]
     return present
 
 
-def column_names(con: duckdb.DuckDBPyConnection, table: str) -> list[str]:
-    """Names of the columns that a table has in a file."""
-    return con.sql(f"select * from {table} limit 0").columns
-
-
-def select_list(con: duckdb.DuckDBPyConnection, table: str, columns: Iterable[str]) -> str:
+def select_list(con: Connection, table: str, columns: Iterable[str]) -> str:
     """The SELECT list for some columns of a table; a column that an older file lacks is `null`."""
-    absent = missing_columns(table, column_names(con, table)) if table in LATER_COLUMNS else {}
+    absent = {}
+    if table in LATER_COLUMNS:
+        absent = missing_columns(table, con.sql(f"select * from {table} limit 0").columns)
     return ", ".join(
         f'null::{TYPES[absent[name]]} as "{name}"' if name in absent else f'"{name}"'
         for name in columns
     )
 
 
-def insert_rows(con: duckdb.DuckDBPyConnection, table: str, rows: pl.DataFrame) -> None:
+def insert_rows(con: Connection, table: str, rows: pl.DataFrame) -> None:
     """Append rows to a table.
 
     More rows than one row group may be stored in another order: keeping their order within little
@@ -90,13 +81,13 @@ def insert_rows(con: duckdb.DuckDBPyConnection, table: str, rows: pl.DataFrame) 
     con.unregister("_incoming")
 
 
-def restore_row_order(con: duckdb.DuckDBPyConnection) -> None:
+def restore_row_order(con: Connection) -> None:
     """Have DuckDB keep the order of inserted rows again; a lost connection is no error."""
     with suppress(duckdb.Error):
         con.execute("set preserve_insertion_order=true")
 
 
-def rows_of(con: duckdb.DuckDBPyConnection, table: str, run_id: str | None = None) -> pl.DataFrame:
+def rows_of(con: Connection, table: str, run_id: str | None = None) -> pl.DataFrame:
     """All rows of a table, or the rows of one run, sorted by the table's keys."""
     query = f"select {select_list(con, table, TABLES[table])} from {table}"
     if run_id is None:
@@ -107,22 +98,20 @@ def rows_of(con: duckdb.DuckDBPyConnection, table: str, run_id: str | None = Non
     return rows.sort(KEYS[table], maintain_order=True)
 
 
-def run_ids(con: duckdb.DuckDBPyConnection) -> list[str]:
+def run_ids(con: Connection) -> list[str]:
     """The ids of all runs, newest first."""
-    return newest_first(rows_of(con, "runs"))["run_id"].to_list()
+    rows = con.execute("select run_id from runs order by started_at desc, run_id").fetchall()
+    return [run_id for (run_id,) in rows]
 
 
-def plan_of(con: duckdb.DuckDBPyConnection, run_id: str) -> dict[str, Any] | None:
+def plan_of(con: Connection, run_id: str) -> dict[str, Any] | None:
     """The plan that a run began with; None where there is no such run."""
     rows = con.execute("select plan from _plans where run_id = ?", [run_id]).fetchall()
     return dict(json.loads(rows[0][0])) if rows else None
 
 
 def lazy_rows(
-    connect: Callable[[], AbstractContextManager[duckdb.DuckDBPyConnection]],
-    table: str,
-    run_id: str,
-    end: int,
+    connect: Callable[[], AbstractContextManager[Connection]], table: str, run_id: str, end: int
 ) -> pl.LazyFrame:
     """A lazy frame of the rows of a run whose row ids lie before `end`.
 
@@ -138,7 +127,13 @@ def lazy_rows(
             with connect() as con:
                 rows = _RowRange(con, table, run_id, start, start + _BLOCK_ROWS)
                 block = rows.narrow_range(predicate).read(columns or list(TABLES[table]))
-            block = _matching_rows(predicate, block).head(left)
+            if predicate is not None:
+                matches = block.filter(predicate)
+                if matches.height <= block.height // 8:
+                    # They would keep all the text of their block in memory: so copy them.
+                    matches = pl.DataFrame(matches.rows(), schema=matches.schema, orient="row")
+                block = matches
+            block = block.head(left)
             left -= block.height
             yield block
             if not left:
@@ -150,7 +145,7 @@ def lazy_rows(
 class _RowRange(NamedTuple):
     """The rows of a run among the row ids from `start` up to `stop`."""
 
-    con: duckdb.DuckDBPyConnection
+    con: Connection
     table: str
     run_id: str
     start: int
@@ -159,8 +154,7 @@ class _RowRange(NamedTuple):
     def narrow_range(self, predicate: pl.Expr | None) -> _RowRange:
         """The range from the first row that meets a condition to the last.
 
-        Only the columns of the condition are read. So one case among thousands is found without
-        reading the texts of the others.
+        Only the columns of the condition are read, and not the texts of thousands of other cases.
         """
         if predicate is None:
             return self
@@ -181,14 +175,3 @@ class _RowRange(NamedTuple):
         bounds = {"start": self.start, "stop": self.stop, "run_id": self.run_id}
         rows = pl.DataFrame(ArrowView(self.con.sql(query, params=bounds)))
         return rows.cast({name: TABLES[self.table][name] for name in columns})
-
-
-def _matching_rows(predicate: pl.Expr | None, rows: pl.DataFrame) -> pl.DataFrame:
-    """The rows that meet a condition; all rows without one."""
-    if predicate is None:
-        return rows
-    matches = rows.filter(predicate)
-    if matches.height > rows.height // 8:
-        return matches
-    # A few filtered rows would keep all the text of their block in memory: so copy them.
-    return pl.DataFrame(matches.rows(), schema=matches.schema, orient="row")

@@ -19,8 +19,9 @@ they never see what a writer left behind that crashed or came second.
 from __future__ import annotations
 
 import hashlib
+import uuid
 from collections.abc import Collection, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -31,29 +32,10 @@ from assizes.judge.errors import NoStore, StoreError, UnknownRun
 from assizes.judge.rows import COMPLETE, KEYS, TABLES, as_json, frame
 from assizes.tasks.runtime.failpoints import failpoint
 from assizes.tasks.runtime.process import Closing
-from assizes.tasks.store.manifest import (
-    SUCCESS,
-    Documents,
-    Manifest,
-    encode_document,
-    new_attempt,
-    parse_document,
-)
+from assizes.tasks.store import record
+from assizes.tasks.store.manifest import SUCCESS, Documents, Manifest, encode_document
 from assizes.tasks.store.objects import Objects
-from assizes.tasks.store.record import (
-    RUN_TABLES,
-    RunRecord,
-    check_input,
-    checked_frames,
-    checked_id,
-    checked_metrics,
-    checked_table,
-    final_record,
-    full_id,
-    is_id,
-    newest_first,
-    resumable_run,
-)
+from assizes.tasks.store.record import RUN_TABLES, Counts, Frames, RunRecord, checked_id
 from assizes.tasks.store.rewrite import CompactionResult, Rewriter
 
 _META: Final = "_assizes.json"
@@ -74,10 +56,10 @@ class ParquetStore(Closing):
         self._documents = Documents(uri, objects)
         self.manifest = Manifest(objects, self._documents)
         self._known_run_ids: set[str] = set()
-        self._lock_owner = new_attempt()
+        self._lock_owner = uuid.uuid4().hex
         if writing:
             objects.create(_META, encode_document())
-        if self._documents.read_content(_META) is None:
+        if not self._documents.read_documents([_META]):
             raise NoStore.at(uri)
 
     @property
@@ -95,43 +77,39 @@ class ParquetStore(Closing):
         if self._stored_run(run.run_id) is None:
             name = f"runs/{run.run_id}/input.json"
             if not self.objects.create(name, as_json(run.plan).encode()):
-                check_input(self.plan(run.run_id) or {}, run, self.uri)
+                planned = replace(run, plan=self.plan(run.run_id) or {})
+                record.resumable_run(planned, run, self.uri)
             failpoint("lake.begin.planned")
             begun = encode_document(run=_with_iso_times(run.row()))
             self.objects.create(f"runs/{run.run_id}/run.json", begun)
             failpoint("lake.begin.after")
-        return resumable_run(self._known_run(run.run_id), run, self.uri)
+        return record.resumable_run(self._known_run(run.run_id), run, self.uri)
 
     def plan(self, run_id: str) -> dict[str, Any] | None:
         """The plan that a run began with; None where there is no such run."""
         name = f"runs/{run_id}/input.json"
-        data = self.objects.read([name]).get(name) if is_id(run_id) else None
-        return None if data is None else parse_document(self.objects.where, name, data)
+        is_id = record.ID_PATTERN.fullmatch(run_id)
+        data = self.objects.read([name]).get(name) if is_id else None
+        return None if data is None else self._documents.parse(name, data)
 
     def shard_counts(self, run_id: str) -> dict[str, dict[str, int]]:
         """The number of records by status in each committed shard, from the commit marks."""
         self._check_known(run_id)
         return {shard: dict(mark["counts"]) for shard, mark in self.manifest.marks(run_id).items()}
 
-    def commit_shard(
-        self,
-        run_id: str,
-        shard_id: str,
-        frames: Mapping[str, pl.DataFrame],
-        counts: Mapping[str, int],
-    ) -> bool:
+    def commit_shard(self, run_id: str, shard_id: str, frames: Frames, counts: Counts) -> bool:
         """Write the parts, then create the commit mark that names them.
 
         When the mark exists already, either another writer was faster, whose rows stay, or this very
         write was retried because its acknowledgement came late. The attempt id in the mark tells.
         """
         checked_id(shard_id, "shard id")
-        tables = checked_frames(run_id, frames)
+        tables = record.checked_frames(run_id, frames)
         self._check_known(run_id)
         name = f"runs/{run_id}/commits/{shard_id}.json"
         if self.objects.read([name]):
             return False
-        attempt = new_attempt()
+        attempt = uuid.uuid4().hex
         parts = {
             table: self.manifest.write_part(run_id, f"{table}-{shard_id}-{attempt}", rows)
             for table, rows in tables.items()
@@ -153,7 +131,7 @@ class ParquetStore(Closing):
 
     def finish(self, run: RunRecord, run_metrics: pl.DataFrame) -> None:
         """Write the document that ends the run, with its final row, metrics and commit digest."""
-        metrics = checked_metrics(run.run_id, run_metrics)
+        metrics = record.checked_metrics(run.run_id, run_metrics)
         if (final := self._final_run(run, metrics)) is None:
             return
         end = encode_document(
@@ -171,23 +149,22 @@ class ParquetStore(Closing):
 
     def runs(self) -> pl.DataFrame:
         """Table runs, newest first."""
-        ids = self.objects.names("runs")
         kinds = ("run.json", *reversed(_ENDS))
-        names = [f"runs/{run_id}/{kind}" for run_id in ids for kind in kinds]
+        names = [f"runs/{run_id}/{kind}" for run_id in self.objects.names("runs") for kind in kinds]
         documents = self._documents.read_documents(names)
         latest = {name.split("/")[1]: document.content for name, document in documents.items()}
         rows = [RunRecord.of_row(content["run"], {}).row() for content in latest.values()]
-        return newest_first(frame("runs", rows))
+        return frame("runs", rows).sort("started_at", "run_id", descending=[True, False])
 
     def run(self, run_id: str) -> RunRecord:
         """A run by its id or a unique beginning of it."""
         if stored := self._stored_run(run_id):
             return stored
-        return self._known_run(full_id(run_id, self.runs()["run_id"], self.uri))
+        return self._known_run(record.full_id(run_id, self.runs()["run_id"], self.uri))
 
     def table(self, run_id: str, name: str) -> pl.DataFrame:
         """A table of one run, its parts checked against their SHA-256."""
-        checked_table(name, RUN_TABLES)
+        record.check_table(name, RUN_TABLES)
         self._check_known(run_id)
         if name == "run_metrics":
             return self._metrics(run_id)
@@ -199,7 +176,7 @@ class ParquetStore(Closing):
 
     def scan(self, run_id: str, name: str) -> pl.LazyFrame:
         """The committed parts as one lazy frame."""
-        checked_table(name, RUN_TABLES)
+        record.check_table(name, RUN_TABLES)
         self._check_known(run_id)
         if name == "run_metrics":
             return self._metrics(run_id).lazy()
@@ -217,9 +194,7 @@ class ParquetStore(Closing):
         """What polars or DuckDB can scan for a table: paths of local files, or bytes of a bucket."""
         return self.manifest.read_consistently(
             run_id,
-            lambda now: self.objects.sources(
-                {p: part.bytes for p, part in now.parts(name).items()}
-            ),
+            lambda now: self.objects.sources({n: p.bytes for n, p in now.parts(name).items()}),
         )
 
     def forget(self, run_id: str, case_ids: Collection[str]) -> None:
@@ -243,10 +218,9 @@ class ParquetStore(Closing):
 
     def locked_until(self, run_id: str, *, by_others: bool = False) -> datetime | None:
         """The time at which the last lock on a run expires; None without one."""
-        times = self._lock_times(run_id)
-        if by_others:
-            times.pop(self._own_lock(run_id), None)
-        return max(times.values(), default=None)
+        own = self._own_lock(run_id) if by_others else None
+        times = [until for name, until in self._lock_times(run_id).items() if name != own]
+        return max(times, default=None)
 
     def _own_lock(self, run_id: str) -> str:
         return f"runs/{checked_id(run_id, 'run id')}/holds/{self._lock_owner}.json"
@@ -314,12 +288,12 @@ class ParquetStore(Closing):
         """The record of a run that ends, or None when the store holds the same end already."""
         stored = self._known_run(run.run_id)
         same = self._metrics(run.run_id).equals(metrics)
-        return final_record(stored, run, self.uri, same_metrics=same)
+        return record.final_record(stored, run, self.uri, same_metrics=same)
 
     def _metrics(self, run_id: str) -> pl.DataFrame:
         end = self._end_document(run_id)
         rows = [] if end is None else end["run_metrics"]
-        return frame("run_metrics", [{"run_id": run_id, **row} for row in rows])
+        return frame("run_metrics", ({"run_id": run_id, **row} for row in rows))
 
     def _end_document(self, run_id: str) -> Mapping[str, Any] | None:
         names = [f"runs/{run_id}/{name}" for name in _ENDS]
@@ -327,11 +301,11 @@ class ParquetStore(Closing):
         return next((documents[name].content for name in names if name in documents), None)
 
     def _stored_run(self, run_id: str) -> RunRecord | None:
-        if not is_id(run_id):
+        name = f"runs/{run_id}/run.json"
+        is_id = record.ID_PATTERN.fullmatch(run_id)
+        if not (is_id and (begun := self._documents.read_documents([name]))):
             return None
-        if (begun := self._documents.read_content(f"runs/{run_id}/run.json")) is None:
-            return None
-        latest = self._end_document(run_id) or begun
+        latest = self._end_document(run_id) or begun[name].content
         return RunRecord.of_row(latest["run"], self.plan(run_id) or {})
 
     def _known_run(self, run_id: str) -> RunRecord:

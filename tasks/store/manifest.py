@@ -23,8 +23,7 @@ import polars as pl
 from assizes.judge.errors import SchemaVersion, StoreError
 from assizes.judge.rows import SCHEMA_VERSION, SHARD_TABLES, add_later_columns, as_json
 from assizes.tasks.runtime.failpoints import failpoint
-from assizes.tasks.store.objects import Objects, size_error
-from assizes.tasks.store.record import parquet_bytes
+from assizes.tasks.store.objects import Objects, check_size
 
 T = TypeVar("T")
 
@@ -51,11 +50,6 @@ class Documents:
         self._objects = objects
         self._lasting: dict[str, StoredDocument] = {}
 
-    def read_content(self, name: str) -> Mapping[str, Any] | None:
-        """The content of a document; None where there is no such document."""
-        document = self.read_documents([name]).get(name)
-        return None if document is None else document.content
-
     def read_documents(self, names: Iterable[str]) -> dict[str, StoredDocument]:
         """The named documents that exist, by object name in the order given.
 
@@ -65,12 +59,25 @@ class Documents:
         """
         documents = {}
         for name, data in self._objects.read(list(names)).items():
-            content = parse_document(self._objects.where, name, data)
-            version = content.get("schema_version")
-            if version != SCHEMA_VERSION:
+            content = self.parse(name, data)
+            if (version := content.get("schema_version")) != SCHEMA_VERSION:
                 raise SchemaVersion.mismatch(self._uri, version, SCHEMA_VERSION)
             documents[name] = StoredDocument(content, hashlib.sha256(data).hexdigest())
         return documents
+
+    def parse(self, name: str, data: bytes) -> dict[str, Any]:
+        """The JSON object in the bytes of the object of that name.
+
+        Raises:
+            StoreError: when the bytes are not a JSON object.
+        """
+        try:
+            document = json.loads(data)
+        except ValueError as error:
+            raise StoreError(f"{self._objects.where}: {name} is not JSON: {error}") from error
+        if not isinstance(document, dict):
+            raise StoreError(f"{self._objects.where}: {name} is not a JSON object")
+        return document
 
     def read_lasting(self, names: Iterable[str]) -> dict[str, StoredDocument]:
         """The same as `read_documents` for lasting documents, each fetched once."""
@@ -83,21 +90,6 @@ class Documents:
         return self.read_lasting(f"{folder}/{name}" for name in self._objects.names(folder))
 
 
-def parse_document(where: str, name: str, data: bytes) -> dict[str, Any]:
-    """The JSON object in the bytes of an object; its name and root (`where`) are for the message.
-
-    Raises:
-        StoreError: when the bytes are not a JSON object.
-    """
-    try:
-        document = json.loads(data)
-    except ValueError as error:
-        raise StoreError(f"{where}: {name} is not JSON: {error}") from error
-    if not isinstance(document, dict):
-        raise StoreError(f"{where}: {name} is not a JSON object")
-    return document
-
-
 def encode_document(**content: Any) -> bytes:
     """The bytes of a document with this schema version; the same content gives the same bytes."""
     return as_json({"schema_version": SCHEMA_VERSION, **content}).encode()
@@ -105,15 +97,11 @@ def encode_document(**content: Any) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class ParquetPart:
-    """One Parquet object of a run, as its entry in a commit mark or a generation describes it.
+    """One Parquet object of a run, as its entry in a commit mark or a generation describes it."""
 
-    `name` is the last part of the object's name, `bytes` the number of its bytes, `sha256` of them in
-    hexadecimal digits.
-    """
-
-    name: str
-    bytes: int
-    sha256: str
+    name: str  # the last part of the object's name
+    bytes: int  # the number of its bytes
+    sha256: str  # of its bytes, in hexadecimal digits
     rows: int
 
 
@@ -182,14 +170,13 @@ class Manifest:
                 table: [ParquetPart(**part) for part in table_parts]
                 for table, table_parts in content["parts"].items()
             }
-            shards = frozenset(content["shards"])
-            generations.append(Generation(content["generation"], shards, parts))
+            number, shards = content["generation"], frozenset(content["shards"])
+            generations.append(Generation(number, shards, parts))
         return sorted(generations, key=attrgetter("number"))
 
     def snapshot(self, run_id: str) -> Snapshot:
         """The commit marks and the newest generation of a run as they are now."""
-        marks = self.marks(run_id)
-        return Snapshot(run_id, marks, self.generations(run_id)[-1:])
+        return Snapshot(run_id, self.marks(run_id), self.generations(run_id)[-1:])
 
     def read_consistently(self, run_id: str, read: Callable[[Snapshot], T]) -> T:
         """Call `read` with a snapshot of a run, and again if the run was rewritten meanwhile.
@@ -228,28 +215,23 @@ class Manifest:
         Raises:
             StoreError: when a part is missing or is not what was committed.
         """
-        names = list(parts)
+        names, where = list(parts), self._objects.where
         for first in range(0, len(names), _FETCH_BATCH):
             batch = names[first : first + _FETCH_BATCH]
             contents = self._objects.read(batch)
             for name in batch:
-                data = self._checked_bytes(name, parts[name], contents.get(name))
-                yield add_later_columns(table, pl.read_parquet(io.BytesIO(data)))
-
-    def _checked_bytes(self, name: str, part: ParquetPart, data: bytes | None) -> bytes:
-        where = self._objects.where
-        if data is None or len(data) != part.bytes:
-            raise size_error(where, name, None if data is None else len(data), part.bytes)
-        if hashlib.sha256(data).hexdigest() != part.sha256:
-            raise StoreError(
-                f"{where}: {name} is not what was committed (SHA-256 differs); restore the file"
-            )
-        return data
+                actual_size = len(contents[name]) if name in contents else None
+                check_size(where, name, actual_size, parts[name].bytes)
+                if hashlib.sha256(contents[name]).hexdigest() != parts[name].sha256:
+                    what = f"{name} is not what was committed (SHA-256 differs)"
+                    raise StoreError(f"{where}: {what}; restore the file")
+                yield add_later_columns(table, pl.read_parquet(io.BytesIO(contents[name])))
 
     def write_part(self, run_id: str, stem: str, rows: pl.DataFrame) -> ParquetPart:
         """Write rows as a part of a run; `stem` is a name that no other writer uses."""
-        data = parquet_bytes(rows)
-        name = f"{stem}.parquet"
+        buffer = io.BytesIO()
+        rows.write_parquet(buffer, compression="zstd")
+        data, name = buffer.getvalue(), f"{stem}.parquet"
         failpoint("lake.part.before")
         self._objects.create(f"runs/{run_id}/parts/{name}", data)
         failpoint("lake.part.after")
@@ -261,7 +243,7 @@ class Manifest:
         Returns False when another process has published a generation of that number.
         """
         name = f"runs/{run_id}/generations/{generation.number:06d}.json"
-        attempt = new_attempt()
+        attempt = uuid.uuid4().hex
         body = encode_document(
             run_id=run_id,
             generation=generation.number,
@@ -295,8 +277,3 @@ def _commits_digest(marks: Iterable[StoredDocument]) -> dict[str, Any]:
     """The number of commit marks, and one SHA-256 over the SHA-256 of each."""
     lines = sorted(f"{mark.content['shard']} {mark.sha256}\n" for mark in marks)
     return {"shards": len(lines), "sha256": hashlib.sha256("".join(lines).encode()).hexdigest()}
-
-
-def new_attempt() -> str:
-    """A new id for one attempt at writing, to be part of its parts' names and of its mark."""
-    return uuid.uuid4().hex

@@ -21,14 +21,11 @@ from assizes.tasks.runtime.failpoints import failpoint
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One object of a listing: the last part of its name, and its size in bytes.
+    """One object of a listing."""
 
-    `modified` is when it was last written; aware, by the clock of the disk or the server.
-    """
-
-    name: str
-    size: int
-    modified: datetime
+    name: str  # the last part of its name
+    size: int  # in bytes
+    modified: datetime  # when it was last written; aware, by the clock of the disk or the server
 
 
 class Objects(Protocol):
@@ -80,15 +77,16 @@ class Objects(Protocol):
         """
 
 
-def size_error(where: str, name: str, actual_size: int | None, expected_size: int) -> StoreError:
-    """The error for a committed part of another size than its commit mark says.
+def check_size(where: str, name: str, actual_size: int | None, expected_size: int) -> None:
+    """Refuse, as a `StoreError`, a committed part of another size than its commit mark says.
 
     `where` is the root of the objects; `actual_size` is None when the part is missing.
     """
-    state = "is missing" if actual_size is None else f"has {actual_size} bytes"
-    return StoreError(
-        f"{where}: {name} {state}, its commit mark says {expected_size} bytes; restore the file"
-    )
+    if actual_size != expected_size:
+        state = "is missing" if actual_size is None else f"has {actual_size} bytes"
+        raise StoreError(
+            f"{where}: {name} {state}, its commit mark says {expected_size} bytes; restore the file"
+        )
 
 
 class Folder:
@@ -108,11 +106,12 @@ class Folder:
         Making the link fails where the file exists, and the linked file is complete. Opening the
         final name exclusively would show readers a file that is half written.
         """
+        final = self._root / name
         failpoint("folder.create.before")
-        with self._convert_errors("write", name), _draft_file(self._root / name, data) as draft:
+        with self._convert_errors("write", name), _draft_file(final, data) as draft:
             failpoint("folder.create.written")
             try:
-                (self._root / name).hardlink_to(draft)
+                final.hardlink_to(draft)
             except FileExistsError:
                 return False
             failpoint("folder.create.linked")
@@ -129,12 +128,9 @@ class Folder:
 
     def read(self, names: Sequence[str]) -> dict[str, bytes]:
         """The bytes of the named files, by name; a file that is not there is left out."""
-        contents = {}
+        contents, missing = {}, (FileNotFoundError, NotADirectoryError)
         for name in names:
-            with (
-                self._convert_errors("read", name),
-                suppress(FileNotFoundError, NotADirectoryError),
-            ):
+            with self._convert_errors("read", name), suppress(*missing):
                 contents[name] = (self._root / name).read_bytes()
         return contents
 
@@ -164,9 +160,7 @@ class Folder:
         """Paths of the files, so that a scan reads only the columns it needs."""
         for name, size in sizes.items():
             path = self._root / name
-            actual_size = path.stat().st_size if path.exists() else None
-            if actual_size != size:
-                raise size_error(self.where, name, actual_size, size)
+            check_size(self.where, name, path.stat().st_size if path.exists() else None, size)
         return [self._root / name for name in sizes]
 
     def _paths(self, folder: str) -> list[Path]:
@@ -180,9 +174,8 @@ class Folder:
         try:
             yield
         except OSError as error:
-            raise StoreError(
-                f"{self.where}: cannot {act} {name!r}: {error.strerror or error}"
-            ) from error
+            reason = error.strerror or error
+            raise StoreError(f"{self.where}: cannot {act} {name!r}: {reason}") from error
 
 
 @contextmanager

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from contextlib import AbstractContextManager
 from datetime import datetime
-from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
 import polars as pl
 
-from assizes.tasks.store.record import RunRecord
+from assizes.tasks.store.record import Counts, Frames, RunRecord
 
 
-class Store(Protocol):
+class Store(AbstractContextManager["Store", None], Protocol):
     """Runs, their rows, their comparisons and their calibrations.
 
     The rows of a shard become visible together, are never lost once they are committed, and are
@@ -35,8 +35,7 @@ class Store(Protocol):
     def begin(self, run: RunRecord) -> RunRecord:
         """Store the configuration and the plan of a run that begins, or return the stored run.
 
-        A stored run must have the same configuration and input. Its own plan is returned, which may
-        cut the input into other shards.
+        The plan of a stored run may cut the same input into other shards.
 
         Raises:
             StoreError: when the stored run of that id has another configuration or input.
@@ -48,17 +47,10 @@ class Store(Protocol):
     def shard_counts(self, run_id: str) -> dict[str, dict[str, int]]:
         """The number of records by status in each committed shard, by shard id."""
 
-    def commit_shard(
-        self,
-        run_id: str,
-        shard_id: str,
-        frames: Mapping[str, pl.DataFrame],
-        counts: Mapping[str, int],
-    ) -> bool:
+    def commit_shard(self, run_id: str, shard_id: str, frames: Frames, counts: Counts) -> bool:
         """Store the rows of a shard in one commit; returns whether this call committed the shard.
 
-        The first commit of a shard stands. When another process was first, its rows stay and the
-        given rows are dropped.
+        The first commit stands: when another process was first, the given rows are dropped.
         """
 
     def finish(self, run: RunRecord, run_metrics: pl.DataFrame) -> None:
@@ -108,10 +100,7 @@ class Store(Protocol):
         """Remove this process's lock on a run, and every lock on it that has expired."""
 
     def locked_until(self, run_id: str, *, by_others: bool = False) -> datetime | None:
-        """The time at which the last lock on a run expires; None where nobody has locked the run.
-
-        With `by_others` the lock of this process is left out.
-        """
+        """When the last lock on a run (`by_others`: of another process) expires; None without one."""
 
     def add_comparison(self, row: Mapping[str, Any]) -> None:
         """Store a row of table comparisons, unless the same row is stored already."""
@@ -127,12 +116,3 @@ class Store(Protocol):
 
     def close(self) -> None:
         """Release the store; closing it again does nothing."""
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None: ...

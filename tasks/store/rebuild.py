@@ -17,21 +17,21 @@ from typing import Any, Final
 
 import duckdb
 import polars as pl
+from duckdb import DuckDBPyConnection as Connection
 
 from assizes.judge.errors import SchemaVersion, StoreBusy, StoreError
 from assizes.judge.rows import SHARD_TABLES
 from assizes.tasks.runtime.failpoints import failpoint
 from assizes.tasks.store.duckdb_file import first_line
-from assizes.tasks.store.duckdb_rows import plan_of, rows_of, table_names
+from assizes.tasks.store.duckdb_rows import plan_of, present_tables, rows_of
 from assizes.tasks.store.lake import ParquetStore
 from assizes.tasks.store.objects import sync_folder
 from assizes.tasks.store.record import RUN_TABLES, RunRecord
 from assizes.tasks.store.warehouse import DuckDBStore
 
-_FILE_SUFFIXES: Final = ("", ".wal", ".commits")
-"""What follows the DuckDB file's name in those of the three files: itself, its log, its journal."""
-
+_FILE_SUFFIXES: Final = ("", ".wal", ".commits")  # of a DuckDB file, its log and its journal
 _PIECE_ROWS: Final = 100_000  # rows of a Parquet copy that are inserted together, at least
+_READ_ERRORS: Final = (duckdb.Error, pl.exceptions.PolarsError)
 
 
 @dataclass(slots=True)
@@ -48,9 +48,7 @@ class RebuildResult:
 
 
 def rebuild(uri: str, path: Path, copy: ParquetStore | None) -> RebuildResult:
-    """Build the DuckDB file of a store again, from a Parquet store that holds the same runs.
-
-    Without such a copy, what can be read of the file is salvaged.
+    """Build the DuckDB file of a store again; see `assizes.tasks.store.rebuild_store`.
 
     Raises:
         StoreBusy: when another process has the file open.
@@ -143,7 +141,7 @@ def _salvage_runs(source: Path, store: DuckDBStore, result: RebuildResult) -> bo
             con = opened.enter_context(duckdb.connect(source, read_only=True))
             con.execute("set TimeZone='UTC'")
             runs = rows_of(con, "runs").unique("run_id", maintain_order=True)
-        except (duckdb.Error, pl.exceptions.PolarsError) as error:
+        except _READ_ERRORS as error:
             result.losses["every run"] = first_line(error)
             return False
         for row in runs.sort("started_at", "run_id").rows(named=True):
@@ -154,28 +152,23 @@ def _salvage_runs(source: Path, store: DuckDBStore, result: RebuildResult) -> bo
     return True
 
 
-def _salvage_comparisons(
-    con: duckdb.DuckDBPyConnection, store: DuckDBStore, result: RebuildResult
-) -> None:
+def _salvage_comparisons(con: Connection, store: DuckDBStore, result: RebuildResult) -> None:
     """Copy comparisons and calibrations; a table that cannot be read costs no run."""
     kinds = {"comparison": store.add_comparison, "calibration": store.add_calibration}
     for kind, add in kinds.items():
+        rows: list[dict[str, Any]] = []
         try:
-            if kind == "calibration" and "calibrations" not in table_names(con):
-                continue  # the file is older than the table
-            rows = rows_of(con, f"{kind}s").rows(named=True)
-        except (duckdb.Error, pl.exceptions.PolarsError) as error:
+            # A file may be older than table calibrations.
+            if kind == "comparison" or "calibrations" in present_tables(con, writing=True):
+                rows = rows_of(con, f"{kind}s").rows(named=True)
+        except _READ_ERRORS as error:
             result.losses[f"every {kind}"] = first_line(error)
-        else:
-            for row in rows:
-                add(row)
+        for row in rows:
+            add(row)
 
 
 def _salvage_run(
-    con: duckdb.DuckDBPyConnection,
-    row: Mapping[str, Any],
-    store: DuckDBStore,
-    result: RebuildResult,
+    con: Connection, row: Mapping[str, Any], store: DuckDBStore, result: RebuildResult
 ) -> None:
     """Copy one run with all its tables, or note why it is lost; `row` is its row of table runs."""
     run_id = row["run_id"]
@@ -184,7 +177,7 @@ def _salvage_run(
         frames = [(table, rows_of(con, table, run_id)) for table in RUN_TABLES]
         commits = {s: json.loads(c) for s, c in con.execute(shards, [run_id]).fetchall()}
         run = RunRecord.of_row(row, plan_of(con, run_id) or {})
-    except (duckdb.Error, pl.exceptions.PolarsError, ValueError) as error:
+    except (*_READ_ERRORS, ValueError) as error:
         result.losses[run_id] = first_line(error)
         return
     store.adopt_run(run, frames, commits)
@@ -201,7 +194,13 @@ def _swap_files(path: Path, scratch: Path) -> Path | None:
 
     Returns the new path of the old file; None where there was none.
     """
-    old_path = _old_file_path(path)
+    # The first free name, or the name that an interrupted rebuild gave the damaged file already.
+    names = (path.with_name(f"{path.name}.damaged-{number}") for number in itertools.count(1))
+    old_path = last = next(names)
+    while any(file.exists() for file in _store_files(old_path)):
+        old_path, last = next(names), old_path
+    if not path.exists():
+        old_path = last
     paths = list(zip(*map(_store_files, (path, scratch, old_path)), strict=True))
     journal = paths[-1][0]
     for current, new, old in paths:
@@ -214,14 +213,3 @@ def _swap_files(path: Path, scratch: Path) -> Path | None:
             new.rename(current)
     sync_folder(path.parent)
     return old_path if any(old.exists() for _, _, old in paths) else None
-
-
-def _old_file_path(path: Path) -> Path:
-    """A free name for the damaged file, or the name that an interrupted rebuild gave it already."""
-    last = None
-    for number in itertools.count(1):
-        candidate = path.with_name(f"{path.name}.damaged-{number}")
-        if not any(file.exists() for file in _store_files(candidate)):
-            return candidate if path.exists() or last is None else last
-        last = candidate
-    raise AssertionError("numbers do not end")

@@ -6,19 +6,24 @@ by whole shards. A complete run is final.
 
 from __future__ import annotations
 
-import io
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import polars as pl
 
 from assizes.judge.config.run import FINGERPRINTS, config_diff
 from assizes.judge.errors import StoreError, UnknownRun
 from assizes.judge.rows import COMPLETE, KEYS, SHARD_TABLES, TABLES, as_json, frame
+
+if TYPE_CHECKING:
+    import duckdb
+
+Frames: TypeAlias = Mapping[str, pl.DataFrame]  # rows by table
+Counts: TypeAlias = Mapping[str, int]  # the number of records by status
 
 RUN_TABLES: Final = (*SHARD_TABLES, "run_metrics")  # tables whose rows belong to one run
 CASE_TABLES: Final = ("scores", "asks", "cases")  # tables whose rows belong to one case
@@ -27,13 +32,8 @@ _FIELDS_SHOWN: Final = 5  # changed settings that an error message names, at mos
 FINAL_STATUSES: Final = (COMPLETE, "incomplete", "failed")
 """The statuses with which a run can end. A run that is not complete may be resumed and end again."""
 
-_ID_PATTERN: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
-
-
-class _ArrowSource(Protocol):
-    """Anything that can be read as an Arrow stream: a polars frame, a DuckDB relation."""
-
-    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
+ID_PATTERN: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
+"""What an id matches as a whole, so that it is safe as part of a path."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class ArrowView:
     # Polars remembers the class of what it reads: a class of DuckDB, or one defined in a module that
     # imports duckdb, would keep that module alive past interpreter exit, and its bindings then print
     # a leak report to stderr. So the class stands here.
-    source: _ArrowSource
+    source: pl.DataFrame | duckdb.DuckDBPyRelation
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         return self.source.__arrow_c_stream__(requested_schema)
@@ -86,24 +86,17 @@ class RunRecord:
     @classmethod
     def of_row(cls, row: Mapping[str, Any], plan: Mapping[str, Any]) -> RunRecord:
         """The record of a row of table runs, whose times may also be ISO 8601 text."""
+        times = {
+            name: datetime.fromisoformat(str(row[name])).astimezone(UTC)
+            for name in ("started_at", "finished_at")
+            if row[name]
+        }
         values = {name: row[name] for name in TABLES["runs"]} | {
             "config": json.loads(row["config"]),
-            "started_at": _utc(row["started_at"]),
-            "finished_at": row["finished_at"] and _utc(row["finished_at"]),
             "counts": json.loads(row["counts"]),
             "summary": row["summary"] and json.loads(row["summary"]),
         }
-        return cls(**values, plan=dict(plan))
-
-
-def _utc(time: datetime | str) -> datetime:
-    moment = datetime.fromisoformat(time) if isinstance(time, str) else time
-    return moment.astimezone(UTC)
-
-
-def is_id(value: str) -> bool:
-    """Whether a text can be an id, that is: is safe as part of a path."""
-    return _ID_PATTERN.fullmatch(value) is not None
+        return cls(**(values | times), plan=dict(plan))
 
 
 def checked_id(value: str, what: str) -> str:
@@ -113,25 +106,12 @@ def checked_id(value: str, what: str) -> str:
         StoreError: when the id has other characters than letters, digits, `.`, `_` and `-`, begins
             with `.` or `-`, or is longer than 128 characters.
     """
-    if not is_id(value):
+    if not ID_PATTERN.fullmatch(value):
         raise StoreError(
             f"{what} {value!r} cannot name a stored object; accepted: 1 to 128 of A-Z a-z 0-9 . _ -, "
             "not starting with . or -"
         )
     return value
-
-
-def _checked_frame(run_id: str, table: str, rows: pl.DataFrame) -> pl.DataFrame:
-    if rows.schema != pl.Schema(TABLES[table]):
-        raise StoreError(
-            f"rows of {table!r} in run {run_id!r} have the columns {dict(rows.schema)!r}; "
-            f"accepted: {TABLES[table]!r}"
-        )
-    foreign_rows = rows.filter(pl.col("run_id").ne_missing(run_id))
-    if foreign_rows.height:
-        other_run_id = foreign_rows["run_id"][0]
-        raise StoreError(f"rows of {table!r} in run {run_id!r} belong to run {other_run_id!r}")
-    return rows
 
 
 def checked_metrics(run_id: str, rows: pl.DataFrame) -> pl.DataFrame:
@@ -141,7 +121,8 @@ def checked_metrics(run_id: str, rows: pl.DataFrame) -> pl.DataFrame:
         StoreError: when the rows have another schema, belong to another run, or hold NaN or
             infinity. A missing number is a `null`.
     """
-    metrics = _checked_frame(run_id, "run_metrics", rows).sort(KEYS["run_metrics"])
+    frames = checked_frames(run_id, {"run_metrics": rows}, ("run_metrics",))
+    metrics = frames["run_metrics"].sort(KEYS["run_metrics"])
     invalid = metrics.filter(pl.col("value").is_finite().not_())
     if invalid.height:
         raise StoreError(
@@ -151,30 +132,36 @@ def checked_metrics(run_id: str, rows: pl.DataFrame) -> pl.DataFrame:
     return metrics
 
 
-def checked_frames(run_id: str, frames: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
-    """Return a frame for each table that a shard writes, empty where none was given.
+def checked_frames(
+    run_id: str, frames: Frames, tables: Collection[str] = SHARD_TABLES
+) -> dict[str, pl.DataFrame]:
+    """Return a frame for each of some tables (of a shard), empty where none was given.
 
     Raises:
-        StoreError: when a table is not one of a shard's, or its rows have another schema than the
-            table or belong to another run.
+        StoreError: when another table is given, or rows that have another schema than their table
+            or belong to another run.
     """
     for table in frames:
-        checked_table(table, SHARD_TABLES)
-    return {
-        table: _checked_frame(run_id, table, frames[table]) if table in frames else frame(table, [])
-        for table in SHARD_TABLES
-    }
+        check_table(table, tables)
+    checked = {table: frame(table, []) for table in tables} | dict(frames)
+    for table, rows in checked.items():
+        if rows.schema != pl.Schema(TABLES[table]):
+            raise StoreError(
+                f"rows of {table!r} in run {run_id!r} have the columns {dict(rows.schema)!r}; "
+                f"accepted: {TABLES[table]!r}"
+            )
+        foreign_ids = rows.filter(pl.col("run_id").ne_missing(run_id))["run_id"]
+        if foreign_ids.len():
+            raise StoreError(
+                f"rows of {table!r} in run {run_id!r} belong to run {foreign_ids[0]!r}"
+            )
+    return checked
 
 
-def checked_table(table: str, known: Iterable[str]) -> str:
-    """Return a table name that is one of `known`.
-
-    Raises:
-        StoreError: when the name is not one of them.
-    """
+def check_table(table: str, known: Collection[str]) -> None:
+    """Refuse, as a `StoreError`, the name of a table that is not one of `known`."""
     if table not in known:
         raise StoreError(f"table {table!r} is not kept here; accepted: {', '.join(known)}")
-    return table
 
 
 def resumable_run(stored: RunRecord, run: RunRecord, store: str) -> RunRecord:
@@ -185,7 +172,7 @@ def resumable_run(stored: RunRecord, run: RunRecord, store: str) -> RunRecord:
     Raises:
         StoreError: when `run` has another configuration or another input.
     """
-    if not _has_same_settings(stored, run):
+    if not is_same_run(stored, replace(run, plan=stored.plan)):
         fields = [change.field for change in config_diff(stored.config, run.config)]
         some = ", ".join(fields[:_FIELDS_SHOWN]) or f"config_hash {stored.config_hash!r}"
         more = f" and {len(fields) - _FIELDS_SHOWN} more" if len(fields) > _FIELDS_SHOWN else ""
@@ -194,33 +181,22 @@ def resumable_run(stored: RunRecord, run: RunRecord, store: str) -> RunRecord:
             "differ; go on with the one it began with (`assizes resume`), or add --fork to begin "
             "another run beside it"
         )
-    check_input(stored.plan, run, store)
+    if not is_same_run(stored, run):
+        raise StoreError(
+            f"run {run.run_id!r} in {store} was planned over other input than there is now; leave "
+            "out --run-id to start a run over this, or use another run id"
+        )
     return stored
 
 
 def is_same_run(stored: RunRecord, run: RunRecord) -> bool:
     """Whether two runs have the same configuration, judges and input."""
-    same_input = stored.plan.get("content_hash") == run.plan.get("content_hash")
-    return same_input and _has_same_settings(stored, run)
-
-
-def _has_same_settings(stored: RunRecord, run: RunRecord) -> bool:
     judges = [record.config.get(FINGERPRINTS) for record in (stored, run)]
-    known = None not in judges
-    return stored.config_hash == run.config_hash and not (known and judges[0] != judges[1])
-
-
-def check_input(plan: Mapping[str, Any], run: RunRecord, store: str) -> None:
-    """Check that a stored plan and the plan of a run have the same `content_hash`.
-
-    Raises:
-        StoreError: when the hashes differ, so that the run has another input.
-    """
-    if plan.get("content_hash") != run.plan.get("content_hash"):
-        raise StoreError(
-            f"run {run.run_id!r} in {store} was planned over other input than there is now; leave "
-            "out --run-id to start a run over this, or use another run id"
-        )
+    return (
+        stored.config_hash == run.config_hash
+        and (None in judges or judges[0] == judges[1])
+        and stored.plan.get("content_hash") == run.plan.get("content_hash")
+    )
 
 
 def final_record(
@@ -248,8 +224,9 @@ def final_record(
         summary=run.summary,
     )
     before, after = stored.row(), final.row()
-    changed = [n for n in ("status", "counts", "summary") if before[n] != after[n]]
-    changed += [] if same_metrics else ["run_metrics"]
+    changed = [name for name in ("status", "counts", "summary") if before[name] != after[name]]
+    if not same_metrics:
+        changed.append("run_metrics")
     if not changed:
         return None
     if stored.status == COMPLETE:
@@ -278,15 +255,3 @@ def full_id(prefix: str, known: Iterable[str], store: str) -> str:
             f"{len(matches)} runs in {store} start with {prefix!r}: {some}; give more of the id"
         )
     return matches[0]
-
-
-def newest_first(runs: pl.DataFrame) -> pl.DataFrame:
-    """Sort table runs by the time at which each run began, newest first, then by run id."""
-    return runs.sort("started_at", "run_id", descending=[True, False])
-
-
-def parquet_bytes(rows: pl.DataFrame) -> bytes:
-    """The bytes of a Parquet file with some rows; the same rows give the same bytes."""
-    buffer = io.BytesIO()
-    rows.write_parquet(buffer, compression="zstd")
-    return buffer.getvalue()

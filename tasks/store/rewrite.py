@@ -7,6 +7,7 @@ has changed nothing.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ import polars as pl
 from assizes.judge.errors import StoreError
 from assizes.judge.rows import COMPLETE, KEYS, SHARD_TABLES
 from assizes.tasks.runtime.failpoints import failpoint
-from assizes.tasks.store.manifest import Generation, Manifest, ParquetPart, new_attempt
+from assizes.tasks.store.manifest import Generation, Manifest, ParquetPart
 from assizes.tasks.store.objects import Objects
 from assizes.tasks.store.record import CASE_TABLES, RunRecord
 
@@ -40,10 +41,10 @@ class Rewriter:
         self._manifest = manifest
         self._run_id = run_id
         self._snapshot = manifest.snapshot(run_id)
-        self._attempt = new_attempt()
+        self._attempt = uuid.uuid4().hex
         self._written_parts: list[ParquetPart] = []
 
-    def compact(self, run: RunRecord, full_rows: int = FULL_PART_ROWS) -> CompactionResult:
+    def compact(self, run: RunRecord) -> CompactionResult:
         """Merge the small parts of a complete run; its rows stay unchanged.
 
         Raises:
@@ -51,12 +52,12 @@ class Rewriter:
         """
         if run.status != COMPLETE:
             raise StoreError(
-                f"run {self._run_id!r} is {run.status}; only a complete run is compacted"
+                f"run {run.run_id!r} is {run.status}; only a complete run is compacted"
             )
         old_parts = {t: list(self._snapshot.parts(t).values()) for t in SHARD_TABLES}
         with self._detect_conflict():
             merged = {
-                table: [self._merge_parts(table, group) for group in _part_groups(parts, full_rows)]
+                table: [self._merge_parts(table, group) for group in _part_groups(parts)]
                 for table, parts in old_parts.items()
             }
             if self._written_parts:
@@ -96,7 +97,7 @@ class Rewriter:
             if self._manifest.snapshot(self._run_id).number == self._snapshot.number:
                 raise
             self._remove(self._written_parts)
-            raise _conflict_error(self._run_id) from None
+            raise self._conflict() from None
 
     def _merge_parts(self, table: str, group: Sequence[ParquetPart]) -> ParquetPart:
         if len(group) == 1:
@@ -121,26 +122,24 @@ class Rewriter:
         published = self._manifest.publish(self._run_id, generation)
         failpoint("rewrite.publish.after")
         if not published:
-            raise _conflict_error(self._run_id)
+            raise self._conflict()
+
+    def _conflict(self) -> StoreError:
+        what = f"run {self._run_id!r} is rewritten by another process"
+        return StoreError(f"{what}; nothing was changed, try again")
 
     def _remove(self, parts: Iterable[ParquetPart]) -> None:
         self._objects.remove(f"runs/{self._run_id}/parts/{part.name}" for part in parts)
 
 
-def _conflict_error(run_id: str) -> StoreError:
-    return StoreError(
-        f"run {run_id!r} is rewritten by another process; nothing was changed, try again"
-    )
-
-
-def _part_groups(parts: Sequence[ParquetPart], full_rows: int) -> list[list[ParquetPart]]:
-    """Groups of neighbouring parts to merge, each of at most `full_rows` rows or a single part."""
+def _part_groups(parts: Sequence[ParquetPart]) -> list[list[ParquetPart]]:
+    """Groups of neighbouring parts: each has at most `FULL_PART_ROWS` rows, or is a single part."""
     groups: list[list[ParquetPart]] = []
-    rows = full_rows
+    rows = 0
     for part in parts:
-        if rows + part.rows > full_rows:
-            groups.append([])
-            rows = 0
-        groups[-1].append(part)
         rows += part.rows
+        if not groups or rows > FULL_PART_ROWS:
+            groups.append([])
+            rows = part.rows
+        groups[-1].append(part)
     return groups

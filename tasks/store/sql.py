@@ -9,18 +9,12 @@ from typing import Any, Final
 
 import duckdb
 import polars as pl
+from duckdb import DuckDBPyConnection as Connection
 
+from assizes.judge import rows
 from assizes.judge.errors import ConfigurationError
-from assizes.judge.rows import (
-    LATER_COLUMNS,
-    SHARD_TABLES,
-    TABLES,
-    add_later_columns,
-    frame,
-    missing_columns,
-)
 from assizes.tasks.store.duckdb_file import first_line
-from assizes.tasks.store.duckdb_rows import TYPES, column_names, select_list
+from assizes.tasks.store.duckdb_rows import TYPES
 from assizes.tasks.store.lake import ParquetStore
 from assizes.tasks.store.protocol import Store
 from assizes.tasks.store.record import ArrowView
@@ -47,7 +41,14 @@ def run_query(
         con.execute("set TimeZone='UTC'")
         con.execute("set enable_progress_bar=false")
         con.execute("set autoinstall_known_extensions=false")
-        tables = _tables(con, statement)
+        statements = con.extract_statements(statement)  # by DuckDB's own parser
+        kinds = [str(parsed.type).rpartition(".")[2] for parsed in statements]
+        if len(kinds) != 1 or kinds[0] not in _READ_STATEMENTS:
+            raise ConfigurationError(
+                f"the query holds {', '.join(kinds) or 'no statement'}; accepted: one SELECT"
+            )
+        # A name in a string costs a needless view; DuckDB's get_table_names fails on USING.
+        tables = set(rows.TABLES) & set(_WORD.findall(statement.lower()))
         if isinstance(store, ParquetStore):
             runs = [run] if run else store.runs()["run_id"].to_list()
             for table in tables:
@@ -61,84 +62,53 @@ def run_query(
         con.close()
 
 
-def _tables(con: duckdb.DuckDBPyConnection, statement: str) -> set[str]:
-    """The public tables whose names stand in a statement.
-
-    Raises:
-        ConfigurationError: when there is not exactly one statement, or it does more than read.
-    """
-    statements = con.extract_statements(statement)  # by DuckDB's own parser
-    kinds = [str(parsed.type).rpartition(".")[2] for parsed in statements]
-    if len(kinds) != 1 or kinds[0] not in _READ_STATEMENTS:
-        raise ConfigurationError(
-            f"the query holds {', '.join(kinds) or 'no statement'}; accepted: one SELECT"
-        )
-    # A name in a comment or a string costs a needless view; DuckDB's get_table_names fails on USING.
-    return set(TABLES) & set(_WORD.findall(statement.lower()))
-
-
-def _show_file(con: duckdb.DuckDBPyConnection, tables: Iterable[str], run: str | None) -> None:
+def _show_file(con: Connection, tables: Iterable[str], run: str | None) -> None:
     """Make temporary views that hide the file's own tables of the same names.
 
     A view shows the rows of one run, and adds columns that a file of an older version lacks.
     """
     ((name,),) = con.execute("select current_database()").fetchall()
     for table in tables:
-        older = table in LATER_COLUMNS and missing_columns(table, column_names(con, table))
-        if run is None and not older:
-            continue
-        shown = select_list(con, table, TABLES[table]) if older else "*"
-        rows = f'select {shown} from "{name}".main.{table} {_run_condition(table, run)}'
-        con.execute(f"create temp view {table} as {rows}")
+        columns = "*"
+        if table in rows.LATER_COLUMNS:
+            columns = _all_columns(table, con.sql(f"select * from {table} limit 0").columns)
+        if run is not None or columns != "*":
+            shown = f'select {columns} from "{name}".main.{table} {_run_condition(table, run)}'
+            con.execute(f"create temp view {table} as {shown}")
+
+
+def _all_columns(table: str, held: Iterable[str]) -> str:
+    """The SELECT list of a table that has the columns `held`: those that it lacks are `null`."""
+    lacking = rows.missing_columns(table, held).items()
+    return ", ".join(["*", *(f'null::{TYPES[dtype]} as "{name}"' for name, dtype in lacking)])
 
 
 def _run_condition(table: str, run: str | None) -> str:
-    if run is None:
-        return ""
     own = "candidate" if table == "comparisons" else "run_id"
-    return f"where {own} = '{run}'"  # safe: a stored id has only letters, digits, . _ -
+    # A stored id has only letters, digits, . _ - and can stand in a statement.
+    return "" if run is None else f"where {own} = '{run}'"
 
 
 def _show_lake_table(
-    con: duckdb.DuckDBPyConnection,
-    lake: ParquetStore,
-    table: str,
-    runs: Iterable[str],
-    run: str | None,
+    con: Connection, lake: ParquetStore, table: str, runs: Iterable[str], run: str | None
 ) -> None:
     """Load a table of a lake into the connection, or make a view over its local files."""
     whole = {"runs": lake.runs, "comparisons": lake.comparisons, "calibrations": lake.calibrations}
     if table in whole:
-        _load_table(con, table, whole[table](), run)
-        return
-    if table not in SHARD_TABLES:
-        frames = [lake.table(run_id, table) for run_id in runs]
+        frames = [whole[table]()]
+    elif table not in rows.SHARD_TABLES:
+        frames = [rows.frame(table, []), *(lake.table(run_id, table) for run_id in runs)]
     else:
         sources: list[Any] = [source for run_id in runs for source in lake.sources(run_id, table)]
         if sources and isinstance(sources[0], Path):
-            _show_files(con, table, sources)
+            # A relation reads names as they are; in SQL text a name with [ or * is a pattern.
+            names = [re.sub(r"[\[*?]", r"[\g<0>]", str(path)) for path in sources]
+            files = con.read_parquet(names, union_by_name=True)
+            files.project(_all_columns(table, files.columns)).create_view(table)
             return
-        frames = [add_later_columns(table, pl.read_parquet(data)) for data in sources]
-    _load_table(con, table, pl.concat([frame(table, []), *frames]), run)
-
-
-def _show_files(con: duckdb.DuckDBPyConnection, table: str, paths: Iterable[Path]) -> None:
-    # A relation reads names as they are; in SQL text a name with [ or * would be a pattern.
-    names = [re.sub(r"[\[*?]", r"[\g<0>]", str(path)) for path in paths]
-    files = con.read_parquet(names, union_by_name=True)
-    nulls = [
-        f'null::{TYPES[dtype]} as "{column}"'
-        for column, dtype in missing_columns(table, files.columns).items()
-    ]
-    files.project(", ".join(["*", *nulls])).create_view(table)
-
-
-def _load_table(
-    con: duckdb.DuckDBPyConnection, table: str, rows: pl.DataFrame, run: str | None
-) -> None:
-    """Make a temporary table of rows, or of those that belong to one run."""
-    con.register("_incoming", ArrowView(rows))
-    con.execute(
-        f"create temp table {table} as select * from _incoming {_run_condition(table, run)}"
-    )
+        parts = (rows.add_later_columns(table, pl.read_parquet(data)) for data in sources)
+        frames = [rows.frame(table, []), *parts]
+    con.register("_incoming", ArrowView(pl.concat(frames)))
+    condition = _run_condition(table, run)
+    con.execute(f"create temp table {table} as select * from _incoming {condition}")
     con.unregister("_incoming")

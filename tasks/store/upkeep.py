@@ -26,23 +26,17 @@ from assizes.tasks.store.protocol import Store
 from assizes.tasks.store.record import CASE_TABLES
 from assizes.tasks.store.rewrite import CompactionResult
 
-LONGEST_ATTEMPT: Final = timedelta(hours=24)
-"""The longest time that a writer may take from its first part to its commit mark."""
-
-_FOLDERS: Final = ("parts", "commits", "generations", "holds")
-"""Folders of a run in which writers may leave drafts."""
+LONGEST_ATTEMPT: Final = timedelta(hours=24)  # of a writer, from its first part to its commit mark
+_FOLDERS: Final = ("parts", "commits", "generations", "holds")  # of a run, where drafts may be left
 
 
 @dataclass(frozen=True, slots=True)
 class Garbage:
-    """An object of so many bytes that nobody reads: a `part`, a `draft` or a `probe`.
+    """An object that nobody reads."""
 
-    `name` is its name below the root of the lake.
-    """
-
-    name: str
-    size: int
-    kind: str
+    name: str  # below the root of the lake
+    size: int  # in bytes
+    kind: str  # `part`, `draft` or `probe`
 
 
 def list_garbage(
@@ -84,8 +78,7 @@ def _garbage_of_run(
     """The drafts and the unnamed parts of a run that were written before `limit`."""
     folder = f"runs/{run_id}"
     yield from _drafts(objects, [folder, *(f"{folder}/{name}" for name in _FOLDERS)], limit)
-    old = _old_objects(objects, f"{folder}/parts", limit)
-    if not old:
+    if not (old := _old_objects(objects, f"{folder}/parts", limit)):
         return
     generations = _old_objects(objects, f"{folder}/generations", limit)
     settled_number = max((int(name.partition(".")[0]) for name in generations), default=0)
@@ -114,17 +107,13 @@ def _old_objects(
 
 @dataclass(frozen=True, slots=True)
 class DataSubject:
-    """Somebody whose rows are to be found: one case id, or every case with all of some tags.
+    """Somebody whose rows are to be found: one case id, or every case with all of some tags."""
 
-    `tags` are tag values by tag name; `case_id` is None when they alone decide.
-    """
-
-    case_id: str | None
-    tags: Mapping[str, str]
+    case_id: str | None  # None when the tags alone decide
+    tags: Mapping[str, str]  # values by name
 
     def __post_init__(self) -> None:
-        """Refuse a subject without a case id and without tags: every case would match."""
-        if self.case_id is None and not self.tags:
+        if self.case_id is None and not self.tags:  # every case would match
             raise StoreError("nobody to forget; give a case id or --tag key=value")
 
     def cases(self, store: Store, run_id: str) -> list[str]:
@@ -160,11 +149,11 @@ def find_subject(
     subject_rows = []
     for stored_run_id in runs:
         if case_ids := subject.cases(store, stored_run_id):
+            matches = pl.col("case_id").is_in(case_ids)
             rows = {}
             for table in CASE_TABLES:
-                scan = store.scan(stored_run_id, table)
-                matches = scan.filter(pl.col("case_id").is_in(case_ids)).select(pl.len())
-                rows[table] = int(matches.collect().item())
+                count = store.scan(stored_run_id, table).filter(matches).select(pl.len())
+                rows[table] = int(count.collect().item())
             if any(rows.values()):
                 subject_rows.append(SubjectRows(stored_run_id, case_ids, rows))
     return subject_rows
@@ -179,10 +168,9 @@ def forget_subject(store: Store, subject_rows: list[SubjectRows]) -> None:
 def collect_garbage(
     store: Store, *, older_than: timedelta = LONGEST_ATTEMPT, removing: bool
 ) -> list[Garbage]:
-    """The objects of a lake that nobody reads any more; a DuckDB file has none.
+    """The objects of a lake that nobody reads any more, as `list_garbage` returns them.
 
-    Objects younger than `older_than` are left out: a writer may still need them. With `removing` the
-    objects are deleted too.
+    With `removing` the objects are deleted too. A DuckDB file has none.
     """
     if not isinstance(store, ParquetStore):
         return []

@@ -20,85 +20,58 @@ from typing import Any, Final
 
 import duckdb
 import polars as pl
+from duckdb import DuckDBPyConnection as Connection
 
 from assizes.judge.errors import StoreError, UnknownRun
 from assizes.judge.rows import TABLES, as_json, frame
 from assizes.tasks.runtime.failpoints import failpoint
 from assizes.tasks.runtime.process import Closing
-from assizes.tasks.store.duckdb_file import (
-    IN_MEMORY,
-    Journal,
-    assign_identity,
-    damage_error,
-    first_line,
-    is_damage_message,
-    open_connection,
-    prepare_tables,
-    read_commit_state,
-    set_aside_old_journal,
-)
-from assizes.tasks.store.duckdb_rows import (
-    insert_rows,
-    lazy_rows,
-    plan_of,
-    present_tables,
-    restore_row_order,
-    rows_of,
-    run_ids,
-)
-from assizes.tasks.store.record import (
-    CASE_TABLES,
-    RUN_TABLES,
-    RunRecord,
-    checked_frames,
-    checked_id,
-    checked_metrics,
-    checked_table,
-    final_record,
-    full_id,
-    newest_first,
-    resumable_run,
-)
+from assizes.tasks.store import duckdb_file, duckdb_rows, record
+from assizes.tasks.store.record import Counts, Frames, RunRecord, checked_id
 
 MEMORY_LIMIT: Final = "64MB"
 """The memory in which DuckDB keeps what it wrote, where its default is most of the machine's; beyond
 this limit DuckDB spills to a folder beside the file."""
+
+_FIND_RUN: Final = "select 1 from runs where run_id = ?"
 
 
 class DuckDBStore(Closing):
     """The DuckDB store; see `assizes.tasks.store.protocol.Store` for what its methods promise."""
 
     sliceable: Final = False
-    many_writers: Final = False
-    """DuckDB lets only one process have a file open for writing."""
+    many_writers: Final = False  # DuckDB lets only one process have a file open for writing
 
     def __init__(self, uri: str, path: Path, *, writing: bool) -> None:
         self.uri = uri
         self._lock = threading.Lock()
-        self._connection: duckdb.DuckDBPyConnection | None = None
-        self._journal = Journal(path)
-        writing = writing or path == IN_MEMORY
+        self._connection: Connection | None = None
+        in_memory = path == duckdb_file.IN_MEMORY
+        journal = None if in_memory else path.with_name(f"{path.name}.commits")
+        self._journal = duckdb_file.Journal(journal)
+        writing = writing or in_memory
         if writing:
-            set_aside_old_journal(uri, path, self._journal)
-        self._connection = open_connection(uri, path, writing=writing)
+            duckdb_file.set_aside_old_journal(uri, path, self._journal)
+        self._connection = duckdb_file.open_connection(uri, path, writing=writing)
         failpoint("warehouse.open.connected")
         with ExitStack() as undo:
             undo.callback(self.close)
             with self._exclusive_connection() as con:
-                present = present_tables(con, writing=writing)
+                present = duckdb_rows.present_tables(con, writing=writing)
             self._has_calibrations = writing or "calibrations" in present
             with self._transaction() as con:
                 con.execute("set TimeZone='UTC'")
                 # Merging row groups at a checkpoint takes memory by the hundred MB, the more the
                 # longer the table; files stay about the same without it, and queries as fast.
                 con.execute("set max_vacuum_tasks=0")
-                if path != IN_MEMORY:
+                if not in_memory:
                     con.execute(f"set memory_limit='{MEMORY_LIMIT}'")
-                prepare_tables(con, uri, self._journal, present, writing=writing)
+                duckdb_file.prepare_tables(con, uri, self._journal, present, writing=writing)
                 if writing:
-                    assign_identity(con)
+                    duckdb_file.assign_identity(con)
             if writing:
-                self._catch_up_journal()
+                with self._transaction() as con:
+                    self._journal.catch_up(duckdb_file.read_commit_state(con))
             failpoint("warehouse.open.after")
             undo.pop_all()
 
@@ -106,38 +79,38 @@ class DuckDBStore(Closing):
         """Store a run that begins, or return the stored run."""
         checked_id(run.run_id, "run id")
         with self._transaction() as con:
-            if self._stored_run(con, run.run_id) is None:
-                insert_rows(con, "runs", frame("runs", [run.row()]))
+            if not con.execute(_FIND_RUN, [run.run_id]).fetchall():
+                duckdb_rows.insert_rows(con, "runs", frame("runs", [run.row()]))
                 con.execute("insert into _plans values (?, ?)", [run.run_id, as_json(run.plan)])
                 failpoint("warehouse.begin.inside")
-            begun = resumable_run(self._known_run(con, run.run_id), run, self.uri)
+            begun = record.resumable_run(self._known_run(con, run.run_id), run, self.uri)
         failpoint("warehouse.begin.after")
         return begun
 
     def plan(self, run_id: str) -> dict[str, Any] | None:
         """The plan that a run began with; None where there is no such run."""
         with self._transaction() as con:
-            return plan_of(con, run_id)
+            return duckdb_rows.plan_of(con, run_id)
 
     def shard_counts(self, run_id: str) -> dict[str, dict[str, int]]:
         """The number of records by status in each committed shard, by shard id."""
         query = "select shard, counts from _commits where run_id = ? order by shard"
         with self._transaction() as con:
-            self._known_run(con, run_id)
+            self._check_known(con, run_id)
             rows = con.execute(query, [run_id]).fetchall()
         return {shard: json.loads(counts) for shard, counts in rows}
 
-    def commit_shard(
-        self,
-        run_id: str,
-        shard_id: str,
-        frames: Mapping[str, pl.DataFrame],
-        counts: Mapping[str, int],
-    ) -> bool:
+    def commit_shard(self, run_id: str, shard_id: str, frames: Frames, counts: Counts) -> bool:
         """Insert the rows of a shard and its row in `_commits`, then append it to the journal."""
         checked_id(shard_id, "shard id")
-        tables = checked_frames(run_id, frames)
-        digest = _digest(tables.values())
+        tables = record.checked_frames(run_id, frames)
+        # Over polars' 64-bit hashes of all rows: fast, and no proof of equality.
+        digest = hashlib.sha256()
+        for rows in tables.values():
+            hashes = io.BytesIO()
+            rows.hash_rows().to_frame().write_ipc(hashes, compression="uncompressed")
+            digest.update(hashes.getvalue())
+        sha = digest.hexdigest()
         height = sum(rows.height for rows in tables.values())
         with self._transaction() as con:
             self._check_known(con, run_id)
@@ -145,27 +118,27 @@ class DuckDBStore(Closing):
             if con.execute(mark, [run_id, shard_id]).fetchall():
                 return False
             for table, rows in tables.items():
-                insert_rows(con, table, rows)
+                duckdb_rows.insert_rows(con, table, rows)
             failpoint("warehouse.commit.rows")
-            row = [run_id, shard_id, digest, as_json(dict(counts)), height]
+            row = [run_id, shard_id, sha, as_json(dict(counts)), height]
             con.execute("insert into _commits values (?, ?, ?, ?, ?)", row)
             failpoint("warehouse.commit.marked")
         failpoint("warehouse.commit.after")
-        self._append_to_journal(run=run_id, shard=shard_id, sha=digest)
+        self._append_to_journal(run=run_id, shard=shard_id, sha=sha)
         return True
 
     def finish(self, run: RunRecord, run_metrics: pl.DataFrame) -> None:
         """Replace the run's row by its final row, and write its metrics."""
-        metrics = checked_metrics(run.run_id, run_metrics)
+        metrics = record.checked_metrics(run.run_id, run_metrics)
         with self._transaction() as con:
             stored = self._known_run(con, run.run_id)
-            same = rows_of(con, "run_metrics", run.run_id).equals(metrics)
-            if (final := final_record(stored, run, self.uri, same_metrics=same)) is None:
+            same = duckdb_rows.rows_of(con, "run_metrics", run.run_id).equals(metrics)
+            if (final := record.final_record(stored, run, self.uri, same_metrics=same)) is None:
                 return
             for table, rows in (("runs", frame("runs", [final.row()])), ("run_metrics", metrics)):
                 con.execute(f"delete from {table} where run_id = ?", [run.run_id])
                 failpoint("warehouse.finish.deleted")
-                insert_rows(con, table, rows)
+                duckdb_rows.insert_rows(con, table, rows)
             failpoint("warehouse.finish.inserted")
         failpoint("warehouse.finish.after")
         self._append_to_journal(run=run.run_id, ended=final.status)
@@ -174,7 +147,7 @@ class DuckDBStore(Closing):
         self,
         run: RunRecord,
         frames: Iterable[tuple[str, pl.DataFrame]],
-        commits: Mapping[str, Mapping[str, int]],
+        commits: Mapping[str, Counts],
     ) -> None:
         """Copy a whole run of another store into this one, in one transaction.
 
@@ -182,43 +155,46 @@ class DuckDBStore(Closing):
         `commits` holds the number of records by status in each shard, by shard id.
         """
         with self._transaction() as con:
-            insert_rows(con, "runs", frame("runs", [run.row()]))
+            duckdb_rows.insert_rows(con, "runs", frame("runs", [run.row()]))
             con.execute("insert into _plans values (?, ?)", [run.run_id, as_json(run.plan)])
             for table, rows in frames:
-                insert_rows(con, table, rows.select(list(TABLES[table])))
+                duckdb_rows.insert_rows(con, table, rows.select(list(TABLES[table])))
             for shard_id, counts in commits.items():
                 sha = f"adopted {uuid.uuid4().hex}"
                 row = [run.run_id, shard_id, sha, as_json(dict(counts)), None]
                 con.execute("insert into _commits values (?, ?, ?, ?, ?)", row)
-        self._catch_up_journal()
+        with self._transaction() as con:
+            self._journal.catch_up(duckdb_file.read_commit_state(con))
 
     def runs(self) -> pl.DataFrame:
         """Table runs, newest first."""
         with self._transaction() as con:
-            return newest_first(rows_of(con, "runs"))
+            runs = duckdb_rows.rows_of(con, "runs")
+        return runs.sort("started_at", "run_id", descending=[True, False])
 
     def run(self, run_id: str) -> RunRecord:
         """A run by its id or a unique beginning of it."""
         with self._transaction() as con:
-            record = self._stored_run(con, run_id)
-            return record or self._known_run(con, full_id(run_id, run_ids(con), self.uri))
+            if not con.execute(_FIND_RUN, [run_id]).fetchall():
+                run_id = record.full_id(run_id, duckdb_rows.run_ids(con), self.uri)
+            return self._known_run(con, run_id)
 
     def table(self, run_id: str, name: str) -> pl.DataFrame:
         """A table of one run, sorted by its keys."""
-        checked_table(name, RUN_TABLES)
+        record.check_table(name, record.RUN_TABLES)
         with self._transaction() as con:
-            self._known_run(con, run_id)
-            return rows_of(con, name, run_id)
+            self._check_known(con, run_id)
+            return duckdb_rows.rows_of(con, name, run_id)
 
     def scan(self, run_id: str, name: str) -> pl.LazyFrame:
         """The table as a lazy frame; a query reads only its own columns, a block of rows at a time."""
-        checked_table(name, RUN_TABLES)
+        record.check_table(name, record.RUN_TABLES)
         with self._transaction() as con:
             self._check_known(con, run_id)
             # New rows get higher row ids.
             end = f"select coalesce(max(rowid) + 1, 0) from {name} where run_id = ?"
             ((end_row_id,),) = con.execute(end, [run_id]).fetchall()
-        return lazy_rows(self._transaction, name, run_id, end_row_id)
+        return duckdb_rows.lazy_rows(self._transaction, name, run_id, end_row_id)
 
     def forget(self, run_id: str, case_ids: Collection[str]) -> None:
         """Delete the rows in one transaction, and change the digest of every shard of the run.
@@ -227,15 +203,16 @@ class DuckDBStore(Closing):
         be damaged.
         """
         with self._transaction() as con:
-            self._known_run(con, run_id)
-            for table in CASE_TABLES:
+            self._check_known(con, run_id)
+            for table in record.CASE_TABLES:
                 matches = "run_id = ? and list_contains(?, case_id)"
                 con.execute(f"delete from {table} where {matches}", [run_id, list(case_ids)])
                 failpoint("warehouse.forget.deleted")
             statement = "update _commits set sha = sha[:64] || ' ' || ? where run_id = ?"
             con.execute(statement, [uuid.uuid4().hex, run_id])
         failpoint("warehouse.forget.after")
-        self._catch_up_journal()
+        with self._transaction() as con:
+            self._journal.catch_up(duckdb_file.read_commit_state(con))
         with self._exclusive_connection() as con:
             con.execute("checkpoint")  # so that the write-ahead log does not keep the rows
 
@@ -253,29 +230,29 @@ class DuckDBStore(Closing):
         """Store a row of table comparisons, unless the same row is stored already."""
         added = frame("comparisons", [row])
         with self._transaction() as con:
-            if added.row(0) not in rows_of(con, "comparisons").rows():
-                insert_rows(con, "comparisons", added)
+            if added.row(0) not in duckdb_rows.rows_of(con, "comparisons").rows():
+                duckdb_rows.insert_rows(con, "comparisons", added)
 
     def comparisons(self) -> pl.DataFrame:
         """Table comparisons, sorted by its keys, then by its other columns."""
         with self._transaction() as con:
-            rows = rows_of(con, "comparisons")
+            rows = duckdb_rows.rows_of(con, "comparisons")
         return rows.sort(rows.columns)
 
     def add_calibration(self, row: Mapping[str, Any]) -> None:
         """Store a row of table calibrations, unless the run has the same record already."""
         added = frame("calibrations", [row])
         with self._transaction() as con:
-            stored_rows = rows_of(con, "calibrations").select("run_id", "record")
+            stored_rows = duckdb_rows.rows_of(con, "calibrations").select("run_id", "record")
             if added.select("run_id", "record").row(0) not in stored_rows.rows():
-                insert_rows(con, "calibrations", added)
+                duckdb_rows.insert_rows(con, "calibrations", added)
 
     def calibrations(self) -> pl.DataFrame:
         """Table calibrations in order of time; empty in a file older than that table."""
         if not self._has_calibrations:
             return frame("calibrations", [])
         with self._transaction() as con:
-            return rows_of(con, "calibrations")
+            return duckdb_rows.rows_of(con, "calibrations")
 
     def close(self) -> None:
         """Close the file, so that another process may write to it.
@@ -291,19 +268,19 @@ class DuckDBStore(Closing):
         failpoint("warehouse.close.after")
 
     @contextmanager
-    def _transaction(self) -> Iterator[duckdb.DuckDBPyConnection]:
+    def _transaction(self) -> Iterator[Connection]:
         """The connection for this thread alone, in a transaction that an error rolls back."""
         with self._exclusive_connection() as con:
             con.begin()
             with ExitStack() as undo:
-                undo.callback(restore_row_order, con)  # runs after the rollback
+                undo.callback(duckdb_rows.restore_row_order, con)  # runs after the rollback
                 undo.callback(con.rollback)
                 yield con
                 undo.pop_all()
             con.commit()
 
     @contextmanager
-    def _exclusive_connection(self) -> Iterator[duckdb.DuckDBPyConnection]:
+    def _exclusive_connection(self) -> Iterator[Connection]:
         """The connection for this thread alone; DuckDB's errors become `StoreError`s of one line."""
         with self._lock:
             con = self._connection
@@ -312,15 +289,10 @@ class DuckDBStore(Closing):
             try:
                 yield con
             except duckdb.Error as error:
-                line = first_line(error)
-                if is_damage_message(line):
-                    raise damage_error(self.uri, line) from error
+                line = duckdb_file.first_line(error)
+                if duckdb_file.DAMAGE_PATTERN.search(line):
+                    raise duckdb_file.damage_error(self.uri, line) from error
                 raise StoreError(f"{self.uri}: {line}") from error
-
-    def _catch_up_journal(self) -> None:
-        """Append the commits that the file holds and the journal lacks."""
-        with self._transaction() as con:
-            self._journal.catch_up(read_commit_state(con))
 
     def _append_to_journal(self, **entry: str) -> None:
         with self._lock:
@@ -330,28 +302,12 @@ class DuckDBStore(Closing):
                 reason = error.strerror or error
                 raise StoreError(f"{self._journal.path}: cannot be written: {reason}") from error
 
-    def _stored_run(self, con: duckdb.DuckDBPyConnection, run_id: str) -> RunRecord | None:
-        rows = rows_of(con, "runs", run_id)
-        if rows.is_empty():
-            return None
-        return RunRecord.of_row(rows.row(0, named=True), plan_of(con, run_id) or {})
-
-    def _check_known(self, con: duckdb.DuckDBPyConnection, run_id: str) -> None:
+    def _check_known(self, con: Connection, run_id: str) -> None:
         # Every shard calls this: reading the plan, which lists all shards, would be quadratic.
-        if not con.execute("select 1 from runs where run_id = ?", [run_id]).fetchall():
-            raise UnknownRun.in_store(run_id, self.uri, run_ids(con))
+        if not con.execute(_FIND_RUN, [run_id]).fetchall():
+            raise UnknownRun.in_store(run_id, self.uri, duckdb_rows.run_ids(con))
 
-    def _known_run(self, con: duckdb.DuckDBPyConnection, run_id: str) -> RunRecord:
-        if stored := self._stored_run(con, run_id):
-            return stored
-        raise UnknownRun.in_store(run_id, self.uri, run_ids(con))
-
-
-def _digest(tables: Iterable[pl.DataFrame]) -> str:
-    """SHA-256 over polars' 64-bit hashes of all rows of a shard: fast, and no proof of equality."""
-    digest = hashlib.sha256()
-    for rows in tables:
-        hashes = io.BytesIO()
-        rows.hash_rows().to_frame().write_ipc(hashes, compression="uncompressed")
-        digest.update(hashes.getvalue())
-    return digest.hexdigest()
+    def _known_run(self, con: Connection, run_id: str) -> RunRecord:
+        self._check_known(con, run_id)
+        row = duckdb_rows.rows_of(con, "runs", run_id).row(0, named=True)
+        return RunRecord.of_row(row, duckdb_rows.plan_of(con, run_id) or {})
