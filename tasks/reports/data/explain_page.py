@@ -82,10 +82,7 @@ def _rendered_ask(
     if row["provider"] != OFFLINE_PROVIDER:
         sent = messages(replayed_ask.ask)
     else:  # what a language model would get
-        sent = [
-            {"role": "system", "content": prompt.system},
-            {"role": "user", "content": prompt.user},
-        ]
+        sent = [{"role": role, "content": getattr(prompt, role)} for role in ("system", "user")]
     read = attempt and {
         "code": attempt.code,
         "complaint": attempt.complaint,
