@@ -15,7 +15,7 @@ import polars as pl
 
 from assizes.judge.case import Case, Turn
 from assizes.judge.errors import ConfigurationError, DataError
-from assizes.judge.rows import CASES, KEYS
+from assizes.judge.rows import KEYS
 from assizes.judge.rubrics.rubric import OUTCOMES
 from assizes.judge.score import ACCEPTABLE, LABELS
 from assizes.judge.verdicts.executions import collect_rows
@@ -43,6 +43,7 @@ EXCERPT_TURNS: Final = 60  # turns of each of the conversations in a report, at 
 MAX_OBJECT_BYTES: Final = 256 << 20  # bytes of an object that is fetched to show a conversation
 
 _KEY: Final = ("case_id", "repetition")
+_LINE_FIELDS: Final = ("repetition", "status", "passed", "overall_score", "gate")
 _CHANGES: Final = {"case_id": pl.String, "change": pl.String}
 
 
@@ -54,7 +55,7 @@ def case_rows(cases: pl.LazyFrame, scores: pl.LazyFrame, changes: Mapping[str, s
     """
     ranked = _ranked_cases(cases, changes)
     shown, all_errored = ranked.head(MAX_CASES), ranked.filter(pl.col("status") == "errored")
-    errored = all_errored.head(MAX_ERRORS)
+    errored, first = all_errored.head(MAX_ERRORS), ranked.head(MAX_READ_FIRST)
     wanted = collect_rows(_rows_of_cases(pl.concat([shown, errored]), cases))
     rows_by_key = {tuple(row[name] for name in _KEY): row for row in wanted.iter_rows(named=True)}
     rows, errored_rows = (
@@ -63,9 +64,8 @@ def case_rows(cases: pl.LazyFrame, scores: pl.LazyFrame, changes: Mapping[str, s
     lines = [
         parts.CaseLine(
             case_id=clean_line(row["case_id"], ID_CHARS),
-            **{name: row[name] for name in ("repetition", "status", "passed", "overall_score")},
+            **{name: row[name] for name in _LINE_FIELDS},
             **{name: _line_or_none(row[name]) for name in ("root_cause", "summary")},
-            gate=row["gate"],
             change=changes.get(row["case_id"]),
         )
         for row in rows
@@ -74,7 +74,7 @@ def case_rows(cases: pl.LazyFrame, scores: pl.LazyFrame, changes: Mapping[str, s
         total=ranked.height,
         shown=lines,
         more=ranked.height - shown.height,
-        read_first=_cases_to_read(rows[:MAX_READ_FIRST], lines, scores),
+        read_first=_cases_to_read(rows[: first.height], lines, _rows_of_cases(first, scores)),
         errors=[
             parts.CaseError(
                 case_id=clean_line(row["case_id"], ID_CHARS),
@@ -130,15 +130,9 @@ def _line_or_none(text: str | None) -> str | None:
 def _cases_to_read(
     rows: Sequence[Mapping[str, Any]], lines: Sequence[parts.CaseLine], scores: pl.LazyFrame
 ) -> list[parts.CaseInFull]:
-    """The first cases in full, from their rows in table `cases` and their lines in the report."""
-    keys = pl.DataFrame(
-        [[row[name] for name in _KEY] for row in rows],
-        schema={name: CASES[name] for name in _KEY},
-        orient="row",
-    )
-    case_scores = collect_rows(_rows_of_cases(keys, scores).sort(KEYS["scores"]))
+    """The first cases in full, from their rows in table `cases`, their lines and their scores."""
     scores_by_case: dict[tuple[str, int], list[dict[str, Any]]] = defaultdict(list)
-    for score in case_scores.iter_rows(named=True):
+    for score in collect_rows(scores.sort(KEYS["scores"])).iter_rows(named=True):
         scores_by_case[score["case_id"], score["repetition"]].append(score)
     cases = []
     for row, line in zip(rows, lines, strict=False):

@@ -75,16 +75,9 @@ def metric_rows(summary: RunSummary, comparison: RunComparison | None) -> list[s
     names = published_names(summary.metrics)
     deltas = () if comparison is None else comparison.aggregate.per_metric_aggregate_deltas
     delta_by_name = {delta.metric: delta for delta in deltas}
-    tier_places: dict[str | None, int] = {tier: place for place, tier in enumerate(_TIERS)}
-    ranked = sorted(
-        summary.metrics,
-        key=lambda metric: (
-            tier_places.get(metric.tier, len(_TIERS)),
-            -(metric.weight or 0.0),
-            metric.name,
-            metric.judge,
-        ),
-    )
+    places: dict[str | None, int] = {tier: place for place, tier in enumerate(_TIERS)}
+    ranked = sorted(summary.metrics, key=lambda metric: (metric.name, metric.judge))
+    ranked.sort(key=lambda metric: (places.get(metric.tier, len(places)), -(metric.weight or 0.0)))
     named = [(names[metric.judge, metric.name], metric) for metric in ranked[:MAX_METRICS]]
     return [
         _metric_row(name, metric, delta_by_name.get(name), summary.intervals)
@@ -162,8 +155,9 @@ def skip_rows(scores: pl.LazyFrame) -> schema.Skips:
     skipped = scores.filter((pl.col("part") == "") & (pl.col("status") == "skipped"))
     counted = skipped.group_by("judge", "metric", "reason").agg(rows=pl.len())
     metrics: dict[tuple[str, str, int], list[str]] = defaultdict(list)
-    sorted_rows = collect_rows(counted.sort("judge", "metric", "reason")).rows()
-    for judge, metric, reason, rows in sorted_rows:
+    for judge, metric, reason, rows in collect_rows(
+        counted.sort("judge", "metric", "reason")
+    ).rows():
         metrics[judge, reason, rows].append(metric)
     ranked = sorted(metrics.items(), key=lambda pair: (pair[0][0], -pair[0][2], pair[0][1]))
     return schema.Skips(
@@ -241,16 +235,16 @@ def tier_rows(summary: RunSummary) -> list[schema.TierLine]:
 def score_distribution(cases: pl.LazyFrame) -> schema.Distribution:
     """The cases with an overall score in ten bins; the last bin includes a score of 100."""
     lows = range(0, 100, BIN_POINTS)
-    passed_counts, other_counts = [0] * len(lows), [0] * len(lows)
+    counts = [{"passed": 0, "not_passed": 0} for _ in lows]
     judged = cases.drop_nulls("overall_score").group_by("overall_score", "passed")
     for score, passed, rows in collect_rows(judged.agg(rows=pl.len())).rows():
         index = min(int(score // BIN_POINTS), len(lows) - 1)
-        (passed_counts if passed else other_counts)[index] += rows
+        counts[index]["passed" if passed else "not_passed"] += rows
     return schema.Distribution(
         bins=[
             # `from` is a word of Python, so it cannot be a keyword argument.
-            schema.Bin(**{"from": low}, to=low + BIN_POINTS, passed=passed, not_passed=other)
-            for low, passed, other in zip(lows, passed_counts, other_counts, strict=True)
+            schema.Bin(**{"from": low}, to=low + BIN_POINTS, **numbers)
+            for low, numbers in zip(lows, counts, strict=True)
         ]
     )
 
