@@ -34,8 +34,6 @@ _AUTOLINKS: Final = re.compile(
 _JOINER: Final = "\u2060"
 _CODE_SAFE: Final = re.compile(r"[^`|\\<>&\s]+(?: [^`|\\<>&\s]+)*")
 
-Block = str
-
 
 def clean(text: str, limit: int) -> str:
     """Foreign text for display: without invisible characters, cut after `limit` characters.
@@ -151,7 +149,7 @@ def code(text: str, limit: int = TEXT_CHARS) -> str:
     return f"`{line}`" if _CODE_SAFE.fullmatch(line) else plain(line, limit)
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: int = 0) -> Block:
+def table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: int = 0) -> str:
     """A Markdown table; its last `numbers` columns are aligned to the right."""
     left = len(head) - numbers
     rule = ["---" if place < left else "---:" for place in range(len(head))]
@@ -159,6 +157,6 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: int = 0) 
     return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
 
 
-def bullets(lines: Iterable[str]) -> Block:
+def bullets(lines: Iterable[str]) -> str:
     """A Markdown list with one entry for each line."""
     return "\n".join(f"- {line}" for line in lines)

@@ -230,10 +230,10 @@ def case_pages(record: RunRecord, stored_cases: Sequence[StoredExecution]) -> li
     An object that holds several of the transcripts is fetched once.
     """
     cases = _reread_cases(record, [stored_case.case for stored_case in stored_cases])
-    pages = []
+    pages: list[dict[str, Any]] = []
     for case, stored_case in zip(cases, stored_cases, strict=True):
         outcomes, findings = _outcomes_and_findings(stored_case.scores)
-        page = {
+        page: dict[str, Any] = {
             "case": stored_case.case,
             "outcomes": [outcome.model_dump() for outcome in outcomes],
             "findings": [finding.model_dump() for finding in findings],

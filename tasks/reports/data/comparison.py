@@ -180,7 +180,9 @@ def _movers(comparison: RunComparison, status: str, flips: int) -> parts.Movers:
             parts.MovedCase(
                 case_id=formatting.clean_line(case.test_case_id, ID_CHARS),
                 flip=_FLIPS.get((bool(case.baseline_passed), bool(case.candidate_passed)), ""),
-                **case.model_dump(include={"baseline_score", "candidate_score", "score_delta"}),
+                baseline_score=case.baseline_score,
+                candidate_score=case.candidate_score,
+                score_delta=case.score_delta,
                 moved=_moved_metrics(case.metric_deltas),
             )
             for case in moved_cases[:MAX_MOVED]

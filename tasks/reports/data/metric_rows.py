@@ -79,17 +79,11 @@ def metric_rows(summary: RunSummary, comparison: RunComparison | None) -> list[s
     ranked = sorted(summary.metrics, key=lambda metric: (metric.name, metric.judge))
     ranked.sort(key=lambda metric: (places.get(metric.tier, len(places)), -(metric.weight or 0.0)))
     named = [(names[metric.judge, metric.name], metric) for metric in ranked[:MAX_METRICS]]
-    return [
-        _metric_row(name, metric, delta_by_name.get(name), summary.intervals)
-        for name, metric in named
-    ]
+    return [_metric_row(name, metric, delta_by_name.get(name), summary) for name, metric in named]
 
 
 def _metric_row(
-    name: str,
-    metric: MetricSummary,
-    delta: MetricAggregate | None,
-    intervals: Mapping[str, NumberInterval],
+    name: str, metric: MetricSummary, delta: MetricAggregate | None, summary: RunSummary
 ) -> schema.MetricLine:
     # Levels are 0-5, fractions and yes/no 0-1; an amount without a best value has no unit.
     binary_fails = metric.is_binary and "fail" in metric.labels
@@ -117,8 +111,8 @@ def _metric_row(
         ],
         baseline_mean=before,
         delta=moved,
-        interval=interval_of(intervals, f"metrics/{name}/mean_raw"),
-        pass_rate_interval=interval_of(intervals, f"metrics/{name}/pass_rate"),
+        interval=interval_of(summary.intervals, f"metrics/{name}/mean_raw"),
+        pass_rate_interval=interval_of(summary.intervals, f"metrics/{name}/pass_rate"),
     )
 
 
@@ -155,9 +149,8 @@ def skip_rows(scores: pl.LazyFrame) -> schema.Skips:
     skipped = scores.filter((pl.col("part") == "") & (pl.col("status") == "skipped"))
     counted = skipped.group_by("judge", "metric", "reason").agg(rows=pl.len())
     metrics: dict[tuple[str, str, int], list[str]] = defaultdict(list)
-    for judge, metric, reason, rows in collect_rows(
-        counted.sort("judge", "metric", "reason")
-    ).rows():
+    ordered = collect_rows(counted.sort("judge", "metric", "reason"))
+    for judge, metric, reason, rows in ordered.rows():
         metrics[judge, reason, rows].append(metric)
     ranked = sorted(metrics.items(), key=lambda pair: (pair[0][0], -pair[0][2], pair[0][1]))
     return schema.Skips(

@@ -34,10 +34,7 @@ from assizes.tasks.store import RunRecord
 
 MAX_ASK_ERRORS: Final = 20  # different errors of asks that are listed, at most
 MAX_AGENTS: Final = 10  # agents with their versions that are listed, at most
-
-REGRESSION: Final = "regression"
-"""The outcome of a run that is worse than its baseline while its judge did not move."""
-
+REGRESSION: Final = "regression"  # worse than its baseline, while its judge did not move
 _UTC_TIME: Final = "%Y-%m-%d %H:%M:%S UTC"
 
 _HEADLINES: Final = {

@@ -13,17 +13,11 @@ import polars as pl
 
 from assizes.judge.verdicts.executions import PASS_FLAGGED, collect_rows
 from assizes.tasks.reports.data.report import REGRESSION
-from assizes.tasks.reports.formatting import Block, bullets, clean_line, code, plain, plural, table
+from assizes.tasks.reports.formatting import bullets, clean_line, code, plain, plural, table
 from assizes.tasks.reports.render.markdown import gate_cells
 
 MAX_FIRST_CASES: Final = 5  # cases in the few lines of Markdown, at most
-
-MAX_CASES: Final = 20_000
-"""Cases that are listed in the XML, at most.
-
-Cases that did not pass come first; the property `cases_left_out` counts the others.
-"""
-
+MAX_CASES: Final = 20_000  # cases in the XML, at most; those that did not pass come first
 TEXT_CHARS: Final = 2000  # characters of a name or message in the XML, at most
 
 _COLUMNS: Final = (
@@ -37,7 +31,7 @@ def brief_report(data: Mapping[str, Any]) -> str:
     return "\n\n".join(_blocks(data)) + "\n"
 
 
-def _blocks(data: Mapping[str, Any]) -> Iterator[Block]:
+def _blocks(data: Mapping[str, Any]) -> Iterator[str]:
     verdict, run = data["verdict"], data["run"]
     yield f"## {verdict['word']}: {plain(run['name'])}"
     yield f"{code(run['run_id'])} · {plain(data['judged_by']['line'], 1000)}"

@@ -10,19 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from assizes.tasks.reports import formatting
-from assizes.tasks.reports.formatting import DASH, Block, bullets, code, count, number, plain, table
+from assizes.tasks.reports.formatting import DASH, bullets, code, count, number, plain, table
 
+# Bytes of the report, at most, as the Prefect UI keeps it in a database; whole blocks are cut.
 MAX_BYTES: Final = 95_000
-"""Bytes of the report, at most, as the Prefect UI keeps it in a database; whole blocks are cut."""
-
-MAX_ROWS: Final = 50
-"""Rows of the tables of metrics, of skipped judges and of settings, and cases that only one run
-has, that are listed at most."""
-
+MAX_ROWS: Final = 50  # metrics, skipped judges, settings and cases of one run only, at most each
 MAX_MOVED: Final = 25  # cases that got worse, and cases that got better, that are listed at most
-
-MAX_PROMPT_LINES: Final = 40
-"""Lines that are listed of the differences in the prompts of one judge, at most."""
+MAX_PROMPT_LINES: Final = 40  # lines that differ in the prompts of one judge, at most
 
 
 def markdown_report(data: Mapping[str, Any]) -> str:
@@ -37,7 +31,7 @@ def markdown_report(data: Mapping[str, Any]) -> str:
     return "\n\n".join(shown_blocks) + "\n"
 
 
-def _blocks(data: Mapping[str, Any]) -> Iterator[Block]:
+def _blocks(data: Mapping[str, Any]) -> Iterator[str]:
     run, cases = data["run"], data["cases"]
     yield plain(data["judged_by"]["line"], 1000)
     yield f"# Run report: {plain(run['name'])}"
@@ -72,7 +66,7 @@ def gate_cells(dimension: Mapping[str, Any]) -> list[str]:
     return [dimension["name"], passed, dimension["shown"], dimension["needs"]]
 
 
-def _verdict(data: Mapping[str, Any]) -> Iterator[Block]:
+def _verdict(data: Mapping[str, Any]) -> Iterator[str]:
     verdict = data["verdict"]
     yield f"## {verdict['word']}"
     yield plain(verdict["headline"])
@@ -91,13 +85,13 @@ def _verdict(data: Mapping[str, Any]) -> Iterator[Block]:
         yield "**These counts do not add up; trust no share of this report.**"
 
 
-def _bullets(texts: Sequence[str], prefix: str = "") -> Iterator[Block]:
+def _bullets(texts: Sequence[str], prefix: str = "") -> Iterator[str]:
     """Foreign texts as a list; nothing where there are none."""
     if texts:
         yield bullets(f"{prefix}{plain(text, 500)}" for text in texts)
 
 
-def _comparison(compared: Mapping[str, Any] | None) -> Iterator[Block]:
+def _comparison(compared: Mapping[str, Any] | None) -> Iterator[str]:
     yield "## Comparison with the baseline"
     if compared is None:
         yield "No baseline: nothing to compare with."
@@ -130,7 +124,7 @@ def _comparison(compared: Mapping[str, Any] | None) -> Iterator[Block]:
     yield from _differences(compared)
 
 
-def _statistics(compared: Mapping[str, Any]) -> Iterator[Block]:
+def _statistics(compared: Mapping[str, Any]) -> Iterator[str]:
     """The statistical verdict, and the exploratory changes that decide nothing."""
     if compared["mismatches"]:
         yield "### Not judged alike"
@@ -155,7 +149,7 @@ def _statistics(compared: Mapping[str, Any]) -> Iterator[Block]:
         yield table(head, rows, numbers=4)
 
 
-def _movers(word: str, movers: Mapping[str, Any]) -> Iterator[Block]:
+def _movers(word: str, movers: Mapping[str, Any]) -> Iterator[str]:
     if not movers["total"]:
         return
     yield f"### Cases that got {word} ({movers['total']})"
@@ -173,7 +167,7 @@ def _movers(word: str, movers: Mapping[str, Any]) -> Iterator[Block]:
         yield f"and {movers['total'] - len(rows):,} more."
 
 
-def _differences(compared: Mapping[str, Any]) -> Iterator[Block]:
+def _differences(compared: Mapping[str, Any]) -> Iterator[str]:
     """The settings that differ, and the lines of the judges' prompts that do."""
     if compared["config_diff"]:
         yield "### What differs in the configuration"
@@ -195,7 +189,7 @@ def _differences(compared: Mapping[str, Any]) -> Iterator[Block]:
             yield "report.html shows more lines."
 
 
-def _metrics(data: Mapping[str, Any]) -> Iterator[Block]:
+def _metrics(data: Mapping[str, Any]) -> Iterator[str]:
     yield "## Metrics"
     if not data["metrics"]:
         yield "No metric was scored."
@@ -223,7 +217,7 @@ def _metrics(data: Mapping[str, Any]) -> Iterator[Block]:
     yield from _skipped_judges(data["skipped"])
 
 
-def _family_table(family: str, metrics: Sequence[Mapping[str, Any]], *, compared: bool) -> Block:
+def _family_table(family: str, metrics: Sequence[Mapping[str, Any]], *, compared: bool) -> str:
     """The table of the metrics of one family.
 
     Metrics of the conversation have a tier and a weight, the others a share of passed cases; where
@@ -251,7 +245,7 @@ def _family_table(family: str, metrics: Sequence[Mapping[str, Any]], *, compared
     return table(head, rows, numbers=5 + len(change))
 
 
-def _skipped_judges(skipped: Mapping[str, Any]) -> Iterator[Block]:
+def _skipped_judges(skipped: Mapping[str, Any]) -> Iterator[str]:
     if skipped["shown"]:
         yield "### Judges that did not apply"
         rows = (
@@ -268,7 +262,7 @@ def _skipped_judges(skipped: Mapping[str, Any]) -> Iterator[Block]:
             yield f"and {formatting.plural(left, 'more reason')}."
 
 
-def _problems(data: Mapping[str, Any]) -> Iterator[Block]:
+def _problems(data: Mapping[str, Any]) -> Iterator[str]:
     """The failure codes and root causes, and what could not be judged."""
     yield "## Failures"
     failures = [
@@ -300,7 +294,7 @@ def _problems(data: Mapping[str, Any]) -> Iterator[Block]:
         yield f"and {formatting.plural(left, 'more case')} without a verdict."
 
 
-def _usage(data: Mapping[str, Any]) -> Iterator[Block]:
+def _usage(data: Mapping[str, Any]) -> Iterator[str]:
     yield "## Time and money"
     for group in data["usage"]:
         facts = ([fact["name"], plain(fact["value"])] for fact in group["facts"])

@@ -26,11 +26,8 @@ from assizes.tasks.runs.anchor_runs import stored_attribution
 from assizes.tasks.runtime.places import replace_file
 from assizes.tasks.store import RunRecord, Store
 
-BUCKETS_S: Final = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0)
-"""Upper bounds, in seconds, of the buckets of the latency histogram."""
-
-ANSWERED: Final = "answered"
-"""Value of the label `class` for the calls of asks that were answered in the end."""
+BUCKETS_S: Final = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0)  # upper bounds
+ANSWERED: Final = "answered"  # the label `class` of calls of asks that were answered in the end
 
 
 def write_metrics(store: Store, record: RunRecord, folder: str) -> Path:
