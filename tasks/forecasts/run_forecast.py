@@ -100,15 +100,14 @@ def _load_record_selector(
     config: RunConfig, judge_panel: JudgePanel, day: date | None
 ) -> RecordSelector | None:
     """The selector of records; the store is opened only for a run that goes by earlier runs."""
-    if config.transcripts.again is None and not config.transcripts.since_last:
-        return record_selector(None, config, judge_panel, day)
-    try:
-        with open_store(config.store) as store:
-            return record_selector(store, config, judge_panel, day)
-    except NoStore:
-        if config.transcripts.again is not None:
-            raise
-        return record_selector(None, config, judge_panel, day)
+    if config.transcripts.again or config.transcripts.since_last:
+        try:
+            with open_store(config.store) as store:
+                return record_selector(store, config, judge_panel, day)
+        except NoStore:
+            if config.transcripts.again:
+                raise
+    return record_selector(None, config, judge_panel, day)
 
 
 async def _hear_cases(

@@ -113,12 +113,8 @@ def write_report(
     """Render and write the three files of a report; readers never see half a file.
 
     The same data gives the same bytes. Returns where each file is, by its suffix: `html`, `md`,
-    `json`.
-
-    Args:
-        data: the data of the report.
-        uri: a folder, or an fsspec URI such as `s3://bucket/reports`.
-        storage_options: options of the file system behind a URI.
+    `json`. `uri` is a folder, or an fsspec URI such as `s3://bucket/reports` with the options of
+    the file system behind it.
 
     Raises:
         ConfigurationError: the files cannot be written there.

@@ -26,7 +26,6 @@ from assizes.tasks.runs.stored_cases import StoredExecution, reread_cases
 from assizes.tasks.store import RunRecord
 
 # These limits keep the report of 10,000 cases under 5 MB; what is left out is counted.
-
 MAX_READ_FIRST: Final = 20  # cases that are shown in full, at most
 MAX_CASES: Final = 200  # cases in the table, at most
 MAX_ERRORS: Final = 50  # cases that could not be judged that are listed, at most
@@ -34,10 +33,8 @@ MAX_FINDINGS: Final = 60  # scores, and expected outcomes, that are shown of a c
 ID_CHARS: Final = 512  # characters of the id of a case, at most
 
 TEXT_CHARS: Final = 2000  # characters of a justification, an error or an outcome, at most
-
 TURN_CHARS: Final = 6000  # characters of one text of a conversation on the page of a case, at most
 MAX_TURNS: Final = 1000  # turns of a conversation on the page of a case, at most
-
 EXCERPT_CHARS: Final = 700  # characters of one text of a conversation in a report, at most
 EXCERPT_TURNS: Final = 60  # turns of each of the conversations in a report, at most
 MAX_OBJECT_BYTES: Final = 256 << 20  # bytes of an object that is fetched to show a conversation
@@ -253,13 +250,9 @@ def conversations(
 ) -> list[dict[str, Any]]:
     """The conversations of some cases, with the findings at their turns.
 
-    Each has `turns`, the number of `more` turns that are not shown, and a `fault` that says why the
-    conversation is missing.
-
-    Args:
-        record: the run.
-        shown_cases: the cases as in the data of the report, with their findings.
-        table_rows: rows of these cases in table `cases`; `None` where a row is not known.
+    The cases are as in the data of the report, with their findings; `table_rows` are their rows in
+    table `cases`, with `None` where a row is not known. Each conversation has `turns`, the number
+    of `more` turns that are not shown, and a `fault` that says why the conversation is missing.
     """
     transcripts = iter(_reread_cases(record, [row for row in table_rows if row]))
     shown: list[dict[str, Any]] = []

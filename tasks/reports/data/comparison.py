@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from assizes.judge.comparison.cases import MetricDelta
@@ -12,7 +12,6 @@ from assizes.judge.comparison.statistical import Exploratory
 from assizes.judge.comparison.statistical_verdict import LABELS, SHOWN
 from assizes.judge.config.run import FINGERPRINTS
 from assizes.judge.rows import as_json
-from assizes.judge.summary.run_summary import RunSummary
 from assizes.tasks.reports import formatting
 from assizes.tasks.reports.data.case_rows import ID_CHARS
 from assizes.tasks.reports.data.metric_rows import MAX_METRICS
@@ -128,35 +127,27 @@ def _rules(comparison: RunComparison) -> list[parts.Rule]:
     """The values of both whole runs under the three rules, and the change that each rule limits."""
     aggregate, limits = comparison.aggregate, comparison.verdict.thresholds_used
     latency = aggregate.latency_avg_delta_ms
-    rules: list[tuple[str, str, str, Callable[[RunSummary], str]]] = [
-        (
-            "Pass rate",
+    runs = (aggregate.baseline_metrics, aggregate.candidate_metrics)
+    rules = {
+        "Pass rate": (
             formatting.points(aggregate.pass_rate_delta),
             f"may drop by {limits['max_pass_rate_drop'] * 100:g} points",
-            lambda run: formatting.share(run.pass_rate),
+            *(formatting.share(run.pass_rate) for run in runs),
         ),
-        (
-            "Average score",
+        "Average score": (
             signed_number(aggregate.avg_score_delta),
             f"may drop by {limits['max_avg_score_drop']:g} points",
-            lambda run: formatting.number(run.avg_overall_score),
+            *(formatting.number(run.avg_overall_score) for run in runs),
         ),
-        (
-            "Average latency",
+        "Average latency": (
             DASH if latency is None else f"{signed_number(latency, 0)} ms",
             f"may grow by {limits['max_latency_increase_pct'] * 100:g} %",
-            lambda run: formatting.duration(run.latency_avg_ms),
+            *(formatting.duration(run.latency_avg_ms) for run in runs),
         ),
-    ]
+    }
     return [
-        parts.Rule(
-            name=name,
-            baseline=to_text(aggregate.baseline_metrics),
-            candidate=to_text(aggregate.candidate_metrics),
-            change=change,
-            limit=limit,
-        )
-        for name, change, limit, to_text in rules
+        parts.Rule(name=name, baseline=before, candidate=after, change=change, limit=limit)
+        for name, (change, limit, before, after) in rules.items()
     ]
 
 

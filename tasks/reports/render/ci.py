@@ -60,7 +60,7 @@ def junit_report(data: Mapping[str, Any], cases: pl.LazyFrame) -> str:
     """
     run = data["run"]
     root = ET.Element("testsuites", name="assizes")
-    suite = ET.SubElement(root, "testsuite", name=_text(run["name"]))
+    suite = ET.SubElement(root, "testsuite", name=clean_line(run["name"], TEXT_CHARS))
     properties = ET.SubElement(suite, "properties")
     total = collect_rows(cases.select(pl.len())).item()
     facts = {
@@ -70,7 +70,8 @@ def junit_report(data: Mapping[str, Any], cases: pl.LazyFrame) -> str:
         "cases_left_out": max(0, total - MAX_CASES),
     }
     for name, value in facts.items():
-        ET.SubElement(properties, "property", name=name, value=_text(str(value)))
+        text = clean_line(str(value), TEXT_CHARS)
+        ET.SubElement(properties, "property", name=name, value=text)
     suite.extend(_verdict_tests(data))
     passed = pl.col("passed").fill_null(value=False)
     first = cases.select(_COLUMNS).sort(passed, "case_id", "repetition").head(MAX_CASES)
@@ -122,12 +123,8 @@ def _case(row: Mapping[str, Any]) -> ET.Element:
 
 def _test(group: str, name: str, kind: str | None = None, message: str = "") -> ET.Element:
     """A test, in which an element of a kind such as `failure` has the message, if there is one."""
-    test = ET.Element("testcase", classname=group, name=_text(name))
+    # XML allows no control characters, not even escaped ones.
+    test = ET.Element("testcase", classname=group, name=clean_line(name, TEXT_CHARS))
     if kind is not None:
-        ET.SubElement(test, kind, message=_text(message))
+        ET.SubElement(test, kind, message=clean_line(message, TEXT_CHARS))
     return test
-
-
-def _text(text: str) -> str:
-    """Text for XML, which allows no control characters, not even escaped ones."""
-    return clean_line(text, TEXT_CHARS)
