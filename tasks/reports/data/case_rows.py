@@ -92,17 +92,10 @@ def _ranked_cases(cases: pl.LazyFrame, changes: Mapping[str, str]) -> pl.DataFra
     comes first.
     """
     compared = pl.LazyFrame(list(changes.items()), schema=_CHANGES, orient="row")
-    judged = pl.col("status") == "judged"
+    judged, errored = (pl.col("status") == status for status in ("judged", "errored"))
+    worse, better = (pl.col("change") == change for change in ("regression", "improvement"))
     failed = judged & ~pl.col("passed")
-    regressed = pl.col("change") == "regression"
-    urgent = (
-        regressed & failed,
-        regressed,
-        failed,
-        pl.col("status") == "errored",
-        pl.col("change") == "improvement",
-        judged,
-    )
+    urgent = (worse & failed, worse, failed, errored, better, judged)
     groups = [pl.when(condition).then(pl.lit(group)) for group, condition in enumerate(urgent)]
     return collect_rows(
         cases.select(*_KEY, "status", "passed", "overall_score")

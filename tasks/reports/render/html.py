@@ -212,10 +212,7 @@ def _score_distribution(bins: Sequence[Mapping[str, Any]]) -> ChartImage | None:
         return None
     words = ["passed", "not passed"]
     values = [
-        {
-            **{"from": bucket["from"], "to": bucket["to"], "verdict": word},
-            **{"cases": bucket[word.replace(" ", "_")], "order": order},
-        }
+        {**bucket, "verdict": word, "cases": bucket[word.replace(" ", "_")], "order": order}
         for bucket in bins
         for order, word in enumerate(words)
     ]

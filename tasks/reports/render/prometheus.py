@@ -141,11 +141,8 @@ class _RunNumbers(Collector):
 
     def _times(self) -> Iterator[Metric]:
         record = self.record
-        runs = self.store.runs().filter(
-            (pl.col("name") == record.name)
-            & (pl.col("trigger") == record.trigger)
-            & (pl.col("status") == COMPLETE)
-        )
+        alike = {"name": record.name, "trigger": record.trigger, "status": COMPLETE}
+        runs = self.store.runs().filter(**alike)
         last = runs.select(pl.col("finished_at").max()).item()
         at = last.timestamp() if last else None
         yield self._gauge("last_complete_timestamp_seconds", "end of the last whole run", at)
