@@ -64,9 +64,8 @@ def report_data(
 ) -> dict[str, Any]:
     """The report of a run as JSON-able data, in the shape of `assizes.tasks.reports.schema`.
 
-    Of lazy tables, only the rows that are shown come into memory. Calibrations and the attribution
-    of a change need the store: `assizes.tasks.reports.stored` adds them. `comparison` is the one of
-    this run with its baseline; `None` without a baseline.
+    Of lazy tables, only the rows that are shown come into memory. `comparison` is `None` without a
+    baseline. `assizes.tasks.reports.stored` adds what needs the store: calibrations, attribution.
     """
     cases, scores, asks = cases.lazy(), scores.lazy(), asks.lazy()
     fingerprints = sorted(run.config.get("fingerprints", {}).items())
