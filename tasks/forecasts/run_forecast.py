@@ -50,9 +50,7 @@ from assizes.tasks.store import Store, open_store
 MAX_UNSAMPLED_CASES: Final = 2000  # runs with more cases than this are forecast from a sample
 SAMPLE_SIZE: Final = 1000  # cases in a sample
 CONCURRENT_CASES: Final = 32  # cases whose asks are counted at the same time
-
-PAST_RUN_COUNT: Final = 3
-"""The length of replies and the latency of calls are taken from this many earlier runs."""
+PAST_RUN_COUNT: Final = 3  # earlier runs from which reply length and latency are taken, at most
 
 
 async def forecast(config: RunConfig, day: date | None = None) -> RunForecast:
@@ -102,15 +100,14 @@ def _load_record_selector(
     config: RunConfig, judge_panel: JudgePanel, day: date | None
 ) -> RecordSelector | None:
     """The selector of records; the store is opened only for a run that goes by earlier runs."""
-    if config.transcripts.again is None and not config.transcripts.since_last:
-        return record_selector(None, config, judge_panel, day)
-    try:
-        with open_store(config.store) as store:
-            return record_selector(store, config, judge_panel, day)
-    except NoStore:
-        if config.transcripts.again is not None:
-            raise
-        return record_selector(None, config, judge_panel, day)
+    if config.transcripts.again or config.transcripts.since_last:
+        try:
+            with open_store(config.store) as store:
+                return record_selector(store, config, judge_panel, day)
+        except NoStore:
+            if config.transcripts.again:
+                raise
+    return record_selector(None, config, judge_panel, day)
 
 
 async def _hear_cases(
@@ -140,19 +137,18 @@ async def _hear_cases(
 
 def _sampled_shards(intake: Plan) -> Iterator[Shard]:
     """The shards reduced to a sample of their cases; the same plan always gives the same sample."""
+
+    def hash_of(place: tuple[Shard, int]) -> bytes:
+        text = f"{place[0].uri}\x00{place[1]}".encode(errors="replace")
+        return hashlib.blake2b(text, digest_size=8).digest()
+
     places = [(shard, position) for shard in intake.shards for position in shard.due_positions()]
-    sample = sorted(places, key=lambda place: _sample_key(place[0].uri, place[1]))[:SAMPLE_SIZE]
     sampled_positions: dict[str, set[int]] = {}
-    for shard, position in sample:
+    for shard, position in sorted(places, key=hash_of)[:SAMPLE_SIZE]:
         sampled_positions.setdefault(shard.shard_id, set()).add(position)
     for shard in intake.shards:
         if positions := sampled_positions.get(shard.shard_id):
             yield replace(shard, take=tuple(sorted(positions)), rejected=())
-
-
-def _sample_key(uri: str, position: int) -> bytes:
-    """A hash by which records are sorted before the first of them are taken as the sample."""
-    return hashlib.blake2b(f"{uri}\x00{position}".encode(errors="replace"), digest_size=8).digest()
 
 
 class _PriorState:
@@ -169,23 +165,20 @@ class _PriorState:
         self.notes: list[str] = []
         try:
             with open_store(config.store) as store:
-                self._read(store)
+                self.run_id = chosen_run_id(
+                    self.run_id, config, store, costs=assignment.has_paid_calls
+                )
+                runs = store.runs()
+                own_rows = runs.filter(pl.col("run_id") == self.run_id)
+                self.status = None if own_rows.is_empty() else str(own_rows["status"][0])
+                earlier = runs.filter(pl.col("status") == COMPLETE)["run_id"].head(PAST_RUN_COUNT)
+                self.past = _past(store, earlier)
         except StoreBusy as error:
             self.notes.append(f"nothing is known of earlier runs: {error}")
         except NoStore:  # the first run creates the store
             pass
         ledger = config.limits.ledger
         self.spent = Spendings(run_spending(ledger, self.run_id), spending_today(ledger))
-
-    def _read(self, store: Store) -> None:
-        self.run_id = chosen_run_id(
-            self.run_id, self.config, store, costs=self.assignment.has_paid_calls
-        )
-        runs = store.runs()
-        own_rows = runs.filter(pl.col("run_id") == self.run_id)
-        self.status = None if own_rows.is_empty() else str(own_rows["status"][0])
-        earlier = runs.filter(pl.col("status") == COMPLETE)["run_id"].head(PAST_RUN_COUNT)
-        self.past = _past(store, earlier)
 
     def replies(self) -> ReplyCache | None:
         """The reply cache that the run would read; `None` where no model's replies are cached."""
@@ -223,17 +216,13 @@ def _build_forecast(
     providers = {model.name: model.provider for model in prior.assignment.models}
     calls = sum(judge.to_put for judge in judges if providers[judge.model] != OFFLINE_PROVIDER)
     counts = ("read", "due", "duplicates", "rejected", "unselected")
+    sums = ("asks", "kept", "same", "to_put", "input_tokens", "output_tokens")
     return RunForecast(
         run_id=prior.run_id,
         status=prior.status,
         transcripts={name: getattr(intake, name) for name in counts},
         sampled=heard_count if heard_count < intake.due else None,
-        asks=sum(judge.asks for judge in judges),
-        kept=sum(judge.kept for judge in judges),
-        same=sum(judge.same for judge in judges),
-        to_put=sum(judge.to_put for judge in judges),
-        input_tokens=sum(judge.input_tokens for judge in judges),
-        output_tokens=sum(judge.output_tokens for judge in judges),
+        **{name: sum(getattr(judge, name) for judge in judges) for name in sums},
         expected_usd=expected,
         worst_usd=worst,
         minutes=figures.minutes(),
@@ -244,10 +233,10 @@ def _build_forecast(
 
 
 async def forecast_with_anchors(config: RunConfig, day: date | None = None) -> RunForecast:
-    """Forecast a run, and beside it the run over its anchors.
+    """Forecast a run, and beside it the run over its anchors and the attacks planted in them.
 
     Where the anchors cannot be read, the forecast is made without them, as the run would go on
-    without them; an assumption then says why.
+    without them; an assumption then says why. So it is with the canaries, the planted attacks.
 
     Raises:
         ConfigurationError: the judges, the models or the transcripts of the run cannot be used.
@@ -256,26 +245,17 @@ async def forecast_with_anchors(config: RunConfig, day: date | None = None) -> R
     run_forecast = await forecast(config, day)
     if config.anchors.uri is None or config.cache.use == "replay_only":
         return run_forecast
+    settings = config.calibration.model_copy(update={"labels": config.anchors.labels})
+    missing = "anchors"
     try:
         anchors = await forecast(anchor_config(config))
+        run_forecast = run_forecast.model_copy(update={"anchors": anchors})
+        missing = "canaries"
+        has_canaries = settings.canaries and settings.labels is not None
+        if has_canaries and (chosen := likely_canaries(settings)):
+            canaries = await forecast(canary_config(anchor_config(config), chosen, config.name))
+            run_forecast = run_forecast.model_copy(update={"canaries": canaries})
     except AssizesError as error:
-        note = f"the anchors are not counted: {' '.join(str(error).split())}"
+        note = f"the {missing} are not counted: {' '.join(str(error).split())}"
         return run_forecast.model_copy(update={"assumptions": (*run_forecast.assumptions, note)})
-    run_forecast = run_forecast.model_copy(update={"anchors": anchors})
-    return await _with_canaries(run_forecast, config)
-
-
-async def _with_canaries(run_forecast: RunForecast, config: RunConfig) -> RunForecast:
-    """The forecast together with that of the canaries, the attacks that are planted in anchors."""
-    settings = config.calibration.model_copy(update={"labels": config.anchors.labels})
-    if not settings.canaries or settings.labels is None:
-        return run_forecast
-    try:
-        chosen = likely_canaries(settings)
-        if not chosen:
-            return run_forecast
-        canaries = await forecast(canary_config(anchor_config(config), chosen, config.name))
-    except AssizesError as error:
-        note = f"the canaries are not counted: {' '.join(str(error).split())}"
-        return run_forecast.model_copy(update={"assumptions": (*run_forecast.assumptions, note)})
-    return run_forecast.model_copy(update={"canaries": canaries})
+    return run_forecast

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Final
 
 UNKNOWN: Final = "unknown"
@@ -21,8 +20,6 @@ _CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\
 _INVISIBLE: Final = re.compile(
     "[\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\U000e0000-\U000e007f]"
 )
-_SPACE: Final = re.compile(r"\s+")
-
 TEXT_CHARS: Final = 280  # characters that are shown of a text, unless the caller says otherwise
 
 # An underscore inside a word is no emphasis; left alone, names stay readable in the source.
@@ -37,8 +34,6 @@ _AUTOLINKS: Final = re.compile(
 _JOINER: Final = "\u2060"
 _CODE_SAFE: Final = re.compile(r"[^`|\\<>&\s]+(?: [^`|\\<>&\s]+)*")
 
-Block = str
-
 
 def clean(text: str, limit: int) -> str:
     """Foreign text for display: without invisible characters, cut after `limit` characters.
@@ -46,19 +41,19 @@ def clean(text: str, limit: int) -> str:
     A cut is marked by an ellipsis, an invisible character by its code point in angle brackets.
     """
     text = text[: limit + 1].replace("\r\n", "\n").replace("\r", "\n")
-    visible = _INVISIBLE.sub(lambda match: f"\u27e8U+{ord(match[0]):04X}\u27e9", text)
-    visible = _CONTROLS.sub("\ufffd", visible)
-    return visible if len(visible) <= limit else visible[:limit].rstrip() + "\u2026"
+    text = _INVISIBLE.sub(lambda match: f"\u27e8U+{ord(match[0]):04X}\u27e9", text)
+    text = _CONTROLS.sub("\ufffd", text)
+    return text if len(text) <= limit else text[:limit].rstrip() + "\u2026"
 
 
 def one_line(text: str) -> str:
     """The text on one line: every sequence of white space becomes one blank."""
-    return _SPACE.sub(" ", text).strip()
+    return " ".join(text.split())
 
 
 def clean_line(text: str, limit: int) -> str:
     """Foreign text for display on one line, cut after `limit` characters."""
-    return clean(one_line(text), limit)
+    return clean(" ".join(text.split()), limit)
 
 
 def name_of(text: str) -> str:
@@ -121,16 +116,6 @@ def duration(milliseconds: float | None) -> str:
     return f"{milliseconds:,.0f} ms" if abs(milliseconds) < 1000 else f"{seconds:,.2f} s"
 
 
-def utc_time(moment: datetime | None) -> str | None:
-    """A time such as `2026-03-02 01:00:00 UTC`; `None` for `None`."""
-    return None if moment is None else moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-
-
-def turns(indices: list[int]) -> str:
-    """Numbers of turns as text; the first turn of a conversation is 0."""
-    return ", ".join(str(index) for index in indices) or DASH
-
-
 def plural(amount: int, singular: str, plural_noun: str = "") -> str:
     """An amount with its noun: `1 case`, `2 cases`."""
     return f"{amount:,} {singular if amount == 1 else plural_noun or singular + 's'}"
@@ -138,17 +123,12 @@ def plural(amount: int, singular: str, plural_noun: str = "") -> str:
 
 def mark(passed: bool | None) -> str:
     """A sign with its word for a verdict; a sign or a colour alone would exclude some readers."""
-    return {True: "\u2713 passed", False: "\u2717 failed", None: "\u2013 not decided"}[passed]
+    return {True: "\u2713 passed", False: "\u2717 failed", None: f"{DASH} not decided"}[passed]
 
 
 def gate_mark(passed: bool | None) -> str:
     """A sign with its word for a gate."""
     return {True: "\u2713 reached", False: "\u2717 missed", None: f"{DASH} not decided"}[passed]
-
-
-def outcome_mark(passed: bool | None) -> str:
-    """The sign that stands before an expected outcome."""
-    return "\u2713" if passed is True else "\u2717"
 
 
 def labels(distribution: list[Mapping[str, object]]) -> str:
@@ -158,9 +138,8 @@ def labels(distribution: list[Mapping[str, object]]) -> str:
 
 def plain(text: str, limit: int = TEXT_CHARS) -> str:
     """Foreign text as Markdown that renders as exactly that text, on one line."""
-    line = clean_line(text, limit)
-    line = _SPECIAL.sub(lambda match: f"\\{match[0]}", _AUTOLINKS.sub(_JOINER, line))
-    line = _BLOCK.sub(r"\1\\\2", line)
+    line = _AUTOLINKS.sub(_JOINER, clean_line(text, limit))
+    line = _BLOCK.sub(r"\1\\\2", _SPECIAL.sub(r"\\\g<0>", line))
     return "".join(_ENTITIES.get(sign, sign) for sign in line)
 
 
@@ -170,7 +149,7 @@ def code(text: str, limit: int = TEXT_CHARS) -> str:
     return f"`{line}`" if _CODE_SAFE.fullmatch(line) else plain(line, limit)
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: int = 0) -> Block:
+def table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: int = 0) -> str:
     """A Markdown table; its last `numbers` columns are aligned to the right."""
     left = len(head) - numbers
     rule = ["---" if place < left else "---:" for place in range(len(head))]
@@ -178,6 +157,6 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: int = 0) 
     return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
 
 
-def bullets(lines: Iterable[str]) -> Block:
+def bullets(lines: Iterable[str]) -> str:
     """A Markdown list with one entry for each line."""
     return "\n".join(f"- {line}" for line in lines)

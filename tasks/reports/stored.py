@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote
 
+import polars as pl
+
 from assizes.judge.comparison.compare import RunComparison
 from assizes.judge.config.run import ReportConfig
 from assizes.judge.summary.run_summary import RunSummary
 from assizes.tasks.reports import formatting
-from assizes.tasks.reports.data.case_rows import case_table_rows, conversations
+from assizes.tasks.reports.data.case_rows import conversations
 from assizes.tasks.reports.data.report import report_data, verdict_with_attribution
 from assizes.tasks.reports.render.html import html_report
 from assizes.tasks.reports.render.markdown import markdown_report
@@ -55,8 +57,12 @@ class StoredReport:
 def read_report(store: Store, record: RunRecord, comparison: RunComparison | None) -> StoredReport:
     """Read the report of a run that has a summary; no transcript is fetched."""
     data = stored_report_data(store, record, comparison)
-    cases = store.scan(record.run_id, "cases")
-    return StoredReport(record, data, case_table_rows(data["cases"]["read_first"], cases))
+    keys = [(case["case_id"], case["repetition"]) for case in data["cases"]["read_first"]]
+    # A displayed id that was cut is in no row.
+    in_ids = pl.col("case_id").is_in([case_id for case_id, _ in keys])
+    cases = store.scan(record.run_id, "cases").filter(in_ids).collect()
+    rows = {(row["case_id"], row["repetition"]): row for row in cases.to_dicts()}
+    return StoredReport(record, data, [rows.get(key) for key in keys])
 
 
 def stored_report_data(
@@ -72,12 +78,8 @@ def stored_report_data(
     if attribution is not None:
         fields = {**attribution.model_dump(), "sentence": attribution.sentence()}
         attributed = Attributed.model_validate(fields).model_dump()
-    return {
-        **data,
-        "verdict": verdict_with_attribution(data["verdict"], attribution),
-        "calibration": cited,
-        "attribution": attributed,
-    }
+    verdict = verdict_with_attribution(data["verdict"], attribution)
+    return {**data, "verdict": verdict, "calibration": cited, "attribution": attributed}
 
 
 def render_stored_report(
@@ -89,7 +91,8 @@ def render_stored_report(
         ConfigurationError: the files cannot be written to the configured place.
     """
     report = read_report(store, record, comparison)
-    return report.data, write_report_files(report, target)
+    data = report.with_conversations()
+    return report.data, write_report(data, target.uri, target.storage_options)
 
 
 def write_report_files(report: StoredReport, target: ReportConfig) -> dict[str, str]:
@@ -110,45 +113,32 @@ def write_report(
     """Render and write the three files of a report; readers never see half a file.
 
     The same data gives the same bytes. Returns where each file is, by its suffix: `html`, `md`,
-    `json`.
-
-    Args:
-        data: the data of the report.
-        uri: a folder, or an fsspec URI such as `s3://bucket/reports`.
-        storage_options: options of the file system behind a URI.
+    `json`. `uri` is a folder, or an fsspec URI such as `s3://bucket/reports` with the options of
+    the file system behind it.
 
     Raises:
         ConfigurationError: the files cannot be written there.
     """
     run_id = checked_id(data["run"]["run_id"], "run id")
-    texts = {
-        "html": html_report(data),
-        "md": markdown_report(data),
-        "json": json_report(data),
-    }
+    texts = {"html": html_report(data), "md": markdown_report(data), "json": json_report(data)}
     with explain_write_errors(uri, "report folder"):
         if "://" in uri and not uri.startswith(_LOCAL):
-            return _write_remote(f"{uri.rstrip('/')}/{run_id}", texts, storage_options or {})
-        folder = Path(unquote(uri.removeprefix(_LOCAL)) if uri.startswith(_LOCAL) else uri) / run_id
-        folder.mkdir(parents=True, exist_ok=True)
+            import fsspec
+
+            folder = f"{uri.rstrip('/')}/{run_id}"
+            system, path = fsspec.core.url_to_fs(folder, **(storage_options or {}))
+            for suffix, text in texts.items():
+                # An object store shows an object only once its upload has ended.
+                system.pipe_file(f"{path}/report.{suffix}", text.encode())
+            return {suffix: f"{folder}/report.{suffix}" for suffix in texts}
+        local = Path(unquote(uri.removeprefix(_LOCAL)) if uri.startswith(_LOCAL) else uri) / run_id
+        local.mkdir(parents=True, exist_ok=True)
         for suffix, text in texts.items():
-            replace_file(folder / f"report.{suffix}", text.encode())
-    return {suffix: str(folder / f"report.{suffix}") for suffix in texts}
+            replace_file(local / f"report.{suffix}", text.encode())
+    return {suffix: str(local / f"report.{suffix}") for suffix in texts}
 
 
 def json_report(data: Mapping[str, Any]) -> str:
     """The data of a report as JSON with sorted keys, without the conversations."""
     figures = {name: value for name, value in data.items() if name != "conversations"}
     return json.dumps(figures, sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def _write_remote(
-    folder: str, texts: Mapping[str, str], storage_options: Mapping[str, Any]
-) -> dict[str, str]:
-    """Write the files to an object store, which shows an object only once its upload has ended."""
-    import fsspec
-
-    system, path = fsspec.core.url_to_fs(folder, **storage_options)
-    for suffix, text in texts.items():
-        system.pipe_file(f"{path}/report.{suffix}", text.encode())
-    return {suffix: f"{folder}/report.{suffix}" for suffix in texts}

@@ -8,57 +8,43 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any, Final
 
 import polars as pl
 
 from assizes.judge.case import Case, Turn
 from assizes.judge.errors import ConfigurationError, DataError
-from assizes.judge.rows import CASES, KEYS
+from assizes.judge.rows import KEYS
 from assizes.judge.rubrics.rubric import OUTCOMES
 from assizes.judge.score import ACCEPTABLE, LABELS
 from assizes.judge.verdicts.executions import collect_rows
 from assizes.judge.verdicts.verdict import rationale
 from assizes.tasks.reports.formatting import NAME_CHARS, clean, clean_line, line_of, name_of, number
-from assizes.tasks.reports.schema.parts import (
-    CaseError,
-    CaseInFull,
-    CaseLine,
-    Cases,
-    Finding,
-    OutcomeLine,
-)
+from assizes.tasks.reports.schema import parts
 from assizes.tasks.runs.stored_cases import StoredExecution, reread_cases
 from assizes.tasks.store import RunRecord
 
 # These limits keep the report of 10,000 cases under 5 MB; what is left out is counted.
-
 MAX_READ_FIRST: Final = 20  # cases that are shown in full, at most
 MAX_CASES: Final = 200  # cases in the table, at most
 MAX_ERRORS: Final = 50  # cases that could not be judged that are listed, at most
 MAX_FINDINGS: Final = 60  # scores, and expected outcomes, that are shown of a case at most
 ID_CHARS: Final = 512  # characters of the id of a case, at most
 
-TEXT_CHARS: Final = 2000
-"""Characters of a justification, of an error or of an expected outcome, at most."""
-
+TEXT_CHARS: Final = 2000  # characters of a justification, an error or an outcome, at most
 TURN_CHARS: Final = 6000  # characters of one text of a conversation on the page of a case, at most
 MAX_TURNS: Final = 1000  # turns of a conversation on the page of a case, at most
-
-EXCERPT_CHARS: Final = 700
-"""Characters of one text of a conversation in the report of a run, at most."""
-
-EXCERPT_TURNS: Final = 60
-"""Turns of a conversation in the report of a run, at most; a report has twenty conversations."""
-
-MAX_OBJECT_BYTES: Final = 256 << 20
-"""Bytes of an object that is fetched again to show a conversation, at most."""
+EXCERPT_CHARS: Final = 700  # characters of one text of a conversation in a report, at most
+EXCERPT_TURNS: Final = 60  # turns of each of the conversations in a report, at most
+MAX_OBJECT_BYTES: Final = 256 << 20  # bytes of an object that is fetched to show a conversation
 
 _KEY: Final = ("case_id", "repetition")
+_LINE_FIELDS: Final = ("repetition", "status", "passed", "overall_score", "gate")
 _CHANGES: Final = {"case_id": pl.String, "change": pl.String}
 
 
-def case_rows(cases: pl.LazyFrame, scores: pl.LazyFrame, changes: Mapping[str, str]) -> Cases:
+def case_rows(cases: pl.LazyFrame, scores: pl.LazyFrame, changes: Mapping[str, str]) -> parts.Cases:
     """Everything that a report shows of single cases, from tables `cases` and `scores` of the run.
 
     Of the cases that are not shown, only their rank comes into memory. `changes` has the status of
@@ -66,18 +52,33 @@ def case_rows(cases: pl.LazyFrame, scores: pl.LazyFrame, changes: Mapping[str, s
     """
     ranked = _ranked_cases(cases, changes)
     shown, all_errored = ranked.head(MAX_CASES), ranked.filter(pl.col("status") == "errored")
-    errored = all_errored.head(MAX_ERRORS)
+    errored, first = all_errored.head(MAX_ERRORS), ranked.head(MAX_READ_FIRST)
     wanted = collect_rows(_rows_of_cases(pl.concat([shown, errored]), cases))
     rows_by_key = {tuple(row[name] for name in _KEY): row for row in wanted.iter_rows(named=True)}
-    rows = [rows_by_key[key] for key in shown.select(_KEY).iter_rows()]
-    return Cases(
+    rows, errored_rows = (
+        [rows_by_key[key] for key in keys.select(_KEY).iter_rows()] for keys in (shown, errored)
+    )
+    lines = [
+        parts.CaseLine(
+            case_id=clean_line(row["case_id"], ID_CHARS),
+            **{name: row[name] for name in _LINE_FIELDS},
+            **{name: _line_or_none(row[name]) for name in ("root_cause", "summary")},
+            change=changes.get(row["case_id"]),
+        )
+        for row in rows
+    ]
+    return parts.Cases(
         total=ranked.height,
-        shown=[CaseLine(**_line_fields(row, changes)) for row in rows],
+        shown=lines,
         more=ranked.height - shown.height,
-        read_first=_cases_to_read(rows[:MAX_READ_FIRST], scores, changes),
+        read_first=_cases_to_read(rows[: first.height], lines, _rows_of_cases(first, scores)),
         errors=[
-            CaseError(**_identity(row), error=clean_line(row["error"] or "", TEXT_CHARS))
-            for row in (rows_by_key[key] for key in errored.select(_KEY).iter_rows())
+            parts.CaseError(
+                case_id=clean_line(row["case_id"], ID_CHARS),
+                repetition=row["repetition"],
+                error=clean_line(row["error"] or "", TEXT_CHARS),
+            )
+            for row in errored_rows
         ],
         more_errors=all_errored.height - errored.height,
     )
@@ -91,17 +92,10 @@ def _ranked_cases(cases: pl.LazyFrame, changes: Mapping[str, str]) -> pl.DataFra
     comes first.
     """
     compared = pl.LazyFrame(list(changes.items()), schema=_CHANGES, orient="row")
-    judged = pl.col("status") == "judged"
+    judged, errored = (pl.col("status") == status for status in ("judged", "errored"))
+    worse, better = (pl.col("change") == change for change in ("regression", "improvement"))
     failed = judged & ~pl.col("passed")
-    regressed = pl.col("change") == "regression"
-    urgent = (
-        regressed & failed,
-        regressed,
-        failed,
-        pl.col("status") == "errored",
-        pl.col("change") == "improvement",
-        judged,
-    )
+    urgent = (worse & failed, worse, failed, errored, better, judged)
     groups = [pl.when(condition).then(pl.lit(group)) for group, condition in enumerate(urgent)]
     return collect_rows(
         cases.select(*_KEY, "status", "passed", "overall_score")
@@ -119,129 +113,100 @@ def _rows_of_cases(keys: pl.DataFrame, table: pl.LazyFrame) -> pl.LazyFrame:
     return candidates.join(keys.lazy(), on=_KEY, how="semi")
 
 
-def _identity(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {"case_id": clean_line(row["case_id"], ID_CHARS), "repetition": row["repetition"]}
-
-
-def _line_fields(row: Mapping[str, Any], changes: Mapping[str, str]) -> dict[str, Any]:
-    """The fields of `CaseLine`, which `CaseInFull` has too."""
-    return {
-        **_identity(row),
-        **{name: row[name] for name in ("status", "passed", "overall_score", "gate")},
-        "root_cause": _line_or_none(row["root_cause"]),
-        "change": changes.get(row["case_id"]),
-        "summary": _line_or_none(row["summary"]),
-    }
-
-
 def _line_or_none(text: str | None) -> str | None:
     return None if text is None else line_of(text)
 
 
 def _cases_to_read(
-    rows: Sequence[Mapping[str, Any]], scores: pl.LazyFrame, changes: Mapping[str, str]
-) -> list[CaseInFull]:
-    keys = pl.DataFrame(
-        [[row[name] for name in _KEY] for row in rows],
-        schema={name: CASES[name] for name in _KEY},
-        orient="row",
-    )
-    case_scores = collect_rows(_rows_of_cases(keys, scores).sort(KEYS["scores"]))
+    rows: Sequence[Mapping[str, Any]], lines: Sequence[parts.CaseLine], scores: pl.LazyFrame
+) -> list[parts.CaseInFull]:
+    """The first cases in full, from their rows in table `cases`, their lines and their scores."""
     scores_by_case: dict[tuple[str, int], list[dict[str, Any]]] = defaultdict(list)
-    for score in case_scores.iter_rows(named=True):
+    for score in collect_rows(scores.sort(KEYS["scores"])).iter_rows(named=True):
         scores_by_case[score["case_id"], score["repetition"]].append(score)
-    return [
-        _case_in_full(row, scores_by_case[row["case_id"], row["repetition"]], changes)
-        for row in rows
-    ]
-
-
-def _case_in_full(
-    row: Mapping[str, Any], scores: Sequence[Mapping[str, Any]], changes: Mapping[str, str]
-) -> CaseInFull:
-    outcomes, findings = outcomes_of(scores), findings_of(scores)
-    agent = " ".join(part for part in (row["agent"], row["agent_version"]) if part)
-    tags: dict[str, Any] = json.loads(row["tags"]) if row["tags"] else {}
-    suggested_fixes = (
-        _line_or_none(details["suggested_fix"])
-        for score in scores
-        if score["metric"] == row["root_cause"] and not score["part"]
-        if "suggested_fix" in (details := _details(score))
-    )
-    return CaseInFull(
-        **_line_fields(row, changes),
-        transcript_uri=clean_line(row["transcript_uri"] or "", ID_CHARS),
-        position=row["position"],
-        agent=_line_or_none(agent or None),
-        tags=_line_or_none(", ".join(f"{name}={tags[name]}" for name in sorted(tags)) or None),
-        turn_count=row["turn_count"],
-        error=None if row["error"] is None else clean_line(row["error"], TEXT_CHARS),
-        suggested_fix=next(suggested_fixes, None),
-        outcomes=outcomes[:MAX_FINDINGS],
-        findings=findings[:MAX_FINDINGS],
-        more_findings=len(outcomes[MAX_FINDINGS:]) + len(findings[MAX_FINDINGS:]),
-    )
-
-
-def outcomes_of(scores: Iterable[Mapping[str, Any]]) -> list[OutcomeLine]:
-    """The scores of single expected outcomes as a checklist, in the order of the outcomes.
-
-    A line says whether the statement holds, and why (001-29).
-    """
-    return [
-        OutcomeLine(
-            passed=score["passed"] is True,
-            statement=clean_line(str(details.get("statement", score["part"])), TEXT_CHARS),
-            justification=clean_line(score["reason"] or rationale(details), TEXT_CHARS),
+    cases = []
+    for row, line in zip(rows, lines, strict=False):
+        own_scores = scores_by_case[row["case_id"], row["repetition"]]
+        outcomes, findings = _outcomes_and_findings(own_scores)
+        agent = " ".join(part for part in (row["agent"], row["agent_version"]) if part)
+        tags: dict[str, Any] = json.loads(row["tags"]) if row["tags"] else {}
+        tags_text = ", ".join(f"{name}={tags[name]}" for name in sorted(tags))
+        suggested_fixes = (
+            _line_or_none(details["suggested_fix"])
+            for score in own_scores
+            if score["metric"] == row["root_cause"] and not score["part"]
+            if "suggested_fix" in (details := _details(score))
         )
-        for score in sorted(filter(_is_outcome, scores), key=_part_number)
-        for details in (_details(score),)
-    ]
+        cases.append(
+            parts.CaseInFull(
+                **line.model_dump(),
+                transcript_uri=clean_line(row["transcript_uri"] or "", ID_CHARS),
+                position=row["position"],
+                agent=_line_or_none(agent or None),
+                tags=_line_or_none(tags_text or None),
+                turn_count=row["turn_count"],
+                error=None if row["error"] is None else clean_line(row["error"], TEXT_CHARS),
+                suggested_fix=next(suggested_fixes, None),
+                outcomes=outcomes[:MAX_FINDINGS],
+                findings=findings[:MAX_FINDINGS],
+                more_findings=len(outcomes[MAX_FINDINGS:]) + len(findings[MAX_FINDINGS:]),
+            )
+        )
+    return cases
 
 
-def _is_outcome(score: Mapping[str, Any]) -> bool:
-    """Whether a score is of a single expected outcome."""
-    return score["metric"] == OUTCOMES and bool(score["part"])
+def _outcomes_and_findings(
+    scores: Iterable[Mapping[str, Any]],
+) -> tuple[list[parts.OutcomeLine], list[parts.Finding]]:
+    """The scores of single expected outcomes as a checklist, and all others as findings.
+
+    The checklist has the order of the outcomes; a line says whether the statement holds, and why
+    (001-29). Of the findings, the lowest comes first.
+    """
+    outcomes: list[tuple[tuple[Any, ...], parts.OutcomeLine]] = []
+    findings: list[tuple[tuple[Any, ...], parts.Finding]] = []
+    for score in scores:
+        part, value = score["part"], score["value"]
+        if score["metric"] == OUTCOMES and part:
+            details = _details(score)
+            line = parts.OutcomeLine(
+                passed=score["passed"] is True,
+                statement=clean_line(str(details.get("statement", part)), TEXT_CHARS),
+                justification=clean_line(score["reason"] or rationale(details), TEXT_CHARS),
+            )
+            digits = part.rpartition(":")[2]
+            outcomes.append(((int(digits) if digits.isdecimal() else 0, part), line))
+        else:
+            order = ("failed", "scored", "skipped").index(score["status"])
+            level = (order, value is None, value or 0.0)
+            key = (*level, score["metric"], part, score["judge"])
+            findings.append((key, finding_of(score)))
+    first = itemgetter(0)
+    return (
+        [line for _, line in sorted(outcomes, key=first)],
+        [finding for _, finding in sorted(findings, key=first)],
+    )
 
 
-def _part_number(score: Mapping[str, Any]) -> tuple[int, str]:
-    digits = score["part"].rpartition(":")[2]
-    return (int(digits) if digits.isdecimal() else 0, score["part"])
-
-
-def findings_of(scores: Iterable[Mapping[str, Any]]) -> list[Finding]:
-    """All scores but those of single expected outcomes, as findings, the lowest first."""
-    others = (score for score in scores if not _is_outcome(score))
-    return [finding_of(score) for score in sorted(others, key=_lowest_first)]
-
-
-def _lowest_first(score: Mapping[str, Any]) -> tuple[Any, ...]:
-    order = {"failed": 0, "scored": 1, "skipped": 2}[score["status"]]
-    value = score["value"]
-    return (order, value is None, value or 0.0, score["metric"], score["part"], score["judge"])
-
-
-def finding_of(score: Mapping[str, Any]) -> Finding:
+def finding_of(score: Mapping[str, Any]) -> parts.Finding:
     """A row of table `scores` as a finding for display."""
-    details = _details(score)
-    return Finding(
+    details, label, raw = _details(score), score["label"], score["raw"]
+    if score["status"] != "scored":
+        shown = "could not be had" if score["status"] == "failed" else "does not apply"
+    elif label in LABELS and not (label == "fail" and raw == 0):
+        shown = f"{label.replace('_', ' ')} ({raw:g} of 5)"
+    else:
+        value = raw if score["value"] is None else score["value"]
+        shown = _line_or_none(label) or number(value)
+    return parts.Finding(
         **{name: score[name] for name in ("status", "value", "raw")},
         **{name: line_of(score[name]) for name in ("judge", "metric", "part")},
         **{name: _line_or_none(score[name]) for name in ("label", "failure_code")},
-        shown=_finding_in_words(score),
+        shown=shown,
         justification=clean_line(score["reason"] or rationale(details), TEXT_CHARS),
         turns=list(score["turns"] or ()),
         warnings=[line_of(str(warning)) for warning in details.get("warnings", [])[:5]],
     )
-
-
-def _finding_in_words(score: Mapping[str, Any]) -> str:
-    if score["status"] != "scored":
-        return "could not be had" if score["status"] == "failed" else "does not apply"
-    label, raw = score["label"], score["raw"]
-    if label in LABELS and not (label == "fail" and raw == 0):
-        return f"{label.replace('_', ' ')} ({raw:g} of 5)"
-    return _line_or_none(label) or number(raw if score["value"] is None else score["value"])
 
 
 def _details(score: Mapping[str, Any]) -> dict[str, Any]:
@@ -255,26 +220,20 @@ def case_pages(record: RunRecord, stored_cases: Sequence[StoredExecution]) -> li
     An object that holds several of the transcripts is fetched once.
     """
     cases = _reread_cases(record, [stored_case.case for stored_case in stored_cases])
-    return [
-        {
+    pages: list[dict[str, Any]] = []
+    for case, stored_case in zip(cases, stored_cases, strict=True):
+        outcomes, findings = _outcomes_and_findings(stored_case.scores)
+        page: dict[str, Any] = {
             "case": stored_case.case,
-            "outcomes": [outcome.model_dump() for outcome in outcomes_of(stored_case.scores)],
-            "findings": [finding.model_dump() for finding in findings_of(stored_case.scores)],
-            "turns": [] if isinstance(case, DataError) else _conversation(case, stored_case.scores),
-            "fault": str(case) if isinstance(case, DataError) else None,
+            "outcomes": [outcome.model_dump() for outcome in outcomes],
+            "findings": [finding.model_dump() for finding in findings],
         }
-        for case, stored_case in zip(cases, stored_cases, strict=True)
-    ]
-
-
-def case_table_rows(
-    shown_cases: Sequence[Mapping[str, Any]], cases: pl.LazyFrame
-) -> list[dict[str, Any] | None]:
-    """The row in table `cases` of each shown case; `None` where its displayed id was cut."""
-    keys = [(shown_case["case_id"], shown_case["repetition"]) for shown_case in shown_cases]
-    matching_rows = cases.filter(pl.col("case_id").is_in([case_id for case_id, _ in keys]))
-    rows = {(row["case_id"], row["repetition"]): row for row in matching_rows.collect().to_dicts()}
-    return [rows.get(key) for key in keys]
+        if isinstance(case, DataError):
+            pages.append(page | {"turns": [], "fault": str(case)})
+        else:
+            turns = _turn_entries(case.transcript.turns[:MAX_TURNS], findings)
+            pages.append(page | {"turns": turns, "fault": None})
+    return pages
 
 
 def conversations(
@@ -284,21 +243,25 @@ def conversations(
 ) -> list[dict[str, Any]]:
     """The conversations of some cases, with the findings at their turns.
 
-    Each has `turns`, the number of `more` turns that are not shown, and a `fault` that says why the
-    conversation is missing.
-
-    Args:
-        record: the run.
-        shown_cases: the cases as in the data of the report, with their findings.
-        table_rows: rows of these cases in table `cases`; `None` where a row is not known.
+    The cases are as in the data of the report, with their findings; `table_rows` are their rows in
+    table `cases`, with `None` where a row is not known. Each conversation has `turns`, the number
+    of `more` turns that are not shown, and a `fault` that says why the conversation is missing.
     """
     transcripts = iter(_reread_cases(record, [row for row in table_rows if row]))
-    return [
-        _conversation_excerpt(
-            next(transcripts) if row else DataError("unknown", "its id cannot be shown"), shown_case
-        )
-        for shown_case, row in zip(shown_cases, table_rows, strict=True)
-    ]
+    shown: list[dict[str, Any]] = []
+    for shown_case, row in zip(shown_cases, table_rows, strict=True):
+        case = next(transcripts) if row else DataError("unknown", "its id cannot be shown")
+        if isinstance(case, DataError):
+            shown.append({"turns": [], "fault": clean(str(case), NAME_CHARS), "more": 0})
+            continue
+        turns = case.transcript.turns
+        findings = [parts.Finding.model_validate(finding) for finding in shown_case["findings"]]
+        entries = _turn_entries(turns[:EXCERPT_TURNS], findings)
+        for entry in entries:
+            entry["text"] = clean(entry["text"], EXCERPT_CHARS)
+            entry["calls"] = [clean(call, EXCERPT_CHARS) for call in entry["calls"]]
+        shown.append({"turns": entries, "fault": None, "more": len(turns) - len(entries)})
+    return shown
 
 
 def _reread_cases(
@@ -310,25 +273,11 @@ def _reread_cases(
         return [DataError("unknown", str(error))] * len(rows)
 
 
-def _conversation_excerpt(reread_case: Case | DataError, case: Mapping[str, Any]) -> dict[str, Any]:
-    if isinstance(reread_case, DataError):
-        return {"turns": [], "fault": clean(str(reread_case), NAME_CHARS), "more": 0}
-    turns = reread_case.transcript.turns
-    findings = [Finding.model_validate(finding) for finding in case["findings"]]
-    shown_turns = _turn_entries(turns[:EXCERPT_TURNS], findings)
-    for shown_turn in shown_turns:
-        shown_turn["text"] = clean(shown_turn["text"], EXCERPT_CHARS)
-        shown_turn["calls"] = [clean(call, EXCERPT_CHARS) for call in shown_turn["calls"]]
-    return {"turns": shown_turns, "fault": None, "more": len(turns) - len(shown_turns)}
+def _turn_entries(turns: Sequence[Turn], findings: Iterable[parts.Finding]) -> list[dict[str, Any]]:
+    """The turns for display, each with the findings that name it, in the order of the findings.
 
-
-def _conversation(case: Case, scores: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    findings = findings_of([score for score in scores if score["turns"]])
-    return _turn_entries(case.transcript.turns[:MAX_TURNS], findings)
-
-
-def _turn_entries(turns: Sequence[Turn], findings: Iterable[Finding]) -> list[dict[str, Any]]:
-    """The turns for display, each with the findings that name it, in the order of the findings."""
+    A turn is `failing` if one of its findings is bad.
+    """
     marks: dict[int, list[dict[str, Any]]] = defaultdict(list)
     for finding in findings:
         value = finding.value if finding.status == "scored" else None
@@ -336,27 +285,25 @@ def _turn_entries(turns: Sequence[Turn], findings: Iterable[Finding]) -> list[di
         mark = finding.model_dump(include={"metric", "part", "shown", "failure_code"})
         for position in finding.turns:
             marks[position].append(mark | {"failing": failing})
-    return [_turn_entry(position, turn, marks[position]) for position, turn in enumerate(turns)]
-
-
-def _turn_entry(position: int, turn: Turn, marks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """A turn for display; the turn is `failing` if one of its findings is bad."""
-    result = turn.tool_result
-    texts = [turn.text, result.content if result else None]
-    calls = [
-        (
-            call.name,
-            call.raw or json.dumps(call.arguments, ensure_ascii=False, indent=1, default=str),
+    entries = []
+    for position, turn in enumerate(turns):
+        result = turn.tool_result
+        texts = [turn.text, result.content if result else None]
+        calls = [
+            f"{call.name}("
+            f"{call.raw or json.dumps(call.arguments, ensure_ascii=False, indent=1, default=str)})"
+            for call in turn.tool_calls
+        ]
+        entries.append(
+            {
+                "number": position,
+                "role": turn.role,
+                "name": name_of(result.name) if result and result.name else None,
+                "failed": bool(result and result.is_error),
+                "text": clean("\n".join(text for text in texts if text), TURN_CHARS),
+                "calls": [clean(call, TURN_CHARS) for call in calls],
+                "marks": marks[position],
+                "failing": any(mark["failing"] for mark in marks[position]),
+            }
         )
-        for call in turn.tool_calls
-    ]
-    return {
-        "number": position,
-        "role": turn.role,
-        "name": name_of(result.name) if result and result.name else None,
-        "failed": bool(result and result.is_error),
-        "text": clean("\n".join(text for text in texts if text), TURN_CHARS),
-        "calls": [clean(f"{name}({arguments})", TURN_CHARS) for name, arguments in calls],
-        "marks": list(marks),
-        "failing": any(mark["failing"] for mark in marks),
-    }
+    return entries

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
-from assizes.judge.comparison.cases import CaseComparison, MetricDelta
+from assizes.judge.comparison.cases import MetricDelta
 from assizes.judge.comparison.compare import ComparisonVerdict, RunComparison
 from assizes.judge.comparison.runs import TOOL
 from assizes.judge.comparison.statistical import Exploratory
-from assizes.judge.comparison.statistical_verdict import LABELS, SHOWN, MetricVerdict
+from assizes.judge.comparison.statistical_verdict import LABELS, SHOWN
 from assizes.judge.config.run import FINGERPRINTS
 from assizes.judge.rows import as_json
-from assizes.judge.summary.run_summary import RunSummary
 from assizes.tasks.reports import formatting
 from assizes.tasks.reports.data.case_rows import ID_CHARS
 from assizes.tasks.reports.data.metric_rows import MAX_METRICS
@@ -21,9 +20,7 @@ from assizes.tasks.reports.schema import parts
 
 MAX_MOVED: Final = 100  # cases that got worse, and cases that got better, that are listed at most
 
-MAX_IDS: Final = 50
-"""Cases of only one run, and cases that changed only within noise, that are listed at most."""
-
+MAX_IDS: Final = 50  # cases of one run only, or moved only within noise, that are listed, at most
 MAX_SETTINGS: Final = 100  # settings that differ that are listed, at most
 MAX_METRICS_OF_A_CASE: Final = 6  # metrics that are named for a case that moved, at most
 MAX_JUDGES: Final = 25  # judges whose prompts are compared, at most
@@ -50,21 +47,22 @@ _TEXTS_NOT_STORED: Final = (
 _PROMPTS_ALIKE: Final = "Both runs kept the same prompts: what changed stands in none of them."
 
 
-def case_changes(comparison: RunComparison | None) -> dict[str, str]:
-    """The status of each case that both runs executed, by case id; empty without a baseline."""
-    if comparison is None:
-        return {}
-    return {case.test_case_id: case.status for case in comparison.test_case_comparisons}
-
-
 def comparison_part(comparison: RunComparison | None) -> parts.Comparison | None:
     """The comparison as a part of the report; `None` without a baseline."""
     if comparison is None:
         return None
     verdict, counts, aggregate = comparison.verdict, comparison.case_counts, comparison.aggregate
+    fields = ("run_id", "run_name", "agent_version")
+    baseline, candidate = (
+        parts.Side(run_id=run_id, name=name, agent_version=version and line_of(version))
+        for run_id, name, version in (
+            [getattr(comparison, f"{side}_{field}") for field in fields]
+            for side in ("baseline", "candidate")
+        )
+    )
     return parts.Comparison(
-        baseline=_side(comparison, "baseline"),
-        candidate=_side(comparison, "candidate"),
+        baseline=baseline,
+        candidate=candidate,
         **verdict.model_dump(include={"regression_detected", "ending", "mode"}),
         reasons=[line_of(reason) for reason in verdict.reasons],
         why=[line_of(reason) for reason in verdict.why],
@@ -90,14 +88,6 @@ def comparison_part(comparison: RunComparison | None) -> parts.Comparison | None
         prompt_diff=_prompts(comparison),
         warnings=[line_of(warning) for warning in comparison.warnings],
     )
-
-
-def _side(comparison: RunComparison, side: str) -> parts.Side:
-    run_id, name, agent_version = (
-        getattr(comparison, f"{side}_{field}") for field in ("run_id", "run_name", "agent_version")
-    )
-    shown = None if agent_version is None else line_of(agent_version)
-    return parts.Side(run_id=run_id, name=name, agent_version=shown)
 
 
 def _ids(ids: Sequence[str], total: int) -> parts.OfMany:
@@ -137,35 +127,27 @@ def _rules(comparison: RunComparison) -> list[parts.Rule]:
     """The values of both whole runs under the three rules, and the change that each rule limits."""
     aggregate, limits = comparison.aggregate, comparison.verdict.thresholds_used
     latency = aggregate.latency_avg_delta_ms
-    rules: list[tuple[str, str, str, Callable[[RunSummary], str]]] = [
-        (
-            "Pass rate",
+    runs = (aggregate.baseline_metrics, aggregate.candidate_metrics)
+    rules = {
+        "Pass rate": (
             formatting.points(aggregate.pass_rate_delta),
             f"may drop by {limits['max_pass_rate_drop'] * 100:g} points",
-            lambda run: formatting.share(run.pass_rate),
+            *(formatting.share(run.pass_rate) for run in runs),
         ),
-        (
-            "Average score",
+        "Average score": (
             signed_number(aggregate.avg_score_delta),
             f"may drop by {limits['max_avg_score_drop']:g} points",
-            lambda run: formatting.number(run.avg_overall_score),
+            *(formatting.number(run.avg_overall_score) for run in runs),
         ),
-        (
-            "Average latency",
+        "Average latency": (
             DASH if latency is None else f"{signed_number(latency, 0)} ms",
             f"may grow by {limits['max_latency_increase_pct'] * 100:g} %",
-            lambda run: formatting.duration(run.latency_avg_ms),
+            *(formatting.duration(run.latency_avg_ms) for run in runs),
         ),
-    ]
+    }
     return [
-        parts.Rule(
-            name=name,
-            baseline=to_text(aggregate.baseline_metrics),
-            candidate=to_text(aggregate.candidate_metrics),
-            change=change,
-            limit=limit,
-        )
-        for name, change, limit, to_text in rules
+        parts.Rule(name=name, baseline=before, candidate=after, change=change, limit=limit)
+        for name, (change, limit, before, after) in rules.items()
     ]
 
 
@@ -173,8 +155,14 @@ def _movers(comparison: RunComparison, status: str, flips: int) -> parts.Movers:
     """The cases that moved one way: first flips of the verdict, then the largest moves."""
     totals = comparison.aggregate
     total = totals.total_regressions if status == "regression" else totals.total_improvements
-    matching_cases = (case for case in comparison.test_case_comparisons if case.status == status)
-    moved_cases = sorted(matching_cases, key=_largest_first)
+    moved_cases = sorted(
+        (case for case in comparison.test_case_comparisons if case.status == status),
+        key=lambda case: (
+            case.baseline_passed == case.candidate_passed,
+            -abs(case.score_delta or 0.0),
+            case.test_case_id,
+        ),
+    )
     return parts.Movers(
         total=total,
         flips=flips,
@@ -193,30 +181,22 @@ def _movers(comparison: RunComparison, status: str, flips: int) -> parts.Movers:
     )
 
 
-def _largest_first(case: CaseComparison) -> tuple[Any, ...]:
-    flipped = case.baseline_passed != case.candidate_passed
-    return (not flipped, -abs(case.score_delta or 0.0), case.test_case_id)
-
-
 def _moved_metrics(deltas: Sequence[MetricDelta]) -> str:
+    """The metrics of a case that moved, such as `relevance 4.5 → 3`; of a binary one, its labels."""
     moved_deltas = sorted(
         (delta for delta in deltas if delta.status != "unchanged"),
         key=lambda delta: (-abs(delta.delta or 0.0), delta.metric),
     )
-    shown = [
-        f"{name_of(delta.metric)} {_step(delta)}" for delta in moved_deltas[:MAX_METRICS_OF_A_CASE]
-    ]
+    shown = []
+    for delta in moved_deltas[:MAX_METRICS_OF_A_CASE]:
+        labels = (delta.baseline_label, delta.candidate_label)
+        scores = (delta.baseline_score, delta.candidate_score)
+        sides = [DASH if score is None else f"{round(score, 2):g}" for score in scores]
+        if delta.is_binary:
+            sides = [name_of(label or DASH) for label in labels]
+        shown.append(f"{name_of(delta.metric)} {' → '.join(sides)}")
     more = len(moved_deltas) - len(shown)
     return ", ".join(shown) + (f" and {more} more" if more else "")
-
-
-def _step(delta: MetricDelta) -> str:
-    """The values of both sides, such as `4.5 → 3`, or both labels of a binary metric."""
-    if delta.is_binary:
-        labels = (delta.baseline_label, delta.candidate_label)
-        return " → ".join(name_of(label or DASH) for label in labels)
-    sides = (delta.baseline_score, delta.candidate_score)
-    return " → ".join(DASH if side is None else f"{round(side, 2):g}" for side in sides)
 
 
 def _prompts(comparison: RunComparison) -> parts.Prompts:
@@ -252,6 +232,21 @@ def _statistics(verdict: ComparisonVerdict) -> parts.Statistics | None:
         **result.noise.model_dump(include={"repeat_sd", "threshold"}),
         **_ids(result.noise.changed_within, len(result.noise.changed_within)).model_dump(),
     )
+    measures = [
+        parts.Measure(
+            **metric.model_dump(exclude={"measure", "line"}),
+            measure=name_of(metric.measure),
+            name=name_of(LABELS.get(metric.measure, metric.measure)),
+            word=SHOWN[metric.verdict],
+            span=_span(metric.low, metric.high),
+            rests_on=(
+                f"{'paired' if metric.paired else 'unpaired'}, {plural(metric.cases, 'case')}, "
+                f"{plural(metric.clusters, 'cluster')}"
+            ),
+            line=line_of(metric.line),
+        )
+        for metric in result.metrics
+    ]
     return parts.Statistics(
         **result.model_dump(include={"verdict", "margin", "alpha"}),
         word=SHOWN[result.verdict],
@@ -261,7 +256,7 @@ def _statistics(verdict: ComparisonVerdict) -> parts.Statistics | None:
             f"of {result.margin:g}. Not worse: the interval lies over minus the margin. Else the "
             f"data cannot tell. False alarms over all measures: at most {result.alpha:.1%}."
         ),
-        measures=[_measure(metric) for metric in result.metrics],
+        measures=measures,
         mix=[mix.model_copy(update={"by": name_of(mix.by)}) for mix in result.mix],
         moved=sum(change.moved for change in result.exploratory),
         explored=len(result.exploratory),
@@ -269,21 +264,6 @@ def _statistics(verdict: ComparisonVerdict) -> parts.Statistics | None:
         exploratory=[_explored(change) for change in result.exploratory[:MAX_EXPLORATORY]],
         noise=noise,
     )
-
-
-def _measure(metric: MetricVerdict) -> parts.Measure:
-    words = {
-        "measure": name_of(metric.measure),
-        "name": name_of(LABELS.get(metric.measure, metric.measure)),
-        "word": SHOWN[metric.verdict],
-        "span": _span(metric.low, metric.high),
-        "rests_on": (
-            f"{'paired' if metric.paired else 'unpaired'}, {plural(metric.cases, 'case')}, "
-            f"{plural(metric.clusters, 'cluster')}"
-        ),
-        "line": line_of(metric.line),
-    }
-    return parts.Measure.model_validate(metric.model_dump() | words)
 
 
 def _span(low: float | None, high: float | None) -> str:
@@ -294,10 +274,10 @@ def _span(low: float | None, high: float | None) -> str:
 
 
 def _explored(change: Exploratory) -> parts.Explored:
-    words = {
-        "name": formatting.clean_line(change.name, ID_CHARS),
-        "measure": name_of(LABELS.get(change.measure, change.measure)),
-        "kind": change.kind.replace("_", " "),
-        "span": _span(change.low, change.high),
-    }
-    return parts.Explored.model_validate(change.model_dump() | words)
+    return parts.Explored(
+        **change.model_dump(exclude={"name", "measure", "kind"}),
+        name=formatting.clean_line(change.name, ID_CHARS),
+        measure=name_of(LABELS.get(change.measure, change.measure)),
+        kind=change.kind.replace("_", " "),
+        span=_span(change.low, change.high),
+    )

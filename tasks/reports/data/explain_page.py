@@ -82,10 +82,7 @@ def _rendered_ask(
     if row["provider"] != OFFLINE_PROVIDER:
         sent = messages(replayed_ask.ask)
     else:  # what a language model would get
-        sent = [
-            {"role": "system", "content": prompt.system},
-            {"role": "user", "content": prompt.user},
-        ]
+        sent = [{"role": role, "content": getattr(prompt, role)} for role in ("system", "user")]
     read = attempt and {
         "code": attempt.code,
         "complaint": attempt.complaint,
@@ -101,27 +98,21 @@ def _rendered_ask(
 
 def explain_page(explanation: Mapping[str, Any]) -> dict[str, Any]:
     """An explanation from `metric_explanation` with all its texts made safe for display."""
-    return {
-        **explanation,
-        "scores": [_score(score) for score in explanation["scores"]],
-        "asks": [_ask(ask) for ask in explanation["asks"]],
-    }
+    scores = [_score(score) for score in explanation["scores"]]
+    return {**explanation, "scores": scores, "asks": [_ask(ask) for ask in explanation["asks"]]}
 
 
 def _score(row: Mapping[str, Any]) -> dict[str, Any]:
     finding = finding_of({**row, "details": json.dumps(row["details"])})
-    details = {
-        name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-        for name, value in row["details"].items()
-    }
+    details = []
+    for name, value in row["details"].items():
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        details.append({"name": clean(name, 120), "value": clean(text, TEXT_CHARS)})
     return {
         "part": finding.part,
         "shown": finding.shown,
         "reason": clean(row["reason"], TEXT_CHARS) if row["reason"] else None,
-        "details": [
-            {"name": clean(name, 120), "value": clean(text, TEXT_CHARS)}
-            for name, text in details.items()
-        ],
+        "details": details,
         "judge_version": row["judge_version"],
         "rubric_hash": row["rubric_hash"],
     }

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
 
 import polars as pl
 
@@ -15,9 +15,7 @@ from assizes.judge.score import LABELS, UNSPECIFIED_FAILURE
 from assizes.judge.summary.headlines import MetricSummary, published_names
 from assizes.judge.summary.run_intervals import NumberInterval
 from assizes.judge.summary.run_summary import RunSummary
-from assizes.judge.verdicts.case_rows import (
-    suggested_fix,
-)
+from assizes.judge.verdicts.case_rows import suggested_fix
 from assizes.judge.verdicts.executions import collect_rows
 from assizes.tasks.reports.formatting import count, duration, line_of, money, name_of, share
 from assizes.tasks.reports.schema import report as schema
@@ -25,8 +23,7 @@ from assizes.tasks.reports.schema.parts import Counted, Interval, NameValue
 
 MAX_METRICS: Final = 100  # metrics that are listed, at most
 
-MAX_CODES: Final = 50
-"""Failure codes, metrics of a failure code, and root causes that are listed, at most."""
+MAX_CODES: Final = 50  # failure codes, metrics of a code, and root causes that are listed, at most
 
 MAX_SKIPS: Final = 50  # reasons for skipped cases that are listed, at most
 MAX_NAMES: Final = 100  # judges, and published numbers, that are listed at most
@@ -36,13 +33,18 @@ _ORDER: Final = ("pass", "yes", *reversed(LABELS), "no")
 _LEVEL_WORDS: Final = frozenset({*LABELS, "pass"})
 _TIERS: Final = ("execution", "knowledge", "process", "delivery")
 
+_LATENCIES: Final = {
+    "median of cases": "latency_p50_ms",
+    "95th percentile": "latency_p95_ms",
+    "longest": "latency_max_ms",
+    "mean": "latency_avg_ms",
+}
+_TOKENS: Final = {"Tokens in": "input", "Tokens out": "output", "Tokens in all": "total"}
+
 _FAMILIES: Final = {
     "conversation": ("Conversation", "The weighted score and the expected outcomes."),
     "judges": ("Judges", "A case passes when every one of these that applies to it passes."),
-    "quality": (
-        "Quality",
-        "One no fails a case; the first no in causal order is its root cause.",
-    ),
+    "quality": ("Quality", "One no fails a case; the first no in causal order is its root cause."),
     "measured": ("Measured", "These describe a case; they decide nothing."),
 }
 
@@ -73,24 +75,15 @@ def metric_rows(summary: RunSummary, comparison: RunComparison | None) -> list[s
     names = published_names(summary.metrics)
     deltas = () if comparison is None else comparison.aggregate.per_metric_aggregate_deltas
     delta_by_name = {delta.metric: delta for delta in deltas}
-    ranked = sorted(summary.metrics, key=_metric_order)[:MAX_METRICS]
-    named = [(names[metric.judge, metric.name], metric) for metric in ranked]
-    return [
-        _metric_row(name, metric, delta_by_name.get(name), summary.intervals)
-        for name, metric in named
-    ]
-
-
-def _metric_order(metric: MetricSummary) -> tuple[Any, ...]:
-    tier = _TIERS.index(metric.tier) if metric.tier in _TIERS else len(_TIERS)
-    return (tier, -(metric.weight or 0.0), metric.name, metric.judge)
+    places: dict[str | None, int] = {tier: place for place, tier in enumerate(_TIERS)}
+    ranked = sorted(summary.metrics, key=lambda metric: (metric.name, metric.judge))
+    ranked.sort(key=lambda metric: (places.get(metric.tier, len(places)), -(metric.weight or 0.0)))
+    named = [(names[metric.judge, metric.name], metric) for metric in ranked[:MAX_METRICS]]
+    return [_metric_row(name, metric, delta_by_name.get(name), summary) for name, metric in named]
 
 
 def _metric_row(
-    name: str,
-    metric: MetricSummary,
-    delta: MetricAggregate | None,
-    intervals: Mapping[str, NumberInterval],
+    name: str, metric: MetricSummary, delta: MetricAggregate | None, summary: RunSummary
 ) -> schema.MetricLine:
     # Levels are 0-5, fractions and yes/no 0-1; an amount without a best value has no unit.
     binary_fails = metric.is_binary and "fail" in metric.labels
@@ -99,6 +92,10 @@ def _metric_row(
         unit = "0-5"
     # A comparison holds binary metrics as the share that passed; their level is five times that.
     factor = 5 if delta and delta.is_binary and unit == "0-5" else 1
+    before, moved = (
+        value and round(value * factor, 9)
+        for value in ((delta.baseline_avg, delta.delta) if delta else (None, None))
+    )
     # Labels that are known come from best to worst, then the others by name.
     known = [label for label in _ORDER if label in metric.labels]
     return schema.MetricLine(
@@ -112,15 +109,11 @@ def _metric_row(
             schema.LabelCount(label=name_of(label.replace("_", " ")), count=metric.labels[label])
             for label in (*known, *sorted(metric.labels.keys() - set(known)))
         ],
-        baseline_mean=_times(delta.baseline_avg, factor) if delta else None,
-        delta=_times(delta.delta, factor) if delta else None,
-        interval=interval_of(intervals, f"metrics/{name}/mean_raw"),
-        pass_rate_interval=interval_of(intervals, f"metrics/{name}/pass_rate"),
+        baseline_mean=before,
+        delta=moved,
+        interval=interval_of(summary.intervals, f"metrics/{name}/mean_raw"),
+        pass_rate_interval=interval_of(summary.intervals, f"metrics/{name}/pass_rate"),
     )
-
-
-def _times(value: float | None, factor: int) -> float | None:
-    return None if value is None else round(value * factor, 9)
 
 
 def interval_of(intervals: Mapping[str, NumberInterval], name: str) -> Interval | None:
@@ -156,8 +149,8 @@ def skip_rows(scores: pl.LazyFrame) -> schema.Skips:
     skipped = scores.filter((pl.col("part") == "") & (pl.col("status") == "skipped"))
     counted = skipped.group_by("judge", "metric", "reason").agg(rows=pl.len())
     metrics: dict[tuple[str, str, int], list[str]] = defaultdict(list)
-    sorted_rows = collect_rows(counted.sort("judge", "metric", "reason")).rows()
-    for judge, metric, reason, rows in sorted_rows:
+    ordered = collect_rows(counted.sort("judge", "metric", "reason"))
+    for judge, metric, reason, rows in ordered.rows():
         metrics[judge, reason, rows].append(metric)
     ranked = sorted(metrics.items(), key=lambda pair: (pair[0][0], -pair[0][2], pair[0][1]))
     return schema.Skips(
@@ -235,16 +228,16 @@ def tier_rows(summary: RunSummary) -> list[schema.TierLine]:
 def score_distribution(cases: pl.LazyFrame) -> schema.Distribution:
     """The cases with an overall score in ten bins; the last bin includes a score of 100."""
     lows = range(0, 100, BIN_POINTS)
-    passed_counts, other_counts = [0] * len(lows), [0] * len(lows)
+    counts = [{"passed": 0, "not_passed": 0} for _ in lows]
     judged = cases.drop_nulls("overall_score").group_by("overall_score", "passed")
     for score, passed, rows in collect_rows(judged.agg(rows=pl.len())).rows():
         index = min(int(score // BIN_POINTS), len(lows) - 1)
-        (passed_counts if passed else other_counts)[index] += rows
+        counts[index]["passed" if passed else "not_passed"] += rows
     return schema.Distribution(
         bins=[
             # `from` is a word of Python, so it cannot be a keyword argument.
-            schema.Bin(**{"from": low}, to=low + BIN_POINTS, passed=passed, not_passed=other)
-            for low, passed, other in zip(lows, passed_counts, other_counts, strict=True)
+            schema.Bin(**{"from": low}, to=low + BIN_POINTS, **numbers)
+            for low, numbers in zip(lows, counts, strict=True)
         ]
     )
 
@@ -254,63 +247,56 @@ def usage_facts(summary: RunSummary, asks: pl.LazyFrame) -> list[schema.Facts]:
 
     Votes follow where a metric had several.
     """
-    calls = summary.model_calls
-    answered = asks.filter(~pl.col("cached") & pl.col("error").is_null()).select("latency_ms")
-    latency = collect_rows(answered)["latency_ms"]
-    median, p95 = (latency.quantile(level, interpolation="linear") for level in (0.5, 0.95))
-    agent = {
-        "Latency, median of cases": _latency(summary, "latency_p50_ms"),
-        "Latency, 95th percentile": _latency(summary, "latency_p95_ms"),
-        "Latency, longest": duration(summary.latency_max_ms),
-        "Latency, mean": _latency(summary, "latency_avg_ms"),
-        **_tokens(summary.total_agent_token_usage),
-        "Cost": money(summary.total_agent_cost_usd),
+    agent: dict[str, str] = {}
+    for word, field in _LATENCIES.items():
+        shown, interval = duration(getattr(summary, field)), summary.intervals.get(field)
+        if interval and interval.low is not None and interval.high is not None:
+            low, high = duration(interval.low), duration(interval.high)
+            shown = f"{shown} ({interval.confidence:.0%} CI {low} to {high})"
+        agent[f"Latency, {word}"] = shown
+    # Tokens that were not counted are unknown, not 0.
+    agent_tokens, judge_tokens = (
+        {name: count((usage or {}).get(kind)) for name, kind in _TOKENS.items()}
+        for usage in (summary.total_agent_token_usage, summary.total_platform_token_usage)
+    )
+    titled_facts = {
+        "Agent": agent | agent_tokens | {"Cost": money(summary.total_agent_cost_usd)},
+        "Judge": _judge_facts(summary, asks, judge_tokens),
     }
-    judge = {
-        "Questions asked": count(calls.asks),
-        "Answered from kept replies": count(calls.cached),
-        "Never answered": count(calls.unanswered),
-        "Calls made": count(calls.attempts),
-        "Latency of an answer, median": duration(median),
-        "Latency of an answer, 95th percentile": duration(p95),
-        **_tokens(summary.total_platform_token_usage),
-        "Cost": money(summary.total_platform_cost_usd),
-        **_ledger(summary),
-        "Cost with the agent's": money(summary.total_estimated_cost_usd),
-    }
-    votes = {
-        f"{metric.metric} ({metric.judge})": f"flips {share(metric.flip_rate)}, models agree "
-        f"{share(metric.agreement)}, escalated {count(metric.escalated)}"
-        for metric in summary.stability
-    }
-    titled_facts = {"Agent": agent, "Judge": judge, **({"Votes": votes} if votes else {})}
+    if summary.stability:
+        titled_facts["Votes"] = {
+            f"{metric.metric} ({metric.judge})": f"flips {share(metric.flip_rate)}, models agree "
+            f"{share(metric.agreement)}, escalated {count(metric.escalated)}"
+            for metric in summary.stability
+        }
     return [
         schema.Facts(title=title, facts=[NameValue(name=name, value=facts[name]) for name in facts])
         for title, facts in titled_facts.items()
     ]
 
 
-def _latency(summary: RunSummary, name: str) -> str:
-    shown, interval = duration(getattr(summary, name)), summary.intervals.get(name)
-    if interval is None or interval.low is None or interval.high is None:
-        return shown
-    low, high = duration(interval.low), duration(interval.high)
-    return f"{shown} ({interval.confidence:.0%} CI {low} to {high})"
-
-
-def _ledger(summary: RunSummary) -> dict[str, str]:
-    """What the ledger adds to the cost in the rows; empty where there is no ledger."""
-    lines = {
-        "Spent over all sittings, by the ledger": summary.spent_usd,
-        "Of that, in no row": summary.spent_outside_rows_usd,
+def _judge_facts(
+    summary: RunSummary, asks: pl.LazyFrame, tokens: Mapping[str, str]
+) -> dict[str, str]:
+    """The questions, times, tokens and cost of the judge; the ledger's numbers where it has any."""
+    calls = summary.model_calls
+    answered = asks.filter(~pl.col("cached") & pl.col("error").is_null()).select("latency_ms")
+    latency = collect_rows(answered)["latency_ms"]
+    median, p95 = (latency.quantile(level, interpolation="linear") for level in (0.5, 0.95))
+    ledger: dict[str, tuple[Callable[[float | None], str], float | None]] = {
+        "Spent over all sittings, by the ledger": (money, summary.spent_usd),
+        "Of that, in no row": (money, summary.spent_outside_rows_usd),
+        "Cost of estimated tokens": (share, summary.cost_estimated),
     }
-    known = {name: money(usd) for name, usd in lines.items() if usd is not None}
-    if summary.cost_estimated is not None:
-        known["Cost of estimated tokens"] = share(summary.cost_estimated)
-    return known
-
-
-def _tokens(usage: Mapping[str, int] | None) -> dict[str, str]:
-    """Tokens in, out and in all; tokens that were not counted are unknown, not 0."""
-    names = {"Tokens in": "input", "Tokens out": "output", "Tokens in all": "total"}
-    return {shown: count((usage or {}).get(name)) for shown, name in names.items()}
+    return {
+        "Questions asked": count(calls.asks),
+        "Answered from kept replies": count(calls.cached),
+        "Never answered": count(calls.unanswered),
+        "Calls made": count(calls.attempts),
+        "Latency of an answer, median": duration(median),
+        "Latency of an answer, 95th percentile": duration(p95),
+        **tokens,
+        "Cost": money(summary.total_platform_cost_usd),
+        **{name: text(value) for name, (text, value) in ledger.items() if value is not None},
+        "Cost with the agent's": money(summary.total_estimated_cost_usd),
+    }

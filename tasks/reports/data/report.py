@@ -10,6 +10,7 @@ import json
 import re
 import shlex
 from collections.abc import Mapping
+from datetime import UTC
 from typing import Any, Final
 
 import polars as pl
@@ -24,8 +25,8 @@ from assizes.judge.verdicts.executions import collect_rows
 from assizes.tasks.reports import formatting
 from assizes.tasks.reports.data import metric_rows as figures
 from assizes.tasks.reports.data.case_rows import case_rows
-from assizes.tasks.reports.data.comparison import case_changes, comparison_part
-from assizes.tasks.reports.formatting import line_of, name_of, plural, utc_time
+from assizes.tasks.reports.data.comparison import comparison_part
+from assizes.tasks.reports.formatting import line_of, name_of, plural
 from assizes.tasks.reports.schema import report as schema
 from assizes.tasks.reports.schema.parts import Comparison, Counted, NameValue
 from assizes.tasks.runs.stored_runs import named_baseline
@@ -33,9 +34,8 @@ from assizes.tasks.store import RunRecord
 
 MAX_ASK_ERRORS: Final = 20  # different errors of asks that are listed, at most
 MAX_AGENTS: Final = 10  # agents with their versions that are listed, at most
-
-REGRESSION: Final = "regression"
-"""The outcome of a run that is worse than its baseline while its judge did not move."""
+REGRESSION: Final = "regression"  # worse than its baseline, while its judge did not move
+_UTC_TIME: Final = "%Y-%m-%d %H:%M:%S UTC"
 
 _HEADLINES: Final = {
     "passed": ("PASSED", "Every gate was reached."),
@@ -64,12 +64,12 @@ def report_data(
 ) -> dict[str, Any]:
     """The report of a run as JSON-able data, in the shape of `assizes.tasks.reports.schema`.
 
-    Of lazy tables, only the rows that are shown come into memory. Calibrations and the attribution
-    of a change need the store: `assizes.tasks.reports.stored` adds them. `comparison` is the one of
-    this run with its baseline; `None` without a baseline.
+    Of lazy tables, only the rows that are shown come into memory. `comparison` is `None` without a
+    baseline. `assizes.tasks.reports.stored` adds what needs the store: calibrations, attribution.
     """
     cases, scores, asks = cases.lazy(), scores.lazy(), asks.lazy()
     fingerprints = sorted(run.config.get("fingerprints", {}).items())
+    pairs = comparison.test_case_comparisons if comparison else ()
     report = schema.Report(
         schema_version=SCHEMA_VERSION,
         judged_by=_judged_by(run, asks),
@@ -87,13 +87,13 @@ def report_data(
         usage=figures.usage_facts(summary, asks),
         judges=figures.judge_rows(summary),
         skipped=figures.skip_rows(scores),
-        cases=case_rows(cases, scores, case_changes(comparison)),
+        cases=case_rows(cases, scores, {pair.test_case_id: pair.status for pair in pairs}),
         ask_errors=_ask_errors(asks),
         attribution=None,
         calibration=[],
         warnings=_warnings(run, summary),
         comparison=compared,
-        config=_settings(run.config),
+        config={name: run.config[name] for name in RunConfig.model_fields if name in run.config},
         fingerprints=[
             NameValue(name=name_of(name), value=name_of(str(value))) for name, value in fingerprints
         ],
@@ -102,16 +102,10 @@ def report_data(
     return report.model_dump(by_alias=True)
 
 
-def _settings(config: Mapping[str, Any]) -> dict[str, Any]:
-    """A snapshot of a configuration without the keys that are not settings."""
-    return {name: config[name] for name in RunConfig.model_fields if name in config}
-
-
 def _judged_by(run: RunRecord, asks: pl.LazyFrame) -> schema.JudgedBy:
     names = collect_rows(asks.select(pl.col("answered_by").drop_nulls().unique()))["answered_by"]
     answered = sorted({name_of(name) for name in names})
-    model = name_of(run.judge_model)
-    offline = run.judge_model == OFFLINE_MODEL
+    model, offline = name_of(run.judge_model), run.judge_model == OFFLINE_MODEL
     by = f"answered by {', '.join(answered)}" if answered else "no answer came"
     line = f"Judged by {model} ({by})."
     if offline:
@@ -123,11 +117,15 @@ def _run_head(run: RunRecord, cases: pl.LazyFrame) -> schema.RunHead:
     pairs = collect_rows(cases.select("agent", "agent_version").unique()).rows()
     agents = sorted({" ".join(part for part in pair if part) for pair in pairs} - {""})
     more = [f"and {len(agents) - MAX_AGENTS} more"] if len(agents) > MAX_AGENTS else []
+    begun, ended = (
+        moment and moment.astimezone(UTC).strftime(_UTC_TIME)
+        for moment in (run.started_at, run.finished_at)
+    )
+    names = ("run_id", "name", "trigger", "status", "config_hash")
     return schema.RunHead(
-        **{name: getattr(run, name) for name in ("run_id", "name", "trigger", "status")},
-        config_hash=run.config_hash,
-        started_at=utc_time(run.started_at),
-        finished_at=utc_time(run.finished_at),
+        **{name: getattr(run, name) for name in names},
+        started_at=begun,
+        finished_at=ended,
         agents=[name_of(agent) for agent in agents[:MAX_AGENTS]] + more,
     )
 
@@ -208,14 +206,17 @@ def verdict_with_attribution(
 
 def _dimensions(summary: RunSummary) -> list[schema.Dimension]:
     """The two gates of seed 001 and the coverage that both of them need, on a scale of 0..100."""
+    score, rate = summary.weighted_metrics_score_pct, summary.cases_pass_rate_pct
     coverage = None if summary.coverage is None else summary.coverage * 100
     floor = summary.min_coverage * 100
-    score, rate = summary.weighted_metrics_score_pct, summary.cases_pass_rate_pct
+    rate_share, coverage_share = (
+        formatting.share(value and round(value / 100, 9)) for value in (rate, coverage)
+    )
     return [
         schema.Dimension(
             name="Metrics",
             meaning="Mean overall score of the cases with a verdict.",
-            value=_rounded(score),
+            value=score and round(score, 9),
             threshold=round(summary.metrics_pass_threshold, 9),
             passed=summary.metrics_passed,
             shown=formatting.number(score),
@@ -228,62 +229,51 @@ def _dimensions(summary: RunSummary) -> list[schema.Dimension]:
                 f"{summary.passed_count:,} of {summary.total_executions:,} passed; "
                 "an error is no pass."
             ),
-            value=_rounded(rate),
+            value=rate and round(rate, 9),
             threshold=round(summary.cases_pass_threshold, 9),
             passed=summary.cases_passed,
-            shown=_percent(rate),
+            shown=rate_share,
             needs=f"{summary.cases_pass_threshold:g} %",
             interval=figures.interval_of(summary.intervals, "cases_pass_rate_pct"),
         ),
         schema.Dimension(
             name="Coverage",
             meaning="Scores that could be had, of those that were due.",
-            value=_rounded(coverage),
+            value=coverage and round(coverage, 9),
             threshold=round(floor, 9),
             # 7 digits: 0.07 * 100 is not exactly 7.
             passed=None if coverage is None else round(coverage, 7) >= round(floor, 7),
-            shown=_percent(coverage),
+            shown=coverage_share,
             needs=f"{round(floor, 7):g} %",
             interval=None,
         ),
     ]
 
 
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(value, 9)
-
-
-def _percent(value: float | None) -> str:
-    """A value of 0..100 as percent."""
-    return formatting.share(None if value is None else round(value / 100, 9))
-
-
 def _counts(summary: RunSummary) -> schema.Counts:
+    read = summary.counts.get("read", 0)
     parts = [
         Counted(name=name.replace("_", " "), count=count)
         for name, count in summary.counts.items()
         if name != "read"
     ]
-    read = summary.counts.get("read", 0)
     equation = " + ".join(f"{part.count:,} {part.name}" for part in parts)
     return schema.Counts(
         read=read,
         parts=parts,
-        reconciles=sum(summary.counts.values()) == 2 * read,
+        reconciles=sum(part.count for part in parts) == read,
         sentence=f"{read:,} read = {equation}.",
     )
 
 
 def _coverage(summary: RunSummary) -> schema.Coverage:
     """The coverage over all metrics; the gates of the verdict show what each of them counts."""
-    scored, failed, skipped = (
-        sum(getattr(metric, name) for metric in summary.metrics)
+    sums = {
+        name: sum(getattr(metric, name) for metric in summary.metrics)
         for name in ("scored", "failed", "skipped")
-    )
+    }
     return schema.Coverage(
-        scored=scored,
-        failed=failed,
-        skipped=skipped,
+        **sums,
         share=summary.coverage,
         floor=summary.min_coverage,
         failures=[
@@ -291,8 +281,8 @@ def _coverage(summary: RunSummary) -> schema.Coverage:
             for code, count in figures.most_frequent(summary.failures)
         ],
         sentence=(
-            f"{plural(scored, 'score')} found, {failed:,} could not be had, "
-            f"{skipped:,} did not apply."
+            f"{plural(sums['scored'], 'score')} found, {sums['failed']:,} could not be had, "
+            f"{sums['skipped']:,} did not apply."
         ),
     )
 
@@ -323,25 +313,22 @@ def _warnings(run: RunRecord, summary: RunSummary) -> list[str]:
 
 
 def reproduction(run_id: str, config: Mapping[str, Any]) -> schema.Reproduce:
-    """The configuration file and the commands that give the same rows again."""
+    """The configuration file and the commands that give the same rows again.
+
+    The file has the settings of a snapshot of a configuration; loading it gives the same
+    configuration. Values of `None` are left out, as TOML has none.
+    """
+    settings = {name: config[name] for name in RunConfig.model_fields if name in config}
+    tables = {name: item for name, item in settings.items() if isinstance(item, Mapping)}
+    lines = _pairs({name: item for name, item in settings.items() if name not in tables})
+    for name, table in tables.items():
+        if pairs := _pairs(table):
+            lines += ["", f"[{name}]", *pairs]
     run = shlex.quote(run_id)
     return schema.Reproduce(
-        toml=config_toml(config),
+        toml="\n".join(lines) + "\n",
         commands=["assizes run -c assizes.toml", f"assizes show {run}", f"assizes report {run}"],
     )
-
-
-def config_toml(config: Mapping[str, Any]) -> str:
-    """A snapshot of a configuration as TOML, without keys that are not settings.
-
-    Loading the text gives the same configuration. Values of `None` are left out, as TOML has none.
-    """
-    known = _settings(config)
-    lines = _pairs({name: item for name, item in known.items() if not isinstance(item, Mapping)})
-    for name, table in known.items():
-        if isinstance(table, Mapping) and (pairs := _pairs(table)):
-            lines += ["", f"[{name}]", *pairs]
-    return "\n".join(lines) + "\n"
 
 
 def _pairs(table: Mapping[str, Any]) -> list[str]:

@@ -13,17 +13,11 @@ import polars as pl
 
 from assizes.judge.verdicts.executions import PASS_FLAGGED, collect_rows
 from assizes.tasks.reports.data.report import REGRESSION
-from assizes.tasks.reports.formatting import Block, bullets, clean_line, code, plain, plural, table
+from assizes.tasks.reports.formatting import bullets, clean_line, code, plain, plural, table
 from assizes.tasks.reports.render.markdown import gate_cells
 
 MAX_FIRST_CASES: Final = 5  # cases in the few lines of Markdown, at most
-
-MAX_CASES: Final = 20_000
-"""Cases that are listed in the XML, at most.
-
-Cases that did not pass come first; the property `cases_left_out` counts the others.
-"""
-
+MAX_CASES: Final = 20_000  # cases in the XML, at most; those that did not pass come first
 TEXT_CHARS: Final = 2000  # characters of a name or message in the XML, at most
 
 _COLUMNS: Final = (
@@ -37,7 +31,7 @@ def brief_report(data: Mapping[str, Any]) -> str:
     return "\n\n".join(_blocks(data)) + "\n"
 
 
-def _blocks(data: Mapping[str, Any]) -> Iterator[Block]:
+def _blocks(data: Mapping[str, Any]) -> Iterator[str]:
     verdict, run = data["verdict"], data["run"]
     yield f"## {verdict['word']}: {plain(run['name'])}"
     yield f"{code(run['run_id'])} · {plain(data['judged_by']['line'], 1000)}"
@@ -66,7 +60,7 @@ def junit_report(data: Mapping[str, Any], cases: pl.LazyFrame) -> str:
     """
     run = data["run"]
     root = ET.Element("testsuites", name="assizes")
-    suite = ET.SubElement(root, "testsuite", name=_text(run["name"]))
+    suite = ET.SubElement(root, "testsuite", name=clean_line(run["name"], TEXT_CHARS))
     properties = ET.SubElement(suite, "properties")
     total = collect_rows(cases.select(pl.len())).item()
     facts = {
@@ -76,9 +70,9 @@ def junit_report(data: Mapping[str, Any], cases: pl.LazyFrame) -> str:
         "cases_left_out": max(0, total - MAX_CASES),
     }
     for name, value in facts.items():
-        ET.SubElement(properties, "property", name=name, value=_text(str(value)))
-    suite.append(_verdict(data["verdict"]))
-    suite.extend(_gates(data))
+        text = clean_line(str(value), TEXT_CHARS)
+        ET.SubElement(properties, "property", name=name, value=text)
+    suite.extend(_verdict_tests(data))
     passed = pl.col("passed").fill_null(value=False)
     first = cases.select(_COLUMNS).sort(passed, "case_id", "repetition").head(MAX_CASES)
     suite.extend(_case(row) for row in collect_rows(first).iter_rows(named=True))
@@ -89,53 +83,48 @@ def junit_report(data: Mapping[str, Any], cases: pl.LazyFrame) -> str:
     return ET.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
 
 
-def _verdict(verdict: Mapping[str, Any]) -> ET.Element:
-    """The verdict of the report as a test, so that CI never shows success for a run that failed."""
-    test = ET.Element("testcase", classname="verdict", name="verdict")
+def _verdict_tests(data: Mapping[str, Any]) -> Iterator[ET.Element]:
+    """The verdict, its gates and the comparison as tests.
+
+    The first of them is the verdict itself, so that CI never shows success for a run that failed.
+    """
+    verdict, compared = data["verdict"], data["comparison"]
+    kind: str | None = None
     if verdict["outcome"] != "passed":
         kind = "failure" if verdict["outcome"] in ("failed", REGRESSION) else "error"
-        reasons = "; ".join(verdict["reasons"])
-        _add_message(test, kind, f"{verdict['word']}: {verdict['headline']} {reasons}")
-    return test
-
-
-def _gates(data: Mapping[str, Any]) -> Iterator[ET.Element]:
-    for gate in data["verdict"]["dimensions"]:
-        test = ET.Element("testcase", classname="gates", name=gate["name"].lower())
-        if gate["passed"] is False:
-            _add_message(test, "failure", f"{gate['shown']}, needs {gate['needs']}")
-        elif gate["passed"] is None:
-            _add_message(test, "skipped", "not decided")
-        yield test
-    if (compared := data["comparison"]) is not None:
-        test = ET.Element("testcase", classname="comparison", name="no regression")
+    reasons = "; ".join(verdict["reasons"])
+    yield _test("verdict", "verdict", kind, f"{verdict['word']}: {verdict['headline']} {reasons}")
+    for gate in verdict["dimensions"]:
+        kind = {True: None, False: "failure", None: "skipped"}[gate["passed"]]
+        message = f"{gate['shown']}, needs {gate['needs']}" if kind == "failure" else "not decided"
+        yield _test("gates", gate["name"].lower(), kind, message)
+    if compared is not None:
+        kind = None if compared["ending"] == "fine" else "error"
+        if verdict["outcome"] == REGRESSION:
+            kind = "failure"
         why = "; ".join(compared["why"]) or "no reason was kept"
-        if data["verdict"]["outcome"] == REGRESSION:
-            _add_message(test, "failure", why)
-        elif compared["ending"] != "fine":
-            _add_message(test, "error", why)
-        yield test
+        yield _test("comparison", "no regression", kind, why)
 
 
 def _case(row: Mapping[str, Any]) -> ET.Element:
     name = row["case_id"] + (f" #{row['repetition']}" if row["repetition"] else "")
-    test = ET.Element("testcase", classname="cases", name=_text(name))
     if row["status"] == "errored":
-        _add_message(test, "error", row["error"] or "could not be judged")
-    elif row["status"] != "judged":
-        _add_message(test, "skipped", row["summary"] or row["status"])
-    elif not row["passed"]:
-        cause = f"; root cause {row['root_cause']}" if row["root_cause"] else ""
-        _add_message(test, "failure", f"{row['summary'] or 'did not pass'}{cause}")
-        if PASS_FLAGGED in (row["flags"] or ()):
-            test[0].set("type", PASS_FLAGGED)
+        return _test("cases", name, "error", row["error"] or "could not be judged")
+    if row["status"] != "judged":
+        return _test("cases", name, "skipped", row["summary"] or row["status"])
+    if row["passed"]:
+        return _test("cases", name)
+    cause = f"; root cause {row['root_cause']}" if row["root_cause"] else ""
+    test = _test("cases", name, "failure", f"{row['summary'] or 'did not pass'}{cause}")
+    if PASS_FLAGGED in (row["flags"] or ()):
+        test[0].set("type", PASS_FLAGGED)
     return test
 
 
-def _add_message(test: ET.Element, kind: str, message: str) -> None:
-    ET.SubElement(test, kind, message=_text(message))
-
-
-def _text(text: str) -> str:
-    """Text for XML, which allows no control characters, not even escaped ones."""
-    return clean_line(text, TEXT_CHARS)
+def _test(group: str, name: str, kind: str | None = None, message: str = "") -> ET.Element:
+    """A test, in which an element of a kind such as `failure` has the message, if there is one."""
+    # XML allows no control characters, not even escaped ones.
+    test = ET.Element("testcase", classname=group, name=clean_line(name, TEXT_CHARS))
+    if kind is not None:
+        ET.SubElement(test, kind, message=clean_line(message, TEXT_CHARS))
+    return test

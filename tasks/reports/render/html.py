@@ -35,12 +35,17 @@ _ROW: Final = 26
 _LABEL_PX: Final = 180
 _LABEL_CHARS: Final = 80
 _FITTED: Final = {"padding": 4, "autosize": alt.AutoSizeParams(type="fit-x")}
+_NAMES_AXIS: Final = alt.Axis(
+    labelLimit=_LABEL_PX, minExtent=_LABEL_PX, domain=False, ticks=False, grid=False
+)
+_COUNTS_AXIS: Final = alt.Axis(tickMinStep=1, tickCount=5)
+_LEGEND: Final = alt.Legend(title=None, orient="top")
 
 _SHADED: Final = frozenset({*(label.replace("_", " ") for label in LABELS), "pass", "yes", "no"})
 
 _FILTERS: Final = (
     *("number", "count", "share", "signed_number", "money", "duration"),
-    *("turns", "plural", "mark", "gate_mark", "outcome_mark", "labels"),
+    *("plural", "mark", "gate_mark", "labels"),
 )
 """Functions of `formatting` that templates may call."""
 
@@ -177,20 +182,24 @@ def _metric_means(metrics: Sequence[Mapping[str, Any]]) -> ChartImage | None:
         for run, key in zip(names, ("mean", "baseline_mean"), strict=False)
         if metric[key] is not None
     ]
-    rows = len({value["metric"] for value in values})
+    height = _ROW * len(names) * len({value["metric"] for value in values})
     worst = min(shown, key=lambda metric: (metric["mean"], metric["metric"]))
     return themed_chart(
         "Mean level of each metric, 0 to 5" + (", against the baseline" if has_baseline else ""),
         f"Bar chart of mean levels of {len(shown)} metrics; lowest is "
         f"{worst['metric']} at {worst['mean']:.2f}. The metrics table holds every figure.",
         lambda theme: (
-            alt.Chart(alt.InlineData(values), width=WIDTH, height=_ROW * len(names) * rows)
+            alt.Chart(alt.InlineData(values), width=WIDTH, height=height)
             .mark_bar(height={"band": 0.82})
             .encode(
-                y=_names_axis("metric"),
+                y=alt.Y("metric:N", sort=None, title=None, axis=_NAMES_AXIS),
                 yOffset=alt.YOffset("run:N", sort=names),
                 x=alt.X("mean:Q", title=None, scale=alt.Scale(domain=[0, 5])),
-                color=_colours("run", names, [theme.main, theme.other]),
+                color=alt.Color(
+                    "run:N",
+                    scale=alt.Scale(domain=names, range=[theme.main, theme.other][: len(names)]),
+                    legend=_LEGEND if has_baseline else None,
+                ),
             )
         ),
         **_FITTED,
@@ -198,20 +207,16 @@ def _metric_means(metrics: Sequence[Mapping[str, Any]]) -> ChartImage | None:
 
 
 def _score_distribution(bins: Sequence[Mapping[str, Any]]) -> ChartImage | None:
-    if not any(bucket["passed"] + bucket["not_passed"] for bucket in bins):
+    sizes = [bucket["passed"] + bucket["not_passed"] for bucket in bins]
+    if not any(sizes):
         return None
     words = ["passed", "not passed"]
     values = [
-        {
-            **{"from": bucket["from"], "to": bucket["to"], "verdict": word},
-            **{"cases": bucket[word.replace(" ", "_")], "order": order},
-        }
+        {**bucket, "verdict": word, "cases": bucket[word.replace(" ", "_")], "order": order}
         for bucket in bins
         for order, word in enumerate(words)
     ]
-    fullest = max(
-        bins, key=lambda bucket: (bucket["passed"] + bucket["not_passed"], -bucket["from"])
-    )
+    fullest = bins[sizes.index(max(sizes))]  # the lowest of several
     tens = alt.Axis(values=list(range(0, 101, 10)))
     return themed_chart(
         "Cases by overall score, 0 to 100",
@@ -223,8 +228,12 @@ def _score_distribution(bins: Sequence[Mapping[str, Any]]) -> ChartImage | None:
             .encode(
                 x=alt.X("from:Q", bin="binned", title=None, axis=tens),
                 x2="to:Q",
-                y=alt.Y("cases:Q", title="cases", axis=alt.Axis(tickMinStep=1, tickCount=5)),
-                color=_colours("verdict", words, [theme.main, theme.bad]),
+                y=alt.Y("cases:Q", title="cases", axis=_COUNTS_AXIS),
+                color=alt.Color(
+                    "verdict:N",
+                    scale=alt.Scale(domain=words, range=[theme.main, theme.bad]),
+                    legend=_LEGEND,
+                ),
                 order="order:Q",
             )
         ),
@@ -244,8 +253,8 @@ def _failure_codes(codes: Sequence[Mapping[str, Any]]) -> ChartImage | None:
             alt.Chart(alt.InlineData(values), width=WIDTH, height=_ROW * len(values))
             .mark_bar(height={"band": 0.7}, color=theme.bad)
             .encode(
-                y=_names_axis("code"),
-                x=alt.X("count:Q", title=None, axis=alt.Axis(tickMinStep=1, tickCount=5)),
+                y=alt.Y("code:N", sort=None, title=None, axis=_NAMES_AXIS),
+                x=alt.X("count:Q", title=None, axis=_COUNTS_AXIS),
             )
         ),
         **_FITTED,
@@ -261,34 +270,17 @@ def label_of(text: str) -> str:
     return f"{drawn}\u00a0" if drawn in _JAVASCRIPT_OBJECT_NAMES else drawn
 
 
-def _names_axis(field: str) -> alt.Y:
-    axis = alt.Axis(
-        labelLimit=_LABEL_PX, minExtent=_LABEL_PX, domain=False, ticks=False, grid=False
-    )
-    return alt.Y(f"{field}:N", sort=None, title=None, axis=axis)
-
-
-def _colours(field: str, names: list[str], colours: list[str]) -> alt.Color:
-    legend = alt.Legend(title=None, orient="top") if len(names) > 1 else None
-    scale = alt.Scale(domain=names, range=colours[: len(names)])
-    return alt.Color(f"{field}:N", scale=scale, legend=legend)
-
-
 def themed_chart(
     title: str, text: str, drawing: Callable[[Theme], Any], **layout: Any
 ) -> ChartImage:
     """A chart, drawn for light and for dark pages; `layout` is as in `svg_of`."""
+    drawings = [
+        svg_of(drawing(theme), theme, background="transparent", **layout) for theme in (LIGHT, DARK)
+    ]
     light, dark = (
-        svg_of(drawing(theme), theme, background="transparent", **layout).encode()
-        for theme in (LIGHT, DARK)
+        f"data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode()}" for svg in drawings
     )
-    prefix = "data:image/svg+xml;base64,"
-    return ChartImage(
-        light=prefix + base64.b64encode(light).decode(),
-        dark=prefix + base64.b64encode(dark).decode(),
-        alt=text,
-        title=title,
-    )
+    return ChartImage(light, dark, alt=text, title=title)
 
 
 def svg_of(drawing: Any, theme: Theme, **layout: Any) -> str:

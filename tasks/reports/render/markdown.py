@@ -6,23 +6,17 @@ make no link, image, mention, heading or table cell: see `assizes.tasks.reports.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from assizes.tasks.reports import formatting
-from assizes.tasks.reports.formatting import DASH, Block, bullets, code, count, number, plain, table
+from assizes.tasks.reports.formatting import DASH, bullets, code, count, number, plain, table
 
+# Bytes of the report, at most, as the Prefect UI keeps it in a database; whole blocks are cut.
 MAX_BYTES: Final = 95_000
-"""Bytes of the report, at most, as the Prefect UI keeps it in a database; whole blocks are cut."""
-
-MAX_ROWS: Final = 50
-"""Rows of the tables of metrics, of skipped judges and of settings, and cases that only one run
-has, that are listed at most."""
-
+MAX_ROWS: Final = 50  # metrics, skipped judges, settings and cases of one run only, at most each
 MAX_MOVED: Final = 25  # cases that got worse, and cases that got better, that are listed at most
-
-MAX_PROMPT_LINES: Final = 40
-"""Lines that are listed of the differences in the prompts of one judge, at most."""
+MAX_PROMPT_LINES: Final = 40  # lines that differ in the prompts of one judge, at most
 
 
 def markdown_report(data: Mapping[str, Any]) -> str:
@@ -37,8 +31,8 @@ def markdown_report(data: Mapping[str, Any]) -> str:
     return "\n\n".join(shown_blocks) + "\n"
 
 
-def _blocks(data: Mapping[str, Any]) -> Iterator[Block]:
-    run = data["run"]
+def _blocks(data: Mapping[str, Any]) -> Iterator[str]:
+    run, cases = data["run"], data["cases"]
     yield plain(data["judged_by"]["line"], 1000)
     yield f"# Run report: {plain(run['name'])}"
     times = [f"begun {run['started_at']}"] if run["started_at"] else []
@@ -49,7 +43,6 @@ def _blocks(data: Mapping[str, Any]) -> Iterator[Block]:
     yield from _verdict(data)
     yield from _comparison(data["comparison"])
     yield from _metrics(data)
-    yield from _failures(data)
     yield from _problems(data)
     yield from _usage(data)
     yield "## How to get this run again"
@@ -58,7 +51,13 @@ def _blocks(data: Mapping[str, Any]) -> Iterator[Block]:
         f"{code(run['config_hash'])}) as `assizes.toml` and run:"
     )
     yield "```sh\n" + "\n".join(data["reproduce"]["commands"]) + "\n```"
-    yield from _read_first(data["cases"])
+    yield "## Cases to read first"
+    if not cases["read_first"]:
+        yield "There is no case."
+    for case in cases["read_first"]:
+        yield "\n\n".join(_case(case))
+    if left := cases["total"] - len(cases["read_first"]):
+        yield f"{formatting.plural(left, 'more case')}: see report.html."
 
 
 def gate_cells(dimension: Mapping[str, Any]) -> list[str]:
@@ -67,17 +66,17 @@ def gate_cells(dimension: Mapping[str, Any]) -> list[str]:
     return [dimension["name"], passed, dimension["shown"], dimension["needs"]]
 
 
-def _verdict(data: Mapping[str, Any]) -> Iterator[Block]:
+def _verdict(data: Mapping[str, Any]) -> Iterator[str]:
     verdict = data["verdict"]
     yield f"## {verdict['word']}"
     yield plain(verdict["headline"])
     yield from _bullets(verdict["reasons"])
     yield from _bullets(verdict["cautions"], "Warning: ")
-    yield table(
-        ["Gate", "", "Value", "Needs", "How sure"],
-        ([*gate_cells(gate), _interval_text(gate) or DASH] for gate in verdict["dimensions"]),
-        numbers=3,
+    rows = (
+        [*gate_cells(gate), (gate["interval"] or {}).get("shown") or DASH]
+        for gate in verdict["dimensions"]
     )
+    yield table(["Gate", "", "Value", "Needs", "How sure"], rows, numbers=3)
     yield f"{data['counts']['sentence']} {data['coverage']['sentence']}"
     if data["attribution"]:
         yield f"Judge or agent: {plain(data['attribution']['sentence'], 500)}"
@@ -86,17 +85,13 @@ def _verdict(data: Mapping[str, Any]) -> Iterator[Block]:
         yield "**These counts do not add up; trust no share of this report.**"
 
 
-def _bullets(texts: Sequence[str], prefix: str = "") -> Iterator[Block]:
+def _bullets(texts: Sequence[str], prefix: str = "") -> Iterator[str]:
     """Foreign texts as a list; nothing where there are none."""
     if texts:
         yield bullets(f"{prefix}{plain(text, 500)}" for text in texts)
 
 
-def _interval_text(entry: Mapping[str, Any]) -> str:
-    return entry["interval"]["shown"] if entry["interval"] else ""
-
-
-def _comparison(compared: Mapping[str, Any] | None) -> Iterator[Block]:
+def _comparison(compared: Mapping[str, Any] | None) -> Iterator[str]:
     yield "## Comparison with the baseline"
     if compared is None:
         yield "No baseline: nothing to compare with."
@@ -129,7 +124,7 @@ def _comparison(compared: Mapping[str, Any] | None) -> Iterator[Block]:
     yield from _differences(compared)
 
 
-def _statistics(compared: Mapping[str, Any]) -> Iterator[Block]:
+def _statistics(compared: Mapping[str, Any]) -> Iterator[str]:
     """The statistical verdict, and the exploratory changes that decide nothing."""
     if compared["mismatches"]:
         yield "### Not judged alike"
@@ -154,28 +149,25 @@ def _statistics(compared: Mapping[str, Any]) -> Iterator[Block]:
         yield table(head, rows, numbers=4)
 
 
-def _movers(word: str, movers: Mapping[str, Any]) -> Iterator[Block]:
+def _movers(word: str, movers: Mapping[str, Any]) -> Iterator[str]:
     if not movers["total"]:
         return
-    shown = movers["shown"][:MAX_MOVED]
     yield f"### Cases that got {word} ({movers['total']})"
-    yield table(
-        ["Case", "Verdict", "Metrics that moved", "Baseline", "Candidate", "Change"],
-        (
-            [
-                *(code(case["case_id"], 80), case["flip"], plain(case["moved"]) or DASH),
-                *(number(case["baseline_score"]), number(case["candidate_score"])),
-                formatting.signed_number(case["score_delta"]),
-            ]
-            for case in shown
-        ),
-        numbers=3,
-    )
-    if movers["total"] > len(shown):
-        yield f"and {movers['total'] - len(shown):,} more."
+    head = ["Case", "Verdict", "Metrics that moved", "Baseline", "Candidate", "Change"]
+    rows = [
+        [
+            *(code(case["case_id"], 80), case["flip"], plain(case["moved"]) or DASH),
+            *(number(case["baseline_score"]), number(case["candidate_score"])),
+            formatting.signed_number(case["score_delta"]),
+        ]
+        for case in movers["shown"][:MAX_MOVED]
+    ]
+    yield table(head, rows, numbers=3)
+    if movers["total"] > len(rows):
+        yield f"and {movers['total'] - len(rows):,} more."
 
 
-def _differences(compared: Mapping[str, Any]) -> Iterator[Block]:
+def _differences(compared: Mapping[str, Any]) -> Iterator[str]:
     """The settings that differ, and the lines of the judges' prompts that do."""
     if compared["config_diff"]:
         yield "### What differs in the configuration"
@@ -197,19 +189,25 @@ def _differences(compared: Mapping[str, Any]) -> Iterator[Block]:
             yield "report.html shows more lines."
 
 
-def _metrics(data: Mapping[str, Any]) -> Iterator[Block]:
+def _metrics(data: Mapping[str, Any]) -> Iterator[str]:
     yield "## Metrics"
     if not data["metrics"]:
         yield "No metric was scored."
         return
-    compared = data["comparison"] is not None
     shown = data["metrics"][:MAX_ROWS]
     for family in data["families"]:
-        rows = [metric for metric in shown if metric["family"] == family["family"]]
-        if rows:
-            yield from _family(family, rows, alone=len(data["families"]) == 1, compared=compared)
+        if rows := [metric for metric in shown if metric["family"] == family["family"]]:
+            if len(data["families"]) > 1:
+                yield f"### {family['title']}"
+                yield plain(family["meaning"])
+            yield _family_table(family["family"], rows, compared=data["comparison"] is not None)
     if data["tiers"]:
-        yield f"Tiers, of 100: {', '.join(_tier(tier) for tier in data['tiers'])}."
+        tiers = []
+        for tier in data["tiers"]:
+            interval = tier["interval"] and tier["interval"]["shown"]
+            more = f" ({interval})" if interval else ""
+            tiers.append(f"{plain(tier['tier'])} {number(tier['score'])}{more}")
+        yield f"Tiers, of 100: {', '.join(tiers)}."
     if data["published"]:
         yield "### Published numbers"
         numbers = (
@@ -219,91 +217,70 @@ def _metrics(data: Mapping[str, Any]) -> Iterator[Block]:
     yield from _skipped_judges(data["skipped"])
 
 
-def _tier(tier: Mapping[str, Any]) -> str:
-    interval = f" ({text})" if (text := _interval_text(tier)) else ""
-    return f"{plain(tier['tier'])} {number(tier['score'])}{interval}"
-
-
-def _family(
-    family: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], *, alone: bool, compared: bool
-) -> Iterator[Block]:
-    """The table of the metrics of one family; the only family needs no heading.
+def _family_table(family: str, metrics: Sequence[Mapping[str, Any]], *, compared: bool) -> str:
+    """The table of the metrics of one family.
 
     Metrics of the conversation have a tier and a weight, the others a share of passed cases; where
     there is a baseline, a column has the change.
     """
-    if not alone:
-        yield f"### {family['title']}"
-        yield plain(family["meaning"])
-    of_conversation = family["family"] == "conversation"
-    own = ["Tier", "Labels", "Weight"] if of_conversation else ["Labels", "Passed"]
+    has_weights = family == "conversation"
+    rows = []
+    for metric in metrics:
+        unit = f" of {metric['unit'][-1]}" if metric["unit"] and metric["mean"] is not None else ""
+        spread = plain(formatting.labels(metric["labels"]))
+        weight = DASH if metric["weight"] is None else f"{metric['weight'] * 100:.1f} %"
+        own = [metric["tier"] or DASH, spread, weight]
+        rows.append(
+            [
+                code(metric["metric"], 80),
+                *(own if has_weights else [spread, formatting.share(metric["pass_rate"])]),
+                number(metric["mean"]) + unit,
+                *([formatting.signed_number(metric["delta"])] if compared else []),
+                *(count(metric[name]) for name in ("scored", "failed", "skipped")),
+            ]
+        )
+    own_head = ["Tier", "Labels", "Weight"] if has_weights else ["Labels", "Passed"]
     change = ["Change"] if compared else []
-    yield table(
-        ["Metric", *own, "Mean", *change, "Scored", "Failed", "Skipped"],
-        (_metric_row(row, has_weights=of_conversation, compared=compared) for row in rows),
-        numbers=5 + len(change),
-    )
+    head = ["Metric", *own_head, "Mean", *change, "Scored", "Failed", "Skipped"]
+    return table(head, rows, numbers=5 + len(change))
 
 
-def _metric_row(metric: Mapping[str, Any], *, has_weights: bool, compared: bool) -> list[str]:
-    unit = f" of {metric['unit'][-1]}" if metric["unit"] and metric["mean"] is not None else ""
-    spread = plain(formatting.labels(metric["labels"]))
-    weight = DASH if metric["weight"] is None else f"{metric['weight'] * 100:.1f} %"
-    return [
-        code(metric["metric"], 80),
-        *([metric["tier"] or DASH, spread, weight] if has_weights else []),
-        *([] if has_weights else [spread, formatting.share(metric["pass_rate"])]),
-        number(metric["mean"]) + unit,
-        *([formatting.signed_number(metric["delta"])] if compared else []),
-        *(count(metric[name]) for name in ("scored", "failed", "skipped")),
-    ]
+def _skipped_judges(skipped: Mapping[str, Any]) -> Iterator[str]:
+    if skipped["shown"]:
+        yield "### Judges that did not apply"
+        rows = (
+            [
+                code(skip["judge"], 80),
+                ", ".join(plain(name, 60) for name in skip["metrics"][:12]) or DASH,
+                plain(skip["reason"]),
+                count(skip["count"]),
+            ]
+            for skip in skipped["shown"][:MAX_ROWS]
+        )
+        yield table(["Judge", "Metrics", "Why", "Cases"], rows, numbers=1)
+        if left := len(skipped["shown"][MAX_ROWS:]) + skipped["more"]:
+            yield f"and {formatting.plural(left, 'more reason')}."
 
 
-def _skipped_judges(skipped: Mapping[str, Any]) -> Iterator[Block]:
-    if not skipped["shown"]:
-        return
-    yield "### Judges that did not apply"
-    rows = (
-        [
-            code(skip["judge"], 80),
-            _names(skip["metrics"][:12]) or DASH,
-            plain(skip["reason"]),
-            count(skip["count"]),
-        ]
-        for skip in skipped["shown"][:MAX_ROWS]
-    )
-    yield table(["Judge", "Metrics", "Why", "Cases"], rows, numbers=1)
-    if left := len(skipped["shown"][MAX_ROWS:]) + skipped["more"]:
-        yield f"and {formatting.plural(left, 'more reason')}."
-
-
-def _names(names: Iterable[str]) -> str:
-    return ", ".join(plain(name, 60) for name in names)
-
-
-def _failures(data: Mapping[str, Any]) -> Iterator[Block]:
+def _problems(data: Mapping[str, Any]) -> Iterator[str]:
+    """The failure codes and root causes, and what could not be judged."""
     yield "## Failures"
     failures = [
         [
             code(failure["code"], 80),
-            _names(metric["name"] for metric in failure["metrics"][:8]),
+            ", ".join(plain(metric["name"], 60) for metric in failure["metrics"][:8]),
             count(failure["count"]),
         ]
         for failure in data["failure_codes"]["shown"][:20]
     ]
-    if failures:
-        yield table(["Failure code", "Metrics", "Times"], failures, numbers=1)
-    else:
-        yield "No failure code was given."
+    head = ["Failure code", "Metrics", "Times"]
+    yield table(head, failures, numbers=1) if failures else "No failure code was given."
     causes = [
         [code(cause["name"], 80), plain(cause["suggested_fix"]), count(cause["count"])]
         for cause in data["root_causes"][:20]
     ]
     if causes:
         yield table(["Root cause of failed cases", "Suggested fix", "Cases"], causes, numbers=1)
-
-
-def _problems(data: Mapping[str, Any]) -> Iterator[Block]:
     errors = data["cases"]["errors"][:20]
     lines = [plain(warning, 500) for warning in data["warnings"]]
     lines += [
@@ -311,42 +288,29 @@ def _problems(data: Mapping[str, Any]) -> Iterator[Block]:
         for entry in data["ask_errors"]
     ]
     lines += [f"{code(case['case_id'], 80)}: {plain(case['error'])}" for case in errors]
-    left = len(data["cases"]["errors"]) - len(errors) + data["cases"]["more_errors"]
     yield "## Errors and warnings"
     yield bullets(lines) if lines else "None."
-    if left:
+    if left := len(data["cases"]["errors"]) - len(errors) + data["cases"]["more_errors"]:
         yield f"and {formatting.plural(left, 'more case')} without a verdict."
 
 
-def _usage(data: Mapping[str, Any]) -> Iterator[Block]:
+def _usage(data: Mapping[str, Any]) -> Iterator[str]:
     yield "## Time and money"
     for group in data["usage"]:
         facts = ([fact["name"], plain(fact["value"])] for fact in group["facts"])
         yield table([group["title"], ""], facts, numbers=1)
     if len(data["judges"]) > 1:
         spent = ("asks", "calls", "input_tokens", "output_tokens")
-        yield table(
-            ["Judge", "Questions", "Calls", "Tokens in", "Tokens out", "Cost"],
-            (
-                [
-                    code(judge["judge"], 80),
-                    *(count(judge[name]) for name in spent),
-                    plain(formatting.money(judge["cost_usd"])),
-                ]
-                for judge in data["judges"]
-            ),
-            numbers=5,
+        rows = (
+            [
+                code(judge["judge"], 80),
+                *(count(judge[name]) for name in spent),
+                plain(formatting.money(judge["cost_usd"])),
+            ]
+            for judge in data["judges"]
         )
-
-
-def _read_first(cases: Mapping[str, Any]) -> Iterator[Block]:
-    yield "## Cases to read first"
-    if not cases["read_first"]:
-        yield "There is no case."
-    for case in cases["read_first"]:
-        yield "\n\n".join(_case(case))
-    if left := cases["total"] - len(cases["read_first"]):
-        yield f"{formatting.plural(left, 'more case')}: see report.html."
+        head = ["Judge", "Questions", "Calls", "Tokens in", "Tokens out", "Cost"]
+        yield table(head, rows, numbers=5)
 
 
 def _case(case: Mapping[str, Any]) -> Iterator[str]:
@@ -360,7 +324,7 @@ def _case(case: Mapping[str, Any]) -> Iterator[str]:
         yield f"Root cause: {code(case['root_cause'], 80)}{fix}"
     if case["outcomes"]:
         yield bullets(
-            f"{formatting.outcome_mark(outcome['passed'])} {plain(outcome['statement'])}: "
+            f"{formatting.mark(outcome['passed'])[0]} {plain(outcome['statement'])}: "
             f"{plain(outcome['justification'] or 'no justification was given')}"
             for outcome in case["outcomes"]
         )
@@ -371,7 +335,7 @@ def _case(case: Mapping[str, Any]) -> Iterator[str]:
                 plain(finding["shown"]),
                 plain(finding["justification"]) or DASH,
                 code(finding["failure_code"], 60) if finding["failure_code"] else DASH,
-                formatting.turns(finding["turns"]),
+                ", ".join(map(str, finding["turns"])) or DASH,
             ]
             for finding in case["findings"][:12]
         )

@@ -8,6 +8,7 @@ would make a new time series.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -25,11 +26,8 @@ from assizes.tasks.runs.anchor_runs import stored_attribution
 from assizes.tasks.runtime.places import replace_file
 from assizes.tasks.store import RunRecord, Store
 
-BUCKETS_S: Final = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0)
-"""Upper bounds, in seconds, of the buckets of the latency histogram."""
-
-ANSWERED: Final = "answered"
-"""Value of the label `class` for the calls of asks that were answered in the end."""
+BUCKETS_S: Final = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0)  # upper bounds
+ANSWERED: Final = "answered"  # the label `class` of calls of asks that were answered in the end
 
 
 def write_metrics(store: Store, record: RunRecord, folder: str) -> Path:
@@ -64,24 +62,24 @@ def metrics_text(store: Store, record: RunRecord) -> str:
     return generate_latest(registry).decode()
 
 
+@dataclass(eq=False)
 class _RunNumbers(Collector):
-    def __init__(self, store: Store, record: RunRecord, summary: RunSummary) -> None:
-        self._store = store
-        self._record = record
-        self._summary = summary
+    store: Store
+    record: RunRecord
+    summary: RunSummary
 
     def collect(self) -> Iterable[Metric]:
         """Yield every metric family of the run once."""
         yield from self._summary_families()
         yield from self._ask_families()
-        rejects = self._store.scan(self._record.run_id, "rejects")
+        rejects = self.store.scan(self.record.run_id, "rejects")
         reasons = dict(collect_rows(rejects.group_by("reason").len()).sort("reason").iter_rows())
         yield self._labelled("quarantined", "records that could not be read", "reason", reasons)
         yield from self._times()
         yield from self._drift()
 
     def _summary_families(self) -> Iterator[Metric]:
-        summary = self._summary
+        summary = self.summary
         states = {
             state: sum(getattr(metric, state) for metric in summary.metrics)
             for state in ("scored", "skipped", "failed")
@@ -89,8 +87,11 @@ class _RunNumbers(Collector):
         yield self._labelled("judgements", "headline scores", "state", states)
         yield self._labelled("records", "what became of them", "state", summary.counts)
         yield self._gauge("coverage_ratio", "scored / due", summary.coverage)
-        yield self._gauge("cases_pass_rate_ratio", "cases", _share(summary.cases_pass_rate_pct))
-        score = _share(summary.weighted_metrics_score_pct)
+        rate, score = (
+            percent and percent / 100
+            for percent in (summary.cases_pass_rate_pct, summary.weighted_metrics_score_pct)
+        )
+        yield self._gauge("cases_pass_rate_ratio", "cases", rate)
         yield self._gauge("weighted_metrics_score_ratio", "weighted mean of the metrics", score)
         yield self._gauge("cost_usd", "of the judge models", summary.total_platform_cost_usd)
         tokens = summary.total_platform_token_usage or {}
@@ -98,7 +99,7 @@ class _RunNumbers(Collector):
         yield self._labelled("tokens", "of the judge models", "kind", kinds)
 
     def _ask_families(self) -> Iterator[Metric]:
-        asks = self._store.scan(self._record.run_id, "asks")
+        asks = self.store.scan(self.record.run_id, "asks")
         code = pl.col("error").str.split(":").list.first().fill_null(ANSWERED)
         calls_by_class = collect_rows(
             asks.group_by(code.alias("class")).agg(
@@ -131,67 +132,50 @@ class _RunNumbers(Collector):
         family = HistogramMetricFamily(
             "assizes_ask_latency_seconds",
             "Asks that called a model, with their retries",
-            labels=list(self._labels),
+            labels=("name", "trigger"),
         )
-        family.add_metric(list(self._labels.values()), list(counts.items()), total)
+        family.add_metric((self.record.name, self.record.trigger), list(counts.items()), total)
         yield family
-        duration_s = self._duration_s
-        yield self._gauge(
-            "in_flight", "asks at once, on average", total / duration_s if duration_s else None
-        )
+        in_flight = total / self._duration_s if self._duration_s else None
+        yield self._gauge("in_flight", "asks at once, on average", in_flight)
 
     def _times(self) -> Iterator[Metric]:
-        record = self._record
-        runs = self._store.runs().filter(
-            (pl.col("name") == record.name)
-            & (pl.col("trigger") == record.trigger)
-            & (pl.col("status") == COMPLETE)
-        )
+        record = self.record
+        alike = {"name": record.name, "trigger": record.trigger, "status": COMPLETE}
+        runs = self.store.runs().filter(**alike)
         last = runs.select(pl.col("finished_at").max()).item()
         at = last.timestamp() if last else None
         yield self._gauge("last_complete_timestamp_seconds", "end of the last whole run", at)
-        duration_s = self._duration_s
-        yield self._gauge("duration_seconds", "from begin to end, with interruptions", duration_s)
-        passed = float(self._summary.outcome == "passed" and record.status == COMPLETE)
+        took = "from begin to end, with interruptions"
+        yield self._gauge("duration_seconds", took, self._duration_s)
+        passed = float(self.summary.outcome == "passed" and record.status == COMPLETE)
         yield self._gauge("passed", "1: a whole run that met its gates", passed)
 
     def _drift(self) -> Iterator[Metric]:
         """How far the judge moved on its anchors; nothing where none were judged with the run."""
-        attribution = stored_attribution(self._store, self._record, None)
+        attribution = stored_attribution(self.store, self.record, None)
         if attribution is None or attribution.anchors is None:
             return
         help_ = "mean overall score of the golden set, points of 0..100, after minus before"
         yield self._gauge("golden_set_drift_points", help_, attribution.anchors.mean)
-        yield self._gauge(
-            "golden_set_drifted", "1: more than chance", float(attribution.judge_moved)
-        )
+        moved = float(attribution.judge_moved)
+        yield self._gauge("golden_set_drifted", "1: more than chance", moved)
 
     @property
     def _duration_s(self) -> float | None:
-        end = self._record.finished_at
-        return (end - self._record.started_at).total_seconds() if end else None
-
-    @property
-    def _labels(self) -> dict[str, str]:
-        return {"name": self._record.name, "trigger": self._record.trigger}
+        end = self.record.finished_at
+        return (end - self.record.started_at).total_seconds() if end else None
 
     def _gauge(self, name: str, description: str, value: float | None) -> Metric:
-        return self._family(name, description, [] if value is None else [({}, float(value))])
+        return self._labelled(name, description, "", {} if value is None else {"": value})
 
     def _labelled(
-        self, name: str, description: str, label: str, values: Mapping[str, int]
+        self, name: str, description: str, label: str, values: Mapping[str, float]
     ) -> Metric:
-        samples = [({label: value}, float(number)) for value, number in values.items()]
-        return self._family(name, description, samples)
-
-    def _family(
-        self, name: str, description: str, samples: Iterable[tuple[dict[str, str], float]]
-    ) -> Metric:
+        """A gauge with a value for each value of a label, or with one value if `label` is empty."""
         family = GaugeMetricFamily(f"assizes_{name}", f"Of the last run: {description}")
-        for more, value in samples:
-            family.add_sample(family.name, {**self._labels, **more}, value)
+        labels = {"name": self.record.name, "trigger": self.record.trigger}
+        for word, value in values.items():
+            own = {label: word} if label else {}
+            family.add_sample(family.name, labels | own, float(value))
         return family
-
-
-def _share(percent: float | None) -> float | None:
-    return None if percent is None else percent / 100

@@ -7,21 +7,13 @@ from typing import Any, Final
 import altair as alt
 
 from assizes.judge.history.trends import Trend, Trends
-from assizes.tasks.reports.render.html import (
-    LIGHT,
-    WIDTH,
-    ChartImage,
-    Theme,
-    label_of,
-    svg_of,
-    themed_chart,
-)
+from assizes.tasks.reports.render import html
 
 MAX_SERIES: Final = 12  # series that are drawn, at most
 HEIGHT: Final = 110  # height of the panel of one series, in pixels
 
 
-def trend_charts(trends: Trends) -> list[ChartImage]:
+def trend_charts(trends: Trends) -> list[html.ChartImage]:
     """One drawing for each of the first twelve series, for light and for dark pages."""
     return [_chart(trend) for trend in trends.series[:MAX_SERIES]]
 
@@ -29,24 +21,25 @@ def trend_charts(trends: Trends) -> list[ChartImage]:
 def trend_chart(trends: Trends) -> str:
     """One SVG with a panel for each of the first twelve series; runs with a signal are marked."""
     panels = [
-        _panel(trend, LIGHT).properties(title=_title(trend)) for trend in trends.series[:MAX_SERIES]
+        _panel(trend, html.LIGHT).properties(title=_title(trend))
+        for trend in trends.series[:MAX_SERIES]
     ]
     drawing = alt.vconcat(*panels, spacing=14).resolve_scale(x="shared", y="independent")
-    return svg_of(drawing, LIGHT, background="white", padding=8)
+    return html.svg_of(drawing, html.LIGHT, background="white", padding=8)
 
 
-def _chart(trend: Trend) -> ChartImage:
+def _chart(trend: Trend) -> html.ChartImage:
     title = _title(trend)
     text = f"Line chart of {title}, {len(trend.points)} runs; the table above has the last value."
-    return themed_chart(title, text, lambda theme: _panel(trend, theme), padding=8)
+    return html.themed_chart(title, text, lambda theme: _panel(trend, theme), padding=8)
 
 
 def _title(trend: Trend) -> str:
     name = f"{trend.series} [{trend.slice_of}]" if trend.slice_of else trend.series
-    return f"{label_of(name)}: {trend.state}"
+    return f"{html.label_of(name)}: {trend.state}"
 
 
-def _panel(trend: Trend, theme: Theme) -> Any:
+def _panel(trend: Trend, theme: html.Theme) -> Any:
     points = [point.model_dump(mode="json") for point in trend.points]
     values = [
         {
@@ -55,7 +48,7 @@ def _panel(trend: Trend, theme: Theme) -> Any:
         }
         for point in points
     ]
-    base = alt.Chart(alt.InlineData(values), width=WIDTH, height=HEIGHT).encode(
+    base = alt.Chart(alt.InlineData(values), width=html.WIDTH, height=HEIGHT).encode(
         x=alt.X("at:T", title=None, axis=alt.Axis(format="%d %b %H:%M", tickCount=4))
     )
     scale = alt.Scale(zero=False)

@@ -8,17 +8,10 @@ from pydantic import Field
 
 from assizes.judge.history.anchors import Cause, Change
 from assizes.judge.summary.spending import JudgeSpending
-from assizes.tasks.reports.schema.parts import (
-    Cases,
-    Comparison,
-    Counted,
-    Interval,
-    NameValue,
-    ReportPart,
-)
+from assizes.tasks.reports.schema import parts as shared
 
 
-class JudgedBy(ReportPart):
+class JudgedBy(shared.ReportPart):
     """Who judged; `line` says it in a sentence."""
 
     line: str
@@ -27,7 +20,7 @@ class JudgedBy(ReportPart):
     offline: bool = Field(description="no language model: plain text rules")
 
 
-class RunHead(ReportPart):
+class RunHead(shared.ReportPart):
     """Which run it is."""
 
     run_id: str
@@ -40,7 +33,7 @@ class RunHead(ReportPart):
     agents: list[str]
 
 
-class Dimension(ReportPart):
+class Dimension(shared.ReportPart):
     """A gate of the run."""
 
     name: Literal["Metrics", "Cases", "Coverage"]
@@ -50,10 +43,10 @@ class Dimension(ReportPart):
     passed: bool | None = Field(description="null: there is no value")
     shown: str
     needs: str
-    interval: Interval | None
+    interval: shared.Interval | None
 
 
-class Verdict(ReportPart):
+class Verdict(shared.ReportPart):
     """What became of the run."""
 
     outcome: Literal[
@@ -72,23 +65,23 @@ class Verdict(ReportPart):
     dimensions: list[Dimension]
 
 
-class Counts(ReportPart):
+class Counts(shared.ReportPart):
     """What became of every record that was read."""
 
     read: int
-    parts: list[Counted]
+    parts: list[shared.Counted]
     reconciles: bool = Field(description="whether the parts add up to what was read")
     sentence: str
 
 
-class Failure(ReportPart):
+class Failure(shared.ReportPart):
     """Why scores could not be had."""
 
     code: str
     count: int
 
 
-class Coverage(ReportPart):
+class Coverage(shared.ReportPart):
     """Scores found, of those that were due."""
 
     scored: int
@@ -100,7 +93,7 @@ class Coverage(ReportPart):
     sentence: str
 
 
-class Family(ReportPart):
+class Family(shared.ReportPart):
     """Metrics that decide together."""
 
     family: Literal["conversation", "judges", "quality", "measured"]
@@ -108,14 +101,14 @@ class Family(ReportPart):
     meaning: str
 
 
-class LabelCount(ReportPart):
+class LabelCount(shared.ReportPart):
     """How often a label was given."""
 
     label: str
     count: int
 
 
-class MetricLine(ReportPart):
+class MetricLine(shared.ReportPart):
     """A metric of the run."""
 
     judge: str
@@ -132,34 +125,34 @@ class MetricLine(ReportPart):
     skipped: int
     baseline_mean: float | None
     delta: float | None
-    interval: Interval | None
-    pass_rate_interval: Interval | None
+    interval: shared.Interval | None
+    pass_rate_interval: shared.Interval | None
 
 
-class Published(ReportPart):
+class Published(shared.ReportPart):
     """A number under the name that its judge publishes it by."""
 
     name: str
     value: float | None
 
 
-class TierLine(ReportPart):
+class TierLine(shared.ReportPart):
     """The mean score of a tier."""
 
     tier: str
     score: float | None = Field(description="0..100")
-    interval: Interval | None
+    interval: shared.Interval | None
 
 
-class CodeLine(ReportPart):
+class CodeLine(shared.ReportPart):
     """A failure code, and the metrics it was given for."""
 
     code: str
     count: int
-    metrics: list[Counted]
+    metrics: list[shared.Counted]
 
 
-class FailureCodes(ReportPart):
+class FailureCodes(shared.ReportPart):
     """Failure codes, the most frequent first."""
 
     total: int
@@ -168,13 +161,13 @@ class FailureCodes(ReportPart):
     shown: list[CodeLine]
 
 
-class RootCause(Counted):
+class RootCause(shared.Counted):
     """A root cause, and what to try."""
 
     suggested_fix: str | None
 
 
-class Bin(ReportPart):
+class Bin(shared.ReportPart):
     """Cases whose overall score lies in [from, to)."""
 
     low: int = Field(alias="from")
@@ -183,17 +176,17 @@ class Bin(ReportPart):
     not_passed: int
 
 
-class Distribution(ReportPart):
+class Distribution(shared.ReportPart):
     """Cases by overall score."""
 
     bins: list[Bin]
 
 
-class Facts(ReportPart):
+class Facts(shared.ReportPart):
     """A few figures as text."""
 
     title: str
-    facts: list[NameValue]
+    facts: list[shared.NameValue]
 
 
 class JudgeLine(JudgeSpending):
@@ -202,7 +195,7 @@ class JudgeLine(JudgeSpending):
     judge: str
 
 
-class SkipLine(ReportPart):
+class SkipLine(shared.ReportPart):
     """A judge that had no say in some cases."""
 
     judge: str
@@ -211,21 +204,21 @@ class SkipLine(ReportPart):
     count: int
 
 
-class Skips(ReportPart):
+class Skips(shared.ReportPart):
     """Judges that had no say, and why."""
 
     shown: list[SkipLine]
     more: int = Field(description="how many lines are not shown")
 
 
-class AskError(ReportPart):
+class AskError(shared.ReportPart):
     """A question that was not answered."""
 
     error: str
     count: int
 
 
-class Attributed(ReportPart):
+class Attributed(shared.ReportPart):
     """Whose change it is (docs/trends.md), and the same in words."""
 
     cause: Cause
@@ -235,14 +228,14 @@ class Attributed(ReportPart):
     sentence: str
 
 
-class Reproduce(ReportPart):
+class Reproduce(shared.ReportPart):
     """How to get the run again."""
 
     toml: str
     commands: list[str]
 
 
-class Report(ReportPart):
+class Report(shared.ReportPart):
     """A run of assizes: report.json."""
 
     schema_version: int
@@ -261,12 +254,12 @@ class Report(ReportPart):
     usage: list[Facts]
     judges: list[JudgeLine]
     skipped: Skips
-    cases: Cases
+    cases: shared.Cases
     ask_errors: list[AskError]
     attribution: Attributed | None = Field(description="null: no anchors were judged")
     calibration: list[str]
     warnings: list[str]
-    comparison: Comparison | None = Field(description="null: no baseline")
+    comparison: shared.Comparison | None = Field(description="null: no baseline")
     config: dict[str, Any] = Field(description="as in the configuration file, by table")
-    fingerprints: list[NameValue]
+    fingerprints: list[shared.NameValue]
     reproduce: Reproduce

@@ -32,8 +32,6 @@ from assizes.tasks.reports import formatting
         (formatting.duration(None), "unknown"),
         (formatting.duration(999.4), "999 ms"),
         (formatting.duration(1500), "1.50 s"),
-        (formatting.turns([]), formatting.DASH),
-        (formatting.turns([1, 3]), "1, 3"),
         (formatting.plural(1, "case"), "1 case"),
         (formatting.plural(2000, "case"), "2,000 cases"),
         (formatting.plural(2, "half", "halves"), "2 halves"),

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
 from assizes.judge.config.run import RunConfig
-from assizes.tasks.reports.data.report import config_toml, reproduction
+from assizes.tasks.reports.data.report import reproduction
 from tests.tasks.reports.render.hostile import PAYLOADS
 from tests.tasks.reports.sample import Said, config, run
+
+
+def settings(snapshot: Mapping[str, Any]) -> dict[str, Any]:
+    """What a reader of the written file gets."""
+    return tomllib.loads(reproduction("x", snapshot).toml)
 
 
 @pytest.mark.row("001-43", "001-44")
@@ -20,11 +27,8 @@ def test_the_file_loads_to_the_configuration_the_run_was_begun_with():
         store={"uri": "s3://rows/here", "storage_options": {"endpoint_url": "http://127.0.0.1:9"}},
     )
     record = run([Said("a", (5, 5))], thresholds={"metrics_pass_threshold": 95}).record
-    assert (
-        RunConfig.model_validate(tomllib.loads(config_toml(chosen.model_dump(mode="json"))))
-        == chosen
-    )
-    snapshot = tomllib.loads(config_toml(record.config))
+    assert RunConfig.model_validate(settings(chosen.model_dump(mode="json"))) == chosen
+    snapshot = settings(record.config)
     assert snapshot["thresholds"]["metrics_pass_threshold"] == 95.0
 
 
@@ -34,15 +38,12 @@ def test_the_file_loads_to_the_configuration_the_run_was_begun_with():
 def test_any_text_survives_the_file(text: str):
     tables = {"uri": text, "where": {text: text}, "writes": [text]}
     chosen = config(transcripts=tables)
-    assert (
-        RunConfig.model_validate(tomllib.loads(config_toml(chosen.model_dump(mode="json"))))
-        == chosen
-    )
+    assert RunConfig.model_validate(settings(chosen.model_dump(mode="json"))) == chosen
 
 
 def test_what_was_never_configuration_is_left_out():
-    text = config_toml({"name": "x", "fingerprints": {"judge:conversation": "1"}})
-    assert text == 'name = "x"\n'
+    snapshot = {"name": "x", "fingerprints": {"judge:conversation": "1"}}
+    assert reproduction("x", snapshot).toml == 'name = "x"\n'
 
 
 def test_the_commands_name_the_run():
