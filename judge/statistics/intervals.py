@@ -60,11 +60,6 @@ class Sample:
         return int(np.count_nonzero(np.bincount(self.codes)))
 
     @property
-    def is_clustered(self) -> bool:
-        """Whether any cluster holds more than one case."""
-        return self.clusters < self.size
-
-    @property
     def sides(self) -> tuple[int, int]:
         """The number of cases with a value below 0, and the number of those above 0."""
         return int((self.values < 0).sum()), int((self.values > 0).sum())
@@ -114,16 +109,6 @@ class CountedSample:
     def clusters(self) -> int:
         """The number of clusters, which is the number of cases."""
         return self.size
-
-    @property
-    def is_clustered(self) -> bool:
-        """Always `False`: no cluster holds more than one case."""
-        return False
-
-    @property
-    def moved_count(self) -> int:
-        """The number of cases with a value other than 0."""
-        return sum(self.sides)
 
     @property
     def sides(self) -> tuple[int, int]:
@@ -189,7 +174,7 @@ def rate_interval(passes: Sample | CountedSample) -> ValueInterval | None:
         return None
     rate, clusters = passes.mean, passes.clusters
     whole = bool(((passes.values == 0) | (passes.values == 1)).all())
-    if whole and not passes.is_clustered:
+    if whole and clusters == passes.size:
         return wilson(rate, passes.size, z_of(CONFIDENCE))
     if clusters < 2:
         return None
@@ -236,12 +221,6 @@ def quantile_interval(values: Sample, share: float) -> ValueInterval | None:
         return None
     low, high = np.quantile(values.values, [span.low, span.high])
     return ValueInterval(float(low), float(high))
-
-
-def missing_bounds(total: float, known: int, missing: int, most: float) -> ValueInterval | None:
-    """The mean if all missing values were 0, and if all were `most`; `None` without any value."""
-    count = known + missing
-    return ValueInterval(total / count, (total + most * missing) / count) if count else None
 
 
 def minimum_detectable(error: float, alpha: float = 0.05) -> float:

@@ -62,9 +62,8 @@ class RunNumber(NamedTuple):
     times: float = 1.0
 
 
-def case_key() -> pl.Expr:
-    """The expression for the column `key` of a row's case."""
-    return pl.col("case_id").hash().alias(KEY)
+CASE_KEY: Final = pl.col("case_id").hash().alias(KEY)
+"""The expression for the column `key` of a row's case."""
 
 
 def clusters_of(cases: pl.LazyFrame) -> pl.DataFrame:
@@ -77,7 +76,7 @@ def clusters_of(cases: pl.LazyFrame) -> pl.DataFrame:
     named = pl.coalesce(pl.concat_str(pl.lit("c:"), "cluster"), alone)
     return collect_rows(
         executions(cases)
-        .group_by(case_key())
+        .group_by(CASE_KEY)
         .agg(code=named.first().hash())
         .with_columns(code=pl.col("code").rank("dense").cast(pl.Int64))
     )
@@ -112,7 +111,7 @@ def agent_numbers(
     is `None` where every case is independent and was executed once.
     """
     amounts = pl.col("agent_latency_ms", "agent_cost_usd").cast(pl.Float64)
-    measured = collect_rows(executions(cases).select(case_key(), amounts))
+    measured = collect_rows(executions(cases).select(CASE_KEY, amounts))
     for name, (column, quantile) in _AMOUNTS.items():
         averaged = quantile is None and clusters is not None
         rows = measured.group_by(KEY).agg(pl.col(column).mean()) if averaged else measured
@@ -141,7 +140,7 @@ def tier_numbers(
         if clusters is None:
             values = counted_values(counts, "points")
         else:
-            points = tier_points(scores, errored, tier).group_by(case_key())
+            points = tier_points(scores, errored, tier).group_by(CASE_KEY)
             averaged = collect_rows(points.agg(pl.col("points").mean()).sort(KEY))
             values = sample(averaged, "points", clusters)
         yield f"tiers/{tier}", RunNumber(values, int(counts["rows"].sum()), missing, most=100.0)
@@ -156,7 +155,7 @@ def assessment_numbers(
     yes = (pl.col("rating") == "yes").cast(pl.Float64)
     ratings = collect_rows(
         quality_ratings(scores, metrics)
-        .group_by(case_key())
+        .group_by(CASE_KEY)
         .agg(yes.mean().alias("yes"), known=pl.col("rating").count(), rows=pl.len())
     )
     known = int(ratings["known"].sum())
@@ -176,7 +175,7 @@ def trial_numbers(
     """
     by_verdict = collect_rows(
         executions(cases)
-        .group_by(case_key())
+        .group_by(CASE_KEY)
         .agg(
             trials=pl.len(),
             successes=(pl.col("state") == "passed").sum(),
@@ -187,7 +186,7 @@ def trial_numbers(
     success, failed = pl.col("success"), pl.col("status") == "failed"
     for (judge, metric), name in published_names(metrics).items():
         rows = headlines(scores).filter((pl.col("judge") == judge) & (pl.col("metric") == metric))
-        tried = rows.filter(success.is_not_null() | failed).group_by(case_key())
+        tried = rows.filter(success.is_not_null() | failed).group_by(CASE_KEY)
         trial_rows = collect_rows(
             tried.agg(trials=pl.len(), successes=success.sum(), missing=failed.sum())
         )

@@ -30,18 +30,17 @@ from assizes.judge.statistics.intervals import (
     Sample,
     ValueInterval,
     mean_interval,
-    missing_bounds,
     quantile_interval,
     rate_interval,
     t_of,
     wilson,
 )
 from assizes.judge.summary.case_values import (
+    CASE_KEY,
     KEY,
     RunNumber,
     agent_numbers,
     assessment_numbers,
-    case_key,
     clusters_of,
     coded_sample,
     counted_values,
@@ -94,10 +93,9 @@ def run_intervals(
     ).row(0)
     # One number after the other: all numbers at once take hundreds of bytes for each case.
     clusters = clusters_of(cases) if repeated or clustered else None
-    of_metric = partial(_metric_values, scores, counts, clusters, repeated)
     numbers = chain(
         _case_numbers(cases, by_score, clusters),
-        _metric_numbers(metrics, of_metric),
+        _metric_numbers(scores, counts, metrics, clusters, repeated=repeated),
         agent_numbers(cases, clusters),
         assessment_numbers(scores, metrics, clusters),
         tier_numbers(cases, scores, tiers, clusters),
@@ -112,26 +110,6 @@ _Values = Callable[[str], Sample | CountedSample]
 """Takes a column, and gives the value of each case in it with the cluster of the case."""
 
 
-def _metric_values(
-    scores: pl.LazyFrame,
-    counts: pl.DataFrame,
-    clusters: pl.DataFrame | None,
-    repeated: bool,
-    metric: MetricSummary,
-) -> _Values:
-    """The values of one metric, in the columns `raw`, `value` and `success`."""
-    if clusters is None:  # no case ids are needed, only how often each value occurs
-        own_counts = counts.filter(status="scored", judge=metric.judge, metric=metric.name)
-        return partial(counted_values, own_counts)
-    own = headlines(scores).filter(status="scored", judge=metric.judge, metric=metric.name)
-    numbers = pl.col("raw", "value", "success").cast(pl.Float64)
-    # Without repetitions each row is one case; grouping would only take as much memory again.
-    rows = own.select(case_key(), numbers)
-    if repeated:
-        rows = own.group_by(case_key()).agg(numbers.mean())
-    return partial(coded_sample, collect_rows(rows).join(clusters, on=KEY))
-
-
 def _case_numbers(
     cases: pl.LazyFrame, by_score: pl.DataFrame, clusters: pl.DataFrame | None
 ) -> Iterator[tuple[str, RunNumber]]:
@@ -140,7 +118,7 @@ def _case_numbers(
     scored = pl.when(pl.col("state") != "errored").then("overall_score")
     of: _Values = partial(counted_values, by_score.with_columns(passes=passes, score=scored))
     if clusters is not None:
-        by_case = executions(cases).group_by(case_key())
+        by_case = executions(cases).group_by(CASE_KEY)
         averages = collect_rows(by_case.agg(passes=passes.mean(), score=scored.mean()))
         of = partial(coded_sample, averages.join(clusters, on=KEY))
     runs = int(by_score["rows"].sum())
@@ -157,17 +135,31 @@ def _case_numbers(
 
 
 def _metric_numbers(
-    metrics: Sequence[MetricSummary], of_metric: Callable[[MetricSummary], _Values]
+    scores: pl.LazyFrame,
+    counts: pl.DataFrame,
+    metrics: Sequence[MetricSummary],
+    clusters: pl.DataFrame | None,
+    *,
+    repeated: bool,
 ) -> Iterator[tuple[str, RunNumber]]:
+    """The means and the pass rate of every metric; `counts` suffice where no case has a cluster."""
     names = published_names(metrics)
     for metric in metrics:
+        of_metric = {"status": "scored", "judge": metric.judge, "metric": metric.name}
+        of: _Values = partial(counted_values, counts.filter(**of_metric))
+        if clusters is not None:
+            own = headlines(scores).filter(**of_metric)
+            numbers = pl.col("raw", "value", "success").cast(pl.Float64)
+            # Without repetitions each row is one case; grouping would only take as much memory again.
+            rows = own.select(CASE_KEY, numbers)
+            if repeated:
+                rows = own.group_by(CASE_KEY).agg(numbers.mean())
+            of = partial(coded_sample, collect_rows(rows).join(clusters, on=KEY))
         path = f"metrics/{names[metric.judge, metric.name]}"
-        had, of = (metric.scored, metric.failed), of_metric(metric)
+        known = (metric.scored, metric.failed)
         total = (metric.mean_value or 0.0) * metric.scored
-        value, raw = (
-            RunNumber(of("value"), *had, total=total),
-            RunNumber(of("raw"), *had, most=None),
-        )
+        value = RunNumber(of("value"), *known, total=total)
+        raw = RunNumber(of("raw"), *known, most=None)
         yield f"{path}/mean_raw", raw
         yield f"{path}/mean_value", value
         if metric.pass_rate is not None:
@@ -177,12 +169,14 @@ def _metric_numbers(
 
 
 def _interval(number: RunNumber) -> NumberInterval:
-    span, bounds = _span(number), None
-    if number.most is not None:
-        mean_total = number.values.mean * number.known if number.total is None else number.total
-        total = mean_total * (number.most if number.rate else 1.0)
-        bounds = missing_bounds(total, number.known, number.missing, number.most)
-    due = number.known + number.missing
+    span, due = _span(number), number.known + number.missing
+    worst: float | None = None
+    best: float | None = None
+    if number.most is not None and due:
+        total = number.values.mean * number.known if number.total is None else number.total
+        total *= number.most if number.rate else 1.0
+        worst = rounded_value(total / due)
+        best = rounded_value((total + number.most * number.missing) / due)
     method = "woodruff" if number.quantile is not None else "clustered_t"
     return NumberInterval(
         low=None if span is None else rounded_value(span.low),
@@ -192,8 +186,8 @@ def _interval(number: RunNumber) -> NumberInterval:
         cases=number.values.size,
         clusters=number.values.clusters,
         coverage=rounded_value(number.known / due) if due else None,
-        worst=None if bounds is None else rounded_value(bounds.low),
-        best=None if bounds is None else rounded_value(bounds.high),
+        worst=worst,
+        best=best,
     )
 
 
