@@ -15,16 +15,8 @@ import polars as pl
 
 from assizes.judge.comparison.metrics import align_cases
 from assizes.judge.comparison.runs import DISJOINT, MIN_OVERLAP, CaseMeasure, whole
-from assizes.judge.statistics.effects import (
-    MAX_DRAWN,
-    Effect,
-    MeanDecomposition,
-    WeightedStratum,
-    paired_effect,
-    strata,
-    unpaired_effect,
-    weighted_effect,
-)
+from assizes.judge.statistics import effects as effect_sizes
+from assizes.judge.statistics.effects import MAX_DRAWN, Effect, MeanDecomposition, WeightedStratum
 from assizes.judge.statistics.intervals import Codes, CountedSample, Sample, ValueInterval
 from assizes.judge.verdicts.executions import collect_rows
 
@@ -115,7 +107,7 @@ def contrast(
     for filling in FILLINGS if missing else FILLINGS[:1]:
         sample = _counted_differences(joined, filling) or differences(joined, filling)
         scaled = replace(sample, values=sample.values / scale)
-        effect = paired_effect(scaled, 1 - alpha, share=share) if sample.size else None
+        effect = effect_sizes.paired_effect(scaled, 1 - alpha, share=share) if sample.size else None
         effects[filling] = in_points(effect) if effect and share else effect
     if (point := effects["point"]) is None:
         return None
@@ -209,9 +201,9 @@ def _unpaired_contrast(
         split = split or parts
         effect: Effect | None = None
         if parts and min(side.size for side in sides):
-            effect = weighted_effect(parts[0], 1 - alpha, share=share)
+            effect = effect_sizes.weighted_effect(parts[0], 1 - alpha, share=share)
         elif min(side.size for side in sides):
-            effect = unpaired_effect(*sides, 1 - alpha, share=share)
+            effect = effect_sizes.unpaired_effect(*sides, 1 - alpha, share=share)
         effects[filling] = in_points(effect) if effect and share else effect
     if (point := effects["point"]) is None:
         return None
@@ -267,7 +259,7 @@ def _strata(
             break
         wide.discard(min(wide, key=lambda name: (sides[0][name].size, name)))
     merged = [_merged_strata(side, wide) for side in sides]
-    return strata(*merged) if wide else None
+    return effect_sizes.strata(*merged) if wide else None
 
 
 def _merged_strata(side: Mapping[str, Sample], wide: set[str]) -> dict[str, Sample]:

@@ -23,36 +23,12 @@ import polars as pl
 from pydantic import Field
 
 from assizes.judge.selection import ALWAYS, stratum_name
+from assizes.judge.statistics import intervals
 from assizes.judge.statistics.exact import rounded_value
-from assizes.judge.statistics.intervals import (
-    CONFIDENCE,
-    CountedSample,
-    Sample,
-    ValueInterval,
-    mean_interval,
-    quantile_interval,
-    rate_interval,
-    t_of,
-    wilson,
-)
-from assizes.judge.summary.case_values import (
-    CASE_KEY,
-    KEY,
-    RunNumber,
-    agent_numbers,
-    assessment_numbers,
-    clusters_of,
-    coded_sample,
-    counted_values,
-    tier_numbers,
-    trial_numbers,
-)
-from assizes.judge.summary.headlines import (
-    FrozenModel,
-    MetricSummary,
-    headlines,
-    published_names,
-)
+from assizes.judge.statistics.intervals import CONFIDENCE, CountedSample, Sample, ValueInterval
+from assizes.judge.summary import case_values
+from assizes.judge.summary.case_values import CASE_KEY, KEY, RunNumber
+from assizes.judge.summary.headlines import FrozenModel, MetricSummary, headlines, published_names
 from assizes.judge.verdicts.executions import collect_rows, executions
 
 
@@ -92,14 +68,14 @@ def run_intervals(
         executed.select((pl.col("repetition") > 0).any(), pl.col("cluster").is_not_null().any())
     ).row(0)
     # One number after the other: all numbers at once take hundreds of bytes for each case.
-    clusters = clusters_of(cases) if repeated or clustered else None
+    clusters = case_values.clusters_of(cases) if repeated or clustered else None
     numbers = chain(
         _case_numbers(cases, by_score, clusters),
         _metric_numbers(scores, counts, metrics, clusters, repeated=repeated),
-        agent_numbers(cases, clusters),
-        assessment_numbers(scores, metrics, clusters),
-        tier_numbers(cases, scores, tiers, clusters),
-        trial_numbers(cases, scores, metrics, clusters)
+        case_values.agent_numbers(cases, clusters),
+        case_values.assessment_numbers(scores, metrics, clusters),
+        case_values.tier_numbers(cases, scores, tiers, clusters),
+        case_values.trial_numbers(cases, scores, metrics, clusters)
         if repeated and clusters is not None
         else (),
     )
@@ -116,11 +92,13 @@ def _case_numbers(
     """Pass rate and overall score; an errored execution has not passed and has no score."""
     passes = (pl.col("state") == "passed").cast(pl.Float64)
     scored = pl.when(pl.col("state") != "errored").then("overall_score")
-    of: _Values = partial(counted_values, by_score.with_columns(passes=passes, score=scored))
+    of: _Values = partial(
+        case_values.counted_values, by_score.with_columns(passes=passes, score=scored)
+    )
     if clusters is not None:
         by_case = executions(cases).group_by(CASE_KEY)
         averages = collect_rows(by_case.agg(passes=passes.mean(), score=scored.mean()))
-        of = partial(coded_sample, averages.join(clusters, on=KEY))
+        of = partial(case_values.coded_sample, averages.join(clusters, on=KEY))
     runs = int(by_score["rows"].sum())
     missing = int(by_score.filter(state="errored")["rows"].sum())
     passed = float(by_score.filter(state="passed")["rows"].sum())
@@ -146,7 +124,7 @@ def _metric_numbers(
     names = published_names(metrics)
     for metric in metrics:
         of_metric = {"status": "scored", "judge": metric.judge, "metric": metric.name}
-        of: _Values = partial(counted_values, counts.filter(**of_metric))
+        of: _Values = partial(case_values.counted_values, counts.filter(**of_metric))
         if clusters is not None:
             own = headlines(scores).filter(**of_metric)
             numbers = pl.col("raw", "value", "success").cast(pl.Float64)
@@ -154,7 +132,7 @@ def _metric_numbers(
             rows = own.select(CASE_KEY, numbers)
             if repeated:
                 rows = own.group_by(CASE_KEY).agg(numbers.mean())
-            of = partial(coded_sample, collect_rows(rows).join(clusters, on=KEY))
+            of = partial(case_values.coded_sample, collect_rows(rows).join(clusters, on=KEY))
         path = f"metrics/{names[metric.judge, metric.name]}"
         known = (metric.scored, metric.failed)
         total = (metric.mean_value or 0.0) * metric.scored
@@ -194,11 +172,11 @@ def _interval(number: RunNumber) -> NumberInterval:
 def _span(number: RunNumber) -> ValueInterval | None:
     values, factor = number.values, number.most or 1.0
     if number.quantile is not None and isinstance(values, Sample):
-        return quantile_interval(values, number.quantile)
+        return intervals.quantile_interval(values, number.quantile)
     if number.rate:
-        rate = rate_interval(values)
+        rate = intervals.rate_interval(values)
         return rate and ValueInterval(rate.low * factor, rate.high * factor)
-    span = mean_interval(values)
+    span = intervals.mean_interval(values)
     if span is None:
         return None
     if number.most is not None:
@@ -285,7 +263,7 @@ def _population_number(
     span = None
     if measurable:
         variance = sum(part for part, _ in drawn_from)
-        quantile = t_of(CONFIDENCE, _freedom(drawn_from))
+        quantile = intervals.t_of(CONFIDENCE, _freedom(drawn_from))
         drawn = (known.height, total)
         span = _population_span(value, variance, quantile, drawn if name == "pass_rate" else None)
         span = span.clip(0.0, most)
@@ -323,7 +301,7 @@ def _population_span(
         half = quantile * sqrt(variance)
         return ValueInterval(value - half, value + half)
     alone = value * (1 - value) / variance if variance > 0 else rate[0] / (1 - rate[0] / rate[1])
-    return wilson(value, alone, quantile)
+    return intervals.wilson(value, alone, quantile)
 
 
 def _variance(group: pl.DataFrame, name: str, size: int) -> tuple[int, float | None]:
