@@ -56,7 +56,9 @@ def calibrate(
         if grade is not None and item.judged is not None
     ]
     due = sum(grade is not None for _, grade in settled)
-    levels = _levels(items, config)
+    people_grades = {grade for item in items for grade in item.people.values()}
+    judged = {item.judged for item in items if item.judged is not None}
+    levels = sorted(set(config.levels) if config.levels else people_grades | judged)
     table = measures.confusions(pairs, levels)
     agreement = _agreement(pairs, levels, ordered=ordered)
     failing = _failing_class(pairs, pass_mark(levels, config))
@@ -83,12 +85,6 @@ def calibrate(
         warnings=tuple(record.cautions(len(pairs), failing, agreement.cited(len(levels)))),
         **_pass_rates(subject, failing),
     )
-
-
-def _levels(items: Sequence[RatedItem], config: CalibrationConfig) -> list[float]:
-    people_grades = {grade for item in items for grade in item.people.values()}
-    judged = {item.judged for item in items if item.judged is not None}
-    return sorted(set(config.levels) if config.levels else people_grades | judged)
 
 
 def _raters(items: Sequence[RatedItem]) -> list[str]:

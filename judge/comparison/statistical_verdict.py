@@ -133,14 +133,19 @@ def statistical_verdict(
     limits = comparison.limits
     contrasts, notes = _contrasts(comparison)
     metrics = _metric_verdicts(contrasts, limits)
-    doubts = list(_doubts(comparison, differing))
+    # Doubts: why the runs say nothing about the agent, whatever the numbers are.
+    names = ", ".join(mismatch.field for mismatch in differing if mismatch.of_judge)
+    unlike = f"the runs were judged differently ({names}): a change need not be the agent's"
+    doubts, sides = [unlike] if names else [], (comparison.before, comparison.after)
+    doubts += [
+        f"the {role} run is inconclusive by itself"
+        for role, side in zip(SIDES, sides, strict=True)
+        if side.inconclusive
+    ]
     critical = () if doubts else critical_flips(*comparison.tables, limits.critical_cases)
-
-    words: list[Word] = [metric.verdict for metric in metrics]
-    words += ["inconclusive"] if doubts or notes else []
+    words: list[Word] = [] if doubts else [metric.verdict for metric in metrics]
+    words += ["inconclusive"] if notes else []
     word: Word = "regressed" if critical else min(words, key=_ORDER.index, default="inconclusive")
-    if doubts:
-        word = "inconclusive"
     flips = (f"critical case {case_id} turned from pass to fail" for case_id in critical)
     deciding = (metric.line for metric in metrics if metric.verdict == word)
     return StatisticalVerdict(
@@ -294,18 +299,6 @@ def critical_flips(
     old = before.filter(pl.col("case_id").is_in(list(ids)) & passed)
     turned = old.join(after.filter(failed), on="case_id", how="semi")["case_id"]
     return tuple(sorted(ids[case_hash] for case_hash in turned))
-
-
-def _doubts(comparison: StatisticalComparison, differing: Sequence[Mismatch]) -> Iterator[str]:
-    """The reasons why the runs say nothing about the agent, whatever the numbers are."""
-    if names := [mismatch.field for mismatch in differing if mismatch.of_judge]:
-        yield (
-            f"the runs were judged differently ({', '.join(names)}): "
-            "a change need not be the agent's"
-        )
-    for role, side in (("baseline", comparison.before), ("candidate", comparison.after)):
-        if side.inconclusive:
-            yield f"the {role} run is inconclusive by itself"
 
 
 def verdict_with_bridges(

@@ -74,12 +74,8 @@ def clusters_of(cases: pl.LazyFrame) -> pl.DataFrame:
     # The prefixes keep the id of a case apart from a cluster of the same name.
     alone = pl.concat_str(pl.lit("i:"), pl.col("case_id"))
     named = pl.coalesce(pl.concat_str(pl.lit("c:"), "cluster"), alone)
-    return collect_rows(
-        executions(cases)
-        .group_by(CASE_KEY)
-        .agg(code=named.first().hash())
-        .with_columns(code=pl.col("code").rank("dense").cast(pl.Int64))
-    )
+    by_case = executions(cases).group_by(CASE_KEY).agg(code=named.first().hash())
+    return collect_rows(by_case.with_columns(code=pl.col("code").rank("dense").cast(pl.Int64)))
 
 
 def sample(frame: pl.DataFrame, column: str, clusters: pl.DataFrame | None) -> Sample:
@@ -153,10 +149,9 @@ def assessment_numbers(
     if not any(metric.gate == "quality" for metric in metrics):
         return
     yes = (pl.col("rating") == "yes").cast(pl.Float64)
+    by_case = quality_ratings(scores, metrics).group_by(CASE_KEY)
     ratings = collect_rows(
-        quality_ratings(scores, metrics)
-        .group_by(CASE_KEY)
-        .agg(yes.mean().alias("yes"), known=pl.col("rating").count(), rows=pl.len())
+        by_case.agg(yes=yes.mean(), known=pl.col("rating").count(), rows=pl.len())
     )
     known = int(ratings["known"].sum())
     missing = int(ratings["rows"].sum()) - known
@@ -173,15 +168,9 @@ def trial_numbers(
 
     As in `reliability`, a trial without a verdict did not succeed.
     """
-    by_verdict = collect_rows(
-        executions(cases)
-        .group_by(CASE_KEY)
-        .agg(
-            trials=pl.len(),
-            successes=(pl.col("state") == "passed").sum(),
-            missing=(pl.col("state") == "errored").sum(),
-        )
-    )
+    passed, errored = ((pl.col("state") == state).sum() for state in ("passed", "errored"))
+    by_case = executions(cases).group_by(CASE_KEY)
+    by_verdict = collect_rows(by_case.agg(trials=pl.len(), successes=passed, missing=errored))
     yield from _trial_shares("", by_verdict, clusters)
     success, failed = pl.col("success"), pl.col("status") == "failed"
     for (judge, metric), name in published_names(metrics).items():
@@ -228,11 +217,8 @@ def reliability(
     errored execution, and a score with status `failed`, is a trial without success; a skipped score
     is no trial.
     """
-    per_case = (
-        executions(cases)
-        .group_by(pl.col("case_id").hash())
-        .agg(trials=pl.len(), successes=(pl.col("state") == "passed").sum())
-    )
+    by_case, passed = executions(cases).group_by(CASE_KEY), pl.col("state") == "passed"
+    per_case = by_case.agg(trials=pl.len(), successes=passed.sum())
     counted = per_case.group_by("trials", "successes").agg(cases=pl.len())
     of_cases = collect_rows(counted.sort("trials", "successes")).rows()
     shares = {"": _exact_shares(of_cases)}

@@ -179,17 +179,9 @@ def overall_assessments(
         *CASE, root_cause="metric", rationale=pl.coalesce(rationales)
     )
     traced = cases.select(*CASE, "root_cause").join(causes, on=[*CASE, "root_cause"], how="left")
-    return (
-        quality_ratings(scores, metrics)
-        .join(traced, on=CASE, how="left")
-        .select(
-            *CASE,
-            pl.col("rating").alias("response/overall_assessment/rating"),
-            pl.col("rationale").alias("response/overall_assessment/rationale"),
-            "root_cause",
-        )
-        .sort(CASE)
-    )
+    assessed = quality_ratings(scores, metrics).join(traced, on=CASE, how="left").sort(CASE)
+    names = {name: f"response/overall_assessment/{name}" for name in ("rating", "rationale")}
+    return assessed.select(*CASE, "rating", "rationale", "root_cause").rename(names)
 
 
 def published_names(metrics: Iterable[MetricSummary]) -> dict[tuple[str, str], str]:

@@ -217,15 +217,16 @@ def population_numbers(
     table = _by_case(cases, tuple(design["by"]), frozenset(always))
     if not set(table["stratum"]) <= sizes.keys():
         return {}
-    numbers = {
-        name: _population_number(table, name, most, sizes) for name, most in _NUMBERS.items()
+    return {
+        name: number
+        for name, most in _NUMBERS.items()
+        if (number := _population_number(table, name, most, sizes)) is not None
     }
-    return {name: number for name, number in numbers.items() if number is not None}
 
 
 def _by_case(cases: pl.LazyFrame, by: tuple[str, ...], always: frozenset[str]) -> pl.DataFrame:
     """Each case's values, its repetitions averaged, with its cluster and its stratum."""
-    table = collect_rows(
+    by_case = (
         executions(cases)
         .group_by("case_id")
         .agg(
@@ -233,8 +234,8 @@ def _by_case(cases: pl.LazyFrame, by: tuple[str, ...], always: frozenset[str]) -
             pass_rate=(pl.col("state") == "passed").mean(),
             avg_overall_score=pl.when(pl.col("state") != "errored").then("overall_score").mean(),
         )
-        .sort("case_id")
     )
+    table = collect_rows(by_case.sort("case_id"))
     strata = [
         ALWAYS if row["case_id"] in always else stratum_name(row, json.loads(row["tags"]), by)
         for row in table.select("case_id", "agent", "agent_version", "tags").iter_rows(named=True)
@@ -264,9 +265,8 @@ def _population_number(
     if measurable:
         variance = sum(part for part, _ in drawn_from)
         quantile = intervals.t_of(CONFIDENCE, _freedom(drawn_from))
-        drawn = (known.height, total)
-        span = _population_span(value, variance, quantile, drawn if name == "pass_rate" else None)
-        span = span.clip(0.0, most)
+        drawn = (known.height, total) if name == "pass_rate" else None
+        span = _population_span(value, variance, quantile, drawn).clip(0.0, most)
     return PopulationNumber(
         value=rounded_value(value),
         low=None if span is None else rounded_value(span.low),

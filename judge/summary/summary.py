@@ -84,8 +84,7 @@ def summarise(
             "failures": _value_counts(headline.filter(status="failed").select(name=error)),
             "root_causes": _value_counts(cases.select(name="root_cause")),
             "published": headlines.published_numbers(scores, metrics),
-            "counts": _counts(tally, intake),
-            "score_counts": _score_counts(tally.total(), judges, metrics),
+            **_reconciled_counts(tally, intake, judges, metrics),
             **reliability(cases, scores, published_names(metrics)),
             "stability": headlines.stability(scores),
             "intervals": run_intervals(cases, scores, metrics, counts, tiers),
@@ -201,10 +200,19 @@ def _value_counts(names: pl.LazyFrame) -> dict[str, int]:
     return {str(name): int(rows) for name, rows in collect_rows(ordered).rows()}
 
 
-def _counts(tally: Counter[str], intake: Mapping[str, int]) -> dict[str, int]:
+def _reconciled_counts(
+    tally: Counter[str],
+    intake: Mapping[str, int],
+    judges: Iterable[Judge],
+    metrics: Iterable[MetricSummary],
+) -> dict[str, dict[str, int]]:
+    """The counts of the records, and of the scores over the metrics that the judges promise.
+
+    Every promised metric must have exactly one headline score in every case.
+    """
     reused = intake.get("reused", 0)
     judged = sum(tally[state] for state in ("passed", "failed", PASS_FLAGGED, "undecided"))
-    parts = {
+    counts = {
         "judged": judged - reused,
         "reused": reused,
         "quarantined": intake.get("quarantined", 0),
@@ -213,18 +221,8 @@ def _counts(tally: Counter[str], intake: Mapping[str, int]) -> dict[str, int]:
         "skipped": tally["skipped"] + intake.get("unselected", 0),
         "not_attempted": intake.get("not_attempted", 0),
     }
-    reconcile("records read", intake["read"], parts)
-    return {"read": intake["read"], **parts}
-
-
-def _score_counts(
-    cases: int, judges: Iterable[Judge], metrics: Iterable[MetricSummary]
-) -> dict[str, int]:
-    """Check that every promised metric has exactly one headline score in every case.
-
-    The sums over the promised metrics: `due` = `scored` + `skipped` + `failed`.
-    """
-    sums = Counter(dict.fromkeys(("due", *_STATUSES), 0))
+    reconcile("records read", intake["read"], counts)
+    cases, sums = tally.total(), Counter(dict.fromkeys(("due", *_STATUSES), 0))
     by_metric = {(metric.judge, metric.name): metric for metric in metrics}
     for judge in judges:
         for metric in judge.metrics:
@@ -232,4 +230,4 @@ def _score_counts(
             parts = {status: getattr(summary, status) if summary else 0 for status in _STATUSES}
             reconcile(f"scores due of {judge.name}/{metric.name}", cases, parts)
             sums.update({"due": cases, **parts})
-    return dict(sums)
+    return {"counts": {"read": intake["read"], **counts}, "score_counts": dict(sums)}
