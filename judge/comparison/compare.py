@@ -211,8 +211,8 @@ def reasons(
     baseline: RuleFigures, candidate: RuleFigures, limits: ComparisonConfig
 ) -> Iterator[str]:
     """Write one sentence for every rule that fires; a rule whose numbers are missing never fires."""
-    if baseline.pass_rate is not None and candidate.pass_rate is not None:
-        before, after = baseline.pass_rate, candidate.pass_rate
+    before, after = baseline.pass_rate, candidate.pass_rate
+    if before is not None and after is not None:
         # The limit is taken as it was written: 0.3 means three tenths, not the float next to it.
         limit = Fraction(repr(limits.max_pass_rate_drop))
         if before - after > limit:

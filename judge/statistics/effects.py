@@ -274,12 +274,11 @@ def weighted_effect(parts: Sequence[WeightedStratum], confidence: float, *, shar
     For shares, one pass and one fail are added to each side (Agresti and Caffo) before interval and
     p-value are computed, so that the width is never 0. The estimate itself is without them.
     """
-    seen = parts
-    if share:
-        seen = [
-            WeightedStratum(weight, before.with_cases(1.0, 0.0), after.with_cases(1.0, 0.0))
-            for weight, before, after in parts
-        ]
+    more = (1.0, 0.0) if share else ()
+    seen = [
+        WeightedStratum(weight, before.with_cases(*more), after.with_cases(*more))
+        for weight, before, after in parts
+    ]
     center = _weighted_difference(seen)
     error, degrees = _welch(seen)
     half = t_of(confidence, degrees) * error

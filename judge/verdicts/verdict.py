@@ -179,10 +179,10 @@ def error_of(due: Sequence[Score]) -> str | None:
         code = str(score.details.get("error", "judge_error"))
         if score.status == "failed" and (score.metric, code) != (OUTCOMES, NO_OUTCOMES):
             by_code[code].append(score)
-    parts = []
-    for code, failed in sorted(by_code.items()):
-        names = ", ".join(score.metric for score in failed)
-        parts.append(f"{code}: {names} ({_short(failed[0].reason or '')})")
+    parts = (
+        f"{code}: {', '.join(score.metric for score in failed)} ({_short(failed[0].reason or '')})"
+        for code, failed in sorted(by_code.items())
+    )
     return "; ".join(parts) or None
 
 
@@ -290,9 +290,8 @@ def _conversation_ruling(
         return Ruling("overall_score", None, "", error=error)
     if not any(score.status == "scored" for score in due.values()):
         return None
-    outcomes: list[Score] = []
-    if OUTCOMES in due and due[OUTCOMES].status == "scored":
-        outcomes = [score for score in scores if score.metric == OUTCOMES and score.part]
+    checked = OUTCOMES in due and due[OUTCOMES].status == "scored"
+    outcomes = [score for score in scores if checked and score.metric == OUTCOMES and score.part]
     scored_metrics = [due[name] for name in weights if due[name].status == "scored"]
     levels = {score.metric: _level(score) for score in scored_metrics}
     total = _overall(levels, weights)
