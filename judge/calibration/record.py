@@ -155,10 +155,7 @@ def former_of(calibration: Calibration, calibrations: Iterable[Calibration]) -> 
 
 
 def cautions(labelled: int, failing: FailingClass | None, kappa: Estimate) -> Sequence[str]:
-    """The warnings that a reader must know before believing the kappa that reports cite.
-
-    `labelled` is the number of labels that the kappa rests on.
-    """
+    """The warnings to know before believing the cited kappa, which rests on `labelled` labels."""
     lines = []
     if labelled < FEW_LABELS:
         lines.append(f"{labelled} labels; under {FEW_LABELS} a kappa is loose by 0.2 either way")

@@ -104,10 +104,10 @@ class PairedCases:
     case, and of all that got better or worse (`changed`; `None` where no case was repeated, because
     then nothing tells how much a case moves by chance), and up to `MAX_LISTED` ids of the cases of
     one run only. `overlap` is the number of shared cases / that of the larger run's cases, 0..1.
-    `keys` are the hashed ids of the matched cases, `None` where both runs hold the
-    same cases and executed every one of them. The figures for the rules, and the 95th percentiles
-    of the latency (`None` where repetitions were averaged), are over the matched cases; where the
-    runs share no case, they are those of each run as a whole.
+    `keys` are the hashed ids of the matched cases, `None` where both runs hold the same cases and
+    executed every one of them. The figures for the rules, and the 95th percentiles of the latency
+    (`None` where repetitions were averaged), are over the matched cases; where the runs share no
+    case, they are those of each run as a whole.
     """
 
     matched: int

@@ -177,10 +177,7 @@ def compared_metrics(
     cases: PairedCases,
     statistics: StatisticalComparison | None,
 ) -> list[MetricAggregate]:
-    """The averages of every metric, sorted by name; each metric is added to `statistics` as well.
-
-    Metrics are counted where counts are enough, else joined case by case.
-    """
+    """The averages of every metric, sorted by name; each metric is added to `statistics` as well."""
     scores = (both_runs[0].scores, both_runs[1].scores)
     counted: list[CountedMetric] = []
     # Counts are enough where no case is repeated or clustered, and for a metric that does not gate.

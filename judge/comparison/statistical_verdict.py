@@ -240,10 +240,7 @@ def _metric_verdicts(
 def _metric_verdict(
     measure_contrast: Contrast, word: Word, p_adjusted: float, limits: ComparisonConfig
 ) -> MetricVerdict:
-    """The verdict on one measure, with its line.
-
-    The line has both values, the change with its interval, the cases behind it, and the verdict.
-    """
+    """The verdict on one measure, with its line: values, change, interval, cases and verdict."""
     effects, measure = measure_contrast.effects, measure_contrast.measure.name
     effect = effects["point"]
     numbers = (*effect.span, minimum_detectable(effect.error, limits.alpha))

@@ -135,10 +135,7 @@ class ChartReading:
 
 
 def reference(points: Sequence[Point], config: SeriesConfig) -> Reference | None:
-    """The reference of a series from its first usable runs; `None` while there are too few.
-
-    The runs are in order of time.
-    """
+    """The reference from a series' first usable runs, in order of time; `None` while too few."""
     first = [point for point in points if point.usable][: config.reference_runs]
     if len(first) < config.reference_runs:
         return None

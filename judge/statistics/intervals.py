@@ -31,10 +31,7 @@ POWER: Final = 0.8
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sample:
-    """One value for each case, averaged over its repetitions, and the number of its cluster.
-
-    `codes` holds the numbers of the clusters, from 0.
-    """
+    """One value for each case, averaged over repetitions, and the number of its cluster, from 0."""
 
     values: Floats
     codes: Codes

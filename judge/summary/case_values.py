@@ -67,10 +67,7 @@ CASE_KEY: Final = pl.col("case_id").hash().alias(KEY)
 
 
 def clusters_of(cases: pl.LazyFrame) -> pl.DataFrame:
-    """The cluster of each case as a number, in columns `key` and `code`.
-
-    A case without a cluster is a cluster of its own.
-    """
+    """The number of each case's cluster, in columns `key` and `code`; a case may be its own."""
     # The prefixes keep the id of a case apart from a cluster of the same name.
     alone = pl.concat_str(pl.lit("i:"), pl.col("case_id"))
     named = pl.coalesce(pl.concat_str(pl.lit("c:"), "cluster"), alone)
