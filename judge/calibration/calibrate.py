@@ -9,24 +9,10 @@ from itertools import combinations
 from statistics import fmean
 from typing import Any, Final
 
-from assizes.judge.calibration import measures
+from assizes.judge.calibration import measures, record
 from assizes.judge.calibration.labelled import RatedItem, agreed_grade, pass_mark
-from assizes.judge.calibration.measures import (
-    Estimate,
-    JudgeErrors,
-    ObservedPasses,
-    corrected_rate,
-    design_effect,
-    estimate,
-)
-from assizes.judge.calibration.record import (
-    Agreement,
-    Calibration,
-    Ceiling,
-    FailingClass,
-    Pair,
-    cautions,
-)
+from assizes.judge.calibration.measures import Estimate, JudgeErrors, ObservedPasses, estimate
+from assizes.judge.calibration.record import Agreement, Calibration, Ceiling, FailingClass, Pair
 from assizes.judge.config.gates import VERDICT, CalibrationConfig
 from assizes.judge.prompts.reply import PARSER_VERSION
 from assizes.judge.rows import as_json
@@ -70,7 +56,9 @@ def calibrate(
         if grade is not None and item.judged is not None
     ]
     due = sum(grade is not None for _, grade in settled)
-    levels = _levels(items, config)
+    people_grades = {grade for item in items for grade in item.people.values()}
+    judged = {item.judged for item in items if item.judged is not None}
+    levels = sorted(set(config.levels) if config.levels else people_grades | judged)
     table = measures.confusions(pairs, levels)
     agreement = _agreement(pairs, levels, ordered=ordered)
     failing = _failing_class(pairs, pass_mark(levels, config))
@@ -94,15 +82,9 @@ def calibrate(
         agreement=agreement,
         failing=failing,
         ceiling=_ceiling(items, levels, ordered=ordered),
-        warnings=tuple(cautions(len(pairs), failing, _cited_kappa(agreement, levels))),
+        warnings=tuple(record.cautions(len(pairs), failing, agreement.cited(len(levels)))),
         **_pass_rates(subject, failing),
     )
-
-
-def _levels(items: Sequence[RatedItem], config: CalibrationConfig) -> list[float]:
-    people_grades = {grade for item in items for grade in item.people.values()}
-    judged = {item.judged for item in items if item.judged is not None}
-    return sorted(set(config.levels) if config.levels else people_grades | judged)
 
 
 def _raters(items: Sequence[RatedItem]) -> list[str]:
@@ -161,18 +143,13 @@ def _ceiling(
             agreement = _agreement(pairs, levels, ordered=ordered)
             rater_pairs.append(Pair(raters=(first, second), agreement=agreement))
     everyone = measures.coincidences(((i.cluster, tuple(i.people.values())) for i in items), levels)
-    cited = (_cited_kappa(pair.agreement, levels).value for pair in rater_pairs)
+    cited = (pair.agreement.cited(len(levels)).value for pair in rater_pairs)
     known = [value for value in cited if value is not None]
     return Ceiling(
         mean_kappa=rounded_value(fmean(known)) if known else None,
         alpha=estimate(everyone, measures.alpha("ordinal" if ordered else "nominal")),
         pairs=tuple(rater_pairs),
     )
-
-
-def _cited_kappa(agreement: Agreement, levels: Sequence[float]) -> Estimate:
-    weighted = agreement.quadratic_kappa if len(levels) > 2 else None
-    return weighted or agreement.kappa
 
 
 def _pass_rates(
@@ -182,10 +159,10 @@ def _pass_rates(
         return {"observed_pass_rate": None, "corrected_pass_rate": None}
     outcomes = [(cluster, grade >= failing.pass_from) for cluster, grade in subject.outcomes]
     passed = sum(good for _, good in outcomes)
-    observed = ObservedPasses(passed, len(outcomes), design_effect(outcomes))
+    observed = ObservedPasses(passed, len(outcomes), measures.design_effect(outcomes))
     return {
         "observed_pass_rate": rounded_value(passed / len(outcomes)),
-        "corrected_pass_rate": corrected_rate(observed, failing.errors),
+        "corrected_pass_rate": measures.corrected_rate(observed, failing.errors),
     }
 
 

@@ -80,9 +80,7 @@ def agreed_grade(grades: Sequence[float], *, ordered: bool) -> float | None:
     grade, times = Counter(grades).most_common(1)[0]
     if 2 * times > len(grades):
         return grade
-    if ordered and len(grades) % 2:
-        return sorted(grades)[len(grades) // 2]
-    return None
+    return sorted(grades)[len(grades) // 2] if ordered and len(grades) % 2 else None
 
 
 def pass_mark(levels: Sequence[float], config: CalibrationConfig) -> float | None:
@@ -170,7 +168,10 @@ def judgements(rows: Iterable[Row], config: CalibrationConfig, where: str) -> di
             raise ConfigurationError(f"{at}: case {item_key.case_id!r} is judged twice")
         cell = _cell(row, column, at)
         if config.columns.reply is not None:
-            cell = _reply_verdict(str(cell), reply)
+            try:
+                (cell,) = parse_reply(str(cell), reply).reply.model_dump().values()
+            except ModelError:  # the parser finds no verdict that is allowed
+                cell = None
         grades[item_key] = parse_grade(cell, config)
     return grades
 
@@ -211,12 +212,3 @@ def _cell(row: Row, column: str, at: str) -> Any:
 
 def _text(cell: Any) -> str | None:
     return None if cell is None else str(cell).strip() or None
-
-
-def _reply_verdict(text: str, reply: type[BaseModel]) -> Any:
-    """The verdict in the text of a reply; `None` where the parser finds none that is allowed."""
-    try:
-        (verdict,) = parse_reply(text, reply).reply.model_dump().values()
-    except ModelError:
-        return None
-    return verdict

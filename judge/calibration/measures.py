@@ -87,9 +87,8 @@ def coincidences(items: Iterable[tuple[str, Sequence[float]]], levels: Sequence[
 
 
 def _distinct(tables: Mapping[str, Array], size: int) -> Tables:
-    sorted_tables = [tables[name] for name in sorted(tables)]
-    kinds = {table.tobytes(): table for table in sorted_tables}
-    times = Counter(table.tobytes() for table in sorted_tables)
+    by_bytes = [(tables[name].tobytes(), tables[name]) for name in sorted(tables)]
+    kinds, times = dict(by_bytes), Counter(key for key, _ in by_bytes)
     return Tables(
         np.stack([*kinds.values()]) if kinds else np.zeros((0, size, size)),
         np.array([*times.values()], dtype=np.int64),
@@ -121,9 +120,18 @@ def quadratic_kappa(levels: Sequence[float]) -> Measure:
 
 def alpha(distance: Literal["nominal", "ordinal"]) -> Measure:
     """Krippendorff's alpha over coincidence tables, for this distance between grades."""
-    if distance == "ordinal":
-        return _ordinal_alpha
-    return lambda tables: _alpha(tables, 1.0 - np.eye(tables.shape[-1]))
+
+    def measure(tables: Array) -> Array:
+        units = tables.sum(-1)
+        squares: Array = 1.0 - np.eye(tables.shape[-1])
+        if distance == "ordinal":  # the units between two grades, with half of both ends
+            below = np.cumsum(units, axis=-1) - units / 2
+            squares = (below[..., :, None] - below[..., None, :]) ** 2
+        expected = (units[..., :, None] * units[..., None, :] * squares).sum((-2, -1))
+        observed = (tables * squares).sum((-2, -1)) * (units.sum(-1) - 1)
+        return 1 - _quotient(observed, expected)
+
+    return measure
 
 
 def f1(tables: Array) -> Array:
@@ -143,24 +151,9 @@ def false_negative_rate(tables: Array) -> Array:
 
 
 def _chance_corrected(tables: Array, weights: Array) -> Array:
-    total = tables.sum((-2, -1))
     expected = tables.sum(-1)[..., :, None] * tables.sum(-2)[..., None, :]
-    observed = (tables * weights).sum((-2, -1)) * total
+    observed = (tables * weights).sum((-2, -1)) * tables.sum((-2, -1))
     return 1 - _quotient(observed, (expected * weights).sum((-2, -1)))
-
-
-def _ordinal_alpha(tables: Array) -> Array:
-    """Alpha with ordinal distances: the units between two grades, with half of both ends."""
-    units = tables.sum(-1)
-    below = np.cumsum(units, axis=-1) - units / 2
-    return _alpha(tables, (below[..., :, None] - below[..., None, :]) ** 2)
-
-
-def _alpha(tables: Array, squares: Array) -> Array:
-    units = tables.sum(-1)
-    expected = (units[..., :, None] * units[..., None, :] * squares).sum((-2, -1))
-    observed = (tables * squares).sum((-2, -1)) * (units.sum(-1) - 1)
-    return 1 - _quotient(observed, expected)
 
 
 def _quotient(part: Array, whole: Array) -> Array:
@@ -298,9 +291,8 @@ class JudgeErrors(BaseModel):
     @property
     def is_usable(self) -> bool:
         """Whether the judge is better than chance, and both kinds of items were labelled."""
-        if not self.passes or not self.fails:
-            return False
-        return self.passes_right / self.passes + self.fails_right / self.fails > 1
+        both = self.passes > 0 and self.fails > 0
+        return both and self.passes_right / self.passes + self.fails_right / self.fails > 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,11 @@ class Agreement(_CalibrationModel):
     quadratic_kappa: Estimate | None = Field(description="null for nominal grades")
     alpha: Estimate = Field(description="Krippendorff's: ordinal, or nominal for nominal grades")
 
+    def cited(self, levels: int) -> Estimate:
+        """The kappa to cite: the quadratic one where there are more than two ordered grades."""
+        weighted = self.quadratic_kappa if levels > 2 else None
+        return weighted or self.kappa
+
 
 class Pair(_CalibrationModel):
     """The agreement of two people."""
@@ -102,8 +107,7 @@ class Calibration(_CalibrationModel):
     @property
     def cited_kappa(self) -> Estimate:
         """The kappa that reports cite and that the gate checks."""
-        quadratic = self.agreement.quadratic_kappa
-        return quadratic if self.is_weighted and quadratic is not None else self.agreement.kappa
+        return self.agreement.cited(len(self.levels))
 
     def citation(self) -> str:
         """The kappa as reports cite it, e.g. `kappa 0.71 [0.62, 0.79] on 240 labels`."""
@@ -123,8 +127,7 @@ def shortfalls(
         return []
     if kappa is None:
         return [f"{calibration.metric}: kappa is not defined on these labels"]
-    reasons = []
-    cited = f"{calibration.metric}: {calibration.citation()}"
+    reasons, cited = [], f"{calibration.metric}: {calibration.citation()}"
     if floor is not None and round(kappa, 9) < floor:
         reasons.append(f"{cited}, under its floor {floor:g}")
     if most is None or former is None or (before := former.cited_kappa.value) is None:
@@ -142,21 +145,17 @@ def former_of(calibration: Calibration, calibrations: Iterable[Calibration]) -> 
 
     `calibrations` are all that are stored, in the order of time.
     """
-    same = [
-        earlier
-        for earlier in calibrations
-        if earlier.metric == calibration.metric
-        and earlier.labels_hash == calibration.labels_hash
-        and earlier.fingerprint != calibration.fingerprint
-    ]
-    return same[-1] if same else None
+    former: Calibration | None = None
+    about = (calibration.metric, calibration.labels_hash)
+    for earlier in calibrations:
+        same = (earlier.metric, earlier.labels_hash) == about
+        if same and earlier.fingerprint != calibration.fingerprint:
+            former = earlier
+    return former
 
 
 def cautions(labelled: int, failing: FailingClass | None, kappa: Estimate) -> Sequence[str]:
-    """The warnings that a reader must know before believing the kappa that reports cite.
-
-    `labelled` is the number of labels that the kappa rests on.
-    """
+    """The warnings to know before believing the cited kappa, which rests on `labelled` labels."""
     lines = []
     if labelled < FEW_LABELS:
         lines.append(f"{labelled} labels; under {FEW_LABELS} a kappa is loose by 0.2 either way")

@@ -10,12 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from fractions import Fraction
 from itertools import groupby
+from math import fsum
 from operator import itemgetter
 from typing import Final, Literal, NamedTuple
 
 import polars as pl
 
-from assizes.judge.statistics.exact import DECIMALS, rounded_value, unrounded_mean
+from assizes.judge.statistics.exact import DECIMALS, rounded_value
 from assizes.judge.verdicts.executions import PASS_FLAGGED, collect_rows, executions, quantile
 
 GUARD: Final = 12
@@ -102,10 +103,11 @@ class PairedCases:
     candidate, holds (`alone`). There are the rows of the matched cases to be listed, sorted by
     case, and of all that got better or worse (`changed`; `None` where no case was repeated, because
     then nothing tells how much a case moves by chance), and up to `MAX_LISTED` ids of the cases of
-    one run only. `keys` are the hashed ids of the matched cases, `None` where both runs hold the
-    same cases and executed every one of them. The figures for the rules, and the 95th percentiles
-    of the latency (`None` where repetitions were averaged), are over the matched cases; where the
-    runs share no case, they are those of each run as a whole.
+    one run only. `overlap` is the number of shared cases / that of the larger run's cases, 0..1.
+    `keys` are the hashed ids of the matched cases, `None` where both runs hold the same cases and
+    executed every one of them. The figures for the rules, and the 95th percentiles of the latency
+    (`None` where repetitions were averaged), are over the matched cases; where the runs share no
+    case, they are those of each run as a whole.
     """
 
     matched: int
@@ -118,6 +120,7 @@ class PairedCases:
     baseline_only: tuple[str, ...]
     candidate_only: tuple[str, ...]
     alone: tuple[int, int]
+    overlap: float
     keys: pl.DataFrame | None
     repeated: bool
     baseline: RuleFigures
@@ -137,30 +140,31 @@ class PairedCases:
         counted = matched.lazy().group_by("status").agg(cases=pl.len(), flipped=_FLIPPED.sum())
         by_status = collect_rows(counted).rows()
         scored = [pl.col(f"{side}_score").is_null() for side in SIDES]
+        unlike = matched.select(
+            runs=(pl.col("baseline_runs") != pl.col("candidate_runs")).sum(),
+            scores=(scored[0] != scored[1]).sum(),
+        )
+        alone = (lone[0].len(), lone[1].len())
         changed = pl.col("status").is_in(["regression", "improvement"])
         p95 = [quantile(shared[f"{side}_agent_latency"], 0.95) for side in SIDES]
         return cls(
             matched=matched.height,
             statuses={status: cases for status, cases, _ in by_status},
             flipped={status: flips for status, _, flips in by_status},
-            uneven=_count(matched, pl.col("baseline_runs") != pl.col("candidate_runs")),
-            unscored=_count(matched, scored[0] != scored[1]),
+            uneven=unlike["runs"].item(),
+            unscored=unlike["scores"].item(),
             listed=_listed_cases(matched),
             changed=matched.filter(changed).sort("case_id") if repeated else None,
             baseline_only=tuple(lone[0].sort()[:MAX_LISTED]),
             candidate_only=tuple(lone[1].sort()[:MAX_LISTED]),
-            alone=(lone[0].len(), lone[1].len()),
+            alone=alone,
+            overlap=matched.height / (matched.height + max(alone)) if paired else 0.0,
             keys=matched.select(pl.col("case_id").hash()) if has_lone or skipped else None,
             repeated=repeated,
             baseline=_figures(shared, "baseline", paired=paired),
             candidate=_figures(shared, "candidate", paired=paired),
             latency_p95_ms=None if repeated else (p95[0], p95[1]),
         )
-
-    @property
-    def overlap(self) -> float:
-        """The number of shared cases / that of the larger run's cases, 0..1."""
-        return self.matched / (self.matched + max(self.alone)) if self.matched else 0.0
 
 
 def _joined_cases(
@@ -190,11 +194,14 @@ def _joined_cases(
         rows_before, rows_after = collect_rows(before), collect_rows(after)
         joined = rows_before.join(rows_after, on="case_id", how="full", coalesce=True)
     error = (pl.col("baseline_errors") > 0) | (pl.col("candidate_errors") > 0)
+    passed, other_passed = pl.col("baseline_passed"), pl.col("candidate_passed")
+    moved = pl.col("score_delta")
     # By seed 001: an error in either run, else a turned verdict, else the move of the score.
     status = pl.coalesce(
         pl.when(error).then(pl.lit("error")),
-        flip_status("baseline_passed", "candidate_passed"),
-        move_status(pl.col("score_delta"), CASE_POINTS),
+        change_status(passed & ~other_passed, ~passed & other_passed),
+        change_status(moved < -CASE_POINTS, moved > CASE_POINTS),
+        pl.lit("unchanged"),
     )
     rows = collect_rows(
         joined.lazy()
@@ -235,30 +242,9 @@ def _side(cases: pl.LazyFrame, prefix: str, *, repeated: bool) -> pl.LazyFrame:
     return rows.select("case_id", pl.exclude("case_id").name.prefix(prefix))
 
 
-def delta(baseline: str, candidate: str) -> pl.Expr:
-    """The difference of two columns, rounded as it is stored."""
-    return (pl.col(candidate) - pl.col(baseline)).round(DECIMALS)
-
-
-def flip_status(baseline: str, candidate: str) -> pl.Expr:
-    """The status of a verdict that turned; `null` where the verdict did not turn or a run has none."""
-    return (
-        pl.when(pl.col(baseline) & ~pl.col(candidate))
-        .then(pl.lit("regression"))
-        .when(~pl.col(baseline) & pl.col(candidate))
-        .then(pl.lit("improvement"))
-    )
-
-
-def move_status(delta: pl.Expr, tolerance: float) -> pl.Expr:
-    """The status of a number that changed by `delta`; a move up to the tolerance is no change."""
-    return (
-        pl.when(delta < -tolerance)
-        .then(pl.lit("regression"))
-        .when(delta > tolerance)
-        .then(pl.lit("improvement"))
-        .otherwise(pl.lit("unchanged"))
-    )
+def change_status(worse: pl.Expr, better: pl.Expr) -> pl.Expr:
+    """The status of what got worse or better; `null` for anything else."""
+    return pl.when(worse).then(pl.lit("regression")).when(better).then(pl.lit("improvement"))
 
 
 def _figures(cases: pl.DataFrame, side: str, *, paired: bool) -> RuleFigures:
@@ -270,22 +256,17 @@ def _figures(cases: pl.DataFrame, side: str, *, paired: bool) -> RuleFigures:
     runs = cases[f"{side}_runs"]
     own = cases.filter(runs.is_not_null()) if runs.null_count() else cases
     by_runs = own.lazy().group_by(f"{side}_runs").agg(pl.col(f"{side}_passes").sum())
-    passed = sum(
-        (Fraction(passes, runs) for runs, passes in collect_rows(by_runs).rows()), Fraction()
-    )
+    counts = collect_rows(by_runs).rows()
+    passed = sum((Fraction(passes, runs) for runs, passes in counts), Fraction())
     averages: dict[str, float | None] = {}
     for name in ("score", "agent_latency"):
         columns = [f"{each}_{name}" for each in (SIDES if paired else (side,))]
         known = own[f"{side}_{name}"]
         if any(own[column].null_count() for column in columns):
             known = own.select(columns).drop_nulls()[f"{side}_{name}"]
-        averages[name] = unrounded_mean(known) if known.len() else None
+        averages[name] = fsum(known.to_numpy()) / known.len() if known.len() else None
     rate = None if own.is_empty() else passed / own.height
     return RuleFigures(rate, averages["score"], averages["agent_latency"])
-
-
-def _count(rows: pl.DataFrame, where: pl.Expr) -> int:
-    return int(rows.select(where.sum()).item() or 0)
 
 
 def _listed_cases(matched: pl.DataFrame) -> pl.DataFrame:
@@ -293,7 +274,7 @@ def _listed_cases(matched: pl.DataFrame) -> pl.DataFrame:
     parts = []
     for status in ("error", "regression", "improvement", "unchanged"):
         own = pl.col("status") == status
-        if status == "unchanged" and _count(matched, own) > MAX_LISTED:
+        if status == "unchanged" and matched.select(own.sum()).item() > MAX_LISTED:
             first = matched.lazy().filter(own).select("case_id").bottom_k(MAX_LISTED, by="case_id")
             own = pl.col("case_id").is_in(first.collect()["case_id"].implode())
         rows = matched.filter(own)
@@ -314,18 +295,16 @@ def case_comparisons(cases: pl.DataFrame, metrics: pl.DataFrame) -> list[CaseCom
     deltas = map(MetricDelta, *(shown[column].to_list() for column in columns))
     by_case = groupby(zip(metrics["case_id"], deltas, strict=True), key=itemgetter(0))
     of_case = {case_id: tuple(delta for _, delta in group) for case_id, group in by_case}
-    measured = (
-        pl.col("baseline_duration").is_not_null() & pl.col("candidate_duration").is_not_null()
-    )
-    latencies = {
-        f"{side}_latency": pl.when(measured)
-        .then(f"{side}_duration")
-        .otherwise(f"{side}_agent_latency")
+    measured = pl.all_horizontal(pl.col(f"{side}_duration").is_not_null() for side in SIDES)
+    before, after = (
+        pl.when(measured).then(f"{side}_duration").otherwise(f"{side}_agent_latency")
         for side in SIDES
-    }
-    rounded = [f"{side}_{number}" for side in SIDES for number in ("score", "latency")]
-    timed = cases.with_columns(**latencies).with_columns(
-        latency_delta=delta("baseline_latency", "candidate_latency")
+    )
+    rounded = cases.with_columns(
+        pl.col("baseline_score", "candidate_score").round(DECIMALS),
+        baseline_latency=before.round(DECIMALS),
+        candidate_latency=after.round(DECIMALS),
+        latency_delta=(after - before).round(DECIMALS),
     )
     return [
         CaseComparison(
@@ -344,5 +323,5 @@ def case_comparisons(cases: pl.DataFrame, metrics: pl.DataFrame) -> list[CaseCom
             candidate_latency_ms=row["candidate_latency"],
             latency_delta_ms=row["latency_delta"],
         )
-        for row in timed.with_columns(pl.col(rounded).round(DECIMALS)).iter_rows(named=True)
+        for row in rounded.iter_rows(named=True)
     ]

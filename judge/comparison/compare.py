@@ -31,10 +31,7 @@ from assizes.judge.comparison.metrics import (
 )
 from assizes.judge.comparison.runs import Mismatch, RunData, mismatches
 from assizes.judge.comparison.statistical import StatisticalComparison, compared_metrics
-from assizes.judge.comparison.statistical_verdict import (
-    StatisticalVerdict,
-    statistical_verdict,
-)
+from assizes.judge.comparison.statistical_verdict import StatisticalVerdict, statistical_verdict
 from assizes.judge.config.gates import ComparisonConfig
 from assizes.judge.config.run import FieldChange, config_diff, judge_changes
 from assizes.judge.errors import NotComparable
@@ -44,7 +41,7 @@ from assizes.judge.statistics.exact import DECIMALS, exceeds, rounded_value
 from assizes.judge.summary.headlines import FrozenModel
 from assizes.judge.summary.run_summary import RunSummary
 from assizes.judge.summary.spending import MIXED_JUDGE
-from assizes.judge.verdicts.executions import executions, latencies, quantile
+from assizes.judge.verdicts.executions import collect_rows, executions, quantile
 
 RULES = ("max_pass_rate_drop", "max_avg_score_drop", "max_latency_increase_pct")
 """Names of the settings in [comparison] that hold the limits of the three rules."""
@@ -214,8 +211,8 @@ def reasons(
     baseline: RuleFigures, candidate: RuleFigures, limits: ComparisonConfig
 ) -> Iterator[str]:
     """Write one sentence for every rule that fires; a rule whose numbers are missing never fires."""
-    if baseline.pass_rate is not None and candidate.pass_rate is not None:
-        before, after = baseline.pass_rate, candidate.pass_rate
+    before, after = baseline.pass_rate, candidate.pass_rate
+    if before is not None and after is not None:
         # The limit is taken as it was written: 0.3 means three tenths, not the float next to it.
         limit = Fraction(repr(limits.max_pass_rate_drop))
         if before - after > limit:
@@ -239,7 +236,7 @@ def reasons(
 
 
 def _apart(first: float, second: float, digits: int) -> tuple[str, str]:
-    """Two numbers as text with the fewest decimals that show their difference, at least `digits`."""
+    """Two numbers as text with the fewest decimals that tell them apart, at least `digits`."""
     texts = [(f"{first:.{d}f}", f"{second:.{d}f}") for d in range(digits, DECIMALS + 1)]
     return next((pair for pair in texts if pair[0] != pair[1]), texts[-1])
 
@@ -278,27 +275,31 @@ def _summary(run: RunData, role: str) -> RunSummary:
     return run.summary
 
 
-def _difference(before: float | Fraction | None, after: float | Fraction | None) -> float | None:
-    return None if before is None or after is None else rounded_value(after - before)
-
-
 def _aggregate(
     runs: tuple[RunData, RunData],
     cases: PairedCases,
     summaries: tuple[RunSummary, RunSummary],
     metrics: list[MetricAggregate],
 ) -> ComparisonAggregate:
-    before, after = cases.baseline, cases.candidate
     # Of repeated cases each repetition counts as an execution of its own.
     p95 = cases.latency_p95_ms or (_p95(runs[0], cases), _p95(runs[1], cases))
+    pairs = [
+        *zip(cases.baseline, cases.candidate, strict=True),
+        p95,
+        [run.total_estimated_cost_usd for run in summaries],
+    ]
+    pass_rate, score, latency_avg, latency_p95, cost = (
+        None if before is None or after is None else rounded_value(after - before)
+        for before, after in pairs
+    )
     return ComparisonAggregate(
         baseline_metrics=summaries[0],
         candidate_metrics=summaries[1],
-        pass_rate_delta=_difference(before.pass_rate, after.pass_rate),
-        avg_score_delta=_difference(before.score, after.score),
-        latency_avg_delta_ms=_difference(before.latency_ms, after.latency_ms),
-        latency_p95_delta_ms=_difference(*p95),
-        cost_delta_usd=_difference(*(run.total_estimated_cost_usd for run in summaries)),
+        pass_rate_delta=pass_rate,
+        avg_score_delta=score,
+        latency_avg_delta_ms=latency_avg,
+        latency_p95_delta_ms=latency_p95,
+        cost_delta_usd=cost,
         total_regressions=cases.statuses.get("regression", 0),
         total_improvements=cases.statuses.get("improvement", 0),
         total_unchanged=cases.statuses.get("unchanged", 0),
@@ -312,7 +313,8 @@ def _p95(run: RunData, cases: PairedCases) -> float | None:
     if cases.keys is not None and cases.matched:
         hashed = executed.with_columns(pl.col("case_id").hash())
         executed = hashed.join(cases.keys.lazy(), on="case_id", how="semi")
-    return quantile(latencies(executed), 0.95)
+    latencies = collect_rows(executed.select("agent_latency_ms"))["agent_latency_ms"]
+    return quantile(latencies, 0.95)
 
 
 def _warnings(
@@ -322,10 +324,23 @@ def _warnings(
     if judged_otherwise:
         names = ", ".join(judged_otherwise)
         yield f"the runs were judged differently ({names}): a change need not be the agent's"
-    yield from _case_warnings(cases)
-    for role, side, summary in zip(
-        SIDES, (cases.baseline, cases.candidate), summaries, strict=True
-    ):
+    alone = cases.alone
+    about_cases = {
+        "the runs share no case: each is taken as a whole, and they are only roughly alike": (
+            not cases.matched
+        ),
+        f"the runs executed different cases: {cases.matched} matched, {alone[0]} only in the "
+        f"baseline, {alone[1]} only in the candidate; the rules look at the matched ones": (
+            cases.matched and any(alone)
+        ),
+        f"{cases.uneven} cases have different numbers of repetitions in the two runs; each case "
+        "counts once, with the average of its repetitions": cases.uneven,
+        f"{cases.unscored} cases have a score in one run only; they enter the average score of "
+        "neither": cases.unscored,
+    }
+    yield from (text for text, applies in about_cases.items() if applies)
+    sides = (cases.baseline, cases.candidate)
+    for role, side, summary in zip(SIDES, sides, summaries, strict=True):
         yield from _run_warnings(f"the {role} run", side, summary)
     if cases.baseline.score is None or cases.candidate.score is None:
         yield "average score rule skipped: no overall scores to compare"
@@ -333,26 +348,6 @@ def _warnings(
         yield "latency rule skipped: no latencies to compare"
     elif not cases.baseline.latency_ms:
         yield "latency rule skipped: the baseline's average latency is 0"
-
-
-def _case_warnings(cases: PairedCases) -> Iterator[str]:
-    if not cases.matched:
-        yield "the runs share no case: each is taken as a whole, and they are only roughly alike"
-    elif any(cases.alone):
-        yield (
-            f"the runs executed different cases: {cases.matched} matched, {cases.alone[0]} only in "
-            f"the baseline, {cases.alone[1]} only in the candidate; the rules look at the matched ones"
-        )
-    if cases.uneven:
-        yield (
-            f"{cases.uneven} cases have different numbers of repetitions in the two runs; "
-            "each case counts once, with the average of its repetitions"
-        )
-    if cases.unscored:
-        yield (
-            f"{cases.unscored} cases have a score in one run only; "
-            "they enter the average score of neither"
-        )
 
 
 def _run_warnings(run: str, side: RuleFigures, summary: RunSummary) -> Iterator[str]:

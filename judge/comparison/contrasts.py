@@ -15,16 +15,8 @@ import polars as pl
 
 from assizes.judge.comparison.metrics import align_cases
 from assizes.judge.comparison.runs import DISJOINT, MIN_OVERLAP, CaseMeasure, whole
-from assizes.judge.statistics.effects import (
-    MAX_DRAWN,
-    Effect,
-    MeanDecomposition,
-    WeightedStratum,
-    paired_effect,
-    strata,
-    unpaired_effect,
-    weighted_effect,
-)
+from assizes.judge.statistics import effects as effect_sizes
+from assizes.judge.statistics.effects import MAX_DRAWN, Effect, MeanDecomposition, WeightedStratum
 from assizes.judge.statistics.intervals import Codes, CountedSample, Sample, ValueInterval
 from assizes.judge.verdicts.executions import collect_rows
 
@@ -46,12 +38,13 @@ class Pairing:
     `clusters` has the columns `case_id` and `cluster`, a table for each run; `strata` the columns
     `case_id` and `label`: different cases are compared label by label; `None` where no label was
     chosen. `overlap` is shared cases / cases of the larger run, 0..1; `lost` holds the ids of the
-    cases that only the baseline has.
+    cases that only the baseline has. Runs that are `is_paired` are compared case by case.
     """
 
     clusters: tuple[pl.DataFrame, pl.DataFrame]
     strata: tuple[pl.DataFrame, pl.DataFrame] | None
     overlap: float
+    is_paired: bool
     lost: pl.Series
 
     @classmethod
@@ -66,18 +59,15 @@ class Pairing:
         # Runs over the same transcripts have equal columns, which saves the set of ids.
         lost = ids.clear() if ids.equals(other_ids) else ids.filter(~ids.is_in(other_ids.implode()))
         larger = max(baseline.height, candidate.height)
+        overlap = (baseline.height - lost.len()) / larger if larger else 0.0
         columns = ("case_id", "cluster")
         return cls(
             clusters=(baseline.select(columns), candidate.select(columns)),
             strata=labelled,
-            overlap=(baseline.height - lost.len()) / larger if larger else 0.0,
+            overlap=overlap,
+            is_paired=overlap >= DISJOINT,
             lost=lost,
         )
-
-    @property
-    def is_paired(self) -> bool:
-        """Whether the runs are compared case by case."""
-        return self.overlap >= DISJOINT
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,25 +76,47 @@ class Contrast:
 
     `measure` is that of the baseline. The `means` are of the baseline and of the candidate, in
     points of 0..100; so is `coverage`, the share of the numbers that are known, 0..1. The `effects`
-    are by filling; one is `None` where no case has the number. `mix` is the change split into
-    quality and mix of the `strata`, which it counts; `None` without strata.
+    are by filling. `mix` is the change split into quality and mix of the `strata`, which it counts;
+    `None` without strata.
     """
 
     measure: CaseMeasure
     means: tuple[float, float]
     coverage: tuple[float, float]
-    effects: Mapping[str, Effect | None]
+    effects: Mapping[str, Effect]
     mix: MeanDecomposition | None = None
     strata: int = 0
 
 
 def contrast(
-    before: CaseMeasure, after: CaseMeasure, pairing: Pairing, alpha: float
+    before: CaseMeasure | None, after: CaseMeasure | None, pairing: Pairing, alpha: float
 ) -> Contrast | None:
-    """The contrast of a measure; `None` where no case has the measure in both runs."""
-    if pairing.is_paired:
-        return _paired_contrast(before, after, pairing, alpha)
-    return _unpaired_contrast(whole(before), whole(after), pairing, alpha)
+    """The contrast of a measure; `None` where a run lacks it, or no case has it in both runs."""
+    if before is None or after is None:
+        return None
+    if not pairing.is_paired:
+        return _unpaired_contrast(whole(before), whole(after), pairing, alpha)
+    joined = joined_measures(before, after, pairing)
+    both = joined.drop_nulls(["point", "point_after"])
+    coverage, missing = (1.0, 1.0), 0
+    if "known" in joined.columns:
+        coverage = (_mean(joined["known"]), _mean(joined["known_after"]))
+        missing = joined.filter((pl.col("known") < 1) | (pl.col("known_after") < 1)).height
+    share, scale = before.share, 100.0 if before.share else 1.0
+    effects: dict[str, Effect | None] = {}
+    for filling in FILLINGS if missing else FILLINGS[:1]:
+        sample = _counted_differences(joined, filling) or differences(joined, filling)
+        scaled = replace(sample, values=sample.values / scale)
+        effect = effect_sizes.paired_effect(scaled, 1 - alpha, share=share) if sample.size else None
+        effects[filling] = in_points(effect) if effect and share else effect
+    if (point := effects["point"]) is None:
+        return None
+    return Contrast(
+        measure=before,
+        means=(_mean(both["point"]), _mean(both["point_after"])),
+        coverage=coverage,
+        effects={filling: effects.get(filling) or point for filling in FILLINGS},
+    )
 
 
 def joined_measures(before: CaseMeasure, after: CaseMeasure, pairing: Pairing) -> pl.DataFrame:
@@ -145,32 +157,6 @@ def _codes(rows: pl.DataFrame) -> Codes:
     return np.argsort(np.argsort(first))[places].astype(np.int64)
 
 
-def _paired_contrast(
-    before: CaseMeasure, after: CaseMeasure, pairing: Pairing, alpha: float
-) -> Contrast | None:
-    joined = joined_measures(before, after, pairing)
-    if joined.is_empty():
-        return None
-    both = joined.drop_nulls(["point", "point_after"])
-    coverage, missing = (1.0, 1.0), 0
-    if "known" in joined.columns:
-        coverage = (_mean(joined["known"]), _mean(joined["known_after"]))
-        missing = joined.filter((pl.col("known") < 1) | (pl.col("known_after") < 1)).height
-    share, scale = before.share, 100.0 if before.share else 1.0
-    effects: dict[str, Effect | None] = {}
-    for filling in FILLINGS if missing else FILLINGS[:1]:
-        sample = _counted_differences(joined, filling) or differences(joined, filling)
-        scaled = replace(sample, values=sample.values / scale)
-        effect = paired_effect(scaled, 1 - alpha, share=share) if sample.size else None
-        effects[filling] = in_points(effect) if effect and share else effect
-    return Contrast(
-        measure=before,
-        means=(_mean(both["point"]), _mean(both["point_after"])),
-        coverage=coverage,
-        effects={filling: effects.get(filling, effects["point"]) for filling in FILLINGS},
-    )
-
-
 def _counted_differences(joined: pl.DataFrame, filling: str) -> CountedSample | None:
     """The differences with how often each occurs, which takes a fraction of the memory.
 
@@ -185,7 +171,7 @@ def _counted_differences(joined: pl.DataFrame, filling: str) -> CountedSample | 
         moved.group_by("delta").agg(times=pl.len().cast(pl.Float64)).sort("delta")
     )
     counted = CountedSample(frequencies["delta"].to_numpy(), frequencies["times"].to_numpy())
-    return counted if counted.moved_count > MAX_DRAWN else None
+    return counted if sum(counted.sides) > MAX_DRAWN else None
 
 
 def in_points(effect: Effect) -> Effect:
@@ -205,8 +191,6 @@ def _mean(values: pl.Series) -> float:
 def _unpaired_contrast(
     before: CaseMeasure, after: CaseMeasure, pairing: Pairing, alpha: float
 ) -> Contrast | None:
-    if before.cases.is_empty() or after.cases.is_empty():
-        return None
     coverage = (_mean(before.cases["known"]), _mean(after.cases["known"]))
     share = before.share
     effects: dict[str, Effect | None] = {}
@@ -217,16 +201,18 @@ def _unpaired_contrast(
         split = split or parts
         effect: Effect | None = None
         if parts and min(side.size for side in sides):
-            effect = weighted_effect(parts[0], 1 - alpha, share=share)
+            effect = effect_sizes.weighted_effect(parts[0], 1 - alpha, share=share)
         elif min(side.size for side in sides):
-            effect = unpaired_effect(*sides, 1 - alpha, share=share)
+            effect = effect_sizes.unpaired_effect(*sides, 1 - alpha, share=share)
         effects[filling] = in_points(effect) if effect and share else effect
+    if (point := effects["point"]) is None:
+        return None
     scale = 100.0 if share else 1.0
     return Contrast(
         measure=before,
         means=(_mean(before.cases["point"]), _mean(after.cases["point"])),
         coverage=coverage,
-        effects={filling: effects.get(filling, effects["point"]) for filling in FILLINGS},
+        effects={filling: effects.get(filling) or point for filling in FILLINGS},
         mix=MeanDecomposition(split[1].quality * scale, split[1].mix * scale) if split else None,
         strata=len(split[0]) if split else 0,
     )
@@ -236,11 +222,8 @@ def side_samples(
     measures: tuple[CaseMeasure, CaseMeasure], pairing: Pairing, filling: str
 ) -> tuple[Sample, Sample]:
     """The values of both runs: 0..1 where the measure is a share, else points."""
-    samples = [
-        _values(measure, clusters, _COLUMNS[filling][place])
-        for place, (measure, clusters) in enumerate(zip(measures, pairing.clusters, strict=True))
-    ]
-    return samples[0], samples[1]
+    before, after = map(_values, measures, pairing.clusters, _COLUMNS[filling])
+    return before, after
 
 
 def _values(measure: CaseMeasure, clusters: pl.DataFrame, column: str) -> Sample:
@@ -255,15 +238,20 @@ def _strata(
     """The strata with two clusters or more in both runs; all other strata together form one more."""
     if pairing.strata is None:
         return None
-    sides = [
-        _by_label(measures[place], pairing.strata[place], clusters, _COLUMNS[filling][place])
-        for place, clusters in enumerate(pairing.clusters)
-    ]
-    wide = {
-        name
-        for name in sides[0].keys() & sides[1].keys()
-        if min(side[name].clusters for side in sides) >= 2
-    }
+    sides: list[dict[str, Sample]] = []
+    for measure, labels, clusters, column in zip(
+        measures, pairing.strata, pairing.clusters, _COLUMNS[filling], strict=True
+    ):
+        labelled = measure.cases.join(labels, on="case_id", how="left")
+        parts = labelled.partition_by("label", include_key=False, as_dict=True).items()
+        sides.append(
+            {
+                str(name): _values(measure._replace(cases=part), clusters, column)
+                for (name,), part in parts
+            }
+        )
+    both = sides[0].keys() & sides[1].keys()
+    wide = {name for name in both if min(side[name].clusters for side in sides) >= 2}
     while wide:
         # The other strata must have enough clusters, together, to form a stratum.
         left = [sum(side[name].clusters for name in side.keys() - wide) for side in sides]
@@ -271,23 +259,12 @@ def _strata(
             break
         wide.discard(min(wide, key=lambda name: (sides[0][name].size, name)))
     merged = [_merged_strata(side, wide) for side in sides]
-    return strata(*merged) if wide else None
-
-
-def _by_label(
-    measure: CaseMeasure, labels: pl.DataFrame, clusters: pl.DataFrame, column: str
-) -> dict[str, Sample]:
-    rows = measure.cases.join(labels, on="case_id", how="left")
-    return {
-        str(name): _values(measure._replace(cases=part.drop("label")), clusters, column)
-        for (name,), part in rows.partition_by("label", as_dict=True).items()
-    }
+    return effect_sizes.strata(*merged) if wide else None
 
 
 def _merged_strata(side: Mapping[str, Sample], wide: set[str]) -> dict[str, Sample]:
-    filled = {name: sample for name, sample in side.items() if sample.size}
-    merged = {name: sample for name, sample in filled.items() if name in wide}
-    rest = [sample for name, sample in filled.items() if name not in wide]
+    merged = {name: sample for name, sample in side.items() if sample.size and name in wide}
+    rest = [sample for name, sample in side.items() if sample.size and name not in wide]
     if rest:
         # Clusters of different strata stay apart.
         values = np.concatenate([sample.values for sample in rest])

@@ -16,22 +16,10 @@ from typing import Final, NamedTuple
 
 import polars as pl
 
-from assizes.judge.comparison.cases import (
-    GUARD,
-    SIDES,
-    PairedCases,
-    delta,
-    flip_status,
-    move_status,
-)
-from assizes.judge.statistics.exact import rounded_value
+from assizes.judge.comparison.cases import GUARD, SIDES, PairedCases, change_status
+from assizes.judge.statistics.exact import DECIMALS, rounded_value
 from assizes.judge.statistics.intervals import CountedSample
-from assizes.judge.summary.headlines import (
-    METRIC,
-    FrozenModel,
-    headlines,
-    published_names,
-)
+from assizes.judge.summary.headlines import METRIC, FrozenModel, headlines, published_names
 from assizes.judge.summary.run_summary import RunSummary
 from assizes.judge.verdicts.executions import collect_rows
 
@@ -116,38 +104,33 @@ def paired_metrics(scores: Scores, names: Names, *, repeated: bool) -> Iterator[
 
     `repeated` says whether some case was executed more than once.
     """
+    scored, failed = pl.col("status") == "scored", pl.col("status") == "failed"
+    key, value = pl.col("case_id").hash(), pl.when(scored).then("value")
+    of_row = {
+        "scored": value.is_not_null().cast(pl.UInt32),
+        "failed": failed.cast(pl.UInt32),
+        "total": value.fill_null(0.0) * 100,
+        "two_valued": pl.when(scored).then("two_valued"),
+        "success": pl.when(scored).then(pl.col("success").fill_null(value=True)),
+        "raw": pl.when(scored).then("raw"),
+    }
+    of_rows = {
+        "scored": value.count(),
+        "failed": failed.sum(),
+        "total": value.sum() * 100,
+        "two_valued": pl.when(scored.any()).then(pl.col("two_valued").filter(scored).all()),
+        "success": pl.when(scored.any()).then(pl.col("success").filter(scored).all()),
+        "raw": pl.col("raw").filter(scored).mean().round(GUARD),
+    }
     for (judge, metric), name in names.items():
         own = (pl.col("metric") == metric) & (pl.col("judge") == judge)
-        before, after = (_paired_side(side.filter(own), repeated=repeated) for side in scores)
-        yield PairedMetric(name, before, after)
-
-
-def _paired_side(of_metric: pl.LazyFrame, *, repeated: bool) -> pl.DataFrame:
-    scored, failed = pl.col("status") == "scored", pl.col("status") == "failed"
-    rows = headlines(of_metric).filter(scored | failed)
-    value = pl.when(scored).then("value")
-    if not repeated:  # a row is a case already, and grouping takes several times as long
-        return collect_rows(
-            rows.select(
-                pl.col("case_id").hash(),
-                scored=value.is_not_null().cast(pl.UInt32),
-                failed=failed.cast(pl.UInt32),
-                total=value.fill_null(0.0) * 100,
-                two_valued=pl.when(scored).then("two_valued"),
-                success=pl.when(scored).then(pl.col("success").fill_null(value=True)),
-                raw=pl.when(scored).then("raw"),
-            )
+        of_metric = [headlines(side.filter(own)).filter(scored | failed) for side in scores]
+        # Without repetitions a row is a case, and grouping takes several times as long.
+        sides = (
+            rows.group_by(key).agg(**of_rows) if repeated else rows.select(key, **of_row)
+            for rows in of_metric
         )
-    return collect_rows(
-        rows.group_by(pl.col("case_id").hash()).agg(
-            scored=value.count(),
-            failed=failed.sum(),
-            total=value.sum() * 100,
-            two_valued=pl.when(scored.any()).then(pl.col("two_valued").filter(scored).all()),
-            success=pl.when(scored.any()).then(pl.col("success").filter(scored).all()),
-            raw=pl.col("raw").filter(scored).mean().round(GUARD),
-        )
-    )
+        yield PairedMetric(name, *map(collect_rows, sides))
 
 
 def joined_metrics(scores: Scores, cases: pl.DataFrame, names: Names) -> pl.DataFrame:
@@ -172,26 +155,24 @@ def joined_metrics(scores: Scores, cases: pl.DataFrame, names: Names) -> pl.Data
         for rows, side in zip(scores, SIDES, strict=True)
     )
     binary = pl.all_horizontal(pl.col(f"{side}_binary").fill_null(value=True) for side in SIDES)
-    flipped = flip_status("baseline_success", "candidate_success")
-    moved = move_status(delta("baseline_value", "candidate_value"), 0.0)
+    success, other_success = pl.col("baseline_success"), pl.col("candidate_success")
+    turned = change_status(success & ~other_success, ~success & other_success)
+    change, moved = (
+        (pl.col(f"candidate_{number}") - pl.col(f"baseline_{number}")).round(DECIMALS)
+        for number in ("score", "value")
+    )
+    status = pl.when("is_binary").then(turned).otherwise(change_status(moved < 0, moved > 0))
     metrics = collect_rows(
         baseline.join(candidate, on=keys, how="full", coalesce=True)
         .with_columns(is_binary=binary)
         .with_columns(
-            delta=pl.when(~pl.col("is_binary")).then(delta("baseline_score", "candidate_score")),
-            status=pl.when("is_binary")
-            .then(flipped.fill_null(pl.lit("unchanged")))
-            .otherwise(moved),
+            delta=pl.when(~pl.col("is_binary")).then(change),
+            status=status.fill_null(pl.lit("unchanged")),
         )
         .sort(keys)
     )
-    published = pl.DataFrame(
-        [(*key, name) for key, name in names.items()],
-        schema=dict.fromkeys((*METRIC, "name"), pl.String),
-        orient="row",
-    )
-    named = metrics.join(published, on=METRIC, how="left", maintain_order="left")
-    return named.with_columns(metric=pl.coalesce("name", "metric"))
+    shown = [names.get((judge, name), name) for judge, name in metrics.select(METRIC).iter_rows()]
+    return metrics.with_columns(metric=pl.Series(shown, dtype=pl.String))
 
 
 def metric_aggregate(pair: PairedMetric, cases: PairedCases) -> MetricAggregate | None:
@@ -255,20 +236,18 @@ def counted_metrics(
     before, after = (int(collect_rows(side.select(pl.len())).item()) for side in scores)
     if before != after or (before > block and not sliceable):
         return None
-    total_counts: pl.DataFrame | None = None
+    blocks: list[pl.DataFrame] = []
     for start in range(0, before, block):
         counts = _block_counts(scores, start, block)
         if not counts["alike"].all():
             return None
-        total_counts = counts if total_counts is None else pl.concat([total_counts, counts])
-        total_counts = total_counts.group_by(_PAIR).agg(
-            pl.col("cases").sum(), pl.col("alike").all()
-        )
-        if total_counts.height > MAX_PAIRS:
+        both = pl.concat([*blocks, counts]).group_by(_PAIR)
+        blocks = [both.agg(pl.col("cases").sum(), pl.col("alike").all())]
+        if blocks[0].height > MAX_PAIRS:
             return None
-    if total_counts is None:
+    if not blocks:
         return []
-    by_key = total_counts.partition_by(*(f"before_{name}" for name in METRIC), as_dict=True)
+    by_key = blocks[0].partition_by(*(f"before_{name}" for name in METRIC), as_dict=True)
     return [
         CountedMetric(name, by_key[key].sort(_PAIR[len(METRIC) :]))
         for key, name in names.items()

@@ -208,22 +208,19 @@ def _in_order(rows: pl.LazyFrame) -> pl.DataFrame:
     return table.with_columns(cluster="case_id") if alone else table
 
 
-def pass_measure(table: pl.DataFrame) -> CaseMeasure:
-    """The pass rate: passes / executions; an errored execution did not pass, but could have."""
+def case_measure(name: str, table: pl.DataFrame) -> CaseMeasure:
+    """The pass rate (passes / executions) or the overall score of the cases in a case table.
+
+    An errored execution did not pass, but could have; it has no score, but could have had any.
+    """
+    has_errors = bool(table["errors"].sum())
+    if name == SCORE:
+        return CaseMeasure(SCORE, False, _averages(table, "errors", bounds=has_errors))
     passes, errors, runs = pl.col("passes"), pl.col("errors"), pl.col("runs")
-    missing = {
-        "low": passes / runs * 100,
-        "high": (passes + errors) / runs * 100,
-        "known": 1 - errors / runs,
-    }
-    more = missing if table["errors"].sum() else {}
-    return CaseMeasure(PASS_RATE, True, table.select("case_id", point=passes / runs * 100, **more))
-
-
-def score_measure(table: pl.DataFrame) -> CaseMeasure:
-    """The overall score; an errored repetition could have had any score."""
-    bounds = bool(table["errors"].sum())
-    return CaseMeasure(SCORE, False, _averages(table, "errors", bounds=bounds))
+    point = passes / runs * 100
+    missing = {"low": point, "high": (passes + errors) / runs * 100, "known": 1 - errors / runs}
+    more = missing if has_errors else {}
+    return CaseMeasure(PASS_RATE, True, table.select("case_id", point=point, **more))
 
 
 def whole(measure: CaseMeasure) -> CaseMeasure:
@@ -255,14 +252,10 @@ def _averages(side: pl.DataFrame, missing_column: str, *, bounds: bool) -> pl.Da
     """
     missing, total = pl.col(missing_column), pl.col("total")
     due = pl.col("scored") + missing
-    more = {
-        "low": total / due,
-        "high": (total + 100 * missing) / due,
-        "known": pl.col("scored") / due,
-    }
-    rows = side.filter(due > 0) if not side.select((due > 0).all()).item() else side
-    point = pl.when(missing == 0).then(total / due)
-    return rows.select("case_id", point=point, **(more if bounds else {}))
+    bound = {"low": total / due, "high": (total + 100 * missing) / due}
+    more = {**bound, "known": pl.col("scored") / due} if bounds else {}
+    rows = side if side.select((due > 0).all()).item() else side.filter(due > 0)
+    return rows.select("case_id", point=pl.when(missing == 0).then(total / due), **more)
 
 
 def case_labels(table: pl.DataFrame, field: str) -> pl.DataFrame:
@@ -294,7 +287,16 @@ def label_slices(
         for value in sorted(set(labels[0]["label"]) & set(labels[1]["label"])):
             yield value, [side.filter(pl.col("label") == value) for side in labels]
         return
-    tool_sets = [_tool_sets(table) for table in tables]
+    # Each set of tools that cases called, the names in it, and how many cases called it.
+    text = pl.col("tools").cast(pl.String)
+    tool_sets = [
+        table.drop_nulls("tools")
+        .group_by("tools")
+        .agg(cases=pl.len())
+        .filter(text != "")
+        .with_columns(names=text.str.split(TOOL_SEPARATOR))
+        for table in tables
+    ]
     counts = pl.concat(tool_sets).explode("names").group_by("names").agg(pl.col("cases").sum())
     ranked = counts.sort("cases", "names", descending=[True, False]).head(MAX_VALUES)
     unknown = pl.col("tools").is_null()
@@ -311,13 +313,6 @@ def label_slices(
         yield name, ids
 
 
-def _tool_sets(table: pl.DataFrame) -> pl.DataFrame:
-    """Each set of tools that cases called, the `names` in it, and how many `cases` called it."""
-    text = pl.col("tools").cast(pl.String)
-    sets = table.drop_nulls("tools").group_by("tools").agg(cases=pl.len())
-    return sets.filter(text != "").with_columns(names=text.str.split(TOOL_SEPARATOR))
-
-
 def fields_of(table: pl.DataFrame) -> list[str]:
     """The fields and tags with 2 to `MAX_VALUES` values; and `TOOL`, if any case called a tool."""
     tags = {name for text in table["tags"].unique() if text for name in json.loads(text)}
@@ -326,4 +321,4 @@ def fields_of(table: pl.DataFrame) -> list[str]:
         for field in (*FIELDS, *sorted(tags - {TOOL}))
         if 2 <= case_labels(table, field)["label"].drop_nulls().n_unique() <= MAX_VALUES
     ]
-    return [*fields, TOOL] if _tool_sets(table).height else fields
+    return [*fields, TOOL] if any(table["tools"].unique()) else fields

@@ -8,7 +8,7 @@ corrected together after Benjamini and Hochberg.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from math import sqrt
 from typing import Final, Literal, NamedTuple
@@ -16,48 +16,14 @@ from typing import Final, Literal, NamedTuple
 import polars as pl
 from pydantic import Field
 
+from assizes.judge.comparison import contrasts, metrics, runs
 from assizes.judge.comparison.cases import PairedCases
-from assizes.judge.comparison.contrasts import (
-    Pairing,
-    differences,
-    in_points,
-    joined_measures,
-    side_samples,
-)
-from assizes.judge.comparison.metrics import (
-    CountedMetric,
-    MetricAggregate,
-    Names,
-    PairedMetric,
-    Scores,
-    align_cases,
-    counted_aggregate,
-    counted_metrics,
-    counted_moves,
-    metric_aggregate,
-    paired_metrics,
-)
-from assizes.judge.comparison.runs import (
-    PASS_RATE,
-    SCORE,
-    CaseMeasure,
-    CaseTable,
-    RunData,
-    case_labels,
-    case_table,
-    fields_of,
-    label_slices,
-    metric_measure,
-    pass_measure,
-    score_measure,
-)
+from assizes.judge.comparison.contrasts import Pairing
+from assizes.judge.comparison.metrics import CountedMetric, MetricAggregate, Names, PairedMetric
+from assizes.judge.comparison.runs import PASS_RATE, SCORE, CaseMeasure, CaseTable, RunData
 from assizes.judge.config.gates import ComparisonConfig
-from assizes.judge.statistics.effects import (
-    Effect,
-    benjamini_hochberg,
-    plain_effect,
-    unpaired_effect,
-)
+from assizes.judge.statistics import effects
+from assizes.judge.statistics.effects import Effect
 from assizes.judge.statistics.exact import rounded_value
 from assizes.judge.statistics.intervals import MIN_CLUSTERS, Sample
 from assizes.judge.summary.headlines import FrozenModel
@@ -125,33 +91,30 @@ class ComparedRun:
     scores: pl.LazyFrame
     inconclusive: bool
 
-    @classmethod
-    def of(cls, run: RunData) -> ComparedRun:
-        """Build the case table of a run."""
-        inconclusive = run.summary is not None and run.summary.outcome == "inconclusive"
-        return cls(case_table(run.cases), {}, run.scores, inconclusive)
-
     def measure(self, name: str) -> CaseMeasure | None:
         """The measure of this name; `None` where the run has none.
 
         Pass rate and score are computed from the cases at each call, because each takes 40 MB for a
         million cases.
         """
-        if name == PASS_RATE:
-            return pass_measure(self.table.cases)
-        return score_measure(self.table.cases) if name == SCORE else self.measures.get(name)
+        if name in (PASS_RATE, SCORE):
+            return runs.case_measure(name, self.table.cases)
+        return self.measures.get(name)
 
 
 @dataclass(frozen=True, slots=True)
 class StatisticalComparison:
     """Two runs, the baseline and the candidate, and their metrics for the statistical verdict.
 
-    `limits` are the settings of [comparison]; `changes` are those of the metrics that do not gate,
-    in the order in which they were added.
+    `tables` are the case tables of both runs, which are `is_unclustered` where every case is its
+    own cluster. `limits` are the settings of [comparison]; `changes` are those of the metrics that
+    do not gate, in the order in which they were added.
     """
 
     before: ComparedRun
     after: ComparedRun
+    tables: Tables
+    is_unclustered: bool
     pairing: Pairing
     limits: ComparisonConfig
     changes: list[MeasuredChange] = field(default_factory=list)
@@ -161,18 +124,27 @@ class StatisticalComparison:
         cls, baseline: RunData, candidate: RunData, limits: ComparisonConfig
     ) -> StatisticalComparison:
         """Pair two runs without their metrics, which are added one by one."""
-        before, after = ComparedRun.of(baseline), ComparedRun.of(candidate)
+        before, after = (
+            ComparedRun(
+                table=runs.case_table(run.cases),
+                measures={},
+                scores=run.scores,
+                inconclusive=run.summary is not None and run.summary.outcome == "inconclusive",
+            )
+            for run in (baseline, candidate)
+        )
         tables = (before.table.cases, after.table.cases)
+        alone = all(bool((table["cluster"] == table["case_id"]).all()) for table in tables)
         labels = None
-        if limits.mix_by is not None:
-            labels = (case_labels(tables[0], limits.mix_by), case_labels(tables[1], limits.mix_by))
-        return cls(before, after, Pairing.of(*tables, labels), limits)
+        if (mix_by := limits.mix_by) is not None:
+            labels = (runs.case_labels(tables[0], mix_by), runs.case_labels(tables[1], mix_by))
+        return cls(before, after, tables, alone, Pairing.of(*tables, labels), limits)
 
     def add(self, metric: PairedMetric) -> None:
         """Add a metric: keep its measures where it gates, else only its change."""
         gating = metric.name in self.limits.gating
-        before = metric_measure(metric.name, metric.before, whole=gating)
-        after = metric_measure(metric.name, metric.after, whole=gating)
+        before = runs.metric_measure(metric.name, metric.before, whole=gating)
+        after = runs.metric_measure(metric.name, metric.after, whole=gating)
         if gating:
             for side, measure in ((self.before, before), (self.after, after)):
                 if measure is not None:
@@ -183,23 +155,13 @@ class StatisticalComparison:
 
     def add_counted(self, metric: CountedMetric) -> None:
         """Add the change of a metric whose values are counted, and which does not gate."""
-        if (moves := counted_moves(metric)) is None:
+        if (moves := metrics.counted_moves(metric)) is None:
             return
         share, means, moved = moves
         if moved.clusters >= MIN_CLUSTERS:
-            effect = plain_effect(moved, 1 - self.limits.alpha, share=share)
-            shown = in_points(effect) if share else effect
+            effect = effects.plain_effect(moved, 1 - self.limits.alpha, share=share)
+            shown = contrasts.in_points(effect) if share else effect
             self.changes.append(MeasuredChange("metric", metric.name, metric.name, means, shown))
-
-    @property
-    def is_unclustered(self) -> bool:
-        """Whether every case of both runs is its own cluster."""
-        return all(bool((table["cluster"] == table["case_id"]).all()) for table in self.tables)
-
-    @property
-    def tables(self) -> Tables:
-        """The case tables of both runs."""
-        return self.before.table.cases, self.after.table.cases
 
     @property
     def repeat_sd(self) -> float | None:
@@ -210,33 +172,30 @@ class StatisticalComparison:
 
 
 def compared_metrics(
-    runs: tuple[RunData, RunData],
+    both_runs: tuple[RunData, RunData],
     names: Names,
     cases: PairedCases,
     statistics: StatisticalComparison | None,
 ) -> list[MetricAggregate]:
-    """The averages of every metric, sorted by name; each metric is added to `statistics` as well.
-
-    Metrics are counted where counts are enough, else joined case by case.
-    """
-    scores = (runs[0].scores, runs[1].scores)
+    """The averages of every metric, sorted by name; each metric is added to `statistics` as well."""
+    scores = (both_runs[0].scores, both_runs[1].scores)
     counted: list[CountedMetric] = []
     # Counts are enough where no case is repeated or clustered, and for a metric that does not gate.
     unclustered = statistics is None or statistics.is_unclustered
     if not cases.repeated and cases.keys is None and unclustered:
         gating = () if statistics is None else statistics.limits.gating
         wanted = {key: name for key, name in names.items() if name not in gating}
-        sliceable = runs[0].sliceable and runs[1].sliceable
-        counted = counted_metrics(scores, wanted, sliceable=sliceable) or []
+        sliceable = all(run.sliceable for run in both_runs)
+        counted = metrics.counted_metrics(scores, wanted, sliceable=sliceable) or []
     aggregates: list[MetricAggregate | None] = []
     for metric in counted:
-        aggregates.append(counted_aggregate(metric))
+        aggregates.append(metrics.counted_aggregate(metric))
         if statistics is not None:
             statistics.add_counted(metric)
     done = {metric.name for metric in counted}
     left = {key: name for key, name in names.items() if name not in done}
-    for pair in paired_metrics(scores, left, repeated=cases.repeated):
-        aggregates.append(metric_aggregate(pair, cases))
+    for pair in metrics.paired_metrics(scores, left, repeated=cases.repeated):
+        aggregates.append(metrics.metric_aggregate(pair, cases))
         if statistics is not None:
             statistics.add(pair)
     known = (aggregate for aggregate in aggregates if aggregate is not None)
@@ -248,15 +207,10 @@ def exploratory_changes(comparison: StatisticalComparison) -> tuple[Exploratory,
 
     The surest change comes first, and of equally sure ones the largest.
     """
-    tables, pairing, limits = comparison.tables, comparison.pairing, comparison.limits
-    fields = fields_of(tables[0]) if limits.slices is None else limits.slices
-    scores = (comparison.before.scores, comparison.after.scores)
-    changes = [
-        *comparison.changes,
-        *_slice_changes(tables, fields, pairing, limits.alpha),
-        *_code_changes(scores, tables, pairing, limits.alpha),
-    ]
-    corrected = benjamini_hochberg([change.effect.p_value for change in changes])
+    alpha, changes = comparison.limits.alpha, list(comparison.changes)
+    for kind, name, sides in _slices_and_codes(comparison):
+        changes += _changes(kind, name, sides, comparison.pairing, alpha)
+    corrected = effects.benjamini_hochberg([change.effect.p_value for change in changes])
     results = [
         Exploratory(
             kind=change.kind,
@@ -271,7 +225,7 @@ def exploratory_changes(comparison: StatisticalComparison) -> tuple[Exploratory,
             q_value=rounded_value(q_value),
             cases=change.effect.cases,
             clusters=change.effect.clusters,
-            moved=q_value <= limits.alpha,
+            moved=q_value <= alpha,
         )
         for change, q_value in zip(changes, corrected, strict=True)
     ]
@@ -279,39 +233,36 @@ def exploratory_changes(comparison: StatisticalComparison) -> tuple[Exploratory,
     return tuple(results[:MAX_KEPT])
 
 
-def _slice_changes(
-    tables: Tables, fields: Sequence[str], pairing: Pairing, alpha: float
-) -> Iterator[MeasuredChange]:
-    """Pass rate and score over the cases with one value of a field or tag.
+def _slices_and_codes(comparison: StatisticalComparison) -> Iterator[tuple[Kind, str, Sides]]:
+    """The share of cases with a failure code, and pass rate and score over the cases of each slice.
 
-    A paired case has the value of the baseline's case. Slices by tool overlap: a case is in the
-    slice of every tool that it called.
+    A slice holds the cases with one value of a field or tag; a paired case has the value of the
+    baseline's case. Slices by tool overlap: a case is in the slice of every tool that it called.
     """
-    measures = [tuple(map(of, tables)) for of in (pass_measure, score_measure)] if fields else []
-    for field_name in fields:
-        for value, ids in label_slices(tables, field_name, paired=pairing.is_paired):
-            for sides in measures:
-                before, after = (
-                    side._replace(cases=side.cases.join(at, on="case_id", how="semi"))
-                    for side, at in zip(sides, ids, strict=True)
-                )
-                name = f"{field_name}={value}"
-                yield from _changes("slice", name, (before, after), pairing, alpha)
-
-
-def _code_changes(
-    scores: Scores, tables: Tables, pairing: Pairing, alpha: float
-) -> Iterator[MeasuredChange]:
-    """The share of cases that have a failure code, for each frequent code; more is worse."""
-    coded = [side.filter(pl.col("part") == "").drop_nulls("failure_code") for side in scores]
-    key = pl.col("case_id").hash()
-    code_cases = [collect_rows(side.select("failure_code", key).unique()) for side in coded]
+    tables, slices = comparison.tables, comparison.limits.slices
+    code_cases = []
+    for run in (comparison.before, comparison.after):
+        coded = run.scores.filter(pl.col("part") == "").drop_nulls("failure_code")
+        ids_by_code = coded.select("failure_code", pl.col("case_id").hash()).unique()
+        code_cases.append(collect_rows(ids_by_code))
     counted = pl.concat(code_cases).group_by("failure_code").agg(cases=pl.len())
     often = counted.filter(pl.col("cases") >= CASES_OF_A_CODE)
     ranked = often.sort("cases", "failure_code", descending=[True, False])
     for code in ranked["failure_code"][:MAX_CODES]:
         before, after = (_share_with(code, *pair) for pair in zip(code_cases, tables, strict=True))
-        yield from _changes("failure_code", code, (before, after), pairing, alpha)
+        yield "failure_code", code, (before, after)
+    fields = runs.fields_of(tables[0]) if slices is None else slices
+    names = (PASS_RATE, SCORE) if fields else ()
+    measures = [[runs.case_measure(name, table) for table in tables] for name in names]
+    for field_name in fields:
+        paired = comparison.pairing.is_paired
+        for value, ids in runs.label_slices(tables, field_name, paired=paired):
+            for sides in measures:
+                before, after = (
+                    side._replace(cases=side.cases.join(at, on="case_id", how="semi"))
+                    for side, at in zip(sides, ids, strict=True)
+                )
+                yield "slice", f"{field_name}={value}", (before, after)
 
 
 def _share_with(code: str, code_cases: pl.DataFrame, table: pl.DataFrame) -> CaseMeasure:
@@ -326,21 +277,21 @@ def _changes(
     """The change of a measure; none where a run has fewer than `MIN_CLUSTERS` clusters."""
     share = sides[0].share
     if pairing.is_paired:
-        moved = differences(joined_measures(*sides, pairing), "point")
+        moved = contrasts.differences(contrasts.joined_measures(*sides, pairing), "point")
         if moved.clusters < MIN_CLUSTERS:
             return
         shares = Sample(moved.values / 100, moved.codes) if share else moved
-        effect = plain_effect(shares, 1 - alpha, share=share)
+        effect = effects.plain_effect(shares, 1 - alpha, share=share)
     else:
-        samples = side_samples(sides, pairing, "point")
+        samples = contrasts.side_samples(sides, pairing, "point")
         if min(sample.clusters for sample in samples) < MIN_CLUSTERS:
             return
-        effect = unpaired_effect(*samples, 1 - alpha, share=share)
+        effect = effects.unpaired_effect(*samples, 1 - alpha, share=share)
     before, after = (side.cases.select("case_id", "point").drop_nulls() for side in sides)
     known = (before["point"], after["point"])
     if pairing.is_paired:
-        both = align_cases(before, after)
+        both = metrics.align_cases(before, after)
         known = (both["point"], both["point_after"])
     means = (float(known[0].to_numpy().mean()), float(known[1].to_numpy().mean()))
-    shown = in_points(effect) if share else effect
+    shown = contrasts.in_points(effect) if share else effect
     yield MeasuredChange(kind, name, sides[0].name, means, shown)

@@ -23,7 +23,7 @@ from assizes.judge.comparison.statistical import (
     exploratory_changes,
 )
 from assizes.judge.config.gates import ComparisonConfig
-from assizes.judge.statistics.effects import Effect, Method, Word, combined_word, decide, holm
+from assizes.judge.statistics.effects import Method, Word, combined_word, decide, holm
 from assizes.judge.statistics.exact import rounded_value
 from assizes.judge.statistics.intervals import MIN_CLUSTERS, minimum_detectable, t_of
 from assizes.judge.summary.headlines import FrozenModel
@@ -122,23 +122,6 @@ class StatisticalVerdict(FrozenModel):
     noise: Noise | None = Field(default=None, description="null: no case was repeated")
 
 
-def _verdict_line(verdict: MetricVerdict, alpha: float) -> str:
-    """Both values, the change with its interval, the number of cases behind it, and the verdict."""
-    name = LABELS.get(verdict.measure, verdict.measure)
-    unit = " %" if verdict.measure == "pass_rate" else ""
-    span = "no interval"
-    if verdict.low is not None and verdict.high is not None:
-        span = f"{100 * (1 - alpha):g} % CI {verdict.low:+.1f}..{verdict.high:+.1f}"
-    how = "paired" if verdict.paired else "unpaired"
-    coverage = f"{100 * verdict.baseline_coverage:.1f}/{100 * verdict.candidate_coverage:.1f} %"
-    mde = "unknown" if verdict.mde is None else f"{verdict.mde:.1f}"
-    return (
-        f"{name} {verdict.baseline:.1f}{unit} -> {verdict.candidate:.1f}{unit} ({verdict.delta:+.1f}; "
-        f"{span}; {how} {verdict.cases} cases / {verdict.clusters} clusters; coverage {coverage}; "
-        f"MDE {mde}) -> {SHOWN[verdict.verdict]}"
-    )
-
-
 def statistical_verdict(
     comparison: StatisticalComparison, differing: Sequence[Mismatch], changed: pl.DataFrame | None
 ) -> StatisticalVerdict:
@@ -150,14 +133,19 @@ def statistical_verdict(
     limits = comparison.limits
     contrasts, notes = _contrasts(comparison)
     metrics = _metric_verdicts(contrasts, limits)
-    doubts = list(_doubts(comparison, differing))
+    # Doubts: why the runs say nothing about the agent, whatever the numbers are.
+    names = ", ".join(mismatch.field for mismatch in differing if mismatch.of_judge)
+    unlike = f"the runs were judged differently ({names}): a change need not be the agent's"
+    doubts, sides = [unlike] if names else [], (comparison.before, comparison.after)
+    doubts += [
+        f"the {role} run is inconclusive by itself"
+        for role, side in zip(SIDES, sides, strict=True)
+        if side.inconclusive
+    ]
     critical = () if doubts else critical_flips(*comparison.tables, limits.critical_cases)
-
-    words: list[Word] = [metric.verdict for metric in metrics]
-    words += ["inconclusive"] if doubts or notes else []
+    words: list[Word] = [] if doubts else [metric.verdict for metric in metrics]
+    words += ["inconclusive"] if notes else []
     word: Word = "regressed" if critical else min(words, key=_ORDER.index, default="inconclusive")
-    if doubts:
-        word = "inconclusive"
     flips = (f"critical case {case_id} turned from pass to fail" for case_id in critical)
     deciding = (metric.line for metric in metrics if metric.verdict == word)
     return StatisticalVerdict(
@@ -167,7 +155,18 @@ def statistical_verdict(
         alpha=limits.alpha,
         metrics=metrics,
         exploratory=exploratory_changes(comparison),
-        mix=tuple(_mixes(contrasts, limits)),
+        mix=tuple(
+            Mix(
+                measure=each.measure.name,
+                by=limits.mix_by or "",
+                total=rounded_value(split.quality + split.mix),
+                quality=rounded_value(split.quality),
+                mix=rounded_value(split.mix),
+                strata=each.strata,
+            )
+            for each in contrasts
+            if (split := each.mix) is not None
+        ),
         critical_flips=critical,
         noise=None if changed is None else _noise(comparison.repeat_sd, changed),
     )
@@ -191,11 +190,12 @@ def _contrasts(comparison: StatisticalComparison) -> tuple[list[Contrast], list[
     """The contrasts of the gating measures, and sentences about what could not be compared."""
     contrasts, notes = [], []
     for name in dict.fromkeys(comparison.limits.gating):
-        sides = [side.measure(name) for side in (comparison.before, comparison.after)]
+        before, after = (side.measure(name) for side in (comparison.before, comparison.after))
+        sides = (before, after)
         if name == SCORE and all(side is not None and side.cases.is_empty() for side in sides):
             continue  # judges that only say yes or no give no score
-        measure_contrast = _contrast(comparison, name)
-        if measure_contrast is None or measure_contrast.effects["point"] is None:
+        measure_contrast = contrast(before, after, comparison.pairing, comparison.limits.alpha)
+        if measure_contrast is None:
             notes.append(f"{LABELS.get(name, name)}: no case has it in both runs")
         else:
             contrasts.append(measure_contrast)
@@ -208,22 +208,25 @@ def _contrasts(comparison: StatisticalComparison) -> tuple[list[Contrast], list[
     return contrasts, notes
 
 
-def _contrast(comparison: StatisticalComparison, name: str) -> Contrast | None:
-    before, after = comparison.before.measure(name), comparison.after.measure(name)
-    if before is None or after is None:
-        return None
-    return contrast(before, after, comparison.pairing, comparison.limits.alpha)
-
-
 def _metric_verdicts(
     contrasts: Sequence[Contrast], limits: ComparisonConfig
 ) -> tuple[MetricVerdict, ...]:
-    """The verdict on each measure: decided for each filling by itself, then combined into one."""
+    """The verdict on each measure: decided for each filling by itself, then combined into one.
+
+    One-sided p-values are corrected after Holm: those of drops among drops, of rises among rises.
+    The chance of any false regression is at most alpha, and so is that of any false improvement.
+    """
     words: list[list[Word]] = [[] for _ in contrasts]
     adjusted: dict[str, list[float]] = {}
     for filling in FILLINGS:
-        effects = [_effect(measure_contrast, filling) for measure_contrast in contrasts]
-        adjusted[filling] = _adjusted_p_values(effects)
+        effects = [measure_contrast.effects[filling] for measure_contrast in contrasts]
+        fell = [effect.delta < 0 for effect in effects]
+        halves = [effect.p_value / 2 for effect in effects]
+        drops = holm([p if down else 1 - p for p, down in zip(halves, fell, strict=True)])
+        rises = holm([1 - p if down else p for p, down in zip(halves, fell, strict=True)])
+        adjusted[filling] = [
+            drop if down else rise for drop, rise, down in zip(drops, rises, fell, strict=True)
+        ]
         for three, effect, p_value in zip(words, effects, adjusted[filling], strict=True):
             three.append(decide(effect, p_value, limits.margin, limits.alpha))
     return tuple(
@@ -234,38 +237,24 @@ def _metric_verdicts(
     )
 
 
-def _adjusted_p_values(effects: Sequence[Effect]) -> list[float]:
-    """One-sided p-values after Holm: those of drops corrected among drops, of rises among rises.
-
-    The chance of any false regression is at most alpha, and so is that of any false improvement.
-    """
-    halves = [effect.p_value / 2 for effect in effects]
-    fell = [effect.delta < 0 for effect in effects]
-    drops = holm([p if down else 1 - p for p, down in zip(halves, fell, strict=True)])
-    rises = holm([1 - p if down else p for p, down in zip(halves, fell, strict=True)])
-    return [drop if down else rise for drop, rise, down in zip(drops, rises, fell, strict=True)]
-
-
-def _effect(measure_contrast: Contrast, filling: str) -> Effect:
-    effect = measure_contrast.effects[filling] or measure_contrast.effects["point"]
-    assert effect is not None
-    return effect
-
-
 def _metric_verdict(
     measure_contrast: Contrast, word: Word, p_adjusted: float, limits: ComparisonConfig
 ) -> MetricVerdict:
-    effect = _effect(measure_contrast, "point")
+    """The verdict on one measure, with its line: values, change, interval, cases and verdict."""
+    effects, measure = measure_contrast.effects, measure_contrast.measure.name
+    effect = effects["point"]
+    numbers = (*effect.span, minimum_detectable(effect.error, limits.alpha))
+    low, high, mde = (rounded_value(n) if isfinite(n) else None for n in numbers)
     verdict = MetricVerdict(
-        measure=measure_contrast.measure.name,
+        measure=measure,
         verdict=word,
         baseline=rounded_value(measure_contrast.means[0]),
         candidate=rounded_value(measure_contrast.means[1]),
         delta=rounded_value(effect.delta),
-        low=_finite(effect.span.low),
-        high=_finite(effect.span.high),
-        worst=rounded_value(_effect(measure_contrast, "worst").delta),
-        best=rounded_value(_effect(measure_contrast, "best").delta),
+        low=low,
+        high=high,
+        worst=rounded_value(effects["worst"].delta),
+        best=rounded_value(effects["best"].delta),
         p_value=rounded_value(effect.p_value),
         p_adjusted=rounded_value(p_adjusted),
         method=effect.method,
@@ -274,15 +263,22 @@ def _metric_verdict(
         clusters=effect.clusters,
         baseline_coverage=rounded_value(measure_contrast.coverage[0]),
         candidate_coverage=rounded_value(measure_contrast.coverage[1]),
-        mde=_finite(minimum_detectable(effect.error, limits.alpha)),
+        mde=mde,
         severe=word == "regressed" and effect.span.high < -limits.margin,
         line="",
     )
-    return verdict.model_copy(update={"line": _verdict_line(verdict, limits.alpha)})
-
-
-def _finite(value: float) -> float | None:
-    return rounded_value(value) if isfinite(value) else None
+    span = "no interval"
+    if low is not None and high is not None:
+        span = f"{100 * (1 - limits.alpha):g} % CI {low:+.1f}..{high:+.1f}"
+    unit, how = " %" if measure == "pass_rate" else "", "paired" if verdict.paired else "unpaired"
+    coverage = f"{100 * verdict.baseline_coverage:.1f}/{100 * verdict.candidate_coverage:.1f} %"
+    line = (
+        f"{LABELS.get(measure, measure)} {verdict.baseline:.1f}{unit} -> "
+        f"{verdict.candidate:.1f}{unit} ({verdict.delta:+.1f}; {span}; {how} {effect.cases} cases "
+        f"/ {effect.clusters} clusters; coverage {coverage}; "
+        f"MDE {'unknown' if mde is None else f'{mde:.1f}'}) -> {SHOWN[word]}"
+    )
+    return verdict.model_copy(update={"line": line})
 
 
 def critical_flips(
@@ -302,31 +298,6 @@ def critical_flips(
     return tuple(sorted(ids[case_hash] for case_hash in turned))
 
 
-def _doubts(comparison: StatisticalComparison, differing: Sequence[Mismatch]) -> Iterator[str]:
-    """The reasons why the runs say nothing about the agent, whatever the numbers are."""
-    if names := [mismatch.field for mismatch in differing if mismatch.of_judge]:
-        yield (
-            f"the runs were judged differently ({', '.join(names)}): "
-            "a change need not be the agent's"
-        )
-    for role, side in (("baseline", comparison.before), ("candidate", comparison.after)):
-        if side.inconclusive:
-            yield f"the {role} run is inconclusive by itself"
-
-
-def _mixes(contrasts: Sequence[Contrast], limits: ComparisonConfig) -> Iterator[Mix]:
-    for measure_contrast in contrasts:
-        if (split := measure_contrast.mix) is not None:
-            yield Mix(
-                measure=measure_contrast.measure.name,
-                by=limits.mix_by or "",
-                total=rounded_value(split.quality + split.mix),
-                quality=rounded_value(split.quality),
-                mix=rounded_value(split.mix),
-                strata=measure_contrast.strata,
-            )
-
-
 def verdict_with_bridges(
     verdict: StatisticalVerdict, runs: StatisticalComparison, anchors: StatisticalComparison
 ) -> StatisticalVerdict:
@@ -344,7 +315,13 @@ def _bridges(
     verdict: StatisticalVerdict, runs: StatisticalComparison, anchors: StatisticalComparison
 ) -> Iterator[Bridge]:
     for measure in verdict.metrics:
-        contrasts = [_contrast(both, measure.measure) for both in (runs, anchors)]
+        name = measure.measure
+        contrasts = [
+            contrast(
+                both.before.measure(name), both.after.measure(name), both.pairing, both.limits.alpha
+            )
+            for both in (runs, anchors)
+        ]
         moved, judge = (each.effects["point"] if each else None for each in contrasts)
         if moved is None or judge is None or judge.method == "welch":
             continue
@@ -354,14 +331,13 @@ def _bridges(
         half = t_of(1 - verdict.alpha, clusters - 1) * hypot(moved.error, judge.error)
         span = moved.delta - judge.delta - half, moved.delta - judge.delta + half
         left = measure.delta - judge.delta
-        name = LABELS.get(measure.measure, measure.measure)
         line = (
-            f"bridge, {name}: on {judge.cases} anchors that both judges judged the later one gives "
+            f"bridge, {LABELS.get(name, name)}: on {judge.cases} anchors that both judges judged the later one gives "
             f"{judge.delta:+.1f}; without that {measure.delta:+.1f} is {left:+.1f} "
             f"({100 * (1 - verdict.alpha):g} % CI {span[0]:+.1f}..{span[1]:+.1f})"
         )
         yield Bridge(
-            measure=measure.measure,
+            measure=name,
             judge=rounded_value(judge.delta),
             delta=rounded_value(left),
             low=rounded_value(span[0]),

@@ -31,14 +31,7 @@ from assizes.judge.models.model import Model
 from assizes.judge.prompts.prompt_texts import most_sent
 from assizes.judge.prompts.reply import parse_reply
 from assizes.judge.prompts.reply_object import REPLY_ID
-from assizes.judge.protocol import (
-    NO_SQL_RUNNER,
-    Ask,
-    Judge,
-    NoReply,
-    QueryResult,
-    SqlRunner,
-)
+from assizes.judge.protocol import NO_SQL_RUNNER, Ask, Judge, NoReply, QueryResult, SqlRunner
 
 TEXT_TOKENS: Final = 30
 """Tokens assumed for each free text of a reply, such as the justification of a score."""

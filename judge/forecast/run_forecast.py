@@ -121,10 +121,7 @@ class ForecastInputs:
 
 
 class ForecastFigures:
-    """Computes the figures of a forecast from the counted asks.
-
-    `judges` holds one forecast for each judge and model.
-    """
+    """The figures of a forecast from the counted asks; `judges` has one for each judge and model."""
 
     def __init__(self, inputs: ForecastInputs, tallies: Mapping[AskGroup, AskTally]) -> None:
         self._inputs = inputs
@@ -192,7 +189,10 @@ class ForecastFigures:
         if estimate and sum(tally.metered for tally in known) >= MIN_KNOWN_REPLIES:
             ratio = sum(tally.metered_input_tokens for tally in known) / estimate
         input_tokens = scale * ratio * sum(tally.input_tokens for tally in tallies)
-        output_tokens = scale * sum(map(self._output_tokens, groups))
+        output_tokens = scale * sum(
+            tally.output_tokens if tokens is None else tally.to_put * tokens
+            for tally, tokens in zip(tallies, map(self._known_reply_tokens, groups), strict=True)
+        )
         max_input_tokens = scale * sum(tally.max_input_tokens for tally in tallies)
         max_output_tokens = scale * sum(tally.max_output_tokens for tally in tallies)
         mean_s = self._mean_latency_s(name)
@@ -220,10 +220,6 @@ class ForecastFigures:
         if tally.metered >= MIN_KNOWN_REPLIES:
             return tally.metered_output_tokens / tally.metered
         return past.tokens if past is not None and past.replies >= MIN_KNOWN_REPLIES else None
-
-    def _output_tokens(self, group: AskGroup) -> float:
-        tally, known = self._tallies[group], self._known_reply_tokens(group)
-        return tally.output_tokens if known is None else tally.to_put * known
 
     def _mean_latency_s(self, name: str) -> float | None:
         """Mean seconds of the known calls of a model, cached or earlier; `None` with too few."""

@@ -11,7 +11,7 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping
 from statistics import NormalDist
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
@@ -90,14 +90,6 @@ class Attribution(BaseModel):
         return f"{words[self.cause]}: anchors {self.anchors}{data}"
 
 
-class _RunMean(NamedTuple):
-    """The mean score of one run, with the squared standard error of that mean by clusters."""
-
-    mean: float
-    squared_error: float
-    clusters: int
-
-
 def change(before: Scores, after: Scores) -> Change | None:
     """How the mean score moved from one run to another; `None` with fewer than 10 clusters.
 
@@ -110,9 +102,10 @@ def change(before: Scores, after: Scores) -> Change | None:
         moved = {key: (after[key][0], after[key][1] - before[key][1]) for key in both}
         mean, squared_error, clusters = _run_mean(moved)
     else:
-        old, new = _run_mean(before), _run_mean(after)
-        mean, squared_error = new.mean - old.mean, old.squared_error + new.squared_error
-        clusters = min(old.clusters, new.clusters)
+        old, old_error, old_clusters = _run_mean(before)
+        new, new_error, new_clusters = _run_mean(after)
+        mean, squared_error = new - old, old_error + new_error
+        clusters = min(old_clusters, new_clusters)
     if clusters < MIN_CLUSTERS:
         return None
     se = math.sqrt(squared_error)
@@ -153,8 +146,8 @@ def attribute_change(
     return Attribution(cause=cause, anchors=anchors, data=data, against=against)
 
 
-def _run_mean(scores: Scores) -> _RunMean:
-    """The mean of a run and its clustered standard error.
+def _run_mean(scores: Scores) -> tuple[float, float, int]:
+    """The mean of a run, its squared clustered standard error, and the number of clusters.
 
     Miller 2024: squared SE = C / (C - 1) * sum over clusters of (sum of residuals)^2 / n^2.
     """
@@ -164,7 +157,7 @@ def _run_mean(scores: Scores) -> _RunMean:
     count = len(sums)
     squares = math.fsum(cluster_sum**2 for cluster_sum in sums)
     squared_error = count / (count - 1) * squares / n**2 if count > 1 else 0.0
-    return _RunMean(mean, squared_error, count)
+    return mean, squared_error, count
 
 
 def _sums(scores: Scores) -> list[float]:

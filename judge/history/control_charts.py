@@ -135,20 +135,16 @@ class ChartReading:
 
 
 def reference(points: Sequence[Point], config: SeriesConfig) -> Reference | None:
-    """The reference of a series from its first usable runs; `None` while there are too few.
-
-    The runs are in order of time.
-    """
+    """The reference from a series' first usable runs, in order of time; `None` while too few."""
     first = [point for point in points if point.usable][: config.reference_runs]
     if len(first) < config.reference_runs:
         return None
     values = [point.value for point in first]
     seen, errors = variance(values), fmean(point.se**2 for point in first)
-    if seen < SAME_CASES * errors:
-        degrees = len(first) - 1
-        upper_bound = seen * degrees / float(chdtri(degrees, SURE))
-        return Reference(fmean(values), upper_bound, len(first), same_cases=True)
-    return Reference(fmean(values), max(0.0, seen - errors), len(first))
+    same_cases, degrees = seen < SAME_CASES * errors, len(first) - 1
+    upper_bound = seen * degrees / float(chdtri(degrees, SURE))
+    between = upper_bound if same_cases else max(0.0, seen - errors)
+    return Reference(fmean(values), between, len(first), same_cases)
 
 
 class ControlChart:
@@ -188,22 +184,15 @@ class ControlChart:
         signals = tuple(name for name, is_beyond in beyond.items() if is_beyond)
         self._soft = z > limits.soft
         self._recent = [*self._recent, z][-RESOLVED_RUNS:]
-        ewma, cusum = self._ewma, self._cusum
-        self._step(signals)
-        return ChartReading(z, ewma, cusum, signals, self._open)
-
-    def _step(self, signals: Sequence[str]) -> None:
-        """Open or close the incident.
-
-        A single run beyond the limits of chart `run` opens an incident at once, and so do other
-        signals that persist; the incident closes when the latest runs are usual again.
-        """
         self._out = self._out + 1 if signals else 0
+        ewma, cusum = self._ewma, self._cusum
+        back = len(self._recent) == RESOLVED_RUNS and fmean(self._recent) < RESOLVED_Z
+        # A single run beyond the limits of chart `run` opens an incident at once, and so do other
+        # signals that persist; the incident closes when the latest runs are usual again.
         if not self._open:
             self._open = "run" in signals or self._out >= self._config.confirm
-            return
-        back = len(self._recent) == RESOLVED_RUNS and fmean(self._recent) < RESOLVED_Z
-        if back and "run" not in signals:
+        elif back and "run" not in signals:
             self._open = False
             self._ewma = self._cusum = self._spread = 0.0
             self._out = 0
+        return ChartReading(z, ewma, cusum, signals, self._open)

@@ -15,14 +15,13 @@ from typing import Final, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from assizes.judge.config.gates import SeriesConfig
+from assizes.judge.history import control_charts
 from assizes.judge.history.control_charts import (
     ChartReading,
     ChartSide,
     ControlChart,
     Limits,
     Point,
-    Reference,
-    reference,
 )
 from assizes.judge.statistics.exact import rounded_value
 from assizes.judge.statistics.intervals import CONFIDENCE, z_of
@@ -201,7 +200,7 @@ def _watch_series(
     usual, learnt, state = None, 0, "learning"
     for scale in dict.fromkeys(scale for _, scale in moved):
         part = [point for point, of in moved if of == scale]
-        usual = reference(part, config)
+        usual = control_charts.reference(part, config)
         learnt = min(config.reference_runs, sum(point.usable for point in part))
         point_readings = _chart_readings(part, series, usual, config, limits)
         points += [
@@ -230,7 +229,7 @@ _PointReadings = tuple[Point, Mapping[ChartSide, ChartReading]]
 def _chart_readings(
     points: Sequence[Point],
     series: Series,
-    usual: Reference | None,
+    usual: control_charts.Reference | None,
     config: SeriesConfig,
     limits: Limits,
 ) -> list[_PointReadings]:

@@ -127,22 +127,33 @@ _TOLERANCE: Final = 1e-9
 def paired_effect(differences: Sample | CountedSample, confidence: float, *, share: bool) -> Effect:
     """The mean difference, candidate minus baseline, over the cases that both runs hold.
 
-    With `share` the values are differences of passes, -1..1, and not of scores. A `CountedSample`
-    must have more than `MAX_DRAWN` values other than 0, because nothing is drawn from it.
+    With `share` the values are differences of passes, -1..1, and not of scores. The interval of
+    scores is a bootstrap over up to `MAX_DRAWN` clusters, clustered t for more, and infinite for
+    fewer than two. A `CountedSample` must have more than `MAX_DRAWN` values other than 0, because
+    nothing is drawn from it.
     """
     flips = share and bool(np.isin(differences.values, (-1.0, 0.0, 1.0)).all())
-    exact = flips and not differences.is_clustered
+    exact = flips and differences.clusters == differences.size
     if exact:
         p_value = mcnemar(*differences.sides)
     elif isinstance(differences, CountedSample):
         p_value = _normal_flip(differences.values, differences.times)
     else:
         p_value = sign_flip(cluster_sums(differences.values, differences.codes))
-    interval = share_interval if share else _score_interval
+    if share:
+        span = share_interval(differences, confidence)
+    elif differences.clusters < 2:
+        span = ValueInterval(-np.inf, np.inf)
+    elif isinstance(differences, CountedSample) or differences.clusters > MAX_DRAWN:
+        span = t_interval(differences, confidence)
+    else:
+        sizes = cluster_sums(np.ones(differences.size), differences.codes)
+        sums = cluster_sums(differences.values, differences.codes)
+        span = bootstrap(sums, sizes, confidence)
     return Effect(
         delta=differences.mean,
         error=differences.with_cases(1.0, -1.0).error if share else differences.error,
-        span=interval(differences, confidence),
+        span=span,
         p_value=p_value,
         method="mcnemar" if exact else "sign_flip",
         cases=differences.size,
@@ -214,17 +225,6 @@ def share_interval(differences: Sample | CountedSample, confidence: float) -> Va
     return t_interval(differences.with_cases(1.0, -1.0), confidence).clip(-1.0, 1.0)
 
 
-def _score_interval(differences: Sample | CountedSample, confidence: float) -> ValueInterval:
-    """A bootstrap over up to `MAX_DRAWN` clusters, and clustered t for more; infinite below two."""
-    if differences.clusters < 2:
-        return ValueInterval(-np.inf, np.inf)
-    if isinstance(differences, CountedSample) or differences.clusters > MAX_DRAWN:
-        return t_interval(differences, confidence)
-    sums = cluster_sums(differences.values, differences.codes)
-    sizes = cluster_sums(np.ones(differences.size), differences.codes)
-    return bootstrap(sums, sizes, confidence)
-
-
 def bootstrap(sums: Floats, sizes: Floats, confidence: float) -> ValueInterval:
     """The percentile interval of the mean over clusters, drawn `DRAWS` times with replacement.
 
@@ -274,12 +274,11 @@ def weighted_effect(parts: Sequence[WeightedStratum], confidence: float, *, shar
     For shares, one pass and one fail are added to each side (Agresti and Caffo) before interval and
     p-value are computed, so that the width is never 0. The estimate itself is without them.
     """
-    seen = parts
-    if share:
-        seen = [
-            WeightedStratum(weight, before.with_cases(1.0, 0.0), after.with_cases(1.0, 0.0))
-            for weight, before, after in parts
-        ]
+    more = (1.0, 0.0) if share else ()
+    seen = [
+        WeightedStratum(weight, before.with_cases(*more), after.with_cases(*more))
+        for weight, before, after in parts
+    ]
     center = _weighted_difference(seen)
     error, degrees = _welch(seen)
     half = t_of(confidence, degrees) * error

@@ -11,8 +11,6 @@ import math
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 
-import polars as pl
-
 DECIMALS = 9
 """The decimals of every derived number: enough for all units, too few for float noise."""
 
@@ -25,11 +23,6 @@ def rounded_value(value: float | Fraction) -> float:
 def total(values: Sequence[float]) -> float | None:
     """The sum of the values; `None` where there are none."""
     return rounded_value(math.fsum(values)) if values else None
-
-
-def unrounded_mean(values: pl.Series) -> float:
-    """The mean of at least one value, not rounded, for differences that are rounded later."""
-    return math.fsum(values.to_numpy()) / len(values)
 
 
 def mean_of_counts(counted: Iterable[tuple[float, int]]) -> float | None:

@@ -31,10 +31,7 @@ POWER: Final = 0.8
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sample:
-    """One value for each case, averaged over its repetitions, and the number of its cluster.
-
-    `codes` holds the numbers of the clusters, from 0.
-    """
+    """One value for each case, averaged over repetitions, and the number of its cluster, from 0."""
 
     values: Floats
     codes: Codes
@@ -58,11 +55,6 @@ class Sample:
     def clusters(self) -> int:
         """The number of clusters."""
         return int(np.count_nonzero(np.bincount(self.codes)))
-
-    @property
-    def is_clustered(self) -> bool:
-        """Whether any cluster holds more than one case."""
-        return self.clusters < self.size
 
     @property
     def sides(self) -> tuple[int, int]:
@@ -114,16 +106,6 @@ class CountedSample:
     def clusters(self) -> int:
         """The number of clusters, which is the number of cases."""
         return self.size
-
-    @property
-    def is_clustered(self) -> bool:
-        """Always `False`: no cluster holds more than one case."""
-        return False
-
-    @property
-    def moved_count(self) -> int:
-        """The number of cases with a value other than 0."""
-        return sum(self.sides)
 
     @property
     def sides(self) -> tuple[int, int]:
@@ -189,7 +171,7 @@ def rate_interval(passes: Sample | CountedSample) -> ValueInterval | None:
         return None
     rate, clusters = passes.mean, passes.clusters
     whole = bool(((passes.values == 0) | (passes.values == 1)).all())
-    if whole and not passes.is_clustered:
+    if whole and clusters == passes.size:
         return wilson(rate, passes.size, z_of(CONFIDENCE))
     if clusters < 2:
         return None
@@ -236,12 +218,6 @@ def quantile_interval(values: Sample, share: float) -> ValueInterval | None:
         return None
     low, high = np.quantile(values.values, [span.low, span.high])
     return ValueInterval(float(low), float(high))
-
-
-def missing_bounds(total: float, known: int, missing: int, most: float) -> ValueInterval | None:
-    """The mean if all missing values were 0, and if all were `most`; `None` without any value."""
-    count = known + missing
-    return ValueInterval(total / count, (total + most * missing) / count) if count else None
 
 
 def minimum_detectable(error: float, alpha: float = 0.05) -> float:

@@ -62,25 +62,17 @@ class RunNumber(NamedTuple):
     times: float = 1.0
 
 
-def case_key() -> pl.Expr:
-    """The expression for the column `key` of a row's case."""
-    return pl.col("case_id").hash().alias(KEY)
+CASE_KEY: Final = pl.col("case_id").hash().alias(KEY)
+"""The expression for the column `key` of a row's case."""
 
 
 def clusters_of(cases: pl.LazyFrame) -> pl.DataFrame:
-    """The cluster of each case as a number, in columns `key` and `code`.
-
-    A case without a cluster is a cluster of its own.
-    """
+    """The number of each case's cluster, in columns `key` and `code`; a case may be its own."""
     # The prefixes keep the id of a case apart from a cluster of the same name.
     alone = pl.concat_str(pl.lit("i:"), pl.col("case_id"))
     named = pl.coalesce(pl.concat_str(pl.lit("c:"), "cluster"), alone)
-    return collect_rows(
-        executions(cases)
-        .group_by(case_key())
-        .agg(code=named.first().hash())
-        .with_columns(code=pl.col("code").rank("dense").cast(pl.Int64))
-    )
+    by_case = executions(cases).group_by(CASE_KEY).agg(code=named.first().hash())
+    return collect_rows(by_case.with_columns(code=pl.col("code").rank("dense").cast(pl.Int64)))
 
 
 def sample(frame: pl.DataFrame, column: str, clusters: pl.DataFrame | None) -> Sample:
@@ -112,7 +104,7 @@ def agent_numbers(
     is `None` where every case is independent and was executed once.
     """
     amounts = pl.col("agent_latency_ms", "agent_cost_usd").cast(pl.Float64)
-    measured = collect_rows(executions(cases).select(case_key(), amounts))
+    measured = collect_rows(executions(cases).select(CASE_KEY, amounts))
     for name, (column, quantile) in _AMOUNTS.items():
         averaged = quantile is None and clusters is not None
         rows = measured.group_by(KEY).agg(pl.col(column).mean()) if averaged else measured
@@ -141,7 +133,7 @@ def tier_numbers(
         if clusters is None:
             values = counted_values(counts, "points")
         else:
-            points = tier_points(scores, errored, tier).group_by(case_key())
+            points = tier_points(scores, errored, tier).group_by(CASE_KEY)
             averaged = collect_rows(points.agg(pl.col("points").mean()).sort(KEY))
             values = sample(averaged, "points", clusters)
         yield f"tiers/{tier}", RunNumber(values, int(counts["rows"].sum()), missing, most=100.0)
@@ -154,10 +146,9 @@ def assessment_numbers(
     if not any(metric.gate == "quality" for metric in metrics):
         return
     yes = (pl.col("rating") == "yes").cast(pl.Float64)
+    by_case = quality_ratings(scores, metrics).group_by(CASE_KEY)
     ratings = collect_rows(
-        quality_ratings(scores, metrics)
-        .group_by(case_key())
-        .agg(yes.mean().alias("yes"), known=pl.col("rating").count(), rows=pl.len())
+        by_case.agg(yes=yes.mean(), known=pl.col("rating").count(), rows=pl.len())
     )
     known = int(ratings["known"].sum())
     missing = int(ratings["rows"].sum()) - known
@@ -174,20 +165,14 @@ def trial_numbers(
 
     As in `reliability`, a trial without a verdict did not succeed.
     """
-    by_verdict = collect_rows(
-        executions(cases)
-        .group_by(case_key())
-        .agg(
-            trials=pl.len(),
-            successes=(pl.col("state") == "passed").sum(),
-            missing=(pl.col("state") == "errored").sum(),
-        )
-    )
+    passed, errored = ((pl.col("state") == state).sum() for state in ("passed", "errored"))
+    by_case = executions(cases).group_by(CASE_KEY)
+    by_verdict = collect_rows(by_case.agg(trials=pl.len(), successes=passed, missing=errored))
     yield from _trial_shares("", by_verdict, clusters)
     success, failed = pl.col("success"), pl.col("status") == "failed"
     for (judge, metric), name in published_names(metrics).items():
         rows = headlines(scores).filter((pl.col("judge") == judge) & (pl.col("metric") == metric))
-        tried = rows.filter(success.is_not_null() | failed).group_by(case_key())
+        tried = rows.filter(success.is_not_null() | failed).group_by(CASE_KEY)
         trial_rows = collect_rows(
             tried.agg(trials=pl.len(), successes=success.sum(), missing=failed.sum())
         )
@@ -229,11 +214,8 @@ def reliability(
     errored execution, and a score with status `failed`, is a trial without success; a skipped score
     is no trial.
     """
-    per_case = (
-        executions(cases)
-        .group_by(pl.col("case_id").hash())
-        .agg(trials=pl.len(), successes=(pl.col("state") == "passed").sum())
-    )
+    by_case, passed = executions(cases).group_by(CASE_KEY), pl.col("state") == "passed"
+    per_case = by_case.agg(trials=pl.len(), successes=passed.sum())
     counted = per_case.group_by("trials", "successes").agg(cases=pl.len())
     of_cases = collect_rows(counted.sort("trials", "successes")).rows()
     shares = {"": _exact_shares(of_cases)}

@@ -95,32 +95,30 @@ def metric_summaries(
     The metrics of the judges hold the gates and the published names.
     """
     promised = {(judge.name, metric.name): metric for judge in judges for metric in judge.metrics}
-    rows = counts.sort(*METRIC).rows(named=True)
-    return tuple(
-        _metric_summary(judge, promised.get((judge, name), Metric(name)), list(of))
-        for (judge, name), of in groupby(rows, key=itemgetter(*METRIC))
-    )
-
-
-def _metric_summary(judge: str, metric: Metric, rows: Sequence[dict[str, Any]]) -> MetricSummary:
-    statuses, scored = _counts(rows, "status"), [r for r in rows if r["status"] == "scored"]
-    decided = _counts(scored, "success")
-    return MetricSummary(
-        name=metric.name,
-        judge=judge,
-        tier=min((row["tier"] for row in rows if row["tier"]), default=None),
-        is_binary=bool(scored) and all(row["two_valued"] for row in scored),
-        weight=min((row["weight"] for row in rows if row["weight"] is not None), default=None),
-        scored=statuses["scored"],
-        skipped=statuses["skipped"],
-        failed=statuses["failed"],
-        mean_raw=mean_of_counts(_counts(scored, "raw").items()),
-        mean_value=mean_of_counts(_counts(scored, "value").items()),
-        pass_rate=rounded_value(decided[True] / decided.total()) if decided else None,
-        labels=dict(sorted(_counts(scored, "label").items())),
-        gate=metric.gate,
-        run_names=metric.run_names,
-    )
+    summaries = []
+    by_metric = groupby(counts.sort(*METRIC).rows(named=True), key=itemgetter(*METRIC))
+    for (judge, name), group in by_metric:
+        rows, metric = list(group), promised.get((judge, name), Metric(name))
+        scored = [row for row in rows if row["status"] == "scored"]
+        statuses, decided = _counts(rows, "status"), _counts(scored, "success")
+        summary = MetricSummary(
+            name=name,
+            judge=judge,
+            tier=min((row["tier"] for row in rows if row["tier"]), default=None),
+            is_binary=bool(scored) and all(row["two_valued"] for row in scored),
+            weight=min((row["weight"] for row in rows if row["weight"] is not None), default=None),
+            scored=statuses["scored"],
+            skipped=statuses["skipped"],
+            failed=statuses["failed"],
+            mean_raw=mean_of_counts(_counts(scored, "raw").items()),
+            mean_value=mean_of_counts(_counts(scored, "value").items()),
+            pass_rate=rounded_value(decided[True] / decided.total()) if decided else None,
+            labels=dict(sorted(_counts(scored, "label").items())),
+            gate=metric.gate,
+            run_names=metric.run_names,
+        )
+        summaries.append(summary)
+    return tuple(summaries)
 
 
 def _counts(rows: Iterable[dict[str, Any]], column: str) -> Counter[Any]:
@@ -144,8 +142,7 @@ def published_numbers(scores: pl.LazyFrame, metrics: Sequence[MetricSummary]) ->
         for name in metric.run_names
     }
     rated = quality_ratings(scores, metrics).drop_nulls("rating")
-    cases = dict(collect_rows(rated.group_by("rating").agg(pl.len())).rows())
-    if cases:
+    if cases := dict(collect_rows(rated.group_by("rating").agg(pl.len())).rows()):
         numbers[OVERALL] = rounded_value(cases.get("yes", 0) / sum(cases.values()))
     return {name: number for name, number in sorted(numbers.items()) if number is not None}
 
@@ -182,17 +179,9 @@ def overall_assessments(
         *CASE, root_cause="metric", rationale=pl.coalesce(rationales)
     )
     traced = cases.select(*CASE, "root_cause").join(causes, on=[*CASE, "root_cause"], how="left")
-    return (
-        quality_ratings(scores, metrics)
-        .join(traced, on=CASE, how="left")
-        .select(
-            *CASE,
-            pl.col("rating").alias("response/overall_assessment/rating"),
-            pl.col("rationale").alias("response/overall_assessment/rationale"),
-            "root_cause",
-        )
-        .sort(CASE)
-    )
+    assessed = quality_ratings(scores, metrics).join(traced, on=CASE, how="left").sort(CASE)
+    names = {name: f"response/overall_assessment/{name}" for name in ("rating", "rationale")}
+    return assessed.select(*CASE, "rating", "rationale", "root_cause").rename(names)
 
 
 def published_names(metrics: Iterable[MetricSummary]) -> dict[tuple[str, str], str]:
@@ -200,6 +189,15 @@ def published_names(metrics: Iterable[MetricSummary]) -> dict[tuple[str, str], s
     keys = [(metric.judge, metric.name) for metric in metrics]
     sharing = Counter(name for _, name in keys)
     return {(judge, m): m if sharing[m] == 1 else f"{judge}/{m}" for judge, m in keys}
+
+
+_WEIGHING: Final = pl.all_horizontal(
+    pl.col("part") == "",
+    pl.col("status") == "scored",
+    pl.col("weight") > 0,
+    pl.col("tier", "value").is_not_null(),
+)
+"""Whether a score counts in the score of its tier."""
 
 
 def tier_counts(
@@ -211,7 +209,7 @@ def tier_counts(
     is sum(value x weight) / sum(weight) x 100 over the tier's scored metrics. `errored` identifies
     the errored cases, which are left out; `counts` are those of `metric_counts`.
     """
-    tiers = collect_rows(_weighing(counts.lazy()).select(pl.col("tier").unique().sort()))["tier"]
+    tiers = counts.filter(_WEIGHING)["tier"].unique().sort()
     by_tier = {}
     # One tier at a time, so that memory holds one number for each case, not one for each tier too.
     for tier in tiers:
@@ -220,14 +218,9 @@ def tier_counts(
     return {tier: counts for tier, counts in by_tier.items() if counts.height}
 
 
-def _weighing(scores: pl.LazyFrame) -> pl.LazyFrame:
-    weighing = (pl.col("part") == "") & (pl.col("status") == "scored") & (pl.col("weight") > 0)
-    return scores.filter(weighing).drop_nulls(["tier", "value"])
-
-
 def tier_points(scores: pl.LazyFrame, errored: pl.LazyFrame, tier: str) -> pl.LazyFrame:
     """The score of a tier by case with a verdict: `case_id`, `repetition`, `points` 0..100."""
-    scored = _weighing(scores).filter(pl.col("tier") == tier)
+    scored = scores.filter(_WEIGHING & (pl.col("tier") == tier))
     weighted = pl.col("value") * pl.col("weight")
     points = (weighted.sum() / pl.col("weight").sum() * 100).round(2)
     return scored.join(errored, on=CASE, how="anti").group_by(CASE).agg(points=points)

@@ -23,37 +23,12 @@ import polars as pl
 from pydantic import Field
 
 from assizes.judge.selection import ALWAYS, stratum_name
+from assizes.judge.statistics import intervals
 from assizes.judge.statistics.exact import rounded_value
-from assizes.judge.statistics.intervals import (
-    CONFIDENCE,
-    CountedSample,
-    Sample,
-    ValueInterval,
-    mean_interval,
-    missing_bounds,
-    quantile_interval,
-    rate_interval,
-    t_of,
-    wilson,
-)
-from assizes.judge.summary.case_values import (
-    KEY,
-    RunNumber,
-    agent_numbers,
-    assessment_numbers,
-    case_key,
-    clusters_of,
-    coded_sample,
-    counted_values,
-    tier_numbers,
-    trial_numbers,
-)
-from assizes.judge.summary.headlines import (
-    FrozenModel,
-    MetricSummary,
-    headlines,
-    published_names,
-)
+from assizes.judge.statistics.intervals import CONFIDENCE, CountedSample, Sample, ValueInterval
+from assizes.judge.summary import case_values
+from assizes.judge.summary.case_values import CASE_KEY, KEY, RunNumber
+from assizes.judge.summary.headlines import FrozenModel, MetricSummary, headlines, published_names
 from assizes.judge.verdicts.executions import collect_rows, executions
 
 
@@ -93,15 +68,14 @@ def run_intervals(
         executed.select((pl.col("repetition") > 0).any(), pl.col("cluster").is_not_null().any())
     ).row(0)
     # One number after the other: all numbers at once take hundreds of bytes for each case.
-    clusters = clusters_of(cases) if repeated or clustered else None
-    of_metric = partial(_metric_values, scores, counts, clusters, repeated)
+    clusters = case_values.clusters_of(cases) if repeated or clustered else None
     numbers = chain(
         _case_numbers(cases, by_score, clusters),
-        _metric_numbers(metrics, of_metric),
-        agent_numbers(cases, clusters),
-        assessment_numbers(scores, metrics, clusters),
-        tier_numbers(cases, scores, tiers, clusters),
-        trial_numbers(cases, scores, metrics, clusters)
+        _metric_numbers(scores, counts, metrics, clusters, repeated=repeated),
+        case_values.agent_numbers(cases, clusters),
+        case_values.assessment_numbers(scores, metrics, clusters),
+        case_values.tier_numbers(cases, scores, tiers, clusters),
+        case_values.trial_numbers(cases, scores, metrics, clusters)
         if repeated and clusters is not None
         else (),
     )
@@ -112,37 +86,19 @@ _Values = Callable[[str], Sample | CountedSample]
 """Takes a column, and gives the value of each case in it with the cluster of the case."""
 
 
-def _metric_values(
-    scores: pl.LazyFrame,
-    counts: pl.DataFrame,
-    clusters: pl.DataFrame | None,
-    repeated: bool,
-    metric: MetricSummary,
-) -> _Values:
-    """The values of one metric, in the columns `raw`, `value` and `success`."""
-    if clusters is None:  # no case ids are needed, only how often each value occurs
-        own_counts = counts.filter(status="scored", judge=metric.judge, metric=metric.name)
-        return partial(counted_values, own_counts)
-    own = headlines(scores).filter(status="scored", judge=metric.judge, metric=metric.name)
-    numbers = pl.col("raw", "value", "success").cast(pl.Float64)
-    # Without repetitions each row is one case; grouping would only take as much memory again.
-    rows = own.select(case_key(), numbers)
-    if repeated:
-        rows = own.group_by(case_key()).agg(numbers.mean())
-    return partial(coded_sample, collect_rows(rows).join(clusters, on=KEY))
-
-
 def _case_numbers(
     cases: pl.LazyFrame, by_score: pl.DataFrame, clusters: pl.DataFrame | None
 ) -> Iterator[tuple[str, RunNumber]]:
     """Pass rate and overall score; an errored execution has not passed and has no score."""
     passes = (pl.col("state") == "passed").cast(pl.Float64)
     scored = pl.when(pl.col("state") != "errored").then("overall_score")
-    of: _Values = partial(counted_values, by_score.with_columns(passes=passes, score=scored))
+    of: _Values = partial(
+        case_values.counted_values, by_score.with_columns(passes=passes, score=scored)
+    )
     if clusters is not None:
-        by_case = executions(cases).group_by(case_key())
+        by_case = executions(cases).group_by(CASE_KEY)
         averages = collect_rows(by_case.agg(passes=passes.mean(), score=scored.mean()))
-        of = partial(coded_sample, averages.join(clusters, on=KEY))
+        of = partial(case_values.coded_sample, averages.join(clusters, on=KEY))
     runs = int(by_score["rows"].sum())
     missing = int(by_score.filter(state="errored")["rows"].sum())
     passed = float(by_score.filter(state="passed")["rows"].sum())
@@ -157,17 +113,31 @@ def _case_numbers(
 
 
 def _metric_numbers(
-    metrics: Sequence[MetricSummary], of_metric: Callable[[MetricSummary], _Values]
+    scores: pl.LazyFrame,
+    counts: pl.DataFrame,
+    metrics: Sequence[MetricSummary],
+    clusters: pl.DataFrame | None,
+    *,
+    repeated: bool,
 ) -> Iterator[tuple[str, RunNumber]]:
+    """The means and the pass rate of every metric; `counts` suffice where no case has a cluster."""
     names = published_names(metrics)
     for metric in metrics:
+        of_metric = {"status": "scored", "judge": metric.judge, "metric": metric.name}
+        of: _Values = partial(case_values.counted_values, counts.filter(**of_metric))
+        if clusters is not None:
+            own = headlines(scores).filter(**of_metric)
+            numbers = pl.col("raw", "value", "success").cast(pl.Float64)
+            # Without repetitions each row is one case; grouping would only take as much memory again.
+            rows = own.select(CASE_KEY, numbers)
+            if repeated:
+                rows = own.group_by(CASE_KEY).agg(numbers.mean())
+            of = partial(case_values.coded_sample, collect_rows(rows).join(clusters, on=KEY))
         path = f"metrics/{names[metric.judge, metric.name]}"
-        had, of = (metric.scored, metric.failed), of_metric(metric)
+        known = (metric.scored, metric.failed)
         total = (metric.mean_value or 0.0) * metric.scored
-        value, raw = (
-            RunNumber(of("value"), *had, total=total),
-            RunNumber(of("raw"), *had, most=None),
-        )
+        value = RunNumber(of("value"), *known, total=total)
+        raw = RunNumber(of("raw"), *known, most=None)
         yield f"{path}/mean_raw", raw
         yield f"{path}/mean_value", value
         if metric.pass_rate is not None:
@@ -177,12 +147,14 @@ def _metric_numbers(
 
 
 def _interval(number: RunNumber) -> NumberInterval:
-    span, bounds = _span(number), None
-    if number.most is not None:
-        mean_total = number.values.mean * number.known if number.total is None else number.total
-        total = mean_total * (number.most if number.rate else 1.0)
-        bounds = missing_bounds(total, number.known, number.missing, number.most)
-    due = number.known + number.missing
+    span, due = _span(number), number.known + number.missing
+    worst: float | None = None
+    best: float | None = None
+    if number.most is not None and due:
+        total = number.values.mean * number.known if number.total is None else number.total
+        total *= number.most if number.rate else 1.0
+        worst = rounded_value(total / due)
+        best = rounded_value((total + number.most * number.missing) / due)
     method = "woodruff" if number.quantile is not None else "clustered_t"
     return NumberInterval(
         low=None if span is None else rounded_value(span.low),
@@ -192,19 +164,19 @@ def _interval(number: RunNumber) -> NumberInterval:
         cases=number.values.size,
         clusters=number.values.clusters,
         coverage=rounded_value(number.known / due) if due else None,
-        worst=None if bounds is None else rounded_value(bounds.low),
-        best=None if bounds is None else rounded_value(bounds.high),
+        worst=worst,
+        best=best,
     )
 
 
 def _span(number: RunNumber) -> ValueInterval | None:
     values, factor = number.values, number.most or 1.0
     if number.quantile is not None and isinstance(values, Sample):
-        return quantile_interval(values, number.quantile)
+        return intervals.quantile_interval(values, number.quantile)
     if number.rate:
-        rate = rate_interval(values)
+        rate = intervals.rate_interval(values)
         return rate and ValueInterval(rate.low * factor, rate.high * factor)
-    span = mean_interval(values)
+    span = intervals.mean_interval(values)
     if span is None:
         return None
     if number.most is not None:
@@ -245,15 +217,16 @@ def population_numbers(
     table = _by_case(cases, tuple(design["by"]), frozenset(always))
     if not set(table["stratum"]) <= sizes.keys():
         return {}
-    numbers = {
-        name: _population_number(table, name, most, sizes) for name, most in _NUMBERS.items()
+    return {
+        name: number
+        for name, most in _NUMBERS.items()
+        if (number := _population_number(table, name, most, sizes)) is not None
     }
-    return {name: number for name, number in numbers.items() if number is not None}
 
 
 def _by_case(cases: pl.LazyFrame, by: tuple[str, ...], always: frozenset[str]) -> pl.DataFrame:
     """Each case's values, its repetitions averaged, with its cluster and its stratum."""
-    table = collect_rows(
+    by_case = (
         executions(cases)
         .group_by("case_id")
         .agg(
@@ -261,8 +234,8 @@ def _by_case(cases: pl.LazyFrame, by: tuple[str, ...], always: frozenset[str]) -
             pass_rate=(pl.col("state") == "passed").mean(),
             avg_overall_score=pl.when(pl.col("state") != "errored").then("overall_score").mean(),
         )
-        .sort("case_id")
     )
+    table = collect_rows(by_case.sort("case_id"))
     strata = [
         ALWAYS if row["case_id"] in always else stratum_name(row, json.loads(row["tags"]), by)
         for row in table.select("case_id", "agent", "agent_version", "tags").iter_rows(named=True)
@@ -291,10 +264,9 @@ def _population_number(
     span = None
     if measurable:
         variance = sum(part for part, _ in drawn_from)
-        quantile = t_of(CONFIDENCE, _freedom(drawn_from))
-        drawn = (known.height, total)
-        span = _population_span(value, variance, quantile, drawn if name == "pass_rate" else None)
-        span = span.clip(0.0, most)
+        quantile = intervals.t_of(CONFIDENCE, _freedom(drawn_from))
+        drawn = (known.height, total) if name == "pass_rate" else None
+        span = _population_span(value, variance, quantile, drawn).clip(0.0, most)
     return PopulationNumber(
         value=rounded_value(value),
         low=None if span is None else rounded_value(span.low),
@@ -329,7 +301,7 @@ def _population_span(
         half = quantile * sqrt(variance)
         return ValueInterval(value - half, value + half)
     alone = value * (1 - value) / variance if variance > 0 else rate[0] / (1 - rate[0] / rate[1])
-    return wilson(value, alone, quantile)
+    return intervals.wilson(value, alone, quantile)
 
 
 def _variance(group: pl.DataFrame, name: str, size: int) -> tuple[int, float | None]:

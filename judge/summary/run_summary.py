@@ -6,17 +6,12 @@ The store keeps the model `RunSummary`, and reports show it; the numbers are the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final, Literal
 
 from pydantic import Field, field_validator
 
-from assizes.judge.summary.headlines import (
-    FrozenModel,
-    MetricSummary,
-    Stability,
-    published_names,
-)
+from assizes.judge.summary.headlines import FrozenModel, MetricSummary, Stability, published_names
 from assizes.judge.summary.run_intervals import NumberInterval, PopulationNumber
 from assizes.judge.summary.spending import JudgeSpending, ModelCalls
 
@@ -24,14 +19,8 @@ Outcome = Literal["passed", "failed", "inconclusive"]
 """The outcome of a run by its two thresholds and its coverage."""
 
 COUNTS = (
-    "read",
-    "judged",
-    "reused",
-    "quarantined",
-    "duplicate",
-    "errored",
-    "skipped",
-    "not_attempted",
+    *("read", "judged", "reused", "quarantined"),
+    *("duplicate", "errored", "skipped", "not_attempted"),
 )
 """Counts of the records read, by what happened to them; `read` is the sum of all others."""
 
@@ -178,15 +167,10 @@ def run_metrics(summary: RunSummary) -> dict[str, float]:
     `/ci_low` and `/ci_high` after it, the bounds `/worst` and `/best`. A number that its judge
     publishes (seed 004) also stands under that published name.
     """
-    return {name: float(value) for name, value in sorted(_numbers(summary)) if value is not None}
-
-
-def _numbers(summary: RunSummary) -> Iterator[tuple[str, float | None]]:
-    for name, value in summary:
-        if value is None or isinstance(value, bool | int | float):
-            yield name, value
+    own = {name: value for name, value in summary if isinstance(value, bool | int | float)}
     names = published_names(summary.metrics)
-    numbers_by_path: list[tuple[str, Mapping[str, float | None]]] = [
+    by_path: list[tuple[str, Mapping[str, float | None]]] = [
+        ("", own),
         ("total_agent_token_usage/", summary.total_agent_token_usage or {}),
         ("total_platform_token_usage/", summary.total_platform_token_usage or {}),
         ("gates/", summary.gates),
@@ -209,9 +193,14 @@ def _numbers(summary: RunSummary) -> Iterator[tuple[str, float | None]]:
             for votes in summary.stability
         ),
     ]
-    for path, numbers in numbers_by_path:
-        for name, value in numbers.items():
-            yield f"{path}{name}", value
     for name, interval in summary.intervals.items():
-        bounds = {"ci_low": "low", "ci_high": "high", "worst": "worst", "best": "best"}
-        yield from ((f"{name}/{bound}", getattr(interval, key)) for bound, key in bounds.items())
+        bounds = {"ci_low": interval.low, "ci_high": interval.high}
+        by_path.append((f"{name}/", bounds | {"worst": interval.worst, "best": interval.best}))
+    # Of two numbers with one name the larger one stays.
+    numbers = sorted(
+        (f"{path}{name}", float(value))
+        for path, by_name in by_path
+        for name, value in by_name.items()
+        if value is not None
+    )
+    return dict(numbers)

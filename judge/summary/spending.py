@@ -30,6 +30,9 @@ _DROPPED: Final = "dropped:"
 _NAMED: Final = 5
 """The most names in one line."""
 
+_PAID: Final = ~pl.col("cached") & (pl.col("attempts") > 0)
+"""Whether a model was called for an ask, also in vain: a failed call may have been charged."""
+
 
 class ModelCalls(FrozenModel):
     """The asks of a run and their calls of judge models.
@@ -66,16 +69,31 @@ def spending(cases: pl.LazyFrame, asks: pl.LazyFrame) -> dict[str, Any]:
     (`platform`) leave out replies from the cache; their tokens are those that a provider metered,
     their dollars are `None` as soon as one call has no known price.
     """
-    costs = collect_rows(executions(cases).select("agent_cost_usd"))["agent_cost_usd"]
-    agent = total(costs.drop_nulls().to_list())
-    platform = _platform_cost(asks)
+    executed = executions(cases)
+    costs = collect_rows(executed.select("agent_cost_usd"))["agent_cost_usd"].drop_nulls()
+    agent, platform = total(costs.to_list()), _platform_cost(asks)
+    columns = {name: pl.col(f"agent_{name}_tokens") for name in ("input", "output")}
+    columns["total"] = pl.coalesce("agent_tokens", columns["input"] + columns["output"])
+    sums = [pl.when(c.count() > 0).then(c.sum()).alias(name) for name, c in columns.items()]
+    agent_tokens = collect_rows(executed.select(sums)).row(0, named=True)
     estimated = pl.col("cost_usd").filter(pl.col("cost_source") == "estimated")
     some, every = collect_rows(
-        paid_asks(asks).select(some=estimated.sum(), every=pl.col("cost_usd").sum())
+        asks.filter(_PAID).select(some=estimated.sum(), every=pl.col("cost_usd").sum())
     ).row(0)
-    judges = collect_rows(asks.select(pl.col("judge").unique()).sort("judge"))["judge"]
+    judges = {}
+    for judge in collect_rows(asks.select(pl.col("judge").unique()).sort("judge"))["judge"]:
+        own = asks.filter(judge=judge)
+        calls, tokens = _model_calls(own), _platform_tokens(own) or {}
+        judges[judge] = JudgeSpending(
+            asks=calls.asks,
+            cached=calls.cached,
+            calls=calls.attempts,
+            input_tokens=tokens.get("input"),
+            output_tokens=tokens.get("output"),
+            cost_usd=_platform_cost(own),
+        )
     return {
-        "total_agent_token_usage": _agent_tokens(cases),
+        "total_agent_token_usage": {n: s for n, s in agent_tokens.items() if s is not None} or None,
         "total_platform_token_usage": _platform_tokens(asks),
         "total_agent_cost_usd": agent,
         "total_platform_cost_usd": platform,
@@ -85,44 +103,27 @@ def spending(cases: pl.LazyFrame, asks: pl.LazyFrame) -> dict[str, Any]:
         # A share 0..1 of the dollars; none where no tokens were estimated.
         "cost_estimated": rounded_value(some / every) if some else None,
         "model_calls": _model_calls(asks),
-        "judges": {judge: _judge_spending(asks.filter(judge=judge)) for judge in judges},
+        "judges": judges,
     }
 
 
 def known_cost_usd(asks: pl.LazyFrame) -> float:
     """Dollars of the paid asks whose cost is known."""
-    costs = collect_rows(paid_asks(asks).select("cost_usd"))["cost_usd"]
+    costs = collect_rows(asks.filter(_PAID).select("cost_usd"))["cost_usd"]
     return total(costs.drop_nulls().to_list()) or 0.0
 
 
-def _agent_tokens(cases: pl.LazyFrame) -> dict[str, int] | None:
-    columns = {name: pl.col(f"agent_{name}_tokens") for name in ("input", "output")}
-    columns["total"] = pl.coalesce("agent_tokens", columns["input"] + columns["output"])
-    sums = [pl.when(c.count() > 0).then(c.sum()).alias(name) for name, c in columns.items()]
-    totals = collect_rows(executions(cases).select(sums)).row(0, named=True)
-    return {name: tokens for name, tokens in totals.items() if tokens is not None} or None
-
-
-def paid_asks(asks: pl.LazyFrame) -> pl.LazyFrame:
-    """The asks for which a model was called, also in vain: a failed call may have been charged."""
-    return asks.filter(~pl.col("cached") & (pl.col("attempts") > 0))
-
-
 def _platform_cost(asks: pl.LazyFrame) -> float | None:
-    costs = collect_rows(paid_asks(asks).select("cost_usd"))["cost_usd"]
+    costs = collect_rows(asks.filter(_PAID).select("cost_usd"))["cost_usd"]
     return None if costs.null_count() else total(costs.to_list()) or 0.0
 
 
 def _platform_tokens(asks: pl.LazyFrame) -> dict[str, int] | None:
     input_tokens, output_tokens = pl.col("input_tokens"), pl.col("output_tokens")
     unmetered = input_tokens.is_null() & output_tokens.is_null()
-    totals = collect_rows(
-        paid_asks(asks).select(
-            unmetered=unmetered.sum(), input=input_tokens.sum(), output=output_tokens.sum()
-        )
-    ).row(0, named=True)
-    tokens_in, tokens_out = int(totals["input"]), int(totals["output"])
-    if totals["unmetered"] and not tokens_in + tokens_out:
+    sums = (unmetered.sum().alias("unmetered"), input_tokens.sum(), output_tokens.sum())
+    missing, tokens_in, tokens_out = collect_rows(asks.filter(_PAID).select(sums)).row(0)
+    if missing and not tokens_in + tokens_out:
         return None
     return {"input": tokens_in, "output": tokens_out, "total": tokens_in + tokens_out}
 
@@ -130,25 +131,10 @@ def _platform_tokens(asks: pl.LazyFrame) -> dict[str, int] | None:
 def _model_calls(asks: pl.LazyFrame) -> ModelCalls:
     counts = collect_rows(
         asks.select(
-            asks=pl.len(),
-            cached=pl.col("cached").sum(),
-            unanswered=pl.col("error").count(),
-            attempts=pl.col("attempts").sum(),
+            pl.col("cached", "attempts").sum(), asks=pl.len(), unanswered=pl.col("error").count()
         )
     )
     return ModelCalls.model_validate(counts.row(0, named=True))
-
-
-def _judge_spending(asks: pl.LazyFrame) -> JudgeSpending:
-    calls, tokens = _model_calls(asks), _platform_tokens(asks) or {}
-    return JudgeSpending(
-        asks=calls.asks,
-        cached=calls.cached,
-        calls=calls.attempts,
-        input_tokens=tokens.get("input"),
-        output_tokens=tokens.get("output"),
-        cost_usd=_platform_cost(asks),
-    )
 
 
 def cautions(cases: pl.LazyFrame, asks: pl.LazyFrame) -> tuple[str, ...]:
@@ -205,7 +191,7 @@ def _retry_lines(cases: pl.LazyFrame, asks: pl.LazyFrame) -> Iterator[str]:
 def _cost_lines(asks: pl.LazyFrame) -> Iterator[str]:
     """Lines about estimated tokens, parameters that a model does not take, and missing replies."""
     estimated = (pl.col("cost_source") == "estimated").sum()
-    some, of = collect_rows(paid_asks(asks).select(estimated, pl.len())).row(0)
+    some, of = collect_rows(asks.filter(_PAID).select(estimated, pl.len())).row(0)
     if some:
         yield (
             f"estimated_tokens: {some} of {of} paid asks not metered; their tokens and cost are "

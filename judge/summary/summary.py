@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from math import fsum
 from typing import Any, Final
 
 import polars as pl
@@ -17,26 +18,18 @@ from assizes.judge.engine.ledger import Account
 from assizes.judge.errors import Unreconciled
 from assizes.judge.protocol import Judge
 from assizes.judge.statistics.exact import mean_of_counts, reaches, rounded_value
+from assizes.judge.summary import headlines
 from assizes.judge.summary.case_values import reliability
-from assizes.judge.summary.headlines import (
-    METRIC,
-    MetricSummary,
-    metric_counts,
-    metric_summaries,
-    published_names,
-    published_numbers,
-    stability,
-    tier_counts,
-)
+from assizes.judge.summary.headlines import METRIC, MetricSummary, published_names
 from assizes.judge.summary.run_intervals import run_intervals
 from assizes.judge.summary.run_summary import Outcome, RunSummary
 from assizes.judge.summary.spending import cautions, known_cost_usd, spending
 from assizes.judge.verdicts.executions import (
     CASE,
     PASS_FLAGGED,
-    agent_latency,
     collect_rows,
     executions,
+    quantile,
     states,
 )
 
@@ -67,31 +60,33 @@ def summarise(
     Raises:
         Unreconciled: when the records read, or the scores due, are not the sum of their parts.
     """
-    by_state = collect_rows(states(cases).group_by("state").agg(rows=pl.len()))
-    tally = Counter(dict(by_state.rows()))
-    metrics = metric_summaries(counts := metric_counts(scores), judges)
+    by_state = states(cases).group_by("state").agg(pl.len())
+    tally = Counter(dict(collect_rows(by_state).rows()))
+    metrics = headlines.metric_summaries(counts := headlines.metric_counts(scores), judges)
     errored = executions(cases).filter(pl.col("state") == "errored").select(CASE)
-    tiers = tier_counts(scores, errored, counts)
+    tiers = headlines.tier_counts(scores, errored, counts)
     headline = scores.filter(pl.col("part") == "")
     error = pl.col("details").str.json_path_match("$.error").fill_null("unknown")
-    deciding_gates = _value_counts(executions(cases).select(name="gate"))
+    codes = headline.drop_nulls("failure_code").group_by("metric", "failure_code")
+    ordered_codes = codes.agg(count=pl.len()).sort(
+        "count", "metric", "failure_code", descending=[True, False, False]
+    )
     tier_means = ((tier, mean_of_counts(of.rows())) for tier, of in tiers.items())
     return RunSummary.model_validate(
         {
             **_case_numbers(cases, tally),
             **spending(cases, asks),
             **_gate_numbers(cases, tally, config, _coverage(errored, headline, metrics)),
-            "gates": {**dict.fromkeys(GATES, 0), **deciding_gates},
+            "gates": dict.fromkeys(GATES, 0) | _value_counts(executions(cases).select(name="gate")),
             "tier_scores": {tier: mean for tier, mean in tier_means if mean is not None},
             "metrics": metrics,
-            "failure_codes": _failure_codes(headline),
+            "failure_codes": collect_rows(ordered_codes).rows(named=True),
             "failures": _value_counts(headline.filter(status="failed").select(name=error)),
             "root_causes": _value_counts(cases.select(name="root_cause")),
-            "published": published_numbers(scores, metrics),
-            "counts": _counts(tally, intake),
-            "score_counts": _score_counts(tally.total(), judges, metrics),
+            "published": headlines.published_numbers(scores, metrics),
+            **_reconciled_counts(tally, intake, judges, metrics),
             **reliability(cases, scores, published_names(metrics)),
-            "stability": stability(scores),
+            "stability": headlines.stability(scores),
             "intervals": run_intervals(cases, scores, metrics, counts, tiers),
             "warnings": cautions(cases, asks),
         }
@@ -129,6 +124,9 @@ def _case_numbers(cases: pl.LazyFrame, tally: Counter[str]) -> dict[str, Any]:
     executed = executions(cases)
     unique = executed.select(pl.col("case_id").hash().n_unique())
     run = tally.total() - tally["skipped"]
+    latencies = collect_rows(executed.select(pl.col("agent_latency_ms").drop_nulls())).to_series()
+    longest = latencies.max()
+    mean = fsum(latencies.to_numpy()) / latencies.len() if latencies.len() else None
     return {
         "unique_test_case_count": collect_rows(unique).item(),
         "total_executions": run,
@@ -140,7 +138,10 @@ def _case_numbers(cases: pl.LazyFrame, tally: Counter[str]) -> dict[str, Any]:
         "flags": _value_counts(cases.select(name=pl.col("flags")).explode("name")),
         "skipped_count": tally["skipped"],
         "pass_rate": rounded_value(tally["passed"] / run) if run else 0.0,
-        **agent_latency(executed),
+        "latency_p50_ms": quantile(latencies, 0.5),
+        "latency_p95_ms": quantile(latencies, 0.95),
+        "latency_max_ms": longest if isinstance(longest, float) else None,
+        "latency_avg_ms": mean and rounded_value(mean),
     }
 
 
@@ -199,17 +200,19 @@ def _value_counts(names: pl.LazyFrame) -> dict[str, int]:
     return {str(name): int(rows) for name, rows in collect_rows(ordered).rows()}
 
 
-def _failure_codes(headline: pl.LazyFrame) -> list[dict[str, Any]]:
-    codes = headline.drop_nulls("failure_code").group_by("metric", "failure_code")
-    counted = codes.agg(count=pl.len())
-    ordered = counted.sort("count", "metric", "failure_code", descending=[True, False, False])
-    return collect_rows(ordered).rows(named=True)
+def _reconciled_counts(
+    tally: Counter[str],
+    intake: Mapping[str, int],
+    judges: Iterable[Judge],
+    metrics: Iterable[MetricSummary],
+) -> dict[str, dict[str, int]]:
+    """The counts of the records, and of the scores over the metrics that the judges promise.
 
-
-def _counts(tally: Counter[str], intake: Mapping[str, int]) -> dict[str, int]:
+    Every promised metric must have exactly one headline score in every case.
+    """
     reused = intake.get("reused", 0)
     judged = sum(tally[state] for state in ("passed", "failed", PASS_FLAGGED, "undecided"))
-    parts = {
+    counts = {
         "judged": judged - reused,
         "reused": reused,
         "quarantined": intake.get("quarantined", 0),
@@ -218,18 +221,8 @@ def _counts(tally: Counter[str], intake: Mapping[str, int]) -> dict[str, int]:
         "skipped": tally["skipped"] + intake.get("unselected", 0),
         "not_attempted": intake.get("not_attempted", 0),
     }
-    reconcile("records read", intake["read"], parts)
-    return {"read": intake["read"], **parts}
-
-
-def _score_counts(
-    cases: int, judges: Iterable[Judge], metrics: Iterable[MetricSummary]
-) -> dict[str, int]:
-    """Check that every promised metric has exactly one headline score in every case.
-
-    The sums over the promised metrics: `due` = `scored` + `skipped` + `failed`.
-    """
-    sums = Counter(dict.fromkeys(("due", *_STATUSES), 0))
+    reconcile("records read", intake["read"], counts)
+    cases, sums = tally.total(), Counter(dict.fromkeys(("due", *_STATUSES), 0))
     by_metric = {(metric.judge, metric.name): metric for metric in metrics}
     for judge in judges:
         for metric in judge.metrics:
@@ -237,4 +230,4 @@ def _score_counts(
             parts = {status: getattr(summary, status) if summary else 0 for status in _STATUSES}
             reconcile(f"scores due of {judge.name}/{metric.name}", cases, parts)
             sums.update({"due": cases, **parts})
-    return dict(sums)
+    return {"counts": {"read": intake["read"], **counts}, "score_counts": dict(sums)}

@@ -47,8 +47,7 @@ def results_frame(
     for judge in chosen_judges:
         for metric in judge.metrics:
             if (judge.name, metric.name) in judged_metrics and metric.run_names:
-                metric_scores = scores.filter(judge=judge.name, metric=metric.name)
-                columns = _columns(metric, metric_scores)
+                columns = _columns(metric, scores.filter(judge=judge.name, metric=metric.name))
                 table = table.join(columns, on=CASE, how="left", maintain_order="left")
     return table.rename({"case_id": "request_id"})
 

@@ -28,11 +28,7 @@ from assizes.judge.rows import as_json
 from assizes.judge.rubrics.rubric import OUTCOMES
 from assizes.judge.score import Score
 from assizes.judge.verdicts.executions import PASS_FLAGGED
-from assizes.judge.verdicts.verdict import (
-    CaseVerdict,
-    rationale,
-    verdict,
-)
+from assizes.judge.verdicts.verdict import CaseVerdict, rationale, verdict
 
 MAX_TOOLS: Final = 50
 """The most tool names in the row of a case."""
@@ -71,34 +67,15 @@ HIGH: Final = 0.8
 """The lowest value 0..1 that blame, or contrary evidence, contradicts: level 4 of 5."""
 
 BLAME: Final = (
-    "completely failed",
-    "failed completely",
-    "completely fails",
-    "fails completely",
-    "totally failed",
-    "entirely failed",
-    "complete failure",
-    "total failure",
-    "completely wrong",
-    "entirely wrong",
-    "completely incorrect",
-    "entirely incorrect",
-    "completely irrelevant",
-    "completely ignored",
+    *("completely failed", "failed completely", "completely fails", "fails completely"),
+    *("totally failed", "entirely failed", "complete failure", "total failure"),
+    *("completely wrong", "entirely wrong", "completely incorrect", "entirely incorrect"),
+    *("completely irrelevant", "completely ignored"),
 )
 PRAISE: Final = (
-    "perfect",
-    "perfectly",
-    "flawless",
-    "flawlessly",
-    "fully correct",
-    "entirely correct",
-    "completely correct",
-    "no issues",
-    "no problems",
-    "no errors",
-    "without any issues",
-    "without errors",
+    *("perfect", "perfectly", "flawless", "flawlessly"),
+    *("fully correct", "entirely correct", "completely correct"),
+    *("no issues", "no problems", "no errors", "without any issues", "without errors"),
 )
 
 _QUALIFIED: Final = "not|never|nor|hardly|far from|less than|almost|nearly|otherwise|if"
@@ -117,14 +94,8 @@ _PRAISE: Final = _phrases(PRAISE)
 
 OF_THE_TASK: Final = frozenset(
     {
-        "task_completion",
-        "response_delivery",
-        OUTCOMES,
-        "correctness",
-        "relevance_to_query",
-        "answer_criteria",
-        "answer_completeness",
-        "response_quality",
+        *("task_completion", "response_delivery", OUTCOMES, "correctness"),
+        *("relevance_to_query", "answer_criteria", "answer_completeness", "response_quality"),
     }
 )
 """Metrics that cannot be high where the agent's answer says nothing."""
@@ -141,7 +112,7 @@ _OPENERS: Final = re.compile(
 
 
 def contradiction(score: Score) -> str | None:
-    """How a score contradicts its rationale; `None` without a contradiction or a rationale."""
+    """How a score contradicts its rationale; `None` where it does not."""
     if score.value is None or LOW < score.value < HIGH:
         return None
     words, pattern = (BLAME, _BLAME) if score.value >= HIGH else (PRAISE, _PRAISE)
@@ -165,26 +136,22 @@ def contradicted_metrics(case: Case, scores: Sequence[Score]) -> dict[str, str]:
     high = {name for name, value in values.items() if value is not None and value >= HIGH}
     if not high:
         return {}
-    contradictions = _against_tools(case, high) if case.expected.tool_calls else {}
+    contradictions = {}
+    if case.expected.tool_calls:
+        tools = tool_evidence(case)
+        if tools.recall == 0 and "tool_routing" in high:
+            expected = len(tools.expected or ())
+            contradictions["tool_routing"] = f"none of the {expected} expected calls was made"
+        if tools.writes_known and tools.write_match is False and "task_completion" in high:
+            why = "the state-changing calls are not the expected ones"
+            contradictions["task_completion"] = why
     if values.get("document_recall") == 0:
         why = "none of the expected documents was retrieved"
         contradictions |= {name: why for name in _RESTS_ON_CONTEXT if name in high}
     if has_empty_answer(case.transcript):
-        contradictions |= dict.fromkeys(
-            sorted(high & OF_THE_TASK), "the agent's answer says nothing"
-        )
+        why = "the agent's answer says nothing"
+        contradictions |= dict.fromkeys(sorted(high & OF_THE_TASK), why)
     return {name: f"value {values[name]:g}, but {why}" for name, why in contradictions.items()}
-
-
-def _against_tools(case: Case, high: set[str]) -> dict[str, str]:
-    tools = tool_evidence(case)
-    contradictions = {}
-    if tools.recall == 0 and "tool_routing" in high:
-        expected = len(tools.expected or ())
-        contradictions["tool_routing"] = f"none of the {expected} expected calls was made"
-    if tools.writes_known and tools.write_match is False and "task_completion" in high:
-        contradictions["task_completion"] = "the state-changing calls are not the expected ones"
-    return contradictions
 
 
 def case_flags(case: Case) -> tuple[Flag, ...]:
@@ -283,11 +250,8 @@ def suggested_fix(metric: str, run_names: Sequence[str] = ()) -> str:
     begin with `retrieval/`.
     """
     retrieval = any(name.startswith("retrieval/") for name in run_names)
-    return (
-        RETRIEVAL_FIX
-        if retrieval or metric in ("context_sufficiency", "chunk_relevance")
-        else GENERATION_FIX
-    )
+    retrieval = retrieval or metric in ("context_sufficiency", "chunk_relevance")
+    return RETRIEVAL_FIX if retrieval else GENERATION_FIX
 
 
 def _score_row(

@@ -1,4 +1,4 @@
-"""The rows of the table `cases` as executions of the agent: their states and their latency.
+"""The rows of the table `cases` as executions of the agent, each with its state.
 
 A skipped case was never judged and is not an execution. Every other row is an execution, also each
 repetition of a case.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from assizes.judge.statistics.exact import rounded_value, unrounded_mean
+from assizes.judge.statistics.exact import rounded_value
 
 PASS_FLAGGED = "pass_flagged"
 """State of a pass that does not count, and the first of the flags in its row."""
@@ -48,29 +48,11 @@ def executions(cases: pl.LazyFrame) -> pl.LazyFrame:
     return states(cases).filter(pl.col("state") != "skipped")
 
 
-def agent_latency(executed: pl.LazyFrame) -> dict[str, float | None]:
-    """The latency figures of a run in milliseconds, by the names of the summary's fields.
-
-    They are over executions, and `None` where no latency was measured. The latency of one execution
-    is the median over the turns of its conversation. Percentiles interpolate linearly between
-    neighbours: the p95 of 100, 200 .. 2000 is 1905, as DuckDB's `quantile_cont` has it.
-    """
-    known = latencies(executed)
-    longest = known.max()
-    return {
-        "latency_p50_ms": quantile(known, 0.5),
-        "latency_p95_ms": quantile(known, 0.95),
-        "latency_max_ms": longest if isinstance(longest, float) else None,
-        "latency_avg_ms": rounded_value(unrounded_mean(known)) if known.len() else None,
-    }
-
-
-def latencies(executed: pl.LazyFrame) -> pl.Series:
-    """The known latencies of executions, in milliseconds."""
-    return collect_rows(executed.select(pl.col("agent_latency_ms").drop_nulls())).to_series()
-
-
 def quantile(numbers: pl.Series, share: float) -> float | None:
-    """The number below which a share 0..1 of the known numbers lies; `None` without a number."""
+    """The number below which a share 0..1 of the known numbers lies; `None` without a number.
+
+    Quantiles interpolate linearly between neighbours: the 95th percentile of 100, 200 .. 2000 is
+    1905, as DuckDB's `quantile_cont` has it.
+    """
     value = numbers.quantile(share, interpolation="linear")
     return None if value is None else rounded_value(value)

@@ -179,10 +179,10 @@ def error_of(due: Sequence[Score]) -> str | None:
         code = str(score.details.get("error", "judge_error"))
         if score.status == "failed" and (score.metric, code) != (OUTCOMES, NO_OUTCOMES):
             by_code[code].append(score)
-    parts = []
-    for code, failed in sorted(by_code.items()):
-        names = ", ".join(score.metric for score in failed)
-        parts.append(f"{code}: {names} ({_short(failed[0].reason or '')})")
+    parts = (
+        f"{code}: {', '.join(score.metric for score in failed)} ({_short(failed[0].reason or '')})"
+        for code, failed in sorted(by_code.items())
+    )
     return "; ".join(parts) or None
 
 
@@ -246,7 +246,12 @@ def verdict(
     that decide otherwise than by weight, in the order of the configured judges.
     """
     headlines = [score for score in scores if not score.part]
-    weighed = _weighed_scores(headlines, weights, gates)
+    # The conversation judge owes the weighted metrics, with its checklist where there is one; where
+    # no metric decides cases, all of them do.
+    weighed = by_metric = {score.metric: score for score in headlines}
+    if weights or gates:
+        weighed = {name: by_metric.get(name) or Score.failed(name, *_MISSING) for name in weights}
+        weighed |= {OUTCOMES: by_metric[OUTCOMES]} if OUTCOMES in by_metric else {}
     of_judges, of_quality = (_due(headlines, gates, gate) for gate in ("judges", "quality"))
     judges = judges_ruling(of_judges)
     if judges is not None and weights:
@@ -263,17 +268,6 @@ def verdict(
     more = f"; and {len(reasons) - _REASONS} more" if len(reasons) > _REASONS else ""
     why = "; ".join(reasons[:_REASONS]) + more or "nothing was judged"
     return CaseVerdict(None, None, None, None, "skipped", None, None, f"SKIPPED ({why})", {})
-
-
-def _weighed_scores(
-    headlines: Sequence[Score], weights: Mapping[str, float], gates: Mapping[str, Gate]
-) -> dict[str, Score]:
-    """The headline scores that the conversation judge owes, with its checklist where there is one."""
-    by_metric = {score.metric: score for score in headlines}
-    if not weights and not gates:
-        return by_metric  # no metric decides cases, so all of them do
-    weighed = {name: by_metric.get(name) or Score.failed(name, *_MISSING) for name in weights}
-    return weighed | ({OUTCOMES: by_metric[OUTCOMES]} if OUTCOMES in by_metric else {})
 
 
 def _due(headlines: Sequence[Score], gates: Mapping[str, Gate], gate: Gate) -> list[Score]:
@@ -296,9 +290,8 @@ def _conversation_ruling(
         return Ruling("overall_score", None, "", error=error)
     if not any(score.status == "scored" for score in due.values()):
         return None
-    outcomes: list[Score] = []
-    if OUTCOMES in due and due[OUTCOMES].status == "scored":
-        outcomes = [score for score in scores if score.metric == OUTCOMES and score.part]
+    checked = OUTCOMES in due and due[OUTCOMES].status == "scored"
+    outcomes = [score for score in scores if checked and score.metric == OUTCOMES and score.part]
     scored_metrics = [due[name] for name in weights if due[name].status == "scored"]
     levels = {score.metric: _level(score) for score in scored_metrics}
     total = _overall(levels, weights)
