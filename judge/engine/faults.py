@@ -16,12 +16,8 @@ errors in a row the run asks no more."""
 
 _CODES: Final[Mapping[Action, Set[str]]] = {
     "retry": {
-        "rate_limited",
-        "unavailable",
-        "timeout",
-        "empty",
-        "truncated_output",
-        "unsupported_parameter",
+        *("rate_limited", "unavailable", "timeout"),
+        *("empty", "truncated_output", "unsupported_parameter"),
     },
     "repair": {"invalid_reply", "schema", "ambiguous_output"},
     "abort": {"quota", "authentication", "not_found"},
@@ -57,15 +53,8 @@ OUTAGES: Final = frozenset(
 UNCHARGED: Final = frozenset(
     {
         *STOPS,
-        "authentication",
-        "bad_request",
-        "context_overflow",
-        "no_offline_rule",
-        "not_cached",
-        "not_found",
-        "quota",
-        "rate_limited",
-        "unsupported_parameter",
+        *("authentication", "bad_request", "context_overflow", "no_offline_rule", "not_cached"),
+        *("not_found", "quota", "rate_limited", "unsupported_parameter"),
     }
 )
 """Codes of calls that cost nothing, because they were turned away before a model worked on them.
