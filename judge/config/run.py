@@ -207,13 +207,10 @@ class RunConfig(ConfigTable):
     notify: NotifyConfig = NotifyConfig()
 
     @model_validator(mode="after")
-    def _anchors_have_a_name(self) -> RunConfig:
+    def _fits_together(self) -> RunConfig:
+        """Check the length of the name, and that no table holds a secret."""
         if self.anchors.uri is not None and len(self.name) > MAX_ANCHORED_NAME:
             raise ValueError(f"name: at most {MAX_ANCHORED_NAME} characters with [anchors]")
-        return self
-
-    @model_validator(mode="after")
-    def _no_secrets(self) -> RunConfig:
         tables = self.model_dump(exclude={"name", "privacy"})
         for table in _STORED_PLACES:
             for name in secret_names(tables[table]["storage_options"]):

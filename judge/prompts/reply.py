@@ -25,7 +25,6 @@ from assizes.judge.prompts.reply_object import (
     reply_error,
     reply_object,
 )
-from assizes.judge.protocol import Ask
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -89,17 +88,6 @@ def parse_reply(text: str, reply: type[T], reply_id: str | None = None) -> Parse
     return replace(fitted, flags=tuple(sorted(flags)))
 
 
-def read_reply(ask: Ask[T], text: str, reply_id: str | None = None) -> ParsedReply[T]:
-    """The same as `parse_reply`, with the doubts of the ask itself added to `doubt`.
-
-    Raises:
-        ModelError: when no reply can be read.
-    """
-    parsed = parse_reply(text, ask.reply, reply_id)
-    own = ask.doubts(parsed.reply) if ask.doubts is not None else None
-    return replace(parsed, doubt="; ".join(filter(None, (parsed.doubt, own))) or None)
-
-
 def _fit_reply(value: dict[str, Any], model: type[T], flags: set[str]) -> ParsedReply[T]:
     """Validate a JSON object; repairs are made in place and noted in `flags`.
 
@@ -120,7 +108,7 @@ def _fit_reply(value: dict[str, Any], model: type[T], flags: set[str]) -> Parsed
             if left:
                 raise reply_error("schema", _problem_text([*surplus, *left])) from error
         else:
-            return ParsedReply(reply, doubt=_problem_text(surplus) or None)
+            return ParsedReply(reply, doubt=_problem_text(surplus) if surplus else None)
     raise reply_error("schema", _problem_text([*surplus, *problems]))
 
 

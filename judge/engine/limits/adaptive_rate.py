@@ -103,8 +103,7 @@ class AdaptiveRate:
             self._due = max(self._due, now - CATCH_UP_S) + 1 / rate
         if self._period is not None and now - self._period.since > LONGEST_PERIOD_S:
             self._before, self._period = self._period, None
-        if self._period is None:
-            self._period = _Period(now)
+        self._period = self._period or _Period(now)
         self._period.calls += 1
         self._let_through += 1
         return self._spell
@@ -119,22 +118,27 @@ class AdaptiveRate:
         if spell != self._spell:
             return
         self._let_through -= 1
-        wait_s = retry_after_s
         if not self._refused:
             self._refused, self._refused_at = True, now
-            if wait_s is None:
-                wait_s = min(FIRST_HOLD_S * 2.0**self._tries, LONGEST_HOLD_S)
-        if wait_s is not None:
-            until = now + min(max(wait_s, 0.0), LONGEST_HINT_S)
+            if retry_after_s is None:
+                retry_after_s = min(FIRST_HOLD_S * 2.0**self._tries, LONGEST_HOLD_S)
+        if retry_after_s is not None:
+            until = now + min(max(retry_after_s, 0.0), LONGEST_HINT_S)
             self._held_until = max(self._held_until, until)
 
     def _resume(self, now: float) -> None:
         """End the hold and begin a new spell, at a lower rate than the one before."""
-        calls, length_s = self._measured_calls(now)
+        period = self._period or _Period(now)
+        if self._refused_at - period.since >= SHORTEST_PERIOD_S and period.calls >= FEWEST_CALLS:
+            self._before, self._period = period, None
+            calls, since = period.calls, period.since
+        else:  # too short to say anything: the period before is counted as well
+            before = self._before or _Period(period.since)
+            calls, since = before.calls + period.calls, before.since
         if calls <= 0 or (self._rate is None and calls < FEWEST_CALLS):
             self._rate, self._calm_s = FIRST_RATE, FIRST_CALM_S
         else:
-            measured = calls / max(length_s, 1.0)
+            measured = calls / max(now - since, 1.0)
             paced = self.rate(self._refused_at) or measured
             rate_share = KEPT_RATE_SHARE if self._let_through > 0 else 1.0
             rate = min(KEPT_RATE_SHARE * measured, rate_share * paced)
@@ -145,15 +149,3 @@ class AdaptiveRate:
         self._let_through = 0
         self._refused = False
         self._resumed_at = self._due = now
-
-    def _measured_calls(self, now: float) -> tuple[int, float]:
-        """The number of calls that were let through, and the seconds that they took.
-
-        The period before is counted as well where the present one is too short to say anything.
-        """
-        period = self._period or _Period(now)
-        if self._refused_at - period.since >= SHORTEST_PERIOD_S and period.calls >= FEWEST_CALLS:
-            self._before, self._period = period, None
-            return period.calls, now - period.since
-        before = self._before or _Period(period.since)
-        return before.calls + period.calls, now - before.since
