@@ -20,9 +20,6 @@ from assizes.judge.score import Score
 
 T = TypeVar("T")
 
-HearOnce = Callable[[Model, int], Awaitable[HearingResult]]
-"""Hears the case with one model; the number is that of the repeat, from 0 on."""
-
 
 @dataclass(frozen=True, slots=True)
 class EnsembleModels:
@@ -58,9 +55,14 @@ async def gather_all(awaitables: Iterable[Awaitable[T]]) -> list[T]:
 
 
 async def hear_ensemble(
-    ensemble: EnsembleModels, judge: Judge, case: Case, hear: HearOnce
+    ensemble: EnsembleModels,
+    judge: Judge,
+    case: Case,
+    hear: Callable[[Model, int], Awaitable[HearingResult]],
 ) -> HearingResult:
     """Hear a case with every model and every repeat at once, and reduce the votes to one result.
+
+    `hear` hears the case with one model; its number is that of the repeat, from 0 on.
 
     Where the votes leave doubts, the senior model hears the case alone, and its scores replace
     those of the others.

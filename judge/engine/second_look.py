@@ -48,7 +48,6 @@ class WrappedJudge:
     """A judge with the name, version, metrics and needs of the judge that it wraps."""
 
     def __init__(self, judge: Judge) -> None:
-        """Wrap the judge."""
         self._judge = judge
         self.name, self.version = judge.name, judge.version
         self.metrics: Sequence[Metric] = judge.metrics

@@ -285,25 +285,19 @@ def prompt_diff(
     if not baseline or not candidate:
         return None
     before, after = baseline["judges"], candidate["judges"]
-    return tuple(
-        _prompt_difference(
-            judge,
-            [baseline["texts"][digest] for digest in before[judge]],
-            [candidate["texts"][digest] for digest in after[judge]],
-        )
-        for judge in sorted(before.keys() & after.keys())
-        if before[judge] != after[judge]
-    )
-
-
-def _prompt_difference(judge: str, before: Sequence[str], after: Sequence[str]) -> PromptDiff:
-    lines: list[str] = []
-    several = max(len(before), len(after)) > 1
-    for place, sides in enumerate(zip_longest(before, after, fillvalue=""), 1):
-        old, new = (text.split("\n") if text else [] for text in sides)
-        # Two lines with the names of files come before the first hunk.
-        hunks = list(difflib.unified_diff(old, new, lineterm=""))[2:]
-        lines += [f"@ prompt {place}", *hunks] if several and hunks else hunks
-    return PromptDiff(
-        judge=judge, lines=tuple(lines[:MAX_LINES]), more=max(0, len(lines) - MAX_LINES)
-    )
+    differences: list[PromptDiff] = []
+    for judge in sorted(before.keys() & after.keys()):
+        if before[judge] == after[judge]:
+            continue
+        lines: list[str] = []
+        old_texts = [baseline["texts"][digest] for digest in before[judge]]
+        new_texts = [candidate["texts"][digest] for digest in after[judge]]
+        several = max(len(old_texts), len(new_texts)) > 1
+        for place, sides in enumerate(zip_longest(old_texts, new_texts, fillvalue=""), 1):
+            old, new = (text.split("\n") if text else [] for text in sides)
+            # Two lines with the names of files come before the first hunk.
+            hunks = list(difflib.unified_diff(old, new, lineterm=""))[2:]
+            lines += [f"@ prompt {place}", *hunks] if several and hunks else hunks
+        more = max(0, len(lines) - MAX_LINES)
+        differences.append(PromptDiff(judge=judge, lines=tuple(lines[:MAX_LINES]), more=more))
+    return tuple(differences)

@@ -309,8 +309,14 @@ class Limiter:
         self._start_ready_calls()
         try:
             permit = await call.permit_future
-        except asyncio.CancelledError:
-            self._withdraw(limiter, call)
+        except asyncio.CancelledError:  # while the call waited, or just after it was admitted
+            future = call.permit_future
+            if future.cancelled():
+                limiter.queue.leave(call)
+                self._start_ready_calls()
+            elif future.exception() is None:
+                future.result().cancel()
+                self._release_slot()
             raise
         began = loop.time()
         try:
@@ -356,13 +362,3 @@ class Limiter:
     def _release_slot(self) -> None:
         self.in_flight -= 1
         self._start_ready_calls()
-
-    def _withdraw(self, limiter: _ModelLimiter, call: QueuedCall) -> None:
-        """Take back a call that was cancelled while it waited, or just after it was admitted."""
-        future = call.permit_future
-        if future.cancelled():
-            limiter.queue.leave(call)
-            self._start_ready_calls()
-        elif future.exception() is None:
-            future.result().cancel()
-            self._release_slot()
