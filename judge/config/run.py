@@ -263,13 +263,10 @@ TABLES = ("name", "transcripts", "judge", "thresholds")
 """The tables of a configuration snapshot that can change a result."""
 
 FINGERPRINTS = "fingerprints"
-"""The key under which a snapshot stores the versions of judges and the hashes of rubrics."""
-
 PRIVACY = "privacy"
-"""The key of the table of hidden data; snapshots of older versions lack it."""
-
 TRUTH = "ground_truth_digest"
-"""The key of the hash of the file with expected values; its value is `None` without such a file."""
+"""Keys of a snapshot, which older versions lack: the versions of judges and the hashes of rubrics,
+the table of hidden data, and the hash of the file with expected values, `None` without a file."""
 
 _WHERE_BOTH = (FINGERPRINTS, PRIVACY, TRUTH)
 _NOT_A_SETTING = "transcripts.storage_options"

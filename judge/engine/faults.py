@@ -25,10 +25,9 @@ _CODES: Final[Mapping[Action, Set[str]]] = {
 """All other codes (`bad_request`, `context_overflow`, `refused`, ...) mean `give_up`."""
 
 RETRIED_ONCE: Final = frozenset({"empty", "truncated_output"})
-"""Codes that are retried once only: the model gave an empty answer, or one that was cut off."""
-
 AT_ONCE: Final = frozenset({"truncated_output", "unsupported_parameter"})
-"""Codes that are retried without a pause, because waiting would not help."""
+"""Codes that are retried once only, because the model gave an empty answer or one that was cut off;
+and codes that are retried without a pause, because waiting would not help."""
 
 LONGER_CAP: Final = 2
 """Factor on the cap of tokens for the call after an answer that was cut off."""

@@ -35,10 +35,8 @@ DATA_RULE: Final = (
 """The rule about data sections that every system message contains."""
 
 EMPTY: Final = "(empty)"
-"""The mark for a text that is missing."""
-
 NOT_CAPTURED: Final = "not captured"
-"""The mark for a part of the agent's setup that the transcript does not hold."""
+"""Marks for a text that is missing, and for a part of the agent's setup that the transcript lacks."""
 
 NO_CALL: Final = " (answers no call)"
 NO_RESULT: Final = " (no result)"

@@ -27,27 +27,23 @@ FIRST_CALM_S: Final = 1.0
 """Calls a second, and the seconds in which they double, while hardly any call was let through."""
 
 SLOWEST_RATE: Final = 0.1
-"""The lowest rate in calls a second. One call in ten seconds finds out soon enough whether a provider
-lets calls through again, or never will (see `assizes.judge.engine.call_gates`)."""
-
 SLOWEST_CALM_S: Final = 30.0
-"""Seconds in which the lowest rate doubles: the time of three calls in a row that are let through."""
+"""The lowest rate in calls a second, and the seconds in which it doubles: the time of three calls
+in a row that are let through. One call in ten seconds finds out soon enough whether a provider lets
+calls through again, or never will (see `assizes.judge.engine.call_gates`)."""
 
 SHORTEST_PERIOD_S: Final = 5.0
 FEWEST_CALLS: Final = 10
-"""Seconds and calls that a period needs at least to say anything about a rate."""
-
 LONGEST_PERIOD_S: Final = 60.0
-"""Seconds after which calls that were let through say nothing about the present rate."""
+"""Seconds and calls that a period needs at least to say anything about a rate, and the seconds after
+which calls that were let through say nothing about the present rate."""
 
 FIRST_HOLD_S: Final = 0.5
-"""Seconds to wait after a refusal that does not say how long; doubled while every call is refused."""
-
 LONGEST_HOLD_S: Final = 8.0
-"""The most seconds to wait after a refusal that does not say how long."""
-
 LONGEST_HINT_S: Final = 60.0
-"""The most seconds to wait when the refusal says how long: usual limits have windows of a minute."""
+"""Seconds to wait after a refusal that does not say how long, which are doubled while every call is
+refused, and their maximum. The last is the maximum where the refusal says how long: usual limits
+have windows of a minute."""
 
 
 @dataclass(slots=True)

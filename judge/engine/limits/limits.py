@@ -124,10 +124,9 @@ class FairQueue:
 
 
 START_RATE_FACTOR: Final = 2.0
-"""How many times as fast as slots become free on average calls may start."""
-
 SHORT_CALL_WEIGHT: Final = 8
-"""The most calls over which a shorter call is averaged: after an outage slots fill quickly again."""
+"""How many times as fast as slots become free on average calls may start, and the most calls over
+which a shorter call is averaged: after an outage slots fill quickly again."""
 
 _TINY_S: Final = 1e-6
 """Seconds by which a timer of the event loop may fire too early."""

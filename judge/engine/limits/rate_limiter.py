@@ -152,10 +152,9 @@ class RateLimiter:
 
 
 MAX_LATE_S: Final = 0.3
-"""Seconds after its time at which a leased unit that was not used is lost."""
-
 LEASE_AHEAD_S: Final = 1.0
-"""Seconds ahead for which units are leased, so that no call waits for the server that grants them."""
+"""Seconds after its time at which a leased unit that was not used is lost, and seconds ahead for
+which units are leased, so that no call waits for the server that grants them."""
 
 
 @dataclass(slots=True)
