@@ -14,14 +14,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from assizes.judge.config import ConfigTable
-from assizes.judge.config.gates import (
-    AnchorsConfig,
-    CalibrationConfig,
-    ComparisonConfig,
-    SeriesConfig,
-    ThresholdsConfig,
-)
+from assizes.judge.config import ConfigTable, gates
 from assizes.judge.config.judging import JudgeConfig, LimitsConfig
 from assizes.judge.config.transcripts import (
     LATER_SETTINGS,
@@ -192,11 +185,11 @@ class RunConfig(ConfigTable):
     privacy: PrivacyConfig = PrivacyConfig()
     judge: JudgeConfig = JudgeConfig()
     limits: LimitsConfig = LimitsConfig()
-    thresholds: ThresholdsConfig = ThresholdsConfig()
-    comparison: ComparisonConfig = ComparisonConfig()
-    calibration: CalibrationConfig = CalibrationConfig()
-    series: SeriesConfig = SeriesConfig()
-    anchors: AnchorsConfig = AnchorsConfig()
+    thresholds: gates.ThresholdsConfig = gates.ThresholdsConfig()
+    comparison: gates.ComparisonConfig = gates.ComparisonConfig()
+    calibration: gates.CalibrationConfig = gates.CalibrationConfig()
+    series: gates.SeriesConfig = gates.SeriesConfig()
+    anchors: gates.AnchorsConfig = gates.AnchorsConfig()
     store: StoreConfig = StoreConfig()
     cache: CacheConfig = CacheConfig()
     report: ReportConfig = ReportConfig()

@@ -104,7 +104,7 @@ class CircuitBreaker:
         if failure and failure.code in UNANSWERED_CODES:
             self._note_failure(failure, probe=probe)
             return
-        longest_s = self._policy.refused_s
+        refused_s = self._policy.refused_s
         if failure and self._fails_all_calls(failure):
             self._refusals += 1
             if self._refusals >= self._policy.refusals:
@@ -113,11 +113,11 @@ class CircuitBreaker:
         elif failure and failure.code == "rate_limited":
             now = self._clock()
             # Refusals far apart, because few calls are made, say nothing of the time between.
-            if self._refused_since is None or now - self._refused_at > longest_s / 2:
+            if self._refused_since is None or now - self._refused_at > refused_s / 2:
                 self._refused_since = now
             self._refused_at = now
-            if now - self._refused_since >= longest_s:
-                self._open_for_good(f"no call was let through for {longest_s:g} s", failure)
+            if now - self._refused_since >= refused_s:
+                self._open_for_good(f"no call was let through for {refused_s:g} s", failure)
                 return
         else:
             self._refusals, self._refused_since = 0, None

@@ -31,14 +31,11 @@ MAX_DETAIL_CHARS: Final = 200
 """Characters that the readable line of a failure has at most."""
 
 _CODES: Final = {
-    401: "authentication",
+    **dict.fromkeys((401, 403), "authentication"),
+    **dict.fromkeys((408, 409, 425), "unavailable"),
     402: "quota",
-    403: "authentication",
     404: "not_found",
-    408: "unavailable",
-    409: "unavailable",
     413: "context_overflow",
-    425: "unavailable",
     429: "rate_limited",
 }
 _SIGNS: Final = {
