@@ -17,7 +17,7 @@ from pydantic import BaseModel
 from assizes.judge.engine import faults
 from assizes.judge.errors import ModelError
 from assizes.judge.models.model import Completion, ProviderUnreachable, UnusableReply
-from assizes.judge.prompts.reply import parse_reply
+from assizes.judge.prompts.reply import read_reply
 from assizes.judge.prompts.reply_object import MAX_REPLY_CHARS, without_surrogates
 from assizes.judge.protocol import Ask, NoReply
 from assizes.judge.rows import as_json
@@ -54,10 +54,7 @@ class Attempt:
 
 
 def read_completion(ask: Ask[Any], raw_reply: Completion | UnusableReply) -> Attempt:
-    """Read a completion as the reply of an ask; the attempt holds the reply or the failure.
-
-    What the ask itself finds doubtful in the reply is added to the doubts of its parsing.
-    """
+    """Read a completion as the reply of an ask; the attempt holds the reply or the failure."""
     completion = raw_reply.completion if isinstance(raw_reply, UnusableReply) else raw_reply
     # The cut leaves one character more than a reply may have, so that parsing still refuses it.
     text = without_surrogates(completion.text)[: MAX_REPLY_CHARS + 1]
@@ -66,14 +63,12 @@ def read_completion(ask: Ask[Any], raw_reply: Completion | UnusableReply) -> Att
         failure = NoReply(raw_reply.code, raw_reply.detail, text)
         return Attempt(completion, failure.code, failure=failure, status=raw_reply.status)
     try:
-        parsed = parse_reply(text, ask.reply, completion.reply_id)
-        own_doubt = ask.doubts(parsed.reply) if ask.doubts is not None else None
+        parsed = read_reply(ask, text, completion.reply_id)
     except ModelError as error:
         failure = NoReply(error.code, error.detail, text)
         return Attempt(completion, error.code, failure=failure, complaint=error.detail)
-    doubt = "; ".join(filter(None, (parsed.doubt, own_doubt))) or None
-    code = None if doubt is None else "doubts"
-    return Attempt(completion, code, parsed.reply, complaint=doubt, flags=parsed.flags)
+    code = None if parsed.doubt is None else "doubts"
+    return Attempt(completion, code, parsed.reply, complaint=parsed.doubt, flags=parsed.flags)
 
 
 def failed_attempt(error: ModelError, started: float) -> Attempt:

@@ -25,6 +25,7 @@ from assizes.judge.prompts.reply_object import (
     reply_error,
     reply_object,
 )
+from assizes.judge.protocol import Ask
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -85,6 +86,17 @@ def parse_reply(text: str, reply: type[T], reply_id: str | None = None) -> Parse
         whole = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
         flags.add(f"text_sha256:{whole}")
     return replace(fitted, flags=tuple(sorted(flags)))
+
+
+def read_reply(ask: Ask[T], text: str, reply_id: str | None = None) -> ParsedReply[T]:
+    """The same as `parse_reply`, with the doubts of the ask itself added to `doubt`.
+
+    Raises:
+        ModelError: when no reply can be read.
+    """
+    parsed = parse_reply(text, ask.reply, reply_id)
+    own = ask.doubts(parsed.reply) if ask.doubts is not None else None
+    return replace(parsed, doubt="; ".join(filter(None, (parsed.doubt, own))) or None)
 
 
 def _fit_reply(value: dict[str, Any], model: type[T], flags: set[str]) -> ParsedReply[T]:

@@ -15,10 +15,8 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, BeforeValidator, ConfigDict
 from pydantic_core import PydanticKnownError
 
-from assizes.judge.engine.attempts import read_completion
 from assizes.judge.errors import ModelError
-from assizes.judge.models.model import Completion
-from assizes.judge.prompts.reply import ParsedReply, parse_reply
+from assizes.judge.prompts.reply import ParsedReply, parse_reply, read_reply
 from assizes.judge.prompts.reply_object import MAX_TEXT_CHARS
 from assizes.judge.protocol import Ask, Prompt
 from tests.judge.prompts.reply_shapes import ID, Reply, refused
@@ -156,10 +154,9 @@ def test_keys_that_nobody_asked_for_are_left_out_and_worth_asking_once_more():
 def test_the_doubts_of_an_ask_come_on_top():
     ask = Ask(Prompt("s", "u"), Words, doubts=lambda reply: f"level is {reply.level}")
     both = "mood: Extra inputs are not permitted; level is 3"
-    two, one = Completion('{"level": 3, "mood": 1}', "m"), Completion('{"level": 3}', "m")
-    assert read_completion(ask, two).complaint == both
-    assert read_completion(ask, one).complaint == "level is 3"
-    assert read_completion(Ask(Prompt("s", "u"), Words), one).complaint is None
+    assert read_reply(ask, '{"level": 3, "mood": 1}').doubt == both
+    assert read_reply(ask, '{"level": 3}').doubt == "level is 3"
+    assert read_reply(Ask(Prompt("s", "u"), Words), '{"level": 3}').doubt is None
 
 
 def test_a_validator_that_is_never_content_is_not_tried_for_ever():
