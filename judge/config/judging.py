@@ -103,13 +103,11 @@ factors were fitted to the prompts for 70 conversations of tau-bench and tau2; o
 estimate is within 4 % of OpenAI's tokenizers."""
 
 _MARGIN: Final = 1.5
-"""The factor by which a corrected estimate may still be too low."""
-
 _AROUND_TOKENS: Final = 32
-"""The most tokens that a provider adds around one message or one schema."""
-
 _TRIAL_TOKENS: Final = 5_000
-"""Tokens with which the correction starts, so that the first metered calls do not sway it."""
+"""The factor by which a corrected estimate may still be too low; the most tokens that a provider
+adds around one message or one schema; and the tokens with which the correction starts, so that the
+first metered calls do not sway it."""
 
 
 class Price(ConfigTable):

@@ -14,14 +14,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from assizes.judge.config import ConfigTable
-from assizes.judge.config.gates import (
-    AnchorsConfig,
-    CalibrationConfig,
-    ComparisonConfig,
-    SeriesConfig,
-    ThresholdsConfig,
-)
+from assizes.judge.config import ConfigTable, gates
 from assizes.judge.config.judging import JudgeConfig, LimitsConfig
 from assizes.judge.config.transcripts import (
     LATER_SETTINGS,
@@ -192,11 +185,11 @@ class RunConfig(ConfigTable):
     privacy: PrivacyConfig = PrivacyConfig()
     judge: JudgeConfig = JudgeConfig()
     limits: LimitsConfig = LimitsConfig()
-    thresholds: ThresholdsConfig = ThresholdsConfig()
-    comparison: ComparisonConfig = ComparisonConfig()
-    calibration: CalibrationConfig = CalibrationConfig()
-    series: SeriesConfig = SeriesConfig()
-    anchors: AnchorsConfig = AnchorsConfig()
+    thresholds: gates.ThresholdsConfig = gates.ThresholdsConfig()
+    comparison: gates.ComparisonConfig = gates.ComparisonConfig()
+    calibration: gates.CalibrationConfig = gates.CalibrationConfig()
+    series: gates.SeriesConfig = gates.SeriesConfig()
+    anchors: gates.AnchorsConfig = gates.AnchorsConfig()
     store: StoreConfig = StoreConfig()
     cache: CacheConfig = CacheConfig()
     report: ReportConfig = ReportConfig()
@@ -207,13 +200,10 @@ class RunConfig(ConfigTable):
     notify: NotifyConfig = NotifyConfig()
 
     @model_validator(mode="after")
-    def _anchors_have_a_name(self) -> RunConfig:
+    def _fits_together(self) -> RunConfig:
+        """Check the length of the name, and that no table holds a secret."""
         if self.anchors.uri is not None and len(self.name) > MAX_ANCHORED_NAME:
             raise ValueError(f"name: at most {MAX_ANCHORED_NAME} characters with [anchors]")
-        return self
-
-    @model_validator(mode="after")
-    def _no_secrets(self) -> RunConfig:
         tables = self.model_dump(exclude={"name", "privacy"})
         for table in _STORED_PLACES:
             for name in secret_names(tables[table]["storage_options"]):
@@ -266,13 +256,10 @@ TABLES = ("name", "transcripts", "judge", "thresholds")
 """The tables of a configuration snapshot that can change a result."""
 
 FINGERPRINTS = "fingerprints"
-"""The key under which a snapshot stores the versions of judges and the hashes of rubrics."""
-
 PRIVACY = "privacy"
-"""The key of the table of hidden data; snapshots of older versions lack it."""
-
 TRUTH = "ground_truth_digest"
-"""The key of the hash of the file with expected values; its value is `None` without such a file."""
+"""Keys of a snapshot, which older versions lack: the versions of judges and the hashes of rubrics,
+the table of hidden data, and the hash of the file with expected values, `None` without a file."""
 
 _WHERE_BOTH = (FINGERPRINTS, PRIVACY, TRUTH)
 _NOT_A_SETTING = "transcripts.storage_options"

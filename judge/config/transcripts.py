@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 import polars as pl
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from assizes.judge.case import Expected
 from assizes.judge.config import ConfigTable
@@ -61,8 +61,8 @@ FACTS: Final[dict[str, Any]] = {
 `char_count` counts the characters of all texts and tool results."""
 
 
-def check_filter(text: str) -> None:
-    """Check that a filter is a condition on a single case.
+def check_filter(text: str) -> str:
+    """The filter itself, where it is a condition on a single case.
 
     Raises:
         ValueError: when the text is no condition, or names a column that a case does not have.
@@ -76,6 +76,7 @@ def check_filter(text: str) -> None:
         message = re.split(r"[\n;]", str(error).strip())[0]
         known = ", ".join((*FACTS, "tags.NAME"))
         raise ValueError(f"no condition on a case: {message}; a case has {known}") from None
+    return text
 
 
 def filter_mask(rows: Sequence[Mapping[str, Any]], text: str) -> list[bool]:
@@ -182,7 +183,7 @@ class SelectionConfig(ConfigTable):
     where: dict[str, str] = Field(
         default_factory=dict, description="keep only cases whose tag, agent or agent_version equals"
     )
-    filter: str | None = Field(
+    filter: Annotated[str, AfterValidator(check_filter)] | None = Field(
         default=None,
         description="SQL over a case's facts: `turn_count > 3 AND tags.channel = 'voice'`",
     )
@@ -221,13 +222,6 @@ class SelectionConfig(ConfigTable):
     manifest_roots: tuple[str, ...] = Field(
         default=(), description="folders and s3:// prefixes it may name besides its own"
     )
-
-    @field_validator("filter")
-    @classmethod
-    def _check_filter(cls, value: str | None) -> str | None:
-        if value is not None:
-            check_filter(value)
-        return value
 
     @model_validator(mode="after")
     def _check_one_size(self) -> Self:

@@ -71,12 +71,18 @@ class HearingResult:
 
 @dataclass(frozen=True, slots=True)
 class AskKey:
-    """The place of an ask in a hearing: the round, and the index within the round."""
+    """The place of a question in a hearing: the round, and the index within the round.
+
+    The hash of the prompt is empty for a query, which is put to no model. `cache_key` is `None`
+    where the reply is not cached.
+    """
 
     judge: str
     round: int
     index: int
-    sample: int = 0
+    sample: int
+    prompt_hash: str
+    cache_key: str | None
 
     def claim_key(self, case: Case) -> str:
         """A text that identifies the ask in the whole run."""
@@ -84,9 +90,9 @@ class AskKey:
         return as_json([*parts, self.sample] if self.sample else parts)
 
 
-def ask_record(model: Model, answer: AskOutcome, prompt_hash: str, ask_key: AskKey) -> AskRecord:
+def ask_record(model: Model, answer: AskOutcome, ask_key: AskKey) -> AskRecord:
     """Build the record of an ask that was answered by `model`."""
-    completion = answer.completion
+    completion, reply = answer.completion, answer.reply
     cost_source: CostSource = "estimated" if ESTIMATED in completion.flags else "priced"
     if not completion.cost_usd:
         cost_source = "unknown" if completion.cost_usd is None else "free"
@@ -97,14 +103,14 @@ def ask_record(model: Model, answer: AskOutcome, prompt_hash: str, ask_key: AskK
         model=model.name,
         provider=model.provider,
         answered_by=completion.answered_by or None,
-        prompt_hash=prompt_hash,
+        prompt_hash=ask_key.prompt_hash,
         cached=answer.cached,
         attempts=answer.attempts,
         input_tokens=completion.input_tokens,
         output_tokens=completion.output_tokens,
         cost_usd=completion.cost_usd,
         latency_ms=completion.latency_ms,
-        error=answer.error,
+        error=f"{reply.code}: {reply.reason}" if isinstance(reply, NoReply) else None,
         reply=completion.text or None,
         sample=ask_key.sample,
         fingerprint=completion.fingerprint or None,
@@ -165,30 +171,26 @@ async def _replay_line(
             row = rows.get((round_, index))
             if row is None:
                 return replays
-            exact = row["prompt_hash"] == question.prompt_hash
-            replays.append(ReplayedHearing(question, row, exact, _attempt(question, row)))
-            replies.append(_reply(replays[-1]))
+            replay, reply = _replay(question, row)
+            replays.append(replay)
+            replies.append(reply)
         hearing.answer(replies)
         round_ += 1
     return replays
 
 
-def _attempt(ask: Ask[Any], row: Row) -> Attempt | None:
-    if row["reply"] is None:
-        return None
-    reply_id: str | None = ask.reply_id
-    if row["provider"] == OFFLINE_PROVIDER:
-        reply_id = None
-    elif ask.prompt_hash[-12:] in row["reply"]:
-        # Before version 3 of the conversation judge, the id that a reply repeats was shorter.
-        reply_id = ask.prompt_hash[-12:]
-    completion = Completion(row["reply"], row["answered_by"] or row["model"], reply_id=reply_id)
-    return read_completion(ask, completion)
-
-
-def _reply(replay: ReplayedHearing) -> Any:
-    """The answer for the judge: the reply, read by today's rules, or the reason why there was none."""
-    if replay.row["error"] is None and replay.attempt is not None:
-        return replay.attempt.reply or replay.attempt.failure
-    code, _, reason = (replay.row["error"] or "no_reply: none is kept").partition(": ")
-    return NoReply(code, reason, replay.row["reply"] or "")
+def _replay(ask: Ask[Any], row: Row) -> tuple[ReplayedHearing, Any]:
+    """The replay of a question, and the answer for the judge: a reply, or why there was none."""
+    attempt: Attempt | None = None
+    if row["reply"] is not None:
+        reply_id: str | None = None if row["provider"] == OFFLINE_PROVIDER else ask.reply_id
+        if reply_id is not None and ask.prompt_hash[-12:] in row["reply"]:
+            # Before version 3 of the conversation judge, the id that a reply repeats was shorter.
+            reply_id = ask.prompt_hash[-12:]
+        answered_by = row["answered_by"] or row["model"]
+        attempt = read_completion(ask, Completion(row["reply"], answered_by, reply_id=reply_id))
+    replay = ReplayedHearing(ask, row, row["prompt_hash"] == ask.prompt_hash, attempt)
+    if row["error"] is None and attempt is not None:
+        return replay, attempt.reply or attempt.failure
+    code, _, reason = (row["error"] or "no_reply: none is kept").partition(": ")
+    return replay, NoReply(code, reason, row["reply"] or "")

@@ -11,12 +11,12 @@ import hashlib
 import math
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from time import perf_counter
 from typing import Any, Final
 
-from tenacity import AsyncRetrying, RetryCallState, retry_if_result
+from tenacity import AsyncRetrying, RetryCallState, retry_if_result, wait_random_exponential
 
 from assizes.judge.config.judging import LimitsConfig, estimated_tokens
 from assizes.judge.engine.attempts import (
@@ -27,7 +27,7 @@ from assizes.judge.engine.attempts import (
     failed_attempt,
     read_completion,
 )
-from assizes.judge.engine.call_gates import BreakerPass, BreakerPolicy, BudgetGate, CircuitBreaker
+from assizes.judge.engine.call_gates import BreakerPass, BudgetGate, CircuitBreaker
 from assizes.judge.engine.ledger import CallSpending, PlannedCall
 from assizes.judge.engine.limits.limits import Limiter, Permit
 from assizes.judge.errors import AssizesError, ModelError, NotAsked
@@ -47,9 +47,9 @@ class CallControls:
     limiter: Limiter
     budget_gate: BudgetGate
     backoff: Backoff
-    breaker_policy: BreakerPolicy
 
 
+@dataclass(slots=True, eq=False)
 class ModelCaller:
     """Puts asks to one model, which has one circuit breaker for all of them.
 
@@ -57,16 +57,15 @@ class ModelCaller:
     unknown price are left out.
     """
 
-    def __init__(self, model: Model, controls: CallControls) -> None:
-        self.model = model
-        self.calls = 0
-        self.cost_usd = 0.0
-        self.breaker = CircuitBreaker(controls.breaker_policy)
-        self._controls = controls
-        self._mean_length = 0.0
-        self._lengths_seen = 0
-        self._stop_reason: NotAsked | None = None
-        self._waits: set[asyncio.Timeout] = set()
+    model: Model
+    breaker: CircuitBreaker
+    _controls: CallControls
+    calls: int = 0
+    cost_usd: float = 0.0
+    _mean_length: float = 0.0
+    _lengths_seen: int = 0
+    _stop_reason: NotAsked | None = None
+    _waits: set[asyncio.Timeout] = field(default_factory=set)
 
     async def answer(
         self, ask: Ask[Any], key: str, batch_reply: Completion | UnusableReply | None = None
@@ -77,10 +76,11 @@ class ModelCaller:
         doubts, is asked for once more. `key` is that of the ask in the ledger. The reply of a call
         that was made in a batch counts as the first call.
         """
-        ask_state = AskState(ask, key, self._controls.limits.deadline_s)
+        limits = self._controls.limits
+        ask_state = AskState(ask, key, limits.deadline_s)
         if batch_reply is not None:
             ask_state.add_attempt(read_completion(ask, batch_reply))
-        if ask_state.is_open and len(ask_state.attempts) < self._controls.limits.max_attempts:
+        if ask_state.is_open and len(ask_state.attempts) < limits.max_attempts:
             try:
                 await self._retrying(ask_state)(self._make_call, ask_state)
             except ModelError as error:
@@ -96,20 +96,21 @@ class ModelCaller:
 
     def _retrying(self, ask_state: AskState) -> AsyncRetrying:
         """A retrier that repeats the call while the ask is open and attempts and time are left."""
-        most, backoff = self._controls.limits.max_attempts, self._controls.backoff
+        backoff = self._controls.backoff
+        random_pause_s = wait_random_exponential(multiplier=backoff.base_s, max=backoff.cap_s)
 
-        def pause_s(state: RetryCallState) -> float:
+        def wait_s(state: RetryCallState) -> float:
             if not ask_state.next_call.pauses:
                 return 0.0
             # At most half of the time that is left, so that there is time for the call itself.
-            most_s = min(backoff.pause_s(state), ask_state.remaining_s / 2)
-            return max(ask_state.next_call.floor_s, most_s)
+            pause_s = min(random_pause_s(state), ask_state.remaining_s / 2)
+            return max(ask_state.next_call.floor_s, pause_s)
 
         def is_enough(_state: RetryCallState) -> bool:
             if ask_state.remaining_s <= 0:
                 ask_state.end_error = ask_state.deadline_error()
             is_late = ask_state.next_call.floor_s >= ask_state.remaining_s
-            return len(ask_state.attempts) >= most or is_late
+            return is_late or len(ask_state.attempts) >= self._controls.limits.max_attempts
 
         async def pause(seconds: float) -> None:
             async with self._until_deadline(ask_state):
@@ -117,7 +118,7 @@ class ModelCaller:
 
         return AsyncRetrying(
             retry=retry_if_result(lambda more: more),
-            wait=pause_s,
+            wait=wait_s,
             stop=is_enough,
             sleep=pause,
             retry_error_callback=lambda _state: None,

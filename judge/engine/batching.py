@@ -33,7 +33,12 @@ PaidReply = Completion | UnusableReply
 
 
 class Batches(Protocol):
-    """The batch endpoint of one model's provider."""
+    """The batch endpoint of one model's provider.
+
+    Raises:
+        ModelError: raised by every method that asks the provider, when the provider cannot be
+            reached or refuses.
+    """
 
     def body(self, ask: Ask[Any]) -> dict[str, Any]:
         """The body of the request that a live call would send."""
@@ -41,31 +46,17 @@ class Batches(Protocol):
     async def submit(self, lines: BinaryIO, tag: Mapping[str, str]) -> str:
         """Submit a file of requests and return the id of the batch; this is never retried.
 
-        Raises:
-            ModelError: when the provider did not accept the file, or it is not known whether it
-                did.
+        After an error it may not be known whether the provider accepted the file.
         """
 
     async def find(self, tag: Mapping[str, str]) -> str | None:
-        """Look for a batch that was submitted with this tag and return its id; `None` for none.
-
-        Raises:
-            ModelError: when the provider cannot be reached.
-        """
+        """Look for a batch that was submitted with this tag and return its id; `None` for none."""
 
     async def status(self, batch_id: str) -> BatchStatus:
-        """Ask the provider for the status of a batch.
-
-        Raises:
-            ModelError: when the provider cannot be reached or does not know the batch.
-        """
+        """Ask the provider for the status of a batch."""
 
     def results(self, batch_id: str) -> AsyncIterator[tuple[str, Completion | ModelError]]:
-        """Read the results of a batch that has ended, as (key of the ask, result); some may be missing.
-
-        Raises:
-            ModelError: when the provider cannot be reached.
-        """
+        """Read the results of a batch that has ended, as (key of the ask, result); some may be missing."""
 
 
 class BatchAnswers(Protocol):
@@ -125,8 +116,7 @@ class AskCollector(Engine):
             return _UNANSWERED
         reply = _completed_reply(reply, caller.model, ask)
         attempt, cache = read_completion(ask, reply), self._dependencies.cache
-        is_doubtful = attempt.complaint is not None
-        if cache is None or attempt.reply is None or is_doubtful or isinstance(reply, ModelError):
+        if cache is None or attempt.reply is None or attempt.code or isinstance(reply, ModelError):
             self._answers.leave(key, reply)
             return _UNANSWERED
         await cache.store(key, CachedReply(reply, 1, self._dependencies.run_id))

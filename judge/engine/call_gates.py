@@ -48,6 +48,7 @@ class BreakerPolicy:
     refused_s: float = 300.0
 
 
+@dataclass(slots=True, eq=False)
 class CircuitBreaker:
     """The circuit breaker of one model, shared by all asks of the model.
 
@@ -60,17 +61,18 @@ class CircuitBreaker:
     The clock gives the time in seconds, monotonic; by default it is that of the event loop.
     """
 
-    def __init__(self, policy: BreakerPolicy, clock: Callable[[], float] | None = None) -> None:
-        self.has_answered = False
-        self.given_up_reason: str | None = None
-        self._policy = policy
-        self._clock = clock or (lambda: asyncio.get_running_loop().time())
-        self._refusals = self._failures = self._failed_probes = 0
-        self._open_until: float | None = None
-        self._probing = False
-        self._refused_since: float | None = None
-        self._refused_at = 0.0
-        self._change = asyncio.Event()
+    _policy: BreakerPolicy
+    _clock: Callable[[], float] = field(default=lambda: asyncio.get_running_loop().time())
+    has_answered: bool = False
+    given_up_reason: str | None = None
+    _refusals: int = 0
+    _failures: int = 0
+    _failed_probes: int = 0
+    _open_until: float | None = None
+    _probing: bool = False
+    _refused_since: float | None = None
+    _refused_at: float = 0.0
+    _change: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
     def is_closed(self) -> bool:
@@ -102,16 +104,20 @@ class CircuitBreaker:
         if failure and failure.code in UNANSWERED_CODES:
             self._note_failure(failure, probe=probe)
             return
+        refused_s = self._policy.refused_s
         if failure and self._fails_all_calls(failure):
             self._refusals += 1
             if self._refusals >= self._policy.refusals:
                 self._open_for_good(f"{self._refusals} calls in a row failed", failure)
                 return
         elif failure and failure.code == "rate_limited":
-            if self._note_refusal(self._clock()):
-                self._open_for_good(
-                    f"no call was let through for {self._policy.refused_s:g} s", failure
-                )
+            now = self._clock()
+            # Refusals far apart, because few calls are made, say nothing of the time between.
+            if self._refused_since is None or now - self._refused_at > refused_s / 2:
+                self._refused_since = now
+            self._refused_at = now
+            if now - self._refused_since >= refused_s:
+                self._open_for_good(f"no call was let through for {refused_s:g} s", failure)
                 return
         else:
             self._refusals, self._refused_since = 0, None
@@ -122,22 +128,15 @@ class CircuitBreaker:
             self.release()
 
     def release(self) -> None:
-        """Give back a probe that was not made, so that another call can be the probe."""
+        """Give back a probe that was not made, and let the calls that wait look again."""
         self._probing = False
-        self._wake_waiters()
+        self._change.set()
+        self._change = asyncio.Event()
 
     def _fails_all_calls(self, failure: ModelError) -> bool:
         if failure.code == "rate_limited":
             return (failure.retry_after_s or 0.0) > self._policy.refused_s
         return action_for(failure.code) == "abort"
-
-    def _note_refusal(self, now: float) -> bool:
-        """Note a rate limit refusal; return whether no call was let through for too long."""
-        # Refusals that are far apart, because few calls are made, say nothing of the time between.
-        if self._refused_since is None or now - self._refused_at > self._policy.refused_s / 2:
-            self._refused_since = now
-        self._refused_at = now
-        return now - self._refused_since >= self._policy.refused_s
 
     def _note_failure(self, failure: ModelError, *, probe: bool) -> None:
         if self.is_closed:
@@ -159,11 +158,7 @@ class CircuitBreaker:
     def _open_for_good(self, what: str, failure: ModelError) -> None:
         if self.given_up_reason is None:
             self.given_up_reason = f"{what}, the last with {failure.code}: {failure.detail}"
-        self._wake_waiters()
-
-    def _wake_waiters(self) -> None:
-        self._change.set()
-        self._change = asyncio.Event()
+        self.release()
 
 
 @dataclass(slots=True, eq=False)
@@ -221,10 +216,9 @@ class BudgetGate:
         async with self._lock:
             while True:
                 self._settled.clear()
+                reserve = partial(self._ledger.reserve, call, wait=False)
                 try:
-                    ticket = await _retry_while_busy(
-                        partial(self._ledger.reserve, call, wait=False)
-                    )
+                    ticket = await _retry_while_busy(reserve)
                 except NotAsked as refused:
                     if refused.code != "budget" or not self._open:
                         raise

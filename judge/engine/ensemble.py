@@ -8,7 +8,7 @@ half.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median_low
@@ -95,10 +95,10 @@ def reduce_votes(votes: Sequence[Vote]) -> list[Score]:
     """
     if len(votes) == 1:
         return list(votes[0].scores)
-    by_part: dict[tuple[str, str], list[tuple[Vote, Score]]] = {}
+    by_part: defaultdict[tuple[str, str], list[tuple[Vote, Score]]] = defaultdict(list)
     for vote in votes:
         for score in vote.scores:
-            by_part.setdefault((score.metric, score.part), []).append((vote, score))
+            by_part[score.metric, score.part].append((vote, score))
     return [
         _middle_score([score for _, score in ballots]) if part else _headline(ballots, len(votes))
         for (_, part), ballots in by_part.items()
@@ -198,14 +198,12 @@ def escalate_scores(scores: Sequence[Score], first: Sequence[Vote], why: str) ->
     The details of a headline score get `escalated` (the reason why the stronger model was asked)
     and `first_votes`.
     """
-
-    def with_first_votes(score: Score) -> Score:
-        cast = [
-            _vote_details(vote, first_score)
-            for vote in first
-            for first_score in vote.scores
-            if (first_score.metric, first_score.part) == (score.metric, "")
-        ]
-        return score.with_details(escalated=why, first_votes=cast)
-
-    return [score if score.part else with_first_votes(score) for score in scores]
+    cast: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
+    for vote in first:
+        for score in vote.scores:
+            if not score.part:
+                cast[score.metric].append(_vote_details(vote, score))
+    return [
+        score if score.part else score.with_details(escalated=why, first_votes=cast[score.metric])
+        for score in scores
+    ]

@@ -5,19 +5,13 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from assizes.judge.case import Case
-from assizes.judge.engine.ask_records import AskRecord, HearingResult
-from assizes.judge.engine.ensemble import (
-    EVIDENT,
-    Vote,
-    escalate_scores,
-    escalation_reason,
-    reduce_votes,
-)
+from assizes.judge.engine import ensemble as voting
+from assizes.judge.engine.ask_records import HearingResult
 from assizes.judge.hearing import Hearing
 from assizes.judge.heuristic.answers import plain_reply
 from assizes.judge.models.model import Model
@@ -25,9 +19,6 @@ from assizes.judge.protocol import Ask, Judge, NoReply
 from assizes.judge.score import Score
 
 T = TypeVar("T")
-
-HearOnce = Callable[[Model, int], Awaitable[HearingResult]]
-"""Hears the case with one model; the number is that of the repeat, from 0 on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +37,8 @@ class EnsembleModels:
 
 def members(own: Iterable[Model | EnsembleModels]) -> list[Model]:
     """All models among single models and ensembles."""
-    return [
-        model
-        for entry in own
-        for model in (entry.members if isinstance(entry, EnsembleModels) else (entry,))
-    ]
+    own_models = (each.members if isinstance(each, EnsembleModels) else (each,) for each in own)
+    return list(itertools.chain.from_iterable(own_models))
 
 
 async def gather_all(awaitables: Iterable[Awaitable[T]]) -> list[T]:
@@ -67,9 +55,14 @@ async def gather_all(awaitables: Iterable[Awaitable[T]]) -> list[T]:
 
 
 async def hear_ensemble(
-    ensemble: EnsembleModels, judge: Judge, case: Case, hear: HearOnce
+    ensemble: EnsembleModels,
+    judge: Judge,
+    case: Case,
+    hear: Callable[[Model, int], Awaitable[HearingResult]],
 ) -> HearingResult:
     """Hear a case with every model and every repeat at once, and reduce the votes to one result.
+
+    `hear` hears the case with one model; its number is that of the repeat, from 0 on.
 
     Where the votes leave doubts, the senior model hears the case alone, and its scores replace
     those of the others.
@@ -77,17 +70,23 @@ async def hear_ensemble(
     slots = [(model, sample) for model in ensemble.models for sample in range(ensemble.repeats)]
     hearing_results = await gather_all(hear(*slot) for slot in slots)
     votes = [
-        Vote(model.name, sample, result.scores)
+        voting.Vote(model.name, sample, result.scores)
         for (model, sample), result in zip(slots, hearing_results, strict=True)
     ]
-    scores = reduce_votes(votes)
-    why = ensemble.senior and escalation_reason(votes, judge.metrics, plain_evidence(judge, case))
-    if ensemble.senior is not None and why:
-        hearing_results.append(await hear(ensemble.senior, 0))
-        scores = escalate_scores(hearing_results[-1].scores, votes, why)
-    return HearingResult(
-        judge, scores, _number_asks([ask for result in hearing_results for ask in result.asks])
-    )
+    scores = voting.reduce_votes(votes)
+    if ensemble.senior is not None:
+        evidence = plain_evidence(judge, case)
+        if why := voting.escalation_reason(votes, judge.metrics, evidence):
+            hearing_results.append(await hear(ensemble.senior, 0))
+            scores = voting.escalate_scores(hearing_results[-1].scores, votes, why)
+    # The asks of a round are numbered over all hearings, so that every row has a key of its own.
+    places: defaultdict[int, Iterator[int]] = defaultdict(itertools.count)
+    asks = [
+        replace(ask, index=next(places[ask.round]))
+        for result in hearing_results
+        for ask in result.asks
+    ]
+    return HearingResult(judge, scores, asks)
 
 
 def plain_evidence(judge: Judge, case: Case) -> list[Score]:
@@ -96,9 +95,8 @@ def plain_evidence(judge: Judge, case: Case) -> list[Score]:
     There are none unless the expected tool calls of the case are known and the judge has a metric
     that can be read off them.
     """
-    if case.expected.tool_calls is None or EVIDENT.isdisjoint(
-        metric.name for metric in judge.metrics
-    ):
+    names = {metric.name for metric in judge.metrics}
+    if case.expected.tool_calls is None or voting.EVIDENT.isdisjoint(names):
         return []
     hearing = Hearing(judge, case)
     no_queries = NoReply("no_clerk", "plain rules look nothing up")
@@ -107,9 +105,3 @@ def plain_evidence(judge: Judge, case: Case) -> list[Score]:
             [plain_reply(ask)[1] if isinstance(ask, Ask) else no_queries for ask in hearing.asks]
         )
     return hearing.scores
-
-
-def _number_asks(asks: Sequence[AskRecord]) -> list[AskRecord]:
-    """Number the asks of each round over all hearings, so that every row has a key of its own."""
-    places: defaultdict[int, Iterator[int]] = defaultdict(itertools.count)
-    return [replace(ask, index=next(places[ask.round])) for ask in asks]

@@ -16,12 +16,8 @@ errors in a row the run asks no more."""
 
 _CODES: Final[Mapping[Action, Set[str]]] = {
     "retry": {
-        "rate_limited",
-        "unavailable",
-        "timeout",
-        "empty",
-        "truncated_output",
-        "unsupported_parameter",
+        *("rate_limited", "unavailable", "timeout"),
+        *("empty", "truncated_output", "unsupported_parameter"),
     },
     "repair": {"invalid_reply", "schema", "ambiguous_output"},
     "abort": {"quota", "authentication", "not_found"},
@@ -29,10 +25,9 @@ _CODES: Final[Mapping[Action, Set[str]]] = {
 """All other codes (`bad_request`, `context_overflow`, `refused`, ...) mean `give_up`."""
 
 RETRIED_ONCE: Final = frozenset({"empty", "truncated_output"})
-"""Codes that are retried once only: the model gave an empty answer, or one that was cut off."""
-
 AT_ONCE: Final = frozenset({"truncated_output", "unsupported_parameter"})
-"""Codes that are retried without a pause, because waiting would not help."""
+"""Codes that are retried once only, because the model gave an empty answer or one that was cut off;
+and codes that are retried without a pause, because waiting would not help."""
 
 LONGER_CAP: Final = 2
 """Factor on the cap of tokens for the call after an answer that was cut off."""
@@ -57,15 +52,8 @@ OUTAGES: Final = frozenset(
 UNCHARGED: Final = frozenset(
     {
         *STOPS,
-        "authentication",
-        "bad_request",
-        "context_overflow",
-        "no_offline_rule",
-        "not_cached",
-        "not_found",
-        "quota",
-        "rate_limited",
-        "unsupported_parameter",
+        *("authentication", "bad_request", "context_overflow", "no_offline_rule", "not_cached"),
+        *("not_found", "quota", "rate_limited", "unsupported_parameter"),
     }
 )
 """Codes of calls that cost nothing, because they were turned away before a model worked on them.

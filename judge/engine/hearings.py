@@ -15,20 +15,23 @@ from assizes.judge.config.judging import LimitsConfig
 from assizes.judge.engine.ask_records import AskKey, AskRecord, HearingResult, ask_record
 from assizes.judge.engine.asking import CallControls, ModelCaller
 from assizes.judge.engine.attempts import AskOutcome, Backoff
-from assizes.judge.engine.call_gates import BreakerPolicy, BudgetGate
-from assizes.judge.engine.ensemble_hearing import (
-    EnsembleModels,
-    gather_all,
-    hear_ensemble,
-    members,
-)
+from assizes.judge.engine.call_gates import BreakerPolicy, BudgetGate, CircuitBreaker
+from assizes.judge.engine.ensemble_hearing import EnsembleModels, gather_all, hear_ensemble, members
 from assizes.judge.engine.ledger import CachedReply, Ledger, OpenLedger, ReplyCache, RequestLocks
 from assizes.judge.engine.limits.limits import Leases, Limiter
 from assizes.judge.errors import ModelError, NotAsked
 from assizes.judge.hearing import Hearing
 from assizes.judge.models.model import Completion, Model, UnusableReply
 from assizes.judge.prompts.reply import PARSER_VERSION, parse_reply
-from assizes.judge.protocol import NO_SQL_RUNNER, Ask, Judge, NoReply, Query, QueryResult, SqlRunner
+from assizes.judge.protocol import (
+    NO_SQL_RUNNER,
+    Ask,
+    Judge,
+    NoReply,
+    QueryResult,
+    Question,
+    SqlRunner,
+)
 
 HEARINGS_PER_SLOT: Final = 2
 """Number of hearings that may be open for each call that may be in flight.
@@ -82,14 +85,14 @@ class Engine:
             failures=max(BreakerPolicy().failures, limits.max_in_flight)
         )
         self._budget_gate = BudgetGate(dependencies.ledger)
-        self._controls = CallControls(
-            limits, self.limiter, self._budget_gate, dependencies.backoff, policy
-        )
+        controls = CallControls(limits, self.limiter, self._budget_gate, dependencies.backoff)
         self._model = model
         self._own_models = dict(models or {})
-        self._callers: dict[int, ModelCaller] = {}
-        for each_model in (model, *members(self._own_models.values())):
-            self._caller_of(each_model)
+        # A model has one caller for all judges: they share the breaker and the statistics.
+        self._callers = {
+            id(each): ModelCaller(each, CircuitBreaker(policy), controls)
+            for each in (model, *members(self._own_models.values()))
+        }
         self._hearings = asyncio.Semaphore(HEARINGS_PER_SLOT * limits.max_in_flight)
         self._flights: dict[str, asyncio.Future[AskOutcome]] = {}
         self._cache_writes: set[asyncio.Task[None]] = set()
@@ -128,24 +131,36 @@ class Engine:
         self, judge: Judge, case: Case, model: Model, sample: int
     ) -> HearingResult:
         """Hear a case with one model; each `sample`, a repeat of the same asks, is answered anew."""
-        caller = self._caller_of(model)
+        caller = self._callers[id(model)]
         hearing = Hearing(judge, case)
         records: list[AskRecord] = []
         round_ = 0
         while hearing.asks:
-            questions = [
-                _PlacedQuestion(ask, caller.model, AskKey(judge.name, round_, index, sample))
-                for index, ask in enumerate(hearing.asks)
+            hashes = [ask.prompt_hash if isinstance(ask, Ask) else "" for ask in hearing.asks]
+            ask_keys = [
+                AskKey(judge.name, round_, index, sample, digest, reply_key(model, digest, sample))
+                for index, digest in enumerate(hashes)
             ]
-            replies = await gather_all(self._reply(caller, question) for question in questions)
-            for question, reply in zip(questions, replies, strict=True):
-                if isinstance(reply, AskOutcome):
-                    charged = await self._charge_answer(question, reply, case)
-                    records.append(
-                        ask_record(caller.model, charged, question.hash, question.ask_key)
-                    )
+            answers = await gather_all(
+                self._reply(caller, ask, ask_key)
+                for ask, ask_key in zip(hearing.asks, ask_keys, strict=True)
+            )
+            for ask_key, answer in zip(ask_keys, answers, strict=True):
+                if not isinstance(answer, AskOutcome):
+                    continue
+                charged, key = answer, ask_key.cache_key
+                if key is not None and not isinstance(answer.reply, NoReply):
+                    # A new answer is charged to its ask, and a cached one that this run paid for
+                    # to the first ask that claims it. New answers are claimed as well, so that
+                    # asks that read them from the cache pay nothing.
+                    place = ask_key.claim_key(case)
+                    if answer.attempts > 0 and await self._budget_gate.claims(key, place):
+                        charged = replace(answer, cached=False)
+                    elif answer.cached:
+                        charged = _free_answer(answer)
+                records.append(ask_record(model, charged, ask_key))
             hearing.answer(
-                [answer.reply if isinstance(answer, AskOutcome) else answer for answer in replies]
+                [answer.reply if isinstance(answer, AskOutcome) else answer for answer in answers]
             )
             round_ += 1
         return HearingResult(judge=judge, scores=hearing.scores, asks=records)
@@ -171,28 +186,22 @@ class Engine:
         for caller in list(self._callers.values()):
             await caller.model.aclose()
 
-    def _caller_of(self, model: Model) -> ModelCaller:
-        """The caller of a model, one for all judges: they share the breaker and the statistics."""
-        if id(model) not in self._callers:
-            self._callers[id(model)] = ModelCaller(model, self._controls)
-        return self._callers[id(model)]
-
     async def _reply(
-        self, caller: ModelCaller, placed: _PlacedQuestion
+        self, caller: ModelCaller, question: Question, ask_key: AskKey
     ) -> AskOutcome | QueryResult | NoReply:
         """The answer to an ask from the same ask in flight, else from the cache or the model."""
-        if not isinstance(placed.question, Ask):
+        if not isinstance(question, Ask):
             runner = self._dependencies.sql_runner
-            return NO_SQL_RUNNER if runner is None else await runner.look_up(placed.question)
-        ask, key = placed.question, placed.key
+            return NO_SQL_RUNNER if runner is None else await runner.look_up(question)
+        ask, key = question, ask_key.cache_key
         if key is None:
-            return await caller.answer(ask, placed.hash)
+            return await caller.answer(ask, ask_key.prompt_hash)
         while (flight := self._flights.get(key)) is not None:
             # wait() neither raises the other ask's exception nor cancels that ask with this one.
             await asyncio.wait([flight])
             if not flight.cancelled():
                 answer = flight.result()
-                if answer.error is None:
+                if not isinstance(answer.reply, NoReply):
                     return _free_answer(answer)
                 # A failure used no tokens of this ask, which made no call of its own.
                 none = replace(answer.completion, cost_usd=0.0, input_tokens=0, output_tokens=0)
@@ -244,41 +253,14 @@ class Engine:
             await asyncio.shield(cache_write)
         return answer
 
-    async def _charge_answer(
-        self, placed: _PlacedQuestion, answer: AskOutcome, case: Case
-    ) -> AskOutcome:
-        """Charge an answer to this ask, or mark it as free.
-
-        A new answer is charged to its ask. A cached answer that this run paid for is charged once,
-        to the first ask that claims it.
-        """
-        if placed.key is None or isinstance(answer.reply, NoReply):
-            return answer
-        # A new answer is claimed as well, so that asks that read it from the cache pay nothing.
-        claim_key = placed.ask_key.claim_key(case)
-        mine = answer.attempts > 0 and await self._budget_gate.claims(placed.key, claim_key)
-        return replace(answer, cached=False) if mine or not answer.cached else _free_answer(answer)
-
-
-class _PlacedQuestion:
-    """A question and its place in a hearing, with the hash of its prompt.
-
-    `key` is the cache key, `None` where the reply is not cached.
-    """
-
-    def __init__(self, question: Ask[Any] | Query, model: Model, ask_key: AskKey) -> None:
-        self.question, self.ask_key = question, ask_key
-        self.hash = question.prompt_hash if isinstance(question, Ask) else ""
-        self.key = reply_key(model, self.hash, ask_key.sample) if self.hash else None
-
 
 def reply_key(model: Model, prompt_hash: str, sample: int) -> str | None:
     """The cache key of a reply, 64 hex digits; `None` where replies of the model are not cached.
 
     The key depends on everything that decides the reply: the model with its parameters, the prompt,
-    the version of the parser, and the sample.
+    the version of the parser, and the sample. A query, whose hash is empty, has no key.
     """
-    if model.cache_key is None:
+    if model.cache_key is None or not prompt_hash:
         return None
     parts = [model.cache_key, prompt_hash, str(PARSER_VERSION)]
     if sample:

@@ -13,19 +13,11 @@ from collections.abc import Generator, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from assizes.judge import protocol
 from assizes.judge.case import Case
 from assizes.judge.engine.ensemble import is_good
 from assizes.judge.injection.families import flags
-from assizes.judge.protocol import (
-    Ask,
-    Judge,
-    JudgeFailed,
-    NoReply,
-    Prompt,
-    Question,
-    Steps,
-    together,
-)
+from assizes.judge.protocol import Ask, Judge, NoReply, Prompt, Question, Steps
 from assizes.judge.score import Metric, Score
 
 NEEDS_REVIEW: Final = "needs_review"
@@ -48,7 +40,6 @@ class WrappedJudge:
     """A judge with the name, version, metrics and needs of the judge that it wraps."""
 
     def __init__(self, judge: Judge) -> None:
-        """Wrap the judge."""
         self._judge = judge
         self.name, self.version = judge.name, judge.version
         self.metrics: Sequence[Metric] = judge.metrics
@@ -92,9 +83,9 @@ def mark_blanks(prompt: Prompt) -> Prompt:
 def _look_twice(
     first_steps: Steps[list[Score]], second_steps: Steps[list[Score]]
 ) -> Steps[list[Score]]:
-    first, second = yield from together([first_steps, _mark_asks(second_steps)])
+    first, second = yield from protocol.together([first_steps, _mark_asks(second_steps)])
     if isinstance(first, NoReply):
-        raise JudgeFailed(first)
+        raise protocol.JudgeFailed(first)
     if isinstance(second, NoReply):
         why = f"the second look could not be had ({second.code})"
         return [

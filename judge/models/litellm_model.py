@@ -13,6 +13,7 @@ import re
 import sys
 import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache, lru_cache
 from importlib.metadata import version
@@ -35,26 +36,13 @@ from litellm.types.utils import FILE_CONTENT_STREAMING_PROVIDERS, LlmProviders
 from litellm.utils import ProviderConfigManager, get_optional_params
 from pydantic import BaseModel
 
-from assizes.judge.config.judging import (
-    JudgeConfig,
-    LimitsConfig,
-    Price,
-    TokenScale,
-    estimated_tokens,
-    listed_price,
-)
+from assizes.judge.config import judging
+from assizes.judge.config.judging import JudgeConfig, LimitsConfig, Price
 from assizes.judge.errors import ConfigurationError, ModelError
+from assizes.judge.models import provider_calls
 from assizes.judge.models.batch_lines import FILE_TIMEOUT_S
 from assizes.judge.models.model import Completion, UnusableReply
-from assizes.judge.models.provider_calls import (
-    Parameters,
-    ResponseMode,
-    completion_of,
-    model_error,
-    readable,
-    unusable_reason,
-    with_estimates,
-)
+from assizes.judge.models.provider_calls import model_error, readable
 from assizes.judge.prompts.prompt_texts import messages, with_reply_id
 from assizes.judge.protocol import Ask
 from assizes.judge.rows import as_json
@@ -121,8 +109,8 @@ class LiteLLM:
         self.price = price_of(config, limits)
         temperature = temperature_for(config, self.provider)
         mode = response_mode(config, self.provider)
-        self._parameters = Parameters(mode, config.max_output_tokens, temperature)
-        self._scale = TokenScale()
+        self._parameters = provider_calls.Parameters(mode, config.max_output_tokens, temperature)
+        self._scale = judging.TokenScale()
         self._window: int | None = _price_entry(self.name, self.provider).get("max_input_tokens")
         self._call = dict[str, Any](timeout=limits.timeout_s, num_retries=0, max_retries=0)
         if self.api_base is not None:
@@ -137,19 +125,18 @@ class LiteLLM:
                 "api_base": config.api_base,
             }
         )
-        try:
-            described = ProviderConfigManager.get_provider_chat_config(
-                "", LlmProviders(self.provider)
-            )
-        except ValueError:
-            described = None
+        described = None
+        with suppress(ValueError):
+            known = LlmProviders(self.provider)
+            described = ProviderConfigManager.get_provider_chat_config("", known)
         if described is None:  # litellm's own HTTP client does not know the provider's protocol
             os.environ[_ROUTE] = "false"
 
     def tokens(self, ask: Ask[Any], cap: int = 1) -> tuple[int, int]:
         """Estimate tokens by the length of messages and schema, corrected by the calls so far."""
-        sent = self._estimate(ask, self._messages(ask, None))
-        return self._scale.adjusted_estimate(sent), self._parameters.max_output_tokens(cap)
+        in_words = self._parameters.mode != "json_schema"
+        sent = self._estimate(ask, messages(ask, in_words=in_words))
+        return self._scale.adjusted_estimate(sent), self._parameters.cap * cap
 
     def request(
         self, ask: Ask[Any], *, complaint: str | None = None, cap: int = 1
@@ -158,7 +145,7 @@ class LiteLLM:
         reply: type[BaseModel] = ask.reply
         return {
             "model": self.name,
-            "messages": self._messages(ask, complaint),
+            "messages": messages(ask, complaint, in_words=self._parameters.mode != "json_schema"),
             **self._parameters.of(_json_schema_format(reply), cap),
         }
 
@@ -173,7 +160,7 @@ class LiteLLM:
                 out; `empty`, `truncated_output` or `refused` for an answer that cannot be used.
         """
         request = self.request(ask, complaint=complaint, cap=cap)
-        flags = self._parameters.flags
+        flags = tuple(f"dropped:{name}" for name in self._parameters.dropped)
         estimate = self._estimate(ask, request["messages"])
         await self._check_fit(request["messages"], estimate)
         started = perf_counter()
@@ -187,14 +174,16 @@ class LiteLLM:
             raise ModelError("unsupported_parameter", detail, status=400) from error
         latency_ms = (perf_counter() - started) * 1000
         completion = replace(
-            completion_of(response, self.name, self.price),
+            provider_calls.completion_of(response, self.name, self.price),
             latency_ms=latency_ms,
             reply_id=ask.reply_id,
             flags=flags,
         )
         self._scale.note(completion.input_tokens, estimate)
-        completion = with_estimates(completion, self._scale.adjusted_estimate(estimate), self.price)
-        if why := unusable_reason(response):
+        completion = provider_calls.with_estimates(
+            completion, self._scale.adjusted_estimate(estimate), self.price
+        )
+        if why := provider_calls.unusable_reason(response):
             raise UnusableReply(*why, completion)
         return completion
 
@@ -212,13 +201,10 @@ class LiteLLM:
         closing = [clients.cache_dict.pop(key).close() for key in ours]
         await asyncio.gather(*filter(inspect.isawaitable, closing))
 
-    def _messages(self, ask: Ask[Any], complaint: str | None) -> list[dict[str, str]]:
-        return messages(ask, complaint, in_words=self._parameters.mode != "json_schema")
-
     def _estimate(self, ask: Ask[Any], sent_messages: Sequence[Mapping[str, str]]) -> int:
         reply: type[BaseModel] = ask.reply
         beside = _schema_tokens(reply) if self._parameters.mode == "json_schema" else 0
-        return beside + estimated_tokens(*(message["content"] for message in sent_messages))
+        return beside + judging.estimated_tokens(*(message["content"] for message in sent_messages))
 
     async def _check_fit(self, sent_messages: Sequence[Mapping[str, str]], estimate: int) -> None:
         """Raise `context_overflow`, without a request, for a prompt that certainly does not fit."""
@@ -243,7 +229,7 @@ def price_of(config: JudgeConfig, limits: LimitsConfig) -> Price | None:
     if (configured := limits.prices.get(config.model_id)) is not None:
         return configured
     entry = _price_entry(config.model_id, provider_of(config))
-    return listed_price(entry, f"litellm {version('litellm')}")
+    return judging.listed_price(entry, f"litellm {version('litellm')}")
 
 
 def _price_entry(model: str, provider: str) -> Mapping[str, Any]:
@@ -313,7 +299,7 @@ def provider_of(config: JudgeConfig) -> str:
     return str(provider)
 
 
-def response_mode(config: JudgeConfig, provider: str) -> ResponseMode:
+def response_mode(config: JudgeConfig, provider: str) -> provider_calls.ResponseMode:
     """Return the strictest response mode that the model is known to support."""
     bare = config.model_id.removeprefix(f"{provider}/")
     known = litellm.get_supported_openai_params(bare, custom_llm_provider=provider)
@@ -335,7 +321,7 @@ def _json_schema_format(reply: type[BaseModel]) -> str:
 
 @lru_cache(maxsize=256)
 def _schema_tokens(reply: type[BaseModel]) -> int:
-    return estimated_tokens(_json_schema_format(reply))
+    return judging.estimated_tokens(_json_schema_format(reply))
 
 
 class LiteLLMBatchCalls:

@@ -55,7 +55,6 @@ class UnusableReply(ModelError):
     """
 
     def __init__(self, code: str, detail: str, completion: Completion) -> None:
-        """Create the error with its answer."""
         super().__init__(code, detail)
         self.completion = completion
 
@@ -64,7 +63,6 @@ class ProviderUnreachable(ModelError):
     """No connection to the provider was made, so nothing was sent and nothing was charged."""
 
     def __init__(self, detail: str) -> None:
-        """Create the error with the code `unavailable`."""
         super().__init__("unavailable", detail)
 
 

@@ -10,9 +10,9 @@ import json
 import math
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
 from typing import Any, Final, Literal
 
@@ -31,14 +31,11 @@ MAX_DETAIL_CHARS: Final = 200
 """Characters that the readable line of a failure has at most."""
 
 _CODES: Final = {
-    401: "authentication",
+    **dict.fromkeys((401, 403), "authentication"),
+    **dict.fromkeys((408, 409, 425), "unavailable"),
     402: "quota",
-    403: "authentication",
     404: "not_found",
-    408: "unavailable",
-    409: "unavailable",
     413: "context_overflow",
-    425: "unavailable",
     429: "rate_limited",
 }
 _SIGNS: Final = {
@@ -73,7 +70,6 @@ _MEMORY_ADDRESS: Final = re.compile(r" ssl:<[^>]*>")
 
 _TITLE: Final = re.compile(r"<title>([^<]*)</title>", re.IGNORECASE)
 
-
 _REJECTION_SIGNS: Final = {
     "temperature": re.compile(r"\btemperature\b", re.IGNORECASE),
     "response_format": re.compile(r"response[_ ]format|json[_ ](schema|object)", re.IGNORECASE),
@@ -82,6 +78,7 @@ _REJECTION_SIGNS: Final = {
 """Parameters that a call can do without, and their names in the errors of providers."""
 
 
+@dataclass(slots=True, eq=False)
 class Parameters:
     """The parameters of one model's calls.
 
@@ -89,39 +86,30 @@ class Parameters:
     `max_tokens` becomes `max_completion_tokens`, and the response format becomes less strict.
 
     `mode` says how the shape of replies is asked for at first, `cap` is the usual limit of an
-    answer's tokens, and a temperature of `None` leaves that parameter out.
+    answer's tokens, and a temperature of `None` leaves that parameter out. `dropped` names the
+    parameters that were rejected.
     """
 
-    def __init__(self, mode: ResponseMode, cap: int, temperature: float | None) -> None:
-        self.mode = mode
-        self.dropped: tuple[str, ...] = ()
-        self._cap = cap
-        self._cap_name = "max_tokens"
-        self._temperature = temperature
-
-    @property
-    def flags(self) -> tuple[str, ...]:
-        """The flags for completions of calls with the present parameters."""
-        return tuple(f"dropped:{name}" for name in self.dropped)
+    mode: ResponseMode
+    cap: int
+    temperature: float | None
+    dropped: tuple[str, ...] = ()
+    cap_name: str = "max_tokens"
 
     def of(self, json_schema_format: str, cap: int) -> dict[str, Any]:
         """Return the parameters of a call, whose strictest response format is given as JSON text.
 
         `cap` is a factor on the usual limit of the answer's tokens.
         """
-        parameters: dict[str, Any] = {self._cap_name: self.max_output_tokens(cap)}
-        if self._temperature is not None:
-            parameters["temperature"] = self._temperature
+        parameters: dict[str, Any] = {self.cap_name: self.cap * cap}
+        if self.temperature is not None:
+            parameters["temperature"] = self.temperature
         if self.mode == "json_schema":
             # Parsed anew for each call: litellm changes the object for some providers.
             parameters["response_format"] = json.loads(json_schema_format)
         elif self.mode == "json_object":
             parameters["response_format"] = {"type": "json_object"}
         return parameters
-
-    def max_output_tokens(self, cap: int) -> int:
-        """Return the limit of an answer's tokens, `cap` times the usual one."""
-        return self._cap * cap
 
     def drop_rejected(self, error: Exception, sent: Mapping[str, Any]) -> str | None:
         """Change the parameter that the provider rejected, for all later calls, and return its name.
@@ -141,9 +129,9 @@ class Parameters:
         if name is None:
             return None
         if name == "temperature":
-            self._temperature = None
+            self.temperature = None
         elif name == "max_tokens":
-            self._cap_name = "max_completion_tokens"
+            self.cap_name = "max_completion_tokens"
         elif sent[name]["type"] == self.mode:  # else a parallel call has changed the mode already
             self.mode = "json_object" if self.mode == "json_schema" else "words"
         if name not in self.dropped:
@@ -161,7 +149,7 @@ def completion_of(
     Tokens and cost are None for a response without usage: client libraries put zeros there, which
     would make the call look free.
     """
-    choice = _choice(response)
+    choice = response.choices[0] if response.choices else None
     usage: Any = getattr(response, "usage", None)
     sent = written = cost_usd = None
     if usage and usage.total_tokens:
@@ -201,9 +189,9 @@ def with_estimates(
 
 def unusable_reason(response: Any) -> tuple[str, str] | None:
     """Return code and reason when a response has no usable answer, else None."""
-    choice = _choice(response)
-    if choice is None:
+    if not response.choices:
         return "empty", "the answer has no choices"
+    choice = response.choices[0]
     message = choice.message
     fields = getattr(message, "provider_specific_fields", None) or {}
     if refusal := fields.get("refusal") or getattr(message, "refusal", None):
@@ -217,21 +205,20 @@ def unusable_reason(response: Any) -> tuple[str, str] | None:
     return None
 
 
-def _choice(response: Any) -> Any:
-    return response.choices[0] if response.choices else None
-
-
 def model_error(error: Exception) -> ModelError:
     """Return a provider's failure as a `ModelError`, whose code comes from status and words."""
-    causes = list(_causes(error))
+    causes: list[BaseException] = [error]
+    while (cause := causes[-1].__cause__ or causes[-1].__context__) is not None:
+        causes.append(cause)
     text = str(error)
     detail = readable(text) or type(error).__name__
     if any(_never_connected(cause) for cause in causes):
         return ProviderUnreachable(detail)
     # Client libraries invent a status for failures without an answer; such a status is ignored.
-    answered = getattr(error, "litellm_response_headers", None) is not None or any(
-        isinstance(cause, httpx.HTTPStatusError) for cause in causes
-    )
+    of_litellm = getattr(error, "litellm_response_headers", None)
+    of_response = getattr(getattr(error, "response", None), "headers", None)
+    by_status = any(isinstance(cause, httpx.HTTPStatusError) for cause in causes)
+    answered = by_status or of_litellm is not None
     named = getattr(error, "status_code", None)
     status = named if answered and isinstance(named, int) and named >= 400 else None
     if status is None and named == 408:  # litellm's status for a timeout on our side
@@ -242,21 +229,9 @@ def model_error(error: Exception) -> ModelError:
         code = _CODES.get(named, "bad_request")
     if code in _AMBIGUOUS:
         code = next((name for name, sign in _SIGNS.items() if sign.search(text)), code)
-    headers = (
-        getattr(error, "litellm_response_headers", None),
-        getattr(getattr(error, "response", None), "headers", None),
-    )
-    hints = (retry_after_s(each) for each in headers if isinstance(each, Mapping))
+    hints = (retry_after_s(each) for each in (of_litellm, of_response) if isinstance(each, Mapping))
     hint_s = next((hint for hint in hints if hint is not None), None)
     return ModelError(code, detail, retry_after_s=hint_s, status=status)
-
-
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error, its cause, the cause of that, and so on."""
-    cause: BaseException | None = error
-    while cause is not None:
-        yield cause
-        cause = cause.__cause__ or cause.__context__
 
 
 def _never_connected(error: BaseException) -> bool:

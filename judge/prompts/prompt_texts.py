@@ -15,10 +15,10 @@ import difflib
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache, partial
 from itertools import zip_longest
-from typing import Any, Final, Protocol, runtime_checkable
+from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -35,10 +35,8 @@ DATA_RULE: Final = (
 """The rule about data sections that every system message contains."""
 
 EMPTY: Final = "(empty)"
-"""The mark for a text that is missing."""
-
 NOT_CAPTURED: Final = "not captured"
-"""The mark for a part of the agent's setup that the transcript does not hold."""
+"""Marks for a text that is missing, and for a part of the agent's setup that the transcript lacks."""
 
 NO_CALL: Final = " (answers no call)"
 NO_RESULT: Final = " (no result)"
@@ -46,6 +44,11 @@ NO_RESULT: Final = " (no result)"
 
 MAX_LINES: Final = 200
 """The most lines that the difference of one judge's prompts keeps."""
+
+_NEXT_LINE: Final = "\n  "
+"""The start of every later line of a text: indented, so that no text can pretend to be a turn."""
+
+_json = partial(json.dumps, ensure_ascii=False, default=str)
 
 # Models also read signs that look like "<" as one. Possessive: without a slash, the blanks around
 # its place could otherwise be divided in many ways, which takes quadratic time.
@@ -96,7 +99,10 @@ def data_section(heading: str, body: str) -> str:
 
 def numbered_list(statements: Sequence[str]) -> str:
     """Statements as a list numbered from 1, or `(none)`."""
-    lines = [f"{number}. {_indent(text)}" for number, text in enumerate(statements, 1)]
+    lines = [
+        f"{number}. {_NEXT_LINE.join(text.splitlines())}"
+        for number, text in enumerate(statements, 1)
+    ]
     return "\n".join(lines) or "(none)"
 
 
@@ -113,11 +119,11 @@ def expected_calls_text(calls: Sequence[ExpectedCall] | None) -> str:
     """The expected tool calls, numbered in order; `(none)` or `not known` where there are none."""
     if calls is None:
         return "not known"
-    shown = [
-        (call.name, "any arguments" if call.arguments is None else _json(call.arguments))
-        for call in calls
-    ]
-    return numbered_list([f"{_one_line(name)}({arguments})" for name, arguments in shown])
+    shown: list[str] = []
+    for call in calls:
+        arguments = "any arguments" if call.arguments is None else _json(call.arguments)
+        shown.append(f"{' '.join(call.name.split()) or EMPTY}({arguments})")
+    return numbered_list(shown)
 
 
 def rendered_transcript(transcript: Transcript, window: range | None = None) -> str:
@@ -142,9 +148,15 @@ def rendered_turns(transcript: Transcript, window: range | None = None) -> list[
             text = turn.text or ""
             if turn.tool_result is not None:
                 text = "\n".join(filter(None, (text, turn.tool_result.content)))
-            shown = _indent(text) if text.strip() else EMPTY
-            calls = (f"[{index}] call: {call}" for call in _calls(turn, unanswered))
-            blocks.append("\n".join([f"[{index}] {_speaker(turn, names)}: {shown}", *calls]))
+            shown = _NEXT_LINE.join(text.splitlines()) if text.strip() else EMPTY
+            lines = [f"[{index}] {_speaker(turn, names)}: {shown}"]
+            for call in turn.tool_calls:
+                as_text = call.raw is not None and not call.arguments
+                arguments = call.raw if as_text else _json(call.arguments)
+                mark = NO_RESULT if call.id in unanswered else ""
+                text = f"{' '.join(call.name.split()) or EMPTY}({arguments}){mark}"
+                lines.append(f"[{index}] call: {_NEXT_LINE.join(text.splitlines())}")
+            blocks.append("\n".join(lines))
         # Ids may be reused later in a conversation: a result belongs to the latest call of its id.
         names.update({call.id: call.name for call in turn.tool_calls if call.id is not None})
     return blocks
@@ -159,26 +171,7 @@ def _speaker(turn: Turn, names: Mapping[str, str]) -> str:
     name = names.get(result.call_id or "") or result.name or "(unknown)"
     stray = result.name and result.call_id is not None and result.call_id not in names
     marks = f"{' (failed)' if result.is_error else ''}{NO_CALL if stray else ''}"
-    return f"tool {_one_line(name)}{marks}"
-
-
-def _calls(turn: Turn, unanswered: set[str]) -> Iterator[str]:
-    for call in turn.tool_calls:
-        text = call.raw if call.raw is not None and not call.arguments else _json(call.arguments)
-        mark = NO_RESULT if call.id in unanswered else ""
-        yield _indent(f"{_one_line(call.name)}({text}){mark}")
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, default=str)
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split()) or EMPTY
-
-
-def _indent(text: str) -> str:
-    return "\n  ".join(text.splitlines())
+    return f"tool {' '.join(name.split()) or EMPTY}{marks}"
 
 
 def messages(
@@ -245,15 +238,6 @@ def _reply_schema(reply: type[BaseModel]) -> str:
     return json.dumps(with_reply_id(reply.model_json_schema()))
 
 
-@runtime_checkable
-class HasPrompts(Protocol):
-    """A judge that gives the fixed texts of its prompts; a judge that asks no model need not."""
-
-    @property
-    def prompts(self) -> Sequence[str]:
-        """The system messages of the judge, or the parts of them that never change."""
-
-
 class PromptDiff(BaseModel):
     """The difference between the prompts of one judge in two runs, as lines of a unified diff.
 
@@ -269,14 +253,15 @@ class PromptDiff(BaseModel):
 
 
 def prompt_snapshot(judges: Iterable[Judge]) -> dict[str, Any]:
-    """The prompt texts to store with a run.
+    """The prompt texts to store with a run: the `prompts` of each judge that has such an attribute.
 
+    These are the judge's system messages, or the parts of them that never change. In the answer,
     `judges` holds the hashes of each judge's texts, `texts` each different text by its hash.
     """
     texts: dict[str, str] = {}
     hashes: dict[str, list[str]] = {}
     for judge in judges:
-        prompts = judge.prompts if isinstance(judge, HasPrompts) else ()
+        prompts = getattr(judge, "prompts", ())
         # The judge of a user may have an attribute of this name with another meaning.
         for text in prompts if isinstance(prompts, list | tuple) else ():
             if isinstance(text, str):
@@ -298,25 +283,19 @@ def prompt_diff(
     if not baseline or not candidate:
         return None
     before, after = baseline["judges"], candidate["judges"]
-    return tuple(
-        _prompt_difference(
-            judge,
-            [baseline["texts"][digest] for digest in before[judge]],
-            [candidate["texts"][digest] for digest in after[judge]],
-        )
-        for judge in sorted(before.keys() & after.keys())
-        if before[judge] != after[judge]
-    )
-
-
-def _prompt_difference(judge: str, before: Sequence[str], after: Sequence[str]) -> PromptDiff:
-    lines: list[str] = []
-    several = max(len(before), len(after)) > 1
-    for place, sides in enumerate(zip_longest(before, after, fillvalue=""), 1):
-        old, new = (text.split("\n") if text else [] for text in sides)
-        # Two lines with the names of files come before the first hunk.
-        hunks = list(difflib.unified_diff(old, new, lineterm=""))[2:]
-        lines += [f"@ prompt {place}", *hunks] if several and hunks else hunks
-    return PromptDiff(
-        judge=judge, lines=tuple(lines[:MAX_LINES]), more=max(0, len(lines) - MAX_LINES)
-    )
+    differences: list[PromptDiff] = []
+    for judge in sorted(before.keys() & after.keys()):
+        if before[judge] == after[judge]:
+            continue
+        lines: list[str] = []
+        old_texts = [baseline["texts"][digest] for digest in before[judge]]
+        new_texts = [candidate["texts"][digest] for digest in after[judge]]
+        several = max(len(old_texts), len(new_texts)) > 1
+        for place, sides in enumerate(zip_longest(old_texts, new_texts, fillvalue=""), 1):
+            old, new = (text.split("\n") if text else [] for text in sides)
+            # Two lines with the names of files come before the first hunk.
+            hunks = list(difflib.unified_diff(old, new, lineterm=""))[2:]
+            lines += [f"@ prompt {place}", *hunks] if several and hunks else hunks
+        more = max(0, len(lines) - MAX_LINES)
+        differences.append(PromptDiff(judge=judge, lines=tuple(lines[:MAX_LINES]), more=more))
+    return tuple(differences)

@@ -38,10 +38,9 @@ NORMALISED: Final = "normalised"
 EXTRA_KEYS: Final = "extra_keys"
 
 MAX_PASSES: Final = 3
-"""The most rounds of validation and repair: some problems only show when others are repaired."""
-
 MAX_PROBLEMS: Final = 3
-"""The most problems that an error message names."""
+"""The most rounds of validation and repair, because some problems only show when others are
+repaired; and the most problems that an error message names."""
 
 _WHOLE: Final = re.compile(r"\s*([+-]?\d{1,18})(?:\.0+)?\s*", re.ASCII)
 _NUMBER: Final = re.compile(r"\s*[+-]?\d{1,18}(?:\.\d{1,30})?(?:[eE][+-]?\d{1,3})?\s*", re.ASCII)
@@ -120,7 +119,7 @@ def _fit_reply(value: dict[str, Any], model: type[T], flags: set[str]) -> Parsed
             if left:
                 raise reply_error("schema", _problem_text([*surplus, *left])) from error
         else:
-            return ParsedReply(reply, doubt=_problem_text(surplus) or None)
+            return ParsedReply(reply, doubt=_problem_text(surplus) if surplus else None)
     raise reply_error("schema", _problem_text([*surplus, *problems]))
 
 

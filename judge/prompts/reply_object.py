@@ -21,19 +21,16 @@ REPLY_ID: Final = "reply_id"
 """The key under which a reply repeats its id."""
 
 MAX_REPLY_CHARS: Final = 2_000_000
-"""The longest text of a model, in characters, that is parsed."""
-
 MAX_TEXT_CHARS: Final = 8_000
-"""The longest text in a reply, in characters; longer texts are cut."""
+"""The longest text of a model that is parsed, and the longest text inside a reply, in characters; a
+longer text inside a reply is cut."""
 
 MAX_DETAIL_CHARS: Final = 300
 """The most characters in the message of a `reply_error`."""
 
 MAX_OBJECTS: Final = 1_000
-"""The most JSON objects that are read from one text."""
-
 MAX_DECODINGS: Final = 64
-"""The most errors in the JSON of one text before it is given up."""
+"""The most JSON objects that are read from one text, and the most errors in their JSON."""
 
 REPLACED: Final = "text_replaced"
 CAPPED: Final = "text_capped"

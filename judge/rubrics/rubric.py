@@ -40,6 +40,8 @@ OUTCOMES: Final = "expected_outcomes"
 
 SCORED_LEVELS: Final = ("5", "4", "3", "2", "1", "0")
 BINARY_LEVELS: Final = ("pass", "fail")
+_LEVELS: Final = {"scored": SCORED_LEVELS, "binary": BINARY_LEVELS}
+"""The levels of each type of score, from best to worst."""
 
 KIND: Final = "kind"
 """The key that makes a file of a rubric folder a judge instead of a metric."""
@@ -105,7 +107,7 @@ class Rubric(RubricTable):
 
     @model_validator(mode="after")
     def _check_levels(self) -> Rubric:
-        wanted = SCORED_LEVELS if self.score_type == "scored" else BINARY_LEVELS
+        wanted = _LEVELS[self.score_type]
         if set(self.levels) != set(wanted):
             raise ValueError(
                 f"levels {sorted(self.levels)} do not fit score_type {self.score_type!r}, "
@@ -117,16 +119,11 @@ class Rubric(RubricTable):
             raise ValueError("include_in_defaults needs a default_weight above 0")
         return self
 
-    @property
-    def ordered_levels(self) -> list[tuple[str, Level]]:
-        """The levels from best to worst, whatever their order in the file."""
-        wanted = SCORED_LEVELS if self.score_type == "scored" else BINARY_LEVELS
-        return [(key, self.levels[key]) for key in wanted]
-
 
 def _levels_text(rubric: Rubric, shown: Collection[str]) -> str:
     lines = [
-        level_line(key, level, with_example=key in shown) for key, level in rubric.ordered_levels
+        level_line(key, rubric.levels[key], with_example=key in shown)
+        for key in _LEVELS[rubric.score_type]
     ]
     return "\n".join([*lines, rubric.notes] if rubric.notes else lines)
 
@@ -211,7 +208,14 @@ def documents(folders: Sequence[str]) -> list[tuple[str, dict[str, Any]]]:
         if not files:
             raise ConfigurationError(f"[judge] rubrics: no .toml file in folder {folder!r}")
         paths += files
-    return [(str(path), toml_table(_file_text(path), str(path))) for path in paths]
+    tables: list[tuple[str, dict[str, Any]]] = []
+    for path in paths:
+        try:
+            text = path.read_text("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigurationError(f"{path}: cannot be read: {error}") from error
+        tables.append((str(path), toml_table(text, str(path))))
+    return tables
 
 
 def validate_table(model: type[T], table: Mapping[str, Any], where: str) -> T:
@@ -239,10 +243,3 @@ def toml_table(text: str, where: str) -> dict[str, Any]:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # also for a number with too many digits
         raise ConfigurationError(f"{where}: not TOML: {error}") from error
-
-
-def _file_text(path: Path) -> str:
-    try:
-        return path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"{path}: cannot be read: {error}") from error

@@ -27,27 +27,23 @@ FIRST_CALM_S: Final = 1.0
 """Calls a second, and the seconds in which they double, while hardly any call was let through."""
 
 SLOWEST_RATE: Final = 0.1
-"""The lowest rate in calls a second. One call in ten seconds finds out soon enough whether a provider
-lets calls through again, or never will (see `assizes.judge.engine.call_gates`)."""
-
 SLOWEST_CALM_S: Final = 30.0
-"""Seconds in which the lowest rate doubles: the time of three calls in a row that are let through."""
+"""The lowest rate in calls a second, and the seconds in which it doubles: the time of three calls
+in a row that are let through. One call in ten seconds finds out soon enough whether a provider lets
+calls through again, or never will (see `assizes.judge.engine.call_gates`)."""
 
 SHORTEST_PERIOD_S: Final = 5.0
 FEWEST_CALLS: Final = 10
-"""Seconds and calls that a period needs at least to say anything about a rate."""
-
 LONGEST_PERIOD_S: Final = 60.0
-"""Seconds after which calls that were let through say nothing about the present rate."""
+"""Seconds and calls that a period needs at least to say anything about a rate, and the seconds after
+which calls that were let through say nothing about the present rate."""
 
 FIRST_HOLD_S: Final = 0.5
-"""Seconds to wait after a refusal that does not say how long; doubled while every call is refused."""
-
 LONGEST_HOLD_S: Final = 8.0
-"""The most seconds to wait after a refusal that does not say how long."""
-
 LONGEST_HINT_S: Final = 60.0
-"""The most seconds to wait when the refusal says how long: usual limits have windows of a minute."""
+"""Seconds to wait after a refusal that does not say how long, which are doubled while every call is
+refused, and their maximum. The last is the maximum where the refusal says how long: usual limits
+have windows of a minute."""
 
 
 @dataclass(slots=True)
@@ -103,8 +99,7 @@ class AdaptiveRate:
             self._due = max(self._due, now - CATCH_UP_S) + 1 / rate
         if self._period is not None and now - self._period.since > LONGEST_PERIOD_S:
             self._before, self._period = self._period, None
-        if self._period is None:
-            self._period = _Period(now)
+        self._period = self._period or _Period(now)
         self._period.calls += 1
         self._let_through += 1
         return self._spell
@@ -119,22 +114,27 @@ class AdaptiveRate:
         if spell != self._spell:
             return
         self._let_through -= 1
-        wait_s = retry_after_s
         if not self._refused:
             self._refused, self._refused_at = True, now
-            if wait_s is None:
-                wait_s = min(FIRST_HOLD_S * 2.0**self._tries, LONGEST_HOLD_S)
-        if wait_s is not None:
-            until = now + min(max(wait_s, 0.0), LONGEST_HINT_S)
+            if retry_after_s is None:
+                retry_after_s = min(FIRST_HOLD_S * 2.0**self._tries, LONGEST_HOLD_S)
+        if retry_after_s is not None:
+            until = now + min(max(retry_after_s, 0.0), LONGEST_HINT_S)
             self._held_until = max(self._held_until, until)
 
     def _resume(self, now: float) -> None:
         """End the hold and begin a new spell, at a lower rate than the one before."""
-        calls, length_s = self._measured_calls(now)
+        period = self._period or _Period(now)
+        if self._refused_at - period.since >= SHORTEST_PERIOD_S and period.calls >= FEWEST_CALLS:
+            self._before, self._period = period, None
+            calls, since = period.calls, period.since
+        else:  # too short to say anything: the period before is counted as well
+            before = self._before or _Period(period.since)
+            calls, since = before.calls + period.calls, before.since
         if calls <= 0 or (self._rate is None and calls < FEWEST_CALLS):
             self._rate, self._calm_s = FIRST_RATE, FIRST_CALM_S
         else:
-            measured = calls / max(length_s, 1.0)
+            measured = calls / max(now - since, 1.0)
             paced = self.rate(self._refused_at) or measured
             rate_share = KEPT_RATE_SHARE if self._let_through > 0 else 1.0
             rate = min(KEPT_RATE_SHARE * measured, rate_share * paced)
@@ -145,15 +145,3 @@ class AdaptiveRate:
         self._let_through = 0
         self._refused = False
         self._resumed_at = self._due = now
-
-    def _measured_calls(self, now: float) -> tuple[int, float]:
-        """The number of calls that were let through, and the seconds that they took.
-
-        The period before is counted as well where the present one is too short to say anything.
-        """
-        period = self._period or _Period(now)
-        if self._refused_at - period.since >= SHORTEST_PERIOD_S and period.calls >= FEWEST_CALLS:
-            self._before, self._period = period, None
-            return period.calls, now - period.since
-        before = self._before or _Period(period.since)
-        return before.calls + period.calls, now - before.since

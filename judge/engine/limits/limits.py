@@ -22,7 +22,7 @@ MAX_PLACES_OVERTAKEN: Final = 64
 
 @dataclass(slots=True, eq=False)
 class QueuedCall:
-    """One call that waits for its permit, since a time in seconds of the event loop's clock.
+    """One call that waits for its permit.
 
     `place` is the number of the ask in the order of arrival, over all models; the later calls of an
     ask keep the place of its first call. For the group see `Limiter.admit`; `tokens` is an
@@ -33,7 +33,6 @@ class QueuedCall:
     place: int
     group: str
     tokens: int
-    since: float
     permit_future: asyncio.Future[Permit]
     is_retry: bool = False
 
@@ -89,10 +88,8 @@ class FairQueue:
         places after the oldest call.
         """
         oldest = self.oldest()
-        if oldest.is_retry:
-            return oldest
         group = self._groups.get(self._last)
-        if group is None or not self._trim(group):
+        if oldest.is_retry or group is None or not self._trim(group):
             return oldest
         return group[0] if group[0].place - oldest.place <= MAX_PLACES_OVERTAKEN else oldest
 
@@ -127,10 +124,9 @@ class FairQueue:
 
 
 START_RATE_FACTOR: Final = 2.0
-"""How many times as fast as slots become free on average calls may start."""
-
 SHORT_CALL_WEIGHT: Final = 8
-"""The most calls over which a shorter call is averaged: after an outage slots fill quickly again."""
+"""How many times as fast as slots become free on average calls may start, and the most calls over
+which a shorter call is averaged: after an outage slots fill quickly again."""
 
 _TINY_S: Final = 1e-6
 """Seconds by which a timer of the event loop may fire too early."""
@@ -179,12 +175,10 @@ class Leases(Protocol):
 class Permit:
     """The permission to make one model call, with what each limit charged for the call.
 
-    `place` is the number of the ask in the order of arrival; `waited_ms` are the milliseconds
-    between the request for permission and the permission.
+    `place` is the number of the ask in the order of arrival.
     """
 
     place: int
-    waited_ms: float
     _adaptive_rate: AdaptiveRate
     _at: float
     _spell: int
@@ -227,10 +221,10 @@ class _ModelLimiter:
         if limits.tokens_per_minute is not None:
             self._tokens.insert(0, RateLimiter.of_tokens(limits.tokens_per_minute))
 
-    def join(self, call: QueuedCall) -> None:
+    def join(self, call: QueuedCall, now: float) -> None:
         if not self.queue:
             for rate_limit in (*self._requests, *self._tokens):
-                rate_limit.begin(call.since)
+                rate_limit.begin(now)
         self.queue.join(call)
 
     def ready_at(self, now: float) -> float:
@@ -255,7 +249,6 @@ class _ModelLimiter:
         call = self.queue.pop()
         permit = Permit(
             call.place,
-            (now - call.since) * 1000,
             self._adaptive_rate,
             now,
             self._adaptive_rate.take(now),
@@ -302,32 +295,34 @@ class Limiter:
         Raises:
             AssizesError: when a limit shared with other processes is not available.
         """
-        permit = await self._permit(model, tokens, group, place)
-        clock = asyncio.get_running_loop().time
-        began = clock()
-        try:
-            yield permit
-        finally:
-            self._start_smoother.note_end(clock() - began)
-            self._release_slot()
-
-    async def _permit(self, model: str, tokens: int, group: str, place: int | None) -> Permit:
         loop = asyncio.get_running_loop()
         is_retry = place is not None
         place = next(self._places) if place is None else place
-        call = QueuedCall(place, group, tokens, loop.time(), loop.create_future(), is_retry)
+        call = QueuedCall(place, group, tokens, loop.create_future(), is_retry)
         if (limiter := self._model_limiters.get(model)) is None:
             shared: tuple[RateLimit | None, RateLimit | None] = (None, None)
             if self._leases:
                 shared = self._leases.rate_limits(model, self._start_ready_calls)
             limiter = self._model_limiters[model] = _ModelLimiter(self._limits, shared)
-        limiter.join(call)
+        limiter.join(call, loop.time())
         self._start_ready_calls()
         try:
-            return await call.permit_future
-        except asyncio.CancelledError:
-            self._withdraw(limiter, call)
+            permit = await call.permit_future
+        except asyncio.CancelledError:  # while the call waited, or just after it was admitted
+            future = call.permit_future
+            if future.cancelled():
+                limiter.queue.leave(call)
+                self._start_ready_calls()
+            elif future.exception() is None:
+                future.result().cancel()
+                self._release_slot()
             raise
+        began = loop.time()
+        try:
+            yield permit
+        finally:
+            self._start_smoother.note_end(loop.time() - began)
+            self._release_slot()
 
     def _start_ready_calls(self) -> None:
         """Start every call that may start now, and set the timer for the next one."""
@@ -366,13 +361,3 @@ class Limiter:
     def _release_slot(self) -> None:
         self.in_flight -= 1
         self._start_ready_calls()
-
-    def _withdraw(self, limiter: _ModelLimiter, call: QueuedCall) -> None:
-        """Take back a call that was cancelled while it waited, or just after it was admitted."""
-        future = call.permit_future
-        if future.cancelled():
-            limiter.queue.leave(call)
-            self._start_ready_calls()
-        elif future.exception() is None:
-            future.result().cancel()
-            self._release_slot()

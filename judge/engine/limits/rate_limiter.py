@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from assizes.judge.errors import AssizesError
@@ -89,8 +89,7 @@ class RateLimiter:
 
     def __init__(self, allowed: float, window_s: float) -> None:
         """Make a limit of so many requests, or tokens, in a window of so many seconds."""
-        self._allowed = allowed
-        self._window_s = window_s
+        self._allowed, self._window_s = allowed, window_s
         rate = allowed / window_s
         fast = _Schedule(CATCH_UP_FACTOR * rate, CATCH_UP_S)
         self._schedules = (_Schedule(rate, MAX_LAG_S), fast)
@@ -153,10 +152,9 @@ class RateLimiter:
 
 
 MAX_LATE_S: Final = 0.3
-"""Seconds after its time at which a leased unit that was not used is lost."""
-
 LEASE_AHEAD_S: Final = 1.0
-"""Seconds ahead for which units are leased, so that no call waits for the server that grants them."""
+"""Seconds after its time at which a leased unit that was not used is lost, and seconds ahead for
+which units are leased, so that no call waits for the server that grants them."""
 
 
 @dataclass(slots=True)
@@ -171,6 +169,7 @@ class LeaseBlock:
     rate: float
 
 
+@dataclass(slots=True, eq=False)
 class LeasedRate:
     """A limit that processes share: each process uses only the units that it leased.
 
@@ -180,14 +179,13 @@ class LeasedRate:
     `request_units` is called: the owner then leases some, calls `add` and wakes the waiting calls.
     """
 
-    def __init__(self, most: float, request_units: Callable[[], None]) -> None:
-        self._most = most
-        self._request_units = request_units
-        self._blocks: deque[LeaseBlock] = deque()
-        self._held_units = 0.0
-        self._needed_units = 0.0
-        self._owed_units = 0.0
-        self._error: AssizesError | None = None
+    most: float
+    request_units: Callable[[], None]
+    _blocks: deque[LeaseBlock] = field(default_factory=deque)
+    _held_units: float = 0.0
+    _needed_units: float = 0.0
+    _owed_units: float = 0.0
+    _error: AssizesError | None = None
 
     def begin(self, now: float) -> None:
         """Do nothing: leased units keep their times."""
@@ -199,7 +197,7 @@ class LeasedRate:
 
     def counts_at_most(self, most: float) -> None:
         """Set `most` anew, because the limit has fallen or risen."""
-        self._most = most
+        self.most = most
 
     def fail(self, error: AssizesError) -> None:
         """Note that no more units will come; from now on `ready_at` raises this error."""
@@ -222,22 +220,22 @@ class LeasedRate:
         """The time of the first unit; `NEVER` where there are too few units for the cost."""
         if self._error is not None:
             raise self._error
-        self._needed_units = min(cost, self._most)
+        self._needed_units = min(cost, self.most)
         missing = self.missing_units(now)
         if missing >= 0:
-            self._request_units()
+            self.request_units()
         return NEVER if missing > 0 or not self._blocks else self._blocks[0].at
 
     def take(self, cost: float, now: float) -> Charge:
         """Use up the oldest units for this call, and for what earlier calls took beyond estimate."""
-        charge = Charge(now, min(cost, self._most))
+        charge = Charge(now, min(cost, self.most))
         self._use(max(0.0, charge.cost + self._owed_units))
         self._owed_units = min(0.0, charge.cost + self._owed_units)
         return charge
 
     def settle(self, charge: Charge, cost: float) -> None:
         """Add the difference between cost and charge to what the next calls use up, or save."""
-        cost = min(cost, self._most)
+        cost = min(cost, self.most)
         self._owed_units += cost - charge.cost
         charge.cost = cost
         if self._blocks:

@@ -10,7 +10,7 @@ import pytest
 from assizes.judge.config.judging import LimitsConfig, Price
 from assizes.judge.engine.asking import CallControls, ModelCaller
 from assizes.judge.engine.attempts import Backoff
-from assizes.judge.engine.call_gates import BreakerPolicy, BudgetGate
+from assizes.judge.engine.call_gates import BreakerPolicy, BudgetGate, CircuitBreaker
 from assizes.judge.engine.ledger import OpenLedger
 from assizes.judge.engine.limits.limits import Limiter
 from assizes.judge.errors import ModelError, NotAsked
@@ -245,12 +245,11 @@ class Noting(Limiter):
 async def test_the_token_limit_expects_answers_as_long_as_those_before():
     limits = LimitsConfig()
     limiter = Noting(limits)
-    bounds = CallControls(
-        limits, limiter, BudgetGate(OpenLedger()), Backoff(0.01, 0.01), BreakerPolicy()
-    )
+    bounds = CallControls(limits, limiter, BudgetGate(OpenLedger()), Backoff(0.01, 0.01))
+    breaker = CircuitBreaker(BreakerPolicy())
     busy = ModelError("rate_limited", "busy")
     replies = [Completion('{"score": 1}', "m", 10, out, 0.0) for out in (40, 60)]
-    questioner = ModelCaller(Priced([replies[0], busy, replies[1], priced(1)]), bounds)
+    questioner = ModelCaller(Priced([replies[0], busy, replies[1], priced(1)]), breaker, bounds)
 
     for text in "abc":
         await questioner.answer(Ask(Prompt("s", text), Reply), text)

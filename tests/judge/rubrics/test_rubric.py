@@ -139,9 +139,7 @@ def test_a_built_in_rubric_is_as_documented(name, display_name, tier, weight, sc
         rubric.include_in_defaults,
     )
     assert shown == (name, display_name, tier, weight, score_type, default)
-    assert tuple(key for key, _ in rubric.ordered_levels) == (
-        SCORED_LEVELS if score_type == "scored" else BINARY_LEVELS
-    )
+    assert set(rubric.levels) == set(SCORED_LEVELS if score_type == "scored" else BINARY_LEVELS)
     assert all(level.criteria and level.example for level in rubric.levels.values())
 
 
@@ -152,7 +150,8 @@ def test_the_descriptions_are_the_documents_measures_lines():
 
 @pytest.mark.row("000-19")
 def test_level_texts_are_the_documents_criteria():
-    assert [level.criteria for _, level in built_in("tool_routing").ordered_levels] == [
+    levels = built_in("tool_routing").levels
+    assert [levels[key].criteria for key in SCORED_LEVELS] == [
         "All expected tools called in correct sequence. No unnecessary calls.",
         "All critical tools called. Minor sequence deviation or one redundant call.",
         "One expected tool missed OR one wrong tool called, but core flow mostly intact.",
@@ -203,7 +202,8 @@ def test_the_prompt_shows_the_examples_a_rubric_names_and_all_by_default():
     none = parse_rubric(TONE.replace("\n[levels.pass]", "prompt_examples = []\n[levels.pass]"), "")
     assert "E.g." not in prompt_text(none)
     routing = built_in("tool_routing")
-    assert [f"E.g. {x.example}" in prompt_text(routing) for _, x in routing.ordered_levels] == [
+    examples = [f"E.g. {routing.levels[key].example}" for key in SCORED_LEVELS]
+    assert [example in prompt_text(routing) for example in examples] == [
         key == "3" for key in SCORED_LEVELS
     ]
 

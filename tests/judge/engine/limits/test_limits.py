@@ -110,15 +110,6 @@ def test_a_permit_that_is_not_used_leaves_its_place_to_the_next():
     assert simulated(main()) == pytest.approx(0.0)
 
 
-def test_how_long_leave_was_waited_for_is_known():
-    async def main() -> list[float]:
-        calls = Calls(limiter(1))
-        await calls.all(3)
-        return [permit.waited_ms for permit in calls.permits]
-
-    assert simulated(main()) == [0, 1000, 2000]
-
-
 def test_who_comes_first_starts_first():
     async def main() -> list[str]:
         calls = Calls(limiter(2, requests_per_minute=600))
