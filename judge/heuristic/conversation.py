@@ -8,6 +8,7 @@ decides. All else are surface signs: a level means no more than its rule's docst
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,25 +16,20 @@ from typing import Any, Final
 
 from assizes.judge.errors import ModelError
 from assizes.judge.evidence.tool_calls import ConversationEvidence, MadeCall
-from assizes.judge.heuristic.plain_reading import (
-    CaseReading,
-    Claim,
-    false_successes,
-    has_overlap,
-    is_closing,
-    is_formatted,
-    is_long,
-    is_prohibition,
-    questions,
-    read_case,
-    refusing_turns,
-    repeated_calls,
-    repeated_requests,
-    repeated_texts,
-    unexpected_writes,
-)
+from assizes.judge.heuristic import plain_reading
+from assizes.judge.heuristic.plain_reading import CaseReading, Claim
 from assizes.judge.rubrics.rubric import OUTCOMES
-from assizes.judge.score import ACCEPTABLE, Metric, Scale
+from assizes.judge.score import ACCEPTABLE, Scale
+
+LONG_WORDS: Final = 120
+"""Words in a turn above which it is too long to listen to (about 45 s of speech)."""
+
+_RULE: Final = "Plain text rule: {}."
+
+_FORMATTING: Final = re.compile(
+    r"^[ \t]{0,3}(?:[-*•][ \t]|\d{1,3}[.)][ \t]|\#{1,6}[ \t]|\|)|\*\*|`|https?://", re.MULTILINE
+)
+"""What cannot be spoken: lists, headings, bold, code, tables, links."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,38 +52,30 @@ def answer(evidence: ConversationEvidence) -> dict[str, Any]:
     Raises:
         ModelError: `no_offline_rule`, for a metric or a scale without a rule.
     """
-    read = read_case(evidence.case, evidence.tools)
-    reply: dict[str, Any] = {metric.name: _rating(metric, read) for metric in evidence.metrics}
+    read = plain_reading.read_case(evidence.case, evidence.tools)
+    reply: dict[str, Any] = {}
+    for metric in evidence.metrics:
+        if metric.name not in RULES or metric.scale not in (Scale.SCORED, Scale.BINARY):
+            raise ModelError(
+                "no_offline_rule",
+                f"the offline judge has no rule for metric {metric.name!r} on scale "
+                f"{metric.scale.value!r}; it has for {', '.join(sorted(RULES))}",
+            )
+        finding = RULES[metric.name](read)
+        is_good, is_binary = finding.level >= ACCEPTABLE, metric.scale is Scale.BINARY
+        reply[metric.name] = {
+            "justification": _RULE.format(finding.why),
+            **({"passed": is_good} if is_binary else {"score": finding.level}),
+            "failure_code": None if is_good else finding.code,
+            "turns": sorted(set(finding.turns)) if finding.level < 5 else [],
+        }
     if outcomes := evidence.case.expected.outcomes:
-        held = [_holds(text, read) for text in outcomes]
+        held = [(text, *_holds(text, read)) for text in outcomes]
         reply[OUTCOMES] = [
-            {"number": number, "statement": text, "justification": _plain_rule(why), "passed": ok}
-            for number, (text, (ok, why)) in enumerate(zip(outcomes, held, strict=True), 1)
+            {"number": place, "statement": text, "justification": _RULE.format(why), "passed": ok}
+            for place, (text, ok, why) in enumerate(held, 1)
         ]
     return reply
-
-
-def _rating(metric: Metric, read: CaseReading) -> dict[str, Any]:
-    if metric.name not in RULES or metric.scale not in (Scale.SCORED, Scale.BINARY):
-        raise ModelError(
-            "no_offline_rule",
-            f"the offline judge has no rule for metric {metric.name!r} on scale "
-            f"{metric.scale.value!r}; it has for {', '.join(sorted(RULES))}",
-        )
-    finding = RULES[metric.name](read)
-    rating: dict[str, Any] = {"score": finding.level}
-    if metric.scale is Scale.BINARY:
-        rating = {"passed": finding.level >= ACCEPTABLE}
-    return {
-        "justification": _plain_rule(finding.why),
-        **rating,
-        "failure_code": finding.code if finding.level < ACCEPTABLE else None,
-        "turns": sorted(set(finding.turns)) if finding.level < 5 else [],
-    }
-
-
-def _plain_rule(why: str) -> str:
-    return f"Plain text rule: {why}."
 
 
 def tool_routing(read: CaseReading) -> RuleFinding:
@@ -99,7 +87,7 @@ def tool_routing(read: CaseReading) -> RuleFinding:
     slips: one or two slips give level 4, more give 3.
     """
     tools, code = read.tools, "wrong_tool_selected"
-    repeated = repeated_calls(tools.called)
+    repeated = plain_reading.repeated_calls(tools.called)
     slips = len(repeated) + len(tools.failed) + (tools.in_order is False)
     turns = _turns_of([*repeated, *tools.failed])
     if tools.expected is None:
@@ -107,7 +95,7 @@ def tool_routing(read: CaseReading) -> RuleFinding:
         return RuleFinding(_level(slips, 5, 4, 4, 3), why, "repeated_calls", turns)
     if not tools.expected and not tools.called:
         return RuleFinding(5, "not applicable: no call was required and none was made", code)
-    wrong = unexpected_writes(tools)
+    wrong = read.unexpected_writes
     errors = len(tools.missed) + len(wrong)
     why = (
         f"{len(tools.matches)} of {_count_text(len(tools.expected), 'expected call')} made, "
@@ -135,7 +123,7 @@ def parameter_extraction(read: CaseReading) -> RuleFinding:
         return RuleFinding(5, "not applicable: no tool was called", code)
     differing = [match for match in read.tools.matches if match.differences]
     unreadable = [made_call for made_call in calls if made_call.call.raw is not None]
-    invented = read.invented_claims()
+    invented = [c for c in read.claims if c.tool is not None and not c.is_grounded]
     differences = sum(match.differences for match in differing)
     errors = differences + len(unreadable) + len(invented)
     names = {match.made.call.name for match in differing} | {str(claim.tool) for claim in invented}
@@ -160,8 +148,8 @@ def result_interpretation(read: CaseReading) -> RuleFinding:
     code = "hallucinated_result"
     if not read.tools.called and not read.tools.failed:
         return RuleFinding(5, "not applicable: no tool returned anything", code)
-    claims = [claim for claim in read.text_claims() if claim.after_result]
-    false_success = false_successes(read)
+    claims = [claim for claim in read.claims if claim.tool is None and claim.after_result]
+    false_success = plain_reading.false_successes(read)
     level, why, turns = _support(claims, "values said after tool results")
     why = f"{why}; {_count_text(len(false_success), 'claim')} of success after a failed call"
     level = min(level, _level(len(false_success), 5, 2, 1))
@@ -175,7 +163,8 @@ def grounding_fidelity(read: CaseReading) -> RuleFinding:
     user, before that turn. Sums that the agent worked out itself have no source. The level comes
     from the share of values with a source (see `_support`).
     """
-    level, why, turns = _support(read.text_claims(), "specific values said")
+    claims = [claim for claim in read.claims if claim.tool is None]
+    level, why, turns = _support(claims, "specific values said")
     return RuleFinding(level, why, "ungrounded_claim", turns)
 
 
@@ -204,13 +193,13 @@ def instruction_compliance(read: CaseReading) -> RuleFinding:
     offered = {tool.name for tool in read.case.transcript.tools}
     calls = (*tools.called, *tools.failed) if offered else ()
     outside = [made_call for made_call in calls if made_call.call.name not in offered]
-    wrong = unexpected_writes(tools)
+    wrong = read.unexpected_writes
     refused: tuple[int, ...] = ()
     if tools.writes_known:
         expected = Counter(call.name for call in tools.expected_writes or ())
         if expected - Counter(made_call.call.name for made_call in tools.done_writes):
-            refused = refusing_turns(read)
-    retried = repeated_calls(tools.failed)
+            refused = plain_reading.refusing_turns(read)
+    retried = plain_reading.repeated_calls(tools.failed)
     why = (
         f"{_count_text(len(wrong), 'unexpected state-changing call')}, "
         f"{len(outside)} of tools not offered, "
@@ -230,10 +219,10 @@ def information_gathering(read: CaseReading) -> RuleFinding:
     information that is put again costs one more level, at most two.
     """
     writes = read.case.write_names()
-    gaps = {claim.turn for claim in read.invented_claims() if claim.tool in writes}
+    gaps = {c.turn for c in read.claims if c.tool in writes and not c.is_grounded}
     gaps |= {match.made.turn for match in read.tools.matches if match.missing}
     gaps |= {failed.turn for failed in read.tools.failed if failed.call.name in writes}
-    repeats = repeated_requests(read.texts)
+    repeats = plain_reading.repeated_requests(read.texts)
     why = (
         f"{_count_text(len(gaps), 'call')} on incomplete data, "
         f"{_count_text(len(repeats), 'question')} repeated"
@@ -251,14 +240,14 @@ def conversation_management(read: CaseReading) -> RuleFinding:
     """
     if not read.texts:
         return RuleFinding(0, "the agent said nothing", "no_response")
-    repeated = repeated_texts(read.texts)
+    repeated = plain_reading.repeated_texts(read.texts)
     numbered = enumerate(read.case.transcript.turns)
-    repeated_by_user = repeated_texts(
+    repeated_by_user = plain_reading.repeated_texts(
         [(index, turn.text) for index, turn in numbered if turn.role == "user" and turn.text]
     )
     cut_off = read.tools.finished is False
     last, last_text = read.texts[-1]
-    open_end = not is_closing(last_text)
+    open_end = not plain_reading.is_closing(last_text)
     why = (
         f"{'cut off' if cut_off else 'not known to be cut off'}, {_count_text(len(repeated), 'turn')} "
         f"repeated by the agent, {len(repeated_by_user)} by the user, "
@@ -278,9 +267,9 @@ def response_delivery(read: CaseReading) -> RuleFinding:
     """
     if not read.texts:
         return RuleFinding(0, "the agent said nothing", "no_response")
-    long = {turn for turn, text in read.texts if is_long(text)}
-    marked = {turn for turn, text in read.texts if is_formatted(text)}
-    asked = {turn for turn, text in read.texts if len(questions(text)) > 1}
+    long = {turn for turn, text in read.texts if len(text.split()) > LONG_WORDS}
+    marked = {turn for turn, text in read.texts if _FORMATTING.search(text)}
+    asked = {turn for turn, text in read.texts if len(plain_reading.questions(text)) > 1}
     bad, turns = long | marked | asked, len(read.texts)
     why = (
         f"of {_count_text(turns, 'turn')} {len(long)} too long, {len(marked)} with lists or markup, "
@@ -309,10 +298,10 @@ def task_completion(read: CaseReading) -> RuleFinding:
         return RuleFinding(0, "the conversation was cut off before its end", "unfinished")
     if tools.expected is None and not expected.said:
         if expected.outcomes:
-            held = [has_overlap(statement, read) for statement in expected.outcomes]
+            held = [plain_reading.has_overlap(statement, read) for statement in expected.outcomes]
             why = f"no expected calls given; {sum(held)} of {len(held)} expected outcomes hold"
             return RuleFinding(5 if all(held) else 0, why, "outcome_missing")
-        refusing = refusing_turns(read)
+        refusing = plain_reading.refusing_turns(read)
         signs = "refuse or apologise" if refusing else "neither refuse nor apologise"
         why = f"nothing expected is known; the last turns {signs}"
         return RuleFinding(0 if refusing or not read.texts else 5, why, "refused", refusing)
@@ -353,7 +342,7 @@ def _holds(statement: str, read: CaseReading) -> tuple[bool, str]:
     occur in what the agent said and called.
     """
     tools = read.tools
-    if is_prohibition(statement):
+    if plain_reading.is_prohibition(statement):
         if tools.write_match is not None:
             same = "are" if tools.write_match else "are not"
             return tools.write_match, f"the state-changing calls {same} the expected ones"
@@ -363,7 +352,7 @@ def _holds(statement: str, read: CaseReading) -> tuple[bool, str]:
     if tools.write_match is not None or read.case.expected.said:
         finding = task_completion(read)
         return finding.level == 5, finding.why
-    held = has_overlap(statement, read)
+    held = plain_reading.has_overlap(statement, read)
     return held, f"{'at least' if held else 'less than'} half of its words occur in what was done"
 
 

@@ -13,13 +13,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeVar
 
-from assizes.judge.case import Case, Turn
+from assizes.judge.case import Case
 from assizes.judge.evidence.tool_calls import MadeCall, ToolEvidence, canonical_text
 
 T = TypeVar("T")
-
-LONG_WORDS = 120
-"""Words in a turn above which it is too long to listen to (about 45 s of speech)."""
 
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 _TOKEN = re.compile(r"\d+(?:\.\d+)?(?!\w)|\w+")
@@ -45,9 +42,6 @@ _PROHIBITION = re.compile(
     r"\b(?:refus\w+|declin\w+|den(?:y|ies|ied)|reject\w*|never"
     r"|(?:does|do|did|should|must|will|may|can) ?not"
     r"|(?:does|do|did|should|must|wo|ca)n't|not proceed)\b"
-)
-_FORMATTING = re.compile(
-    r"^[ \t]{0,3}(?:[-*•][ \t]|\d{1,3}[.)][ \t]|\#{1,6}[ \t]|\|)|\*\*|`|https?://", re.MULTILINE
 )
 _COMMON = frozenset(
     _WORD.findall(
@@ -81,26 +75,45 @@ class CaseReading:
     """A case with the evidence about its tool calls and its surface signs.
 
     `texts` holds turn index and text of each turn in which the agent says something, `claims` the
-    agent's specific claims in order.
+    agent's specific claims in order. `unexpected_writes` are the state-changing calls that were not
+    expected; it is empty where it is only guessed which tools change state.
     """
 
     case: Case
     tools: ToolEvidence
     texts: tuple[tuple[int, str], ...]
     claims: tuple[Claim, ...]
-
-    def text_claims(self) -> list[Claim]:
-        """Return the claims in the agent's texts, without those in tool arguments."""
-        return [claim for claim in self.claims if claim.tool is None]
-
-    def invented_claims(self) -> list[Claim]:
-        """Return the claims in tool arguments that nobody had mentioned before."""
-        return [claim for claim in self.claims if claim.tool is not None and not claim.is_grounded]
+    unexpected_writes: tuple[MadeCall, ...]
 
 
 def read_case(case: Case, tools: ToolEvidence) -> CaseReading:
     """Collect the surface signs of a case in one pass over its turns."""
-    return CaseReading(case, tools, tuple(case.transcript.agent_texts()), tuple(_claims(case)))
+    transcript = case.transcript
+    known = set(_shared_values(transcript.system or ""))
+    for tool in transcript.tools:
+        known |= _shared_values(tool.description)
+    for chunk in transcript.chunks or ():
+        known |= values(chunk.content)
+    claims: list[Claim] = []
+    after_result = False
+    for index, turn in enumerate(transcript.turns):
+        if turn.role == "assistant":
+            arguments = [
+                (text, call.name) for call in turn.tool_calls for text in _strings(call.arguments)
+            ]
+            claims += [
+                Claim(index, token, token in known, after_result, tool_name)
+                for text, tool_name in [(turn.text or "", None), *arguments]
+                for token in particulars(text)
+            ]
+            continue
+        after_result = turn.role == "tool" or (after_result and not turn.text)
+        known |= values(turn.text or "")
+        if turn.tool_result is not None:
+            known |= values(turn.tool_result.content)
+    writes = case.write_names() if tools.writes_known else ()
+    unexpected = tuple(made for made in tools.unexpected if made.call.name in writes)
+    return CaseReading(case, tools, tuple(transcript.agent_texts()), tuple(claims), unexpected)
 
 
 def particulars(text: str) -> list[str]:
@@ -129,7 +142,7 @@ def values(text: str) -> set[str]:
     seven or more: numbers of cards and accounts are read out in this way.
     """
     tokens: set[str] = set()
-    for word in _words_with_digit(text):
+    for word in filter(_has_digit, set(_TOKEN.findall(_THOUSANDS.sub("", text)))):
         runs = _PLAIN_NUMBER.findall(word)
         tokens |= {_normal(word), *map(_normal, runs)}
         tokens |= {_normal(run[-4:]) for run in runs if len(run) >= 7 and "." not in run}
@@ -149,20 +162,10 @@ def questions(text: str) -> list[str]:
     return [_flat(words) for words, end in sentences if end == "?" and _WORD.search(words)]
 
 
-def requests(text: str) -> list[str]:
-    """Return the questions that ask for information; yes/no questions and offers of help do not."""
-    return [
-        question
-        for question in questions(text)
-        if _REQUEST.search(question) and not _CLOSING.search(question)
-    ]
-
-
 def content_words(text: str) -> set[str]:
     """Return the words of three letters or more that carry meaning, and the values with digits."""
-    return {word for word in _WORD.findall(_flat(text)) if word not in _COMMON} | {
-        _normal(word) for word in _words_with_digit(text)
-    }
+    tokens = filter(_has_digit, _TOKEN.findall(_THOUSANDS.sub("", text)))
+    return set(_WORD.findall(_flat(text))).difference(_COMMON).union(map(_normal, tokens))
 
 
 def is_refusal(text: str) -> bool:
@@ -195,26 +198,19 @@ def repeated_calls(calls: Sequence[MadeCall]) -> list[MadeCall]:
     )
 
 
-def unexpected_writes(tools: ToolEvidence) -> list[MadeCall]:
-    """Return the state-changing calls that were not expected.
-
-    The list is empty when it is only guessed which tools change state.
-    """
-    if not tools.writes_known:
-        return []
-    writes = {id(made_call) for made_call in tools.done_writes}
-    return [made_call for made_call in tools.unexpected if id(made_call) in writes]
-
-
 def repeated_texts(texts: Sequence[tuple[int, str]]) -> tuple[int, ...]:
     """Return the turns whose text occurred before, word by word."""
     return tuple(_repeats((turn, _flat(text)) for turn, text in texts))
 
 
 def repeated_requests(texts: Sequence[tuple[int, str]]) -> tuple[int, ...]:
-    """Return the turns that ask for the same information as an earlier turn."""
+    """Return the turns that ask for the same information as an earlier turn.
+
+    Questions that expect a yes or no, and offers of help, do not ask for information.
+    """
+    pairs = [(turn, question) for turn, text in texts for question in sorted(set(questions(text)))]
     return repeated_texts(
-        [(turn, request) for turn, text in texts for request in sorted(set(requests(text)))]
+        [pair for pair in pairs if _REQUEST.search(pair[1]) and not _CLOSING.search(pair[1])]
     )
 
 
@@ -246,16 +242,6 @@ def has_overlap(statement: str, read: CaseReading) -> bool:
     return bool(wanted) and len(wanted & words) / len(wanted) >= 0.5
 
 
-def is_formatted(text: str) -> bool:
-    """Whether a text has parts that cannot be spoken: lists, headings, bold, code, tables, links."""
-    return _FORMATTING.search(text) is not None
-
-
-def is_long(text: str) -> bool:
-    """Whether a text has more than 120 words (`LONG_WORDS`)."""
-    return len(text.split()) > LONG_WORDS
-
-
 def _repeats(keys: Iterable[tuple[T, Hashable]]) -> list[T]:
     """Return the items whose key occurred before."""
     seen: set[Hashable] = set()
@@ -271,10 +257,6 @@ def _flat(text: str) -> str:
     return " ".join(text.replace("\u2019", "'").casefold().split())
 
 
-def _words_with_digit(text: str) -> set[str]:
-    return set(filter(_has_digit, _TOKEN.findall(_THOUSANDS.sub("", text))))
-
-
 def _has_digit(word: str) -> bool:
     # Nearly all words consist of letters only; `isalpha` rules them out quickly.
     return not word.isalpha() and any(map(str.isdigit, word))
@@ -286,35 +268,6 @@ def _normal(token: str) -> str:
         return word
     short = word.rstrip("0").rstrip(".") if "." in word else word
     return short.lstrip("0") or "0"
-
-
-def _claims(case: Case) -> Iterator[Claim]:
-    transcript = case.transcript
-    known = set(_shared_values(transcript.system or ""))
-    for tool in transcript.tools:
-        known |= _shared_values(tool.description)
-    for chunk in transcript.chunks or ():
-        known |= values(chunk.content)
-    after_result = False
-    for index, turn in enumerate(transcript.turns):
-        if turn.role == "assistant":
-            for token, tool_name in _turn_particulars(turn):
-                yield Claim(index, token, token in known, after_result, tool_name)
-            continue
-        after_result = turn.role == "tool" or (after_result and not turn.text)
-        known |= values(turn.text or "")
-        if turn.tool_result is not None:
-            known |= values(turn.tool_result.content)
-
-
-def _turn_particulars(turn: Turn) -> Iterator[tuple[str, str | None]]:
-    """Yield what is specific in a turn, each with the tool in whose arguments it stands."""
-    for token in particulars(turn.text or ""):
-        yield token, None
-    for call in turn.tool_calls:
-        for text in _strings(call.arguments):
-            for token in particulars(text):
-                yield token, call.name
 
 
 def _strings(value: Any, depth: int = 0) -> Iterator[str]:
