@@ -34,10 +34,9 @@ _FORMATTING: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class RuleFinding:
-    """What a rule finds: a level from 0 to 5, and the reason in words.
+    """What a rule finds: a level 0..5 (pass is 5, fail 0), and the reason in words.
 
-    A pass/fail metric has 5 for pass and 0 for fail. The failure `code` is used when the level is
-    not acceptable; `turns` are indices of the turns that the reason is about.
+    The failure `code` counts where the level is not acceptable; `turns` are indices of turns.
     """
 
     level: int
@@ -81,10 +80,9 @@ def answer(evidence: ConversationEvidence) -> dict[str, Any]:
 def tool_routing(read: CaseReading) -> RuleFinding:
     """Compare the calls made with the expected calls.
 
-    Errors are expected calls that were missed, and state-changing calls that were not expected: one
-    error gives level 3, more give 2, more than half of the expected calls missed gives 1, no call
-    at all gives 0. Without errors, another order of calls and each repeated or failed call are
-    slips: one or two slips give level 4, more give 3.
+    Errors are expected calls missed, and state-changing calls not expected: one gives level 3, more
+    give 2, more than half of the expected calls missed 1, no call at all 0. Without errors, another
+    order and each repeated or failed call are slips: up to two give level 4, more give 3.
     """
     tools, code = read.tools, "wrong_tool_selected"
     repeated = plain_reading.repeated_calls(tools.called)
@@ -113,10 +111,9 @@ def tool_routing(read: CaseReading) -> RuleFinding:
 def parameter_extraction(read: CaseReading) -> RuleFinding:
     """Check the arguments of tool calls.
 
-    Errors are arguments that differ from the expected ones, values that nobody had mentioned, and
-    argument texts that cannot be read. One error gives level 3 when it is unreadable or in a
-    state-changing call, else 4; two to four give 2, more give 1, and 0 when there are as many
-    errors as arguments.
+    Errors are arguments unlike the expected ones, values that nobody had mentioned, and texts that
+    cannot be read. One error gives level 4, or 3 when unreadable or in a state-changing call; two
+    to four give 2, more give 1, as many as there are arguments 0.
     """
     code, calls = "wrong_parameter", (*read.tools.called, *read.tools.failed)
     if not calls:
@@ -141,9 +138,8 @@ def parameter_extraction(read: CaseReading) -> RuleFinding:
 def result_interpretation(read: CaseReading) -> RuleFinding:
     """Check what the agent said after tools had answered.
 
-    The level comes from the share of specific values that occur earlier in the conversation (see
-    `_support`). A claim of success right after a failed call lowers the level to at most 2, several
-    such claims to at most 1.
+    The level comes from the share of specific values that were heard before (`_support`). A claim
+    of success right after a failed call lowers it to at most 2, several to at most 1.
     """
     code = "hallucinated_result"
     if not read.tools.called and not read.tools.failed:
@@ -159,9 +155,8 @@ def result_interpretation(read: CaseReading) -> RuleFinding:
 def grounding_fidelity(read: CaseReading) -> RuleFinding:
     """Check that the numbers, identifiers, dates and prices in the agent's texts have a source.
 
-    A source is the system prompt, a tool description, a passage, a tool result or a text of the
-    user, before that turn. Sums that the agent worked out itself have no source. The level comes
-    from the share of values with a source (see `_support`).
+    `Claim` lists the sources; sums that the agent worked out itself have none. The level comes from
+    the share of values with a source (`_support`).
     """
     claims = [claim for claim in read.claims if claim.tool is None]
     level, why, turns = _support(claims, "specific values said")
@@ -169,10 +164,10 @@ def grounding_fidelity(read: CaseReading) -> RuleFinding:
 
 
 def _support(claims: Sequence[Claim], what: str) -> tuple[int, str, tuple[int, ...]]:
-    """Return the level for claims that should occur earlier in the conversation, why, and turns.
+    """Return the level for claims that should have been heard before, why, and turns.
 
-    The level is 5 when all claims occur, 4 when one does not. With two or more missing it is 4, 3,
-    2 or 1 for a share of at least 0.95, 0.8, 0.5 or 0.01 that occurs, else 0.
+    The level is 5 when all were, 4 when one was not. With two or more missing it is 4, 3, 2 or 1
+    for a share of at least 0.95, 0.8, 0.5 or 0.01, else 0.
     """
     ungrounded = _turns_of([claim for claim in claims if not claim.is_grounded])
     why = f"{len(claims) - len(ungrounded)} of {len(claims)} {what} were heard before"
@@ -183,11 +178,10 @@ def _support(claims: Sequence[Claim], what: str) -> tuple[int, str, tuple[int, .
 
 
 def instruction_compliance(read: CaseReading) -> RuleFinding:
-    """Count the breaches of instructions.
+    """Count the breaches of instructions: one gives level 3, two give 2, three give 1, more give 0.
 
-    Breaches are state-changing calls that were not expected, calls of tools that were not offered,
-    and an expected change that was refused. One breach gives level 3, two give 2, three give 1,
-    more give 0. Without a breach, a failed call that was tried again gives level 4.
+    Breaches are state-changing calls not expected, calls of tools not offered, and an expected
+    change that was refused. Without a breach, a failed call that was tried again gives level 4.
     """
     tools = read.tools
     offered = {tool.name for tool in read.case.transcript.tools}
@@ -212,11 +206,10 @@ def instruction_compliance(read: CaseReading) -> RuleFinding:
 
 
 def information_gathering(read: CaseReading) -> RuleFinding:
-    """Check that the agent had the data it acted on.
+    """Check that the agent had the data it acted on: one gap gives level 3, two 2, more 1.
 
     A gap is a turn that acts on a value nobody had mentioned or with arguments missing, or in which
-    a state-changing call failed. One gap gives level 3, two give 2, more give 1. Each request for
-    information that is put again costs one more level, at most two.
+    a state-changing call failed. Each repeated request costs one more level, at most two.
     """
     writes = read.case.write_names()
     gaps = {c.turn for c in read.claims if c.tool in writes and not c.is_grounded}
@@ -234,9 +227,8 @@ def information_gathering(read: CaseReading) -> RuleFinding:
 def conversation_management(read: CaseReading) -> RuleFinding:
     """Check the flow of the conversation.
 
-    From level 5, two levels are taken off for a conversation that was cut off, one for each turn
-    that the agent or the user repeats word by word, and one for an end without thanks, an offer of
-    help or a goodbye.
+    From level 5, a cut-off conversation loses two levels, each turn that agent or user repeats word
+    by word one, and an end without thanks, an offer of help or a goodbye one.
     """
     if not read.texts:
         return RuleFinding(0, "the agent said nothing", "no_response")
@@ -286,12 +278,11 @@ def response_delivery(read: CaseReading) -> RuleFinding:
 
 
 def task_completion(read: CaseReading) -> RuleFinding:
-    """Decide whether the agent completed its task.
+    """Decide whether the agent completed its task; a conversation that was cut off fails.
 
-    A conversation that was cut off fails. Otherwise it passes when the successful state-changing
-    calls are exactly the expected ones, with their arguments, and the agent said every expected
-    string. Without expected calls or strings, it passes when the expected outcomes hold; without
-    these, when the last turns refuse nothing.
+    It passes when the successful state-changing calls are exactly the expected ones, with their
+    arguments, and the agent said every expected string. Without expected calls or strings, it
+    passes when the expected outcomes hold; without these, when the last turns refuse nothing.
     """
     tools, expected = read.tools, read.case.expected
     if tools.finished is False:
@@ -337,9 +328,8 @@ RULES: Final[Mapping[str, Callable[[CaseReading], RuleFinding]]] = {
 def _holds(statement: str, read: CaseReading) -> tuple[bool, str]:
     """Return whether an expected outcome holds, and the reason in words.
 
-    With ground truth, a statement of refusal is decided by the state-changing calls, and any other
-    statement by task completion. Without ground truth, a statement holds when enough of its words
-    occur in what the agent said and called.
+    With ground truth, the state-changing calls decide a statement of refusal, task completion any
+    other. Without, half of its words must occur in what the agent said and called.
     """
     tools = read.tools
     if plain_reading.is_prohibition(statement):

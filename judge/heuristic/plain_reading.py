@@ -1,8 +1,7 @@
-"""Surface signs in a conversation: specific claims and their sources, questions, wording.
+"""Surface signs in a conversation, which the offline judge weighs: claims, questions, wording.
 
-This module finds signs; the offline judge weighs them. The word lists are English and general, and
-name no tool, task or domain. Every pattern runs in linear time, because anybody can write the texts
-of a transcript.
+The word lists are English and name no tool, task or domain. Every pattern runs in linear time,
+because anybody can write the texts of a transcript.
 """
 
 from __future__ import annotations
@@ -56,9 +55,8 @@ _COMMON = frozenset(
 class Claim:
     """Something specific that the agent said or gave to a tool: an identifier, an amount, a number.
 
-    `text` is normalised: lower case, numbers without needless zeros. A claim is grounded when it
-    occurs before that turn in the system prompt, tool descriptions, retrieved passages, tool
-    results or user turns; a sum that the agent worked out itself does not occur there.
+    `text` is in lower case, numbers without needless zeros. A grounded claim occurs before its turn
+    in the system prompt, tool descriptions, retrieved passages, tool results or user turns.
     `after_result` says whether a tool had answered since the user last spoke. `tool` is the tool
     whose argument held the claim, `None` for a claim in the agent's text.
     """
@@ -74,9 +72,9 @@ class Claim:
 class CaseReading:
     """A case with the evidence about its tool calls and its surface signs.
 
-    `texts` holds turn index and text of each turn in which the agent says something, `claims` the
-    agent's specific claims in order. `unexpected_writes` are the state-changing calls that were not
-    expected; it is empty where it is only guessed which tools change state.
+    `texts` are the agent's texts, each after its turn index; `claims` are its claims in order.
+    `unexpected_writes` are the state-changing calls that were not expected, none where it is only
+    guessed which tools change state.
     """
 
     case: Case
@@ -117,17 +115,16 @@ def read_case(case: Case, tools: ToolEvidence) -> CaseReading:
 
 
 def particulars(text: str) -> list[str]:
-    """Return the specific claims of a text, each once and in order.
+    """Return the identifiers, amounts of money and numbers from 3 digits on, each once, in order.
 
-    Claims are identifiers with a digit, amounts of money and numbers of three digits or more.
-    Counts such as `2 bags`, `20th` or `24h` are no claims.
+    Counts such as `2 bags`, `20th` or `24h` are left out.
     """
     flat = _THOUSANDS.sub("", text)
     tokens: dict[str, None] = {}
     for match in _TOKEN.finditer(flat):
-        if not _has_digit(match.group()):
+        if not _has_digit(match[0]):
             continue
-        token = _normal(match.group())
+        token = _normal(match[0])
         money = flat[max(0, match.start() - 2) : match.start()].strip()[-1:] in tuple("$€£")
         is_specific = len(token) >= 3 and not _COUNTED.fullmatch(token)
         if is_specific or (money and _PLAIN_NUMBER.fullmatch(token)):
@@ -136,10 +133,9 @@ def particulars(text: str) -> list[str]:
 
 
 def values(text: str) -> set[str]:
-    """Return everything in a text on which a claim may rest.
+    """Return everything on which a claim may rest: words with a digit, and their runs of digits.
 
-    These are the words with a digit, their runs of digits, and the last four digits of a run of
-    seven or more: numbers of cards and accounts are read out in this way.
+    Of a run of seven digits or more, also the last four: card numbers are read out in this way.
     """
     tokens: set[str] = set()
     for word in filter(_has_digit, set(_TOKEN.findall(_THOUSANDS.sub("", text)))):
@@ -149,10 +145,8 @@ def values(text: str) -> set[str]:
     return tokens
 
 
-@lru_cache(maxsize=64)
-def _shared_values(text: str) -> frozenset[str]:
-    """Return the values of a text that the cases of a run share: a system prompt, a description."""
-    return frozenset(values(text))
+# The cases of a run share their system prompt and tool descriptions.
+_shared_values = lru_cache(maxsize=64)(values)
 
 
 def questions(text: str) -> list[str]:
