@@ -34,10 +34,7 @@ def unused_id(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """The two messages of an ask.
-
-    `system` stays the same over a run, so that providers can cache it; `user` holds the case.
-    """
+    """The two messages of an ask: `system` is equal over a run, so that providers can cache it."""
 
     system: str
     user: str
@@ -69,10 +66,9 @@ class Ask(Generic[T]):
     def reply_id(self) -> str:
         """The id that the model must repeat in its reply: 39 decimal digits, 128 bits.
 
-        The same digits close the data sections of the prompt.
-        The id depends on the whole prompt, so that the author of a transcript cannot know it: a
-        delimiter without the id is a fake, and an object without the id is an echo of the
-        transcript. The same ask always has the same id, so that cached replies still fit.
+        It also closes the data sections of the prompt. It depends on the whole prompt, so that the
+        author of a transcript cannot know it: a delimiter without it is a fake, an object without
+        it an echo. The same ask always has the same id, so that cached replies still fit.
         """
         return unused_id(self._text)
 
@@ -200,7 +196,8 @@ def ask(
     Raises:
         JudgeFailed: when no usable reply came.
     """
-    (answer,) = yield from ask_each([Ask(prompt, reply, evidence, doubts)])
+    answer: T | NoReply
+    (answer,) = yield [Ask(prompt, reply, evidence, doubts)]
     if isinstance(answer, NoReply):
         raise JudgeFailed(answer)
     return answer
@@ -208,8 +205,9 @@ def ask(
 
 def look_up(query: Query) -> Steps[QueryResult | NoReply]:
     """Ask one query; the engine's `SqlRunner` answers it."""
+    answer: QueryResult | NoReply
     (answer,) = yield [query]
-    return answer  # type: ignore[no-any-return]  # a query is answered by one of the two
+    return answer
 
 
 def together(lines: Sequence[Steps[R]]) -> Steps[list[R | NoReply]]:
