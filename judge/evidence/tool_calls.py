@@ -166,10 +166,12 @@ def made_calls(transcript: Transcript) -> tuple[MadeCall, ...]:
         following = transcript.turns[index + 1 :]
         before_next = itertools.takewhile(lambda later: later.role != "assistant", following)
         near = [later.tool_result for later in before_next if later.tool_result is not None]
-        made += [
-            MadeCall(index, call, _result_of(call, place, near, by_id))
-            for place, call in enumerate(turn.tool_calls)
-        ]
+        # Of two results with one id the first counts, so it is written last.
+        known = by_id | {r.call_id: r for r in reversed(near) if r.call_id is not None}
+        unnamed = {place: r for place, r in enumerate(near) if r.call_id is None}
+        for place, call in enumerate(turn.tool_calls):
+            named = None if call.id is None else known.get(call.id)
+            made.append(MadeCall(index, call, named or unnamed.get(place)))
     return tuple(made)
 
 
@@ -235,17 +237,6 @@ def _plain(value: Any, depth: int = 0) -> Any:
 def _trimmed_number(number: str) -> str:
     short = number.rstrip("0").rstrip(".") if "." in number else number
     return "0" if short == "-0" else short
-
-
-def _result_of(
-    call: ToolCall, place: int, near: Sequence[ToolResult], by_id: Mapping[str, ToolResult]
-) -> ToolResult | None:
-    if call.id is not None:
-        same = [result for result in near if result.call_id == call.id]
-        if same or call.id in by_id:
-            return same[0] if same else by_id[call.id]
-    candidate = near[place] if place < len(near) else None
-    return candidate if candidate is not None and candidate.call_id is None else None
 
 
 def _call_match(expected: ExpectedCall, made: MadeCall, position: int) -> CallMatch:
