@@ -1,8 +1,8 @@
 """The protocol of judges: a judge yields its questions as data, and an engine answers them.
 
 A judge is a generator that yields rounds of `Ask`s and receives one answer for each: the reply
-model it asked for, or a `NoReply`. It does no I/O, so one judge serves sync and async drivers, dry
-runs, caches, batch endpoints and tests alike. A judge that needs no model is a plain function.
+model it asked for, or a `NoReply`. It does no I/O, so one judge serves dry runs, caches, batch
+endpoints and tests alike. A judge that needs no model is a plain function.
 """
 
 from __future__ import annotations
@@ -42,14 +42,11 @@ class Prompt:
 
 @dataclass(frozen=True)
 class Ask(Generic[T]):
-    """One question to a model.
+    """One question to a model, whose answer must fit the pydantic model `reply`.
 
-    Args:
-        prompt: what a language model reads.
-        reply: the pydantic model the answer must fit.
-        evidence: the same facts as a typed value, from which the offline judge answers.
-        doubts: returns what a fitting reply still lacks, or `None`. A reply with doubts is asked
-            for once more; the second reply counts even if doubts remain.
+    `evidence` holds the facts of the prompt as a typed value, from which the offline judge answers.
+    `doubts` returns what a fitting reply still lacks, or `None`. A reply with doubts is asked for
+    once more; the second reply counts even if doubts remain.
     """
 
     prompt: Prompt
@@ -102,14 +99,10 @@ class QueryResult:
 
 @dataclass(frozen=True, slots=True)
 class SqlTable:
-    """The result of one statement.
+    """The result of one statement; `error` says why it failed, `None` when it ran.
 
-    Attributes:
-        rows: the rows, cut at the row limit of the sandbox.
-        row_count: how many rows there were, counted up to that limit.
-        truncated: whether there were more rows than the limit.
-        ordered: whether the statement has an ORDER BY, so that the order of rows counts.
-        error: why the statement failed; `None` when it ran.
+    `rows` and `row_count` end at the row limit of the sandbox; `truncated` says that there were
+    more. With an ORDER BY the result is `ordered`, so that the order of rows counts.
     """
 
     statement: str
