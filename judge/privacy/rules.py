@@ -15,15 +15,13 @@ from typing import Final
 
 _IBAN_CHARS: Final = {
     country: int(length)
-    for length, *countries in map(
-        str.split,
-        (
-            "15 NO;16 BE;18 DK FI FO GL NL;19 MK SI;20 AT BA EE KZ LT LU;21 CH HR LI LV"
-            ";22 BG DE GB GE IE ME RS;23 AE GI IL;24 AD CZ ES MD PK RO SA SE SK TN;25 PT;26 IS TR"
-            ";27 FR GR IT MC SM;28 AL AZ CY DO GT HU LB PL;29 BR EG PS QA UA;30 JO KW MU;31 MT SC"
-        ).split(";"),
+    for length, countries in re.findall(
+        r"(\d+)([A-Z ]+)",
+        "15 NO 16 BE 18 DK FI FO GL NL 19 MK SI 20 AT BA EE KZ LT LU 21 CH HR LI LV 22 BG DE GB GE"
+        " IE ME RS 23 AE GI IL 24 AD CZ ES MD PK RO SA SE SK TN 25 PT 26 IS TR 27 FR GR IT MC SM"
+        " 28 AL AZ CY DO GT HU LB PL 29 BR EG PS QA UA 30 JO KW MU 31 MT SC",
     )
-    for country in countries
+    for country in countries.split()
 }
 """The length of an IBAN in characters, by the code of its country."""
 

@@ -1,8 +1,7 @@
 """The judges of a whole conversation (seed 002), and the entries of all agent-step judges.
 
-Does the final response do what is expected of it, and is it supported by what the agent's steps
-returned? Did the agent's calls follow one of the accepted paths of calls? The second question is
-answered without a model.
+Does the final response do what is expected, and do the agent's steps support it? Did the calls
+follow one of the accepted paths? The second question is answered without a model.
 """
 
 from __future__ import annotations
@@ -138,11 +137,7 @@ MAX_STEPS: Final = 2000
 
 @dataclass(frozen=True, slots=True)
 class PathMatch:
-    """How far the steps follow one path.
-
-    `share` is the score 0..1, `matched` the number of expected calls that were made, and `missed`
-    holds the expected calls that were not made.
-    """
+    """How far the steps follow one path: a score 0..1, and how many expected calls were made."""
 
     share: float
     matched: int
@@ -150,13 +145,12 @@ class PathMatch:
 
 
 class TrajectoryJudge(StepJudge):
-    """Compares all steps, in order, with the accepted paths of tool calls.
+    """Compares all steps, in order, with the accepted paths of tool calls; the best path counts.
 
-    The score is the score of the best path, by `expected.trajectory_match`. `in_order`: the share
-    of the path's calls that were made in the path's order; other calls may stand between them.
-    `set`: the share of the calls that were made in any order, each as often as the path lists it.
-    `exact`: the calls made in order, divided by the length of the longer side, so that 1 means
-    these calls and no others; a path may leave out all calls of sub-agents.
+    The score depends on `expected.trajectory_match`. `in_order`: the share of the path's calls made
+    in its order; other calls may stand between them. `set`: the share made in any order, each as
+    often as the path lists it. `exact`: the calls made in order, divided by the length of the
+    longer side, so that 1 means no others; a path may leave out all calls of sub-agents.
     """
 
     name = "trajectory"
@@ -202,10 +196,9 @@ class TrajectoryJudge(StepJudge):
 
 
 def path_match(path: Sequence[ExpectedCall], steps: Sequence[AgentStep], mode: str) -> PathMatch:
-    """How far the steps follow a path in the mode `in_order`, `exact` or `set`.
+    """How far the steps follow a path in a mode that `TrajectoryJudge` explains.
 
-    The class `TrajectoryJudge` explains the modes. An empty path scores 1, in mode `exact` only
-    without steps.
+    An empty path scores 1, in mode `exact` only without steps.
     """
     path_steps = [
         _PathStep(call, None if call.arguments is None else canonical_text(call.arguments))

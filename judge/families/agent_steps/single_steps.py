@@ -1,8 +1,7 @@
 """The judges of searches and of charts (seed 002).
 
-Did the agent's searches find what the user and the case ask for? Code counts how many of the
-expected results were found; the model reads that count as a fact. Did a chart help, and does its
-kind suit the data?
+Did the agent's searches find what is asked for? Code counts how many of the expected results were
+found; the model reads that count as a fact. Did a chart help, and does its kind suit the data?
 """
 
 from __future__ import annotations
@@ -81,8 +80,8 @@ class SearchReply(StepReply):
 class SearchEvidence:
     """The facts of the search judge's ask.
 
-    `expected` holds the expected results, or one description of them in words. `covered` says for
-    each expected result whether it was found; it is empty for a description.
+    `expected` holds the expected results, or one description in words. `covered` says of each
+    result whether it was found; it is empty for a description.
     """
 
     requests: tuple[str, ...]
@@ -165,16 +164,14 @@ def _expected_results(expected: str | Sequence[Any] | None) -> tuple[Any, ...]:
 
 
 def _is_result(expected: Any, item: Any) -> bool:
-    """Whether an item of the agent's results is an expected result.
+    """Whether an item equals an expected result, or holds it as a value or as whole words.
 
-    The item is equal to it, or holds it as a value or as whole words. Of an expected object the
-    item must hold every value, under the same keys where the item is an object too.
+    Of an expected object it must hold every value, under the same keys where it is an object too.
     """
     if isinstance(expected, Mapping):
         if isinstance(item, Mapping):
-            return all(
-                canonical_text(item.get(k)) == canonical_text(v) for k, v in expected.items()
-            )
+            pairs = ((item.get(key), value) for key, value in expected.items())
+            return all(canonical_text(actual) == canonical_text(due) for actual, due in pairs)
         return all(_is_result(value, item) for value in expected.values())
     wanted, leaves = canonical_text(expected), _leaves(item)
     if any(canonical_text(value) == wanted for value in (item, *leaves)):
@@ -240,8 +237,7 @@ class VisualizationReply(StepReply):
 class VisualizationEvidence:
     """The facts of the visualization judge's ask.
 
-    `chart_types` holds the kind of each chart that was made without an error; `None` where the call
-    does not name the kind.
+    `chart_types` holds the kind of each chart made without an error; `None`: the call names none.
     """
 
     requests: tuple[str, ...]

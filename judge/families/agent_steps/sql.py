@@ -77,8 +77,7 @@ class SqlReply(StepReply):
 class StatementMatch:
     """An expected statement, and the statement of the agent whose result agrees with it best.
 
-    `score` is 0..1; `equal` and `score` are `None` where no results could be compared. `reason`
-    explains the score.
+    `score` is 0..1; `equal` and `score` are `None` where no results could be compared.
     """
 
     expected: str
