@@ -193,7 +193,9 @@ def tool_evidence(case: Case) -> ToolEvidence:
         pairs = _matches(expected_writes, done_writes).values()
         exact = all(match.differences == 0 for match in pairs)
         write_match = exact and len(pairs) == len(expected_writes) == len(done_writes)
-    in_order = recall = precision = None
+    in_order: bool | None = None
+    recall: float | None = None
+    precision: float | None = None
     if expected is not None:
         in_order = all(a.position < b.position for a, b in itertools.pairwise(matches))
         recall, precision = (

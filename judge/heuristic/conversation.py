@@ -62,9 +62,10 @@ def answer(evidence: ConversationEvidence) -> dict[str, Any]:
             )
         finding = RULES[metric.name](read)
         is_good, is_binary = finding.level >= ACCEPTABLE, metric.scale is Scale.BINARY
+        rating: dict[str, Any] = {"passed": is_good} if is_binary else {"score": finding.level}
         reply[metric.name] = {
             "justification": _RULE.format(finding.why),
-            **({"passed": is_good} if is_binary else {"score": finding.level}),
+            **rating,
             "failure_code": None if is_good else finding.code,
             "turns": sorted(set(finding.turns)) if finding.level < 5 else [],
         }

@@ -96,12 +96,12 @@ def read_case(case: Case, tools: ToolEvidence) -> CaseReading:
     after_result = False
     for index, turn in enumerate(transcript.turns):
         if turn.role == "assistant":
-            arguments = [
-                (text, call.name) for call in turn.tool_calls for text in _strings(call.arguments)
-            ]
+            texts: list[tuple[str, str | None]] = [(turn.text or "", None)]
+            for call in turn.tool_calls:
+                texts += [(text, call.name) for text in _strings(call.arguments)]
             claims += [
                 Claim(index, token, token in known, after_result, tool_name)
-                for text, tool_name in [(turn.text or "", None), *arguments]
+                for text, tool_name in texts
                 for token in particulars(text)
             ]
             continue
@@ -109,7 +109,7 @@ def read_case(case: Case, tools: ToolEvidence) -> CaseReading:
         known |= values(turn.text or "")
         if turn.tool_result is not None:
             known |= values(turn.tool_result.content)
-    writes = case.write_names() if tools.writes_known else ()
+    writes = case.write_names() if tools.writes_known else frozenset()
     unexpected = tuple(made for made in tools.unexpected if made.call.name in writes)
     return CaseReading(case, tools, tuple(transcript.agent_texts()), tuple(claims), unexpected)
 
