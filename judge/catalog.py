@@ -270,7 +270,7 @@ def _chosen_entries(config: JudgeConfig) -> dict[str, JudgeEntry]:
 
 
 def _resolve_judge(reference: str, known: Mapping[str, JudgeEntry]) -> tuple[str, JudgeEntry]:
-    if ":" not in reference:
+    if ":" not in reference:  # it names no Python code
         if reference not in known:
             raise ConfigurationError.unknown("judge", reference, known, "[judge] judges")
         return reference, known[reference]
@@ -284,11 +284,6 @@ def _resolve_judge(reference: str, known: Mapping[str, JudgeEntry]) -> tuple[str
 
 
 def _options(config: JudgeConfig, name: str, entry: JudgeEntry) -> JudgeOptions:
-    """The validated options of one judge.
-
-    Raises:
-        ConfigurationError: for an option that is unknown or has a wrong value.
-    """
     try:
         return entry.options.model_validate(config.options.get(name, {}))
     except ValidationError as error:

@@ -2,7 +2,7 @@
 
 A result is a bag of rows, or a list where the expected statement has an ORDER BY. Numbers are equal
 within a tolerance whatever their type, texts must be the same, NULL equals NULL. Columns count in
-the order of the SELECT; `permute_columns` allows one reordering of the columns for all rows.
+their order; `permute_columns` allows one reordering for all rows.
 """
 
 from __future__ import annotations

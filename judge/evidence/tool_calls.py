@@ -1,7 +1,6 @@
 """Compares the tool calls that an agent made with the expected ones, before any model is asked.
 
-A judge without ground truth is near chance on task completion, so this comparison is computed by
-code and given to every judge, also to the offline judge.
+A judge without ground truth is near chance on task completion, so code computes this for every one.
 """
 
 from __future__ import annotations
@@ -258,8 +257,8 @@ def _call_match(expected: ExpectedCall, made: MadeCall, position: int) -> CallMa
 def _matches(expected: Sequence[ExpectedCall], called: Sequence[MadeCall]) -> dict[int, CallMatch]:
     """Pair each expected call, by its index, with at most one made call of the same tool.
 
-    Exact pairs are made first, and expected calls with arguments before those that accept any, so
-    that no call takes the exact partner of another.
+    Exact pairs come first, and calls with arguments before those that accept any, so that no call
+    takes the exact partner of another. Of equal matches the first after the pair before counts.
     """
     matches: dict[int, CallMatch] = {}
     free = set(range(len(called)))

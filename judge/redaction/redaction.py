@@ -128,10 +128,7 @@ class Placeholders:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Redactor:
-    """Applies redaction rules to cases and texts; without rules it changes nothing.
-
-    Rules are applied in their order, then the finder is applied to the redacted text.
-    """
+    """Applies redaction rules in their order to cases and texts, then the finder to the result."""
 
     rules: tuple[RedactionRule, ...]
     finder: Finder | None = None
