@@ -284,6 +284,11 @@ def _resolve_judge(reference: str, known: Mapping[str, JudgeEntry]) -> tuple[str
 
 
 def _options(config: JudgeConfig, name: str, entry: JudgeEntry) -> JudgeOptions:
+    """The validated options of one judge.
+
+    Raises:
+        ConfigurationError: for an option that is unknown or has a wrong value.
+    """
     try:
         return entry.options.model_validate(config.options.get(name, {}))
     except ValidationError as error:

@@ -13,7 +13,7 @@ import itertools
 import re
 import unicodedata
 import urllib.parse
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -141,6 +141,13 @@ def plain(text: str) -> str:
     return "\n".join([" ".join(line.split()) for line in seen.lower().split("\n")])
 
 
+def readings(text: str, shape: TextShape) -> Iterator[tuple[str, str]]:
+    """Yield what a text may say under each disguise, as (name of the disguise, normalised text)."""
+    for name, (is_possible, read) in _DISGUISES.items():
+        if is_possible(shape) and (reading := read(text)):
+            yield name, plain(reading)
+
+
 def _decode_pieces(text: str, pattern: re.Pattern[str], decode: Callable[[str], bytes]) -> str:
     long_words = "\n".join([word for word in text.split() if len(word) >= SHORTEST_PIECE])
     texts = []
@@ -174,7 +181,7 @@ def _without_spacing(text: str) -> str:
     return _SPACED.sub(lambda match: re.sub(r"[ .\-_*]", "", match[0]), text)
 
 
-DISGUISES: Final[Mapping[str, tuple[Callable[[TextShape], bool], Callable[[str], str]]]] = {
+_DISGUISES: Final[Mapping[str, tuple[Callable[[TextShape], bool], Callable[[str], str]]]] = {
     "base64": (
         lambda shape: shape.longest >= SHORTEST_PIECE,
         lambda text: _decode_pieces(text, _BASE64, _base64_bytes),

@@ -19,7 +19,7 @@ from importlib import resources
 from typing import Any, Final
 
 from assizes.judge.case import Case, ToolCall
-from assizes.judge.injection.disguises import DISGUISES, TextShape, hidden_count, plain
+from assizes.judge.injection.disguises import TextShape, hidden_count, plain, readings
 
 BEFORE: Final = 200
 AFTER: Final = 400
@@ -143,12 +143,9 @@ def family_names(text: str, among: Sequence[AttackFamily] | None = None) -> Iter
 
 def disguise_names(text: str, shape: TextShape | None = None) -> Iterator[str]:
     """Yield the names of the disguises under which a family matches in a text."""
-    shape = shape or TextShape.of(text)
-    for disguise, (is_possible, read) in DISGUISES.items():
-        if is_possible(shape) and (reading := read(text)):
-            bare = plain(reading)
-            if any(matching_families(bare, different_words(bare))):
-                yield disguise
+    for disguise, reading in readings(text, shape or TextShape.of(text)):
+        if any(matching_families(reading, different_words(reading))):
+            yield disguise
 
 
 def matching_families(bare: str, words: str) -> Iterator[AttackFamily]:
