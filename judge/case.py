@@ -1,7 +1,7 @@
 """A case: what an agent said and did, and what was expected of it.
 
-These models are also the `native` transcript format: one JSON object a line, field by field as
-below. Every other format is turned into them by one file in `judge/formats`.
+These models are also the `native` transcript format, one JSON object a line; the files in
+`judge/formats` turn every other format into them.
 """
 
 from __future__ import annotations
@@ -293,8 +293,8 @@ class Case(_CaseModel):
     def write_names(self) -> frozenset[str]:
         """The names of the tools that change state.
 
-        The first source that says anything counts: `expected.writes`, the declared tools of the
-        transcript, the names of the expected calls.
+        The first of these counts that says anything: `expected.writes`, the declared tools, the
+        expected calls.
         """
         if self.expected.writes is not None:
             return frozenset(self.expected.writes)

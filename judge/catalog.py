@@ -6,7 +6,7 @@ Everything is listed here by hand; nothing registers itself on import.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -23,7 +23,7 @@ from assizes.judge.families.conversation import ConversationJudge
 from assizes.judge.families.conversation_parts import ReadingOptions
 from assizes.judge.families.criteria.judge import ENTRIES as CRITERIA
 from assizes.judge.families.custom import toml_judges
-from assizes.judge.families.custom.python_judges import is_reference, load_judge
+from assizes.judge.families.custom.python_judges import load_judge
 from assizes.judge.families.deterministic import RecordedJudge
 from assizes.judge.families.entry import JudgeEntry, JudgeOptions
 from assizes.judge.families.rag import ENTRIES as RAG
@@ -61,15 +61,11 @@ JUDGES: Final[Mapping[str, JudgeEntry]] = {
 class JudgePanel:
     """The judges of a run with their weights: a configuration resolved before any model is asked.
 
-    Attributes:
-        weights: the weights of the conversation metrics alone; their sum is 1.
-        metrics: every metric that the judges promise to score.
-        pass_threshold: the overall score, 0..100, from which on a case passes.
-        ensembles: the models that answer each judge, by the judge's name; a judge that asks no
-            model has no entry.
-        model_ids: the models that answer, those of `[judge] model` or `panel` first.
-        flagged_passes: how a pass counts when the case addresses its judges (prompt injection).
-        second_look: whether the judges are asked about such a case once more.
+    `weights` are those of the conversation metrics alone, with the sum 1; `metrics` is all that the
+    judges promise to score. A case passes from the overall score `pass_threshold`, 0..100, on.
+    `ensembles` holds the models of each judge that asks any, by its name; `model_ids` those that
+    answer, those of `[judge] model` or `panel` first. `flagged_passes` says how a pass counts when
+    the case addresses its judges (prompt injection), `second_look` whether they are asked again.
     """
 
     judges: tuple[Judge, ...]
@@ -114,15 +110,15 @@ def judges_listing(config: JudgeConfig | None = None) -> list[dict[str, Any]]:
     """The judges to choose from, one JSON object each: first the built-in table in its order.
 
     A configuration adds the judges of its rubric folders and its `module:attribute` references.
-    `step` is the part of an agent's work that a judge of seed 004 looks at (`response` or
-    `retrieval`), `gate` says how the judge decides over a case, and `options` holds the defaults.
+    `step`, `response` or `retrieval`, is what a judge of seed 004 looks at, `gate` how the judge
+    decides over a case, and `options` holds the defaults.
 
     Raises:
         ConfigurationError: for a judge that cannot be created.
     """
     settings = config or JudgeConfig()
     known = known_judges(settings.rubrics)
-    known |= dict(_resolve_judge(name, known) for name in settings.judges if is_reference(name))
+    known |= dict(_resolve_judge(name, known) for name in settings.judges if ":" in name)
     return [_listing_row(settings, name, entry) for name, entry in known.items()]
 
 
@@ -173,13 +169,17 @@ def resolve_judges(config: JudgeConfig) -> JudgePanel:
     judges = tuple(
         entry.create_judge(options[name], chosen_rubrics) for name, entry in chosen.items()
     )
+    shared = [member.model_id for member in ensemble_for(config).members]
+    answering = {member.model_id for each in ensembles.values() for member in each.members}
+    # Where no judge asks a model, the shared models stand for all.
+    asked = [model_id for model_id in shared if model_id in answering or not answering]
     return JudgePanel(
         judges,
         weights,
         _promised_metrics(judges),
         config.pass_threshold,
         ensembles,
-        _model_ids(config, ensembles.values()),
+        (*asked, *sorted(answering.difference(shared))),
         config.flagged_passes,
         config.second_look,
     )
@@ -190,13 +190,12 @@ def resolved_weights(
 ) -> dict[str, float]:
     """The weights of the chosen metrics, normalised to the sum 1, in the order of the catalogue.
 
-    An empty selection means the default metrics. A selection without a weight takes the metric's
-    default weight; where the default is 0, a weight must be given. An explicit 0 is kept: the
-    metric is judged and contributes nothing to the score (seed 000, weight resolution).
+    An empty selection means the default metrics. Without a weight, a metric's default counts; where
+    that is 0, a weight must be given. An explicit 0 is kept: the metric is judged and contributes
+    nothing to the score (seed 000, weight resolution).
 
     Raises:
-        ConfigurationError: for metrics that are unknown or selected twice, and for weights that
-            cannot be normalised.
+        ConfigurationError: for unknown or doubled metrics, and weights that cannot be normalised.
     """
     defaults = {metric.name: metric.default_weight for metric in known}
     weights: dict[str, float] = {}
@@ -271,7 +270,7 @@ def _chosen_entries(config: JudgeConfig) -> dict[str, JudgeEntry]:
 
 
 def _resolve_judge(reference: str, known: Mapping[str, JudgeEntry]) -> tuple[str, JudgeEntry]:
-    if not is_reference(reference):
+    if ":" not in reference:  # it names no Python code
         if reference not in known:
             raise ConfigurationError.unknown("judge", reference, known, "[judge] judges")
         return reference, known[reference]
@@ -300,14 +299,6 @@ def _options(config: JudgeConfig, name: str, entry: JudgeEntry) -> JudgeOptions:
             f"[judge.options.{name}] {option}: {fault['msg']} (given {fault['input']!r}); "
             f"options: {known}"
         ) from None
-
-
-def _model_ids(config: JudgeConfig, ensembles: Iterable[Ensemble]) -> tuple[str, ...]:
-    """Each model id once, shared ones first; only the shared ones where no judge asks a model."""
-    shared = [member.model_id for member in ensemble_for(config).members]
-    answering = {member.model_id for ensemble in ensembles for member in ensemble.members}
-    asked = [model_id for model_id in shared if model_id in answering or not answering]
-    return (*asked, *sorted(answering.difference(shared)))
 
 
 def _promised_metrics(judges: Sequence[Judge]) -> tuple[Metric, ...]:
@@ -343,7 +334,7 @@ def _check_offline(
 
 
 def fingerprints(panel: JudgePanel) -> dict[str, str]:
-    """The versions on which the scores of a panel depend, to notice that a judge has changed.
+    """What the scores of a panel depend on, to notice that a judge has changed.
 
     The key `judge:<name>` holds the version of a judge, `metric:<name>` the hash of a rubric.
     """

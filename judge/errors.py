@@ -54,8 +54,8 @@ class ConfigurationError(AssizesError):
 class DataError(AssizesError):
     """One record cannot become a case.
 
-    `code` is a machine-readable reason such as `json`, `schema`, `encoding`, by which rows are
-    grouped; `detail` says in at most one sentence what is wrong, never with the record itself.
+    `code` is the reason by which rows are grouped, such as `json`, `schema`, `encoding`; `detail`
+    says in at most one sentence what is wrong, never with the record itself.
     """
 
     def __init__(self, code: str, detail: str) -> None:
@@ -151,11 +151,9 @@ class Halted(AssizesError):
 class ModelError(AssizesError):
     """A model did not give a usable answer.
 
-    Args:
-        code: machine-readable reason; `assizes.judge.engine.faults` says how the engine reacts.
-        detail: what happened. Text of the provider is cut, and keys in it are masked.
-        retry_after_s: seconds that the provider asks to wait before a retry; `None`: not stated.
-        status: the HTTP status; `None` where there was no HTTP response.
+    `code` is a machine-readable reason; `assizes.judge.engine.faults` says how the engine reacts.
+    In `detail` text of the provider is cut, and keys are masked. `retry_after_s` is how many seconds
+    the provider asks to wait, `status` the HTTP status; `None` where there is none.
     """
 
     exit_code = 4

@@ -19,10 +19,10 @@ _LISTS: Final = {"outcomes", "said", "writes", "facts"}
 
 
 def truth_of(row: Mapping[str, Any], columns: Mapping[str, str]) -> Expected:
-    """The expected values of one row; an empty cell gives no value.
+    """The expected values of one row, whose `columns` are given by the name of the value.
 
-    `columns` holds the column of each expected value, by the name of the value. A cell that begins
-    like a JSON list or object is read as JSON, except for values that are plain texts.
+    An empty cell gives no value. A cell that begins like a JSON list or object is read as JSON,
+    except for values that are plain texts.
 
     Raises:
         DataError: with the code `schema` or `json`; the detail names the field or the column.

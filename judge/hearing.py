@@ -16,9 +16,9 @@ from assizes.judge.score import Score
 class Hearing:
     """A small state machine: while the hearing has `asks`, `answer` them; then read its `scores`.
 
-    Every metric that the judge promised gets a headline score. The metrics are skipped where the
-    judge does not apply to the case, and failed where a reply is missing or the judge forgot them.
-    Any other exception of the judge is a bug and is not caught.
+    Every metric that the judge promised gets a headline score: skipped where the judge does not
+    apply to the case, failed where a reply is missing or the judge forgot the metric. Any other
+    exception of the judge is a bug and is not caught.
     """
 
     def __init__(self, judge: Judge, case: Case) -> None:
@@ -28,10 +28,9 @@ class Hearing:
         self.asks: Sequence[Question] = ()
         self.scores: list[Score] = []
         self._steps: Generator[Sequence[Question], Sequence[Any], list[Score]] | None = None
+        reason = f"conversation status is {case.status!r}, only completed ones are judged"
         if case.status == "completed":
-            reason = judge.missing(case)
-        else:
-            reason = f"conversation status is {case.status!r}, only completed ones are judged"
+            reason = judge.missing(case) or ""
         if reason:
             self.scores = [Score.skipped(metric.name, reason) for metric in judge.metrics]
             return

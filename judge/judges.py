@@ -36,10 +36,9 @@ _LIMITS: Final = LimitsConfig()
 
 @dataclass(frozen=True, slots=True)
 class Assessment:
-    """The answer of one judge.
+    """The answer of one judge: a rating of yes or no, and its rationale.
 
-    `rating` is yes or no, with the judge's rationale. Where the judge gave no answer, both are
-    `None` and `error_message` says why.
+    Where the judge gave no answer, both are `None` and `error_message` says why.
     """
 
     name: str
@@ -123,10 +122,7 @@ async def achunk_relevance(
 
 
 def _blocking(twin: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, R]:
-    """The judge that runs its async twin in an event loop of its own.
-
-    It raises `RuntimeError` where a loop is running already, as in a notebook.
-    """
+    """The judge that runs its async twin in an event loop of its own, where none is running."""
     name = twin.__name__.removeprefix("a")
 
     @wraps(twin)

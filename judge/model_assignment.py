@@ -9,7 +9,6 @@ from assizes.judge.catalog import JudgePanel
 from assizes.judge.config.judging import JudgeConfig
 from assizes.judge.config.run import RunConfig
 from assizes.judge.engine.batching import batches_of
-from assizes.judge.engine.ensemble import Ensemble
 from assizes.judge.engine.ensemble_hearing import EnsembleModels
 from assizes.judge.engine.ensemble_hearing import members as members_of
 from assizes.judge.errors import ConfigurationError
@@ -57,13 +56,12 @@ def assign_models(config: RunConfig, judge_panel: JudgePanel) -> ModelAssignment
             models_by_key[key] = ReplayOnlyModel(candidate) if replayed else candidate
         return models_by_key[key]
 
-    def ensemble_models(ensemble: Ensemble) -> Model | EnsembleModels:
-        if ensemble.is_plain:
-            return model(ensemble.models[0])
+    own: dict[str, Model | EnsembleModels] = {}
+    for name, ensemble in judge_panel.ensembles.items():
+        models = tuple(map(model, ensemble.models))
         senior = None if ensemble.senior is None else model(ensemble.senior)
-        return EnsembleModels(tuple(map(model, ensemble.models)), ensemble.repeats, senior)
-
-    own = {name: ensemble_models(ensemble) for name, ensemble in judge_panel.ensembles.items()}
+        voting = EnsembleModels(models, ensemble.repeats, senior)
+        own[name] = models[0] if ensemble.is_plain else voting
     return ModelAssignment(model(config.judge), own)
 
 

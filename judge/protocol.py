@@ -1,8 +1,8 @@
 """The protocol of judges: a judge yields its questions as data, and an engine answers them.
 
 A judge is a generator that yields rounds of `Ask`s and receives one answer for each: the reply
-model it asked for, or a `NoReply`. It does no I/O, so one judge serves sync and async drivers, dry
-runs, caches, batch endpoints and tests alike. A judge that needs no model is a plain function.
+model it asked for, or a `NoReply`. It does no I/O, so one judge serves dry runs, caches, batch
+endpoints and tests alike. A judge that needs no model is a plain function.
 """
 
 from __future__ import annotations
@@ -34,10 +34,7 @@ def unused_id(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """The two messages of an ask.
-
-    `system` stays the same over a run, so that providers can cache it; `user` holds the case.
-    """
+    """The two messages of an ask: `system` is equal over a run, so that providers can cache it."""
 
     system: str
     user: str
@@ -45,14 +42,11 @@ class Prompt:
 
 @dataclass(frozen=True)
 class Ask(Generic[T]):
-    """One question to a model.
+    """One question to a model, whose answer must fit the pydantic model `reply`.
 
-    Args:
-        prompt: what a language model reads.
-        reply: the pydantic model the answer must fit.
-        evidence: the same facts as a typed value, from which the offline judge answers.
-        doubts: returns what a fitting reply still lacks, or `None`. A reply with doubts is asked
-            for once more; the second reply counts even if doubts remain.
+    `evidence` holds the facts of the prompt as a typed value, from which the offline judge answers.
+    `doubts` returns what a fitting reply still lacks, or `None`. A reply with doubts is asked for
+    once more; the second reply counts even if doubts remain.
     """
 
     prompt: Prompt
@@ -69,10 +63,9 @@ class Ask(Generic[T]):
     def reply_id(self) -> str:
         """The id that the model must repeat in its reply: 39 decimal digits, 128 bits.
 
-        The same digits close the data sections of the prompt.
-        The id depends on the whole prompt, so that the author of a transcript cannot know it: a
-        delimiter without the id is a fake, and an object without the id is an echo of the
-        transcript. The same ask always has the same id, so that cached replies still fit.
+        It also closes the data sections of the prompt. It depends on the whole prompt, so that the
+        author of a transcript cannot know it: a delimiter without it is a fake, an object without
+        it an echo. The same ask always has the same id, so that cached replies still fit.
         """
         return unused_id(self._text)
 
@@ -106,14 +99,10 @@ class QueryResult:
 
 @dataclass(frozen=True, slots=True)
 class SqlTable:
-    """The result of one statement.
+    """The result of one statement; `error` says why it failed, `None` when it ran.
 
-    Attributes:
-        rows: the rows, cut at the row limit of the sandbox.
-        row_count: how many rows there were, counted up to that limit.
-        truncated: whether there were more rows than the limit.
-        ordered: whether the statement has an ORDER BY, so that the order of rows counts.
-        error: why the statement failed; `None` when it ran.
+    `rows` and `row_count` end at the row limit of the sandbox; `truncated` says that there were
+    more. With an ORDER BY the result is `ordered`, so that the order of rows counts.
     """
 
     statement: str
@@ -200,7 +189,8 @@ def ask(
     Raises:
         JudgeFailed: when no usable reply came.
     """
-    (answer,) = yield from ask_each([Ask(prompt, reply, evidence, doubts)])
+    answer: T | NoReply
+    (answer,) = yield [Ask(prompt, reply, evidence, doubts)]
     if isinstance(answer, NoReply):
         raise JudgeFailed(answer)
     return answer
@@ -208,8 +198,9 @@ def ask(
 
 def look_up(query: Query) -> Steps[QueryResult | NoReply]:
     """Ask one query; the engine's `SqlRunner` answers it."""
+    answer: QueryResult | NoReply
     (answer,) = yield [query]
-    return answer  # type: ignore[no-any-return]  # a query is answered by one of the two
+    return answer
 
 
 def together(lines: Sequence[Steps[R]]) -> Steps[list[R | NoReply]]:

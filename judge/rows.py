@@ -1,7 +1,7 @@
 """The public tables, column by column; the same names in Parquet and DuckDB (docs/rows.md).
 
-Frames are built with these schemas and sorted by their keys, so that the same rows give the same
-bytes, whatever the order in which the cases were judged.
+Frames are sorted by their keys, so that the same rows give the same bytes, whatever the order in
+which the cases were judged.
 """
 
 from __future__ import annotations

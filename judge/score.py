@@ -44,14 +44,10 @@ class Scale(Enum):
 class Metric:
     """A named quantity that a judge promises to score.
 
-    Attributes:
-        default_weight: share in the overall score before normalisation; 0 means that a weight must
-            be given when the metric is chosen.
-        needs: the parts of a case without which the judge skips the case.
-        gate: how the headline score decides over the case (`assizes.judge.verdicts.verdict`);
-            `None`: it does not.
-        run_names: the published names under which a run shows the mean of the values, or of the
-            raw numbers for amounts.
+    `default_weight` is its share in the overall score before normalisation; with 0 a weight must be
+    given when the metric is chosen. `needs` are the parts of a case without which the judge skips
+    it. `gate` says how the headline score decides over the case (`assizes.judge.verdicts.verdict`).
+    Under `run_names` a run publishes the mean of the values, or of the raw numbers for amounts.
     """
 
     name: str
@@ -71,9 +67,8 @@ class Metric:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """One finding of a judge about one metric, or about a part of the metric.
+    """One finding of a judge about one metric, or about a `part` of it such as `outcome:2`.
 
-    `part` is empty on the headline score; a sub-score names its part there, such as `outcome:2`.
     A scored finding has a finite number; a skipped or failed one has a `reason` and no number.
     """
 

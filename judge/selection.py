@@ -1,7 +1,6 @@
 """Which of the cases are judged: first filters, then a sample that depends on the case ids alone.
 
-A case is drawn by the hash of its id, so that every night and every machine draws the same cases,
-and all repetitions of a case together.
+Every night and every machine draws the same cases, and all repetitions of a case together.
 """
 
 from __future__ import annotations
@@ -118,13 +117,11 @@ def _by_number(members: Mapping[str, list[str]], config: SelectionConfig) -> dic
         wanted = {name: math.ceil(size * config.sample) for name, size in sizes.items()}
     else:
         wanted = _share_out(min(config.number, sum(sizes.values())), sizes)
-
-    def place(case_id: str) -> tuple[int, str]:
-        return sample_key(case_id, config.seed), case_id
-
-    return {
-        name: set(heapq.nsmallest(wanted[name], ids, key=place)) for name, ids in members.items()
-    }
+    drawn = {}
+    for name, ids in members.items():
+        keyed = ((sample_key(case_id, config.seed), case_id) for case_id in ids)
+        drawn[name] = {case_id for _, case_id in heapq.nsmallest(wanted[name], keyed)}
+    return drawn
 
 
 def _share_out(number: int, sizes: Mapping[str, int]) -> dict[str, int]:

@@ -2,7 +2,7 @@
 
 A result is a bag of rows, or a list where the expected statement has an ORDER BY. Numbers are equal
 within a tolerance whatever their type, texts must be the same, NULL equals NULL. Columns count in
-the order of the SELECT; `permute_columns` allows one reordering of the columns for all rows.
+their order; `permute_columns` allows one reordering for all rows.
 """
 
 from __future__ import annotations
@@ -27,11 +27,10 @@ _EXACT_INTEGERS = 2**53
 
 @dataclass(frozen=True, slots=True)
 class ResultMatch:
-    """The outcome of comparing two results.
+    """The outcome of comparing two results; `reason` says what decided.
 
     `score`, 0..1, is 1.0 for equal results, else the size of the bag intersection of their rows
-    divided by the larger number of rows. The expected rows in a wrong order are not `equal`, but
-    score 1.0. `reason` says what decided.
+    divided by the larger number of rows. Rows in a wrong order are not `equal`, but score 1.0.
     """
 
     equal: bool
@@ -49,8 +48,7 @@ def compare_results(
     """Compare a result with the expected one, whose `ordered` says whether the order of rows counts.
 
     With `permute_columns` the same columns in another order are equal too. `float_tolerance` is the
-    largest difference of equal numbers: a fraction of the larger one, absolute where both are below
-    1.
+    largest difference of equal numbers: a fraction of the larger, absolute where both are below 1.
     """
     if (reason := _incomparable(expected, actual)) is not None:
         return ResultMatch(equal=False, score=0.0, reason=reason)
@@ -88,9 +86,8 @@ def result_text(table: SqlTable, max_rows: int = 20) -> str:
 
 
 def _cell(value: Any) -> str:
-    if value is None:
-        return "NULL"
-    return str(value).replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
+    text = "NULL" if value is None else str(value)
+    return text.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
 
 
 def _incomparable(expected: SqlTable, actual: SqlTable) -> str | None:
@@ -123,10 +120,10 @@ class _ColumnMatcher:
         return all(_is_alike(*pair, self._tolerance) for pair in zip(left, right, strict=True))
 
     def order(self) -> tuple[int, ...] | None:
-        """The actual columns in the order of the expected ones, found by depth-first search.
+        """The actual columns in the order of the expected ones; `None`: none fits, or it took long.
 
-        A column is tried only where its values fit, and an order is extended only while its rows
-        agree. The answer is `None` where no order fits or the search took too long.
+        Depth-first search tries only columns whose values fit, and extends only orders whose rows
+        agree.
         """
         width = len(self._expected.columns)
         fitting: list[list[int]] = []
@@ -184,10 +181,9 @@ def _close_pairs(left: Counter[Row], right: Counter[Row], tolerance: float) -> i
 
 
 def _pair_rows(left: Counter[Row], right: Counter[Row], tolerance: float) -> int:
-    """The number of pairs, found greedily in the order of the leading column.
+    """The number of pairs, found greedily in the order of the column with most different numbers.
 
-    The leading column is the one with the most different numbers. Each row has at least one number,
-    because rows without numbers are either exactly equal or do not pair.
+    Each row has a number: rows without are either exactly equal or do not pair.
     """
     lead = max(range(len(next(iter(left)))), key=lambda column: len({row[column] for row in left}))
     free = sorted(right, key=lambda row: row[lead])

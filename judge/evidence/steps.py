@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import Any, Final
 
 from assizes.judge.case import Case, Expected, ToolCall, ToolResult, Transcript, Turn
-from assizes.judge.evidence.tool_calls import made_calls
+from assizes.judge.evidence.tool_calls import MadeCall, made_calls
 
 _DEEPEST: Final = 8
 """Levels of nested argument values that are searched for texts."""
@@ -29,9 +29,9 @@ _OUTPUTS: Final = ("output", "result")
 class AgentStep:
     """One tool call with its result, and the index of the turn that made it.
 
-    `raw` is the argument text where it was no JSON object. `result` is the text that the tool
-    returned, `None` for nothing; `failed` says that the tool answered with an error. `within` holds
-    the names of the calls in which this call was made, the outermost first.
+    `raw` is the argument text where it was no JSON object. `result` is what the tool returned,
+    `None` for nothing; `failed` says that it was an error. `within` names the calls in which this
+    call was made, the outermost first.
     """
 
     turn: int
@@ -45,10 +45,7 @@ class AgentStep:
 
 @dataclass(frozen=True, slots=True)
 class UserExchange:
-    """A message of the user and the turns up to the next message.
-
-    `start` is the index of the first of its `turns`.
-    """
+    """A message of the user and the turns up to the next; `start` is the index of the first."""
 
     start: int
     turns: tuple[Turn, ...]
@@ -64,11 +61,11 @@ class SqlCall:
 
 def steps_of(transcript: Transcript) -> tuple[AgentStep, ...]:
     """The agent's tool calls in order; nested calls follow the call in which they were made."""
-    steps: list[AgentStep] = []
-    for made in made_calls(transcript):
-        content = made.result.content if made.result else None
-        steps += _walk_call(made.turn, made.call, content, failed=made.has_failed)
-    return tuple(steps)
+    return tuple(
+        step
+        for made in made_calls(transcript)
+        for step in _walk_call(made.turn, made.call, _content(made), failed=made.has_failed)
+    )
 
 
 def steps_of_tools(steps: Iterable[AgentStep], tools: Sequence[str]) -> tuple[AgentStep, ...]:
@@ -77,10 +74,9 @@ def steps_of_tools(steps: Iterable[AgentStep], tools: Sequence[str]) -> tuple[Ag
 
 
 def exchanges(transcript: Transcript) -> tuple[UserExchange, ...]:
-    """The conversation cut before each message of the user.
+    """The conversation cut before each message of the user; user turns in a row are one message.
 
-    Turns before the first message belong to the first exchange, and user turns in a row begin a
-    single exchange.
+    Turns before the first message belong to the first exchange.
     """
     turns = transcript.turns
     cuts = [
@@ -98,9 +94,9 @@ def requests(transcript: Transcript) -> tuple[str, ...]:
 
 
 def final_response(transcript: Transcript) -> str:
-    """The agent's last text after the user's last turn; empty where there is none.
+    """The agent's last text after the user's last turn, or before it where that is the last turn.
 
-    Where the conversation ends with a user turn, it is the agent's last text before that turn.
+    It is empty where there is none.
     """
     turns = transcript.turns
     last_user = max((i for i, turn in enumerate(turns) if turn.role == "user"), default=-1)
@@ -146,9 +142,9 @@ def sql_calls(
 ) -> tuple[SqlCall, ...]:
     """Every SQL statement that the steps ran, in order.
 
-    With `tools`, only calls of these count, and every text in an argument named in `arguments`.
-    Without, all calls count, and an argument counts where it reads as SQL. The names in `arguments`
-    are also searched in the result of a tool that writes its SQL itself.
+    An argument counts where it reads as SQL. With `tools`, only calls of these count, but every
+    text in an argument named in `arguments`. These names are also searched in the result of a tool
+    that writes its SQL itself.
     """
     calls: list[SqlCall] = []
     for step in steps:
@@ -228,6 +224,10 @@ def _chart(name: str) -> str:
     return _SAME_CHART.get(bare, bare)
 
 
+def _content(made: MadeCall) -> str | None:
+    return made.result.content if made.result else None
+
+
 def _walk_call(
     turn: int, call: ToolCall, result: str | None, *, failed: bool, within: tuple[str, ...] = ()
 ) -> Iterator[AgentStep]:
@@ -270,10 +270,9 @@ def case_of(
 ) -> Case:
     """A case from two objects: a question with its context, and an answer with its steps.
 
-    `input_data` has the `question`, and optionally `context` and `id`; `output_data` has the
-    `response` and the `steps`. A step has a name, an input, an output, and the `tool_calls` of a
-    sub-agent in the same shape. `expected` has fields of `Expected`; other keys go to its
-    `additional_input`.
+    `input_data` has the `question`, perhaps `context` and `id`; `output_data` the `response` and
+    the `steps`: name, input, output, and the `tool_calls` of a sub-agent in the same shape. Keys of
+    `expected` that are no fields of `Expected` go to its `additional_input`.
     """
     steps = list(output_data.get("steps") or ())
     calls = tuple(_call(step, f"step_{place}") for place, step in enumerate(steps))
@@ -281,10 +280,11 @@ def case_of(
     for place, step in enumerate(steps):
         error, output = step.get("error"), _first(step, _OUTPUTS)
         if error is not None or output is not None:
-            content = _as_text(output if error is None else error) or ""
-            result = ToolResult(
-                content=content, call_id=f"step_{place}", is_error=error is not None
+            content, is_error = (
+                _as_text(output if error is None else error) or "",
+                error is not None,
             )
+            result = ToolResult(content=content, call_id=f"step_{place}", is_error=is_error)
             results.append(Turn(role="tool", tool_result=result))
     called = (Turn(role="assistant", tool_calls=calls), *results) if calls else ()
     fields = dict(expected or {})
@@ -307,14 +307,10 @@ def case_of(
 def as_data(case: Case) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
     """A case as the objects `input_data`, `output_data` and `expected`.
 
-    `question` is the user's last request, `questions` holds all of them. Expected values that are
-    not given have no key.
+    `question` is the last of the `questions`. Expected values that are not given have no key.
     """
     asked = requests(case.transcript)
-    steps = [
-        _step_data(made.call, made.result.content if made.result else None)
-        for made in made_calls(case.transcript)
-    ]
+    steps = [_step_data(made.call, _content(made)) for made in made_calls(case.transcript)]
     return (
         {
             "id": case.case_id,

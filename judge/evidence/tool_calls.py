@@ -1,7 +1,6 @@
 """Compares the tool calls that an agent made with the expected ones, before any model is asked.
 
-A judge without ground truth is near chance on task completion, so this comparison is computed by
-code and given to every judge, also to the offline judge.
+A judge without ground truth is near chance on task completion, so code computes this for every one.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ import itertools
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,7 +43,8 @@ class CallMatch:
     """An expected call, the call that was made for it, and the names of arguments that differ.
 
     `position` is the place of the made call among the calls compared. `missing` names expected
-    arguments that are absent, `extra` unexpected ones, `different` those with another value.
+    arguments that are absent, `extra` unexpected ones, `different` those with another value;
+    `differences` is how many there are in all, 0 for an exact match.
     """
 
     expected: ExpectedCall
@@ -53,11 +53,7 @@ class CallMatch:
     missing: tuple[str, ...] = ()
     extra: tuple[str, ...] = ()
     different: tuple[str, ...] = ()
-
-    @property
-    def differences(self) -> int:
-        """The number of arguments that differ; 0 for an exact match."""
-        return len(self.missing) + len(self.extra) + len(self.different)
+    differences: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,15 +62,13 @@ class ToolEvidence:
 
     `called` holds the successful calls in order, `failed` those that the tool answered with an
     error, `unexpected` the successful calls that nobody expected. Of the expected calls, `matches`
-    were made and `missed` were not. By tool name, 0..1, `recall` is matches / expected calls and
-    `precision` matches / successful calls; both are 1 where there is nothing to divide by.
-    `in_order` says whether the matched calls were made in the expected order.
+    were made (`in_order` or not) and `missed` were not. By tool name, 0..1, `recall` is matches /
+    expected calls and `precision` matches / successful calls; an empty divisor gives 1.
 
     `expected_writes` and `done_writes` are the calls that change state; `write_match` says whether
-    both are equal as multisets, arguments included. `writes_known` says whether the case names the
-    tools that change state; else they were guessed from the expected calls. `stated_texts` are the
-    strings of `expected.said` that the agent told the user, `unstated_texts` the others. `finished`
-    says whether the conversation came to its end.
+    both are equal as multisets, arguments included. Unless `writes_known`, the tools that change
+    state were guessed from the expected calls. `stated_texts` are the strings of `expected.said`
+    that the agent told the user, `unstated_texts` the others. `finished`: the conversation ended.
     """
 
     expected: tuple[ExpectedCall, ...] | None
@@ -96,7 +90,46 @@ class ToolEvidence:
 
     def text(self) -> str:
         """The comparison as at most 30 short lines for a judge's prompt."""
-        return "\n".join((*_call_lines(self), *_end_lines(self)))
+        called, failed, unexpected = (
+            _names([f"{_short(made.call.name, 40)} (turn {made.turn})" for made in calls])
+            for calls in (self.called, self.failed, self.unexpected)
+        )
+        lines = [
+            f"Successful calls: {len(self.called)}: {called}",
+            f"Failed calls, not counted as done: {len(self.failed)}: {failed}",
+        ]
+        if self.expected is None:
+            lines.append("No expected calls given.")
+        else:
+            shares = (self.recall, self.precision)
+            recall, precision = ("unknown" if n is None else round(n, 2) for n in shares)
+            order = "yes" if self.in_order else "no"
+            differing = [match for match in self.matches if match.differences]
+            lines += [
+                f"Expected calls: {len(self.expected)}: {_names([c.name for c in self.expected])}",
+                f"By name: recall {recall}, precision {precision}, in order: {order}",
+                f"Expected but not called: {_names([call.name for call in self.missed])}",
+                f"Called beyond the expected: {unexpected}",
+                f"Matched calls with other arguments than expected: {len(differing)}",
+                *(f"- {_difference_line(match)}" for match in differing[:_LISTED]),
+            ]
+        done = len(self.done_writes)
+        if self.expected_writes is None or self.write_match is None:
+            lines.append(f"State-changing calls done: {done}; expected ones not known.")
+        else:
+            guessed = "" if self.writes_known else "; taken to be the tools of the expected calls"
+            lines.append(
+                f"State-changing calls{guessed}: expected {len(self.expected_writes)}, done {done}, "
+                f"the same with arguments: {'yes' if self.write_match else 'no'}"
+            )
+        stated = len(self.stated_texts)
+        if due := stated + len(self.unstated_texts):
+            missing = _names([_value(text) for text in self.unstated_texts])
+            lines.append(f"Told the user {stated} of {due} expected strings; not told: {missing}")
+        if self.finished is not None:
+            end = "yes" if self.finished else "no, it was cut off"
+            lines.append(f"Conversation came to its end: {end}")
+        return "\n".join(lines)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +145,8 @@ def canonical_text(value: Any) -> str:
     """An argument value as a text that is the same for values with the same meaning.
 
     Numbers and numeric strings count as numbers (5, 5.0, "5"), strings are trimmed and without
-    case, lists are without order, and `None` members of objects count as absent. Values that are
-    nested deeper than 32 levels are ignored.
+    case, lists have no order, `None` members of objects count as absent. Values nested deeper than
+    32 levels are ignored.
     """
     return json.dumps(_plain(value), ensure_ascii=False)
 
@@ -132,10 +165,12 @@ def made_calls(transcript: Transcript) -> tuple[MadeCall, ...]:
         following = transcript.turns[index + 1 :]
         before_next = itertools.takewhile(lambda later: later.role != "assistant", following)
         near = [later.tool_result for later in before_next if later.tool_result is not None]
-        made += [
-            MadeCall(index, call, _result_of(call, place, near, by_id))
-            for place, call in enumerate(turn.tool_calls)
-        ]
+        # Of two results with one id the first counts, so it is written last.
+        known = by_id | {r.call_id: r for r in reversed(near) if r.call_id is not None}
+        unnamed = {place: r for place, r in enumerate(near) if r.call_id is None}
+        for place, call in enumerate(turn.tool_calls):
+            named = None if call.id is None else known.get(call.id)
+            made.append(MadeCall(index, call, named or unnamed.get(place)))
     return tuple(made)
 
 
@@ -157,7 +192,14 @@ def tool_evidence(case: Case) -> ToolEvidence:
         pairs = _matches(expected_writes, done_writes).values()
         exact = all(match.differences == 0 for match in pairs)
         write_match = exact and len(pairs) == len(expected_writes) == len(done_writes)
-    in_order = all(left.position < right.position for left, right in itertools.pairwise(matches))
+    in_order: bool | None = None
+    recall: float | None = None
+    precision: float | None = None
+    if expected is not None:
+        in_order = all(a.position < b.position for a, b in itertools.pairwise(matches))
+        recall, precision = (
+            round(len(matches) / len(side), 9) if side else 1.0 for side in (expected, called)
+        )
     stated, unstated = _stated_texts(case)
     return ToolEvidence(
         expected=expected,
@@ -166,9 +208,9 @@ def tool_evidence(case: Case) -> ToolEvidence:
         matches=matches,
         missed=tuple(call for i, call in enumerate(expected or ()) if i not in match_by_index),
         unexpected=tuple(call for place, call in enumerate(called) if place not in hit),
-        recall=_share(len(matches), expected),
-        precision=None if expected is None else _share(len(matches), called),
-        in_order=None if expected is None else in_order,
+        recall=recall,
+        precision=precision,
+        in_order=in_order,
         writes_known=writes_known,
         expected_writes=None if expected is None else expected_writes,
         done_writes=done_writes,
@@ -180,19 +222,13 @@ def tool_evidence(case: Case) -> ToolEvidence:
 
 
 def _plain(value: Any, depth: int = 0) -> Any:
-    if depth > _DEEPEST:
+    if value is None or depth > _DEEPEST:
         return None
     if isinstance(value, Mapping):
         members = {str(k): _plain(v, depth + 1) for k, v in value.items() if v is not None}
         return dict(sorted(members.items()))
     if isinstance(value, list | tuple):
         return sorted((_plain(item, depth + 1) for item in value), key=json.dumps)
-    return None if value is None else _scalar(value)
-
-
-def _scalar(value: Any) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
     if isinstance(value, float) and math.isfinite(value):
         return _trimmed_number(f"{value:.9f}")
     text = str(value).strip().casefold()
@@ -204,40 +240,25 @@ def _trimmed_number(number: str) -> str:
     return "0" if short == "-0" else short
 
 
-def _result_of(
-    call: ToolCall, place: int, near: Sequence[ToolResult], by_id: Mapping[str, ToolResult]
-) -> ToolResult | None:
-    if call.id is not None:
-        same = [result for result in near if result.call_id == call.id]
-        if same or call.id in by_id:
-            return same[0] if same else by_id[call.id]
-    candidate = near[place] if place < len(near) else None
-    return candidate if candidate is not None and candidate.call_id is None else None
-
-
 def _call_match(expected: ExpectedCall, made: MadeCall, position: int) -> CallMatch:
     if expected.arguments is None:
         return CallMatch(expected, made, position)
     due = {name: value for name, value in expected.arguments.items() if value is not None}
     actual = {name: value for name, value in made.call.arguments.items() if value is not None}
     both = sorted(due.keys() & actual.keys())
+    different = [name for name in both if canonical_text(due[name]) != canonical_text(actual[name])]
+    differences = len(due.keys() ^ actual.keys()) + len(different)
+    missing, extra = sorted(due.keys() - actual.keys()), sorted(actual.keys() - due.keys())
     return CallMatch(
-        expected,
-        made,
-        position,
-        missing=tuple(sorted(due.keys() - actual.keys())),
-        extra=tuple(sorted(actual.keys() - due.keys())),
-        different=tuple(
-            name for name in both if canonical_text(due[name]) != canonical_text(actual[name])
-        ),
+        expected, made, position, tuple(missing), tuple(extra), tuple(different), differences
     )
 
 
 def _matches(expected: Sequence[ExpectedCall], called: Sequence[MadeCall]) -> dict[int, CallMatch]:
     """Pair each expected call, by its index, with at most one made call of the same tool.
 
-    Exact pairs are made first, and expected calls with arguments before those that accept any, so
-    that no call takes the exact partner of another.
+    Exact pairs come first, and calls with arguments before those that accept any, so that no call
+    takes the exact partner of another. Of equal matches the first after the pair before counts.
     """
     matches: dict[int, CallMatch] = {}
     free = set(range(len(called)))
@@ -247,28 +268,17 @@ def _matches(expected: Sequence[ExpectedCall], called: Sequence[MadeCall]) -> di
             if index in matches:
                 continue
             before = max((m.position for i, m in matches.items() if i < index), default=-1)
-            match = _best(expected[index], called, sorted(free), before)
+            later = [place for place in sorted(free) if place > before]
+            candidates = (
+                _call_match(expected[index], called[place], place)
+                for place in (*later, *sorted(free.difference(later)))
+                if called[place].call.name == expected[index].name
+            )
+            match = min(candidates, key=lambda match: match.differences, default=None)
             if match is not None and (match.differences == 0 or not exact):
                 matches[index] = match
                 free.discard(match.position)
     return dict(sorted(matches.items()))
-
-
-def _best(
-    expected: ExpectedCall, called: Sequence[MadeCall], free: Sequence[int], before: int
-) -> CallMatch | None:
-    same_tool = (place for place in free if called[place].call.name == expected.name)
-    return min(
-        (_call_match(expected, called[place], place) for place in same_tool),
-        key=lambda match: (match.differences, match.position < before, match.position),
-        default=None,
-    )
-
-
-def _share(part: int, whole: Sequence[object] | None) -> float | None:
-    if whole is None:
-        return None
-    return round(part / len(whole), 9) if whole else 1.0
 
 
 def _stated_texts(case: Case) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -301,29 +311,6 @@ def _names(names: Sequence[str]) -> str:
     return ", ".join((*shown, *more)) or "none"
 
 
-def _call_names(calls: Sequence[MadeCall]) -> str:
-    return _names([f"{_short(made.call.name, 40)} (turn {made.turn})" for made in calls])
-
-
-def _call_lines(tools: ToolEvidence) -> Iterator[str]:
-    yield f"Successful calls: {len(tools.called)}: {_call_names(tools.called)}"
-    yield f"Failed calls, not counted as done: {len(tools.failed)}: {_call_names(tools.failed)}"
-    if tools.expected is None:
-        yield "No expected calls given."
-        return
-    yield f"Expected calls: {len(tools.expected)}: {_names([c.name for c in tools.expected])}"
-    recall, precision = (
-        "unknown" if share is None else round(share, 2) for share in (tools.recall, tools.precision)
-    )
-    order = "yes" if tools.in_order else "no"
-    yield f"By name: recall {recall}, precision {precision}, in order: {order}"
-    yield f"Expected but not called: {_names([call.name for call in tools.missed])}"
-    yield f"Called beyond the expected: {_call_names(tools.unexpected)}"
-    differing = [match for match in tools.matches if match.differences]
-    yield f"Matched calls with other arguments than expected: {len(differing)}"
-    yield from (f"- {_difference_line(match)}" for match in differing[:_LISTED])
-
-
 def _difference_line(match: CallMatch) -> str:
     due, actual = match.expected.arguments or {}, match.made.call.arguments
     values = [
@@ -335,21 +322,3 @@ def _difference_line(match: CallMatch) -> str:
     return f"turn {match.made.turn} {_short(match.made.call.name, 40)}: " + "; ".join(
         (*parts, *values)
     )
-
-
-def _end_lines(tools: ToolEvidence) -> Iterator[str]:
-    if tools.expected_writes is None or tools.write_match is None:
-        yield f"State-changing calls done: {len(tools.done_writes)}; expected ones not known."
-    else:
-        guessed = "" if tools.writes_known else "; taken to be the tools of the expected calls"
-        yield (
-            f"State-changing calls{guessed}: expected {len(tools.expected_writes)}, done "
-            f"{len(tools.done_writes)}, the same with arguments: "
-            f"{'yes' if tools.write_match else 'no'}"
-        )
-    due = len(tools.stated_texts) + len(tools.unstated_texts)
-    if due:
-        missing = _names([_value(text) for text in tools.unstated_texts])
-        yield f"Told the user {len(tools.stated_texts)} of {due} expected strings; not told: {missing}"
-    if tools.finished is not None:
-        yield f"Conversation came to its end: {'yes' if tools.finished else 'no, it was cut off'}"

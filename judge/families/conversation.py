@@ -114,10 +114,9 @@ class _ConversationReply(ConversationReplyPart):
 
 @functools.lru_cache(maxsize=256)
 def reply_model(metrics: tuple[tuple[str, Scale], ...], *, outcomes: bool) -> type[BaseModel]:
-    """The pydantic model of a reply: one key for each metric, and one for the expected outcomes.
+    """The pydantic model of a reply: one key for each metric (name and scale), one for outcomes.
 
     A key that the language model leaves out is `None`; a reply without any key is invalid.
-    `metrics` are names and scales; `outcomes` says whether the case has expected outcomes.
     """
     fields: dict[str, Any] = {
         name: (BinaryFinding if scale is Scale.BINARY else ScoredFinding, None)
@@ -164,14 +163,16 @@ class ConversationJudge:
     def _unanswered_scores(self, case: Case) -> list[Score]:
         # No model is asked: it would take the absence of mistakes for merit.
         why = "The agent never speaks."
-        common_fields: dict[str, Any] = {
-            "failure_code": NO_AGENT_TURN,
-            "details": {"justification": why},
-        }
-        scores = []
-        for metric in self.weighted:
-            passed = False if metric.scale is Scale.BINARY else None
-            scores.append(Score.of(metric, 0, passed=passed, **common_fields))
+        scores = [
+            Score.of(
+                metric,
+                0,
+                passed=False if metric.scale is Scale.BINARY else None,
+                failure_code=NO_AGENT_TURN,
+                details={"justification": why},
+            )
+            for metric in self.weighted
+        ]
         findings = [
             OutcomeFinding(number=number, statement=statement, justification=why, passed=False)
             for number, statement in enumerate(case.expected.outcomes, 1)
@@ -250,13 +251,6 @@ def user_message(
     return "\n\n".join([*shown, f"Metrics to score: {ids}{outcomes}"])
 
 
-def failure_code(label: str | None) -> str:
-    """A model's label as a failure code in snake_case; `unspecified_failure` for no label."""
-    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", label or "").lower()
-    code = re.sub(r"[\W_]+", "_", words).strip("_")[:80].rstrip("_")
-    return UNSPECIFIED_FAILURE if code in ("", "null", "none", "n_a", "na") else code
-
-
 def _metric_score(
     metric: Metric, finding: ScoredFinding | BinaryFinding | None, transcript: Transcript
 ) -> Score:
@@ -270,7 +264,11 @@ def _metric_score(
     turns = sorted({turn for turn in finding.turns if 0 <= turn < count})
     if strays := sorted(set(finding.turns).difference(turns)):
         warnings.append(f"turns {_short(str(strays))} are not among the {count} of the transcript")
-    code = failure_code(finding.failure_code) if raw < ACCEPTABLE else None
+    code = None
+    if raw < ACCEPTABLE:
+        words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", finding.failure_code or "").lower()
+        label = re.sub(r"[\W_]+", "_", words).strip("_")[:80].rstrip("_")
+        code = UNSPECIFIED_FAILURE if label in ("", "null", "none", "n_a", "na") else label
     if code and finding.failure_code not in (None, code):
         warnings.append(f"failure_code {_short(finding.failure_code)!r} is written {code}")
     return Score.of(

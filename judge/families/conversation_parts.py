@@ -1,13 +1,11 @@
 """The parts in which the conversation judge reads and scores: windows of turns, and a checklist.
 
 A conversation longer than one prompt has its tool results shortened, then its turns split into
-windows. Nothing is left out silently: every cut is marked where it was made, and every score of
-such a case holds `truncated_input` in its details.
+windows. Every cut is marked, and every score of such a case has `truncated_input` in its details.
 
-The checklist holds the expected outcomes of a case, each judged on its own. A finding belongs to
-the statement with its number, never to the one with its words: a model may reorder and reword the
-statements. A statement that has no finding after the second ask, or findings that contradict each
-other, has failed.
+The checklist holds the expected outcomes of a case. A finding belongs to the statement with its
+number, never to the one with its words: a model may reorder and reword them. A statement without a
+finding after the second ask, or with contradictory findings, has failed.
 """
 
 from __future__ import annotations
@@ -61,11 +59,10 @@ class ReadingOptions(JudgeOptions):
 
 @dataclass(frozen=True, slots=True)
 class TranscriptView:
-    """A transcript as the prompts show it, its long texts cut where necessary.
+    """A transcript as the prompts show it, its long texts cut by `cut_chars` characters in all.
 
-    `windows` are ranges of turns in order, one where a single prompt holds all turns. `cut_chars`
-    is how many characters of tool results and texts were cut, `findings_tokens` the most tokens of
-    earlier findings in the prompt of a window.
+    `windows` are ranges of turns in order, one where a single prompt holds all turns;
+    `findings_tokens` is the most tokens of earlier findings in the prompt of a window.
     """
 
     transcript: Transcript
@@ -128,15 +125,13 @@ def reduce_windows(
 def findings_so_far(view: TranscriptView, window_scores: Sequence[Sequence[Score]]) -> str:
     """The findings in the windows already judged, as text for the prompt of the next window.
 
-    The text has at most `view.findings_tokens` tokens. Where all findings are longer than that,
-    only the worst and the last finding of each metric and outcome remain, each cut to fit.
+    Where they have more than `view.findings_tokens` tokens, only the worst and the last finding of
+    each metric and outcome remain, each cut to fit.
     """
     pairs = list(zip(view.windows, window_scores, strict=False))
-    lines = []
-    for window, scores in pairs:
-        lines.append(f"{_turns(window)}:")
-        lines += [_finding(score) for score in scores]
-    text = "\n".join(lines)
+    text = "\n".join(
+        "\n".join([f"{_turns(window)}:", *map(_finding, scores)]) for window, scores in pairs
+    )
     for most in _FINDING_CHARS:
         if estimated_tokens(text) <= view.findings_tokens:
             return text
@@ -262,8 +257,7 @@ class OutcomeFinding(ConversationReplyPart):
 class _AlignedFindings:
     """The findings in the order of the case's statements, `None` for a statement without one.
 
-    `doubled` holds the numbers that were judged more than once. `ignored` holds a sentence for each
-    finding that was not counted.
+    `doubled` holds numbers judged more than once, `ignored` why findings were not counted.
     """
 
     findings: tuple[OutcomeFinding | None, ...]
@@ -287,9 +281,8 @@ def outcome_doubts(statements: Sequence[str], findings: Sequence[OutcomeFinding]
 def outcome_scores(statements: Sequence[str], findings: Sequence[OutcomeFinding]) -> list[Score]:
     """The headline score, and a part for each statement in the order of the case (seed 001).
 
-    A statement without a finding has failed, and then the headline has not passed. A reply without
-    any valid finding says nothing about the case: the status of the headline is `failed`, and the
-    overall score decides the case.
+    A statement without a finding has failed, and the headline has then not passed. Without any
+    valid finding the headline is `failed`, and the overall score decides the case.
     """
     if not statements:
         return [Score.skipped(OUTCOMES, "no expected outcomes defined")]
@@ -305,16 +298,10 @@ def outcome_scores(statements: Sequence[str], findings: Sequence[OutcomeFinding]
             details["justification"] = NOT_EVALUATED
             parts.append(Score.failed(OUTCOMES, NOT_EVALUATED, "missing_outcome", part, **details))
             continue
-        score = Score(
-            metric=OUTCOMES,
-            part=part,
-            value=float(finding.passed),
-            raw=float(finding.passed),
-            label="pass" if finding.passed else "fail",
-            passed=finding.passed,
-            details={**details, "justification": finding.justification},
-        )
-        parts.append(score)
+        passed, share = finding.passed, float(finding.passed)
+        details["justification"] = finding.justification
+        label = "pass" if passed else "fail"
+        parts.append(Score(OUTCOMES, part, "scored", share, share, label, passed, details=details))
     values = [part.raw or 0.0 for part in parts]
     share = round(math.fsum(values) / len(values), 9)
     headline = Score.of(EXPECTED_OUTCOMES, share, passed=all(values), details=warned)
@@ -355,12 +342,10 @@ def _stray_reason(statements: Sequence[str], finding: OutcomeFinding) -> str | N
     """Why a finding is not counted: an unknown number, or the words of another statement."""
     if not 1 <= finding.number <= len(statements):
         return f"number {str(finding.number)[:20]} is not among 1 to {len(statements)}"
-    key = _key(finding.statement)
-    if key == _key(statements[finding.number - 1]):
+    key, *keys = (
+        " ".join(neutralise(text).casefold().split()).strip(" .\"'")
+        for text in (finding.statement, *statements)
+    )
+    if key == keys[finding.number - 1] or key not in keys:
         return None
-    others = [number for number, other in enumerate(statements, 1) if _key(other) == key]
-    return f"number {finding.number} has the words of {others[0]}" if others else None
-
-
-def _key(statement: str) -> str:
-    return " ".join(neutralise(statement).casefold().split()).strip(" .\"'")
+    return f"number {finding.number} has the words of {keys.index(key) + 1}"

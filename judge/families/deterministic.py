@@ -1,8 +1,4 @@
-"""The judges that ask no model.
-
-They repeat recorded verdicts, and measure document recall, the agent's tokens and its latency (seed
-004).
-"""
+"""The judges that ask no model: recorded verdicts, document recall, the agent's usage (seed 004)."""
 
 from __future__ import annotations
 
@@ -28,8 +24,8 @@ RECORDED_REWARD: Final = Metric(
 class RecordedJudge:
     """Repeats the verdicts found in the data, so that other judges can be compared with them.
 
-    The headline score is `labels["reward"]`; every other label becomes the part `label:<name>`. A
-    label is a number 0..1; it has passed when it is 1 after rounding to 9 decimals.
+    The headline score is `labels["reward"]`, every other label the part `label:<name>`. A label is
+    a number 0..1; it has passed when it is 1 after rounding to 9 decimals.
     """
 
     name = "recorded"
@@ -67,6 +63,7 @@ DOCUMENT_RECALL: Final = Metric(
 )
 
 _ALL: Final = "over all model calls of the agent; the judge's own are not counted."
+_LATENCY: Final = "Seconds from the beginning to the end of the conversation."
 
 
 def _usage(name: str, display_name: str, description: str, run_name: str = "") -> Metric:
@@ -91,10 +88,7 @@ class DocumentRecall:
     metrics = (DOCUMENT_RECALL,)
 
     def missing(self, case: Case) -> str | None:
-        """A case is skipped without expected documents or without a retrieval.
-
-        A retrieval without any result is judged: its recall is 0.
-        """
+        """A case is skipped without expected documents or a retrieval; an empty one has recall 0."""
         if not case.expected.retrieved_context:
             return "missing input: expected_retrieved_context[].doc_uri"
         if case.transcript.retrieval() is None:
@@ -120,20 +114,14 @@ class AgentUsage:
     version = "1"
     metrics = (
         _usage("total_token_count", "Total Tokens", f"Input and output tokens {_ALL}"),
-        _usage(
-            "total_input_token_count", "Input Tokens", f"Input tokens {_ALL}", "input_token_count"
+        *(
+            _usage(f"total_{side}_token_count", f"{name} Tokens", f"{name} tokens {_ALL}", run_name)
+            for side, name, run_name in (
+                ("input", "Input", "input_token_count"),
+                ("output", "Output", "output_token_count"),
+            )
         ),
-        _usage(
-            "total_output_token_count",
-            "Output Tokens",
-            f"Output tokens {_ALL}",
-            "output_token_count",
-        ),
-        _usage(
-            "latency_seconds",
-            "Latency",
-            "Seconds from the beginning to the end of the conversation.",
-        ),
+        _usage("latency_seconds", "Latency", _LATENCY),
     )
 
     def missing(self, case: Case) -> str | None:
@@ -157,11 +145,7 @@ class AgentUsage:
 
 
 def latency_seconds(transcript: Transcript) -> float | None:
-    """Seconds from trace start to trace end; `None` where they are not known.
-
-    The recorded duration counts; without one, the time from the start of the first turn to the end
-    of the last turn.
-    """
+    """Seconds from trace start to trace end, as recorded or from the turns; `None`: not known."""
     if transcript.duration_ms is not None:
         return rounded_value(transcript.duration_ms / 1000)
     if not transcript.turns:

@@ -23,18 +23,12 @@ class JudgeOptions(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class JudgeEntry:
-    """One judge of the catalogue.
+    """One judge of the catalogue, with a `description` of one sentence for listings.
 
-    Args:
-        description: one sentence for listings.
-        needs: the parts of a case that the judge needs, by the names of the native format.
-        needs_ground_truth: whether one of these parts is an expected value.
-        create_judge: creates the judge from its validated options and the chosen conversation
-            rubrics.
-        options: the pydantic model that validates the judge's options.
-        offline: whether the heuristic model `offline/lexical` can answer the judge's asks; true
-            for a judge that asks nothing.
-        asks: whether the judge may ask a model.
+    `needs` are the parts of a case that it needs, by the names of the native format;
+    `needs_ground_truth` says that an expected value is among them. `create_judge` takes the
+    validated `options` and the chosen conversation rubrics. `asks` says whether the judge may ask a
+    model, `offline` whether `offline/lexical` can answer; it is true for a judge that asks nothing.
     """
 
     description: str

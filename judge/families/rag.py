@@ -1,7 +1,6 @@
 """Yes/no judges (seed 004): `AnswerJudge` rates an answer, `RetrievalJudge` each retrieved chunk.
 
-`ENTRIES` lists the built-in judges of seed 004. A judge that a user writes is the same class,
-created from a `YesNoRubric` with a name and a prompt of its own.
+A judge that a user writes is the same class, with a name and a prompt of its own.
 """
 
 from __future__ import annotations
@@ -81,10 +80,7 @@ class YesNoRubric(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class LastExchange:
-    """The last request and response of a conversation, and the turns before them.
-
-    `request` or `response` is `None` where the conversation has none.
-    """
+    """The last request and response of a conversation (`None`: none), and the turns before them."""
 
     request: str | None
     response: str | None
@@ -108,8 +104,7 @@ class RatingEvidence:
 def last_exchange(transcript: Transcript) -> LastExchange:
     """The agent's last text, and the last text of the user before it.
 
-    A text of the user without an answer after it (thanks, goodbye) is no request, unless the user
-    said nothing before the agent's last text.
+    A text of the user without an answer (thanks, goodbye) is a request only where there is no other.
     """
     turns = transcript.turns
     answer = _last_turn_of(turns, "assistant")
@@ -150,10 +145,7 @@ NEEDS: Final[dict[Input, str]] = {**_INPUT_WORDS, "expected_response": "expected
 
 
 class _RubricJudge:
-    """A judge of one rubric, with one metric under the rubric's name.
-
-    In a run the metric is published as `run_name`.
-    """
+    """A judge of one rubric, with one metric of its name, which a run publishes as `run_name`."""
 
     version = "1"
 
@@ -199,8 +191,7 @@ class _RubricJudge:
         """The facts of a case as text for a language model, and as values.
 
         The text holds the inputs that the rubric names and the case has; of the retrieved chunks
-        all, or only `chunk`. The conversation before the last exchange is shown where the request
-        is one of the inputs.
+        all, or only `chunk`. With the request goes the conversation before the last exchange.
         """
         last, expected = last_exchange(case.transcript), expected_statements(case)
         chunks = case.transcript.retrieved_chunks() if chunk is None else (chunk,)
@@ -245,10 +236,9 @@ class AnswerJudge(_RubricJudge):
 
 
 class RetrievalJudge(_RubricJudge):
-    """Rates each retrieved chunk with yes or no; the headline score is the precision 0..1.
+    """Rates each retrieved chunk; the headline score is the precision, chunks yes / chunks rated.
 
-    Precision = chunks rated yes / chunks rated. The headline has passed when at least one chunk was
-    rated yes; a retrieval without chunks has precision 0 and has not passed.
+    It has passed when one chunk was rated yes; a retrieval without chunks has precision 0.
     """
 
     def __init__(self, rubric: YesNoRubric) -> None:

@@ -1,9 +1,8 @@
 """Offline rules for the agent-step and criteria judges: exact comparison, layout, shared words.
 
 SQL results, coverage and chart types are compared exactly where the evidence allows it. All other
-rules see surface signs only: they miss a paraphrase, count a word said in passing, and a score
-means no more than its rule's docstring says. Every pattern runs in linear time, because anybody can
-write the texts of a transcript.
+rules see surface signs: they miss a paraphrase, and count a word said in passing. Every pattern
+runs in linear time, because anybody can write the texts of a transcript.
 """
 
 from __future__ import annotations
@@ -55,11 +54,10 @@ _NEGATION = re.compile(r"\b(?:not|no|never|none|without|cannot)\b|n't\b", re.IGN
 
 
 def sql(evidence: SqlEvidence) -> dict[str, Any]:
-    """Score the result match and the efficiency of SQL statements.
+    """Score the result match and the efficiency (see `efficiency`) of SQL statements.
 
-    Result match is the mean over the expected statements: the score of the compared results, or,
-    where results could not be compared, the share of words that the expected and the closest
-    statement have in common. For efficiency see `efficiency`.
+    Result match is the mean over the expected statements: the score of the compared results, else
+    the share of words that the expected and the closest statement have in common.
     """
     made = [_sql_words(call.statement) for call in evidence.calls]
     scores = []
@@ -79,8 +77,7 @@ def sql(evidence: SqlEvidence) -> dict[str, Any]:
 def efficiency(evidence: SqlEvidence) -> tuple[float, str]:
     """Return the efficiency (0..1) of SQL statements, and its reason in words.
 
-    Efficiency is 1, less 0.3 for a SELECT * that no expected statement has, less 0.2 for each
-    repeated and each failed statement.
+    A SELECT * that no expected statement has costs 0.3, each repeated or failed statement 0.2.
     """
     made = [_plain_sql(call.statement) for call in evidence.calls]
     starred = any(map(_SELECT_STAR.search, made)) and not any(
@@ -107,22 +104,19 @@ def search(evidence: SearchEvidence) -> dict[str, Any]:
     coverage = evidence.coverage
     if coverage is None:
         coverage = _share(expected, set().union(*item_words))
+    why = f"{near} of {len(item_words)} results share words"
     return {
-        "relevance": _sub(
-            near / len(item_words) if item_words else 0.0,
-            f"{near} of {len(item_words)} results share words",
-        ),
+        "relevance": _sub(near / len(item_words) if item_words else 0.0, why),
         "coverage": _sub(coverage, f"{coverage:.2f} of what was expected was found"),
     }
 
 
 def visualization(evidence: VisualizationEvidence) -> dict[str, Any]:
-    """Score the appropriateness and the type of a chart.
+    """Score the appropriateness and the type of a chart; both are 0 when every chart call failed.
 
     Appropriateness is 1 when the request asks for a chart or a type was expected, 0.8 when words of
     the request suggest a type, else 0.5. Chart type is 1 for the expected type and 0 for another;
-    without an expected type it is 1 for the type that the request suggests, 0.5 for another, and
-    0.8 when the request suggests none. Both are 0 when every chart call failed.
+    where none is expected, 1 for the suggested type, 0.5 for another, 0.8 when none is suggested.
     """
     if not evidence.chart_types:
         nothing = _sub(0.0, "every chart call failed")
@@ -150,10 +144,9 @@ def _chart_fit(evidence: VisualizationEvidence, hint: str | None) -> tuple[float
 def response_quality(evidence: ResponseEvidence) -> dict[str, Any]:
     """Score the relevance and the faithfulness of a response.
 
-    Relevance is the share of the expected words that the response has. Where a refusal is expected,
-    it is 1 for a response with words of refusal, else 0. Faithfulness is the share of the
-    response's figures and identifiers that stand in steps, instructions or requests; it is 1 for a
-    response without any.
+    Relevance is the share of the expected words that the response has; where a refusal is expected,
+    1 for words of refusal, else 0. Faithfulness is the share of the response's figures and
+    identifiers that stand in steps, instructions or requests, 1 for none.
     """
     response = evidence.response
     if evidence.refusal or is_refusal(evidence.expected) or is_prohibition(evidence.expected):
@@ -167,12 +160,10 @@ def response_quality(evidence: ResponseEvidence) -> dict[str, Any]:
         known |= values(f"{_text(step.arguments)}\n{step.raw or ''}\n{step.result or ''}")
     claims = particulars(response)
     known_count = sum(claim in known for claim in claims)
+    known_why = f"{known_count} of {len(claims)} figures and identifiers stand in what it had"
     return {
         "relevance": _sub(relevant, why),
-        "faithfulness": _sub(
-            known_count / len(claims) if claims else 1.0,
-            f"{known_count} of {len(claims)} figures and identifiers stand in what it had",
-        ),
+        "faithfulness": _sub(known_count / len(claims) if claims else 1.0, known_why),
     }
 
 
@@ -192,8 +183,8 @@ def coverage(evidence: CoverageEvidence) -> dict[str, Any]:
     """Rate by shared words which aspects an answer covers.
 
     A concept is covered when half of its content words occur in the answer, an aspect when half of
-    its concepts are covered. A covered concept is contradicted when all clauses that share its
-    words differ from it in negation: they are negated and the concept is not, or the reverse.
+    its concepts are covered. A covered concept is contradicted when it is negated and all clauses
+    that share its words are not, or the reverse.
     """
     answer = _content_text(evidence.response)
     clauses = [_content_text(clause) for clause in _CLAUSE.split(answer.text)]
@@ -208,10 +199,7 @@ ANSWERS: Final[Mapping[type, Callable[[Any], dict[str, Any]]]] = {
     DecomposeEvidence: decomposition,
     CoverageEvidence: coverage,
 }
-"""The offline rule for each type of evidence of the agent-step and criteria judges.
-
-The trajectory judge has none: it compares by program and asks no model.
-"""
+"""The offline rule for each type of evidence of the agent-step and criteria judges that ask."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,21 +231,18 @@ def _finding(
 ) -> dict[str, Any]:
     wanted = {concept.id: _content_text(concept.text) for concept in aspect.concepts}
     covered = [id_ for id_, concept in wanted.items() if answer.has_half_of(concept)]
-    agreeing = {
-        id_: {
-            clause.negated is wanted[id_].negated
-            for clause in clauses
-            if clause.has_half_of(wanted[id_])
-        }
-        for id_ in covered
-    }
+    contradicted = []
+    for id_ in covered:
+        near = [clause for clause in clauses if clause.has_half_of(wanted[id_])]
+        if near and all(clause.negated is not wanted[id_].negated for clause in near):
+            contradicted.append(id_)
     count = f"{len(covered)} of {len(wanted)}"
     return {
         "id": aspect.id,
         "reason": f"Plain text rule: {count} concepts share half of their words with the answer.",
         "concepts_covered": covered,
         "concepts_missing": [id_ for id_ in wanted if id_ not in covered],
-        "concepts_contradicted": [id_ for id_ in covered if agreeing[id_] == {False}],
+        "concepts_contradicted": contradicted,
         "covered": len(covered) / len(wanted) >= _HALF,
     }
 

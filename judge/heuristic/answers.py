@@ -52,11 +52,7 @@ class HeuristicModel:
 
 
 def plain_reply(ask: Ask[Any]) -> tuple[dict[str, Any] | None, BaseModel | NoReply]:
-    """Return the offline judge's reply to an ask, raw and parsed.
-
-    The first part is the JSON value, `None` when there is no rule; the second is the reply that was
-    parsed from it, as if a model had written it.
-    """
+    """Return the offline judge's reply to an ask: its JSON value (`None`: no rule), and it parsed."""
     try:
         value = _answer(ask.evidence)
         return value, parse_reply(json.dumps(value), ask.reply).reply
@@ -65,8 +61,7 @@ def plain_reply(ask: Ask[Any]) -> tuple[dict[str, Any] | None, BaseModel | NoRep
 
 
 def _answer(evidence: object) -> dict[str, Any]:
-    rule = ANSWERS.get(type(evidence))
-    if rule is None:
-        kind = type(evidence).__name__
-        raise ModelError("no_offline_rule", f"the offline judge has no rule for {kind}")
-    return rule(evidence)
+    kind = type(evidence)
+    if kind not in ANSWERS:
+        raise ModelError("no_offline_rule", f"the offline judge has no rule for {kind.__name__}")
+    return ANSWERS[kind](evidence)

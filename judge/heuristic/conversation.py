@@ -8,6 +8,7 @@ decides. All else are surface signs: a level means no more than its rule's docst
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,33 +16,27 @@ from typing import Any, Final
 
 from assizes.judge.errors import ModelError
 from assizes.judge.evidence.tool_calls import ConversationEvidence, MadeCall
-from assizes.judge.heuristic.plain_reading import (
-    CaseReading,
-    Claim,
-    false_successes,
-    has_overlap,
-    is_closing,
-    is_formatted,
-    is_long,
-    is_prohibition,
-    questions,
-    read_case,
-    refusing_turns,
-    repeated_calls,
-    repeated_requests,
-    repeated_texts,
-    unexpected_writes,
-)
+from assizes.judge.heuristic import plain_reading
+from assizes.judge.heuristic.plain_reading import CaseReading, Claim
 from assizes.judge.rubrics.rubric import OUTCOMES
-from assizes.judge.score import ACCEPTABLE, Metric, Scale
+from assizes.judge.score import ACCEPTABLE, Scale
+
+LONG_WORDS: Final = 120
+"""Words in a turn above which it is too long to listen to (about 45 s of speech)."""
+
+_RULE: Final = "Plain text rule: {}."
+
+_FORMATTING: Final = re.compile(
+    r"^[ \t]{0,3}(?:[-*•][ \t]|\d{1,3}[.)][ \t]|\#{1,6}[ \t]|\|)|\*\*|`|https?://", re.MULTILINE
+)
+"""What cannot be spoken: lists, headings, bold, code, tables, links."""
 
 
 @dataclass(frozen=True, slots=True)
 class RuleFinding:
-    """What a rule finds: a level from 0 to 5, and the reason in words.
+    """What a rule finds: a level 0..5 (pass is 5, fail 0), and the reason in words.
 
-    A pass/fail metric has 5 for pass and 0 for fail. The failure `code` is used when the level is
-    not acceptable; `turns` are indices of the turns that the reason is about.
+    The failure `code` counts where the level is not acceptable; `turns` are indices of turns.
     """
 
     level: int
@@ -56,50 +51,42 @@ def answer(evidence: ConversationEvidence) -> dict[str, Any]:
     Raises:
         ModelError: `no_offline_rule`, for a metric or a scale without a rule.
     """
-    read = read_case(evidence.case, evidence.tools)
-    reply: dict[str, Any] = {metric.name: _rating(metric, read) for metric in evidence.metrics}
+    read = plain_reading.read_case(evidence.case, evidence.tools)
+    reply: dict[str, Any] = {}
+    for metric in evidence.metrics:
+        if metric.name not in RULES or metric.scale not in (Scale.SCORED, Scale.BINARY):
+            raise ModelError(
+                "no_offline_rule",
+                f"the offline judge has no rule for metric {metric.name!r} on scale "
+                f"{metric.scale.value!r}; it has for {', '.join(sorted(RULES))}",
+            )
+        finding = RULES[metric.name](read)
+        is_good, is_binary = finding.level >= ACCEPTABLE, metric.scale is Scale.BINARY
+        rating: dict[str, Any] = {"passed": is_good} if is_binary else {"score": finding.level}
+        reply[metric.name] = {
+            "justification": _RULE.format(finding.why),
+            **rating,
+            "failure_code": None if is_good else finding.code,
+            "turns": sorted(set(finding.turns)) if finding.level < 5 else [],
+        }
     if outcomes := evidence.case.expected.outcomes:
-        held = [_holds(text, read) for text in outcomes]
+        held = [(text, *_holds(text, read)) for text in outcomes]
         reply[OUTCOMES] = [
-            {"number": number, "statement": text, "justification": _plain_rule(why), "passed": ok}
-            for number, (text, (ok, why)) in enumerate(zip(outcomes, held, strict=True), 1)
+            {"number": place, "statement": text, "justification": _RULE.format(why), "passed": ok}
+            for place, (text, ok, why) in enumerate(held, 1)
         ]
     return reply
-
-
-def _rating(metric: Metric, read: CaseReading) -> dict[str, Any]:
-    if metric.name not in RULES or metric.scale not in (Scale.SCORED, Scale.BINARY):
-        raise ModelError(
-            "no_offline_rule",
-            f"the offline judge has no rule for metric {metric.name!r} on scale "
-            f"{metric.scale.value!r}; it has for {', '.join(sorted(RULES))}",
-        )
-    finding = RULES[metric.name](read)
-    rating: dict[str, Any] = {"score": finding.level}
-    if metric.scale is Scale.BINARY:
-        rating = {"passed": finding.level >= ACCEPTABLE}
-    return {
-        "justification": _plain_rule(finding.why),
-        **rating,
-        "failure_code": finding.code if finding.level < ACCEPTABLE else None,
-        "turns": sorted(set(finding.turns)) if finding.level < 5 else [],
-    }
-
-
-def _plain_rule(why: str) -> str:
-    return f"Plain text rule: {why}."
 
 
 def tool_routing(read: CaseReading) -> RuleFinding:
     """Compare the calls made with the expected calls.
 
-    Errors are expected calls that were missed, and state-changing calls that were not expected: one
-    error gives level 3, more give 2, more than half of the expected calls missed gives 1, no call
-    at all gives 0. Without errors, another order of calls and each repeated or failed call are
-    slips: one or two slips give level 4, more give 3.
+    Errors are expected calls missed, and state-changing calls not expected: one gives level 3, more
+    give 2, more than half of the expected calls missed 1, no call at all 0. Without errors, another
+    order and each repeated or failed call are slips: up to two give level 4, more give 3.
     """
     tools, code = read.tools, "wrong_tool_selected"
-    repeated = repeated_calls(tools.called)
+    repeated = plain_reading.repeated_calls(tools.called)
     slips = len(repeated) + len(tools.failed) + (tools.in_order is False)
     turns = _turns_of([*repeated, *tools.failed])
     if tools.expected is None:
@@ -107,7 +94,7 @@ def tool_routing(read: CaseReading) -> RuleFinding:
         return RuleFinding(_level(slips, 5, 4, 4, 3), why, "repeated_calls", turns)
     if not tools.expected and not tools.called:
         return RuleFinding(5, "not applicable: no call was required and none was made", code)
-    wrong = unexpected_writes(tools)
+    wrong = read.unexpected_writes
     errors = len(tools.missed) + len(wrong)
     why = (
         f"{len(tools.matches)} of {_count_text(len(tools.expected), 'expected call')} made, "
@@ -125,17 +112,16 @@ def tool_routing(read: CaseReading) -> RuleFinding:
 def parameter_extraction(read: CaseReading) -> RuleFinding:
     """Check the arguments of tool calls.
 
-    Errors are arguments that differ from the expected ones, values that nobody had mentioned, and
-    argument texts that cannot be read. One error gives level 3 when it is unreadable or in a
-    state-changing call, else 4; two to four give 2, more give 1, and 0 when there are as many
-    errors as arguments.
+    Errors are arguments unlike the expected ones, values that nobody had mentioned, and texts that
+    cannot be read. One error gives level 4, or 3 when unreadable or in a state-changing call; two
+    to four give 2, more give 1, as many as there are arguments 0.
     """
     code, calls = "wrong_parameter", (*read.tools.called, *read.tools.failed)
     if not calls:
         return RuleFinding(5, "not applicable: no tool was called", code)
     differing = [match for match in read.tools.matches if match.differences]
     unreadable = [made_call for made_call in calls if made_call.call.raw is not None]
-    invented = read.invented_claims()
+    invented = [c for c in read.claims if c.tool is not None and not c.is_grounded]
     differences = sum(match.differences for match in differing)
     errors = differences + len(unreadable) + len(invented)
     names = {match.made.call.name for match in differing} | {str(claim.tool) for claim in invented}
@@ -153,15 +139,14 @@ def parameter_extraction(read: CaseReading) -> RuleFinding:
 def result_interpretation(read: CaseReading) -> RuleFinding:
     """Check what the agent said after tools had answered.
 
-    The level comes from the share of specific values that occur earlier in the conversation (see
-    `_support`). A claim of success right after a failed call lowers the level to at most 2, several
-    such claims to at most 1.
+    The level comes from the share of specific values that were heard before (`_support`). A claim
+    of success right after a failed call lowers it to at most 2, several to at most 1.
     """
     code = "hallucinated_result"
     if not read.tools.called and not read.tools.failed:
         return RuleFinding(5, "not applicable: no tool returned anything", code)
-    claims = [claim for claim in read.text_claims() if claim.after_result]
-    false_success = false_successes(read)
+    claims = [claim for claim in read.claims if claim.tool is None and claim.after_result]
+    false_success = plain_reading.false_successes(read)
     level, why, turns = _support(claims, "values said after tool results")
     why = f"{why}; {_count_text(len(false_success), 'claim')} of success after a failed call"
     level = min(level, _level(len(false_success), 5, 2, 1))
@@ -171,19 +156,19 @@ def result_interpretation(read: CaseReading) -> RuleFinding:
 def grounding_fidelity(read: CaseReading) -> RuleFinding:
     """Check that the numbers, identifiers, dates and prices in the agent's texts have a source.
 
-    A source is the system prompt, a tool description, a passage, a tool result or a text of the
-    user, before that turn. Sums that the agent worked out itself have no source. The level comes
-    from the share of values with a source (see `_support`).
+    `Claim` lists the sources; sums that the agent worked out itself have none. The level comes from
+    the share of values with a source (`_support`).
     """
-    level, why, turns = _support(read.text_claims(), "specific values said")
+    claims = [claim for claim in read.claims if claim.tool is None]
+    level, why, turns = _support(claims, "specific values said")
     return RuleFinding(level, why, "ungrounded_claim", turns)
 
 
 def _support(claims: Sequence[Claim], what: str) -> tuple[int, str, tuple[int, ...]]:
-    """Return the level for claims that should occur earlier in the conversation, why, and turns.
+    """Return the level for claims that should have been heard before, why, and turns.
 
-    The level is 5 when all claims occur, 4 when one does not. With two or more missing it is 4, 3,
-    2 or 1 for a share of at least 0.95, 0.8, 0.5 or 0.01 that occurs, else 0.
+    The level is 5 when all were, 4 when one was not. With two or more missing it is 4, 3, 2 or 1
+    for a share of at least 0.95, 0.8, 0.5 or 0.01, else 0.
     """
     ungrounded = _turns_of([claim for claim in claims if not claim.is_grounded])
     why = f"{len(claims) - len(ungrounded)} of {len(claims)} {what} were heard before"
@@ -194,23 +179,22 @@ def _support(claims: Sequence[Claim], what: str) -> tuple[int, str, tuple[int, .
 
 
 def instruction_compliance(read: CaseReading) -> RuleFinding:
-    """Count the breaches of instructions.
+    """Count the breaches of instructions: one gives level 3, two give 2, three give 1, more give 0.
 
-    Breaches are state-changing calls that were not expected, calls of tools that were not offered,
-    and an expected change that was refused. One breach gives level 3, two give 2, three give 1,
-    more give 0. Without a breach, a failed call that was tried again gives level 4.
+    Breaches are state-changing calls not expected, calls of tools not offered, and an expected
+    change that was refused. Without a breach, a failed call that was tried again gives level 4.
     """
     tools = read.tools
     offered = {tool.name for tool in read.case.transcript.tools}
     calls = (*tools.called, *tools.failed) if offered else ()
     outside = [made_call for made_call in calls if made_call.call.name not in offered]
-    wrong = unexpected_writes(tools)
+    wrong = read.unexpected_writes
     refused: tuple[int, ...] = ()
     if tools.writes_known:
         expected = Counter(call.name for call in tools.expected_writes or ())
         if expected - Counter(made_call.call.name for made_call in tools.done_writes):
-            refused = refusing_turns(read)
-    retried = repeated_calls(tools.failed)
+            refused = plain_reading.refusing_turns(read)
+    retried = plain_reading.repeated_calls(tools.failed)
     why = (
         f"{_count_text(len(wrong), 'unexpected state-changing call')}, "
         f"{len(outside)} of tools not offered, "
@@ -223,17 +207,16 @@ def instruction_compliance(read: CaseReading) -> RuleFinding:
 
 
 def information_gathering(read: CaseReading) -> RuleFinding:
-    """Check that the agent had the data it acted on.
+    """Check that the agent had the data it acted on: one gap gives level 3, two 2, more 1.
 
     A gap is a turn that acts on a value nobody had mentioned or with arguments missing, or in which
-    a state-changing call failed. One gap gives level 3, two give 2, more give 1. Each request for
-    information that is put again costs one more level, at most two.
+    a state-changing call failed. Each repeated request costs one more level, at most two.
     """
     writes = read.case.write_names()
-    gaps = {claim.turn for claim in read.invented_claims() if claim.tool in writes}
+    gaps = {c.turn for c in read.claims if c.tool in writes and not c.is_grounded}
     gaps |= {match.made.turn for match in read.tools.matches if match.missing}
     gaps |= {failed.turn for failed in read.tools.failed if failed.call.name in writes}
-    repeats = repeated_requests(read.texts)
+    repeats = plain_reading.repeated_requests(read.texts)
     why = (
         f"{_count_text(len(gaps), 'call')} on incomplete data, "
         f"{_count_text(len(repeats), 'question')} repeated"
@@ -245,20 +228,19 @@ def information_gathering(read: CaseReading) -> RuleFinding:
 def conversation_management(read: CaseReading) -> RuleFinding:
     """Check the flow of the conversation.
 
-    From level 5, two levels are taken off for a conversation that was cut off, one for each turn
-    that the agent or the user repeats word by word, and one for an end without thanks, an offer of
-    help or a goodbye.
+    From level 5, a cut-off conversation loses two levels, each turn that agent or user repeats word
+    by word one, and an end without thanks, an offer of help or a goodbye one.
     """
     if not read.texts:
         return RuleFinding(0, "the agent said nothing", "no_response")
-    repeated = repeated_texts(read.texts)
+    repeated = plain_reading.repeated_texts(read.texts)
     numbered = enumerate(read.case.transcript.turns)
-    repeated_by_user = repeated_texts(
+    repeated_by_user = plain_reading.repeated_texts(
         [(index, turn.text) for index, turn in numbered if turn.role == "user" and turn.text]
     )
     cut_off = read.tools.finished is False
     last, last_text = read.texts[-1]
-    open_end = not is_closing(last_text)
+    open_end = not plain_reading.is_closing(last_text)
     why = (
         f"{'cut off' if cut_off else 'not known to be cut off'}, {_count_text(len(repeated), 'turn')} "
         f"repeated by the agent, {len(repeated_by_user)} by the user, "
@@ -278,9 +260,9 @@ def response_delivery(read: CaseReading) -> RuleFinding:
     """
     if not read.texts:
         return RuleFinding(0, "the agent said nothing", "no_response")
-    long = {turn for turn, text in read.texts if is_long(text)}
-    marked = {turn for turn, text in read.texts if is_formatted(text)}
-    asked = {turn for turn, text in read.texts if len(questions(text)) > 1}
+    long = {turn for turn, text in read.texts if len(text.split()) > LONG_WORDS}
+    marked = {turn for turn, text in read.texts if _FORMATTING.search(text)}
+    asked = {turn for turn, text in read.texts if len(plain_reading.questions(text)) > 1}
     bad, turns = long | marked | asked, len(read.texts)
     why = (
         f"of {_count_text(turns, 'turn')} {len(long)} too long, {len(marked)} with lists or markup, "
@@ -297,22 +279,21 @@ def response_delivery(read: CaseReading) -> RuleFinding:
 
 
 def task_completion(read: CaseReading) -> RuleFinding:
-    """Decide whether the agent completed its task.
+    """Decide whether the agent completed its task; a conversation that was cut off fails.
 
-    A conversation that was cut off fails. Otherwise it passes when the successful state-changing
-    calls are exactly the expected ones, with their arguments, and the agent said every expected
-    string. Without expected calls or strings, it passes when the expected outcomes hold; without
-    these, when the last turns refuse nothing.
+    It passes when the successful state-changing calls are exactly the expected ones, with their
+    arguments, and the agent said every expected string. Without expected calls or strings, it
+    passes when the expected outcomes hold; without these, when the last turns refuse nothing.
     """
     tools, expected = read.tools, read.case.expected
     if tools.finished is False:
         return RuleFinding(0, "the conversation was cut off before its end", "unfinished")
     if tools.expected is None and not expected.said:
         if expected.outcomes:
-            held = [has_overlap(statement, read) for statement in expected.outcomes]
+            held = [plain_reading.has_overlap(statement, read) for statement in expected.outcomes]
             why = f"no expected calls given; {sum(held)} of {len(held)} expected outcomes hold"
             return RuleFinding(5 if all(held) else 0, why, "outcome_missing")
-        refusing = refusing_turns(read)
+        refusing = plain_reading.refusing_turns(read)
         signs = "refuse or apologise" if refusing else "neither refuse nor apologise"
         why = f"nothing expected is known; the last turns {signs}"
         return RuleFinding(0 if refusing or not read.texts else 5, why, "refused", refusing)
@@ -348,12 +329,11 @@ RULES: Final[Mapping[str, Callable[[CaseReading], RuleFinding]]] = {
 def _holds(statement: str, read: CaseReading) -> tuple[bool, str]:
     """Return whether an expected outcome holds, and the reason in words.
 
-    With ground truth, a statement of refusal is decided by the state-changing calls, and any other
-    statement by task completion. Without ground truth, a statement holds when enough of its words
-    occur in what the agent said and called.
+    With ground truth, the state-changing calls decide a statement of refusal, task completion any
+    other. Without, half of its words must occur in what the agent said and called.
     """
     tools = read.tools
-    if is_prohibition(statement):
+    if plain_reading.is_prohibition(statement):
         if tools.write_match is not None:
             same = "are" if tools.write_match else "are not"
             return tools.write_match, f"the state-changing calls {same} the expected ones"
@@ -363,7 +343,7 @@ def _holds(statement: str, read: CaseReading) -> tuple[bool, str]:
     if tools.write_match is not None or read.case.expected.said:
         finding = task_completion(read)
         return finding.level == 5, finding.why
-    held = has_overlap(statement, read)
+    held = plain_reading.has_overlap(statement, read)
     return held, f"{'at least' if held else 'less than'} half of its words occur in what was done"
 
 

@@ -1,8 +1,7 @@
-"""Surface signs in a conversation: specific claims and their sources, questions, wording.
+"""Surface signs in a conversation, which the offline judge weighs: claims, questions, wording.
 
-This module finds signs; the offline judge weighs them. The word lists are English and general, and
-name no tool, task or domain. Every pattern runs in linear time, because anybody can write the texts
-of a transcript.
+The word lists are English and name no tool, task or domain. Every pattern runs in linear time,
+because anybody can write the texts of a transcript.
 """
 
 from __future__ import annotations
@@ -13,13 +12,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeVar
 
-from assizes.judge.case import Case, Turn
+from assizes.judge.case import Case
 from assizes.judge.evidence.tool_calls import MadeCall, ToolEvidence, canonical_text
 
 T = TypeVar("T")
-
-LONG_WORDS = 120
-"""Words in a turn above which it is too long to listen to (about 45 s of speech)."""
 
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 _TOKEN = re.compile(r"\d+(?:\.\d+)?(?!\w)|\w+")
@@ -46,9 +42,6 @@ _PROHIBITION = re.compile(
     r"|(?:does|do|did|should|must|will|may|can) ?not"
     r"|(?:does|do|did|should|must|wo|ca)n't|not proceed)\b"
 )
-_FORMATTING = re.compile(
-    r"^[ \t]{0,3}(?:[-*•][ \t]|\d{1,3}[.)][ \t]|\#{1,6}[ \t]|\|)|\*\*|`|https?://", re.MULTILINE
-)
 _COMMON = frozenset(
     _WORD.findall(
         "about after agent also and any are but could customer does for from had has have her him his"
@@ -62,9 +55,8 @@ _COMMON = frozenset(
 class Claim:
     """Something specific that the agent said or gave to a tool: an identifier, an amount, a number.
 
-    `text` is normalised: lower case, numbers without needless zeros. A claim is grounded when it
-    occurs before that turn in the system prompt, tool descriptions, retrieved passages, tool
-    results or user turns; a sum that the agent worked out itself does not occur there.
+    `text` is in lower case, numbers without needless zeros. A grounded claim occurs before its turn
+    in the system prompt, tool descriptions, retrieved passages, tool results or user turns.
     `after_result` says whether a tool had answered since the user last spoke. `tool` is the tool
     whose argument held the claim, `None` for a claim in the agent's text.
     """
@@ -80,41 +72,59 @@ class Claim:
 class CaseReading:
     """A case with the evidence about its tool calls and its surface signs.
 
-    `texts` holds turn index and text of each turn in which the agent says something, `claims` the
-    agent's specific claims in order.
+    `texts` are the agent's texts, each after its turn index; `claims` are its claims in order.
+    `unexpected_writes` are the state-changing calls that were not expected, none where it is only
+    guessed which tools change state.
     """
 
     case: Case
     tools: ToolEvidence
     texts: tuple[tuple[int, str], ...]
     claims: tuple[Claim, ...]
-
-    def text_claims(self) -> list[Claim]:
-        """Return the claims in the agent's texts, without those in tool arguments."""
-        return [claim for claim in self.claims if claim.tool is None]
-
-    def invented_claims(self) -> list[Claim]:
-        """Return the claims in tool arguments that nobody had mentioned before."""
-        return [claim for claim in self.claims if claim.tool is not None and not claim.is_grounded]
+    unexpected_writes: tuple[MadeCall, ...]
 
 
 def read_case(case: Case, tools: ToolEvidence) -> CaseReading:
     """Collect the surface signs of a case in one pass over its turns."""
-    return CaseReading(case, tools, tuple(case.transcript.agent_texts()), tuple(_claims(case)))
+    transcript = case.transcript
+    known = set(_shared_values(transcript.system or ""))
+    for tool in transcript.tools:
+        known |= _shared_values(tool.description)
+    for chunk in transcript.chunks or ():
+        known |= values(chunk.content)
+    claims: list[Claim] = []
+    after_result = False
+    for index, turn in enumerate(transcript.turns):
+        if turn.role == "assistant":
+            texts: list[tuple[str, str | None]] = [(turn.text or "", None)]
+            for call in turn.tool_calls:
+                texts += [(text, call.name) for text in _strings(call.arguments)]
+            claims += [
+                Claim(index, token, token in known, after_result, tool_name)
+                for text, tool_name in texts
+                for token in particulars(text)
+            ]
+            continue
+        after_result = turn.role == "tool" or (after_result and not turn.text)
+        known |= values(turn.text or "")
+        if turn.tool_result is not None:
+            known |= values(turn.tool_result.content)
+    writes = case.write_names() if tools.writes_known else frozenset()
+    unexpected = tuple(made for made in tools.unexpected if made.call.name in writes)
+    return CaseReading(case, tools, tuple(transcript.agent_texts()), tuple(claims), unexpected)
 
 
 def particulars(text: str) -> list[str]:
-    """Return the specific claims of a text, each once and in order.
+    """Return the identifiers, amounts of money and numbers from 3 digits on, each once, in order.
 
-    Claims are identifiers with a digit, amounts of money and numbers of three digits or more.
-    Counts such as `2 bags`, `20th` or `24h` are no claims.
+    Counts such as `2 bags`, `20th` or `24h` are left out.
     """
     flat = _THOUSANDS.sub("", text)
     tokens: dict[str, None] = {}
     for match in _TOKEN.finditer(flat):
-        if not _has_digit(match.group()):
+        if not _has_digit(match[0]):
             continue
-        token = _normal(match.group())
+        token = _normal(match[0])
         money = flat[max(0, match.start() - 2) : match.start()].strip()[-1:] in tuple("$€£")
         is_specific = len(token) >= 3 and not _COUNTED.fullmatch(token)
         if is_specific or (money and _PLAIN_NUMBER.fullmatch(token)):
@@ -123,23 +133,20 @@ def particulars(text: str) -> list[str]:
 
 
 def values(text: str) -> set[str]:
-    """Return everything in a text on which a claim may rest.
+    """Return everything on which a claim may rest: words with a digit, and their runs of digits.
 
-    These are the words with a digit, their runs of digits, and the last four digits of a run of
-    seven or more: numbers of cards and accounts are read out in this way.
+    Of a run of seven digits or more, also the last four: card numbers are read out in this way.
     """
     tokens: set[str] = set()
-    for word in _words_with_digit(text):
+    for word in filter(_has_digit, set(_TOKEN.findall(_THOUSANDS.sub("", text)))):
         runs = _PLAIN_NUMBER.findall(word)
         tokens |= {_normal(word), *map(_normal, runs)}
         tokens |= {_normal(run[-4:]) for run in runs if len(run) >= 7 and "." not in run}
     return tokens
 
 
-@lru_cache(maxsize=64)
-def _shared_values(text: str) -> frozenset[str]:
-    """Return the values of a text that the cases of a run share: a system prompt, a description."""
-    return frozenset(values(text))
+# The cases of a run share their system prompt and tool descriptions.
+_shared_values = lru_cache(maxsize=64)(values)
 
 
 def questions(text: str) -> list[str]:
@@ -149,20 +156,10 @@ def questions(text: str) -> list[str]:
     return [_flat(words) for words, end in sentences if end == "?" and _WORD.search(words)]
 
 
-def requests(text: str) -> list[str]:
-    """Return the questions that ask for information; yes/no questions and offers of help do not."""
-    return [
-        question
-        for question in questions(text)
-        if _REQUEST.search(question) and not _CLOSING.search(question)
-    ]
-
-
 def content_words(text: str) -> set[str]:
     """Return the words of three letters or more that carry meaning, and the values with digits."""
-    return {word for word in _WORD.findall(_flat(text)) if word not in _COMMON} | {
-        _normal(word) for word in _words_with_digit(text)
-    }
+    tokens = filter(_has_digit, _TOKEN.findall(_THOUSANDS.sub("", text)))
+    return set(_WORD.findall(_flat(text))).difference(_COMMON).union(map(_normal, tokens))
 
 
 def is_refusal(text: str) -> bool:
@@ -195,26 +192,19 @@ def repeated_calls(calls: Sequence[MadeCall]) -> list[MadeCall]:
     )
 
 
-def unexpected_writes(tools: ToolEvidence) -> list[MadeCall]:
-    """Return the state-changing calls that were not expected.
-
-    The list is empty when it is only guessed which tools change state.
-    """
-    if not tools.writes_known:
-        return []
-    writes = {id(made_call) for made_call in tools.done_writes}
-    return [made_call for made_call in tools.unexpected if id(made_call) in writes]
-
-
 def repeated_texts(texts: Sequence[tuple[int, str]]) -> tuple[int, ...]:
     """Return the turns whose text occurred before, word by word."""
     return tuple(_repeats((turn, _flat(text)) for turn, text in texts))
 
 
 def repeated_requests(texts: Sequence[tuple[int, str]]) -> tuple[int, ...]:
-    """Return the turns that ask for the same information as an earlier turn."""
+    """Return the turns that ask for the same information as an earlier turn.
+
+    Questions that expect a yes or no, and offers of help, do not ask for information.
+    """
+    pairs = [(turn, question) for turn, text in texts for question in sorted(set(questions(text)))]
     return repeated_texts(
-        [(turn, request) for turn, text in texts for request in sorted(set(requests(text)))]
+        [pair for pair in pairs if _REQUEST.search(pair[1]) and not _CLOSING.search(pair[1])]
     )
 
 
@@ -246,16 +236,6 @@ def has_overlap(statement: str, read: CaseReading) -> bool:
     return bool(wanted) and len(wanted & words) / len(wanted) >= 0.5
 
 
-def is_formatted(text: str) -> bool:
-    """Whether a text has parts that cannot be spoken: lists, headings, bold, code, tables, links."""
-    return _FORMATTING.search(text) is not None
-
-
-def is_long(text: str) -> bool:
-    """Whether a text has more than 120 words (`LONG_WORDS`)."""
-    return len(text.split()) > LONG_WORDS
-
-
 def _repeats(keys: Iterable[tuple[T, Hashable]]) -> list[T]:
     """Return the items whose key occurred before."""
     seen: set[Hashable] = set()
@@ -271,10 +251,6 @@ def _flat(text: str) -> str:
     return " ".join(text.replace("\u2019", "'").casefold().split())
 
 
-def _words_with_digit(text: str) -> set[str]:
-    return set(filter(_has_digit, _TOKEN.findall(_THOUSANDS.sub("", text))))
-
-
 def _has_digit(word: str) -> bool:
     # Nearly all words consist of letters only; `isalpha` rules them out quickly.
     return not word.isalpha() and any(map(str.isdigit, word))
@@ -286,35 +262,6 @@ def _normal(token: str) -> str:
         return word
     short = word.rstrip("0").rstrip(".") if "." in word else word
     return short.lstrip("0") or "0"
-
-
-def _claims(case: Case) -> Iterator[Claim]:
-    transcript = case.transcript
-    known = set(_shared_values(transcript.system or ""))
-    for tool in transcript.tools:
-        known |= _shared_values(tool.description)
-    for chunk in transcript.chunks or ():
-        known |= values(chunk.content)
-    after_result = False
-    for index, turn in enumerate(transcript.turns):
-        if turn.role == "assistant":
-            for token, tool_name in _turn_particulars(turn):
-                yield Claim(index, token, token in known, after_result, tool_name)
-            continue
-        after_result = turn.role == "tool" or (after_result and not turn.text)
-        known |= values(turn.text or "")
-        if turn.tool_result is not None:
-            known |= values(turn.tool_result.content)
-
-
-def _turn_particulars(turn: Turn) -> Iterator[tuple[str, str | None]]:
-    """Yield what is specific in a turn, each with the tool in whose arguments it stands."""
-    for token in particulars(turn.text or ""):
-        yield token, None
-    for call in turn.tool_calls:
-        for text in _strings(call.arguments):
-            for token in particulars(text):
-                yield token, call.name
 
 
 def _strings(value: Any, depth: int = 0) -> Iterator[str]:

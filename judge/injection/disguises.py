@@ -1,9 +1,8 @@
 """Reads texts that hide what they say, so that attacks in them are found.
 
-A disguise is a text such as Base64 or leetspeak. A person does not see a hidden character, and a
-model reads it; it is counted, or made visible. Characters that normal writing needs do not count as
-hidden: joiners between letters or emoji, one variation selector after a character, the tags of a
-flag.
+A disguise is a text such as Base64 or leetspeak. A hidden character is one that a model reads and a
+person does not see; it is counted, or made visible. What normal writing needs is not hidden:
+joiners between letters or emoji, one variation selector after a character, the tags of a flag.
 """
 
 from __future__ import annotations
@@ -107,8 +106,8 @@ class TextShape:
     """Cheap facts about a text, which say what disguises are possible at all.
 
     `words` holds the different words in lower case, one a line, `longest` the length of the longest
-    one. `spelled` says that four single letters follow one another, so that a word may be spelled
-    out; `ascii` that the text is ASCII, `hidden` that it holds hidden characters.
+    one. `spelled`: four single letters follow one another, so that a word may be spelled out.
+    `ascii`: the text is ASCII; `hidden`: it holds hidden characters.
     """
 
     words: str
@@ -127,10 +126,6 @@ class TextShape:
         spelled = b"\1\1\1\1" in in_bytes
         return cls(words, longest, spelled, text.isascii(), hidden_count(text) > 0)
 
-    def has_spaced_words(self) -> bool:
-        """Whether words may be spelled out, letter by letter."""
-        return self.spelled or _DOTTED.search(self.words) is not None
-
     def has_leet_words(self) -> bool:
         """Whether a word with digits for letters contains a stem of orders to a judge."""
         if _MIXED_DIGITS.search(self.words) is None:
@@ -138,16 +133,6 @@ class TextShape:
         mixed = [word for word in self.words.split("\n") if _MIXED_DIGITS.search(word)]
         read = "\n".join(mixed).translate(_LETTERS)
         return any(stem in read for stem in _STEMS)
-
-    def has_reversed_words(self) -> bool:
-        """Whether words may run backwards: known words do, or the text uses another script."""
-        return (
-            self.has_any(_REVERSED_WORDS) or self.hidden or _FOREIGN.search(self.words) is not None
-        )
-
-    def has_any(self, cues: tuple[str, ...]) -> bool:
-        """Whether any of these strings stands in a word."""
-        return any(cue in self.words for cue in cues)
 
 
 def plain(text: str) -> str:
@@ -210,15 +195,23 @@ _DISGUISES: Final[Mapping[str, tuple[Callable[[TextShape], bool], Callable[[str]
         lambda text: urllib.parse.unquote(text) if _at_least(3, _ESCAPED, text) else "",
     ),
     "rot13": (
-        lambda shape: shape.has_any(_ROT13_WORDS),
+        lambda shape: any(cue in shape.words for cue in _ROT13_WORDS),
         lambda text: codecs.encode(text, "rot13"),
     ),
     "reversed": (
-        TextShape.has_reversed_words,
+        # Known words run backwards, or the text uses another script.
+        lambda shape: (
+            any(cue in shape.words for cue in _REVERSED_WORDS)
+            or shape.hidden
+            or _FOREIGN.search(shape.words) is not None
+        ),
         lambda text: "\n".join(line[::-1] for line in without_hidden(text).split("\n")),
     ),
     "leet": (TextShape.has_leet_words, lambda text: _translated(text, _MIXED_DIGITS, _LETTERS)),
-    "spaced": (TextShape.has_spaced_words, _without_spacing),
+    "spaced": (
+        lambda shape: shape.spelled or _DOTTED.search(shape.words) is not None,
+        _without_spacing,
+    ),
     "lookalikes": (
         lambda shape: _GREEK_OR_CYRILLIC.search(shape.words) is not None,
         lambda text: _translated(text, _CYRILLIC_IN_LATIN, _LOOKALIKES),

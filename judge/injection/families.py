@@ -1,9 +1,9 @@
 """Finds prompt injection: texts of a case that address the judge, or hide what they say.
 
 The attack families of `families.toml` are searched for in every text of a case. Canaries are
-attacks that we plant in failing conversations, to test whether a judge obeys them. They are simple
-on purpose: a judge that obeys these obeys better ones too. The attack and its place depend on the
-case id alone, so that a canary is the same every night.
+attacks that we plant in failing conversations, to test whether a judge obeys them; a judge that
+obeys these simple ones obeys better ones too. Attack and place depend on the case id alone, so that
+a canary is the same every night.
 """
 
 from __future__ import annotations
@@ -35,13 +35,10 @@ _WORD: Final = re.compile(r"\{([a-z_]+)\}")
 
 @dataclass(frozen=True, slots=True)
 class AttackFamily:
-    """One way to talk a judge into a verdict.
+    """One way to talk a judge into a verdict, by its name in flags.
 
-    Attributes:
-        name: the name of the family in flags.
-        cues: the patterns are tried only around these strings.
-        near: where given, a cue counts only with one of these strings within `NEAR` characters.
-        patterns: regular expressions over text that `plain` has normalised.
+    The `patterns`, over text that `plain` has normalised, are tried only around the `cues`. Where
+    `near` is given, a cue counts only with one of these strings within `NEAR` characters.
     """
 
     name: str
@@ -50,10 +47,7 @@ class AttackFamily:
     patterns: tuple[re.Pattern[str], ...]
 
     def has_match(self, bare: str, words: str | None = None) -> bool:
-        """Whether a pattern matches in `bare`, a text from `plain`.
-
-        `words` are the `different_words` of the text, where the caller has them already.
-        """
+        """Whether a pattern matches in a text from `plain`, whose `different_words` may be given."""
         words = different_words(bare) if words is None else words
         places = sorted(_places(bare, self.cues, words))
         windows = _merge_windows(places, BEFORE, AFTER)
@@ -72,10 +66,7 @@ class AttackFamily:
 
 
 def different_words(bare: str) -> str:
-    """The words of a text, each once, one a line.
-
-    Texts repeat their words, so the search for cues is fast because it starts with these.
-    """
+    """The words of a text, each once, one a line: fewer than the text, so cues are sought here."""
     return "\n".join(set(bare.split()))
 
 
@@ -142,15 +133,6 @@ def _cues() -> tuple[tuple[str, str], ...]:
     return tuple((cue, _piece(cue)) for cue in sorted(every))
 
 
-def matching_families(text: str, shape: TextShape) -> tuple[AttackFamily, ...]:
-    """The families that match in a text.
-
-    For several texts joined to one, these are all families that can match in one of them.
-    """
-    bare = plain(text)
-    return tuple(_matches(bare, shape.words if shape.ascii else different_words(bare)))
-
-
 def family_names(text: str, among: Sequence[AttackFamily] | None = None) -> Iterator[str]:
     """Yield the names of the families that match in a text; `among` limits the families tried."""
     bare = plain(text)
@@ -162,12 +144,16 @@ def family_names(text: str, among: Sequence[AttackFamily] | None = None) -> Iter
 def disguise_names(text: str, shape: TextShape | None = None) -> Iterator[str]:
     """Yield the names of the disguises under which a family matches in a text."""
     for disguise, reading in readings(text, shape or TextShape.of(text)):
-        if any(True for _ in _matches(reading, different_words(reading))):
+        if any(matching_families(reading, different_words(reading))):
             yield disguise
 
 
-def _matches(bare: str, words: str) -> Iterator[AttackFamily]:
-    """Yield the families that match; only those are tried of which a cue is there."""
+def matching_families(bare: str, words: str) -> Iterator[AttackFamily]:
+    """Yield the families that match in a text from `plain`; `words` are its `different_words`.
+
+    For several texts joined to one, these are all families that can match in one of them.
+    """
+    # Only those are tried of which a cue is there.
     present = {cue for cue, piece in _cues() if piece in words and (cue == piece or cue in bare)}
     for family in families():
         if not present.isdisjoint(family.cues) and family.has_match(bare, words):
@@ -188,10 +174,7 @@ ATTACKS: Final = (
 
 
 def plant_attack(case: Case) -> Case:
-    """The case with one attack at the end of the text or tool result of one turn.
-
-    A case without any text is returned unchanged.
-    """
+    """The case with one attack at the end of one turn's text or tool result, if it has any."""
     drawn = int.from_bytes(hashlib.sha256(case.case_id.encode("utf-8", "surrogatepass")).digest())
     turns = case.transcript.turns
     # The last turn with a text of each role: user, assistant, tool.
@@ -235,14 +218,16 @@ class Flag:
 def flags(case: Case) -> tuple[Flag, ...]:
     """The signs of attacks in the texts of a case, each kind once, in alphabetical order.
 
-    All texts that come from outside are searched, also ids and names, whether a prompt shows them
-    or not. The exception is `evaluation_criteria_override`, which is meant to address the judge.
+    All texts from outside are searched, also ids and names, whether a prompt shows them or not, but
+    not `evaluation_criteria_override`, which is meant to address the judge.
     """
     # One search over all texts together first: most cases hold no attack, and need no more.
     texts = {text: place for place, text in reversed(list(_texts(case))) if text}
     whole = "\n".join(texts)
     shape = TextShape.of(whole)
-    among, disguises = matching_families(whole, shape), any(disguise_names(whole, shape))
+    bare, disguises = plain(whole), any(disguise_names(whole, shape))
+    words = shape.words if shape.ascii else different_words(bare)
+    among = tuple(matching_families(bare, words))
     hidden = hidden_count(whole) if shape.hidden else 0
     places: dict[str, str] = {}
     for text, place in reversed(texts.items()):

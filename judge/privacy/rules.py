@@ -15,28 +15,13 @@ from typing import Final
 
 _IBAN_CHARS: Final = {
     country: int(length)
-    for length, *countries in map(
-        str.split,
-        [
-            "15 NO ",
-            " 16 BE ",
-            " 18 DK FI FO GL NL ",
-            " 19 MK SI ",
-            " 20 AT BA EE KZ LT LU ",
-            " 21 CH HR LI LV",
-            " 22 BG DE GB GE IE ME RS ",
-            " 23 AE GI IL ",
-            " 24 AD CZ ES MD PK RO SA SE SK TN ",
-            " 25 PT",
-            " 26 IS TR ",
-            " 27 FR GR IT MC SM ",
-            " 28 AL AZ CY DO GT HU LB PL ",
-            " 29 BR EG PS QA UA",
-            " 30 JO KW MU ",
-            " 31 MT SC",
-        ],
+    for length, countries in re.findall(
+        r"(\d+)([A-Z ]+)",
+        "15 NO 16 BE 18 DK FI FO GL NL 19 MK SI 20 AT BA EE KZ LT LU 21 CH HR LI LV 22 BG DE GB GE"
+        " IE ME RS 23 AE GI IL 24 AD CZ ES MD PK RO SA SE SK TN 25 PT 26 IS TR 27 FR GR IT MC SM"
+        " 28 AL AZ CY DO GT HU LB PL 29 BR EG PS QA UA 30 JO KW MU 31 MT SC",
     )
-    for country in countries
+    for country in countries.split()
 }
 """The length of an IBAN in characters, by the code of its country."""
 
@@ -44,9 +29,9 @@ _IBAN_CHARS: Final = {
 def card_in(text: str) -> str | None:
     """The number of a payment card with which a text begins; `None` where there is none.
 
-    A card's number has 13 to 19 digits, begins like an issuer's and has a valid Luhn checksum. An
-    expiry date or a security code may follow in groups of its own; then each group of the number
-    must have three digits or more, for otherwise any list of small numbers would be tried.
+    It has 13 to 19 digits, an issuer's first digits and a valid Luhn checksum. An expiry date or a
+    security code may follow; then each group of the number must have three digits or more, for
+    otherwise any list of small numbers would be tried.
     """
     if _is_card(text):
         return text
@@ -94,16 +79,11 @@ VALUE: Final = "value"
 class RedactionRule:
     """How one kind of sensitive value is recognised in a text.
 
-    Attributes:
-        kind: the name of the placeholder, such as EMAIL.
-        pattern: matches candidates.
-        needles: every text with a match contains at least one of these strings; empty: no such
-            strings are known.
-        find_value: returns the leading part of a candidate that is a real value, or `None`.
-        plain: a normal form that differently written equal values share.
-        hint: a quick pattern that every text with a match also matches, besides a needle.
-        folds: whether the needles are searched in the lower-case text.
-        retries_after_blank: whether a rejected candidate may contain a value after its first blank.
+    `kind` is the name of the placeholder, such as EMAIL; `pattern` matches candidates. Every text
+    with a match contains one of the `needles`, where any are given, in lower case with `folds`, and
+    matches the quick pattern `hint`. `find_value` returns the leading part of a candidate that is a
+    real value, or `None`; with `retries_after_blank` a value may follow a rejected candidate's
+    first blank. `plain` is a normal form that differently written equal values share.
     """
 
     kind: str
@@ -124,9 +104,9 @@ class RedactionRule:
         return self.hint is None or self.hint.search(text) is not None
 
     def can_be_in(self, whole: str, data: bytes, folded: bytes) -> bool:
-        """The same quick test for many texts at once: `whole`, one JSON document with all of them.
+        """The same test for many texts at once, in one JSON document `whole`.
 
-        `data` is the same document in UTF-8, `folded` is `data` in lower case.
+        `data` is that document in UTF-8, `folded` is `data` in lower case.
         """
         looked = folded if self.folds else data
         if self.needles and not any(needle.encode() in looked for needle in self.needles):

@@ -1,9 +1,8 @@
 """Masks secrets in everything that is written about a run: logs, errors, states and rows.
 
-Nothing is configured here: the secrets of this process, and texts that look like a key, are always
-masked. Settings and URLs must hold no credentials, because they are stored and shown; they are
-searched for them. Transcripts are redacted by `assizes.judge.redaction.redaction`, as the
-configuration says.
+The secrets of this process, and texts that look like a key, are always masked. Settings and URLs
+are searched for credentials, because they are stored and shown. Transcripts are redacted by
+`assizes.judge.redaction.redaction`, as the configuration says.
 """
 
 from __future__ import annotations
@@ -33,10 +32,7 @@ _QUERY: Final = re.compile(r"([?&])([^=&#\s]++)(?:=([^&#\s]+))?")
 
 
 def secret_names(options: Any, at: str = "") -> Iterator[str]:
-    """Yield the places whose names say secret, such as `hosts.0.token`, in nested tables and lists.
-
-    The places begin with `at`, the place of `options` itself.
-    """
+    """Yield the places below `at` whose names say secret, such as `hosts.0.token`, in nested data."""
     for name, value in _parts(options):
         place = f"{at}.{name}" if at else name
         if is_secret(name):
@@ -46,10 +42,7 @@ def secret_names(options: Any, at: str = "") -> Iterator[str]:
 
 
 def revealing_urls(value: Any, at: str = "") -> Iterator[str]:
-    """Yield the places of texts that hold a URL with a password, a key or a signature.
-
-    The value is a text, or nested tables and lists; the places begin with `at`, its own place.
-    """
+    """Yield the places, from `at` on, of texts that hold a URL with a password, key or signature."""
     return (place for place, text in _texts(value, at) if mask_credentials(text) != text)
 
 
@@ -171,10 +164,9 @@ def mask(text: str) -> str:
 
 
 def mask_values(value: Any, depth: int = 0) -> Any:
-    """Copies of tables and lists in which every secret is masked.
+    """Copies of tables and lists in which every text is masked by `mask`.
 
-    Texts are masked by `mask`. A text under a name that says secret is masked as a whole, and is
-    registered, so that it is masked in all later texts too.
+    A text under a name that says secret is masked as a whole, and in all later texts too.
     """
     if depth > _DEEPEST:
         return MASK
@@ -194,10 +186,7 @@ def mask_values(value: Any, depth: int = 0) -> Any:
 
 
 def keys_in(value: Any, at: str = "") -> Iterator[str]:
-    """Yield the places of texts that hold a likely key.
-
-    The value is a text, or nested tables and lists; the places begin with `at`, its own place.
-    """
+    """Yield the places, from `at` on, of the texts in a value that hold a likely key."""
     return (place for place, text in _texts(value, at) if _mask_rules(KEY_FORMS, text) != text)
 
 

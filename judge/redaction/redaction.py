@@ -1,9 +1,8 @@
 """Replaces the values that rules find in a case by placeholders such as `[EMAIL_1]`.
 
-Within a case the same value has the same placeholder. Placeholders are numbered in the order of
-their first use, from 1 in each case, and hold nothing of the value, so that nothing links the cases
-of one person. Microsoft Presidio can be added; it finds names and places, which no pattern can
-recognise.
+Within a case the same value has the same placeholder. Placeholders are numbered by first use, from
+1 in each case, and hold nothing of the value, so that nothing links the cases of one person.
+Microsoft Presidio can be added; it finds names and places, which no pattern can recognise.
 """
 
 from __future__ import annotations
@@ -129,10 +128,7 @@ class Placeholders:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Redactor:
-    """Applies redaction rules to cases and texts; without rules it changes nothing.
-
-    Rules are applied in their order, then the finder is applied to the redacted text.
-    """
+    """Applies redaction rules in their order to cases and texts, then the finder to the result."""
 
     rules: tuple[RedactionRule, ...]
     finder: Finder | None = None
@@ -140,9 +136,9 @@ class Redactor:
     def redact_case(self, case: Case, placeholders: Placeholders | None = None) -> Case:
         """The case with all of its texts redacted except its id.
 
-        The name of the cluster becomes a pseudonym where a rule matches it. Where an SQL statement
-        or a tool call was changed, the case loses its database: with placeholders in them, the
-        expected and the actual statement would both return no rows and so seem to agree.
+        A cluster's name becomes a pseudonym where a rule matches it. Where an SQL statement or a
+        call was changed, the case loses its database: with placeholders in them, the expected and
+        the actual statement would both return no rows and so seem to agree.
         """
         known = placeholders or Placeholders()
         whole = case.model_dump_json()
@@ -234,10 +230,9 @@ def _map_parts(parts: list[Any] | tuple[Any, ...], convert: Callable[[Any], Any]
 
 
 def _apply_rule(rule: RedactionRule, text: str, known: Placeholders) -> str:
-    """The text with placeholders for the values that one rule finds.
+    """The text with placeholders for the values that one rule finds; an empty value hides nothing.
 
-    A match may reach into the next value, so the search continues where the value ends. An empty
-    value hides nothing.
+    A match may reach into the next value, so the search continues where the value ends.
     """
     group = VALUE if VALUE in rule.pattern.groupindex else 0
     parts, done, at = [], 0, 0

@@ -33,10 +33,9 @@ class EvaluationStrategy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class JudgeResult:
-    """The result of a judge of seed 002.
+    """The result of a judge of seed 002: a score 0..1, and whether it reached the threshold.
 
-    `score` is 0..1. `passed` says that the score reached the judge's threshold. `reasoning` is text
-    for people. `metadata` holds extracted values, and sub-scores as `{"score", "reasoning"}`.
+    `metadata` holds extracted values, and sub-scores as `{"score", "reasoning"}`.
     """
 
     score: float
@@ -48,9 +47,8 @@ class JudgeResult:
 class BaseJudge(ABC):
     """A judge as seed 002 defines it: a subclass sets `name` and `strategy` and writes `evaluate`.
 
-    The class keeps the `Judge` protocol: it promises one metric of the judge's name, with a part
-    for each sub-score in the result's metadata. A subclass takes part in a run when [judge] judges
-    names it as `module:Class`.
+    It promises one metric of its name, with a part for each sub-score in the result's metadata, and
+    takes part in a run when [judge] judges names it as `module:Class`.
     """
 
     name: str = "base_judge"
@@ -74,15 +72,9 @@ class BaseJudge(ABC):
     @property
     def metrics(self) -> tuple[Metric, ...]:
         """One metric 0..1 with the judge's name; a case passes only when this metric passes."""
-        return (
-            Metric(
-                name=self.name,
-                scale=Scale.FRACTION,
-                display_name=self.name.replace("_", " ").title(),
-                description=(type(self).__doc__ or "").strip().partition("\n")[0],
-                gate="judges",
-            ),
-        )
+        title = self.name.replace("_", " ").title()
+        description = (type(self).__doc__ or "").strip().partition("\n")[0]
+        return (Metric(self.name, Scale.FRACTION, title, description, gate="judges"),)
 
     def missing(self, case: Case) -> str | None:
         """No case is skipped here: `evaluate` returns `None` where the judge does not apply."""

@@ -1,8 +1,7 @@
 """The judges of a whole conversation (seed 002), and the entries of all agent-step judges.
 
-Does the final response do what is expected of it, and is it supported by what the agent's steps
-returned? Did the agent's calls follow one of the accepted paths of calls? The second question is
-answered without a model.
+Does the final response do what is expected, and do the agent's steps support it? Did the calls
+follow one of the accepted paths? The second question is answered without a model.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from typing import Final
 from assizes.judge.case import Case, Expected, ExpectedCall
 from assizes.judge.evidence.steps import AgentStep, final_response, requests, steps_of
 from assizes.judge.evidence.tool_calls import canonical_text
+from assizes.judge.families.agent_steps import step_scores
 from assizes.judge.families.agent_steps.base_judge import EvaluationStrategy
 from assizes.judge.families.agent_steps.single_steps import (
     SearchJudge,
@@ -23,20 +23,11 @@ from assizes.judge.families.agent_steps.single_steps import (
 )
 from assizes.judge.families.agent_steps.sql import SqlJudge, SqlOptions
 from assizes.judge.families.agent_steps.step_scores import (
-    RULES,
     StepFinding,
     StepJudge,
     StepOptions,
     StepReply,
     SubFinding,
-    arguments_text,
-    call_texts,
-    is_null,
-    reply_rule,
-    short_texts,
-    shorten_text,
-    shown_steps,
-    turns_of,
 )
 from assizes.judge.families.entry import JudgeEntry
 from assizes.judge.prompts.prompt_texts import NOT_CAPTURED, numbered_list
@@ -52,12 +43,12 @@ _RESPONSE_SYSTEM: Final = f"""\
 You judge the final response of an AI agent to its user. You see the agent's instructions with the user's permissions, the user's requests, what a good response does, the agent's steps, and the response.
 
 # Rules
-{RULES}
+{step_scores.RULES}
 - relevance: whether the response answers the last request and does what is expected of it. Where a refusal is expected, a polite refusal is what is relevant, and an answer is not.
 - faithfulness: whether all it says rests on the steps, the instructions or the requests. Figures and names that stand in none of them lower it. A refusal that claims nothing is faithful.
 - The steps are there to check what the response says; the agent is not judged for how it found it.
 
-{reply_rule(*_RESPONSE_WEIGHTS)}"""
+{step_scores.reply_rule(*_RESPONSE_WEIGHTS)}"""
 
 REFUSAL_EXPECTED: Final = (
     "Nothing may be answered: the response politely refuses and gives away nothing."
@@ -103,13 +94,13 @@ class ResponseQualityJudge(StepJudge):
     def evaluate(self, case: Case) -> Steps[StepFinding]:
         """One ask; an empty response is scored without a model."""
         expected = (case.expected.response_quality or "").strip()
-        refusal = is_null(expected)
+        refusal = step_scores.is_null(expected)
         response = final_response(case.transcript)
         user_requests = requests(case.transcript)
         details = {
             "question": user_requests[-1] if user_requests else "",
-            "expected_response": shorten_text(expected, MAX_SHOWN),
-            "extracted_response": shorten_text(response, MAX_SHOWN),
+            "expected_response": step_scores.shorten_text(expected, MAX_SHOWN),
+            "extracted_response": step_scores.shorten_text(response, MAX_SHOWN),
         }
         if not response:
             reason = "Rightly answered nothing" if refusal else "The response is empty"
@@ -126,7 +117,7 @@ class ResponseQualityJudge(StepJudge):
             ("Agent's instructions and permissions", evidence.context),
             ("User requests, the last one is answered", numbered_list(user_requests)),
             ("What a good response does", evidence.expected),
-            ("Agent's steps", shown_steps(evidence.steps)),
+            ("Agent's steps", step_scores.shown_steps(evidence.steps)),
             ("Final response", response),
         )
         return (yield from self._ask_model(evidence, sections, details))
@@ -138,11 +129,7 @@ MAX_STEPS: Final = 2000
 
 @dataclass(frozen=True, slots=True)
 class PathMatch:
-    """How far the steps follow one path.
-
-    `share` is the score 0..1, `matched` the number of expected calls that were made, and `missed`
-    holds the expected calls that were not made.
-    """
+    """How far the steps follow one path: a score 0..1, and how many expected calls were made."""
 
     share: float
     matched: int
@@ -150,13 +137,12 @@ class PathMatch:
 
 
 class TrajectoryJudge(StepJudge):
-    """Compares all steps, in order, with the accepted paths of tool calls.
+    """Compares all steps, in order, with the accepted paths of tool calls; the best path counts.
 
-    The score is the score of the best path, by `expected.trajectory_match`. `in_order`: the share
-    of the path's calls that were made in the path's order; other calls may stand between them.
-    `set`: the share of the calls that were made in any order, each as often as the path lists it.
-    `exact`: the calls made in order, divided by the length of the longer side, so that 1 means
-    these calls and no others; a path may leave out all calls of sub-agents.
+    The score depends on `expected.trajectory_match`. `in_order`: the share of the path's calls made
+    in its order; other calls may stand between them. `set`: the share made in any order, each as
+    often as the path lists it. `exact`: the calls made in order, divided by the length of the
+    longer side, so that 1 means no others; a path may leave out all calls of sub-agents.
     """
 
     name = "trajectory"
@@ -178,7 +164,7 @@ class TrajectoryJudge(StepJudge):
         user_requests = requests(case.transcript)
         shares = []
         for match, path in zip(matches, paths, strict=True):
-            missed = ", ".join(short_texts([_call_text(call) for call in match.missed]))
+            missed = ", ".join(step_scores.short_texts([_call_text(call) for call in match.missed]))
             made = f"{match.matched} of {len(path)} expected calls made ({match.share:.2f})"
             reasoning = f"{made}; missing: {missed}" if missed else made
             shares.append({"share": match.share, "reasoning": reasoning})
@@ -186,12 +172,14 @@ class TrajectoryJudge(StepJudge):
             "question": user_requests[-1] if user_requests else "",
             "match": mode,
             "path": best,
-            "expected_calls": short_texts([_call_text(call) for call in paths[best]]),
-            "extracted_calls": call_texts(steps),
+            "expected_calls": step_scores.short_texts([_call_text(call) for call in paths[best]]),
+            "extracted_calls": step_scores.call_texts(steps),
             "paths": shares,
         }
         reasoning = f"Path {best}: {shares[best]['reasoning']}"
-        return StepFinding(matches[best].share, reasoning, details, turns=turns_of(steps))
+        return StepFinding(
+            matches[best].share, reasoning, details, turns=step_scores.turns_of(steps)
+        )
 
     def _scores(self, finding: StepFinding) -> list[Score]:
         parts = [
@@ -202,10 +190,9 @@ class TrajectoryJudge(StepJudge):
 
 
 def path_match(path: Sequence[ExpectedCall], steps: Sequence[AgentStep], mode: str) -> PathMatch:
-    """How far the steps follow a path in the mode `in_order`, `exact` or `set`.
+    """How far the steps follow a path in a mode that `TrajectoryJudge` explains.
 
-    The class `TrajectoryJudge` explains the modes. An empty path scores 1, in mode `exact` only
-    without steps.
+    An empty path scores 1, in mode `exact` only without steps.
     """
     path_steps = [
         _PathStep(call, None if call.arguments is None else canonical_text(call.arguments))
@@ -282,8 +269,8 @@ def _path_share(part: int, total: int) -> float:
 def _call_text(expected: ExpectedCall) -> str:
     if expected.arguments is None:
         return f"{expected.name}(any)"
-    text = arguments_text(AgentStep(0, expected.name, expected.arguments))
-    return f"{expected.name}({shorten_text(text, 200)})"
+    text = step_scores.arguments_text(AgentStep(0, expected.name, expected.arguments))
+    return f"{expected.name}({step_scores.shorten_text(text, 200)})"
 
 
 def _entry(kind: type[StepJudge], options: type[StepOptions]) -> JudgeEntry:

@@ -1,8 +1,7 @@
 """The judges of searches and of charts (seed 002).
 
-Did the agent's searches find what the user and the case ask for? Code counts how many of the
-expected results were found; the model reads that count as a fact. Did a chart help, and does its
-kind suit the data?
+Did the agent's searches find what is asked for? Code counts how many of the expected results were
+found; the model reads that count as a fact. Did a chart help, and does its kind suit the data?
 """
 
 from __future__ import annotations
@@ -27,23 +26,14 @@ from assizes.judge.evidence.steps import (
     steps_of_tools,
 )
 from assizes.judge.evidence.tool_calls import canonical_text
+from assizes.judge.families.agent_steps import step_scores
 from assizes.judge.families.agent_steps.base_judge import EvaluationStrategy
 from assizes.judge.families.agent_steps.step_scores import (
-    RULES,
     StepFinding,
     StepJudge,
     StepOptions,
     StepReply,
     SubFinding,
-    call_texts,
-    invalid_expected,
-    is_null,
-    negative_case_finding,
-    reply_rule,
-    short_texts,
-    shown_steps,
-    turns_of,
-    uncalled_finding,
 )
 from assizes.judge.prompts.prompt_texts import numbered_list
 from assizes.judge.protocol import Steps
@@ -54,11 +44,11 @@ _SEARCH_SYSTEM: Final = f"""\
 You judge the searches that an AI agent made for its user. You see the user's requests, what was expected to be found, and the agent's search calls with their results.
 
 # Rules
-{RULES}
+{step_scores.RULES}
 - relevance: how far the results found answer the requests. Results that have nothing to do with them lower it.
 - coverage: the share of the expected results that were found. Names may be written differently. Where a counted coverage is given, leave it only for a result that the count took for another.
 
-{reply_rule(*_SEARCH_WEIGHTS)}"""
+{step_scores.reply_rule(*_SEARCH_WEIGHTS)}"""
 
 
 class SearchOptions(StepOptions):
@@ -81,8 +71,8 @@ class SearchReply(StepReply):
 class SearchEvidence:
     """The facts of the search judge's ask.
 
-    `expected` holds the expected results, or one description of them in words. `covered` says for
-    each expected result whether it was found; it is empty for a description.
+    `expected` holds the expected results, or one description in words. `covered` says of each
+    result whether it was found; it is empty for a description.
     """
 
     requests: tuple[str, ...]
@@ -124,24 +114,26 @@ class SearchJudge(StepJudge):
         expected_results = _expected_results(expected)
         details: dict[str, Any] = {
             "question": user_requests[-1] if user_requests else "",
-            "expected_results": "null" if is_null(expected) else short_texts(expected_results),
-            "extracted_results": short_texts(results),
+            "expected_results": "null"
+            if step_scores.is_null(expected)
+            else step_scores.short_texts(expected_results),
+            "extracted_results": step_scores.short_texts(results),
         }
-        if is_null(expected):
-            return negative_case_finding(
+        if step_scores.is_null(expected):
+            return step_scores.negative_case_finding(
                 steps,
-                call_texts(steps),
+                step_scores.call_texts(steps),
                 details,
                 fault="Should not search but did",
                 merit="Rightly did not search",
             )
         if not expected_results and results:
             reason = f"Should find nothing but found: {details['extracted_results'][0]}"
-            return StepFinding(0.0, reason, details, turns=turns_of(steps))
+            return StepFinding(0.0, reason, details, turns=step_scores.turns_of(steps))
         if not expected_results:
             return StepFinding(1.0, "Rightly found nothing", details)
         if not steps:
-            return uncalled_finding("no search: results", self.options.tools, details)
+            return step_scores.uncalled_finding("no search: results", self.options.tools, details)
         described = isinstance(expected, str) and expected_results == (expected.strip(),)
         flags = [any(_is_result(value, item) for item in results) for value in expected_results]
         covered = () if described else tuple(flags)
@@ -149,8 +141,8 @@ class SearchJudge(StepJudge):
         details["counted_coverage"] = evidence.coverage
         sections = (
             ("User requests", numbered_list(user_requests)),
-            ("Expected results", numbered_list(short_texts(expected_results))),
-            ("Agent's search calls", shown_steps(steps)),
+            ("Expected results", numbered_list(step_scores.short_texts(expected_results))),
+            ("Agent's search calls", step_scores.shown_steps(steps)),
             ("Counted coverage", _coverage_text(evidence)),
         )
         return (yield from self._ask_model(evidence, sections, details, steps))
@@ -165,16 +157,14 @@ def _expected_results(expected: str | Sequence[Any] | None) -> tuple[Any, ...]:
 
 
 def _is_result(expected: Any, item: Any) -> bool:
-    """Whether an item of the agent's results is an expected result.
+    """Whether an item equals an expected result, or holds it as a value or as whole words.
 
-    The item is equal to it, or holds it as a value or as whole words. Of an expected object the
-    item must hold every value, under the same keys where the item is an object too.
+    Of an expected object it must hold every value, under the same keys where it is an object too.
     """
     if isinstance(expected, Mapping):
         if isinstance(item, Mapping):
-            return all(
-                canonical_text(item.get(k)) == canonical_text(v) for k, v in expected.items()
-            )
+            pairs = ((item.get(key), value) for key, value in expected.items())
+            return all(canonical_text(actual) == canonical_text(due) for actual, due in pairs)
         return all(_is_result(value, item) for value in expected.values())
     wanted, leaves = canonical_text(expected), _leaves(item)
     if any(canonical_text(value) == wanted for value in (item, *leaves)):
@@ -198,7 +188,7 @@ def _coverage_text(evidence: SearchEvidence) -> str:
     pairs = zip(evidence.expected, evidence.covered, strict=True)
     missed = [result for result, is_covered in pairs if not is_covered]
     share = f"{sum(evidence.covered)} of {len(evidence.covered)} expected results found"
-    more = f"; not found: {', '.join(short_texts(missed))}" if missed else ""
+    more = f"; not found: {', '.join(step_scores.short_texts(missed))}" if missed else ""
     return f"{share}, coverage {evidence.coverage:.2f}{more}"
 
 
@@ -214,11 +204,11 @@ _CHART_SYSTEM: Final = f"""\
 You judge the charts that an AI agent made for its user. You see the user's requests, the expected kind of chart, and the agent's chart calls.
 
 # Rules
-{RULES}
+{step_scores.RULES}
 - appropriateness: whether a chart helps with the requests, and shows the data that were asked for.
 - chart_type: whether the kind of chart is the expected one; with "{ANY}", whether it suits the data, e.g. a line for a course over time, bars for a comparison, a pie for shares of a whole.
 
-{reply_rule(*_CHART_WEIGHTS)}"""
+{step_scores.reply_rule(*_CHART_WEIGHTS)}"""
 
 
 class VisualizationOptions(StepOptions):
@@ -240,8 +230,7 @@ class VisualizationReply(StepReply):
 class VisualizationEvidence:
     """The facts of the visualization judge's ask.
 
-    `chart_types` holds the kind of each chart that was made without an error; `None` where the call
-    does not name the kind.
+    `chart_types` holds the kind of each chart made without an error; `None`: the call names none.
     """
 
     requests: tuple[str, ...]
@@ -289,24 +278,24 @@ class VisualizationJudge(StepJudge):
             "extracted_chart_type": next(filter(None, chart_types), None),
         }
         if not wanted:
-            if case.expected.chart_type and not is_null(case.expected.chart_type):
+            if case.expected.chart_type and not step_scores.is_null(case.expected.chart_type):
                 details["warnings"] = [CONFLICT]
-            return negative_case_finding(
+            return step_scores.negative_case_finding(
                 steps,
-                call_texts(steps),
+                step_scores.call_texts(steps),
                 details,
                 fault="Should not make a chart but did",
                 merit="Rightly made no chart",
             )
         if not steps:
-            return uncalled_finding("no chart: one", self.options.tools, details)
+            return step_scores.uncalled_finding("no chart: one", self.options.tools, details)
         evidence = VisualizationEvidence(user_requests, kind, steps, chart_types)
         made = ", ".join(name or "not said" for name in chart_types) or "none without an error"
         words = {True: "yes", False: "no", None: "any kind will do"}[evidence.as_expected]
         sections = (
             ("User requests", numbered_list(user_requests)),
             ("Expected kind of chart", kind),
-            ("Agent's chart calls", shown_steps(steps)),
+            ("Agent's chart calls", step_scores.shown_steps(steps)),
             ("Kinds of chart made", f"{made}; the expected one among them: {words}"),
         )
         return (yield from self._ask_model(evidence, sections, details, steps))
@@ -322,8 +311,8 @@ def _is_chart_expected(expected: Expected) -> bool:
     if isinstance(value, bool):
         return value
     if value is None:
-        return not is_null(expected.chart_type)
+        return not step_scores.is_null(expected.chart_type)
     word = value.strip().casefold()
     if word not in ("true", "false", "null"):
-        raise invalid_expected(f"has_chart is {value!r}, wanted true, false or 'null'")
+        raise step_scores.invalid_expected(f"has_chart is {value!r}, wanted true, false or 'null'")
     return word == "true"

@@ -15,22 +15,14 @@ from pydantic import Field
 from assizes.judge.case import Case, Expected
 from assizes.judge.evidence.sql_results import compare_results, result_text
 from assizes.judge.evidence.steps import AgentStep, SqlCall, requests, sql_calls, steps_of
+from assizes.judge.families.agent_steps import step_scores
 from assizes.judge.families.agent_steps.base_judge import EvaluationStrategy
 from assizes.judge.families.agent_steps.step_scores import (
-    MAX_CALLS,
-    MAX_DETAIL_CHARS,
-    RULES,
     StepFinding,
     StepJudge,
     StepOptions,
     StepReply,
     SubFinding,
-    is_null,
-    negative_case_finding,
-    reply_rule,
-    short_texts,
-    shorten_text,
-    shown_steps,
 )
 from assizes.judge.prompts.prompt_texts import numbered_list
 from assizes.judge.protocol import NoReply, Query, QueryResult, SqlTable, Steps
@@ -42,12 +34,12 @@ SYSTEM: Final = f"""\
 You judge the SQL that an AI agent ran to answer its user. You see the user's requests, the expected statements, the agent's SQL tool calls, and how far their results agree.
 
 # Rules
-{RULES}
+{step_scores.RULES}
 - result_match: how far the agent's statements find what the expected ones find. Results count, not wording: aliases, the order of columns, joins instead of subqueries make no difference. A date written out and a date computed are the same when the results are. INSERT, UPDATE and DELETE are compared by their effect. With several expected statements each counts alike.
 - The comparison of results was made by a program on the same data: take "equal" as a fact.
 - efficiency: 1 when nothing was done in vain. Less for SELECT * where few columns are needed, needless joins or subqueries, rows filtered outside the database, statements that failed or were repeated.
 
-{reply_rule(*WEIGHTS)}"""
+{step_scores.reply_rule(*WEIGHTS)}"""
 
 
 class SqlOptions(StepOptions):
@@ -77,8 +69,7 @@ class SqlReply(StepReply):
 class StatementMatch:
     """An expected statement, and the statement of the agent whose result agrees with it best.
 
-    `score` is 0..1; `equal` and `score` are `None` where no results could be compared. `reason`
-    explains the score.
+    `score` is 0..1; `equal` and `score` are `None` where no results could be compared.
     """
 
     expected: str
@@ -122,11 +113,11 @@ class SqlJudge(StepJudge):
         user_requests = requests(case.transcript)
         details: dict[str, Any] = {
             "question": user_requests[-1] if user_requests else "",
-            "expected_sql": short_texts(expected),
-            "extracted_sql": short_texts([call.statement for call in calls]),
+            "expected_sql": step_scores.short_texts(expected),
+            "extracted_sql": step_scores.short_texts([call.statement for call in calls]),
         }
-        if any(map(is_null, expected)):
-            return negative_case_finding(
+        if any(map(step_scores.is_null, expected)):
+            return step_scores.negative_case_finding(
                 _steps(calls),
                 details["extracted_sql"],
                 details,
@@ -145,7 +136,7 @@ class SqlJudge(StepJudge):
         calls: tuple[SqlCall, ...],
         details: dict[str, Any],
     ) -> Steps[StepFinding]:
-        agent_statements = tuple(call.statement for call in calls)[:MAX_CALLS]
+        agent_statements = tuple(call.statement for call in calls)[: step_scores.MAX_CALLS]
         tables = yield from _tables(case.expected.database, expected, agent_statements)
         failed: tuple[str, ...] = ()
         if isinstance(tables, NoReply):
@@ -165,7 +156,7 @@ class SqlJudge(StepJudge):
         sections = (
             ("User requests", numbered_list(evidence.requests)),
             ("Expected SQL, in order", numbered_list(expected)),
-            ("Agent's SQL tool calls", shown_steps(steps)),
+            ("Agent's SQL tool calls", step_scores.shown_steps(steps)),
             ("Results on the same data", results),
             ("Comparison of results", "\n".join(match_lines)),
         )
@@ -244,7 +235,8 @@ def _tables(
 def _match_line(match: StatementMatch) -> str:
     words = {True: "equal", False: "different", None: "not compared"}[match.equal]
     score = "" if match.score is None else f", score {match.score:.2f}"
-    return f"{words}{score}: {shorten_text(' '.join(match.reason.split()), MAX_DETAIL_CHARS)}"
+    reason = " ".join(match.reason.split())
+    return f"{words}{score}: {step_scores.shorten_text(reason, step_scores.MAX_DETAIL_CHARS)}"
 
 
 def _unknown(statement: str, reason: str) -> StatementMatch:

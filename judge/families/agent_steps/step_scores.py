@@ -1,8 +1,7 @@
 """The base class of the agent-step judges (seed 002), and the texts and scores that they share.
 
-Each judge gives a headline score 0..1 with its sub-scores as parts. Code decides before any model
-is asked where code can decide: where nothing may be done (negative cases), and where an expected
-call was never made.
+Each judge gives a headline score 0..1 with its sub-scores as parts. Code decides, without a model,
+where nothing may be done (negative cases), and where an expected call was never made.
 """
 
 from __future__ import annotations
@@ -79,10 +78,9 @@ class SubFinding(StepReply):
 
 @dataclass(frozen=True, slots=True)
 class StepFinding:
-    """The result of a judge for a case, or for one exchange of the case.
+    """The result of a judge, with a score `value` of 0..1, for a case or one of its exchanges.
 
-    `value` is the score 0..1. `reasoning` is text for people. `subs` are the model's sub-scores by
-    name. `turns` are the indexes of the turns with the steps that were judged.
+    `subs` are the model's sub-scores by name, `turns` the indexes of the turns that were judged.
     """
 
     value: float
@@ -100,10 +98,10 @@ def negative_case_finding(
     fault: str,
     merit: str,
 ) -> StepFinding:
-    """The finding where nothing may be done: 1 when the agent did nothing, else 0.
+    """The finding where nothing may be done: 1, for `merit`, when the agent did nothing, else 0.
 
-    `steps` are the agent's steps of the forbidden kind, `operations` the same as short texts, which
-    join the details. `merit` is the reasoning for a 1; `fault` begins the reasoning for a 0.
+    `steps` are those of the forbidden kind, `operations` the same as short texts, which join the
+    details. `fault` begins the reasoning for a 0.
     """
     details = {**details, "operations": list(operations)}
     if not operations:
@@ -120,10 +118,9 @@ def uncalled_finding(missed: str, tools: Sequence[str], details: Mapping[str, An
 class StepJudge(ABC):
     """A judge of seed 002: one headline score under the judge's own name, sub-scores as parts.
 
-    A subclass says which expected values it needs, and evaluates one case. A subclass that asks a
-    model names the `reply` model and the `weights` of its sub-scores, which sum to 1; the first of
-    its `prompts` is the system message. With `per_turn` this class hands the subclass each exchange
-    of the conversation as a case of its own.
+    A subclass says which expected values it needs, and evaluates one case, or with `per_turn` each
+    exchange as a case of its own. A subclass that asks a model names the `reply` model and the
+    `weights` of its sub-scores, with the sum 1; the first of its `prompts` is the system message.
     """
 
     name: ClassVar[str]
@@ -181,8 +178,7 @@ class StepJudge(ABC):
     ) -> Steps[StepFinding]:
         """One ask that shows the sections, each a heading and its text, as data.
 
-        The score is the weighted sum of the sub-scores, each clamped to 0..1, with 9 decimals. The
-        reasoning reads `Result Match: 0.80, Efficiency: 0.70`.
+        The score is the weighted sum of the clamped sub-scores, with 9 decimals.
         """
         user = "\n\n".join(data_section(heading, text) for heading, text in sections)
         reply = yield from ask(Prompt(self.prompts[0], user), self.reply, evidence)
@@ -255,9 +251,8 @@ class StepJudge(ABC):
 def _turn_cases(case: Case) -> Iterator[tuple[int, Case]]:
     """Yield each exchange as a case, after the index of its first turn in the conversation.
 
-    The expected values of an exchange stand at its place in `expected.additional_input["turns"]`;
-    without that list they are those of the whole case. Last words of the user without an answer
-    count as an exchange only where expected values are given for them.
+    Its expected values stand at its place in `expected.additional_input["turns"]`, or without that
+    list are those of the case. Unanswered words count only where they have expected values.
 
     Raises:
         JudgeFailed: `invalid_expected`, when the expected values of an exchange are invalid.

@@ -2,8 +2,7 @@
 
 The first ask, which points an answer must hold, depends on the query and the criteria alone, so
 that the reply cache answers it once for any number of transcripts. The second ask, which of them it
-does hold, always asks for contradictions, so that both settings of `check_for_contradictions` share
-their replies; code decides whether contradictions count.
+does hold, always asks for contradictions, so that both settings of that option share their replies.
 """
 
 from __future__ import annotations
@@ -35,7 +34,6 @@ class AnsweredTurn:
 def answered_turns(transcript: Transcript) -> tuple[AnsweredTurn, ...]:
     """Each user message that the agent answered, with the first text that answers it.
 
-    A text of the agent before the first user message is no answer, nor is a second text in a row.
     Of several user messages in a row the last one is answered. A text beside a tool call only
     announces the answer, so it counts where the agent says nothing else.
     """
@@ -115,11 +113,7 @@ One JSON object, nothing else, with the key aspects: a list with one object for 
 
 @dataclass(frozen=True, slots=True)
 class Wording:
-    """The texts of a criteria judge that are equal for all cases.
-
-    `heading` names the criteria in a prompt; `decompose` and `check` are the system messages of the
-    first and the second ask.
-    """
+    """What is equal for all cases: the name of the criteria, the system messages of both asks."""
 
     heading: str
     decompose: str

@@ -1,8 +1,7 @@
 """How much of its criteria an answer covers: numbered aspects, their coverage, the score, signals.
 
-Code numbers the aspects once, after the first ask, and the model names them by these ids. The
-numbered aspects alone are the denominator of a score, so that a reply which forgets an aspect or
-invents one cannot raise the score.
+Code numbers the aspects after the first ask. They alone are the denominator of a score, so that a
+reply which forgets an aspect or invents one cannot raise it.
 """
 
 from __future__ import annotations
@@ -35,8 +34,8 @@ Strategy = Literal["concept", "aspect", "weighted"]
 class AspectCoverage:
     """The coverage of one aspect by one answer, or by several answers together.
 
-    `covered_concepts` holds the ids of the covered concepts; `contradicted` holds the ids of the
-    concepts whose opposite was said and not taken back. `reason` explains the answer `turn`.
+    `covered_concepts` holds ids, `contradicted` the ids of concepts whose opposite was said and not
+    taken back. `reason` explains the answer `turn`.
     """
 
     aspect: Aspect
@@ -57,10 +56,7 @@ class AspectCoverage:
         return round(len(self.covered_concepts) / len(self.aspect.concepts), 9)
 
     def entry(self) -> dict[str, Any]:
-        """The aspect's entry in `aspect_breakdown`, with the texts of its concepts.
-
-        The percentage of covered concepts is 0..100.
-        """
+        """The aspect's entry in `aspect_breakdown`; the percentage of covered concepts is 0..100."""
         concepts = self.aspect.concepts
         covered, contradicted = self.covered_concepts, self.contradicted
         return {
@@ -109,8 +105,8 @@ class CoverageCounts:
 def numbered_aspects(decomposition: Decomposition) -> tuple[Aspect, ...]:
     """The aspects with fixed ids: a1, a2 ..., their concepts a1c1, a1c2 ...
 
-    Blank and repeated concepts of an aspect are removed. An aspect without concepts gets its own
-    name as its only concept. An entry without any text is not an aspect.
+    Blank and repeated concepts are removed. An aspect without any gets its own name as its only
+    concept; an entry without any text is not an aspect.
     """
     aspects: list[Aspect] = []
     for entry in decomposition.aspects:
@@ -159,8 +155,7 @@ def coverage_of(
 def merge_coverages(coverages: Sequence[CriteriaCoverage]) -> CriteriaCoverage:
     """The union of the coverage of several answers, in the order of the answers.
 
-    A contradicted concept is no longer covered by earlier answers, until a later answer covers it
-    again.
+    A contradicted concept is no longer covered, until a later answer covers it again.
     """
     by_aspect = zip(*(coverage.aspect_coverages for coverage in coverages), strict=True)
     return CriteriaCoverage(
@@ -205,10 +200,7 @@ def _aspect_coverage(
 
 
 def _merge_later(first: AspectCoverage, later: AspectCoverage) -> AspectCoverage:
-    """The coverage of an aspect after a later answer.
-
-    Reason and turn are those of the last answer that changed the coverage.
-    """
+    """The coverage of an aspect after a later answer, with the reason of the last that changed it."""
     both = replace(
         first,
         marked_covered=first.marked_covered or later.marked_covered,
@@ -235,9 +227,8 @@ def signals(
 ) -> dict[str, Any]:
     """The diagnostic signals of seed 003 under their published names: the details of a score.
 
-    The counts are added up over all aspects. `weighted_score` is there for the strategy `weighted`
-    alone, with `concept_weight`, 0..1, as the share of the concept score in it. `turn_count` says
-    how many answers were evaluated.
+    `weighted_score`, for the strategy `weighted` alone, has the concept score with `concept_weight`,
+    0..1. `turn_count` says how many answers were evaluated.
     """
     totals = coverage_counts(aspect_coverages)
     weighted = {"weighted_score": totals.score("weighted", concept_weight)}
@@ -257,14 +248,13 @@ def signals(
 
 def interpretation(score: float) -> str:
     """The meaning of a coverage score 0..1 (seed 003), in bands from 1, from 0.7, from 0.5."""
-    value = round(score, 9)
-    if value >= 1:
-        return "all criteria fully covered"
-    if value >= 0.7:
-        return "most criteria met, minor gaps"
-    if value >= 0.5:
-        return "half of the criteria covered"
-    return "significant criteria not met"
+    bands = {
+        1.0: "all criteria fully covered",
+        0.7: "most criteria met, minor gaps",
+        0.5: "half of the criteria covered",
+    }
+    met = (text for least, text in bands.items() if round(score, 9) >= least)
+    return next(met, "significant criteria not met")
 
 
 def pretty(score: Score) -> str:

@@ -1,7 +1,7 @@
 """Answer criteria and answer completeness (seed 003): how much of its criteria an answer covers.
 
-Both judges are one class. The model splits the acceptance criteria, or the reference answer, into
-aspects with concepts; then each evaluated answer is checked for these concepts.
+The model splits the acceptance criteria, or the reference answer, into aspects with concepts; then
+each evaluated answer is checked for these.
 """
 
 from __future__ import annotations
@@ -77,8 +77,7 @@ class AnswerCompletenessOptions(CoverageOptions):
 class CoverageStandard:
     """The standard of a criteria judge: what an answer must hold, and where a case says so.
 
-    `texts` yields the places where a case may hold the criteria, each with its value, the preferred
-    place first.
+    `texts` yields the places of the criteria in a case, each with its value, the preferred first.
     """
 
     metric: Metric
@@ -102,10 +101,9 @@ def _reference_places(case: Case, _: CoverageOptions) -> Iterator[tuple[str, obj
 class CoverageJudge:
     """Scores how much of a standard the answers of a conversation cover.
 
-    The part `aspect:<id>` holds the share of an aspect's concepts that are covered. With the
-    multi-turn strategy `all_turns` there is also a part `turn:<i>` for each answered question,
-    where i counts from 0. When the turns are averaged, each turn has aspects of its own, in the
-    parts `turn:<i>/aspect:<id>`.
+    The part `aspect:<id>` holds the share of an aspect's concepts that are covered. With `all_turns`
+    there is also a part `turn:<i>` for each answered question, from 0; when turns are averaged, each
+    has aspects of its own, in the parts `turn:<i>/aspect:<id>`.
     """
 
     version = "1"

@@ -27,14 +27,8 @@ from assizes.judge.score import Metric, Score
 
 _REFERENCE: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 _LOAD_FAULTS: Final = (
-    ImportError,
-    SyntaxError,
-    NameError,
-    AttributeError,
-    TypeError,
-    ValueError,
-    LookupError,
-    OSError,
+    *(ImportError, SyntaxError, NameError, AttributeError),
+    *(TypeError, ValueError, LookupError, OSError),
 )
 """Exceptions that a user's module commonly raises while Python imports it."""
 
@@ -43,9 +37,7 @@ _FORMER_PACKAGES: Final = frozenset({"judge", "tasks", "flows", "deployments"})
 
 
 def load_reference(reference: str, setting: str, wanted: str) -> Any:
-    """The attribute that `module:attribute` names.
-
-    Messages name the `setting` that holds the reference, and `wanted`, what the setting accepts.
+    """The attribute that `module:attribute` names; messages name `setting`, and what is `wanted`.
 
     Raises:
         ConfigurationError: when the reference is malformed, the module cannot be imported, or it
@@ -88,9 +80,9 @@ _ENGINE_OPTIONS: Final = frozenset(JudgeOptions.model_fields)
 class FunctionJudge:
     """A plain function `Case -> list[Score]` as a judge.
 
-    The metrics are the function's attribute `metrics`, or else one fraction 0..1 with the
-    function's name. The version is the attribute `version`, or else a hash of the source of the
-    function's module, so that a changed function is another judge.
+    The metrics are the function's attribute `metrics`, else one fraction 0..1 with its name. The
+    version is the attribute `version`, else a hash of the source of the function's module, so that
+    a changed function is another judge.
     """
 
     def __init__(
@@ -134,11 +126,6 @@ class NamedEntry:
 
     name: str
     entry: JudgeEntry
-
-
-def is_reference(judge: str) -> bool:
-    """Whether an item of [judge] judges names Python code, not an entry of the catalogue."""
-    return ":" in judge
 
 
 def load_judge(reference: str) -> NamedEntry:

@@ -1,9 +1,8 @@
 """Judges that a user writes as TOML files with a `kind`, in the folders of [judge] rubrics.
 
 A judge of kind `ANSWER` rates the last answer of a conversation, one of kind `RETRIEVAL` each
-retrieved chunk (seed 004). Both join the quality gate under their own name. A yes/no judge uses the
-same class as the built-in judges; the other scales share its prompt and accept other words as
-answers.
+retrieved chunk (seed 004). Both join the quality gate under their own name. Scales other than
+yes/no share the prompt of the built-in judges and accept other words as answers.
 """
 
 from __future__ import annotations
@@ -192,8 +191,7 @@ class GradedJudge(AnswerJudge):
 def entries(folders: Sequence[str], taken_names: Mapping[str, str]) -> dict[str, JudgeEntry]:
     """The catalogue entries of the judges in rubric folders, by name, in the order of their files.
 
-    Files without a `kind` are conversation metrics. `taken_names` are names that no judge may have,
-    each with what has the name.
+    Files without a `kind` are conversation metrics. `taken_names` holds what has a name already.
 
     Raises:
         ConfigurationError: for an invalid file, and for a name that is taken.

@@ -17,14 +17,13 @@ from assizes.judge.case import (
     Turn,
 )
 from assizes.judge.evidence.tool_calls import tool_evidence
+from assizes.judge.heuristic.conversation import response_delivery
 from assizes.judge.heuristic.plain_reading import (
     Claim,
     content_words,
     false_successes,
     has_success_claim,
     is_closing,
-    is_formatted,
-    is_long,
     is_prohibition,
     is_refusal,
     particulars,
@@ -33,8 +32,6 @@ from assizes.judge.heuristic.plain_reading import (
     repeated_calls,
     repeated_requests,
     repeated_texts,
-    requests,
-    unexpected_writes,
     values,
 )
 
@@ -54,6 +51,10 @@ def user(text):
 
 def says(text):
     return Turn(role="assistant", text=text)
+
+
+def badly_delivered(text):
+    return response_delivery(read(says(text))).level < 5
 
 
 def calls(name, failed=None, **arguments):
@@ -110,8 +111,6 @@ def test_claims_know_whether_they_were_heard_before_their_turn():
         Claim(4, "999", is_grounded=False, after_result=True),
         Claim(6, "451", is_grounded=True, after_result=False),
     )
-    assert [claim.text for claim in found.text_claims()] == ["ab12", "ab12", "451", "999", "451"]
-    assert [claim.text for claim in found.invented_claims()] == ["xy99"]
 
 
 def test_system_prompt_tool_descriptions_and_passages_are_heard_from_the_start():
@@ -131,7 +130,8 @@ def test_questions_end_in_a_question_mark_and_have_words():
 
 def test_requests_ask_for_information_and_not_for_a_yes():
     text = "Could you share your id? Shall I go on? What else, anything else?"
-    assert requests(text) == ["could you share your id"]
+    later = ["Could you share your id?", "Shall I go on?", "What else, anything else?"]
+    assert repeated_requests([(0, text), *enumerate(later, 1)]) == (1,)
 
 
 @pytest.mark.parametrize(
@@ -144,10 +144,10 @@ def test_requests_ask_for_information_and_not_for_a_yes():
         (is_prohibition, "Agent should not offer it", "Agent should offer it"),
         (is_prohibition, "Agent refuses to go on", "Agent goes on"),
         (is_prohibition, "Agent doesn't pay", "Agent pays"),
-        (is_formatted, "Options:\n- one\n- two", "One - or two"),
-        (is_formatted, "1. one", "It costs 1.50"),
-        (is_formatted, "This is **bold**", "This is 2 * 3"),
-        (is_long, "word " * 121, "word " * 120),
+        (badly_delivered, "Options:\n- one\n- two", "One - or two"),
+        (badly_delivered, "1. one", "It costs 1.50"),
+        (badly_delivered, "This is **bold**", "This is 2 * 3"),
+        (badly_delivered, "word " * 121, "word " * 120),
     ],
 )
 def test_signs_are_seen_where_they_are_and_not_where_they_are_not(sign, yes, no):
@@ -176,8 +176,8 @@ def test_unexpected_writes_are_known_only_where_writes_are():
     turns = (*calls("w"), *calls("r"))
     known = read(*turns, expected=Expected(tool_calls=(), writes=("w",)))
     guessed = read(*turns, expected=Expected(tool_calls=()))
-    assert [one.call.name for one in unexpected_writes(known.tools)] == ["w"]
-    assert unexpected_writes(guessed.tools) == []
+    assert [one.call.name for one in known.unexpected_writes] == ["w"]
+    assert guessed.unexpected_writes == ()
 
 
 def test_success_is_false_only_when_every_call_since_the_last_words_failed():
@@ -192,8 +192,8 @@ def test_success_is_false_only_when_every_call_since_the_last_words_failed():
 def test_a_hostile_text_is_read_in_linear_time(piece):
     text = piece * (400_000 // len(piece))
     begun = time.process_time()
-    read(says(text), user(text), *calls("a", x=text), says(text)).text_claims()
-    for sign in (is_refusal, has_success_claim, is_closing, is_prohibition, is_formatted, is_long):
+    read(says(text), user(text), *calls("a", x=text), says(text))
+    for sign in (is_refusal, has_success_claim, is_closing, is_prohibition, badly_delivered):
         sign(text)
     repeated_requests([(0, text), (1, text)])
     assert time.process_time() - begun < 10

@@ -6,11 +6,12 @@ import time
 
 import pytest
 
-from assizes.judge.injection.disguises import TextShape, plain
+from assizes.judge.injection.disguises import plain
 from assizes.judge.injection.families import (
     DISGUISED,
     HIDDEN_TEXT,
     MOST_HIDDEN,
+    different_words,
     disguise_names,
     families,
     family_names,
@@ -106,8 +107,8 @@ def test_what_may_speak_in_a_part_may_speak_in_the_whole():
     assert sum(bool(list(family_names(text))) for text in texts) > len(texts) // 2
     for text in texts:
         names = set(family_names(text))
-        whole = f"Hello.\n{text}\nThank you."
-        assert names <= {family.name for family in matching_families(whole, TextShape.of(whole))}
+        whole = plain(f"Hello.\n{text}\nThank you.")
+        assert names <= {family.name for family in matching_families(whole, different_words(whole))}
 
 
 def test_every_attack_of_the_open_corpus_is_noticed_and_nearly_every_one_kept_back():

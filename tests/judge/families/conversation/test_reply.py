@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from assizes.judge.case import Expected
-from assizes.judge.families.conversation import failure_code, reply_model
+from assizes.judge.families.conversation import reply_model
 from assizes.judge.prompts.reply import parse_reply, read_reply
 from assizes.judge.score import LABELS, Scale, Score
 from tests.builders import agent, case, user
@@ -194,7 +194,7 @@ def test_a_binary_metric_has_a_failure_code_only_when_failed():
 
 
 def test_a_failure_code_is_bounded():
-    assert failure_code("a" * 500) == "a" * 80
+    assert routing(score=2, code="a" * 500).failure_code == "a" * 80
 
 
 @pytest.mark.row("000-09")
