@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import os
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from typing import Final
 
@@ -15,7 +17,7 @@ import polars as pl
 from assizes.judge.case import Case
 from assizes.judge.config.transcripts import TranscriptsConfig, filter_mask
 from assizes.judge.errors import ConfigurationError, DataError, Inconclusive
-from assizes.judge.formats import FORMATS, Format
+from assizes.judge.formats import FORMATS
 from assizes.judge.formats.shared.containers import PieceFormat
 from assizes.judge.formats.shared.parsing import fidelity_counts, oddities
 from assizes.judge.selection import facts, stratum_of
@@ -30,7 +32,7 @@ from assizes.tasks.intake.plan import (
     identity,
 )
 from assizes.tasks.intake.reader import RawRecord, TranscriptReader, excerpt_of
-from assizes.tasks.intake.record_joining import manifest_digest
+from assizes.tasks.intake.record_joining import joined_lines_path, manifest_digest
 from assizes.tasks.intake.run_sources import transcript_sources
 from assizes.tasks.sources.listing import TranscriptSource, refresh_source
 from assizes.tasks.sources.spool import Spool
@@ -68,7 +70,7 @@ class ScannedObject:
     source: TranscriptSource
     format: str = ""
     fates: bytearray = field(default_factory=bytearray)
-    offsets: array[int] = field(default_factory=lambda: array("q"))
+    offsets: array[int] = field(default_factory=partial(array, "q"))
     end: int = 0
     failure: ObjectFailure | None = None
     copies: dict[int, str] = field(default_factory=dict)
@@ -85,10 +87,15 @@ _RecordPosition = tuple[int, int]
 """The number of an object, and the position of a record in it."""
 
 
+@dataclass
 class Scan:
     """Reads the objects of a run one by one, and remembers which cases it has seen.
 
     Attributes:
+        config: which records are wanted.
+        reader: reads the objects.
+        policy: what selects records beyond the configuration, and how cases are preprocessed.
+        on_progress: called with `total` about every thousand records, and after every object.
         objects: the objects that were read, in order.
         total: how many records were read.
         reasons: how many records were rejected, by code.
@@ -98,26 +105,18 @@ class Scan:
         part_counts: as in `ScannedObject`, over all objects.
     """
 
-    def __init__(
-        self,
-        config: TranscriptsConfig,
-        spool: Spool,
-        on_progress: Callable[[int], None],
-        policy: ScanPolicy,
-    ) -> None:
-        self._config = config
-        self._selector, self._preprocessor = policy
-        self._spool = spool
-        self._reader = TranscriptReader(config, spool)
-        self._on_progress = on_progress
-        self.first_places: dict[bytes, _RecordPosition] = {}
-        self._duplicates: dict[bytes, list[_RecordPosition]] = {}
-        self.total = 0
-        self.objects: list[ScannedObject] = []
-        self.reasons: Counter[str] = Counter()
-        self.oddity_counts: Counter[str] = Counter()
-        self.case_ids: set[str] = set()
-        self.part_counts: Counter[str] = Counter()
+    config: TranscriptsConfig
+    reader: TranscriptReader
+    policy: ScanPolicy = DEFAULT_SCAN_POLICY
+    on_progress: Callable[[int], None] | None = None
+    objects: list[ScannedObject] = field(default_factory=list)
+    total: int = 0
+    reasons: Counter[str] = field(default_factory=Counter)
+    oddity_counts: Counter[str] = field(default_factory=Counter)
+    case_ids: set[str] = field(default_factory=set)
+    first_places: dict[bytes, _RecordPosition] = field(default_factory=dict)
+    part_counts: Counter[str] = field(default_factory=Counter)
+    _duplicates: dict[bytes, list[_RecordPosition]] = field(default_factory=dict)
 
     def read(self, source: TranscriptSource) -> None:
         """Give every record of one object its fate; duplicates are found by `resolve_duplicates`.
@@ -138,11 +137,12 @@ class Scan:
         self.reasons += scanned.reasons
         self.oddity_counts += scanned.oddity_counts
         self.part_counts += scanned.part_counts
-        self._on_progress(self.total)
+        if self.on_progress:
+            self.on_progress(self.total)
 
     def _rescan_object(self, source: TranscriptSource) -> ScannedObject:
         try:
-            now = refresh_source(source, self._config.storage_options)
+            now = refresh_source(source, self.config.storage_options)
         except DataError as error:
             return self._failed_scan(source, error, b"")
         log.warning("%s changed while it was read; it is read once more as it is now", source.uri)
@@ -154,21 +154,21 @@ class Scan:
         head = b""
         scanned = ScannedObject(source)
         try:
-            head, format_ = self._reader.recognise(source)
-            if format_ is None:
-                format_ = self._spool.salvage_fault(source)
-            if format_ is None:
-                return scanned
-            if isinstance(format_, DataError):
-                raise format_
-            raws = self._reader.records(source, format_)
-            scanned.format = format_.name
-            if isinstance(format_, PieceFormat):
-                scanned.manifest_pin = manifest_digest(self._spool, source, format_)
-            scanned.end = self._reader.lines_path(source, format_).stat().st_size
-            self._read_records(scanned, format_, raws)
+            opened = self.reader.spool.open(source)
+            with opened.stream:
+                head, format_ = self.reader.recognise(opened)
+                if (format_ := format_ or opened.fault) is None:
+                    return scanned
+                if isinstance(format_, DataError):
+                    raise format_
+                scanned.format, scanned.end = format_.name, os.fstat(opened.stream.fileno()).st_size
+                if isinstance(format_, PieceFormat):
+                    scanned.manifest_pin = manifest_digest(self.reader.spool, source, format_)
+                    joined = joined_lines_path(self.reader.spool, [source], format_)
+                    scanned.end = joined.stat().st_size
+                self._read_records(scanned, self.reader.cases(opened, format_))
             # A plain local file may have been rewritten during the reading: check its etag again.
-            self._spool.path(source)
+            self.reader.spool.path(source)
         except DataError as error:
             self.total -= len(scanned.fates)
             return self._failed_scan(source, error, head)
@@ -177,8 +177,9 @@ class Scan:
     def _failed_scan(
         self, source: TranscriptSource, error: DataError, head: bytes
     ) -> ScannedObject:
-        detail = self._preprocessor.redacted_fault(error).detail
-        excerpt = excerpt_of(head, self._preprocessor.redacted_excerpt)
+        preprocessor = self.policy.preprocessor
+        detail = preprocessor.redacted_fault(error).detail
+        excerpt = excerpt_of(head, preprocessor.redacted_excerpt)
         scanned = ScannedObject(source, failure=ObjectFailure(error.code, detail, excerpt))
         scanned.reasons[error.code] += 1
         scanned.fates.append(REJECTED)
@@ -186,14 +187,13 @@ class Scan:
         return scanned
 
     def _read_records(
-        self, scanned: ScannedObject, format_: Format, raws: Iterator[RawRecord]
+        self, scanned: ScannedObject, records: Iterator[tuple[RawRecord, Case | DataError]]
     ) -> None:
-        batch_size = 1 if self._config.filter is None else _FILTER_BATCH
-        while batch := list(islice(raws, batch_size)):
-            cases = [self._reader.case(raw, format_) for raw in batch]
-            readable = [case for case in cases if isinstance(case, Case)]
-            flags = iter(_selection_flags(readable, self._config))
-            for raw, case in zip(batch, cases, strict=True):
+        batch_size = 1 if self.config.filter is None else _FILTER_BATCH
+        while batch := list(islice(records, batch_size)):
+            readable = [case for _, case in batch if isinstance(case, Case)]
+            flags = iter(_selection_flags(readable, self.config))
+            for raw, case in batch:
                 if isinstance(case, DataError):
                     fate = self._fate_unread(scanned, raw.position, case)
                 else:
@@ -208,13 +208,13 @@ class Scan:
 
         A case that is left out is no duplicate of a selected case: two agents may share a task.
         """
-        if self._preprocessor.truth is not None:
+        selector, preprocessor = self.policy
+        if preprocessor.truth is not None:
             self.case_ids.add(case.case_id)
         if not is_selected:
             return UNSELECTED
-        if self._selector is not None:
-            prepared_case = self._preprocessor.prepared_case(case)
-            fate = self._selector.fate(scanned.source, position, prepared_case)
+        if selector is not None:
+            fate = selector.fate(scanned.source, position, preprocessor.prepared_case(case))
             if fate == REJECTED:
                 scanned.reasons["id_conflict"] += 1
             if fate != DUE:
@@ -222,18 +222,17 @@ class Scan:
         scanned.identities.append((identity(case.case_id, case.repetition), position))
         scanned.oddity_counts.update(oddities(case))
         scanned.part_counts.update(fidelity_counts(case))
-        if self._config.is_sampled:
-            sample_key = (case.case_id, stratum_of(case, self._config.stratify_by))
-            scanned.sample_keys[position] = sample_key
+        if self.config.is_sampled:
+            stratum = stratum_of(case, self.config.stratify_by)
+            scanned.sample_keys[position] = (case.case_id, stratum)
         return DUE
 
     def _fate_unread(self, scanned: ScannedObject, position: int, error: DataError) -> int:
-        if self._selector is not None:
-            fate = self._selector.fate_unread(scanned.source, position)
-            if fate != REJECTED:
-                return fate
-        scanned.reasons[error.code] += 1
-        return REJECTED
+        selector = self.policy.selector
+        fate = REJECTED if selector is None else selector.fate_unread(scanned.source, position)
+        if fate == REJECTED:
+            scanned.reasons[error.code] += 1
+        return fate
 
     def resolve_duplicates(self) -> None:
         """Change the fates of records of one identity: later copies of the same content become
@@ -263,16 +262,18 @@ class Scan:
         scanned = self.objects[number]
         format_ = FORMATS[scanned.format]
         offset = scanned.offsets[position] if format_.by_line else 0
-        raw = next(self._reader.records(scanned.source, format_, position, offset))
-        case = self._reader.case(raw, format_)
+        opened = self.reader.spool.open(scanned.source)
+        with opened.stream:
+            raw = next(self.reader.records(opened, format_, position, offset))
+        case = self.reader.case(raw, format_)
         if isinstance(case, DataError):
             raise case
         return case.content_hash()
 
     def _count(self) -> None:
         self.total += 1
-        if self.total % _PROGRESS_EVERY == 0:
-            self._on_progress(self.total)
+        if self.on_progress and self.total % _PROGRESS_EVERY == 0:
+            self.on_progress(self.total)
 
 
 def _selection_flags(cases: Sequence[Case], config: TranscriptsConfig) -> list[bool]:
@@ -330,6 +331,6 @@ class TranscriptCounter:
         return len(frozenset().union(*self._identities.values()))
 
     def _read(self, source: TranscriptSource, spool: Spool) -> frozenset[bytes]:
-        scan = Scan(self.config, spool, lambda _: None, DEFAULT_SCAN_POLICY)
+        scan = Scan(self.config, TranscriptReader(self.config, spool))
         scan.read(source)
         return frozenset(scan.first_places)

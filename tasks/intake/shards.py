@@ -11,6 +11,7 @@ import datetime as dt
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import islice, pairwise
 from typing import Any, Final
@@ -89,7 +90,7 @@ def plan_intake(
         NothingDue: `no_data`, nothing is left to judge.
         Unreconciled: a record has no fate, or two.
     """
-    scan = Scan(config, spool, on_progress or (lambda _: None), policy)
+    scan = Scan(config, TranscriptReader(config, spool), policy, on_progress)
     for source in selected_sources(config, date, policy.selector, spool):
         scan.read(source)
     scan.resolve_duplicates()
@@ -126,44 +127,47 @@ def read_shard(
     promised_positions = sorted(due | rejected)
     format_ = FORMATS[shard.format]
     reader = TranscriptReader(config, spool)
-    try:
-        if shard.named is not None:
-            check_manifest_digest(spool, shard.source, format_, shard.named)
-        raws = reader.records(shard.source, format_, shard.start, shard.byte_start or 0)
-    except DataError as error:
-        yield from (ShardRecord(position, None, error, "") for position in promised_positions)
-        return
-    promised = (raw for raw in raws if raw.position in due or raw.position in rejected)
-    for raw in islice(promised, len(promised_positions)):
-        case = reader.case(raw, format_)
-        if isinstance(case, Case) and raw.position not in due:
-            detail = (
-                f"case {case.case_id!r} repetition {case.repetition} is there with another content"
-            )
-            case = DataError("id_conflict", detail)
-        if isinstance(case, Case):
-            yield ShardRecord(raw.position, preprocessor.prepared_case(case), None, "")
-            continue
-        fault = preprocessor.redacted_fault(case)
-        excerpt = excerpt_of(raw.body, preprocessor.redacted_excerpt)
-        yield ShardRecord(raw.position, None, fault, excerpt, raw.offset, sha256_of(raw))
+    with ExitStack() as closing:
+        try:
+            if shard.named is not None:
+                check_manifest_digest(spool, shard.source, format_, shard.named)
+            opened = spool.open(shard.source)
+            closing.enter_context(opened.stream)
+            raws = reader.records(opened, format_, shard.start, shard.byte_start or 0)
+        except DataError as error:
+            yield from (ShardRecord(position, None, error, "") for position in promised_positions)
+            return
+        promised = (raw for raw in raws if raw.position in due or raw.position in rejected)
+        for raw in islice(promised, len(promised_positions)):
+            case = reader.case(raw, format_)
+            if isinstance(case, Case) and raw.position not in due:
+                detail = f"case {case.case_id!r} repetition {case.repetition} is there with another content"
+                case = DataError("id_conflict", detail)
+            if isinstance(case, Case):
+                yield ShardRecord(raw.position, preprocessor.prepared_case(case), None, "")
+                continue
+            fault = preprocessor.redacted_fault(case)
+            excerpt = excerpt_of(raw.body, preprocessor.redacted_excerpt)
+            yield ShardRecord(raw.position, None, fault, excerpt, raw.offset, sha256_of(raw))
 
 
 def _plan(
     scan: Scan, shard_size: int, preprocessor: CasePreprocessor, design: dict[str, Any]
 ) -> Plan:
     objects, truth = scan.objects, preprocessor.truth
-    fates = Counter(fate for scanned in objects for fate in scanned.fates)
+    fates = sum((Counter(scanned.fates) for scanned in objects), Counter[int]())
     content: list[Any] = [(s.source.uri, s.source.etag, s.fates.decode()) for s in objects]
     content += [(s.source.uri, s.manifest_pin) for s in objects if s.manifest_pin is not None]
     content += [preprocessor.truth_digest] if truth else []
-    cuts = (
-        (scanned, start, stop)
-        for scanned in objects
-        for start, stop in _cuts(scanned.fates, shard_size)
-    )
+    shards: list[Shard] = []
+    for scanned in objects:
+        due = [position for position, fate in enumerate(scanned.fates) if fate == DUE]
+        for start, stop in pairwise([0, *due[shard_size::shard_size], len(scanned.fates)]):
+            # Records without any case or reject need no shard.
+            if DUE in scanned.fates[start:stop] or REJECTED in scanned.fates[start:stop]:
+                shards.append(_shard(len(shards), scanned, start, stop))
     return Plan(
-        shards=tuple(_shard(number, *cut) for number, cut in enumerate(cuts)),
+        shards=tuple(shards),
         read=scan.total,
         due=fates[DUE],
         duplicates=fates[DUPLICATE],
@@ -185,17 +189,6 @@ def _plan(
         kept=dict(sorted(scan.part_counts.items())),
         passed={name: fates[fate] for fate, name in _PASSED_FATES.items() if fates[fate]},
     )
-
-
-def _cuts(fates: bytearray, shard_size: int) -> Iterator[tuple[int, int]]:
-    """Ranges of positions with at most `shard_size` cases each; ranges without any case or reject
-    are left out.
-    """
-    starts = [position for position, fate in enumerate(fates) if fate == DUE][::shard_size]
-    bounds = [0, *starts[1:], len(fates)]
-    for start, stop in pairwise(bounds):
-        if any(fate in fates[start:stop] for fate in (DUE, REJECTED)):
-            yield start, stop
 
 
 def _shard(number: int, scanned: ScannedObject, start: int, stop: int) -> Shard:

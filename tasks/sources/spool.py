@@ -13,11 +13,11 @@ import io
 import os
 import tempfile
 import threading
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Any, Final, NamedTuple, TypeAlias
 
 from assizes.judge.config.transcripts import TranscriptsConfig
 from assizes.judge.errors import ConfigurationError, DataError
@@ -27,10 +27,14 @@ from assizes.tasks.runtime.places import file_system_errors
 from assizes.tasks.runtime.process import Closing
 from assizes.tasks.sources.listing import (
     BOM,
+    LINK,
     TranscriptSource,
     bucket_stream,
+    changed_error,
+    file_etag,
+    link_error,
     refresh_source,
-    unchanged_local_path,
+    vanished_error,
 )
 from assizes.tasks.sources.unpacking import (
     CONVERTERS,
@@ -52,8 +56,25 @@ _CUT_CODES: Final = ("gzip_corrupt", "zstd_corrupt")
 _PACKED_SUFFIXES: Final[dict[str, Packing]] = {".gz": "gzip", ".zst": "zstd"}
 _PACKED_MAGIC: Final[dict[bytes, Packing]] = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 
+_Key: TypeAlias = tuple[str, str]
+"""Uri and etag of an object; for a file made from it, the uri behind the kind of the file."""
+
 _MAX_DOCUMENTS: Final = 2
 """How many parsed documents a spool keeps in memory."""
+
+
+class OpenedObject(NamedTuple):
+    """A transcript object that was as it was listed when its local file was opened.
+
+    Attributes:
+        source: the object.
+        stream: its plain content; for an archive its records as lines. To be closed by the caller.
+        fault: what was wrong behind the salvaged beginning; `None` for a whole object.
+    """
+
+    source: TranscriptSource
+    stream: IO[bytes]
+    fault: DataError | None
 
 
 class Spool(Closing):
@@ -68,22 +89,21 @@ class Spool(Closing):
     ) -> None:
         self.bounds = bounds or ObjectBounds()
         self._options = dict(storage_options or {})
-        self._salvage_faults: dict[tuple[str, str], DataError] = {}
+        self._faults: dict[_Key, DataError] = {}
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._lock = threading.Lock()
-        self._path_locks: dict[tuple[str, str], threading.Lock] = {}
-        self._paths: dict[tuple[str, str], Path] = {}
+        self._path_locks: defaultdict[_Key, threading.Lock] = defaultdict(threading.Lock)
+        self._paths: dict[_Key, Path] = {}
         self._documents_lock = threading.Lock()
-        self._documents: OrderedDict[tuple[str, str, object], list[Any]] = OrderedDict()
+        self._documents: OrderedDict[tuple[_Key, object], list[Any]] = OrderedDict()
 
     @classmethod
     def of(cls, config: TranscriptsConfig) -> Spool:
         """A spool with the storage options and bounds of a configuration."""
-        object_bytes = round(config.max_object_mb * _MB)
-        document_bytes = round(config.max_document_mb * _MB)
-        return cls(
-            config.storage_options, ObjectBounds(object_bytes, document_bytes, config.salvage)
+        sizes = (
+            round(megabytes * _MB) for megabytes in (config.max_object_mb, config.max_document_mb)
         )
+        return cls(config.storage_options, ObjectBounds(*sizes, salvage=config.salvage))
 
     def close(self) -> None:
         """Delete the temporary folder and forget every file and parsed document."""
@@ -103,11 +123,25 @@ class Spool(Closing):
             ConfigurationError: the bucket cannot be reached any more, or the disk is full.
         """
         if not source.uri.startswith("s3://"):
-            path = unchanged_local_path(source)
+            if source.etag == LINK:
+                raise link_error(source.uri)
+            path = Path(source.uri)
+            try:
+                state = path.stat()
+                etag = file_etag(path.as_posix(), state.st_mtime_ns, state.st_size, state.st_ino)
+            except (FileNotFoundError, NotADirectoryError) as error:
+                raise vanished_error(source) from error
+            if etag != source.etag:
+                raise changed_error(source)
             with path.open("rb") as stream:
                 if _packing_of(source.uri, stream) is None:
                     return path
         return self._path_made_once((source.uri, source.etag), lambda: self._fetch(source))
+
+    def open(self, source: TranscriptSource) -> OpenedObject:
+        """The local file of a source, opened for reading; raises what `lines_path` does."""
+        stream = self.lines_path(source).open("rb")
+        return OpenedObject(source, stream, self._faults.get((source.uri, source.etag)))
 
     def lines_path(self, source: TranscriptSource) -> Path:
         """The local file of a source; for an archive the file of its records as lines.
@@ -166,9 +200,9 @@ class Spool(Closing):
             DataError: as `path`, or whatever `parse` finds wrong with the whole; also where only
                 the beginning of the document could be unpacked.
         """
-        key = (source.uri, source.etag, parse)
+        key = ((source.uri, source.etag), parse)
         path = self.path(source)
-        if (fault := self.salvage_fault(source)) is not None:
+        if (fault := self._faults.get(key[0])) is not None:
             raise fault
         if (size := path.stat().st_size) > self.bounds.document_bytes:
             raise DataError(
@@ -184,14 +218,10 @@ class Spool(Closing):
             self._documents.move_to_end(key)
             return self._documents[key]
 
-    def salvage_fault(self, source: TranscriptSource) -> DataError | None:
-        """What was wrong behind the salvaged beginning of a source; `None` for a whole source."""
-        return self._salvage_faults.get((source.uri, source.etag))
-
-    def _path_made_once(self, key: tuple[str, str], make: Callable[[], Path]) -> Path:
+    def _path_made_once(self, key: _Key, make: Callable[[], Path]) -> Path:
         """The file of a key; of several threads that ask for the key one makes the file."""
         with self._lock:
-            path_lock = self._path_locks.setdefault(key, threading.Lock())
+            path_lock = self._path_locks[key]
         with path_lock:
             if key not in self._paths:
                 self._paths[key] = make()
@@ -217,13 +247,13 @@ class Spool(Closing):
         except DataError as error:
             fault = DataError(error.code, f"{source.uri!r}: {error.detail}")
             if error.code in _CUT_CODES and bounds.salvage and _cut_to_whole_lines(target):
-                self._salvage_faults[key] = fault
+                self._faults[key] = fault
                 return target
             target.unlink()
             raise fault from error
         return target
 
-    def _target(self, key: tuple[str, str]) -> Path:
+    def _target(self, key: _Key) -> Path:
         """Where the file of a key lies in the temporary folder; the folder is made if missing."""
         name = hashlib.blake2b("\n".join(key).encode(), digest_size=16).hexdigest()
         with self._lock:
