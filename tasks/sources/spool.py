@@ -100,10 +100,8 @@ class Spool(Closing):
     @classmethod
     def of(cls, config: TranscriptsConfig) -> Spool:
         """A spool with the storage options and bounds of a configuration."""
-        sizes = (
-            round(megabytes * _MB) for megabytes in (config.max_object_mb, config.max_document_mb)
-        )
-        return cls(config.storage_options, ObjectBounds(*sizes, salvage=config.salvage))
+        sizes = round(config.max_object_mb * _MB), round(config.max_document_mb * _MB)
+        return cls(config.storage_options, ObjectBounds(*sizes, config.salvage))
 
     def close(self) -> None:
         """Delete the temporary folder and forget every file and parsed document."""
