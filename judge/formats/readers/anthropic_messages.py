@@ -15,19 +15,8 @@ from itertools import groupby
 from typing import Any, Final
 
 from assizes.judge.case import Case, ToolResult, Transcript, Turn
+from assizes.judge.formats.shared import json_shapes as shapes
 from assizes.judge.formats.shared.containers import Layout
-from assizes.judge.formats.shared.json_shapes import (
-    CONVERSATION_IDS,
-    conversation_id,
-    decode_if_json,
-    first_identifier,
-    mapping,
-    messages_of,
-    moment,
-    name_of,
-    numbered_objects,
-    sequence,
-)
 from assizes.judge.formats.shared.messages import (
     ConversationBuilder,
     last_usage,
@@ -41,7 +30,7 @@ from assizes.judge.formats.shared.parsing import REASONING
 from assizes.judge.formats.shared.provider_messages import add_anthropic_message, has_blocks
 
 _RECORD_FIELDS: Final = {
-    *CONVERSATION_IDS,
+    *shapes.CONVERSATION_IDS,
     *("system", "messages", "tools", "metadata", "usage", "model", "agent", "agent_version"),
     *("created_at", "timestamp", "response", "content", "role", "type", "stop_reason"),
     *("stop_sequence", "anthropic_version"),
@@ -70,23 +59,23 @@ def _read(value: dict[str, Any]) -> Case:
     builder = ConversationBuilder()
     builder.tally.count_unread(value, _RECORD_FIELDS, "record")
     builder.add_system(builder.text_of(value.get("system")))
-    for path, message in numbered_objects(messages_of(value), "messages"):
+    for path, message in shapes.numbered_objects(shapes.messages_of(value), "messages"):
         add_anthropic_message(message, builder, path)
     answer = _add_response(value, builder)
-    metadata = mapping(value.get("metadata"), "metadata")
+    metadata = shapes.mapping(value.get("metadata"), "metadata")
     kept_metadata = {name: item for name, item in metadata.items() if name != "user_id"}
-    stop_reason = name_of(answer.get("stop_reason"))
+    stop_reason = shapes.name_of(answer.get("stop_reason"))
     return Case(
-        case_id=conversation_id(value, metadata),
+        case_id=shapes.conversation_id(value, metadata),
         transcript=Transcript(
             turns=with_last_answer(builder.turns, usage_of(answer.get("usage"))),
             system=builder.system_text(),
-            tools=tools_of(sequence(value.get("tools"), "tools")),
-            started_at=moment(value.get("created_at") or value.get("timestamp")),
+            tools=tools_of(shapes.sequence(value.get("tools"), "tools")),
+            started_at=shapes.moment(value.get("created_at") or value.get("timestamp")),
         ),
-        agent=name_of(value.get("agent")) or first_identifier(answer, ("model",)),
-        agent_version=name_of(value.get("agent_version")),
-        cluster=name_of(metadata.get("user_id")),
+        agent=shapes.name_of(value.get("agent")) or shapes.first_identifier(answer, ("model",)),
+        agent_version=shapes.name_of(value.get("agent_version")),
+        cluster=shapes.name_of(metadata.get("user_id")),
         metadata={
             **kept_metadata,
             **({"stop_reason": stop_reason} if stop_reason else {}),
@@ -97,7 +86,7 @@ def _read(value: dict[str, Any]) -> Case:
 
 def _add_response(value: dict[str, Any], builder: ConversationBuilder) -> dict[str, Any]:
     """Add the response of a record; its fields over those of the record, as either has usage."""
-    response = mapping(decode_if_json(value.get("response")), "response")
+    response = shapes.mapping(shapes.decode_if_json(value.get("response")), "response")
     if response:
         builder.tally.count_unread(response, _RESPONSE_FIELDS, "response")
     else:

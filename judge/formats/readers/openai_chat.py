@@ -13,17 +13,8 @@ import json
 from typing import Any, Final
 
 from assizes.judge.case import Case, ToolCall, ToolResult, ToolSpec, Transcript, Turn
+from assizes.judge.formats.shared import json_shapes as shapes
 from assizes.judge.formats.shared.containers import Layout
-from assizes.judge.formats.shared.json_shapes import (
-    CONVERSATION_IDS,
-    conversation_id,
-    decode_if_json,
-    mapping,
-    messages_of,
-    moment,
-    name_of,
-    sequence,
-)
 from assizes.judge.formats.shared.messages import (
     ConversationBuilder,
     last_usage,
@@ -37,14 +28,14 @@ from assizes.judge.formats.shared.parsing import REASONING
 from assizes.judge.formats.shared.provider_messages import add_openai_messages, completion_messages
 
 _RECORD_FIELDS: Final = {
-    *CONVERSATION_IDS,
+    *shapes.CONVERSATION_IDS,
     *("messages", "tools", "functions", "metadata", "usage", "model", "user", "agent"),
     *("agent_version", "created", "created_at", "timestamp", "response", "choices", "object"),
 }
 
 
 def _fits(value: dict[str, Any]) -> bool:
-    messages = decode_if_json(value.get("messages"))
+    messages = shapes.decode_if_json(value.get("messages"))
     if not isinstance(messages, list):
         return False
     return not messages or (isinstance(messages[0], dict) and "role" in messages[0])
@@ -53,24 +44,28 @@ def _fits(value: dict[str, Any]) -> bool:
 def _read(value: dict[str, Any]) -> Case:
     builder = ConversationBuilder()
     builder.tally.count_unread(value, _RECORD_FIELDS, "record")
-    add_openai_messages(messages_of(value), builder)
+    add_openai_messages(shapes.messages_of(value), builder)
     add_openai_messages(completion_messages(value), builder)
-    started = moment(value.get("created_at") or value.get("timestamp") or value.get("created"))
+    started = shapes.moment(
+        value.get("created_at") or value.get("timestamp") or value.get("created")
+    )
     response = value.get("response")
     used = value.get("usage") or (response.get("usage") if isinstance(response, dict) else None)
-    metadata = mapping(decode_if_json(value.get("metadata")), "metadata")
-    tools = sequence(decode_if_json(value.get("tools") or value.get("functions")), "tools")
+    metadata = shapes.mapping(shapes.decode_if_json(value.get("metadata")), "metadata")
+    tools = shapes.sequence(
+        shapes.decode_if_json(value.get("tools") or value.get("functions")), "tools"
+    )
     return Case(
-        case_id=conversation_id(value, metadata),
+        case_id=shapes.conversation_id(value, metadata),
         transcript=Transcript(
             turns=with_last_answer(builder.turns, usage_of(used)),
             system=builder.system_text(),
             tools=tools_of(tools),
             started_at=started,
         ),
-        agent=name_of(value.get("agent")) or name_of(value.get("model")),
-        agent_version=name_of(value.get("agent_version")),
-        cluster=name_of(value.get("user")),
+        agent=shapes.name_of(value.get("agent")) or shapes.name_of(value.get("model")),
+        agent_version=shapes.name_of(value.get("agent_version")),
+        cluster=shapes.name_of(value.get("user")),
         metadata={**metadata, **builder.metadata()},
     )
 
