@@ -29,9 +29,7 @@ from assizes.judge.case import (
 from assizes.judge.errors import DataError
 from assizes.judge.formats.shared.containers import Format
 from assizes.judge.formats.shared.json_shapes import content_id
-from assizes.judge.formats.shared.messages import (
-    ChatMessage,
-)
+from assizes.judge.formats.shared.messages import ChatMessage
 from assizes.judge.formats.shared.parsing import (
     DROPPED_TIMES,
     drop_negative_times,

@@ -27,15 +27,8 @@ from assizes.judge.case import (
 from assizes.judge.errors import DataError
 from assizes.judge.formats.shared.containers import Format, strict_document
 from assizes.judge.formats.shared.json_shapes import as_text, between_ms
-from assizes.judge.formats.shared.messages import (
-    tool_call,
-    without_marker_turn,
-    without_markers,
-)
-from assizes.judge.formats.shared.parsing import (
-    DROPPED_TIMES,
-    schema_errors,
-)
+from assizes.judge.formats.shared.messages import tool_call, without_marker_turn, without_markers
+from assizes.judge.formats.shared.parsing import DROPPED_TIMES, schema_errors
 
 _FINISHED_REASONS = frozenset({"user_stop", "agent_stop"})
 _SHARED = ("agent_info", "environment_info")

@@ -15,11 +15,7 @@ from pydantic import AliasChoices, BaseModel, Field
 from assizes.judge.case import Case, Expected, ExpectedCall, ToolResult, Transcript, Turn
 from assizes.judge.errors import DataError
 from assizes.judge.formats.shared.containers import Format, strict_document
-from assizes.judge.formats.shared.messages import (
-    ChatMessage,
-    without_marker_turn,
-    without_markers,
-)
+from assizes.judge.formats.shared.messages import ChatMessage, without_marker_turn, without_markers
 from assizes.judge.formats.shared.parsing import schema_errors
 
 

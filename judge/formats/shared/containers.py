@@ -82,11 +82,7 @@ class Layout:
             return value if isinstance(value, list) else [value]
 
         return Format(
-            name=f"{self.name}.document",
-            fits=fits,
-            case=self._case,
-            records=records,
-            by_line=False,
+            name=f"{self.name}.document", fits=fits, case=self._case, records=records, by_line=False
         )
 
     def _case(self, value: Any) -> Case:
