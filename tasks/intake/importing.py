@@ -161,11 +161,9 @@ def _label_rows(case: Case) -> Iterator[dict[str, Any]]:
 
     Of several labels that one rater gave for one metric the last counts.
     """
-    human_labels = case.metadata.get(HUMAN_LABELS)
-    labels = human_labels if isinstance(human_labels, list) else []
-    rows = [row for row in labels if isinstance(row, dict)]
-    last = {(row.get("metric"), row.get("rater")): row for row in rows}
-    for row in last.values():
+    labels = case.metadata.get(HUMAN_LABELS)
+    rows = [row for row in labels if isinstance(row, dict)] if isinstance(labels, list) else []
+    for row in {(row.get("metric"), row.get("rater")): row for row in rows}.values():
         yield {
             "case_id": case.case_id,
             "repetition": case.repetition,

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice
+from itertools import islice, repeat
 from typing import Final
 
 import polars as pl
@@ -189,10 +189,10 @@ class Scan:
     def _read_records(
         self, scanned: ScannedObject, records: Iterator[tuple[RawRecord, Case | DataError]]
     ) -> None:
-        batch_size = 1 if self.config.filter is None else _FILTER_BATCH
-        while batch := list(islice(records, batch_size)):
+        passes = self.config.filter
+        while batch := list(islice(records, 1 if passes is None else _FILTER_BATCH)):
             readable = [case for _, case in batch if isinstance(case, Case)]
-            flags = iter(_selection_flags(readable, self.config))
+            flags = repeat(True) if passes is None else iter(_filter_flags(readable, passes))
             for raw, case in batch:
                 if isinstance(case, DataError):
                     fate = self._fate_unread(scanned, raw.position, case)
@@ -211,7 +211,9 @@ class Scan:
         selector, preprocessor = self.policy
         if preprocessor.truth is not None:
             self.case_ids.add(case.case_id)
-        if not is_selected:
+        own = {**case.tags, "agent": case.agent, "agent_version": case.agent_version}
+        is_wanted = all(own.get(name) == value for name, value in self.config.where.items())
+        if not (is_selected and is_wanted):
             return UNSELECTED
         if selector is not None:
             fate = selector.fate(scanned.source, position, preprocessor.prepared_case(case))
@@ -276,26 +278,13 @@ class Scan:
             self.on_progress(self.total)
 
 
-def _selection_flags(cases: Sequence[Case], config: TranscriptsConfig) -> list[bool]:
-    """Whether `where` and `filter` of the configuration select each of the cases."""
-    wanted = config.where.items()
-    matches = [
-        all(
-            getattr(case, name) == value
-            if name in ("agent", "agent_version")
-            else case.tags.get(name) == value
-            for name, value in wanted
-        )
-        for case in cases
-    ]
-    if config.filter is None:
-        return matches
+def _filter_flags(cases: Sequence[Case], condition: str) -> list[bool]:
+    """Whether the `filter` of the configuration selects each of the cases."""
     try:
-        filter_matches = filter_mask([facts(case) for case in cases], config.filter)
+        return filter_mask([facts(case) for case in cases], condition)
     except pl.exceptions.PolarsError as error:
         why = str(error).strip().partition("\n")[0]
-        raise ConfigurationError(f"[transcripts] filter: {config.filter!r}: {why}") from None
-    return [match and passes for match, passes in zip(matches, filter_matches, strict=True)]
+        raise ConfigurationError(f"[transcripts] filter: {condition!r}: {why}") from None
 
 
 class TranscriptCounter:

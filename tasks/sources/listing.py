@@ -15,7 +15,7 @@ import glob
 import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Final, NoReturn
@@ -116,13 +116,10 @@ def refresh_source(
     """
     if "://" not in source.uri and not is_file(source.uri):
         raise vanished_error(source)
-    try:
-        sources = list_sources(source.uri, storage_options)
-    except Inconclusive as error:
-        raise vanished_error(source) from error
-    for candidate in sources:
-        if candidate.uri == source.uri:
-            return candidate
+    with suppress(Inconclusive):
+        for candidate in list_sources(source.uri, storage_options):
+            if candidate.uri == source.uri:
+                return candidate
     raise vanished_error(source)
 
 

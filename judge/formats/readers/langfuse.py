@@ -92,9 +92,8 @@ def _join(pieces: list[Any]) -> Case:
     if not transcript.turns:
         raise DataError("schema", "observations: no input and no output in any of them")
     session = _first(rows, "session_id")
-    trace = _first(rows, "trace_id")
     return Case(
-        case_id=session or trace or "",
+        case_id=session or _first(rows, "trace_id") or "",
         transcript=transcript,
         agent=_first(observations, "trace_name"),
         agent_version=_first(observations, "release") or _first(observations, "version"),

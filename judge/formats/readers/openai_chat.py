@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from assizes.judge.case import Case, ToolCall, ToolResult, ToolSpec, Transcript, Turn
+from assizes.judge.case import Case, ToolResult, ToolSpec, Transcript, Turn
 from assizes.judge.formats.shared import json_shapes as shapes
 from assizes.judge.formats.shared.containers import Layout
 from assizes.judge.formats.shared.messages import (
@@ -97,26 +97,15 @@ def openai_record(case: Case) -> dict[str, Any]:
 def _message(turn: Turn, thought: str | None) -> dict[str, Any]:
     if turn.role == "tool":
         answer = turn.tool_result or ToolResult(content="")
-        return {
-            "role": "tool",
-            "tool_call_id": answer.call_id or "",
-            "content": answer.content,
-            **({"name": answer.name} if answer.name else {}),
-        }
-    calls = [
-        {
-            "id": call.id or "",
-            "type": "function",
-            "function": {"name": call.name, "arguments": _arguments(call)},
-        }
-        for call in turn.tool_calls
-    ]
+        record = {"role": "tool", "tool_call_id": answer.call_id or "", "content": answer.content}
+        return record | ({"name": answer.name} if answer.name else {})
+    calls = []
+    for call in turn.tool_calls:
+        texts = json.dumps(call.arguments, ensure_ascii=False) if call.raw is None else call.raw
+        function = {"name": call.name, "arguments": texts}
+        calls.append({"id": call.id or "", "type": "function", "function": function})
     extra = without_empty_fields(tool_calls=calls, reasoning_content=thought)
     return {"role": turn.role, "content": turn.text, **extra}
-
-
-def _arguments(call: ToolCall) -> str:
-    return json.dumps(call.arguments, ensure_ascii=False) if call.raw is None else call.raw
 
 
 def _tool(tool: ToolSpec) -> dict[str, Any]:

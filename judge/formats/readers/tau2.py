@@ -155,7 +155,7 @@ def _simulation_case(record: _TaskSimulation) -> Case:
     simulation, agent = record.simulation, record.agent_info or _Agent()
     environment = record.environment_info or _EnvironmentInfo()
     task_id, trial = str(simulation.task_id), simulation.trial or 0
-    domain = {"domain": environment.domain_name} if environment.domain_name else {}
+    tags = {"trial": str(trial), "domain": environment.domain_name or ""}
     facts = {
         "simulation_id": simulation.id,
         "termination_reason": simulation.termination_reason,
@@ -168,7 +168,7 @@ def _simulation_case(record: _TaskSimulation) -> Case:
         transcript=_transcript(simulation, environment.policy),
         expected=_expected_values(record.task.evaluation_criteria or _Criteria()),
         agent=agent.llm or agent.implementation,
-        tags={"trial": str(trial), **domain},
+        tags={name: tag for name, tag in tags.items() if tag},
         cluster=task_id,
         labels={} if reward is None else {"reward": reward},
         metadata={name: value for name, value in facts.items() if value is not None},

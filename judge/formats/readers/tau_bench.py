@@ -54,8 +54,8 @@ def _records(document: bytes) -> list[Any]:
     """Return the trajectories of a file, an `UnreadableRecord` for each that is no strict JSON."""
     value, unread = strict_document(document)
     if not isinstance(value, list):
-        kind = type(value).__name__
-        raise DataError("schema", f"document: found {kind}, expected a list of trajectories")
+        found = type(value).__name__
+        raise DataError("schema", f"document: found {found}, expected a list of trajectories")
     return [unread.get(position, trajectory) for position, trajectory in enumerate(value)]
 
 
