@@ -28,14 +28,7 @@ from assizes.judge.privacy.secret_masking import (
     mask_process_secrets,
     process_secret_rules,
 )
-from assizes.judge.redaction.redaction import (
-    FULL_REDACTOR,
-    Placeholders,
-    Redactor,
-    pseudonym,
-    redactor,
-    secrets_only,
-)
+from assizes.judge.redaction import redaction
 from assizes.judge.summary.summary import reconcile
 from assizes.tasks.sources.spool import parquet_rows, read_whole_file
 
@@ -70,11 +63,11 @@ class CasePreprocessor:
     ) -> None:
         self.truth, self._canaries = truth, canaries
         self.truth_digest = truth.digest if truth is not None else None
-        self._redactor = redactor(privacy)
+        self._redactor = redaction.redactor(privacy)
         self._sends_raw = privacy.send == "raw"
-        self._sent_redactor = secrets_only(privacy) if self._sends_raw else self._redactor
-        self._excerpt_redactor = Redactor(
-            (*process_secret_rules(), *FULL_REDACTOR.rules, *self._redactor.rules),
+        self._sent_redactor = redaction.secrets_only(privacy) if self._sends_raw else self._redactor
+        self._excerpt_redactor = redaction.Redactor(
+            (*process_secret_rules(), *redaction.FULL_REDACTOR.rules, *self._redactor.rules),
             self._redactor.finder,
         )
 
@@ -119,7 +112,7 @@ class CasePreprocessor:
         provider or a judge may hold one, although no case does.
         """
         stored = {table: [dict(row) for row in rows] for table, rows in tables.items()}
-        placeholders, redact = Placeholders(), self._redactor.redact_text
+        placeholders, redact = redaction.Placeholders(), self._redactor.redact_text
         if self._sends_raw:
             # Redacting the case first gives the rows the placeholder numbers of a redacted case.
             self._redactor.redact_case(case, placeholders)
@@ -130,7 +123,7 @@ class CasePreprocessor:
                     row[name] = redact(masked, placeholders) if self._sends_raw else masked
             cluster = row.get("cluster") if self._sends_raw else None
             if cluster is not None and redact(cluster) != cluster:
-                row["cluster"] = pseudonym(cluster)
+                row["cluster"] = redaction.pseudonym(cluster)
         return stored
 
 

@@ -238,12 +238,10 @@ def _is_missing_for_day(template: str, uri: str) -> bool:
     return above.is_dir() and not Path(*parts_before_pattern(Path(rest).parts)).exists()
 
 
-def _refresh_if_present(
-    source: TranscriptSource, storage_options: Mapping[str, Any]
-) -> TranscriptSource:
+def _refresh_if_present(source: TranscriptSource, options: Mapping[str, Any]) -> TranscriptSource:
     """An object as it is now; an object that is gone as it was."""
     try:
-        return source if source.etag == LINK else refresh_source(source, storage_options)
+        return source if source.etag == LINK else refresh_source(source, options)
     except DataError:
         return source
 

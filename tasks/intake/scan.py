@@ -21,16 +21,7 @@ from assizes.judge.formats import FORMATS
 from assizes.judge.formats.shared.containers import PieceFormat
 from assizes.judge.formats.shared.parsing import fidelity_counts, oddities
 from assizes.judge.selection import facts, stratum_of
-from assizes.tasks.intake.plan import (
-    DEFAULT_SCAN_POLICY,
-    DUE,
-    DUPLICATE,
-    REJECTED,
-    UNSELECTED,
-    ObjectFailure,
-    ScanPolicy,
-    identity,
-)
+from assizes.tasks.intake import plan as plans
 from assizes.tasks.intake.reader import RawRecord, TranscriptReader, excerpt_of
 from assizes.tasks.intake.record_joining import joined_lines_path, manifest_digest
 from assizes.tasks.intake.run_sources import transcript_sources
@@ -72,7 +63,7 @@ class ScannedObject:
     fates: bytearray = field(default_factory=bytearray)
     offsets: array[int] = field(default_factory=partial(array, "q"))
     end: int = 0
-    failure: ObjectFailure | None = None
+    failure: plans.ObjectFailure | None = None
     copies: dict[int, str] = field(default_factory=dict)
     identities: list[tuple[bytes, int]] = field(default_factory=list)
     reasons: Counter[str] = field(default_factory=Counter)
@@ -107,7 +98,7 @@ class Scan:
 
     config: TranscriptsConfig
     reader: TranscriptReader
-    policy: ScanPolicy = DEFAULT_SCAN_POLICY
+    policy: plans.ScanPolicy = plans.DEFAULT_SCAN_POLICY
     on_progress: Callable[[int], None] | None = None
     objects: list[ScannedObject] = field(default_factory=list)
     total: int = 0
@@ -180,9 +171,9 @@ class Scan:
         preprocessor = self.policy.preprocessor
         detail = preprocessor.redacted_fault(error).detail
         excerpt = excerpt_of(head, preprocessor.redacted_excerpt)
-        scanned = ScannedObject(source, failure=ObjectFailure(error.code, detail, excerpt))
+        scanned = ScannedObject(source, failure=plans.ObjectFailure(error.code, detail, excerpt))
         scanned.reasons[error.code] += 1
-        scanned.fates.append(REJECTED)
+        scanned.fates.append(plans.REJECTED)
         self._count()
         return scanned
 
@@ -192,7 +183,9 @@ class Scan:
         passes = self.config.filter
         while batch := list(islice(records, 1 if passes is None else _FILTER_BATCH)):
             readable = [case for _, case in batch if isinstance(case, Case)]
-            flags = repeat(True) if passes is None else iter(_filter_flags(readable, passes))
+            flags: Iterator[bool] = repeat(True)
+            if passes is not None:
+                flags = iter(_filter_flags(readable, passes))
             for raw, case in batch:
                 if isinstance(case, DataError):
                     fate = self._fate_unread(scanned, raw.position, case)
@@ -214,25 +207,27 @@ class Scan:
         own = {**case.tags, "agent": case.agent, "agent_version": case.agent_version}
         is_wanted = all(own.get(name) == value for name, value in self.config.where.items())
         if not (is_selected and is_wanted):
-            return UNSELECTED
+            return plans.UNSELECTED
         if selector is not None:
             fate = selector.fate(scanned.source, position, preprocessor.prepared_case(case))
-            if fate == REJECTED:
+            if fate == plans.REJECTED:
                 scanned.reasons["id_conflict"] += 1
-            if fate != DUE:
+            if fate != plans.DUE:
                 return fate
-        scanned.identities.append((identity(case.case_id, case.repetition), position))
+        scanned.identities.append((plans.identity(case.case_id, case.repetition), position))
         scanned.oddity_counts.update(oddities(case))
         scanned.part_counts.update(fidelity_counts(case))
         if self.config.is_sampled:
             stratum = stratum_of(case, self.config.stratify_by)
             scanned.sample_keys[position] = (case.case_id, stratum)
-        return DUE
+        return plans.DUE
 
     def _fate_unread(self, scanned: ScannedObject, position: int, error: DataError) -> int:
         selector = self.policy.selector
-        fate = REJECTED if selector is None else selector.fate_unread(scanned.source, position)
-        if fate == REJECTED:
+        fate = (
+            plans.REJECTED if selector is None else selector.fate_unread(scanned.source, position)
+        )
+        if fate == plans.REJECTED:
             scanned.reasons[error.code] += 1
         return fate
 
@@ -251,14 +246,14 @@ class Scan:
             first = contents[case_identity].setdefault(self._content_hash(*place), place)
             if first is not place:
                 number, position = place
-                self.objects[number].fates[position] = DUPLICATE
+                self.objects[number].fates[position] = plans.DUPLICATE
                 uri = self.objects[first[0]].source.uri
                 self.objects[number].copies[position] = f"{uri}#{first[1]}"
         for firsts in contents.values():
             if len(firsts) > 1:
                 self.reasons["id_conflict"] += len(firsts)
                 for number, position in firsts.values():
-                    self.objects[number].fates[position] = REJECTED
+                    self.objects[number].fates[position] = plans.REJECTED
 
     def _content_hash(self, number: int, position: int) -> str:
         scanned = self.objects[number]

@@ -105,9 +105,7 @@ def list_sources(uri: str, storage_options: Mapping[str, Any]) -> list[Transcrip
     return sorted(sources, key=lambda source: source.uri)
 
 
-def refresh_source(
-    source: TranscriptSource, storage_options: Mapping[str, Any]
-) -> TranscriptSource:
+def refresh_source(source: TranscriptSource, options: Mapping[str, Any]) -> TranscriptSource:
     """The object of the same uri as it is now.
 
     Raises:
@@ -117,7 +115,7 @@ def refresh_source(
     if "://" not in source.uri and not is_file(source.uri):
         raise vanished_error(source)
     with suppress(Inconclusive):
-        for candidate in list_sources(source.uri, storage_options):
+        for candidate in list_sources(source.uri, options):
             if candidate.uri == source.uri:
                 return candidate
     raise vanished_error(source)

@@ -25,17 +25,7 @@ from assizes.judge.formats.shared.parsing import strict_json
 from assizes.judge.privacy.secret_masking import mask_credentials
 from assizes.tasks.runtime.places import file_system_errors
 from assizes.tasks.runtime.process import Closing
-from assizes.tasks.sources.listing import (
-    BOM,
-    LINK,
-    TranscriptSource,
-    bucket_stream,
-    changed_error,
-    file_etag,
-    link_error,
-    refresh_source,
-    vanished_error,
-)
+from assizes.tasks.sources import listing
 from assizes.tasks.sources.unpacking import (
     CONVERTERS,
     MAGIC_BYTES,
@@ -72,7 +62,7 @@ class OpenedObject(NamedTuple):
         fault: what was wrong behind the salvaged beginning; `None` for a whole object.
     """
 
-    source: TranscriptSource
+    source: listing.TranscriptSource
     stream: IO[bytes]
     fault: DataError | None
 
@@ -112,7 +102,7 @@ class Spool(Closing):
                 self._folder.cleanup()
                 self._folder = None
 
-    def path(self, source: TranscriptSource) -> Path:
+    def path(self, source: listing.TranscriptSource) -> Path:
         """A local file with the plain content of the source.
 
         Raises:
@@ -121,27 +111,29 @@ class Spool(Closing):
             ConfigurationError: the bucket cannot be reached any more, or the disk is full.
         """
         if not source.uri.startswith("s3://"):
-            if source.etag == LINK:
-                raise link_error(source.uri)
+            if source.etag == listing.LINK:
+                raise listing.link_error(source.uri)
             path = Path(source.uri)
             try:
                 state = path.stat()
-                etag = file_etag(path.as_posix(), state.st_mtime_ns, state.st_size, state.st_ino)
+                etag = listing.file_etag(
+                    path.as_posix(), state.st_mtime_ns, state.st_size, state.st_ino
+                )
             except (FileNotFoundError, NotADirectoryError) as error:
-                raise vanished_error(source) from error
+                raise listing.vanished_error(source) from error
             if etag != source.etag:
-                raise changed_error(source)
+                raise listing.changed_error(source)
             with path.open("rb") as stream:
                 if _packing_of(source.uri, stream) is None:
                     return path
         return self._path_made_once((source.uri, source.etag), lambda: self._fetch(source))
 
-    def open(self, source: TranscriptSource) -> OpenedObject:
+    def open(self, source: listing.TranscriptSource) -> OpenedObject:
         """The local file of a source, opened for reading; raises what `lines_path` does."""
         stream = self.lines_path(source).open("rb")
         return OpenedObject(source, stream, self._faults.get((source.uri, source.etag)))
 
-    def lines_path(self, source: TranscriptSource) -> Path:
+    def lines_path(self, source: listing.TranscriptSource) -> Path:
         """The local file of a source; for an archive the file of its records as lines.
 
         Raises:
@@ -156,16 +148,16 @@ class Spool(Closing):
             source, "lines", lambda target: archive_to_lines(path, target, self.bounds)
         )
 
-    def current_source(self, uri: str) -> TranscriptSource:
+    def current_source(self, uri: str) -> listing.TranscriptSource:
         """The object of a name, as it is now.
 
         Raises:
             DataError: `vanished`.
         """
-        return refresh_source(TranscriptSource(uri, "", 0), self._options)
+        return listing.refresh_source(listing.TranscriptSource(uri, "", 0), self._options)
 
     def derived_path(
-        self, source: TranscriptSource, kind: str, make: Callable[[Path], None]
+        self, source: listing.TranscriptSource, kind: str, make: Callable[[Path], None]
     ) -> Path:
         """A file that `make` writes once from a source, such as the lines of an archive.
 
@@ -190,7 +182,7 @@ class Spool(Closing):
         return self._path_made_once(key, make_file)
 
     def document_records(
-        self, source: TranscriptSource, parse: Callable[[bytes], list[Any]]
+        self, source: listing.TranscriptSource, parse: Callable[[bytes], list[Any]]
     ) -> list[Any]:
         """The records of a source that is one document; the last two documents stay in memory.
 
@@ -210,7 +202,7 @@ class Spool(Closing):
             )
         with self._documents_lock:
             if key not in self._documents:
-                self._documents[key] = parse(path.read_bytes().removeprefix(BOM))
+                self._documents[key] = parse(path.read_bytes().removeprefix(listing.BOM))
                 while len(self._documents) > _MAX_DOCUMENTS:
                     self._documents.popitem(last=False)
             self._documents.move_to_end(key)
@@ -225,14 +217,14 @@ class Spool(Closing):
                 self._paths[key] = make()
             return self._paths[key]
 
-    def _fetch(self, source: TranscriptSource) -> Path:
+    def _fetch(self, source: listing.TranscriptSource) -> Path:
         if source.uri.startswith("s3://"):
-            with bucket_stream(source, self._options) as stream:
+            with listing.bucket_stream(source, self._options) as stream:
                 return self._unpack(source, stream)
         with Path(source.uri).open("rb") as stream:
             return self._unpack(source, stream)
 
-    def _unpack(self, source: TranscriptSource, stream: IO[bytes]) -> Path:
+    def _unpack(self, source: listing.TranscriptSource, stream: IO[bytes]) -> Path:
         key, bounds = (source.uri, source.etag), self.bounds
         target = self._target(key)
         packing = _packing_of(source.uri, stream)
@@ -328,7 +320,7 @@ def _copy(stream: IO[bytes], out: IO[bytes], cap_bytes: int) -> None:
 
 
 @contextmanager
-def _explain_full_disk(source: TranscriptSource, target: Path) -> Iterator[None]:
+def _explain_full_disk(source: listing.TranscriptSource, target: Path) -> Iterator[None]:
     """Turn the error of a full disk into a sentence; after any `OSError` the target is removed."""
     try:
         yield

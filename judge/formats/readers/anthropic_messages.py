@@ -16,16 +16,8 @@ from typing import Any, Final
 
 from assizes.judge.case import Case, ToolResult, Transcript, Turn
 from assizes.judge.formats.shared import json_shapes as shapes
+from assizes.judge.formats.shared import messages as chat
 from assizes.judge.formats.shared.containers import Layout
-from assizes.judge.formats.shared.messages import (
-    ConversationBuilder,
-    last_usage,
-    own_metadata,
-    tools_of,
-    usage_of,
-    with_last_answer,
-    without_empty_fields,
-)
 from assizes.judge.formats.shared.parsing import REASONING
 from assizes.judge.formats.shared.provider_messages import add_anthropic_message, has_blocks
 
@@ -56,7 +48,7 @@ def _fits(value: dict[str, Any]) -> bool:
 
 
 def _read(value: dict[str, Any]) -> Case:
-    builder = ConversationBuilder()
+    builder = chat.ConversationBuilder()
     builder.tally.count_unread(value, _RECORD_FIELDS, "record")
     builder.add_system(builder.text_of(value.get("system")))
     for path, message in shapes.numbered_objects(shapes.messages_of(value), "messages"):
@@ -68,9 +60,9 @@ def _read(value: dict[str, Any]) -> Case:
     return Case(
         case_id=shapes.conversation_id(value, metadata),
         transcript=Transcript(
-            turns=with_last_answer(builder.turns, usage_of(answer.get("usage"))),
+            turns=chat.with_last_answer(builder.turns, chat.usage_of(answer.get("usage"))),
             system=builder.system_text(),
-            tools=tools_of(shapes.sequence(value.get("tools"), "tools")),
+            tools=chat.tools_of(shapes.sequence(value.get("tools"), "tools")),
             started_at=shapes.moment(value.get("created_at") or value.get("timestamp")),
         ),
         agent=shapes.name_of(value.get("agent")) or shapes.first_identifier(answer, ("model",)),
@@ -84,7 +76,7 @@ def _read(value: dict[str, Any]) -> Case:
     )
 
 
-def _add_response(value: dict[str, Any], builder: ConversationBuilder) -> dict[str, Any]:
+def _add_response(value: dict[str, Any], builder: chat.ConversationBuilder) -> dict[str, Any]:
     """Add the response of a record; its fields over those of the record, as either has usage."""
     response = shapes.mapping(shapes.decode_if_json(value.get("response")), "response")
     if response:
@@ -105,7 +97,7 @@ def anthropic_record(case: Case) -> dict[str, Any]:
     """Return a case as a record of Anthropic messages."""
     transcript = case.transcript
     person = {"user_id": case.cluster} if case.cluster else {}
-    return without_empty_fields(
+    return chat.without_empty_fields(
         conversation_id=case.case_id,
         system=transcript.system,
         messages=list(_messages(case)),
@@ -114,11 +106,11 @@ def anthropic_record(case: Case) -> dict[str, Any]:
             for tool in transcript.tools
         ],
         created_at=transcript.started_at and transcript.started_at.isoformat(),
-        usage=last_usage(case, "input_tokens", "output_tokens"),
+        usage=chat.last_usage(case, "input_tokens", "output_tokens"),
         stop_reason=case.metadata.get("stop_reason"),
         agent=case.agent,
         agent_version=case.agent_version,
-        metadata={**own_metadata(case), **person},
+        metadata={**chat.own_metadata(case), **person},
     )
 
 

@@ -14,16 +14,8 @@ from typing import Any, Final
 
 from assizes.judge.case import Case, ToolResult, ToolSpec, Transcript, Turn
 from assizes.judge.formats.shared import json_shapes as shapes
+from assizes.judge.formats.shared import messages as chat
 from assizes.judge.formats.shared.containers import Layout
-from assizes.judge.formats.shared.messages import (
-    ConversationBuilder,
-    last_usage,
-    own_metadata,
-    tools_of,
-    usage_of,
-    with_last_answer,
-    without_empty_fields,
-)
 from assizes.judge.formats.shared.parsing import REASONING
 from assizes.judge.formats.shared.provider_messages import add_openai_messages, completion_messages
 
@@ -42,7 +34,7 @@ def _fits(value: dict[str, Any]) -> bool:
 
 
 def _read(value: dict[str, Any]) -> Case:
-    builder = ConversationBuilder()
+    builder = chat.ConversationBuilder()
     builder.tally.count_unread(value, _RECORD_FIELDS, "record")
     add_openai_messages(shapes.messages_of(value), builder)
     add_openai_messages(completion_messages(value), builder)
@@ -58,9 +50,9 @@ def _read(value: dict[str, Any]) -> Case:
     return Case(
         case_id=shapes.conversation_id(value, metadata),
         transcript=Transcript(
-            turns=with_last_answer(builder.turns, usage_of(used)),
+            turns=chat.with_last_answer(builder.turns, chat.usage_of(used)),
             system=builder.system_text(),
-            tools=tools_of(tools),
+            tools=chat.tools_of(tools),
             started_at=started,
         ),
         agent=shapes.name_of(value.get("agent")) or shapes.name_of(value.get("model")),
@@ -81,30 +73,34 @@ def openai_record(case: Case) -> dict[str, Any]:
     messages = [
         _message(turn, thoughts.get(str(place))) for place, turn in enumerate(transcript.turns)
     ]
-    return without_empty_fields(
+    return chat.without_empty_fields(
         conversation_id=case.case_id,
         messages=[*system, *messages],
         tools=[_tool(tool) for tool in transcript.tools],
         created_at=transcript.started_at and transcript.started_at.isoformat(),
-        usage=last_usage(case, "prompt_tokens", "completion_tokens"),
+        usage=chat.last_usage(case, "prompt_tokens", "completion_tokens"),
         agent=case.agent,
         agent_version=case.agent_version,
         user=case.cluster,
-        metadata=own_metadata(case),
+        metadata=chat.own_metadata(case),
     )
 
 
 def _message(turn: Turn, thought: str | None) -> dict[str, Any]:
     if turn.role == "tool":
         answer = turn.tool_result or ToolResult(content="")
-        record = {"role": "tool", "tool_call_id": answer.call_id or "", "content": answer.content}
+        record: dict[str, Any] = {
+            "role": "tool",
+            "tool_call_id": answer.call_id or "",
+            "content": answer.content,
+        }
         return record | ({"name": answer.name} if answer.name else {})
     calls = []
     for call in turn.tool_calls:
-        texts = json.dumps(call.arguments, ensure_ascii=False) if call.raw is None else call.raw
-        function = {"name": call.name, "arguments": texts}
+        text = json.dumps(call.arguments, ensure_ascii=False) if call.raw is None else call.raw
+        function = {"name": call.name, "arguments": text}
         calls.append({"id": call.id or "", "type": "function", "function": function})
-    extra = without_empty_fields(tool_calls=calls, reasoning_content=thought)
+    extra = chat.without_empty_fields(tool_calls=calls, reasoning_content=thought)
     return {"role": turn.role, "content": turn.text, **extra}
 
 

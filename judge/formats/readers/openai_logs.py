@@ -16,13 +16,8 @@ from typing import Any, Final
 from assizes.judge.case import MOST_MS, Case, Transcript
 from assizes.judge.errors import DataError
 from assizes.judge.formats.shared import json_shapes as shapes
+from assizes.judge.formats.shared import messages as chat
 from assizes.judge.formats.shared.containers import Piece, piece_format
-from assizes.judge.formats.shared.messages import (
-    ConversationBuilder,
-    tools_of,
-    usage_of,
-    with_last_answer,
-)
 from assizes.judge.formats.shared.provider_messages import add_openai_messages, completion_messages
 from assizes.judge.formats.shared.spans import Chain, RecordedCall, chains_of
 
@@ -75,7 +70,7 @@ def _join(pieces: list[Any]) -> Case:
     Facts about the whole come from the last request of the chain.
     """
     chain = max(_chains(pieces), key=lambda each: (len(each.turns), len(each.calls)))
-    builder = ConversationBuilder()
+    builder = chat.ConversationBuilder()
     beside = len(pieces) - len(chain.calls)
     builder.tally.count("dropped", "request beside the conversation", beside)
     for piece in pieces:
@@ -91,7 +86,7 @@ def _join(pieces: list[Any]) -> Case:
         transcript=Transcript(
             turns=chain.turns,
             system=builder.system_text(),
-            tools=tools_of(shapes.sequence(request.get("tools"), "request.tools")),
+            tools=chat.tools_of(shapes.sequence(request.get("tools"), "request.tools")),
             started_at=_start_time(first),
             duration_ms=shapes.between_ms(_start_time(first), _end_time(last)),
         ),
@@ -103,10 +98,10 @@ def _join(pieces: list[Any]) -> Case:
 
 def _chains(pieces: list[Any]) -> list[Chain]:
     by_length = sorted(pieces, key=lambda piece: len(_messages(piece)))
-    return chains_of(_read(piece, ConversationBuilder()) for piece in by_length)
+    return chains_of(_read(piece, chat.ConversationBuilder()) for piece in by_length)
 
 
-def _read(piece: dict[str, Any], builder: ConversationBuilder) -> RecordedCall:
+def _read(piece: dict[str, Any], builder: chat.ConversationBuilder) -> RecordedCall:
     """Read one model call; its tokens and its latency go into the turn of its answer."""
     add_openai_messages(_messages(piece), builder)
     turns_before = tuple(builder.turns)
@@ -116,9 +111,9 @@ def _read(piece: dict[str, Any], builder: ConversationBuilder) -> RecordedCall:
     latency_ms = shapes.amount(piece.get("latency_ms", piece.get("duration_ms")))
     if latency_ms is None or not 0 <= latency_ms <= MOST_MS:
         latency_ms = shapes.between_ms(_start_time(piece), _end_time(piece))
-    turns_added = with_last_answer(
+    turns_added = chat.with_last_answer(
         builder.turns[len(turns_before) :],
-        usage_of(response.get("usage")),
+        chat.usage_of(response.get("usage")),
         started_at=_start_time(piece),
         latency_ms=latency_ms,
     )
