@@ -282,6 +282,7 @@ def _filter_flags(cases: Sequence[Case], condition: str) -> list[bool]:
         raise ConfigurationError(f"[transcripts] filter: {condition!r}: {why}") from None
 
 
+@dataclass
 class TranscriptCounter:
     """Counts the cases that a configuration names, while new objects arrive and old ones grow.
 
@@ -292,9 +293,8 @@ class TranscriptCounter:
         config: where the transcripts are; may be replaced between two counts.
     """
 
-    def __init__(self, config: TranscriptsConfig) -> None:
-        self.config = config
-        self._identities: dict[TranscriptSource, frozenset[bytes]] = {}
+    config: TranscriptsConfig
+    _identities: dict[TranscriptSource, frozenset[bytes]] = field(default_factory=dict)
 
     def count_cases(self) -> int:
         """How many cases there are now; a case that stands in two objects counts once.
