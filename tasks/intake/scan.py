@@ -174,7 +174,9 @@ class Scan:
         scanned = ScannedObject(source, failure=plans.ObjectFailure(error.code, detail, excerpt))
         scanned.reasons[error.code] += 1
         scanned.fates.append(plans.REJECTED)
-        self._count()
+        self.total += 1
+        if self.on_progress and self.total % _PROGRESS_EVERY == 0:
+            self.on_progress(self.total)
         return scanned
 
     def _read_records(
@@ -194,7 +196,9 @@ class Scan:
                 scanned.fates.append(fate)
                 if raw.offset is not None:
                     scanned.offsets.append(raw.offset)
-                self._count()
+                self.total += 1
+                if self.on_progress and self.total % _PROGRESS_EVERY == 0:
+                    self.on_progress(self.total)
 
     def _fate(self, scanned: ScannedObject, position: int, case: Case, *, is_selected: bool) -> int:
         """The fate of a record before duplicates are known.
@@ -266,11 +270,6 @@ class Scan:
         if isinstance(case, DataError):
             raise case
         return case.content_hash()
-
-    def _count(self) -> None:
-        self.total += 1
-        if self.on_progress and self.total % _PROGRESS_EVERY == 0:
-            self.on_progress(self.total)
 
 
 def _filter_flags(cases: Sequence[Case], condition: str) -> list[bool]:

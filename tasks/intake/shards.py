@@ -127,8 +127,8 @@ def read_shard(
         for raw in islice(promised, len(promised_positions)):
             case = reader.case(raw, format_)
             if isinstance(case, Case) and raw.position not in due:
-                detail = f"case {case.case_id!r} repetition {case.repetition} is there with another content"
-                case = DataError("id_conflict", detail)
+                name = f"case {case.case_id!r} repetition {case.repetition}"
+                case = DataError("id_conflict", f"{name} is there with another content")
             if isinstance(case, Case):
                 yield ShardRecord(raw.position, preprocessor.prepared_case(case), None, "")
                 continue
