@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple, get_args
 
 import jiter
@@ -59,7 +58,22 @@ def detect_format(head: bytes) -> Format:
     Raises:
         DataError: `format`, when no known format fits.
     """
-    for value in _beginnings(head):
+    # The head may end inside a document, the first lines may be broken, and a later record of a
+    # document may be broken: so the whole head, each line and ever shorter cuts are tried.
+    text = head.decode("utf-8-sig", "ignore")
+    cuts = (text[: len(text) >> halvings] for halvings in range(1, len(text).bit_length()))
+    for beginning in (text, *text.split("\n"), *cuts):
+        data = beginning.encode()
+        try:
+            value = jiter.from_json(data)
+        except ValueError as error:
+            # More text behind a whole value: this is no beginning.
+            if "trailing" in str(error):
+                continue
+            try:
+                value = jiter.from_json(data, partial_mode="trailing-strings")
+            except ValueError:
+                continue
         for format_ in _ORDER:
             if format_.fits(value):
                 return resolve_format(format_.name.partition(".")[0], head)
@@ -90,28 +104,6 @@ def _is_document(head: bytes) -> bool:
         # Either a broken line, or the first line of an object over several lines.
         return first.rstrip()[-1:] in (b"{", b"[", b",", b":")
     return False
-
-
-def _beginnings(head: bytes) -> Iterator[Any]:
-    """Yield values that a file may begin with.
-
-    The head may end inside a document, the first lines may be broken, and a later record of a
-    document may be broken: so the whole head, each line and ever shorter cuts are tried.
-    """
-    full_text = head.decode("utf-8-sig", "ignore")
-    cuts = (
-        full_text[: len(full_text) >> halvings]
-        for halvings in range(1, len(full_text).bit_length())
-    )
-    for text in (full_text, *full_text.split("\n"), *cuts):
-        data = text.encode()
-        try:
-            yield jiter.from_json(data)
-        except ValueError as error:
-            # More text behind a whole value: this is no beginning.
-            if "trailing" not in str(error):
-                with suppress(ValueError):
-                    yield jiter.from_json(data, partial_mode="trailing-strings")
 
 
 class Writer(NamedTuple):

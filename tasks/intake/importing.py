@@ -107,20 +107,18 @@ def _cases(config: TranscriptsConfig, spool: Spool, result: ImportResult) -> Ite
     in_pieces: dict[str, tuple[PieceFormat, list[TranscriptSource]]] = {}
     for source in list_sources(config.uri, config.storage_options):
         try:
-            _, format_ = reader.recognise(source)
-            if format_ is None:
-                continue
-            if isinstance(format_, DataError):
-                result.reject(source.uri, format_)
-                continue
-            if isinstance(format_, PieceFormat):
-                in_pieces.setdefault(format_.name, (format_, []))[1].append(source)
-                continue
-            raws = reader.records(source, format_)
+            opened = spool.open(source)
+            with opened.stream:
+                _, format_ = reader.recognise(opened)
+                if isinstance(format_, DataError):
+                    raise format_
+                if isinstance(format_, PieceFormat):
+                    in_pieces.setdefault(format_.name, (format_, []))[1].append(source)
+                elif format_ is not None:
+                    records = reader.cases(opened, format_)
+                    yield from _counted_cases(records, format_, source.uri, result)
         except DataError as error:
             result.reject(source.uri, error)
-            continue
-        yield from _read_cases(reader, raws, format_, source.uri, result)
     for format_, sources in in_pieces.values():
         uri = sources[0].uri if len(sources) == 1 else config.uri
         try:
@@ -128,18 +126,17 @@ def _cases(config: TranscriptsConfig, spool: Spool, result: ImportResult) -> Ite
         except DataError as error:
             result.reject(uri, error)
             continue
-        yield from _read_cases(reader, raws, format_, uri, result)
+        records = ((raw, reader.case(raw, format_)) for raw in raws)
+        yield from _counted_cases(records, format_, uri, result)
 
 
-def _read_cases(
-    reader: TranscriptReader,
-    raws: Iterator[RawRecord],
+def _counted_cases(
+    records: Iterator[tuple[RawRecord, Case | DataError]],
     format_: Format,
     uri: str,
     result: ImportResult,
 ) -> Iterator[Case]:
-    for raw in raws:
-        case = reader.case(raw, format_)
+    for raw, case in records:
         if isinstance(case, DataError):
             result.reject(f"{uri}#{raw.position}", case)
             continue
@@ -164,11 +161,9 @@ def _label_rows(case: Case) -> Iterator[dict[str, Any]]:
 
     Of several labels that one rater gave for one metric the last counts.
     """
-    human_labels = case.metadata.get(HUMAN_LABELS)
-    labels = human_labels if isinstance(human_labels, list) else []
-    rows = [row for row in labels if isinstance(row, dict)]
-    last = {(row.get("metric"), row.get("rater")): row for row in rows}
-    for row in last.values():
+    labels = case.metadata.get(HUMAN_LABELS)
+    rows = [row for row in labels if isinstance(row, dict)] if isinstance(labels, list) else []
+    for row in {(row.get("metric"), row.get("rater")): row for row in rows}.values():
         yield {
             "case_id": case.case_id,
             "repetition": case.repetition,

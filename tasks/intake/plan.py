@@ -229,9 +229,8 @@ class Plan:
 
     @property
     def lost_object_count(self) -> int:
-        """How many objects vanished or changed between listing and reading.
-
-        Nobody knows how many records were in them.
+        """How many objects vanished or changed between listing and reading; nobody knows how many
+        records were in them.
         """
         return sum(self.reasons.get(code, 0) for code in ("vanished", "changed"))
 

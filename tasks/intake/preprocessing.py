@@ -10,6 +10,7 @@ import hashlib
 import io
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import PurePosixPath
 from typing import Any, Final
 
@@ -27,14 +28,7 @@ from assizes.judge.privacy.secret_masking import (
     mask_process_secrets,
     process_secret_rules,
 )
-from assizes.judge.redaction.redaction import (
-    FULL_REDACTOR,
-    Placeholders,
-    Redactor,
-    pseudonym,
-    redactor,
-    secrets_only,
-)
+from assizes.judge.redaction import redaction
 from assizes.judge.summary.summary import reconcile
 from assizes.tasks.sources.spool import parquet_rows, read_whole_file
 
@@ -58,6 +52,7 @@ class CasePreprocessor:
 
     Attributes:
         truth: the expected values by case; `None` where none are configured.
+        truth_digest: SHA-256 of the file with the expected values; `None` where there is none.
 
     Raises:
         ConfigurationError: Presidio is configured and not installed.
@@ -67,11 +62,12 @@ class CasePreprocessor:
         self, privacy: PrivacyConfig, truth: GroundTruth | None = None, *, canaries: bool = False
     ) -> None:
         self.truth, self._canaries = truth, canaries
-        self._redactor = redactor(privacy)
+        self.truth_digest = truth.digest if truth is not None else None
+        self._redactor = redaction.redactor(privacy)
         self._sends_raw = privacy.send == "raw"
-        self._sent_redactor = secrets_only(privacy) if self._sends_raw else self._redactor
-        self._excerpt_redactor = Redactor(
-            (*process_secret_rules(), *FULL_REDACTOR.rules, *self._redactor.rules),
+        self._sent_redactor = redaction.secrets_only(privacy) if self._sends_raw else self._redactor
+        self._excerpt_redactor = redaction.Redactor(
+            (*process_secret_rules(), *redaction.FULL_REDACTOR.rules, *self._redactor.rules),
             self._redactor.finder,
         )
 
@@ -82,16 +78,8 @@ class CasePreprocessor:
         Raises:
             ConfigurationError: the ground truth cannot be read, or Presidio is not installed.
         """
-        return cls(
-            config.privacy,
-            ground_truth(config.ground_truth),
-            canaries=config.transcripts.canaries,
-        )
-
-    @property
-    def truth_digest(self) -> str | None:
-        """SHA-256 of the file with the ground truth; `None` where there is none."""
-        return self.truth.digest if self.truth is not None else None
+        truth = ground_truth(config.ground_truth)
+        return cls(config.privacy, truth, canaries=config.transcripts.canaries)
 
     def prepared_case(self, case: Case) -> Case:
         """The case as the judges and their models see it."""
@@ -123,30 +111,20 @@ class CasePreprocessor:
         Secrets of this process, such as an API key, are always hidden: the error message of a
         provider or a judge may hold one, although no case does.
         """
-        placeholders = Placeholders()
+        stored = {table: [dict(row) for row in rows] for table, rows in tables.items()}
+        placeholders, redact = redaction.Placeholders(), self._redactor.redact_text
         if self._sends_raw:
             # Redacting the case first gives the rows the placeholder numbers of a redacted case.
             self._redactor.redact_case(case, placeholders)
-        return {
-            table: [self._redacted_row(row, placeholders) for row in rows]
-            for table, rows in tables.items()
-        }
-
-    def _redacted_row(self, plain: Mapping[str, Any], placeholders: Placeholders) -> dict[str, Any]:
-        texts = {
-            name: mask_process_secrets(value)
-            for name, value in plain.items()
-            if name in _TEXT_COLUMNS and isinstance(value, str)
-        }
-        if not self._sends_raw:
-            return {**plain, **texts}
-        redacted = {
-            name: self._redactor.redact_text(value, placeholders) for name, value in texts.items()
-        }
-        cluster = plain.get("cluster")
-        if cluster is not None and self._redactor.redact_text(cluster) != cluster:
-            redacted["cluster"] = pseudonym(cluster)
-        return {**plain, **redacted}
+        for row in chain.from_iterable(stored.values()):
+            for name, value in row.items():
+                if name in _TEXT_COLUMNS and isinstance(value, str):
+                    masked = mask_process_secrets(value)
+                    row[name] = redact(masked, placeholders) if self._sends_raw else masked
+            cluster = row.get("cluster") if self._sends_raw else None
+            if cluster is not None and redact(cluster) != cluster:
+                row["cluster"] = redaction.pseudonym(cluster)
+        return stored
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any, Final, NamedTuple
@@ -25,13 +27,13 @@ from assizes.judge.formats.shared.containers import PieceFormat, UnreadableRecor
 from assizes.judge.formats.shared.parsing import check_bounds, wide_encoding
 from assizes.tasks.intake.record_joining import joined_lines_path
 from assizes.tasks.sources.listing import BOM, TranscriptSource
-from assizes.tasks.sources.spool import Spool
+from assizes.tasks.sources.spool import OpenedObject, Spool
 
 _EXCERPT_CHARS: Final = 80
 _EXCERPT_FROM_BYTES: Final = 4096
 _LINE_EXCERPT_BYTES: Final = 1 << 10
 _HEAD_BYTES: Final = 1 << 16
-_BLOCK_BYTES: Final = 1 << 20
+_MB: Final = 1 << 20
 _LINES_TRIED: Final = 100
 _REDACT: Final = "[transcripts] redact"
 
@@ -56,43 +58,38 @@ class RawRecord(NamedTuple):
     sha256: str | None = None
 
 
+@dataclass(frozen=True)
 class TranscriptReader:
     """Reads transcript objects as a configuration says, through the local files of a spool."""
 
-    def __init__(self, config: TranscriptsConfig, spool: Spool) -> None:
-        self._config = config
-        self._spool = spool
-        self._max_bytes = round(config.max_record_mb * (1 << 20))
+    config: TranscriptsConfig
+    spool: Spool
 
-    def recognise(self, source: TranscriptSource) -> tuple[bytes, Format | DataError | None]:
+    def recognise(self, opened: OpenedObject) -> tuple[bytes, Format | DataError | None]:
         """How an object begins, without leading blanks, and its format.
 
         The format is the configured one, else the one that the object shows. In its place stand
         `None` for an object of blanks only, and the reason (`format` or `encoding`) why an object
         has none.
-
-        Raises:
-            DataError: the object cannot be unpacked, or is gone.
         """
-        path = self._spool.lines_path(source)
-        with path.open("rb") as stream:
-            head = stream.read(_HEAD_BYTES).removeprefix(BOM).lstrip()
-            while not head and (block := stream.read(_HEAD_BYTES)):
-                head = block.lstrip()
+        stream = opened.stream
+        head = stream.read(_HEAD_BYTES).removeprefix(BOM).lstrip()
+        while not head and (block := stream.read(_HEAD_BYTES)):
+            head = block.lstrip()
         if not head:
             return head, None
         if (encoding := wide_encoding(head)) is not None:
             detail = f"{encoding}, wanted UTF-8; convert the file (iconv -t UTF-8)"
             return head, DataError("encoding", detail)
-        if self._config.format != "auto":
-            return head, resolve_format(self._config.format, head)
+        if self.config.format != "auto":
+            return head, resolve_format(self.config.format, head)
         try:
             return head, detect_format(head)
         except DataError as error:
-            return head, _line_format(path) or error
+            return head, _line_format(stream) or error
 
     def records(
-        self, source: TranscriptSource, format_: Format, start: int = 0, offset: int = 0
+        self, opened: OpenedObject, format_: Format, start: int = 0, offset: int = 0
     ) -> Iterator[RawRecord]:
         """The records from position `start` on; a fault of the whole object is raised at once.
 
@@ -101,15 +98,17 @@ class TranscriptReader:
         Raises:
             DataError: the object as a whole cannot be read.
         """
+        if isinstance(format_, PieceFormat):
+            path = joined_lines_path(self.spool, [opened.source], format_)
+            return self._file_records(path, start, offset, opened.fault)
+        max_bytes = round(self.config.max_record_mb * _MB)
         if format_.by_line:
-            path = self.lines_path(source, format_)
-            fault = self._spool.salvage_fault(source)
-            return _line_records(path, self._max_bytes, start, offset, fault)
-        records = self._spool.document_records(source, format_.records)
+            return _line_records(opened.stream, max_bytes, start, offset, opened.fault)
+        records = self.spool.document_records(opened.source, format_.records)
         # No document under the bound holds a record over it: then no record is measured.
-        is_large = self._spool.path(source).stat().st_size > self._max_bytes
+        is_large = os.fstat(opened.stream.fileno()).st_size > max_bytes
         return (
-            self._document_record(position, records[position], is_measured=is_large)
+            _document_record(position, records[position], max_bytes if is_large else None)
             for position in range(start, len(records))
         )
 
@@ -121,18 +120,25 @@ class TranscriptReader:
         Raises:
             DataError: an object cannot be read, at once.
         """
-        path = joined_lines_path(self._spool, sources, format_)
-        return _line_records(path, self._max_bytes)
+        return self._file_records(joined_lines_path(self.spool, sources, format_))
 
-    def lines_path(self, source: TranscriptSource, format_: Format) -> Path:
-        """The local file from which a format reads its records.
+    def _file_records(
+        self, path: Path, start: int = 0, offset: int = 0, fault: DataError | None = None
+    ) -> Iterator[RawRecord]:
+        max_bytes = round(self.config.max_record_mb * _MB)
+        with path.open("rb") as stream:
+            yield from _line_records(stream, max_bytes, start, offset, fault)
+
+    def cases(
+        self, opened: OpenedObject, format_: Format
+    ) -> Iterator[tuple[RawRecord, Case | DataError]]:
+        """Every record of an object, and its case or the reason why it is none.
 
         Raises:
-            DataError: as `Spool.lines_path` and `joined_lines_path`.
+            DataError: the object as a whole cannot be read, before the first record.
         """
-        if isinstance(format_, PieceFormat):
-            return joined_lines_path(self._spool, [source], format_)
-        return self._spool.lines_path(source)
+        for raw in self.records(opened, format_):
+            yield raw, self.case(raw, format_)
 
     def case(self, raw: RawRecord, format_: Format) -> Case | DataError:
         """The record as a case, completed from the configuration where the record says nothing.
@@ -144,7 +150,7 @@ class TranscriptReader:
         """
         if raw.fault is not None:
             return raw.fault
-        config = self._config
+        config = self.config
         try:
             case = format_.case(raw.body)
             check_bounds(case, config.max_turns)
@@ -161,53 +167,52 @@ class TranscriptReader:
         except DataError as error:
             return error
 
-    def _document_record(self, position: int, record: Any, *, is_measured: bool) -> RawRecord:
-        if isinstance(record, UnreadableRecord):
-            body = record.body
-            sha256 = sha256_of(RawRecord(0, None, body))
-            return RawRecord(position, None, body[:_HEAD_BYTES], record.fault, sha256)
-        raw = RawRecord(position, None, record)
-        if not is_measured or (size := len(_canonical_json(record))) <= self._max_bytes:
-            return raw
-        return raw._replace(fault=_too_large(size), sha256=sha256_of(raw))
+
+def _document_record(position: int, record: Any, cap_bytes: int | None) -> RawRecord:
+    if isinstance(record, UnreadableRecord):
+        body, sha256 = record.body[:_HEAD_BYTES], hashlib.sha256(record.body).hexdigest()
+        return RawRecord(position, None, body, record.fault, sha256)
+    raw = RawRecord(position, None, record)
+    if cap_bytes is None or (size := len(_canonical_json(record))) <= cap_bytes:
+        return raw
+    return raw._replace(fault=_too_large(size), sha256=sha256_of(raw))
 
 
 def _line_records(
-    path: Path,
+    stream: IO[bytes],
     cap_bytes: int,
     position: int = 0,
     offset: int = 0,
     salvage_fault: DataError | None = None,
 ) -> Iterator[RawRecord]:
-    """The lines of a file from the byte `offset` on, as records; blank lines are left out.
+    """The lines of a stream from the byte `offset` on, as records; blank lines are left out.
 
     A line of more than `cap_bytes` becomes a record with the fault `too_large`. A last record with
     the `salvage_fault` stands for the lost rest of salvaged lines.
     """
-    with path.open("rb") as stream:
-        stream.seek(offset)
-        while line := stream.readline(cap_bytes + 1):
-            line_start, offset = offset, offset + len(line)
-            if len(line) > cap_bytes and not line.endswith(b"\n"):
-                raw = _skip_long_line(
-                    stream, line, RawRecord(position, line_start, line[:_LINE_EXCERPT_BYTES])
-                )
-                offset = stream.tell()
-            else:
-                body = line if line_start else line.removeprefix(BOM)
-                blank = not body or body.isspace()
-                raw = None if blank else RawRecord(position, line_start, body.rstrip(b"\r\n"))
-            if raw is not None:
-                yield raw
-                position += 1
+    stream.seek(offset)
+    while line := stream.readline(cap_bytes + 1):
+        line_start, offset = offset, offset + len(line)
+        if len(line) > cap_bytes and not line.endswith(b"\n"):
+            raw = _skip_long_line(
+                stream, line, RawRecord(position, line_start, line[:_LINE_EXCERPT_BYTES])
+            )
+            offset = stream.tell()
+        else:
+            body = line if line_start else line.removeprefix(BOM)
+            blank = not body or body.isspace()
+            raw = None if blank else RawRecord(position, line_start, body.rstrip(b"\r\n"))
+        if raw is not None:
+            yield raw
+            position += 1
     if salvage_fault is not None:
-        yield RawRecord(position, path.stat().st_size, b"", salvage_fault)
+        yield RawRecord(position, offset, b"", salvage_fault)
 
 
 def _skip_long_line(stream: IO[bytes], line: bytes, raw: RawRecord) -> RawRecord | None:
     """Read on to the end of a line that is too long; `None` where the line is blank throughout."""
     size, blank, hasher, pending = len(line), line.isspace(), hashlib.sha256(), line
-    while not pending.endswith(b"\n") and (block := stream.readline(_BLOCK_BYTES)):
+    while not pending.endswith(b"\n") and (block := stream.readline(_MB)):
         size, blank = size + len(block), blank and block.isspace()
         # The last byte may be the first half of the line end `\r\n`.
         hasher.update(pending[:-1])
@@ -224,12 +229,12 @@ def _too_large(size: int) -> DataError:
     )
 
 
-def _line_format(path: Path) -> Format | None:
+def _line_format(stream: IO[bytes]) -> Format | None:
     """The format of the first whole line that shows a format of lines; `None` if no line does.
 
     Broken lines at the beginning of a file must not cost the good lines behind them.
     """
-    for raw in islice(_line_records(path, _HEAD_BYTES), _LINES_TRIED):
+    for raw in islice(_line_records(stream, _HEAD_BYTES), _LINES_TRIED):
         if raw.fault is None and raw.body.startswith(b"{") and raw.body.endswith(b"}"):
             with suppress(DataError):
                 if (format_ := detect_format(raw.body)).by_line:

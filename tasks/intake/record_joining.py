@@ -16,7 +16,7 @@ from typing import IO, Any, Final
 
 from assizes.judge.errors import DataError
 from assizes.judge.formats import Format
-from assizes.judge.formats.shared.containers import PieceFormat
+from assizes.judge.formats.shared.containers import LIST_MARK, PieceFormat
 from assizes.judge.formats.shared.parsing import strict_json
 from assizes.tasks.sources.listing import BOM, SourceFolder, TranscriptSource, is_file, link_error
 from assizes.tasks.sources.spool import Spool
@@ -131,11 +131,14 @@ def _write_lines(
             ranges.setdefault(part, []).append((file.tell(), file.write(text)))
 
         for number, (value, line) in enumerate(values):
+            parsed = value
             try:
-                pieces = list(format_.pieces(value if line is None else strict_json(line)))
+                parsed = value if line is None else strict_json(line)
+                pieces = list(format_.pieces(parsed))
             except DataError:
                 stray = _json_bytes(value) if line is None else line
-                append(f"{_STRAY}{number}", stray + b"\n")
+                mark = LIST_MARK if isinstance(parsed, list) else b""
+                append(f"{_STRAY}{number}", stray + mark + b"\n")
                 continue
             for piece in pieces:
                 append(piece.part, _json_bytes(piece.value))

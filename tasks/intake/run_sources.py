@@ -33,7 +33,6 @@ from assizes.tasks.sources.spool import Spool
 _PLACEHOLDER: Final = re.compile(r"\{(\w+)(?::([^{}]*))?\}")
 _DATE_PLACEHOLDER: Final = re.compile(r"\{date(?::[^{}]*)?\}")
 _ACCEPTED: Final = "one URI a line, or a JSON list of them"
-_SCHEMES: Final = ("s3", "file")
 
 
 def selected_sources(
@@ -154,7 +153,7 @@ def covering_uri(uri: str, days: Sequence[date]) -> str:
 
 def _step_pattern(names: Sequence[str]) -> str:
     """A glob pattern that matches all of several names of one folder or file."""
-    if len({len(name) for name in names}) > 1:
+    if len(set(map(len, names))) > 1:
         return "*"
     choices = ("".join(sorted(set(chars))) for chars in zip(*names, strict=True))
     return "".join(chars if len(chars) == 1 else f"[{chars}]" for chars in choices)
@@ -239,12 +238,10 @@ def _is_missing_for_day(template: str, uri: str) -> bool:
     return above.is_dir() and not Path(*parts_before_pattern(Path(rest).parts)).exists()
 
 
-def _refresh_if_present(
-    source: TranscriptSource, storage_options: Mapping[str, Any]
-) -> TranscriptSource:
+def _refresh_if_present(source: TranscriptSource, options: Mapping[str, Any]) -> TranscriptSource:
     """An object as it is now; an object that is gone as it was."""
     try:
-        return source if source.etag == LINK else refresh_source(source, storage_options)
+        return source if source.etag == LINK else refresh_source(source, options)
     except DataError:
         return source
 
@@ -276,9 +273,8 @@ def _manifest_names(
 
 def _absolute_name(name: str, folder: str, where: str) -> str:
     scheme, parted, rest = name.rpartition("://")
-    if parted and scheme not in _SCHEMES:
-        known_schemes = [f"{known_scheme}://" for known_scheme in _SCHEMES]
-        raise ConfigurationError.unknown("scheme", f"{scheme}://", known_schemes, where)
+    if parted and scheme not in ("s3", "file"):
+        raise ConfigurationError.unknown("scheme", f"{scheme}://", ["s3://", "file://"], where)
     if scheme == "s3":
         return f"s3://{rest}"
     path = PurePosixPath(rest).as_posix()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+import os
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from functools import partial
+from itertools import islice, repeat
 from typing import Final
 
 import polars as pl
@@ -15,22 +17,13 @@ import polars as pl
 from assizes.judge.case import Case
 from assizes.judge.config.transcripts import TranscriptsConfig, filter_mask
 from assizes.judge.errors import ConfigurationError, DataError, Inconclusive
-from assizes.judge.formats import FORMATS, Format
+from assizes.judge.formats import FORMATS
 from assizes.judge.formats.shared.containers import PieceFormat
 from assizes.judge.formats.shared.parsing import fidelity_counts, oddities
 from assizes.judge.selection import facts, stratum_of
-from assizes.tasks.intake.plan import (
-    DEFAULT_SCAN_POLICY,
-    DUE,
-    DUPLICATE,
-    REJECTED,
-    UNSELECTED,
-    ObjectFailure,
-    ScanPolicy,
-    identity,
-)
+from assizes.tasks.intake import plan as plans
 from assizes.tasks.intake.reader import RawRecord, TranscriptReader, excerpt_of
-from assizes.tasks.intake.record_joining import manifest_digest
+from assizes.tasks.intake.record_joining import joined_lines_path, manifest_digest
 from assizes.tasks.intake.run_sources import transcript_sources
 from assizes.tasks.sources.listing import TranscriptSource, refresh_source
 from assizes.tasks.sources.spool import Spool
@@ -68,9 +61,9 @@ class ScannedObject:
     source: TranscriptSource
     format: str = ""
     fates: bytearray = field(default_factory=bytearray)
-    offsets: array[int] = field(default_factory=lambda: array("q"))
+    offsets: array[int] = field(default_factory=partial(array, "q"))
     end: int = 0
-    failure: ObjectFailure | None = None
+    failure: plans.ObjectFailure | None = None
     copies: dict[int, str] = field(default_factory=dict)
     identities: list[tuple[bytes, int]] = field(default_factory=list)
     reasons: Counter[str] = field(default_factory=Counter)
@@ -85,10 +78,15 @@ _RecordPosition = tuple[int, int]
 """The number of an object, and the position of a record in it."""
 
 
+@dataclass
 class Scan:
     """Reads the objects of a run one by one, and remembers which cases it has seen.
 
     Attributes:
+        config: which records are wanted.
+        reader: reads the objects.
+        policy: what selects records beyond the configuration, and how cases are preprocessed.
+        on_progress: called with `total` about every thousand records, and after every object.
         objects: the objects that were read, in order.
         total: how many records were read.
         reasons: how many records were rejected, by code.
@@ -98,26 +96,18 @@ class Scan:
         part_counts: as in `ScannedObject`, over all objects.
     """
 
-    def __init__(
-        self,
-        config: TranscriptsConfig,
-        spool: Spool,
-        on_progress: Callable[[int], None],
-        policy: ScanPolicy,
-    ) -> None:
-        self._config = config
-        self._selector, self._preprocessor = policy
-        self._spool = spool
-        self._reader = TranscriptReader(config, spool)
-        self._on_progress = on_progress
-        self.first_places: dict[bytes, _RecordPosition] = {}
-        self._duplicates: dict[bytes, list[_RecordPosition]] = {}
-        self.total = 0
-        self.objects: list[ScannedObject] = []
-        self.reasons: Counter[str] = Counter()
-        self.oddity_counts: Counter[str] = Counter()
-        self.case_ids: set[str] = set()
-        self.part_counts: Counter[str] = Counter()
+    config: TranscriptsConfig
+    reader: TranscriptReader
+    policy: plans.ScanPolicy = plans.DEFAULT_SCAN_POLICY
+    on_progress: Callable[[int], None] | None = None
+    objects: list[ScannedObject] = field(default_factory=list)
+    total: int = 0
+    reasons: Counter[str] = field(default_factory=Counter)
+    oddity_counts: Counter[str] = field(default_factory=Counter)
+    case_ids: set[str] = field(default_factory=set)
+    first_places: dict[bytes, _RecordPosition] = field(default_factory=dict)
+    part_counts: Counter[str] = field(default_factory=Counter)
+    _duplicates: dict[bytes, list[_RecordPosition]] = field(default_factory=dict)
 
     def read(self, source: TranscriptSource) -> None:
         """Give every record of one object its fate; duplicates are found by `resolve_duplicates`.
@@ -138,11 +128,12 @@ class Scan:
         self.reasons += scanned.reasons
         self.oddity_counts += scanned.oddity_counts
         self.part_counts += scanned.part_counts
-        self._on_progress(self.total)
+        if self.on_progress:
+            self.on_progress(self.total)
 
     def _rescan_object(self, source: TranscriptSource) -> ScannedObject:
         try:
-            now = refresh_source(source, self._config.storage_options)
+            now = refresh_source(source, self.config.storage_options)
         except DataError as error:
             return self._failed_scan(source, error, b"")
         log.warning("%s changed while it was read; it is read once more as it is now", source.uri)
@@ -154,21 +145,21 @@ class Scan:
         head = b""
         scanned = ScannedObject(source)
         try:
-            head, format_ = self._reader.recognise(source)
-            if format_ is None:
-                format_ = self._spool.salvage_fault(source)
-            if format_ is None:
-                return scanned
-            if isinstance(format_, DataError):
-                raise format_
-            raws = self._reader.records(source, format_)
-            scanned.format = format_.name
-            if isinstance(format_, PieceFormat):
-                scanned.manifest_pin = manifest_digest(self._spool, source, format_)
-            scanned.end = self._reader.lines_path(source, format_).stat().st_size
-            self._read_records(scanned, format_, raws)
+            opened = self.reader.spool.open(source)
+            with opened.stream:
+                head, format_ = self.reader.recognise(opened)
+                if (format_ := format_ or opened.fault) is None:
+                    return scanned
+                if isinstance(format_, DataError):
+                    raise format_
+                scanned.format, scanned.end = format_.name, os.fstat(opened.stream.fileno()).st_size
+                if isinstance(format_, PieceFormat):
+                    scanned.manifest_pin = manifest_digest(self.reader.spool, source, format_)
+                    joined = joined_lines_path(self.reader.spool, [source], format_)
+                    scanned.end = joined.stat().st_size
+                self._read_records(scanned, self.reader.cases(opened, format_))
             # A plain local file may have been rewritten during the reading: check its etag again.
-            self._spool.path(source)
+            self.reader.spool.path(source)
         except DataError as error:
             self.total -= len(scanned.fates)
             return self._failed_scan(source, error, head)
@@ -177,23 +168,27 @@ class Scan:
     def _failed_scan(
         self, source: TranscriptSource, error: DataError, head: bytes
     ) -> ScannedObject:
-        detail = self._preprocessor.redacted_fault(error).detail
-        excerpt = excerpt_of(head, self._preprocessor.redacted_excerpt)
-        scanned = ScannedObject(source, failure=ObjectFailure(error.code, detail, excerpt))
+        preprocessor = self.policy.preprocessor
+        detail = preprocessor.redacted_fault(error).detail
+        excerpt = excerpt_of(head, preprocessor.redacted_excerpt)
+        scanned = ScannedObject(source, failure=plans.ObjectFailure(error.code, detail, excerpt))
         scanned.reasons[error.code] += 1
-        scanned.fates.append(REJECTED)
-        self._count()
+        scanned.fates.append(plans.REJECTED)
+        self.total += 1
+        if self.on_progress and self.total % _PROGRESS_EVERY == 0:
+            self.on_progress(self.total)
         return scanned
 
     def _read_records(
-        self, scanned: ScannedObject, format_: Format, raws: Iterator[RawRecord]
+        self, scanned: ScannedObject, records: Iterator[tuple[RawRecord, Case | DataError]]
     ) -> None:
-        batch_size = 1 if self._config.filter is None else _FILTER_BATCH
-        while batch := list(islice(raws, batch_size)):
-            cases = [self._reader.case(raw, format_) for raw in batch]
-            readable = [case for case in cases if isinstance(case, Case)]
-            flags = iter(_selection_flags(readable, self._config))
-            for raw, case in zip(batch, cases, strict=True):
+        passes = self.config.filter
+        while batch := list(islice(records, 1 if passes is None else _FILTER_BATCH)):
+            readable = [case for _, case in batch if isinstance(case, Case)]
+            flags: Iterator[bool] = repeat(True)
+            if passes is not None:
+                flags = iter(_filter_flags(readable, passes))
+            for raw, case in batch:
                 if isinstance(case, DataError):
                     fate = self._fate_unread(scanned, raw.position, case)
                 else:
@@ -201,39 +196,44 @@ class Scan:
                 scanned.fates.append(fate)
                 if raw.offset is not None:
                     scanned.offsets.append(raw.offset)
-                self._count()
+                self.total += 1
+                if self.on_progress and self.total % _PROGRESS_EVERY == 0:
+                    self.on_progress(self.total)
 
     def _fate(self, scanned: ScannedObject, position: int, case: Case, *, is_selected: bool) -> int:
         """The fate of a record before duplicates are known.
 
         A case that is left out is no duplicate of a selected case: two agents may share a task.
         """
-        if self._preprocessor.truth is not None:
+        selector, preprocessor = self.policy
+        if preprocessor.truth is not None:
             self.case_ids.add(case.case_id)
-        if not is_selected:
-            return UNSELECTED
-        if self._selector is not None:
-            prepared_case = self._preprocessor.prepared_case(case)
-            fate = self._selector.fate(scanned.source, position, prepared_case)
-            if fate == REJECTED:
+        own = {**case.tags, "agent": case.agent, "agent_version": case.agent_version}
+        is_wanted = all(own.get(name) == value for name, value in self.config.where.items())
+        if not (is_selected and is_wanted):
+            return plans.UNSELECTED
+        if selector is not None:
+            fate = selector.fate(scanned.source, position, preprocessor.prepared_case(case))
+            if fate == plans.REJECTED:
                 scanned.reasons["id_conflict"] += 1
-            if fate != DUE:
+            if fate != plans.DUE:
                 return fate
-        scanned.identities.append((identity(case.case_id, case.repetition), position))
+        scanned.identities.append((plans.identity(case.case_id, case.repetition), position))
         scanned.oddity_counts.update(oddities(case))
         scanned.part_counts.update(fidelity_counts(case))
-        if self._config.is_sampled:
-            sample_key = (case.case_id, stratum_of(case, self._config.stratify_by))
-            scanned.sample_keys[position] = sample_key
-        return DUE
+        if self.config.is_sampled:
+            stratum = stratum_of(case, self.config.stratify_by)
+            scanned.sample_keys[position] = (case.case_id, stratum)
+        return plans.DUE
 
     def _fate_unread(self, scanned: ScannedObject, position: int, error: DataError) -> int:
-        if self._selector is not None:
-            fate = self._selector.fate_unread(scanned.source, position)
-            if fate != REJECTED:
-                return fate
-        scanned.reasons[error.code] += 1
-        return REJECTED
+        selector = self.policy.selector
+        fate = (
+            plans.REJECTED if selector is None else selector.fate_unread(scanned.source, position)
+        )
+        if fate == plans.REJECTED:
+            scanned.reasons[error.code] += 1
+        return fate
 
     def resolve_duplicates(self) -> None:
         """Change the fates of records of one identity: later copies of the same content become
@@ -250,53 +250,38 @@ class Scan:
             first = contents[case_identity].setdefault(self._content_hash(*place), place)
             if first is not place:
                 number, position = place
-                self.objects[number].fates[position] = DUPLICATE
+                self.objects[number].fates[position] = plans.DUPLICATE
                 uri = self.objects[first[0]].source.uri
                 self.objects[number].copies[position] = f"{uri}#{first[1]}"
         for firsts in contents.values():
             if len(firsts) > 1:
                 self.reasons["id_conflict"] += len(firsts)
                 for number, position in firsts.values():
-                    self.objects[number].fates[position] = REJECTED
+                    self.objects[number].fates[position] = plans.REJECTED
 
     def _content_hash(self, number: int, position: int) -> str:
         scanned = self.objects[number]
         format_ = FORMATS[scanned.format]
         offset = scanned.offsets[position] if format_.by_line else 0
-        raw = next(self._reader.records(scanned.source, format_, position, offset))
-        case = self._reader.case(raw, format_)
+        opened = self.reader.spool.open(scanned.source)
+        with opened.stream:
+            raw = next(self.reader.records(opened, format_, position, offset))
+        case = self.reader.case(raw, format_)
         if isinstance(case, DataError):
             raise case
         return case.content_hash()
 
-    def _count(self) -> None:
-        self.total += 1
-        if self.total % _PROGRESS_EVERY == 0:
-            self._on_progress(self.total)
 
-
-def _selection_flags(cases: Sequence[Case], config: TranscriptsConfig) -> list[bool]:
-    """Whether `where` and `filter` of the configuration select each of the cases."""
-    wanted = config.where.items()
-    matches = [
-        all(
-            getattr(case, name) == value
-            if name in ("agent", "agent_version")
-            else case.tags.get(name) == value
-            for name, value in wanted
-        )
-        for case in cases
-    ]
-    if config.filter is None:
-        return matches
+def _filter_flags(cases: Sequence[Case], condition: str) -> list[bool]:
+    """Whether the `filter` of the configuration selects each of the cases."""
     try:
-        filter_matches = filter_mask([facts(case) for case in cases], config.filter)
+        return filter_mask([facts(case) for case in cases], condition)
     except pl.exceptions.PolarsError as error:
         why = str(error).strip().partition("\n")[0]
-        raise ConfigurationError(f"[transcripts] filter: {config.filter!r}: {why}") from None
-    return [match and passes for match, passes in zip(matches, filter_matches, strict=True)]
+        raise ConfigurationError(f"[transcripts] filter: {condition!r}: {why}") from None
 
 
+@dataclass
 class TranscriptCounter:
     """Counts the cases that a configuration names, while new objects arrive and old ones grow.
 
@@ -307,9 +292,8 @@ class TranscriptCounter:
         config: where the transcripts are; may be replaced between two counts.
     """
 
-    def __init__(self, config: TranscriptsConfig) -> None:
-        self.config = config
-        self._identities: dict[TranscriptSource, frozenset[bytes]] = {}
+    config: TranscriptsConfig
+    _identities: dict[TranscriptSource, frozenset[bytes]] = field(default_factory=dict)
 
     def count_cases(self) -> int:
         """How many cases there are now; a case that stands in two objects counts once.
@@ -330,6 +314,6 @@ class TranscriptCounter:
         return len(frozenset().union(*self._identities.values()))
 
     def _read(self, source: TranscriptSource, spool: Spool) -> frozenset[bytes]:
-        scan = Scan(self.config, spool, lambda _: None, DEFAULT_SCAN_POLICY)
+        scan = Scan(self.config, TranscriptReader(self.config, spool))
         scan.read(source)
         return frozenset(scan.first_places)

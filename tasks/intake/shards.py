@@ -11,6 +11,7 @@ import datetime as dt
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import islice, pairwise
 from typing import Any, Final
@@ -22,21 +23,7 @@ from assizes.judge.formats import FORMATS
 from assizes.judge.rows import as_json
 from assizes.judge.selection import Stratum, draw_sample
 from assizes.judge.summary.run_intervals import PopulationNumber
-from assizes.tasks.intake.plan import (
-    DEFAULT_SCAN_POLICY,
-    DUE,
-    DUPLICATE,
-    JUDGED_BEFORE,
-    LEFT_OUT,
-    NOT_QUIET,
-    REJECTED,
-    UNSELECTED,
-    NothingDue,
-    Plan,
-    ScanPolicy,
-    Shard,
-    digest,
-)
+from assizes.tasks.intake import plan as plans
 from assizes.tasks.intake.preprocessing import DEFAULT_PREPROCESSOR, CasePreprocessor
 from assizes.tasks.intake.reader import TranscriptReader, excerpt_of, sha256_of
 from assizes.tasks.intake.record_joining import check_manifest_digest
@@ -44,7 +31,7 @@ from assizes.tasks.intake.run_sources import expand, selected_sources
 from assizes.tasks.intake.scan import Scan, ScannedObject
 from assizes.tasks.sources.spool import Spool
 
-_PASSED_FATES: Final = {JUDGED_BEFORE: "judged_before", NOT_QUIET: "not_quiet"}
+_PASSED_FATES: Final = {plans.JUDGED_BEFORE: "judged_before", plans.NOT_QUIET: "not_quiet"}
 """The keys of `Plan.passed`, by fate."""
 
 
@@ -76,8 +63,8 @@ def plan_intake(
     *,
     date: dt.date | None = None,
     on_progress: Callable[[int], None] | None = None,
-    policy: ScanPolicy = DEFAULT_SCAN_POLICY,
-) -> Plan:
+    policy: plans.ScanPolicy = plans.DEFAULT_SCAN_POLICY,
+) -> plans.Plan:
     """Read every record once and cut the records that are to be judged into shards.
 
     A shard has at most `shard_size` cases. `date` fills the date placeholders of the URI, and
@@ -89,7 +76,7 @@ def plan_intake(
         NothingDue: `no_data`, nothing is left to judge.
         Unreconciled: a record has no fate, or two.
     """
-    scan = Scan(config, spool, on_progress or (lambda _: None), policy)
+    scan = Scan(config, TranscriptReader(config, spool), policy, on_progress)
     for source in selected_sources(config, date, policy.selector, spool):
         scan.read(source)
     scan.resolve_duplicates()
@@ -103,12 +90,12 @@ def plan_intake(
             f"no_data: nothing to judge in {where!r}: {plan.read} records read, "
             f"{plan.rejected} rejected ({why}), {plan.unselected} not selected{passed}"
         )
-        raise NothingDue(message, plan)
+        raise plans.NothingDue(message, plan)
     return plan
 
 
 def read_shard(
-    shard: Shard,
+    shard: plans.Shard,
     config: TranscriptsConfig,
     spool: Spool,
     preprocessor: CasePreprocessor = DEFAULT_PREPROCESSOR,
@@ -126,49 +113,52 @@ def read_shard(
     promised_positions = sorted(due | rejected)
     format_ = FORMATS[shard.format]
     reader = TranscriptReader(config, spool)
-    try:
-        if shard.named is not None:
-            check_manifest_digest(spool, shard.source, format_, shard.named)
-        raws = reader.records(shard.source, format_, shard.start, shard.byte_start or 0)
-    except DataError as error:
-        yield from (ShardRecord(position, None, error, "") for position in promised_positions)
-        return
-    promised = (raw for raw in raws if raw.position in due or raw.position in rejected)
-    for raw in islice(promised, len(promised_positions)):
-        case = reader.case(raw, format_)
-        if isinstance(case, Case) and raw.position not in due:
-            detail = (
-                f"case {case.case_id!r} repetition {case.repetition} is there with another content"
-            )
-            case = DataError("id_conflict", detail)
-        if isinstance(case, Case):
-            yield ShardRecord(raw.position, preprocessor.prepared_case(case), None, "")
-            continue
-        fault = preprocessor.redacted_fault(case)
-        excerpt = excerpt_of(raw.body, preprocessor.redacted_excerpt)
-        yield ShardRecord(raw.position, None, fault, excerpt, raw.offset, sha256_of(raw))
+    with ExitStack() as closing:
+        try:
+            if shard.named is not None:
+                check_manifest_digest(spool, shard.source, format_, shard.named)
+            opened = spool.open(shard.source)
+            closing.enter_context(opened.stream)
+            raws = reader.records(opened, format_, shard.start, shard.byte_start or 0)
+        except DataError as error:
+            yield from (ShardRecord(position, None, error, "") for position in promised_positions)
+            return
+        promised = (raw for raw in raws if raw.position in due or raw.position in rejected)
+        for raw in islice(promised, len(promised_positions)):
+            case = reader.case(raw, format_)
+            if isinstance(case, Case) and raw.position not in due:
+                name = f"case {case.case_id!r} repetition {case.repetition}"
+                case = DataError("id_conflict", f"{name} is there with another content")
+            if isinstance(case, Case):
+                yield ShardRecord(raw.position, preprocessor.prepared_case(case), None, "")
+                continue
+            fault = preprocessor.redacted_fault(case)
+            excerpt = excerpt_of(raw.body, preprocessor.redacted_excerpt)
+            yield ShardRecord(raw.position, None, fault, excerpt, raw.offset, sha256_of(raw))
 
 
 def _plan(
     scan: Scan, shard_size: int, preprocessor: CasePreprocessor, design: dict[str, Any]
-) -> Plan:
+) -> plans.Plan:
     objects, truth = scan.objects, preprocessor.truth
-    fates = Counter(fate for scanned in objects for fate in scanned.fates)
+    fates = sum((Counter(scanned.fates) for scanned in objects), Counter[int]())
     content: list[Any] = [(s.source.uri, s.source.etag, s.fates.decode()) for s in objects]
     content += [(s.source.uri, s.manifest_pin) for s in objects if s.manifest_pin is not None]
     content += [preprocessor.truth_digest] if truth else []
-    cuts = (
-        (scanned, start, stop)
-        for scanned in objects
-        for start, stop in _cuts(scanned.fates, shard_size)
-    )
-    return Plan(
-        shards=tuple(_shard(number, *cut) for number, cut in enumerate(cuts)),
+    shards: list[plans.Shard] = []
+    for scanned in objects:
+        due = [position for position, fate in enumerate(scanned.fates) if fate == plans.DUE]
+        for start, stop in pairwise([0, *due[shard_size::shard_size], len(scanned.fates)]):
+            # Records without any case or reject need no shard.
+            if not {plans.DUE, plans.REJECTED}.isdisjoint(scanned.fates[start:stop]):
+                shards.append(_shard(len(shards), scanned, start, stop))
+    return plans.Plan(
+        shards=tuple(shards),
         read=scan.total,
-        due=fates[DUE],
-        duplicates=fates[DUPLICATE],
-        rejected=fates[REJECTED],
-        unselected=sum(fates[fate] for fate in LEFT_OUT),
+        due=fates[plans.DUE],
+        duplicates=fates[plans.DUPLICATE],
+        rejected=fates[plans.REJECTED],
+        unselected=sum(fates[fate] for fate in plans.LEFT_OUT),
         content_hash=hashlib.sha256(as_json(content).encode("utf-8", "surrogatepass")).hexdigest(),
         objects={
             "listed": len(objects),
@@ -187,24 +177,13 @@ def _plan(
     )
 
 
-def _cuts(fates: bytearray, shard_size: int) -> Iterator[tuple[int, int]]:
-    """Ranges of positions with at most `shard_size` cases each; ranges without any case or reject
-    are left out.
-    """
-    starts = [position for position, fate in enumerate(fates) if fate == DUE][::shard_size]
-    bounds = [0, *starts[1:], len(fates)]
-    for start, stop in pairwise(bounds):
-        if any(fate in fates[start:stop] for fate in (DUE, REJECTED)):
-            yield start, stop
-
-
-def _shard(number: int, scanned: ScannedObject, start: int, stop: int) -> Shard:
+def _shard(number: int, scanned: ScannedObject, start: int, stop: int) -> plans.Shard:
     fates, offsets = scanned.fates[start:stop], scanned.offsets
     places: dict[int, tuple[int, ...]] = {
         wanted: tuple(place for place, fate in enumerate(fates, start) if fate == wanted)
-        for wanted in (DUE, DUPLICATE, REJECTED)
+        for wanted in (plans.DUE, plans.DUPLICATE, plans.REJECTED)
     }
-    unselected = sum(fates.count(fate) for fate in LEFT_OUT)
+    unselected = sum(fates.count(fate) for fate in plans.LEFT_OUT)
     byte_stop = offsets[stop] if stop < len(offsets) else scanned.end
     body: dict[str, Any] = {
         "uri": scanned.source.uri,
@@ -216,16 +195,16 @@ def _shard(number: int, scanned: ScannedObject, start: int, stop: int) -> Shard:
         # Records that are no lines have no offsets.
         "byte_start": offsets[start] if offsets else None,
         "byte_stop": byte_stop if offsets else None,
-        "take": places[DUE] if unselected else None,
-        "duplicates": places[DUPLICATE],
+        "take": places[plans.DUE] if unselected else None,
+        "duplicates": places[plans.DUPLICATE],
         "unselected": unselected,
-        "rejected": places[REJECTED],
-        "duplicate_of": tuple(scanned.copies[position] for position in places[DUPLICATE]),
+        "rejected": places[plans.REJECTED],
+        "duplicate_of": tuple(scanned.copies[position] for position in places[plans.DUPLICATE]),
         "failure": scanned.failure,
     }
     if scanned.manifest_pin is not None:
         body["named"] = scanned.manifest_pin
-    return Shard(shard_id=f"{number:06d}-{digest(as_json(body), 4).hex()}", **body)
+    return plans.Shard(shard_id=f"{number:06d}-{plans.digest(as_json(body), 4).hex()}", **body)
 
 
 def _sample_cases(objects: list[ScannedObject], config: SelectionConfig) -> dict[str, Any]:
@@ -237,10 +216,10 @@ def _sample_cases(objects: list[ScannedObject], config: SelectionConfig) -> dict
             (scanned.fates, position)
             for scanned in objects
             for position, fate in enumerate(scanned.fates)
-            if fate == DUE
+            if fate == plans.DUE
         )
         for fates, position in islice(due, config.limit, None):
-            fates[position] = UNSELECTED
+            fates[position] = plans.UNSELECTED
             cut += 1
     if not strata and not cut:
         return {}
@@ -260,13 +239,13 @@ def _draw(objects: list[ScannedObject], config: SelectionConfig) -> tuple[Stratu
     strata: dict[str, str] = {}
     for scanned in objects:
         for position, (case_id, name) in scanned.sample_keys.items():
-            if scanned.fates[position] == DUE:
+            if scanned.fates[position] == plans.DUE:
                 strata.setdefault(case_id, name)
     drawn_ids, drawn_strata = draw_sample(strata, config)
     for scanned in objects:
         for position, (case_id, _) in scanned.sample_keys.items():
-            if scanned.fates[position] == DUE and case_id not in drawn_ids:
-                scanned.fates[position] = UNSELECTED
+            if scanned.fates[position] == plans.DUE and case_id not in drawn_ids:
+                scanned.fates[position] = plans.UNSELECTED
         scanned.sample_keys = {}
     return drawn_strata
 

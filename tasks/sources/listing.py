@@ -15,7 +15,7 @@ import glob
 import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Final, NoReturn
@@ -105,9 +105,7 @@ def list_sources(uri: str, storage_options: Mapping[str, Any]) -> list[Transcrip
     return sorted(sources, key=lambda source: source.uri)
 
 
-def refresh_source(
-    source: TranscriptSource, storage_options: Mapping[str, Any]
-) -> TranscriptSource:
+def refresh_source(source: TranscriptSource, options: Mapping[str, Any]) -> TranscriptSource:
     """The object of the same uri as it is now.
 
     Raises:
@@ -115,32 +113,12 @@ def refresh_source(
         ConfigurationError: the bucket cannot be reached any more.
     """
     if "://" not in source.uri and not is_file(source.uri):
-        raise _vanished_error(source)
-    try:
-        sources = list_sources(source.uri, storage_options)
-    except Inconclusive as error:
-        raise _vanished_error(source) from error
-    for candidate in sources:
-        if candidate.uri == source.uri:
-            return candidate
-    raise _vanished_error(source)
-
-
-def unchanged_local_path(source: TranscriptSource) -> Path:
-    """The path of a local object, after a check that its content is as it was listed.
-
-    Raises:
-        DataError: `link`, `changed` or `vanished`.
-    """
-    if source.etag == LINK:
-        raise link_error(source.uri)
-    path = Path(source.uri)
-    try:
-        if _pinned_file(path).etag != source.etag:
-            raise _changed_error(source)
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise _vanished_error(source) from error
-    return path
+        raise vanished_error(source)
+    with suppress(Inconclusive):
+        for candidate in list_sources(source.uri, options):
+            if candidate.uri == source.uri:
+                return candidate
+    raise vanished_error(source)
 
 
 @contextmanager
@@ -158,12 +136,12 @@ def bucket_stream(source: TranscriptSource, options: Mapping[str, Any]) -> Itera
         try:
             with _s3(options).open(path, "rb", block_size=_BLOCK_BYTES) as stream:
                 if stream.details["ETag"].strip('"') != source.etag:
-                    raise _changed_error(source)
+                    raise changed_error(source)
                 yield stream
         except FileExpired as error:
-            raise _changed_error(source) from error
+            raise changed_error(source) from error
         except FileNotFoundError as error:
-            raise _vanished_error(source) from error
+            raise vanished_error(source) from error
 
 
 class SourceFolder:
@@ -201,11 +179,13 @@ def parts_before_pattern(parts: Iterable[str]) -> Iterator[str]:
         yield part
 
 
-def _changed_error(source: TranscriptSource) -> DataError:
+def changed_error(source: TranscriptSource) -> DataError:
+    """The error for an object that is not as it was listed."""
     return DataError("changed", f"{source.uri!r} is no longer as it was listed ({source.etag})")
 
 
-def _vanished_error(source: TranscriptSource) -> DataError:
+def vanished_error(source: TranscriptSource) -> DataError:
+    """The error for an object that was listed and is gone."""
     return DataError("vanished", f"{source.uri!r} was listed and is gone")
 
 
@@ -238,32 +218,30 @@ def _local_sources(path: Path) -> Iterator[TranscriptSource]:
                 f"[transcripts] uri: {str(base)!r} does not exist; give a file, a folder or a glob"
             )
         folder, paths = SourceFolder(base), _matches(base, path.relative_to(base).as_posix())
-    exists = functools.cache(lambda name: Path(name).exists())
+    exists = functools.cache(lambda path: Path(path).exists())
     for file_path in paths:
-        if folder is not None and _is_own_output(file_path.as_posix(), exists):
+        name = file_path.as_posix()
+        if folder is not None and _is_own_output(name, exists):
             continue
         try:
             if folder is None or folder.contains(file_path):
-                source = _pinned_file(file_path)
+                state = file_path.stat()
+                etag = file_etag(name, state.st_mtime_ns, state.st_size, state.st_ino)
+                modified = dt.datetime.fromtimestamp(state.st_mtime, dt.UTC)
+                source = TranscriptSource(name, etag, state.st_size, modified)
             else:
-                source = TranscriptSource(file_path.as_posix(), LINK, 0)
+                source = TranscriptSource(name, LINK, 0)
         except OSError as error:
             _refuse(error)
         yield source
 
 
-def _pinned_file(path: Path) -> TranscriptSource:
-    state = path.stat()
-    etag = _digest(path.as_posix(), state.st_mtime_ns, state.st_size, state.st_ino)
-    modified = dt.datetime.fromtimestamp(state.st_mtime, dt.UTC)
-    return TranscriptSource(path.as_posix(), etag, state.st_size, modified)
-
-
 @functools.lru_cache(maxsize=8192)
-def _digest(path: str, *_state: int) -> str:
+def file_etag(path: str, *_state: int) -> str:
     """BLAKE2b of a file; `_state` (time, size, inode) makes the cache miss for a changed file."""
+    new_digest = functools.partial(hashlib.blake2b, digest_size=16)
     with Path(path).open("rb") as stream:
-        return hashlib.file_digest(stream, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
+        return hashlib.file_digest(stream, new_digest).hexdigest()
 
 
 def _matches(base: Path, pattern: str) -> set[Path]:

@@ -13,11 +13,11 @@ import io
 import os
 import tempfile
 import threading
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Any, Final, NamedTuple, TypeAlias
 
 from assizes.judge.config.transcripts import TranscriptsConfig
 from assizes.judge.errors import ConfigurationError, DataError
@@ -25,13 +25,7 @@ from assizes.judge.formats.shared.parsing import strict_json
 from assizes.judge.privacy.secret_masking import mask_credentials
 from assizes.tasks.runtime.places import file_system_errors
 from assizes.tasks.runtime.process import Closing
-from assizes.tasks.sources.listing import (
-    BOM,
-    TranscriptSource,
-    bucket_stream,
-    refresh_source,
-    unchanged_local_path,
-)
+from assizes.tasks.sources import listing
 from assizes.tasks.sources.unpacking import (
     CONVERTERS,
     MAGIC_BYTES,
@@ -52,8 +46,25 @@ _CUT_CODES: Final = ("gzip_corrupt", "zstd_corrupt")
 _PACKED_SUFFIXES: Final[dict[str, Packing]] = {".gz": "gzip", ".zst": "zstd"}
 _PACKED_MAGIC: Final[dict[bytes, Packing]] = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 
+_Key: TypeAlias = tuple[str, str]
+"""Uri and etag of an object; for a file made from it, the uri behind the kind of the file."""
+
 _MAX_DOCUMENTS: Final = 2
 """How many parsed documents a spool keeps in memory."""
+
+
+class OpenedObject(NamedTuple):
+    """A transcript object that was as it was listed when its local file was opened.
+
+    Attributes:
+        source: the object.
+        stream: its plain content; for an archive its records as lines. To be closed by the caller.
+        fault: what was wrong behind the salvaged beginning; `None` for a whole object.
+    """
+
+    source: listing.TranscriptSource
+    stream: IO[bytes]
+    fault: DataError | None
 
 
 class Spool(Closing):
@@ -68,22 +79,19 @@ class Spool(Closing):
     ) -> None:
         self.bounds = bounds or ObjectBounds()
         self._options = dict(storage_options or {})
-        self._salvage_faults: dict[tuple[str, str], DataError] = {}
+        self._faults: dict[_Key, DataError] = {}
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._lock = threading.Lock()
-        self._path_locks: dict[tuple[str, str], threading.Lock] = {}
-        self._paths: dict[tuple[str, str], Path] = {}
+        self._path_locks: defaultdict[_Key, threading.Lock] = defaultdict(threading.Lock)
+        self._paths: dict[_Key, Path] = {}
         self._documents_lock = threading.Lock()
-        self._documents: OrderedDict[tuple[str, str, object], list[Any]] = OrderedDict()
+        self._documents: OrderedDict[tuple[_Key, object], list[Any]] = OrderedDict()
 
     @classmethod
     def of(cls, config: TranscriptsConfig) -> Spool:
         """A spool with the storage options and bounds of a configuration."""
-        object_bytes = round(config.max_object_mb * _MB)
-        document_bytes = round(config.max_document_mb * _MB)
-        return cls(
-            config.storage_options, ObjectBounds(object_bytes, document_bytes, config.salvage)
-        )
+        sizes = round(config.max_object_mb * _MB), round(config.max_document_mb * _MB)
+        return cls(config.storage_options, ObjectBounds(*sizes, config.salvage))
 
     def close(self) -> None:
         """Delete the temporary folder and forget every file and parsed document."""
@@ -94,7 +102,7 @@ class Spool(Closing):
                 self._folder.cleanup()
                 self._folder = None
 
-    def path(self, source: TranscriptSource) -> Path:
+    def path(self, source: listing.TranscriptSource) -> Path:
         """A local file with the plain content of the source.
 
         Raises:
@@ -103,13 +111,29 @@ class Spool(Closing):
             ConfigurationError: the bucket cannot be reached any more, or the disk is full.
         """
         if not source.uri.startswith("s3://"):
-            path = unchanged_local_path(source)
+            if source.etag == listing.LINK:
+                raise listing.link_error(source.uri)
+            path = Path(source.uri)
+            try:
+                state = path.stat()
+                etag = listing.file_etag(
+                    path.as_posix(), state.st_mtime_ns, state.st_size, state.st_ino
+                )
+            except (FileNotFoundError, NotADirectoryError) as error:
+                raise listing.vanished_error(source) from error
+            if etag != source.etag:
+                raise listing.changed_error(source)
             with path.open("rb") as stream:
                 if _packing_of(source.uri, stream) is None:
                     return path
         return self._path_made_once((source.uri, source.etag), lambda: self._fetch(source))
 
-    def lines_path(self, source: TranscriptSource) -> Path:
+    def open(self, source: listing.TranscriptSource) -> OpenedObject:
+        """The local file of a source, opened for reading; raises what `lines_path` does."""
+        stream = self.lines_path(source).open("rb")
+        return OpenedObject(source, stream, self._faults.get((source.uri, source.etag)))
+
+    def lines_path(self, source: listing.TranscriptSource) -> Path:
         """The local file of a source; for an archive the file of its records as lines.
 
         Raises:
@@ -124,16 +148,16 @@ class Spool(Closing):
             source, "lines", lambda target: archive_to_lines(path, target, self.bounds)
         )
 
-    def current_source(self, uri: str) -> TranscriptSource:
+    def current_source(self, uri: str) -> listing.TranscriptSource:
         """The object of a name, as it is now.
 
         Raises:
             DataError: `vanished`.
         """
-        return refresh_source(TranscriptSource(uri, "", 0), self._options)
+        return listing.refresh_source(listing.TranscriptSource(uri, "", 0), self._options)
 
     def derived_path(
-        self, source: TranscriptSource, kind: str, make: Callable[[Path], None]
+        self, source: listing.TranscriptSource, kind: str, make: Callable[[Path], None]
     ) -> Path:
         """A file that `make` writes once from a source, such as the lines of an archive.
 
@@ -158,7 +182,7 @@ class Spool(Closing):
         return self._path_made_once(key, make_file)
 
     def document_records(
-        self, source: TranscriptSource, parse: Callable[[bytes], list[Any]]
+        self, source: listing.TranscriptSource, parse: Callable[[bytes], list[Any]]
     ) -> list[Any]:
         """The records of a source that is one document; the last two documents stay in memory.
 
@@ -166,9 +190,9 @@ class Spool(Closing):
             DataError: as `path`, or whatever `parse` finds wrong with the whole; also where only
                 the beginning of the document could be unpacked.
         """
-        key = (source.uri, source.etag, parse)
+        key = ((source.uri, source.etag), parse)
         path = self.path(source)
-        if (fault := self.salvage_fault(source)) is not None:
+        if (fault := self._faults.get(key[0])) is not None:
             raise fault
         if (size := path.stat().st_size) > self.bounds.document_bytes:
             raise DataError(
@@ -178,33 +202,29 @@ class Spool(Closing):
             )
         with self._documents_lock:
             if key not in self._documents:
-                self._documents[key] = parse(path.read_bytes().removeprefix(BOM))
+                self._documents[key] = parse(path.read_bytes().removeprefix(listing.BOM))
                 while len(self._documents) > _MAX_DOCUMENTS:
                     self._documents.popitem(last=False)
             self._documents.move_to_end(key)
             return self._documents[key]
 
-    def salvage_fault(self, source: TranscriptSource) -> DataError | None:
-        """What was wrong behind the salvaged beginning of a source; `None` for a whole source."""
-        return self._salvage_faults.get((source.uri, source.etag))
-
-    def _path_made_once(self, key: tuple[str, str], make: Callable[[], Path]) -> Path:
+    def _path_made_once(self, key: _Key, make: Callable[[], Path]) -> Path:
         """The file of a key; of several threads that ask for the key one makes the file."""
         with self._lock:
-            path_lock = self._path_locks.setdefault(key, threading.Lock())
+            path_lock = self._path_locks[key]
         with path_lock:
             if key not in self._paths:
                 self._paths[key] = make()
             return self._paths[key]
 
-    def _fetch(self, source: TranscriptSource) -> Path:
+    def _fetch(self, source: listing.TranscriptSource) -> Path:
         if source.uri.startswith("s3://"):
-            with bucket_stream(source, self._options) as stream:
+            with listing.bucket_stream(source, self._options) as stream:
                 return self._unpack(source, stream)
         with Path(source.uri).open("rb") as stream:
             return self._unpack(source, stream)
 
-    def _unpack(self, source: TranscriptSource, stream: IO[bytes]) -> Path:
+    def _unpack(self, source: listing.TranscriptSource, stream: IO[bytes]) -> Path:
         key, bounds = (source.uri, source.etag), self.bounds
         target = self._target(key)
         packing = _packing_of(source.uri, stream)
@@ -217,13 +237,13 @@ class Spool(Closing):
         except DataError as error:
             fault = DataError(error.code, f"{source.uri!r}: {error.detail}")
             if error.code in _CUT_CODES and bounds.salvage and _cut_to_whole_lines(target):
-                self._salvage_faults[key] = fault
+                self._faults[key] = fault
                 return target
             target.unlink()
             raise fault from error
         return target
 
-    def _target(self, key: tuple[str, str]) -> Path:
+    def _target(self, key: _Key) -> Path:
         """Where the file of a key lies in the temporary folder; the folder is made if missing."""
         name = hashlib.blake2b("\n".join(key).encode(), digest_size=16).hexdigest()
         with self._lock:
@@ -300,7 +320,7 @@ def _copy(stream: IO[bytes], out: IO[bytes], cap_bytes: int) -> None:
 
 
 @contextmanager
-def _explain_full_disk(source: TranscriptSource, target: Path) -> Iterator[None]:
+def _explain_full_disk(source: listing.TranscriptSource, target: Path) -> Iterator[None]:
     """Turn the error of a full disk into a sentence; after any `OSError` the target is removed."""
     try:
         yield

@@ -129,36 +129,38 @@ def unpack(
         DataError: `gzip_corrupt`, `zstd_corrupt` (also for a frame with a window over 128 MB), or
             `bomb` for more than `cap_bytes` or a ratio over `BOMB_RATIO`.
     """
-    kind = _GzipUnpacker if packing == "gzip" else _ZstdUnpacker
-    kind(out, cap_bytes, to_last_byte=to_last_byte).run(stream)
+    if packing == "gzip":
+        _GzipUnpacker(out, cap_bytes, to_last_byte).run(stream)
+    else:
+        _ZstdUnpacker(out, cap_bytes, to_last_byte).run(stream)
 
 
+@dataclass
 class _Unpacker:
     """One pass over a packed stream; counts the bytes read and the bytes written."""
 
-    def __init__(self, out: IO[bytes], cap_bytes: int, *, to_last_byte: bool) -> None:
-        self._out, self._cap, self._to_last_byte = out, cap_bytes, to_last_byte
-        self._bytes_in = self._bytes_out = 0
-
-    def run(self, stream: IO[bytes]) -> None:
-        raise NotImplementedError
+    out: IO[bytes]
+    cap: int
+    to_last_byte: bool
+    bytes_in: int = 0
+    bytes_out: int = 0
 
     def _write(self, data: bytes) -> None:
-        self._bytes_out += len(data)
-        if self._bytes_out > self._cap:
+        self.bytes_out += len(data)
+        if self.bytes_out > self.cap:
             raise DataError(
-                "bomb", f"unpacks to more than {self._cap} bytes; unpack it, or raise max_object_mb"
+                "bomb", f"unpacks to more than {self.cap} bytes; unpack it, or raise max_object_mb"
             )
-        if self._bytes_out > max(BOMB_FLOOR_BYTES, BOMB_RATIO * self._bytes_in):
-            raise _ratio_error(self._bytes_in, self._bytes_out)
-        self._out.write(data)
+        if self.bytes_out > max(BOMB_FLOOR_BYTES, BOMB_RATIO * self.bytes_in):
+            raise _ratio_error(self.bytes_in, self.bytes_out)
+        self.out.write(data)
 
 
 class _GzipUnpacker(_Unpacker):
     def run(self, stream: IO[bytes]) -> None:
         member, is_behind_member = None, False
         while block := stream.read(_IN_BYTES):
-            self._bytes_in += len(block)
+            self.bytes_in += len(block)
             while block:
                 if member is None:
                     # Tapes and block devices pad with zeros; only between members.
@@ -170,14 +172,14 @@ class _GzipUnpacker(_Unpacker):
                     member, is_behind_member = None, True
         if member is not None:
             self._write(member.flush())
-            raise DataError("gzip_corrupt", f"cut off after {self._bytes_in} bytes")
+            raise DataError("gzip_corrupt", f"cut off after {self.bytes_in} bytes")
 
     def _inflate_block(self, member: zlib._Decompress, block: bytes) -> bytes:
         """Decode a block; the rest of the block after the end of this member."""
         before = None
         try:
             while True:
-                before = member.copy() if self._to_last_byte else None
+                before = member.copy() if self.to_last_byte else None
                 data = member.decompress(block, _OUT_BYTES)
                 self._write(data)
                 if member.eof:
@@ -203,8 +205,8 @@ class _ZstdUnpacker(_Unpacker):
     def run(self, stream: IO[bytes]) -> None:
         frame: zstd.ZstdDecompressor | None = None
         try:
-            while block := stream.read(_SALVAGED_BYTES if self._to_last_byte else _IN_BYTES):
-                self._bytes_in += len(block)
+            while block := stream.read(_SALVAGED_BYTES if self.to_last_byte else _IN_BYTES):
+                self.bytes_in += len(block)
                 while block:
                     frame = frame or zstd.ZstdDecompressor()
                     self._write(frame.decompress(block, _OUT_BYTES))
@@ -215,7 +217,7 @@ class _ZstdUnpacker(_Unpacker):
         except zstd.ZstdError as error:
             raise DataError("zstd_corrupt", str(error)) from error
         if frame is not None:
-            raise DataError("zstd_corrupt", f"cut off after {self._bytes_in} bytes")
+            raise DataError("zstd_corrupt", f"cut off after {self.bytes_in} bytes")
 
 
 def archive_to_lines(path: Path, target: Path, bounds: ObjectBounds) -> None:

@@ -27,17 +27,10 @@ from assizes.judge.case import (
     Usage,
 )
 from assizes.judge.errors import DataError
+from assizes.judge.formats.shared import parsing
 from assizes.judge.formats.shared.containers import Format
 from assizes.judge.formats.shared.json_shapes import content_id
-from assizes.judge.formats.shared.messages import (
-    ChatMessage,
-)
-from assizes.judge.formats.shared.parsing import (
-    DROPPED_TIMES,
-    drop_negative_times,
-    schema_errors,
-    strict_json,
-)
+from assizes.judge.formats.shared.messages import ChatMessage
 
 
 class _Tokens(BaseModel):
@@ -81,7 +74,7 @@ def _fits(value: Any) -> bool:
 
 
 def _case(record: bytes) -> Case:
-    return row_case(strict_json(record))
+    return row_case(parsing.strict_json(record))
 
 
 def row_case(value: Any) -> Case:
@@ -93,15 +86,15 @@ def row_case(value: Any) -> Case:
         DataError: `schema`, when a column has another type, when the row has neither response,
             retrieved context nor trace, or when expected facts stand beside an expected response.
     """
-    dropped = drop_negative_times(value)
-    with schema_errors():
+    dropped = parsing.drop_negative_times(value)
+    with parsing.schema_errors():
         row = _Row.model_validate(value)
         _check_inputs(row)
         return Case(
             case_id=content_id(value) if row.request_id is None else str(row.request_id),
             transcript=_transcript(row),
             expected=_expected_values(row),
-            metadata={DROPPED_TIMES: dropped} if dropped else {},
+            metadata={parsing.DROPPED_TIMES: dropped} if dropped else {},
         )
 
 

@@ -15,33 +15,14 @@ from itertools import groupby
 from typing import Any, Final
 
 from assizes.judge.case import Case, ToolResult, Transcript, Turn
+from assizes.judge.formats.shared import json_shapes as shapes
+from assizes.judge.formats.shared import messages as chat
 from assizes.judge.formats.shared.containers import Layout
-from assizes.judge.formats.shared.json_shapes import (
-    CONVERSATION_IDS,
-    conversation_id,
-    decode_if_json,
-    first_identifier,
-    mapping,
-    messages_of,
-    moment,
-    name_of,
-    numbered_objects,
-    sequence,
-)
-from assizes.judge.formats.shared.messages import (
-    ConversationBuilder,
-    last_usage,
-    own_metadata,
-    tools_of,
-    usage_of,
-    with_last_answer,
-    without_empty_fields,
-)
 from assizes.judge.formats.shared.parsing import REASONING
 from assizes.judge.formats.shared.provider_messages import add_anthropic_message, has_blocks
 
 _RECORD_FIELDS: Final = {
-    *CONVERSATION_IDS,
+    *shapes.CONVERSATION_IDS,
     *("system", "messages", "tools", "metadata", "usage", "model", "agent", "agent_version"),
     *("created_at", "timestamp", "response", "content", "role", "type", "stop_reason"),
     *("stop_sequence", "anthropic_version"),
@@ -67,26 +48,26 @@ def _fits(value: dict[str, Any]) -> bool:
 
 
 def _read(value: dict[str, Any]) -> Case:
-    builder = ConversationBuilder()
+    builder = chat.ConversationBuilder()
     builder.tally.count_unread(value, _RECORD_FIELDS, "record")
     builder.add_system(builder.text_of(value.get("system")))
-    for path, message in numbered_objects(messages_of(value), "messages"):
+    for path, message in shapes.numbered_objects(shapes.messages_of(value), "messages"):
         add_anthropic_message(message, builder, path)
     answer = _add_response(value, builder)
-    metadata = mapping(value.get("metadata"), "metadata")
+    metadata = shapes.mapping(value.get("metadata"), "metadata")
     kept_metadata = {name: item for name, item in metadata.items() if name != "user_id"}
-    stop_reason = name_of(answer.get("stop_reason"))
+    stop_reason = shapes.name_of(answer.get("stop_reason"))
     return Case(
-        case_id=conversation_id(value, metadata),
+        case_id=shapes.conversation_id(value, metadata),
         transcript=Transcript(
-            turns=with_last_answer(builder.turns, usage_of(answer.get("usage"))),
+            turns=chat.with_last_answer(builder.turns, chat.usage_of(answer.get("usage"))),
             system=builder.system_text(),
-            tools=tools_of(sequence(value.get("tools"), "tools")),
-            started_at=moment(value.get("created_at") or value.get("timestamp")),
+            tools=chat.tools_of(shapes.sequence(value.get("tools"), "tools")),
+            started_at=shapes.moment(value.get("created_at") or value.get("timestamp")),
         ),
-        agent=name_of(value.get("agent")) or first_identifier(answer, ("model",)),
-        agent_version=name_of(value.get("agent_version")),
-        cluster=name_of(metadata.get("user_id")),
+        agent=shapes.name_of(value.get("agent")) or shapes.first_identifier(answer, ("model",)),
+        agent_version=shapes.name_of(value.get("agent_version")),
+        cluster=shapes.name_of(metadata.get("user_id")),
         metadata={
             **kept_metadata,
             **({"stop_reason": stop_reason} if stop_reason else {}),
@@ -95,9 +76,9 @@ def _read(value: dict[str, Any]) -> Case:
     )
 
 
-def _add_response(value: dict[str, Any], builder: ConversationBuilder) -> dict[str, Any]:
+def _add_response(value: dict[str, Any], builder: chat.ConversationBuilder) -> dict[str, Any]:
     """Add the response of a record; its fields over those of the record, as either has usage."""
-    response = mapping(decode_if_json(value.get("response")), "response")
+    response = shapes.mapping(shapes.decode_if_json(value.get("response")), "response")
     if response:
         builder.tally.count_unread(response, _RESPONSE_FIELDS, "response")
     else:
@@ -116,7 +97,7 @@ def anthropic_record(case: Case) -> dict[str, Any]:
     """Return a case as a record of Anthropic messages."""
     transcript = case.transcript
     person = {"user_id": case.cluster} if case.cluster else {}
-    return without_empty_fields(
+    return chat.without_empty_fields(
         conversation_id=case.case_id,
         system=transcript.system,
         messages=list(_messages(case)),
@@ -125,11 +106,11 @@ def anthropic_record(case: Case) -> dict[str, Any]:
             for tool in transcript.tools
         ],
         created_at=transcript.started_at and transcript.started_at.isoformat(),
-        usage=last_usage(case, "input_tokens", "output_tokens"),
+        usage=chat.last_usage(case, "input_tokens", "output_tokens"),
         stop_reason=case.metadata.get("stop_reason"),
         agent=case.agent,
         agent_version=case.agent_version,
-        metadata={**own_metadata(case), **person},
+        metadata={**chat.own_metadata(case), **person},
     )
 
 

@@ -10,18 +10,8 @@ from typing import Any, Final
 
 from assizes.judge.case import Case, Transcript
 from assizes.judge.errors import DataError
+from assizes.judge.formats.shared import json_shapes as shapes
 from assizes.judge.formats.shared.containers import Layout
-from assizes.judge.formats.shared.json_shapes import (
-    content_id,
-    dollars,
-    first_identifier,
-    mapping,
-    moment,
-    name_of,
-    numbered_objects,
-    objects,
-    sequence,
-)
 from assizes.judge.formats.shared.messages import ConversationBuilder, call_of, tools_of, usage_of
 
 _STEP_FIELDS: Final = {
@@ -38,23 +28,26 @@ def _fits(value: dict[str, Any]) -> bool:
 
 def _read(value: dict[str, Any]) -> Case:
     builder = ConversationBuilder()
-    agent = mapping(value.get("agent"), "agent")
-    steps = list(numbered_objects(value.get("steps"), "steps"))
+    agent = shapes.mapping(value.get("agent"), "agent")
+    steps = list(shapes.numbered_objects(value.get("steps"), "steps"))
     for path, step in steps:
         _add_step(step, path, builder)
-    totals = mapping(value.get("final_metrics"), "final_metrics")
+    totals = shapes.mapping(value.get("final_metrics"), "final_metrics")
     return Case(
-        case_id=first_identifier(value, ("session_id", "trajectory_id")) or content_id(value),
+        case_id=shapes.first_identifier(value, ("session_id", "trajectory_id"))
+        or shapes.content_id(value),
         transcript=Transcript(
             turns=tuple(builder.turns),
             system=builder.system_text(),
-            tools=tools_of(sequence(agent.get("tool_definitions"), "agent.tool_definitions")),
-            started_at=moment(steps[0][1].get("timestamp")) if steps else None,
-            agent_cost_usd=dollars(totals.get("total_cost_usd")),
+            tools=tools_of(
+                shapes.sequence(agent.get("tool_definitions"), "agent.tool_definitions")
+            ),
+            started_at=shapes.moment(steps[0][1].get("timestamp")) if steps else None,
+            agent_cost_usd=shapes.dollars(totals.get("total_cost_usd")),
         ),
-        agent=name_of(agent.get("name")),
-        agent_version=name_of(agent.get("version")),
-        metadata={**mapping(value.get("extra"), "extra"), **builder.metadata()},
+        agent=shapes.name_of(agent.get("name")),
+        agent_version=shapes.name_of(agent.get("version")),
+        metadata={**shapes.mapping(value.get("extra"), "extra"), **builder.metadata()},
     )
 
 
@@ -73,20 +66,20 @@ def _add_step(step: dict[str, Any], path: str, builder: ConversationBuilder) -> 
         call_of(
             call.get("function_name"), call.get("arguments"), call.get("tool_call_id"), path=path
         )
-        for call in objects(step.get("tool_calls"), f"{path}.tool_calls")
+        for call in shapes.objects(step.get("tool_calls"), f"{path}.tool_calls")
     ]
-    metrics = mapping(step.get("metrics"), f"{path}.metrics")
+    metrics = shapes.mapping(step.get("metrics"), f"{path}.metrics")
     builder.add_message(
         _ROLES[source],
         step.get("message"),
         calls,
         thoughts,
-        started_at=moment(step.get("timestamp")),
+        started_at=shapes.moment(step.get("timestamp")),
         usage=usage_of({name: metrics.get(name) for name in _TOKEN_FIELDS}),
-        cost_usd=dollars(metrics.get("cost_usd")),
+        cost_usd=shapes.dollars(metrics.get("cost_usd")),
     )
-    observation = mapping(step.get("observation"), f"{path}.observation")
-    for result in objects(observation.get("results"), f"{path}.observation.results"):
+    observation = shapes.mapping(step.get("observation"), f"{path}.observation")
+    for result in shapes.objects(observation.get("results"), f"{path}.observation.results"):
         builder.add_result(result.get("content"), result.get("source_call_id"))
 
 

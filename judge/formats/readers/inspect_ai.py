@@ -137,11 +137,8 @@ def _add_message(message: dict[str, Any], path: str, builder: ConversationBuilde
             shown, message.get("tool_call_id"), message.get("function"), is_error=bool(error)
         )
     elif role in ("user", "assistant"):
-        calls = [
-            _tool_call(call, path)
-            for call in objects(message.get("tool_calls"), f"{path}.tool_calls")
-        ]
-        builder.add_message(role, content, calls)
+        calls = objects(message.get("tool_calls"), f"{path}.tool_calls")
+        builder.add_message(role, content, [_tool_call(call, path) for call in calls])
     else:
         raise DataError(
             "schema", f"{path}.role: found {str(role)[:40]!r}, expected one of four roles"
@@ -174,10 +171,8 @@ def _with_usage(turns: Sequence[Turn], sample: dict[str, Any]) -> tuple[Turn, ..
 
 
 def _expected_values(target: Any) -> Expected:
-    texts = [target] if isinstance(target, str) else target
-    answers = [as_text(item) for item in texts] if isinstance(texts, list) else []
-    response = " or ".join(text for text in answers if text)
-    return Expected(response=response or None)
+    texts = target if isinstance(target, list) else [target if isinstance(target, str) else None]
+    return Expected(response=" or ".join(filter(None, map(as_text, texts))) or None)
 
 
 def _grade(value: Any) -> float | None:

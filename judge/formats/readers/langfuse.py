@@ -12,18 +12,8 @@ from typing import Any, Final
 
 from assizes.judge.case import Case, ToolResult
 from assizes.judge.errors import DataError
+from assizes.judge.formats.shared import json_shapes as shapes
 from assizes.judge.formats.shared.containers import Piece, piece_format
-from assizes.judge.formats.shared.json_shapes import (
-    amount,
-    as_text,
-    decode_if_json,
-    dollars,
-    mapping,
-    moment,
-    name_of,
-    sequence,
-    valid_labels,
-)
 from assizes.judge.formats.shared.messages import ConversationBuilder, call_of, usage_of
 from assizes.judge.formats.shared.otel_spans import chunks_of
 from assizes.judge.formats.shared.parsing import HUMAN_LABELS, FidelityCounter
@@ -70,7 +60,7 @@ def _listed_files(value: Any) -> list[str]:
     files = value.get("files") if isinstance(value, dict) else None
     if not isinstance(files, list):
         return []
-    keys = (name_of(file.get("key")) for file in files if isinstance(file, dict))
+    keys = (shapes.name_of(file.get("key")) for file in files if isinstance(file, dict))
     return [key for key in keys if key is not None]
 
 
@@ -82,8 +72,8 @@ def _pieces(value: Any) -> Iterator[Piece]:
     if isinstance(fields.get("observations"), list):
         yield from _trace_pieces(fields)
         return
-    session = name_of(fields.get("session_id"))
-    part = name_of(fields.get("trace_id")) or session
+    session = shapes.name_of(fields.get("session_id"))
+    part = shapes.name_of(fields.get("trace_id")) or session
     if part is None:
         raise DataError("schema", "trace_id: missing, and there is no session_id")
     yield Piece(part, session, fields)
@@ -93,7 +83,7 @@ def _join(pieces: list[Any]) -> Case:
     tally = FidelityCounter()
     unique: dict[str | int, dict[str, Any]] = {}
     for number, row in enumerate(pieces):
-        unique.setdefault(name_of(row.get("id")) or number, row)
+        unique.setdefault(shapes.name_of(row.get("id")) or number, row)
     rows = list(unique.values())
     tally.count("repeated", "row", len(pieces) - len(rows))
     observations = [row for row in rows if "data_type" not in row]
@@ -102,15 +92,16 @@ def _join(pieces: list[Any]) -> Case:
     if not transcript.turns:
         raise DataError("schema", "observations: no input and no output in any of them")
     session = _first(rows, "session_id")
-    trace = _first(rows, "trace_id")
     return Case(
-        case_id=session or trace or "",
+        case_id=session or _first(rows, "trace_id") or "",
         transcript=transcript,
         agent=_first(observations, "trace_name"),
         agent_version=_first(observations, "release") or _first(observations, "version"),
         tags=_tags(observations),
         cluster=_first(rows, "user_id") or session,
-        labels=valid_labels({str(row.get("name")): amount(row.get("value")) for row in scores}),
+        labels=shapes.valid_labels(
+            {str(row.get("name")): shapes.amount(row.get("value")) for row in scores}
+        ),
         metadata={**_human_labels(scores), **tally.metadata()},
     )
 
@@ -121,7 +112,7 @@ def _with_snake_names(fields: dict[str, Any]) -> dict[str, Any]:
 
 def _trace_pieces(trace: dict[str, Any]) -> Iterator[Piece]:
     """Yield a trace as a span of its own, then its observations and its scores."""
-    trace_id, session = name_of(trace.get("id")), name_of(trace.get("session_id"))
+    trace_id, session = shapes.name_of(trace.get("id")), shapes.name_of(trace.get("session_id"))
     if trace_id is None:
         raise DataError("schema", "id: missing, in a trace")
     shared = {name: trace.get(name) for name in ("session_id", "user_id", "release", "version")}
@@ -130,8 +121,8 @@ def _trace_pieces(trace: dict[str, Any]) -> Iterator[Piece]:
     own = {"id": trace_id, "type": "SPAN", "start_time": trace.get("timestamp"), **top, **shared}
     yield Piece(trace_id, session, own)
     for kind in ("observations", "scores"):
-        for row in sequence(trace.get(kind), kind):
-            fields = _with_snake_names(mapping(row, kind))
+        for row in shapes.sequence(trace.get(kind), kind):
+            fields = _with_snake_names(shapes.mapping(row, kind))
             yield Piece(trace_id, session, {**shared, **fields, "trace_id": trace_id})
 
 
@@ -143,35 +134,37 @@ def _span(row: dict[str, Any], tally: FidelityCounter) -> TraceSpan:
         add_value(row.get("output"), "assistant", output_builder)
     span = TraceSpan(
         id=str(row.get("id")),
-        parent=name_of(row.get("parent_observation_id")),
+        parent=shapes.name_of(row.get("parent_observation_id")),
         trace=str(row.get("trace_id")),
         kind=kind,
-        start=moment(row.get("start_time")),
-        end=moment(row.get("end_time")),
-        usage=usage_of(decode_if_json(row.get("usage_details"))),
-        cost_usd=dollars(row.get("total_cost")),
+        start=shapes.moment(row.get("start_time")),
+        end=shapes.moment(row.get("end_time")),
+        usage=usage_of(shapes.decode_if_json(row.get("usage_details"))),
+        cost_usd=shapes.dollars(row.get("total_cost")),
     )
     span.set_messages(input_builder, output_builder)
     if kind == "tool":
-        span.call = call_of(row.get("name") or "tool", decode_if_json(row.get("input")) or None)
+        span.call = call_of(
+            row.get("name") or "tool", shapes.decode_if_json(row.get("input")) or None
+        )
         failed = row.get("level") == "ERROR"
-        answer = as_text(row.get("output"))
-        answer = answer or (as_text(row.get("status_message")) if failed else "")
+        answer = shapes.as_text(row.get("output"))
+        answer = answer or (shapes.as_text(row.get("status_message")) if failed else "")
         span.result = ToolResult(content=answer, name=span.call.name, is_error=failed)
     if kind == "retriever":
-        output = decode_if_json(row.get("output"))
+        output = shapes.decode_if_json(row.get("output"))
         documents = output.get("documents") if isinstance(output, dict) else output
         span.chunks = chunks_of(documents)
     return span
 
 
 def _first(rows: Iterable[dict[str, Any]], name: str) -> str | None:
-    return next((value for row in rows if (value := name_of(row.get(name)))), None)
+    return next((value for row in rows if (value := shapes.name_of(row.get(name)))), None)
 
 
 def _tags(rows: list[dict[str, Any]]) -> dict[str, str]:
     """Return tags with values: Langfuse's tags are bare words, and each gets the value `true`."""
-    words = [decode_if_json(row.get("tags")) for row in rows]
+    words = [shapes.decode_if_json(row.get("tags")) for row in rows]
     tags = {
         str(word): "true" for tag_list in words if isinstance(tag_list, list) for word in tag_list
     }
@@ -185,9 +178,9 @@ def _human_labels(scores: list[dict[str, Any]]) -> dict[str, Any]:
     for row in scores:
         if row.get("source") == "ANNOTATION":
             text, number = row.get("string_value"), row.get("value")
-            has_text = text not in (None, "") and amount(number) is None
-            rater = name_of(row.get("author_user_id", row.get("authorUserId"))) or "human"
-            metric = as_text(row.get("name"))
+            has_text = text not in (None, "") and shapes.amount(number) is None
+            rater = shapes.name_of(row.get("author_user_id", row.get("authorUserId"))) or "human"
+            metric = shapes.as_text(row.get("name"))
             rows.append({"metric": metric, "label": text if has_text else number, "rater": rater})
     return {HUMAN_LABELS: rows} if rows else {}
 

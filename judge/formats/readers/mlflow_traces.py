@@ -69,7 +69,12 @@ def _join(pieces: list[Any]) -> Case:
         raise DataError("schema", "data.spans: no inputs and no outputs in any of them")
     metadata = _trace_metadata(pieces[0])
     session = name_of(metadata.get("mlflow.trace.session"))
-    assessments = [assessment for trace in pieces for assessment in _assessments(trace)]
+    assessments = [
+        assessment
+        for trace in pieces
+        for assessment in objects(_info(trace).get("assessments"), "info.assessments")
+        if assessment.get("valid", True)
+    ]
     return Case(
         case_id=session or _trace_id(pieces[0]),
         transcript=transcript,
@@ -150,15 +155,10 @@ def _without_arguments(inputs: Any) -> Any:
     if not isinstance(inputs, dict) or "messages" in inputs:
         return inputs
     lists = [value for value in inputs.values() if isinstance(value, list) and value]
-    if len(lists) != 1:
-        return inputs
-    are_messages = all(isinstance(item, dict) and "role" in item for item in lists[0])
+    are_messages = len(lists) == 1 and all(
+        isinstance(item, dict) and "role" in item for item in lists[0]
+    )
     return lists[0] if are_messages else inputs
-
-
-def _assessments(trace: dict[str, Any]) -> list[dict[str, Any]]:
-    assessments = objects(_info(trace).get("assessments"), "info.assessments")
-    return [assessment for assessment in assessments if assessment.get("valid", True)]
 
 
 def _value(assessment: dict[str, Any], kind: str) -> Any:

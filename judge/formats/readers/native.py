@@ -13,14 +13,8 @@ from pydantic import ValidationError
 
 from assizes.judge.case import Case
 from assizes.judge.errors import DataError
+from assizes.judge.formats.shared import parsing
 from assizes.judge.formats.shared.containers import Format
-from assizes.judge.formats.shared.parsing import (
-    DROPPED_TIMES,
-    drop_negative_times,
-    schema_error,
-    schema_errors,
-    strict_json,
-)
 
 SCHEMA_VERSION: Final = 1
 """The version of the format that this reader knows; a record may name it as `schema_version`."""
@@ -33,7 +27,7 @@ def _fits(value: Any) -> bool:
 def _case(record: bytes) -> Case:
     # `model_validate_json` silently keeps the last of two equal keys. Strict parsing followed by
     # validation refuses them and reaches 0.8 of its speed; a second pass would cost more.
-    value = strict_json(record)
+    value = parsing.strict_json(record)
     if isinstance(value, dict) and "schema_version" in value:
         version = value.pop("schema_version")
         if version != SCHEMA_VERSION or isinstance(version, bool):
@@ -45,11 +39,11 @@ def _case(record: bytes) -> Case:
     try:
         return Case.model_validate(value)
     except ValidationError as error:
-        if not (dropped := drop_negative_times(value)):
-            raise schema_error(error) from None
-    with schema_errors():
+        if not (dropped := parsing.drop_negative_times(value)):
+            raise parsing.schema_error(error) from None
+    with parsing.schema_errors():
         case = Case.model_validate(value)
-    return case.model_copy(update={"metadata": {**case.metadata, DROPPED_TIMES: dropped}})
+    return case.model_copy(update={"metadata": {**case.metadata, parsing.DROPPED_TIMES: dropped}})
 
 
 def native_line(case: Case) -> bytes:

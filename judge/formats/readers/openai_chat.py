@@ -12,65 +12,52 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from assizes.judge.case import Case, ToolCall, ToolResult, ToolSpec, Transcript, Turn
+from assizes.judge.case import Case, ToolResult, ToolSpec, Transcript, Turn
+from assizes.judge.formats.shared import json_shapes as shapes
+from assizes.judge.formats.shared import messages as chat
 from assizes.judge.formats.shared.containers import Layout
-from assizes.judge.formats.shared.json_shapes import (
-    CONVERSATION_IDS,
-    conversation_id,
-    decode_if_json,
-    mapping,
-    messages_of,
-    moment,
-    name_of,
-    sequence,
-)
-from assizes.judge.formats.shared.messages import (
-    ConversationBuilder,
-    last_usage,
-    own_metadata,
-    tools_of,
-    usage_of,
-    with_last_answer,
-    without_empty_fields,
-)
 from assizes.judge.formats.shared.parsing import REASONING
 from assizes.judge.formats.shared.provider_messages import add_openai_messages, completion_messages
 
 _RECORD_FIELDS: Final = {
-    *CONVERSATION_IDS,
+    *shapes.CONVERSATION_IDS,
     *("messages", "tools", "functions", "metadata", "usage", "model", "user", "agent"),
     *("agent_version", "created", "created_at", "timestamp", "response", "choices", "object"),
 }
 
 
 def _fits(value: dict[str, Any]) -> bool:
-    messages = decode_if_json(value.get("messages"))
+    messages = shapes.decode_if_json(value.get("messages"))
     if not isinstance(messages, list):
         return False
     return not messages or (isinstance(messages[0], dict) and "role" in messages[0])
 
 
 def _read(value: dict[str, Any]) -> Case:
-    builder = ConversationBuilder()
+    builder = chat.ConversationBuilder()
     builder.tally.count_unread(value, _RECORD_FIELDS, "record")
-    add_openai_messages(messages_of(value), builder)
+    add_openai_messages(shapes.messages_of(value), builder)
     add_openai_messages(completion_messages(value), builder)
-    started = moment(value.get("created_at") or value.get("timestamp") or value.get("created"))
+    started = shapes.moment(
+        value.get("created_at") or value.get("timestamp") or value.get("created")
+    )
     response = value.get("response")
     used = value.get("usage") or (response.get("usage") if isinstance(response, dict) else None)
-    metadata = mapping(decode_if_json(value.get("metadata")), "metadata")
-    tools = sequence(decode_if_json(value.get("tools") or value.get("functions")), "tools")
+    metadata = shapes.mapping(shapes.decode_if_json(value.get("metadata")), "metadata")
+    tools = shapes.sequence(
+        shapes.decode_if_json(value.get("tools") or value.get("functions")), "tools"
+    )
     return Case(
-        case_id=conversation_id(value, metadata),
+        case_id=shapes.conversation_id(value, metadata),
         transcript=Transcript(
-            turns=with_last_answer(builder.turns, usage_of(used)),
+            turns=chat.with_last_answer(builder.turns, chat.usage_of(used)),
             system=builder.system_text(),
-            tools=tools_of(tools),
+            tools=chat.tools_of(tools),
             started_at=started,
         ),
-        agent=name_of(value.get("agent")) or name_of(value.get("model")),
-        agent_version=name_of(value.get("agent_version")),
-        cluster=name_of(value.get("user")),
+        agent=shapes.name_of(value.get("agent")) or shapes.name_of(value.get("model")),
+        agent_version=shapes.name_of(value.get("agent_version")),
+        cluster=shapes.name_of(value.get("user")),
         metadata={**metadata, **builder.metadata()},
     )
 
@@ -86,42 +73,35 @@ def openai_record(case: Case) -> dict[str, Any]:
     messages = [
         _message(turn, thoughts.get(str(place))) for place, turn in enumerate(transcript.turns)
     ]
-    return without_empty_fields(
+    return chat.without_empty_fields(
         conversation_id=case.case_id,
         messages=[*system, *messages],
         tools=[_tool(tool) for tool in transcript.tools],
         created_at=transcript.started_at and transcript.started_at.isoformat(),
-        usage=last_usage(case, "prompt_tokens", "completion_tokens"),
+        usage=chat.last_usage(case, "prompt_tokens", "completion_tokens"),
         agent=case.agent,
         agent_version=case.agent_version,
         user=case.cluster,
-        metadata=own_metadata(case),
+        metadata=chat.own_metadata(case),
     )
 
 
 def _message(turn: Turn, thought: str | None) -> dict[str, Any]:
     if turn.role == "tool":
         answer = turn.tool_result or ToolResult(content="")
-        return {
+        record: dict[str, Any] = {
             "role": "tool",
             "tool_call_id": answer.call_id or "",
             "content": answer.content,
-            **({"name": answer.name} if answer.name else {}),
         }
-    calls = [
-        {
-            "id": call.id or "",
-            "type": "function",
-            "function": {"name": call.name, "arguments": _arguments(call)},
-        }
-        for call in turn.tool_calls
-    ]
-    extra = without_empty_fields(tool_calls=calls, reasoning_content=thought)
+        return record | ({"name": answer.name} if answer.name else {})
+    calls = []
+    for call in turn.tool_calls:
+        text = json.dumps(call.arguments, ensure_ascii=False) if call.raw is None else call.raw
+        function = {"name": call.name, "arguments": text}
+        calls.append({"id": call.id or "", "type": "function", "function": function})
+    extra = chat.without_empty_fields(tool_calls=calls, reasoning_content=thought)
     return {"role": turn.role, "content": turn.text, **extra}
-
-
-def _arguments(call: ToolCall) -> str:
-    return json.dumps(call.arguments, ensure_ascii=False) if call.raw is None else call.raw
 
 
 def _tool(tool: ToolSpec) -> dict[str, Any]:

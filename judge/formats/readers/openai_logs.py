@@ -15,24 +15,9 @@ from typing import Any, Final
 
 from assizes.judge.case import MOST_MS, Case, Transcript
 from assizes.judge.errors import DataError
+from assizes.judge.formats.shared import json_shapes as shapes
+from assizes.judge.formats.shared import messages as chat
 from assizes.judge.formats.shared.containers import Piece, piece_format
-from assizes.judge.formats.shared.json_shapes import (
-    amount,
-    between_ms,
-    content_id,
-    first_identifier,
-    first_present,
-    mapping,
-    moment,
-    name_of,
-    sequence,
-)
-from assizes.judge.formats.shared.messages import (
-    ConversationBuilder,
-    tools_of,
-    usage_of,
-    with_last_answer,
-)
 from assizes.judge.formats.shared.provider_messages import add_openai_messages, completion_messages
 from assizes.judge.formats.shared.spans import Chain, RecordedCall, chains_of
 
@@ -66,7 +51,7 @@ def _pieces(value: Any) -> Iterator[Piece]:
     opening = _request(value).get("messages")
     if isinstance(opening, list):
         opening = opening[:_OPENING_MESSAGES]
-    yield Piece(conversation_id or content_id(opening), conversation_id, value)
+    yield Piece(conversation_id or shapes.content_id(opening), conversation_id, value)
 
 
 def _split(pieces: list[Any]) -> list[list[Any]]:
@@ -85,7 +70,7 @@ def _join(pieces: list[Any]) -> Case:
     Facts about the whole come from the last request of the chain.
     """
     chain = max(_chains(pieces), key=lambda each: (len(each.turns), len(each.calls)))
-    builder = ConversationBuilder()
+    builder = chat.ConversationBuilder()
     beside = len(pieces) - len(chain.calls)
     builder.tally.count("dropped", "request beside the conversation", beside)
     for piece in pieces:
@@ -96,39 +81,39 @@ def _join(pieces: list[Any]) -> Case:
     _read(last, builder)
     return Case(
         case_id=_conversation_id(last)
-        or first_identifier(first, ("id", "request_id"))
-        or content_id([_request(first).get("messages"), _response(first)]),
+        or shapes.first_identifier(first, ("id", "request_id"))
+        or shapes.content_id([_request(first).get("messages"), _response(first)]),
         transcript=Transcript(
             turns=chain.turns,
             system=builder.system_text(),
-            tools=tools_of(sequence(request.get("tools"), "request.tools")),
+            tools=chat.tools_of(shapes.sequence(request.get("tools"), "request.tools")),
             started_at=_start_time(first),
-            duration_ms=between_ms(_start_time(first), _end_time(last)),
+            duration_ms=shapes.between_ms(_start_time(first), _end_time(last)),
         ),
-        agent=name_of(request.get("model")),
-        cluster=name_of(request.get("user")) or name_of(last.get("user")),
+        agent=shapes.name_of(request.get("model")),
+        cluster=shapes.name_of(request.get("user")) or shapes.name_of(last.get("user")),
         metadata={**metadata, **builder.metadata()},
     )
 
 
 def _chains(pieces: list[Any]) -> list[Chain]:
     by_length = sorted(pieces, key=lambda piece: len(_messages(piece)))
-    return chains_of(_read(piece, ConversationBuilder()) for piece in by_length)
+    return chains_of(_read(piece, chat.ConversationBuilder()) for piece in by_length)
 
 
-def _read(piece: dict[str, Any], builder: ConversationBuilder) -> RecordedCall:
+def _read(piece: dict[str, Any], builder: chat.ConversationBuilder) -> RecordedCall:
     """Read one model call; its tokens and its latency go into the turn of its answer."""
     add_openai_messages(_messages(piece), builder)
     turns_before = tuple(builder.turns)
     response = _response(piece)
     if response:
         add_openai_messages(completion_messages({"response": response}), builder)
-    latency_ms = amount(piece.get("latency_ms", piece.get("duration_ms")))
+    latency_ms = shapes.amount(piece.get("latency_ms", piece.get("duration_ms")))
     if latency_ms is None or not 0 <= latency_ms <= MOST_MS:
-        latency_ms = between_ms(_start_time(piece), _end_time(piece))
-    turns_added = with_last_answer(
+        latency_ms = shapes.between_ms(_start_time(piece), _end_time(piece))
+    turns_added = chat.with_last_answer(
         builder.turns[len(turns_before) :],
-        usage_of(response.get("usage")),
+        chat.usage_of(response.get("usage")),
         started_at=_start_time(piece),
         latency_ms=latency_ms,
     )
@@ -136,33 +121,33 @@ def _read(piece: dict[str, Any], builder: ConversationBuilder) -> RecordedCall:
 
 
 def _conversation_id(piece: dict[str, Any]) -> str | None:
-    return first_identifier(piece, _IDS) or first_identifier(_metadata(piece), _IDS)
+    return shapes.first_identifier(piece, _IDS) or shapes.first_identifier(_metadata(piece), _IDS)
 
 
 def _request(piece: dict[str, Any]) -> dict[str, Any]:
-    return mapping(piece.get("request") or piece.get("body"), "request")
+    return shapes.mapping(piece.get("request") or piece.get("body"), "request")
 
 
 def _messages(piece: dict[str, Any]) -> list[Any]:
-    return sequence(_request(piece).get("messages"), "request.messages")
+    return shapes.sequence(_request(piece).get("messages"), "request.messages")
 
 
 def _response(piece: dict[str, Any]) -> dict[str, Any]:
-    response = mapping(piece.get("response"), "response")
-    return mapping(response["body"], "response.body") if "body" in response else response
+    response = shapes.mapping(piece.get("response"), "response")
+    return shapes.mapping(response["body"], "response.body") if "body" in response else response
 
 
 def _metadata(piece: dict[str, Any]) -> dict[str, Any]:
-    return mapping(piece.get("metadata") or _request(piece).get("metadata"), "metadata")
+    return shapes.mapping(piece.get("metadata") or _request(piece).get("metadata"), "metadata")
 
 
 def _start_time(piece: dict[str, Any]) -> Any:
-    own_time = first_present(piece, _START_FIELDS)
-    return moment(own_time if own_time is not None else _response(piece).get("created"))
+    own_time = shapes.first_present(piece, _START_FIELDS)
+    return shapes.moment(own_time if own_time is not None else _response(piece).get("created"))
 
 
 def _end_time(piece: dict[str, Any]) -> Any:
-    return moment(first_present(piece, _END_FIELDS))
+    return shapes.moment(shapes.first_present(piece, _END_FIELDS))
 
 
 OPENAI_LOGS: Final = piece_format("openai_logs", _fits, _pieces, _join, split_conversation=_split)

@@ -27,15 +27,8 @@ from assizes.judge.case import (
 from assizes.judge.errors import DataError
 from assizes.judge.formats.shared.containers import Format, strict_document
 from assizes.judge.formats.shared.json_shapes import as_text, between_ms
-from assizes.judge.formats.shared.messages import (
-    tool_call,
-    without_marker_turn,
-    without_markers,
-)
-from assizes.judge.formats.shared.parsing import (
-    DROPPED_TIMES,
-    schema_errors,
-)
+from assizes.judge.formats.shared.messages import tool_call, without_marker_turn, without_markers
+from assizes.judge.formats.shared.parsing import DROPPED_TIMES, schema_errors
 
 _FINISHED_REASONS = frozenset({"user_stop", "agent_stop"})
 _SHARED = ("agent_info", "environment_info")
@@ -162,7 +155,7 @@ def _simulation_case(record: _TaskSimulation) -> Case:
     simulation, agent = record.simulation, record.agent_info or _Agent()
     environment = record.environment_info or _EnvironmentInfo()
     task_id, trial = str(simulation.task_id), simulation.trial or 0
-    domain = {"domain": environment.domain_name} if environment.domain_name else {}
+    tags = {"trial": str(trial), "domain": environment.domain_name or ""}
     facts = {
         "simulation_id": simulation.id,
         "termination_reason": simulation.termination_reason,
@@ -175,7 +168,7 @@ def _simulation_case(record: _TaskSimulation) -> Case:
         transcript=_transcript(simulation, environment.policy),
         expected=_expected_values(record.task.evaluation_criteria or _Criteria()),
         agent=agent.llm or agent.implementation,
-        tags={"trial": str(trial), **domain},
+        tags={name: tag for name, tag in tags.items() if tag},
         cluster=task_id,
         labels={} if reward is None else {"reward": reward},
         metadata={name: value for name, value in facts.items() if value is not None},

@@ -15,11 +15,7 @@ from pydantic import AliasChoices, BaseModel, Field
 from assizes.judge.case import Case, Expected, ExpectedCall, ToolResult, Transcript, Turn
 from assizes.judge.errors import DataError
 from assizes.judge.formats.shared.containers import Format, strict_document
-from assizes.judge.formats.shared.messages import (
-    ChatMessage,
-    without_marker_turn,
-    without_markers,
-)
+from assizes.judge.formats.shared.messages import ChatMessage, without_marker_turn, without_markers
 from assizes.judge.formats.shared.parsing import schema_errors
 
 
@@ -58,8 +54,8 @@ def _records(document: bytes) -> list[Any]:
     """Return the trajectories of a file, an `UnreadableRecord` for each that is no strict JSON."""
     value, unread = strict_document(document)
     if not isinstance(value, list):
-        kind = type(value).__name__
-        raise DataError("schema", f"document: found {kind}, expected a list of trajectories")
+        found = type(value).__name__
+        raise DataError("schema", f"document: found {found}, expected a list of trajectories")
     return [unread.get(position, trajectory) for position, trajectory in enumerate(value)]
 
 

@@ -18,6 +18,9 @@ from assizes.judge.formats.shared.parsing import lines_of, schema_errors, strict
 _TOKEN: Final = re.compile(rb'"(?:[^"\\]|\\.)*+(?P<end>"?)|(?P<mark>[\[\]{},])', re.DOTALL)
 _MARK: Final = re.compile(rb"[\[\]{},]")
 
+LIST_MARK: Final = b" "
+"""Stands behind a JSON list that is no piece, and tells it from the list of joined pieces."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Format:
@@ -79,11 +82,7 @@ class Layout:
             return value if isinstance(value, list) else [value]
 
         return Format(
-            name=f"{self.name}.document",
-            fits=fits,
-            case=self._case,
-            records=records,
-            by_line=False,
+            name=f"{self.name}.document", fits=fits, case=self._case, records=records, by_line=False
         )
 
     def _case(self, value: Any) -> Case:
@@ -140,7 +139,7 @@ def piece_format(
 
     def case(record: bytes) -> Case:
         joined = strict_json(record)
-        if not isinstance(joined, list):
+        if not isinstance(joined, list) or record.endswith(LIST_MARK):
             next(iter(pieces(joined)), None)  # raises the reason why the value has no pieces
             raise DataError("schema", f"record: nothing of {name} in it")
         with schema_errors():

@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from assizes.judge.case import Case, ToolCall, ToolResult, ToolSpec, Turn, Usage
 from assizes.judge.errors import DataError
+from assizes.judge.formats.shared import parsing
 from assizes.judge.formats.shared.json_shapes import (
     as_text,
     first_present,
@@ -18,13 +19,6 @@ from assizes.judge.formats.shared.json_shapes import (
     numbered_objects,
     string,
     tokens,
-)
-from assizes.judge.formats.shared.parsing import (
-    FIDELITY,
-    HUMAN_LABELS,
-    REASONING,
-    FidelityCounter,
-    strict_json,
 )
 
 _TEXTS: Final = {"text": "text", "input_text": "text", "output_text": "text", "refusal": "refusal"}
@@ -48,8 +42,8 @@ class ConversationBuilder:
         turns: the turns so far.
     """
 
-    def __init__(self, tally: FidelityCounter | None = None) -> None:
-        self.tally = tally or FidelityCounter()
+    def __init__(self, tally: parsing.FidelityCounter | None = None) -> None:
+        self.tally = tally or parsing.FidelityCounter()
         self.systems: list[str] = []
         self.turns: list[Turn] = []
         self._reasoning: dict[str, str] = {}
@@ -69,7 +63,7 @@ class ConversationBuilder:
         """Add the next turn; the thinking of its model is kept for the metadata."""
         if thoughts:
             self._reasoning[str(len(self.turns))] = "\n".join(thoughts)
-            self.tally.count("aside", REASONING, len(thoughts))
+            self.tally.count("aside", parsing.REASONING, len(thoughts))
         self.turns.append(turn)
 
     def add_message(
@@ -121,7 +115,7 @@ class ConversationBuilder:
         if kind in _THOUGHTS:
             thought = as_text(part.get(_THOUGHTS[kind], part.get("content")))
             if thoughts is None:
-                self.tally.count("dropped", REASONING)
+                self.tally.count("dropped", parsing.REASONING)
             elif thought:
                 thoughts.append(thought)
             return None
@@ -132,7 +126,7 @@ class ConversationBuilder:
     def metadata(self) -> dict[str, Any]:
         """Return the thinking of the model and the fidelity counts, for the case's metadata."""
         return {
-            **({REASONING: self._reasoning} if self._reasoning else {}),
+            **({parsing.REASONING: self._reasoning} if self._reasoning else {}),
             **self.tally.metadata(),
         }
 
@@ -175,7 +169,7 @@ def tool_call(
     if not isinstance(arguments, str):
         return ToolCall(name=name, arguments=arguments or {}, id=call_id)
     try:
-        value = strict_json(arguments.encode())
+        value = parsing.strict_json(arguments.encode())
     except DataError:
         value = None
     if isinstance(value, dict):
@@ -287,7 +281,7 @@ def own_metadata(case: Case) -> dict[str, Any]:
 
     A record has another place for these, or none.
     """
-    added = (FIDELITY, REASONING, HUMAN_LABELS, "stop_reason")
+    added = (parsing.FIDELITY, parsing.REASONING, parsing.HUMAN_LABELS, "stop_reason")
     return {name: value for name, value in case.metadata.items() if name not in added}
 
 

@@ -248,7 +248,13 @@ def openinference_span(plain: dict[str, Any], tally: FidelityCounter) -> TraceSp
     if kind == "llm":
         _read_model_call(span, attributes, tally)
     elif kind == "tool":
-        _read_tool(span, attributes, failed=plain["failed"])
+        arguments = attributes.get("tool.parameters", attributes.get("input.value"))
+        call_id = attributes.get("tool_call.id", attributes.get("tool.id"))
+        name, answer = attributes.get("tool.name") or "tool", attributes.get("output.value")
+        call = span.call = call_of(name, decode_if_json(arguments), call_id)
+        span.result = ToolResult(
+            content=as_text(answer), call_id=call.id, name=call.name, is_error=plain["failed"]
+        )
     elif kind == "retriever":
         span.chunks = chunks_of(_nested_values(attributes, "retrieval.documents"))
     elif kind == "agent":
@@ -291,16 +297,6 @@ def _chat_message(entry: dict[str, Any]) -> dict[str, Any]:
     parts = [{**part, "type": str(part.get("type", "text"))} for part in contents]
     content = message.pop("content", None)
     return {**message, "content": parts or content, **({"tool_calls": calls} if calls else {})}
-
-
-def _read_tool(span: TraceSpan, attributes: dict[str, Any], *, failed: bool) -> None:
-    arguments = attributes.get("tool.parameters", attributes.get("input.value"))
-    call_id = attributes.get("tool_call.id", attributes.get("tool.id"))
-    span.call = call_of(attributes.get("tool.name") or "tool", decode_if_json(arguments), call_id)
-    answer = as_text(attributes.get("output.value"))
-    span.result = ToolResult(
-        content=answer, call_id=span.call.id, name=span.call.name, is_error=failed
-    )
 
 
 def _text_turns(role: str, value: Any) -> tuple[Turn, ...]:

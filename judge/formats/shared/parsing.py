@@ -127,21 +127,17 @@ def check_bounds(case: Case, max_turns: int) -> None:
         raise DataError(
             "too_large", f"{len(turns)} turns; [transcripts] max_turns allows {max_turns}"
         )
-    free_values = (
-        [call.arguments for turn in turns for call in turn.tool_calls],
-        [call.arguments for call in expected.tool_calls or ()],
-        [expected.additional_input, expected.rubrics, expected.search_results],
-    )
-    if not _is_finite(free_values):
-        raise DataError("json", "a number is beyond what 64 bits hold, such as 1e999")
-
-
-def _is_finite(value: Any) -> bool:
-    if isinstance(value, dict):
-        return all(map(_is_finite, value.values()))
-    if isinstance(value, list | tuple):
-        return all(map(_is_finite, value))
-    return not isinstance(value, float) or math.isfinite(value)
+    free_values: list[Any] = [
+        *(call.arguments for turn in turns for call in turn.tool_calls),
+        *(call.arguments for call in expected.tool_calls or ()),
+        *(expected.additional_input, expected.rubrics, expected.search_results),
+    ]
+    while free_values:
+        value = free_values.pop()
+        if isinstance(value, dict | list | tuple):
+            free_values += value.values() if isinstance(value, dict) else value
+        elif isinstance(value, float) and not math.isfinite(value):
+            raise DataError("json", "a number is beyond what 64 bits hold, such as 1e999")
 
 
 @contextmanager

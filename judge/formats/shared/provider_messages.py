@@ -10,16 +10,7 @@ from typing import Any, Final
 
 from assizes.judge.case import ToolCall, Turn
 from assizes.judge.errors import DataError
-from assizes.judge.formats.shared.json_shapes import (
-    as_text,
-    decode_if_json,
-    mapping,
-    name_of,
-    numbered_objects,
-    objects,
-    sequence,
-    string,
-)
+from assizes.judge.formats.shared import json_shapes as shapes
 from assizes.judge.formats.shared.messages import ConversationBuilder, call_of
 
 _OPENAI_FIELDS: Final = {
@@ -55,14 +46,14 @@ def completion_messages(value: dict[str, Any]) -> list[Any]:
     Raises:
         DataError: `schema`, when a field has another type.
     """
-    response = decode_if_json(value.get("response"))
+    response = shapes.decode_if_json(value.get("response"))
     if isinstance(response, str):
         return [{"role": "assistant", "content": response}]
-    completion = mapping(response, "response") or value
+    completion = shapes.mapping(response, "response") or value
     if "role" in completion and "messages" not in completion:
         return [completion]
-    choices = sequence(completion.get("choices"), "response.choices")
-    return [mapping(choices[0], "choices.0").get("message")] if choices else []
+    choices = shapes.sequence(completion.get("choices"), "response.choices")
+    return [shapes.mapping(choices[0], "choices.0").get("message")] if choices else []
 
 
 def add_openai_messages(messages: list[Any], builder: ConversationBuilder) -> None:
@@ -71,7 +62,7 @@ def add_openai_messages(messages: list[Any], builder: ConversationBuilder) -> No
     Raises:
         DataError: `schema`, with the path of the value that has another type.
     """
-    for path, message in numbered_objects(messages, "messages"):
+    for path, message in shapes.numbered_objects(messages, "messages"):
         builder.tally.count_unread(message, _OPENAI_FIELDS, "message")
         role, content = message.get("role"), message.get("content")
         if role in ("system", "developer"):
@@ -92,16 +83,16 @@ def _add_openai_turn(message: dict[str, Any], path: str, builder: ConversationBu
     thoughts: list[str] = []
     text = builder.text_of(message.get("content"), thoughts)
     if message.get("refusal"):
-        text = "\n".join(filter(None, (text, string(message["refusal"], f"{path}.refusal"))))
+        text = "\n".join(filter(None, (text, shapes.string(message["refusal"], f"{path}.refusal"))))
     # DeepSeek and vLLM write `reasoning_content`, OpenRouter writes `reasoning`.
     reasonings = (message.get("reasoning_content"), message.get("reasoning"))
     thoughts += [thought for thought in reasonings if thought and isinstance(thought, str)]
     if message.get("name"):
         builder.tally.count("dropped", "message.name")
-    calls = objects(decode_if_json(message.get("tool_calls")), f"{path}.tool_calls")
+    calls = shapes.objects(shapes.decode_if_json(message.get("tool_calls")), f"{path}.tool_calls")
     tool_calls = [_openai_call(call, path) for call in calls]
     if message.get("function_call"):  # the shape of 2023, before `tool_calls`
-        old = mapping(message["function_call"], f"{path}.function_call")
+        old = shapes.mapping(message["function_call"], f"{path}.function_call")
         tool_calls.append(call_of(old.get("name"), old.get("arguments"), path=path))
     fields = {"role": message["role"], "text": text, "tool_calls": tuple(tool_calls)}
     builder.add_turn(Turn.model_validate(fields), thoughts)
@@ -109,13 +100,13 @@ def _add_openai_turn(message: dict[str, Any], path: str, builder: ConversationBu
 
 def _openai_call(call: dict[str, Any], path: str) -> ToolCall:
     if call.get("custom"):  # a custom tool takes free text, not a JSON object
-        custom = mapping(call["custom"], f"{path}.custom")
+        custom = shapes.mapping(call["custom"], f"{path}.custom")
         return ToolCall(
-            name=string(custom.get("name"), f"{path}.custom.name"),
-            id=name_of(call.get("id")),
-            raw=string(custom.get("input"), f"{path}.custom.input"),
+            name=shapes.string(custom.get("name"), f"{path}.custom.name"),
+            id=shapes.name_of(call.get("id")),
+            raw=shapes.string(custom.get("input"), f"{path}.custom.input"),
         )
-    function = mapping(call.get("function"), f"{path}.tool_calls.function") or call
+    function = shapes.mapping(call.get("function"), f"{path}.tool_calls.function") or call
     return call_of(function.get("name"), function.get("arguments"), call.get("id"), path=path)
 
 
@@ -214,7 +205,7 @@ def add_genai_message(message: dict[str, Any], builder: ConversationBuilder) -> 
     Raises:
         DataError: `schema`, when a field has another type.
     """
-    parts = objects(message.get("parts"), "parts")
+    parts = shapes.objects(message.get("parts"), "parts")
     if not parts and message.get("content") is not None:
         add_openai_messages([message], builder)
         return
@@ -247,7 +238,7 @@ def add_value(value: Any, role: str, builder: ConversationBuilder) -> None:
     Raises:
         DataError: `schema`, for a message with an unknown role.
     """
-    content = decode_if_json(value)
+    content = shapes.decode_if_json(value)
     if isinstance(content, dict) and isinstance(content.get("messages"), list):
         builder.add_system(builder.text_of(content.get("system")))
         content = content["messages"]
@@ -281,13 +272,13 @@ def _add_message(message: dict[str, Any], builder: ConversationBuilder) -> None:
 
 def _from_langchain(message: dict[str, Any]) -> dict[str, Any]:
     """Return a message of LangChain in the shape of chat completions."""
-    extra = mapping(message.get("additional_kwargs"), "additional_kwargs")
+    extra = shapes.mapping(message.get("additional_kwargs"), "additional_kwargs")
     calls = [
         {
             "id": call.get("id"),
             "function": {"name": call.get("name"), "arguments": call.get("args")},
         }
-        for call in sequence(message.get("tool_calls"), "tool_calls")
+        for call in shapes.sequence(message.get("tool_calls"), "tool_calls")
         if isinstance(call, dict)
     ]
     kept = ("content", "tool_call_id", "name") if message["type"] == "tool" else ("content",)
@@ -303,4 +294,4 @@ def _plain_text(value: Any) -> str:
         named_texts = [value[name] for name in _TEXT_FIELDS if isinstance(value.get(name), str)]
         texts = named_texts or [text for text in value.values() if isinstance(text, str)]
         value = texts[0] if len(texts) == 1 else value
-    return as_text(value) if value not in (None, {}, []) else ""
+    return shapes.as_text(value) if value not in (None, {}, []) else ""

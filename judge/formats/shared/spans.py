@@ -206,9 +206,8 @@ def _calling_turn(turns: Sequence[Turn], call: ToolCall) -> int | None:
 
 
 def _is_alike(first: ToolCall, second: ToolCall) -> bool:
-    id_missing = first.id is None or second.id is None
     same = (first.name, first.arguments, first.raw) == (second.name, second.arguments, second.raw)
-    return id_missing and same
+    return same and None in (first.id, second.id)
 
 
 def _has_result(turns: Sequence[Turn], place: int, call: ToolCall) -> bool:

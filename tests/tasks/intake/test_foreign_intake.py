@@ -124,6 +124,21 @@ def test_langfuse_in_parquet_by_its_manifest_reads_what_the_manifest_names(tmp_p
         plan_intake(config, 2, spool)
 
 
+@pytest.mark.parametrize("stray", ["[[]]", "[]", "[1]", '[{"x": 1}]', '[ {"trace_id": "t"} ]'])
+@pytest.mark.parametrize("name", ["langfuse", "mlflow", "otel_spans", "openai_logs"])
+def test_a_list_among_the_pieces_is_one_reject(tmp_path: Path, name: str, stray: str):
+    place = tmp_path / "x.jsonl"
+    fixture = FIXTURES / f"{name}.jsonl"
+    good = lines(OBSERVED) if name == "langfuse" else fixture.read_bytes()
+    place.write_bytes(good)
+    wanted = taken_in(place)[0].due
+    place.write_bytes(good + f"{stray}\n".encode())
+    plan, records = taken_in(place)
+    assert (plan.due, plan.rejected, plan.reasons) == (wanted, 1, {"schema": 1})
+    (reject,) = (record for record in records if record.reject is not None)
+    assert reject.excerpt.rstrip() == stray
+
+
 def test_what_a_manifest_names_is_pinned_with_it(tmp_path: Path):
     root = tmp_path / "export" / "project"
     for folder in ("observations_v2", "manifests"):
