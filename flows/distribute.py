@@ -13,7 +13,7 @@ from assizes.flows.partition import open_cluster
 from assizes.flows.shards import POLL_INTERVAL_S, ShardFailures, judge_locally
 from assizes.judge import errors
 from assizes.judge.errors import AssizesError, Halted, Inconclusive, OverBudget
-from assizes.tasks.context.run_context import PlannedRun, RunContext, progress_reporter
+from assizes.tasks.context.run_context import PlannedRun, RunContext
 from assizes.tasks.context.shared_state import create_shared_state_check
 from assizes.tasks.distribute.partitions import (
     JUDGED_STATE,
@@ -52,9 +52,9 @@ async def judge_shards(
     if run.is_finished:
         return batch_failures
     done = await asyncio.to_thread(context.store.shard_counts, run.run_id)
-    report = progress_reporter.get()
-    report("judging", 0, run.intake.due)
-    report("judging", sum(c.get("judged", 0) + c.get("errored", 0) for c in done.values()), 0)
+    context.progress("judging", 0, run.intake.due)
+    judged = sum(counts.get("judged", 0) + counts.get("errored", 0) for counts in done.values())
+    context.progress("judging", judged, 0)
     due = [shard for shard in run.intake.shards if shard.shard_id not in done]
     if not due or batch_failures.stop is not None:
         return batch_failures
@@ -171,7 +171,7 @@ class _PartitionRunner:
             if not left:
                 self._any_judged = True
                 judged = sum(self._cases.get(shard_id, 0) for shard_id in piece.shard_ids)
-                progress_reporter.get()("judging", judged, 0)
+                self._context.progress("judging", judged, 0)
                 return
             tries += not ended.stale
             lives_on = ended.stale or (ended.lost and tries < MAX_ATTEMPTS)

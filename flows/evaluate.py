@@ -101,10 +101,11 @@ async def _run(
 ) -> State[RunOutcome]:
     async with open_run_context(config) as context:
         planned = await plan_run(context, request)
-        async with lock_unfinished_run(context, planned), show_progress(config.name):
+        async with lock_unfinished_run(context, planned), show_progress(context):
             batch_failures = await ask_by_batch(context, planned)
             failures = await judge_shards(context, planned, batch_failures)
-            run, summary = await summarise_run(context, planned, has_lost_shards=bool(failures))
+            has_lost_shards = bool(failures.reasons) or failures.stop is not None
+            run, summary = await summarise_run(context, planned, has_lost_shards=has_lost_shards)
         result = await compare_with_baseline(context, run, compares_later=compares_later)
         if context.config.anchors.uri is not None:
             result = await _judge_anchors(context, run, result)

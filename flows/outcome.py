@@ -185,7 +185,7 @@ def _unfinished_conclusion(
         if summary.spent_usd is not None:
             reasons.append(f"spent so far, over all sittings: {summary.spent_usd:.6f} USD")
         return "OverBudget" if is_over else "Halted", reasons
-    if not left and not failures:  # the input was not all there
+    if not (left or failures.reasons or failures.stop):  # the input was not all there
         return "Incomplete", [
             warning for warning in summary.warnings if warning.startswith("vanished")
         ]

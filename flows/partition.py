@@ -88,11 +88,11 @@ async def judge_partition(
 def _final_state(failures: ShardFailures) -> State[Any]:
     # Whoever waits for this flow run learns the failures by its state; which shards are committed,
     # the store says.
-    if not failures:
-        return Completed(name=JUDGED_STATE)
     if failures.stop is not None:
         return _failed_by(failures.stop)
-    return Failed(name=LEFT_STATE, message="; ".join(list(failures.reasons)[:3]))
+    if failures.reasons:
+        return Failed(name=LEFT_STATE, message="; ".join(list(failures.reasons)[:3]))
+    return Completed(name=JUDGED_STATE)
 
 
 def _failed_by(error: AssizesError) -> State[Any]:

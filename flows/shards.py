@@ -50,10 +50,6 @@ class ShardFailures:
         elif self.reasons[reason] == 1 and not isinstance(error, RUN_ENDING_ERRORS):
             log.error("a shard could not be judged: %s%s", kind, error)
 
-    def __bool__(self) -> bool:
-        """Whether any shard could not be judged, or none may be begun."""
-        return bool(self.reasons) or self.stop is not None
-
 
 async def judge_locally(context: RunContext, run_id: str, due: Sequence[Shard]) -> ShardFailures:
     """Judge shards in this process, a few at a time; returns the failures of shards.

@@ -17,7 +17,7 @@ from assizes.judge.config.run import TRUTH, StartMode, Trigger
 from assizes.judge.errors import ConfigurationError
 from assizes.judge.prompts.prompt_texts import prompt_snapshot
 from assizes.judge.rows import COMPLETE
-from assizes.tasks.context.run_context import PlannedRun, RunContext, progress_reporter
+from assizes.tasks.context.run_context import PlannedRun, RunContext
 from assizes.tasks.intake.plan import NothingDue, Plan, RecordSelector, ScanPolicy
 from assizes.tasks.intake.shards import plan_intake
 from assizes.tasks.runs.record_selectors import record_selector
@@ -116,14 +116,13 @@ def _intake(context: RunContext, request: RunRequest, selector: RecordSelector |
     Raises:
         NothingDue: there is nothing to judge, and the request may not be empty.
     """
-    report = progress_reporter.get()
     try:
         return plan_intake(
             context.config.transcripts,
             context.config.shard_size,
             context.spool,
             date=request.date,
-            on_progress=lambda read: report("reading", read, 0),
+            on_progress=lambda read: context.progress("reading", read, 0),
             policy=ScanPolicy(selector, context.preprocessor),
         )
     except NothingDue as error:

@@ -39,7 +39,7 @@ from assizes.tasks.batch.batch_requests import (
     finish_before_cancel,
     is_transient,
 )
-from assizes.tasks.context.run_context import progress_reporter
+from assizes.tasks.context.run_context import ProgressReporter, ignore_progress
 
 log = logging.getLogger(__name__)
 
@@ -57,6 +57,7 @@ class BatchDependencies:
         endpoints: the batch endpoint of each model, by `model_mark`.
         stopped_at: when somebody stopped the run; `None` if nobody did.
         ledger_file: the file of the ledger; empty where the ledger keeps nothing.
+        progress: the callback that shows how many asks are answered.
     """
 
     batch_log: BatchLog
@@ -65,6 +66,7 @@ class BatchDependencies:
     poll_interval: PollInterval
     stopped_at: Callable[[], str | None] = lambda: None
     ledger_file: str = ""
+    progress: ProgressReporter = ignore_progress
 
 
 class BatchClient:
@@ -258,7 +260,7 @@ class BatchClient:
                 done += status.done
         open_asks = sum(record.asks for record in self.waiting)
         ended_asks = sum(record.asks for record in self._records.values() if record.has_results)
-        progress_reporter.get()("waiting for batch", done + ended_asks, ended_asks + open_asks)
+        self._dependencies.progress("waiting for batch", done + ended_asks, ended_asks + open_asks)
         return bool(self.waiting)
 
     async def _status(self, record: BatchRecord) -> BatchStatus | None:
