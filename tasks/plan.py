@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from typing import Any
@@ -53,15 +52,6 @@ class RunRequest:
     date: date | None = None
     manner: StartMode = "begin"
 
-    @property
-    def may_be_empty(self) -> bool:
-        """Whether a run with nothing to judge is stored, and no error.
-
-        So it is for a schedule or an event: nobody would see the error, but the store shows the
-        run.
-        """
-        return self.trigger != "adhoc"
-
 
 @redacts_secrets
 @task(name="plan_run", cache_policy=NO_CACHE, result_serializer="json")
@@ -86,35 +76,26 @@ async def plan_run(context: RunContext, request: RunRequest) -> PlannedRun:
     failpoint("plan.listed")
     record = await asyncio.to_thread(_begin_run, context, request, intake)
     if request.trigger != "adhoc" and record.status != COMPLETE:
-        record = await _acquire_run(context, record.run_id)
+        await acquire_run_lock(context.store, record.run_id)
+        record = await asyncio.to_thread(context.store.run, record.run_id)
+        if record.status == COMPLETE:  # by another process, while this one waited
+            await asyncio.to_thread(context.store.release_lock, record.run_id)
     context.pin_prices(record.config.get("prices", {}))
     failpoint("plan.begun")
     return PlannedRun(record, Plan.from_dict(record.plan))
 
 
-async def _acquire_run(context: RunContext, run_id: str) -> RunRecord:
-    """Wait for the lock of a run; its record by then. The lock of a complete run is released."""
-    await acquire_run_lock(context.store, run_id)
-    record = await asyncio.to_thread(context.store.run, run_id)
-    if record.status == COMPLETE:
-        await asyncio.to_thread(context.store.release_lock, run_id)
-    return record
-
-
-@asynccontextmanager
-async def lock_unfinished_run(context: RunContext, run: PlannedRun) -> AsyncIterator[None]:
+def lock_unfinished_run(context: RunContext, run: PlannedRun) -> AbstractAsyncContextManager[None]:
     """Hold the lock of a run while it is judged; a finished run is not locked."""
-    async with AsyncExitStack() as stack:
-        if not run.is_finished:
-            await stack.enter_async_context(run_lock(context.store, run.run_id))
-        yield
+    return nullcontext() if run.is_finished else run_lock(context.store, run.run_id)
 
 
 def _intake(context: RunContext, request: RunRequest, selector: RecordSelector | None) -> Plan:
-    """The plan of the input; an empty plan where that is allowed.
+    """The plan of the input; an empty plan where there is nothing to judge.
 
     Raises:
-        NothingDue: there is nothing to judge, and the request may not be empty.
+        NothingDue: there is nothing to judge, and somebody sees the error: the run is of no
+            schedule and no event.
     """
     try:
         return plan_intake(
@@ -126,7 +107,7 @@ def _intake(context: RunContext, request: RunRequest, selector: RecordSelector |
             policy=ScanPolicy(selector, context.preprocessor),
         )
     except NothingDue as error:
-        if not request.may_be_empty:
+        if request.trigger == "adhoc":
             raise
         return error.plan or Plan.without_objects(request.date)
 

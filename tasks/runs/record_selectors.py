@@ -45,10 +45,11 @@ _PARTIAL_SETTINGS: Final = (
 
 _KEY_BYTES: Final = 16
 
-_WARNINGS: Final = {
+WARNINGS: Final = {
     "judged_before": "since_last: {} records that were read are cases which earlier runs have judged",
     "not_quiet": "quiet_minutes: {} records are not quiet yet and left to a later run",
 }
+"""A warning of the run for each reason why records were left out, with a place for their number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,11 +284,6 @@ def record_selector(
     if transcripts.quiet_minutes is not None:
         quiet_before = (now or datetime.now(UTC)) - timedelta(minutes=transcripts.quiet_minutes)
     return IncrementalSelector(frozenset(judged_keys), quiet_before)
-
-
-def warning_lines(left_out: Mapping[str, int]) -> tuple[str, ...]:
-    """One line for each reason why records were left out, for the warnings of the run."""
-    return tuple(_WARNINGS[name].format(count) for name, count in left_out.items())
 
 
 def _judged_keys(
