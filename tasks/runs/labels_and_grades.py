@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -49,14 +48,6 @@ class JudgeGrades:
     grades: Mapping[ItemKey, float | None]
     clusters: Mapping[ItemKey, str]
     answered_by: tuple[str, ...]
-
-    @property
-    def repetitions(self) -> dict[str, list[int]]:
-        """The repetitions of each case that the run has, by case id."""
-        by_case = defaultdict(list)
-        for case_id, repetition in sorted(self.clusters):
-            by_case[case_id].append(repetition or 0)
-        return by_case
 
 
 def stored_grades(

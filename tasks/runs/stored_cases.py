@@ -31,10 +31,7 @@ TABLES = ("cases", "scores", "asks")
 class StoredExecution:
     """The rows of a run about one execution of a case.
 
-    Attributes:
-        case: its row of table `cases`.
-        scores: its rows of table `scores`, by judge, metric and part.
-        asks: its rows of table `asks`, in the order in which they were asked.
+    The scores are in the order of judge, metric and part, the asks in the order of asking.
     """
 
     case: dict[str, Any]
