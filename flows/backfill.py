@@ -38,8 +38,7 @@ COMPLETE_CONCLUSIONS: Final = frozenset(
 )
 """Conclusions of runs that are complete and have cases."""
 
-MAX_FAILURES_IN_A_ROW: Final = 3
-"""Incomplete parts in a row after which no further part is begun."""
+MAX_FAILURES_IN_A_ROW: Final = 3  # incomplete parts in a row after which no further part is begun
 
 
 def _run_name() -> str:

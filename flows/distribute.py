@@ -68,15 +68,12 @@ class Executor(Protocol):
 
     async def open_partitions(self) -> list[Partition]:
         """Partitions that other processes are judging already."""
-        ...
 
     async def judge(self, job: PartitionJob, attempt: int) -> PartitionEnd:
         """Have a partition judged, and wait for its end; `attempt` counts from 1."""
-        ...
 
     async def halt(self, why: str) -> None:
         """Begin no further partition, and have the others make no further call."""
-        ...
 
 
 async def _judge_elsewhere(

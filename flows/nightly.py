@@ -33,16 +33,8 @@ PartConclusion = Conclusion | Literal["Failed"]
 """The conclusion of a part; `Failed`: the run was not begun, or its outcome not returned."""
 
 SEVEREST_FIRST: Final[tuple[PartConclusion, ...]] = (
-    "Halted",
-    "OverBudget",
-    "Regression",
-    "GateFailed",
-    "Failed",
-    "Incomplete",
-    "NotComparable",
-    "Inconclusive",
-    "NoData",
-    "Passed",
+    *("Halted", "OverBudget", "Regression", "GateFailed", "Failed"),
+    *("Incomplete", "NotComparable", "Inconclusive", "NoData", "Passed"),
 )
 """Conclusions in order of severity: a series has the first that one of its parts has."""
 
@@ -53,8 +45,7 @@ _OF_ERRORS: Final[tuple[tuple[type[AssizesError], Conclusion], ...]] = (
     (Inconclusive, "Inconclusive"),
 )
 
-_MAX_REASONS: Final = 5
-"""Parts whose reasons an outcome names, at most."""
+_MAX_REASONS: Final = 5  # parts whose reasons an outcome names, at most
 
 
 class PartOutcome(BaseModel):

@@ -57,8 +57,7 @@ ALLOW_HINT: Final = (
     "a change need not be the agent's; [comparison] allow = true (--allow) compares all the same"
 )
 
-MAX_REASONS: Final = 5
-"""Reasons for lost shards in an outcome, at most; the log has all of them."""
+MAX_REASONS: Final = 5  # reasons for lost shards in an outcome, at most; the log has all of them
 
 
 class RunOutcome(BaseModel):

@@ -99,11 +99,8 @@ def _failed_by(error: AssizesError) -> State[Any]:
     return Failed(name=type(error).__name__, message=" ".join(str(error).split()))
 
 
-CONNECT_S: Final = "20s"
-"""How long a Dask scheduler may take to answer."""
-
-GRACE_S: Final = 120.0
-"""Seconds that halted partitions get to finish their calls in flight."""
+CONNECT_S: Final = "20s"  # how long a Dask scheduler may take to answer
+GRACE_S: Final = 120.0  # seconds that halted partitions get to finish their calls in flight
 
 
 @asynccontextmanager

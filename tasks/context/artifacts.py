@@ -72,23 +72,8 @@ async def publish_artifacts(
     name = artifact_key(data["run"]["name"])
     where = f"\n\nThe full report: {code(links['html'], 500)}\n" if "html" in links else ""
     verdict = f"{data['verdict']['word']}: {data['run']['run_id']}"
-    text, rows = markdown_report(data) + where, metrics_table(data)
-    with ignore_server_errors("the report"):
-        await acreate_markdown_artifact(text, key=f"{report}-{name}", description=verdict)
-        await acreate_table_artifact(rows, key=f"{metrics}-{name}", description=verdict)
-        if "html" in links:
-            link = link_uri(links["html"])
-            await acreate_link_artifact(link, "the full report", f"{report}-link-{name}", verdict)
-
-
-def link_uri(path: str) -> str:
-    """A URI unchanged; the path of a file as a `file://` URI, which browsers open."""
-    return path if "://" in path else Path(path).absolute().as_uri()
-
-
-def metrics_table(data: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """One row for each metric; the Prefect UI renders the texts as Markdown."""
-    return [
+    text = markdown_report(data) + where
+    rows = [  # the Prefect UI renders the texts as Markdown
         {
             "metric": plain(metric["metric"]),
             "tier": plain(metric["tier"] or ""),
@@ -102,6 +87,17 @@ def metrics_table(data: Mapping[str, Any]) -> list[dict[str, Any]]:
         }
         for metric in data["metrics"]
     ]
+    with ignore_server_errors("the report"):
+        await acreate_markdown_artifact(text, key=f"{report}-{name}", description=verdict)
+        await acreate_table_artifact(rows, key=f"{metrics}-{name}", description=verdict)
+        if "html" in links:
+            link = link_uri(links["html"])
+            await acreate_link_artifact(link, "the full report", f"{report}-link-{name}", verdict)
+
+
+def link_uri(path: str) -> str:
+    """A URI unchanged; the path of a file as a `file://` URI, which browsers open."""
+    return path if "://" in path else Path(path).absolute().as_uri()
 
 
 def calibration_markdown(

@@ -54,11 +54,9 @@ WARNINGS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class RemainingRecords:
-    """The records that a run did not judge in one object.
+    """The records that a run did not judge in one object, as it was then.
 
-    Attributes:
-        source: the object as it was then.
-        positions: positions of the records in the object; `None` for the object as a whole.
+    `positions` are those of the records in the object; `None` for the object as a whole.
     """
 
     source: TranscriptSource
@@ -67,13 +65,10 @@ class RemainingRecords:
 
 @dataclass(frozen=True, slots=True)
 class QuarantinedSelector:
-    """Selects the records that an earlier run rejected.
+    """Selects the records that an earlier run rejected: those in `remaining`, by URI.
 
-    Attributes:
-        remaining: the rejected records by URI of their object.
-        judged_hashes: content hashes of the cases that are judged already, by identity.
-        limited: whether the earlier run took only some of the records it could read; positions then
-            count exactly.
+    `judged_hashes` are the content hashes of the cases that are judged already, by identity. Where
+    the earlier run took only some of the records it could read (`limited`), positions count exactly.
     """
 
     remaining: Mapping[str, RemainingRecords]
@@ -115,11 +110,9 @@ class QuarantinedSelector:
 
 @dataclass(frozen=True, slots=True)
 class ErroredSelector:
-    """Selects the cases of an earlier run that ended with an error.
+    """Selects the cases of an earlier run that ended with an error, from the objects they were in.
 
-    Attributes:
-        objects: the objects from which these cases were read.
-        wanted_hashes: content hashes of these cases, by identity.
+    `wanted_hashes` are the content hashes of these cases, by identity.
     """
 
     objects: tuple[TranscriptSource, ...]
@@ -200,10 +193,8 @@ def _hashes(cases: pl.DataFrame) -> dict[bytes, str]:
 class IncrementalSelector:
     """Selects cases that no earlier run judged and whose conversations have ended.
 
-    Attributes:
-        judged_keys: keys of the cases that earlier runs judged.
-        quiet_before: a conversation that ended after this moment may still go on and is left to a
-            later run; `None` to take every conversation.
+    A conversation that ended after `quiet_before` may still go on and is left to a later run;
+    `None` takes every conversation. `judged_keys` are those of the cases that earlier runs judged.
     """
 
     judged_keys: frozenset[bytes]
@@ -259,13 +250,9 @@ def record_selector(
 ) -> RecordSelector | None:
     """The selector of the records of a run; `None` to take all that its configuration names.
 
-    Args:
-        store: holds the earlier runs; `None` where there is no store yet.
-        config: configuration of the run.
-        judge_panel: judges of the run; a case that only other judges judged is new.
-        day: day that the run is about; runs of the same day are earlier attempts of this run, so
-            what they judged is not skipped.
-        now: time of planning, if not the clock's.
+    A case that only judges outside of `judge_panel` judged is new. Earlier runs about the same `day`
+    are attempts of this run, so what they judged is not skipped. `store` is `None` where there is
+    none yet; `now` is the time of planning, if not the clock's.
 
     Raises:
         UnknownRun: the run whose remaining records are to be judged is not in the store.

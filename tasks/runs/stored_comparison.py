@@ -64,7 +64,13 @@ def compare_stored(
     if before.run_id == after.run_id:
         return comparison
     record = store.run(after.run_id)
-    if not _is_own(store, record, before.run_id, thresholds):
+    configured = ComparisonConfig.model_validate(record.config["comparison"])
+    named = configured.baseline if configured == thresholds else None
+    if named in RULES:
+        is_own = baseline_id(store, named, record) == before.run_id
+    else:
+        is_own = named is not None and before.run_id.startswith(named)
+    if not is_own:
         thresholds = thresholds.model_copy(update={"baseline": before.run_id})
     row = {
         "baseline": before.run_id,
@@ -76,16 +82,6 @@ def compare_stored(
     failpoint("comparison.computed")
     store.add_comparison(row)
     return comparison
-
-
-def _is_own(store: Store, record: RunRecord, baseline: str, thresholds: ComparisonConfig) -> bool:
-    """Whether a run was configured to be compared with this baseline under these thresholds."""
-    configured = ComparisonConfig.model_validate(record.config["comparison"])
-    if configured != thresholds or configured.baseline is None:
-        return False
-    if configured.baseline in RULES:
-        return baseline_id(store, configured.baseline, record) == baseline
-    return baseline.startswith(configured.baseline)
 
 
 def stored_comparison(store: Store, record: RunRecord) -> RunComparison | None:

@@ -43,7 +43,6 @@ DAY: Final = "day"
 """Key in the same snapshot: the day whose transcripts were judged (ISO 8601), if it is one day."""
 
 _BY_DAY: Final = ("nightly", "backfill")  # triggers of runs that are each about a whole day
-
 REFRESHED = "r"  # suffix of runs that ask their models anew: `<id>-r2`, `<id>-r3`, ...
 
 REPLAYED = "replay"

@@ -128,8 +128,7 @@ def _text(value: Any) -> str:
     return str(value)
 
 
-_DESCRIPTORS = 32
-"""File descriptors that this process may have open between statements."""
+_DESCRIPTORS = 32  # file descriptors that this process may have open between statements
 
 _ENGINES = {
     "sqlite": ("SQLiteDatabase", "assizes.tasks.sandbox.sqlite"),
@@ -225,7 +224,7 @@ class Child:
             try:
                 self._database = open_database(**request["open"], caps=self._caps)
             except UnreadableDatabase as error:
-                return {"error": _error_text(str(error), error)}
+                return {"error": str(error)[:500] or type(error).__name__}
             return {"error": None}
         if database is None:
             return {"error": "no database is open", "spent": True}
@@ -236,11 +235,7 @@ class Child:
             return {"error": str(refusal), "spent": False}
         except database.faults as error:
             text, spent = database.fault(error)
-            return {"error": _error_text(text, error), "spent": spent}
-
-
-def _error_text(text: str, error: Exception) -> str:
-    return text[:500] or type(error).__name__
+            return {"error": text[:500] or type(error).__name__, "spent": spent}
 
 
 def _read(count: int) -> bytes:

@@ -29,8 +29,7 @@ from assizes.tasks.store import store_file
 MAX_CHILDREN = 2
 """Child processes at once; statements are short, and each may use a whole processor."""
 
-STATEMENTS_PER_CHILD = 500
-"""Statements after which a child process is replaced by a new one."""
+STATEMENTS_PER_CHILD = 500  # statements after which a child process is replaced by a new one
 
 QUERY_TIME_LIMIT_S = 30.0
 """Seconds from the start of a query after which no further statement of it is begun."""
