@@ -184,20 +184,18 @@ class _BackfillRunner:
         )
         for task in finished:
             del self._pending[task]
-            await self._record_outcome(task.result())
-
-    async def _record_outcome(self, outcome: PartOutcome) -> None:
-        self._ended[outcome.part] = outcome
-        self._failing = self._failing + 1 if outcome.conclusion == "Incomplete" else 0
-        if outcome.conclusion in ("Halted", "OverBudget") or self._failing >= MAX_FAILURES_IN_A_ROW:
-            self._stopped = True
-        done, total = len(self._ended), len(self._parts)
-        paid = total_cost_usd(list(self._ended.values()))
-        cost = "" if paid is None else f", {paid:.4f} USD so far"
-        line = f"{outcome.part}: {outcome.conclusion}, {outcome.cases} cases"
-        log.info("%s (%d of %d%s)", line, done, total, cost)
-        progress_reporter.get()("days", 1, 0)
-        await self._progress.update(done / total, f"{done} of {total}{cost}; {line}")
+            outcome = task.result()
+            self._ended[outcome.part] = outcome
+            self._failing = self._failing + 1 if outcome.conclusion == "Incomplete" else 0
+            self._stopped |= outcome.conclusion in ("Halted", "OverBudget")
+            self._stopped |= self._failing >= MAX_FAILURES_IN_A_ROW
+            done, total = len(self._ended), len(self._parts)
+            paid = total_cost_usd(list(self._ended.values()))
+            cost = "" if paid is None else f", {paid:.4f} USD so far"
+            line = f"{outcome.part}: {outcome.conclusion}, {outcome.cases} cases"
+            log.info("%s (%d of %d%s)", line, done, total, cost)
+            progress_reporter.get()("days", 1, 0)
+            await self._progress.update(done / total, f"{done} of {total}{cost}; {line}")
 
 
 async def publish_parts(name: str, parts: Sequence[PartOutcome]) -> None:

@@ -81,22 +81,14 @@ async def judge_partition(
             async with lock_unfinished_run(context, run):
                 failures = await judge_locally(context, run_id, due)
     except AssizesError as error:
-        return _failed_by(error)
-    return _final_state(failures)
-
-
-def _final_state(failures: ShardFailures) -> State[Any]:
+        failures = ShardFailures(stop=error)
     # Whoever waits for this flow run learns the failures by its state; which shards are committed,
     # the store says.
-    if failures.stop is not None:
-        return _failed_by(failures.stop)
+    if (stop := failures.stop) is not None:
+        return Failed(name=type(stop).__name__, message=" ".join(str(stop).split()))
     if failures.reasons:
         return Failed(name=LEFT_STATE, message="; ".join(list(failures.reasons)[:3]))
     return Completed(name=JUDGED_STATE)
-
-
-def _failed_by(error: AssizesError) -> State[Any]:
-    return Failed(name=type(error).__name__, message=" ".join(str(error).split()))
 
 
 CONNECT_S: Final = "20s"  # how long a Dask scheduler may take to answer

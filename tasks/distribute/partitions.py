@@ -72,11 +72,10 @@ class PartitionEnd:
 def partitions(
     shards: Sequence[Shard], size: int, done: Collection[str], in_progress: Collection[str]
 ) -> Iterator[Partition]:
-    """Cut the plan of a run into partitions of `size` shards; leave out finished partitions.
+    """Cut the plan of a run into partitions of `size` shards; leave out those that are `done`.
 
-    The cuts do not depend on the progress of the run. So a resumed run gives out the same partitions
-    under the same keys. `done` are the ids of committed shards; a partition of such shards only is
-    left out. Shards that other processes are judging (`in_progress`) are in no partition.
+    The cuts do not depend on the progress of the run, so that a resumed run gives out the same
+    partitions under the same keys. Shards that other processes judge (`in_progress`) are in none.
     """
     for number, start in enumerate(range(0, len(shards), size)):
         ids = [shard.shard_id for shard in shards[start : start + size]]

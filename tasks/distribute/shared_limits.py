@@ -124,10 +124,7 @@ class LimitSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class SlotLease:
-    """Slots that this process took.
-
-    The server was asked for them at `asked_at`, and its answer had arrived at `taken_at`.
-    """
+    """Slots that this process took: asked for at `asked_at`, and confirmed by `taken_at`."""
 
     queue_before: LimitSnapshot
     asked_at: float
@@ -138,8 +135,7 @@ class SlotLease:
 def slot_times(lease: SlotLease, queue_after: LimitSnapshot) -> tuple[float, float]:
     """The start and the end of the time in which the slots of a lease become due, evenly spread.
 
-    They never become due faster than the limit frees slots. `queue_after` is the limit as it was
-    after they were taken.
+    They never become due faster than the limit, now as in `queue_after`, frees slots.
     """
     lasts_s = lease.slots / queue_after.decay
     earliest, latest = lease.queue_before.all_free_at
@@ -154,8 +150,7 @@ def slot_times(lease: SlotLease, queue_after: LimitSnapshot) -> tuple[float, flo
 async def _raise_when_busy(response: httpx.Response) -> None:
     """Raise at once for HTTP 503 without a `Retry-After` header.
 
-    Prefect's client would first wait two seconds, even when it makes no retry. Conflicts in the
-    server's database are over in milliseconds.
+    Prefect's client would wait two seconds; database conflicts are over in milliseconds.
     """
     if response.status_code == 503 and "Retry-After" not in response.headers:
         response.raise_for_status()

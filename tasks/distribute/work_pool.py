@@ -81,7 +81,7 @@ async def work_pool(config: RunnerConfig, run_id: str) -> AsyncIterator[WorkPool
 
 
 async def check_work_pool(config: RunnerConfig) -> None:
-    """Check that the server has a deployment for the configured work pool.
+    """Check what `work_pool` needs.
 
     Raises:
         ConfigurationError: as `work_pool` does.
@@ -94,8 +94,7 @@ async def check_work_pool(config: RunnerConfig) -> None:
 class _WatchedRun:
     """A flow run that is waited for: its ending is set once it has ended or is given up.
 
-    `last_seen` are its last state and heartbeat; they last changed at `unchanged_since`, in seconds
-    of `time.monotonic`.
+    `last_seen`: its state and heartbeat, unchanged since then in seconds of `time.monotonic`.
     """
 
     ending: asyncio.Future[PartitionEnd]

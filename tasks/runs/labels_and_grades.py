@@ -196,7 +196,8 @@ def _json_lines(data: bytes) -> Rows:
     rows = []
     for number, line in enumerate(data.removeprefix(BOM).split(b"\n"), 1):
         try:
-            rows += [strict_json(line)] if line.strip() else []
+            if line.strip():
+                rows.append(strict_json(line))
         except DataError as error:
             raise ValueError(f"line {number}: {error.detail}") from error
     return _objects(rows)
