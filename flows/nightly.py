@@ -109,12 +109,8 @@ async def judge_part(
 ) -> PartOutcome:
     """Evaluate one part; an error becomes part of the outcome, so that the other parts go on.
 
-    Args:
-        config: everything about the runs.
-        trigger: what started the runs.
-        part: the part.
-        begun: the id of the part's run, to resume it by its stored plan; None to begin a run.
-        compares_later: leave out the comparison with a baseline that is chosen by a rule.
+    A run of the part that has the id `begun` is resumed by its stored plan. With `compares_later`
+    there is no comparison with a baseline that is chosen by a rule.
     """
     evaluation = evaluate_uncompared if compares_later else evaluate
     manner: StartMode = "begin" if begun is None else "resume"
@@ -173,7 +169,7 @@ def total_cost_usd(parts: Sequence[PartOutcome]) -> float | None:
 
 
 def _part_outcome(part: RunPart, outcome: RunOutcome) -> PartOutcome:
-    summary = outcome.summary
+    summary, counts = outcome.summary, outcome.summary.counts
     paid = summary.total_platform_cost_usd if summary.spent_usd is None else summary.spent_usd
     return PartOutcome(
         part=part.label,
@@ -181,8 +177,8 @@ def _part_outcome(part: RunPart, outcome: RunOutcome) -> PartOutcome:
         conclusion=outcome.conclusion,
         exit_code=outcome.exit_code,
         reasons=outcome.reasons,
-        cases=summary.counts.get("judged", 0) + summary.counts.get("errored", 0),
-        quarantined=summary.counts.get("quarantined", 0),
+        cases=counts.get("judged", 0) + counts.get("errored", 0),
+        quarantined=counts.get("quarantined", 0),
         cases_pass_rate_pct=summary.cases_pass_rate_pct,
         weighted_metrics_score_pct=summary.weighted_metrics_score_pct,
         cost_usd=paid,

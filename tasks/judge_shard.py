@@ -47,10 +47,7 @@ _UNREACHABLE_CODES: Final = OUTAGES | {"circuit_open"}
 
 
 async def _storage_fault(_task: Task[Any, Any], _run: TaskRun, state: State[Any]) -> bool:
-    """Whether a task failed by a storage fault, so that a retry may help (state.data is the error).
-
-    Stores and readers raise errors of their own; the storage fault is among the causes.
-    """
+    """Whether a storage fault is among the causes of a task's error (state.data): a retry may help."""
     from botocore.exceptions import BotoCoreError, ClientError
     from duckdb import IOException
 
@@ -74,13 +71,10 @@ async def _storage_fault(_task: Task[Any, Any], _run: TaskRun, state: State[Any]
     result_serializer="json",
 )
 async def judge_shard(context: RunContext, run_id: str, shard: Shard) -> dict[str, int]:
-    """Judge the cases of one shard and commit their rows, all or none.
+    """Judge the cases of one shard and commit their rows, all or none; returns the counts by status.
 
     Committed rows are final. So nothing is committed while a later attempt could do better, for
     example when the provider is down.
-
-    Returns:
-        Counts of the shard: judged, errored, skipped, quarantined.
 
     Raises:
         DataError: a case that was planned cannot be read any more.

@@ -38,13 +38,10 @@ from assizes.tasks.store import RunRecord
 
 @dataclass(frozen=True, slots=True)
 class RunRequest:
-    """What a caller asks of a run beyond its configuration.
+    """What a caller asks of a run beyond its configuration; see `assizes.flows.evaluate.evaluate`.
 
-    Attributes:
-        trigger: what started the run.
-        run_id: the id to use; `None`: derived from the configuration and the input.
-        date: the day that fills the date placeholders of the transcripts' URI.
-        manner: whether to begin, resume or fork the run; see `assizes.flows.evaluate.evaluate`.
+    Without a `run_id`, the id is derived from the configuration and the input; `date` is the day
+    that fills the date placeholders of the transcripts' URI.
     """
 
     trigger: Trigger = "adhoc"

@@ -30,9 +30,7 @@ TAG = "assizes"
 EVENT_FINISHED = "assizes.run.finished"
 EVENT_REGRESSION = "assizes.regression.detected"
 EVENT_INCONCLUSIVE = "assizes.run.inconclusive"
-EVENT_FAILED = "assizes.run.failed"
-"""For an outcome without an event of its own: a failed gate, an unfinished run, a comparison that
-could not be made."""
+EVENT_FAILED = "assizes.run.failed"  # a failed gate, an unfinished run, an impossible comparison
 
 _OUTCOME_EVENTS: Final = {
     REGRESSION: EVENT_REGRESSION,

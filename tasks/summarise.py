@@ -135,32 +135,28 @@ def _intake_counts(run: PlannedRun, committed: Mapping[str, Mapping[str, int]]) 
     Raises:
         Unreconciled: every shard is committed, and the counts differ from the plan.
     """
-    totals: Counter[str] = Counter()
-    for counts in committed.values():
-        totals.update(counts)
+    totals = sum((Counter(counts) for counts in committed.values()), Counter[str]())
     heard = {status: totals[status] for status in HEARD_STATUSES}
-    if len(committed) == len(run.intake.shards):
-        reconcile("cases due", run.intake.due, heard)
-        quarantined = {"quarantined": totals["quarantined"]}
-        reconcile("records rejected", run.intake.rejected, quarantined)
+    intake = run.intake
+    if len(committed) == len(intake.shards):
+        reconcile("cases due", intake.due, heard)
+        reconcile("records rejected", intake.rejected, {"quarantined": totals["quarantined"]})
     return {
-        "read": run.intake.read,
-        "duplicate": run.intake.duplicates,
-        "unselected": run.intake.unselected,
-        "quarantined": run.intake.rejected,
+        "read": intake.read,
+        "duplicate": intake.duplicates,
+        "unselected": intake.unselected,
+        "quarantined": intake.rejected,
         "reused": 0,
-        "not_attempted": run.intake.due - sum(heard.values()),
+        "not_attempted": intake.due - sum(heard.values()),
     }
 
 
 @dataclass(frozen=True, slots=True)
 class BaselineResult:
-    """A run and its baseline.
+    """A run and its baseline: their comparison, if there is anything to compare.
 
-    Attributes:
-        comparison: the comparison; `None` where there is nothing to compare.
-        fault: why a configured comparison could not be made; else `None`.
-        attribution: whether the agent or the judge changed, where anchors can tell; else `None`.
+    `fault` says why a configured comparison could not be made; `attribution`, whether the agent or
+    the judge changed, where anchors can tell.
     """
 
     comparison: RunComparison | None = None

@@ -49,10 +49,7 @@ async def tell_incidents(context: RunContext, run: PlannedRun) -> list[Incident]
     except AssizesError as error:
         log.warning("no incidents could be worked out: %s", error)
         return []
-    run_resource = {
-        "prefect.resource.id": f"assizes.run.{record.run_id}",
-        "prefect.resource.role": "run",
-    }
+    run = {"prefect.resource.id": f"assizes.run.{record.run_id}", "prefect.resource.role": "run"}
     for incident in incidents:
         emit_event(
             EVENTS[incident.state],
@@ -61,7 +58,7 @@ async def tell_incidents(context: RunContext, run: PlannedRun) -> list[Incident]
                 "prefect.resource.name": f"{record.name} {incident.incident}",
                 "assizes.name": record.name,
             },
-            related=[run_resource],
+            related=[run],
             payload={
                 "name": record.name,
                 "run_id": record.run_id,
@@ -75,8 +72,7 @@ async def tell_incidents(context: RunContext, run: PlannedRun) -> list[Incident]
 def incidents_at(store: Store, record: RunRecord, config: SeriesConfig) -> list[Incident]:
     """The incidents of whole series (not of slices) that are open at a run, or resolved by it.
 
-    There are none where the run is not the newest of its name, or while the name has too few runs
-    for a reference.
+    Only the newest run of a name has any, once the name has enough runs for a reference.
 
     Raises:
         ConfigurationError: the configuration names an unknown slice or series.

@@ -103,10 +103,7 @@ def link_uri(path: str) -> str:
 def calibration_markdown(
     calibrations: Sequence[Calibration], shortfalls: Sequence[str], canaries: Canaries | None = None
 ) -> str:
-    """The calibrations as Markdown: the shortfalls, then a section for each metric.
-
-    The shortfalls are the reasons why the judge may not be used; `canaries` are their outcome.
-    """
+    """The calibrations as Markdown: why the judge may not be used, metric by metric, the canaries."""
     blocks = [f"- FALLS SHORT: {plain(reason, 500)}" for reason in shortfalls]
     for calibration in calibrations:
         blocks += _calibration_blocks(calibration)

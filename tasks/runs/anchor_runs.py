@@ -100,9 +100,8 @@ def stored_attribution(
 ) -> Attribution | None:
     """Attribute the change of a run to the agent or to the judge, by the anchors judged with it.
 
-    The anchors are compared with those of the baseline, else with the anchor run before them.
-    `None` where no anchors were judged with the run. `comparison` is the one of the run with its
-    baseline; `None` without a baseline.
+    The anchors are compared with those of the baseline that the run was compared with, else with
+    the anchor run before them. `None` where no anchors were judged with the run.
     """
     baseline = comparison.baseline_run_id if comparison else None
     attribution = anchor_attribution(store, record, baseline)

@@ -144,9 +144,8 @@ async def run_lock(store: Store, run_id: str) -> AsyncIterator[None]:
 async def acquire_run_lock(store: Store, run_id: str) -> None:
     """Acquire the lock of a run; wait while another process holds it.
 
-    Every process writes its lock before it looks for those of others, so of two processes that come
-    at once at most one goes on. Where each sees the other, both release their locks and wait for a
-    random time. `run_lock` renews and releases the acquired lock.
+    Every process writes its lock before it looks for others', so of two that come at once at most
+    one goes on; where each sees the other, both release their locks and wait for a random time.
     """
     while True:
         if not await asyncio.to_thread(_is_locked_by_others, store, run_id):
@@ -163,10 +162,7 @@ def _is_locked_by_others(store: Store, run_id: str) -> bool:
 
 
 def displayed_status(store: Store, run_id: str, status: str, now: datetime | None = None) -> str:
-    """The status of a run for people: `interrupted` where a `running` run has no valid lock.
-
-    The lock is checked at the time `now`, or at the clock's time.
-    """
+    """The status of a run for people: `interrupted` where a `running` run has no valid lock now."""
     if status != "running":
         return status
     until = store.locked_until(run_id)
@@ -240,10 +236,9 @@ def day_of(row: Mapping[str, Any]) -> date | None:
     return None if day is None else date.fromisoformat(day)
 
 
-def cache_use(row: Mapping[str, Any]) -> str | None:
-    """The setting `[cache] use` of a run, from its row of table `runs`."""
-    use: str | None = json.loads(row["config"]).get("cache", {}).get("use")
-    return use
+def cache_use(row: Mapping[str, Any]) -> Any:
+    """The setting `[cache] use` of a run, from its row of table `runs`; `None` if it had none."""
+    return json.loads(row["config"]).get("cache", {}).get("use")
 
 
 def _earlier_rows(store: Store, record: RunRecord) -> Iterable[Mapping[str, Any]]:
