@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
 from itertools import count
 from typing import Final, Protocol
 
@@ -97,27 +98,24 @@ async def _judge_elsewhere(
         return await _PartitionRunner(context, run, executor, seal, cases).judge(pieces)
 
 
+@dataclass
 class _PartitionRunner:
-    """Gives out the partitions of a run, a few at a time, and waits for their ends."""
+    """Gives out the partitions of a run, a few at a time, and waits for their ends.
 
-    def __init__(
-        self,
-        context: RunContext,
-        run: PlannedRun,
-        executor: Executor,
-        seal: str | None,
-        cases: Mapping[str, int],
-    ) -> None:
-        """Give out nothing yet; `cases` is the number of due cases in each shard, by shard id."""
-        self._context = context
-        self._run = run
-        self._failures = ShardFailures()
-        self._executor = executor
-        self._seal = seal
-        self._config = partition_config(context.config)
-        self._cases = cases
-        self._pending: set[asyncio.Task[None]] = set()
-        self._any_judged = False
+    `_cases` is the number of due cases in each shard, by shard id.
+    """
+
+    _context: RunContext
+    _run: PlannedRun
+    _executor: Executor
+    _seal: str | None
+    _cases: Mapping[str, int]
+    _failures: ShardFailures = field(default_factory=ShardFailures)
+    _pending: set[asyncio.Task[None]] = field(default_factory=set)
+    _any_judged: bool = False
+
+    def __post_init__(self) -> None:
+        self._config = partition_config(self._context.config)
 
     async def judge(self, pieces: Sequence[Partition]) -> ShardFailures:
         """Have all partitions judged, or as many as possible."""
@@ -184,19 +182,15 @@ class _PartitionRunner:
         The run stops at an error that the next partition would meet too, and when the processes die
         before any partition was judged.
         """
-        failures, error = self._failures, self._fault(ended)
+        failures = self._failures
+        error: AssizesError | str = ended.message
+        if ended.name in HALTED_STATES and failures.stop is not None:
+            error = failures.stop
+        elif isinstance(getattr(errors, ended.name, None), type):  # the name of an error of ours
+            error = _ERRORS_BY_NAME.get(ended.name, AssizesError)(ended.message)
         for _ in left:
             failures.add_failure(error)
         if failures.stop is None and isinstance(error, AssizesError):
             failures.stop = error
         elif failures.stop is None and ended.lost and not self._any_judged:
             failures.stop = Inconclusive(f"no partition could be judged: {ended.message}")
-
-    def _fault(self, ended: PartitionEnd) -> AssizesError | str:
-        """The error that the end of a partition stands for; its message when it is none of ours."""
-        if ended.name in HALTED_STATES and self._failures.stop is not None:
-            return self._failures.stop
-        if ended.name in _ERRORS_BY_NAME:
-            return _ERRORS_BY_NAME[ended.name](ended.message)
-        known = isinstance(getattr(errors, ended.name, None), type)
-        return AssizesError(ended.message) if known else ended.message

@@ -29,14 +29,7 @@ from assizes.tasks.context.artifacts import show_progress
 from assizes.tasks.context.run_context import PlannedRun, RunContext, open_run_context
 from assizes.tasks.plan import RunRequest, lock_unfinished_run, plan_run
 from assizes.tasks.publish_report import publish_report, run_resource
-from assizes.tasks.runs.anchor_runs import (
-    anchor_config,
-    anchors_id,
-    canaries_of,
-    canary_config,
-    chosen_canaries,
-    has_due_anchors,
-)
+from assizes.tasks.runs import anchor_runs
 from assizes.tasks.runs.calibrations import calibrate_run
 from assizes.tasks.runtime.process import redacts_secrets
 from assizes.tasks.store import Store, open_store
@@ -123,8 +116,10 @@ async def _judge_anchors(
     is calibrated by them. If the anchors cannot be judged, a warning is logged and the run goes on.
     """
     settings = context.config.anchors
-    if await asyncio.to_thread(has_due_anchors, context.store, run.record, context.config):
-        config, own_id = anchor_config(context.config), anchors_id(run.run_id)
+    is_due = anchor_runs.has_due_anchors
+    if await asyncio.to_thread(is_due, context.store, run.record, context.config):
+        config = anchor_runs.anchor_config(context.config)
+        own_id = anchor_runs.anchors_id(run.run_id)
         outcome = await subflow_outcome(
             evaluate(config, run.record.trigger, run_id=own_id, return_state=True)
         )
@@ -176,11 +171,11 @@ async def judge_canaries(
             return query(opened)
 
     case_ids = await asyncio.to_thread(
-        read, lambda opened: chosen_canaries(opened, run_id, config.calibration)
+        read, lambda opened: anchor_runs.chosen_canaries(opened, run_id, config.calibration)
     )
     own_run_id = None
     if case_ids:
-        own_config = canary_config(config, case_ids, name)
+        own_config = anchor_runs.canary_config(config, case_ids, name)
         # Without cached replies every canary run is a new one; else the same canaries are the same.
         own_id = f"{run_id}-canaries" if own_config.cache.use == "refresh" else None
         outcome = await subflow_outcome(evaluate(own_config, run_id=own_id, return_state=True))
@@ -189,5 +184,5 @@ async def judge_canaries(
         else:
             own_run_id = outcome.run_id
     return await asyncio.to_thread(
-        read, lambda opened: canaries_of(opened, own_run_id, len(case_ids))
+        read, lambda opened: anchor_runs.canaries_of(opened, own_run_id, len(case_ids))
     )

@@ -19,18 +19,9 @@ from assizes.judge.rows import COMPLETE
 from assizes.tasks.context.run_context import PlannedRun, RunContext
 from assizes.tasks.intake.plan import NothingDue, Plan, RecordSelector, ScanPolicy
 from assizes.tasks.intake.shards import plan_intake
+from assizes.tasks.runs import stored_runs
 from assizes.tasks.runs.record_selectors import record_selector
 from assizes.tasks.runs.stored_comparison import baseline_id
-from assizes.tasks.runs.stored_runs import (
-    DAY,
-    SEQUENCE,
-    acquire_run_lock,
-    chosen_run_id,
-    content_run_id,
-    forked_run_id,
-    next_sequence,
-    run_lock,
-)
 from assizes.tasks.runtime.failpoints import failpoint
 from assizes.tasks.runtime.process import redacts_secrets
 from assizes.tasks.store import RunRecord
@@ -73,7 +64,7 @@ async def plan_run(context: RunContext, request: RunRequest) -> PlannedRun:
     failpoint("plan.listed")
     record = await asyncio.to_thread(_begin_run, context, request, intake)
     if request.trigger != "adhoc" and record.status != COMPLETE:
-        await acquire_run_lock(context.store, record.run_id)
+        await stored_runs.acquire_run_lock(context.store, record.run_id)
         record = await asyncio.to_thread(context.store.run, record.run_id)
         if record.status == COMPLETE:  # by another process, while this one waited
             await asyncio.to_thread(context.store.release_lock, record.run_id)
@@ -84,7 +75,7 @@ async def plan_run(context: RunContext, request: RunRequest) -> PlannedRun:
 
 def lock_unfinished_run(context: RunContext, run: PlannedRun) -> AbstractAsyncContextManager[None]:
     """Hold the lock of a run while it is judged; a finished run is not locked."""
-    return nullcontext() if run.is_finished else run_lock(context.store, run.run_id)
+    return nullcontext() if run.is_finished else stored_runs.run_lock(context.store, run.run_id)
 
 
 def _intake(context: RunContext, request: RunRequest, selector: RecordSelector | None) -> Plan:
@@ -143,8 +134,8 @@ def _record(context: RunContext, request: RunRequest, plan: dict[str, Any]) -> R
             "fingerprints": fingerprints(context.judge_panel),
             TRUTH: context.preprocessor.truth_digest,
             "prices": context.prices(),
-            SEQUENCE: next_sequence(context.store),
-            **({DAY: request.date.isoformat()} if request.date else {}),
+            stored_runs.SEQUENCE: stored_runs.next_sequence(context.store),
+            **({stored_runs.DAY: request.date.isoformat()} if request.date else {}),
         },
         config_hash=config.config_hash(),
         judge_model=", ".join(context.judge_panel.model_ids),
@@ -163,11 +154,11 @@ def _begin_run(context: RunContext, request: RunRequest, intake: Plan) -> RunRec
     record = _record(context, request, replace(intake, prompts=prompts).as_dict())
     if not request.run_id:
         costs = context.assignment.has_paid_calls
-        base = content_run_id(config, intake, record.config["fingerprints"])
-        run_id = chosen_run_id(base, config, context.store, costs=costs)
+        base = stored_runs.content_run_id(config, intake, record.config["fingerprints"])
+        run_id = stored_runs.chosen_run_id(base, config, context.store, costs=costs)
         record = replace(record, run_id=run_id)
     if request.manner == "fork":
-        record = replace(record, run_id=forked_run_id(context.store, record))
+        record = replace(record, run_id=stored_runs.forked_run_id(context.store, record))
     # Fails now for a baseline that is not in the store, not at the end when the judges are paid.
     baseline_id(context.store, config.comparison.baseline, record)
     stored = context.store.begin(record)
