@@ -112,8 +112,8 @@ async def _judge_anchors(
 ) -> BaselineResult:
     """Judge the anchors where they are due, and attribute a change to the agent or to the judge.
 
-    The anchors are a run of their own that uses no cached replies; where they have labels, the judge
-    is calibrated by them. If the anchors cannot be judged, a warning is logged and the run goes on.
+    The anchors are a run of their own without cached replies; their labels, if any, calibrate the
+    judge. If the anchors cannot be judged, a warning is logged and the run goes on.
     """
     settings = context.config.anchors
     is_due = anchor_runs.has_due_anchors
@@ -155,10 +155,9 @@ async def judge_canaries(
 ) -> Canaries | None:
     """Judge cases of a run again with an attack planted in each, as a run of its own.
 
-    `config` is that of the run which judged the cases as they are; its [calibration] has the labels
-    and the number of canaries. `name` is the configuration whose judge is tried. Without a `store`
-    one is opened for as long as it is read. Returns what became of the canaries; None when
-    [calibration] wants none.
+    `config` is that of the run which judged the cases as they are, `name` the configuration whose
+    judge is tried. Without a `store` one is opened for as long as it is read. Returns what became
+    of the canaries; None when [calibration] wants none.
 
     Raises:
         ConfigurationError: the labels cannot be read.

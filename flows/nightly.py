@@ -131,23 +131,18 @@ async def judge_part(
 
 
 def conclude_parts(
-    name: str,
-    parts: Sequence[PartOutcome],
-    left: Sequence[RunPart],
-    *,
-    fail: bool,
-    empty_counts: bool,
+    config: RunConfig, parts: Sequence[PartOutcome], left: Sequence[RunPart], *, empty_counts: bool
 ) -> State[SeriesOutcome]:
     """A Prefect state named for the severest conclusion; its data is the `SeriesOutcome`.
 
-    `left` are the parts that were not begun. With `fail` any conclusion but `Passed` is a failed
-    state. With `empty_counts` a part without data counts when other parts have data.
+    `left` are the parts that were not begun. With `[runner] fail_flow` any conclusion but `Passed`
+    is a failed state. With `empty_counts` a part without data counts when others have data.
     """
     shown_parts = [part for part in parts if empty_counts or part.conclusion != "NoData"] or parts
     worst = min(shown_parts, key=lambda part: SEVEREST_FIRST.index(part.conclusion), default=None)
     conclusion: PartConclusion = worst.conclusion if worst else "NoData"
     outcome = SeriesOutcome(
-        name=name,
+        name=config.name,
         conclusion=conclusion,
         exit_code=worst.exit_code if worst else EXIT_CODES["NoData"],
         reasons=_reasons(shown_parts, left),
@@ -155,7 +150,7 @@ def conclude_parts(
         left=[part.label for part in left],
         cost_usd=total_cost_usd(parts),
     )
-    state = Failed if fail and conclusion != "Passed" else Completed
+    state = Failed if config.runner.fail_flow and conclusion != "Passed" else Completed
     counts = Counter(part.conclusion for part in parts)
     tally = ", ".join(f"{counts[name]} {name}" for name in SEVEREST_FIRST if counts[name])
     message = "; ".join(outcome.reasons) or tally
@@ -246,8 +241,7 @@ async def nightly(config: RunConfig, on: date | None = None) -> State[SeriesOutc
             break
         outcomes.append(await judge_part(config, "nightly", RunPart(night)))
     left = [RunPart(night) for night in nights[len(outcomes) :]]
-    fail = config.runner.fail_flow
-    return conclude_parts(config.name, outcomes, left, fail=fail, empty_counts=True)
+    return conclude_parts(config, outcomes, left, empty_counts=True)
 
 
 def _night(config: RunConfig) -> date:

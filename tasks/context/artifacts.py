@@ -177,8 +177,8 @@ class ProgressArtifact:
 async def show_progress(context: RunContext, after_s: float = SHOW_AFTER_S) -> AsyncIterator[None]:
     """Show how far a run is during the block, at most once a second.
 
-    The reporter that the context came with is still called, before the artifact learns anything.
-    The artifact appears after `after_s` seconds, under a key that the runs of a name share.
+    The reporter that the context came with is still called, and before the artifact. The artifact
+    appears after `after_s` seconds, under a key that the runs of a name share.
     """
     before = context.progress
     artifact = ProgressArtifact(f"{KEY}-{artifact_key(context.config.name)}")

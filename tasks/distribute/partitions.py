@@ -39,8 +39,7 @@ class Partition:
 class PartitionJob:
     """A partition for another process to judge: the parameters of the flow `judge_partition`.
 
-    By `seal` the other process checks that it sees the same reply cache
-    (`assizes.tasks.context.shared_state`); None for no check.
+    `seal` is the token of `assizes.tasks.context.shared_state`; None for no check.
     """
 
     config: RunConfig
@@ -138,8 +137,8 @@ def check_store(config: RunConfig, store: Store) -> None:
 def partition_config(config: RunConfig) -> RunConfig:
     """The configuration for the process that judges a partition: with `[runner] kind = "local"`.
 
-    Local paths become absolute, as that process may have another working directory. The settings
-    changed here are no part of a run's identity.
+    Local paths become absolute, as its working directory may differ. No setting changed here is part
+    of a run's identity.
     """
     ledger = str(Path(config.limits.ledger).absolute())
     update: dict[str, Any] = {

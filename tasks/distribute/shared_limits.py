@@ -162,10 +162,9 @@ _NO_WAIT_SETTINGS: Final = {"event_hooks": {"response": [_raise_when_busy]}}
 class PrefectLeases:
     """Shares the rate limits of each model among all runs with the same `[limits] shared`.
 
-    `requests_per_minute` and `tokens_per_minute` become the limits `<shared>-<model>-requests` and
-    `<shared>-<model>-tokens` on the Prefect server. They are made, or set to the configured values,
-    before the first call. If somebody deletes a limit or switches it off later, the run stops
-    asking: a missing limit does not mean that calls are unlimited.
+    The limits `<shared>-<model>-requests` and `<shared>-<model>-tokens` are made on the Prefect
+    server, or set to the configured values, before the first call. If somebody deletes one or
+    switches it off later, the run stops asking: a missing limit does not lift the limit.
     """
 
     def __init__(self, limits: LimitsConfig) -> None:
@@ -198,8 +197,7 @@ class PrefectLeases:
 class _LimitLeaser:
     """Leases units of one limit ahead of their use, as long as calls wait for units.
 
-    Another run may have set the limit lower than the configuration of this run: `_per_minute` is the
-    lower of the two values.
+    `_per_minute` is lower than configured where another run has set the limit lower.
     """
 
     def __init__(self, limit: SharedLimit, wake: Callable[[], None]) -> None:

@@ -55,7 +55,6 @@ NO_WORKER_GIVE_UP_S: Final = 1800.0
 
 
 def _is_transient(error: BaseException) -> bool:
-    """Whether a retry of the request may succeed."""
     if isinstance(error, httpx.HTTPStatusError):
         return error.response.status_code == 429 or error.response.status_code >= 500
     return isinstance(error, httpx.TransportError)
@@ -132,8 +131,8 @@ class WorkPool:
     async def judge(self, job: PartitionJob, attempt: int) -> PartitionEnd:
         """Have a worker judge a partition, and wait for the end of its flow run.
 
-        The same attempt again finds the same flow run by its idempotency key. For a partition of
-        `open_partitions`, wait for the open flow run instead; its end is stale.
+        The same attempt again finds the same flow run by its idempotency key. The end of an open
+        flow run, of `open_partitions`, is stale.
         """
         flow_run_id = self._open_runs.pop(job.partition, None)
         if flow_run_id is not None:

@@ -242,11 +242,10 @@ class MetricCitation(BaseModel):
 
 
 def citations(store: Store, record: RunRecord) -> list[MetricCitation]:
-    """The calibrations of the judges that decide a run.
+    """The calibrations of the judges that decide a run: of the verdict, then of each asked metric.
 
-    The verdict comes first, then each metric that a model was asked about. Of each judge the last
-    calibration with exactly the same fingerprint is cited, whatever run it was of. In a store
-    without any calibration only the verdict is listed.
+    Of each judge the last calibration with exactly the same fingerprint is cited, whatever run it
+    was of. In a store without any calibration only the verdict is listed.
     """
     last = {(former.fingerprint, former.metric): former for former in stored_calibrations(store)}
     if not last:
@@ -259,16 +258,13 @@ def citations(store: Store, record: RunRecord) -> list[MetricCitation]:
     all_models = sorted({model for models in models_by_judge.values() for model in models})
     scores = store.scan(record.run_id, "scores").filter(pl.col("part") == "")
     headlines = collect_rows(scores.select("judge", "metric").unique().sort("metric"))
-    asked = [
-        (judge, metric, models_by_judge[judge])
-        for judge, metric in headlines.rows()
-        if judge in models_by_judge
-    ]
     cited = []
-    for judge, metric, models in [("", VERDICT, all_models), *asked]:
-        fingerprint = judge_fingerprint(record.config, judge, metric, models)
-        calibration = last.get((fingerprint, metric))
-        cited.append(MetricCitation(metric=metric, calibration=calibration))
+    for judge, metric in [("", VERDICT), *headlines.rows()]:
+        models = models_by_judge.get(judge) if judge else all_models
+        if models is not None:
+            fingerprint = judge_fingerprint(record.config, judge, metric, models)
+            calibration = last.get((fingerprint, metric))
+            cited.append(MetricCitation(metric=metric, calibration=calibration))
     return cited
 
 

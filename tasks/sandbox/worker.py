@@ -83,16 +83,13 @@ def _engine(path: Path, database: str) -> EngineName:
             head = file.read(16)
     except OSError as error:
         raise NoFixture(database, "cannot be read") from error
-    if head == b"SQLite format 3\x00":
-        engine: EngineName = "sqlite"
-    elif head[8:12] == b"DUCK":
-        engine = "duckdb"
-    else:
+    is_sqlite = head == b"SQLite format 3\x00"
+    if not is_sqlite and head[8:12] != b"DUCK":
         raise NoFixture(database, "is neither a SQLite nor a DuckDB file")
     for log in (f"{path}-wal", f"{path}-journal", f"{path}.wal"):
         if Path(log).exists() and Path(log).stat().st_size:
             raise NoFixture(database, f"is being written: {Path(log).name} is not empty")
-    return engine
+    return "sqlite" if is_sqlite else "duckdb"
 
 
 class FixtureCopies:
