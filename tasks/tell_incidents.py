@@ -49,7 +49,10 @@ async def tell_incidents(context: RunContext, run: PlannedRun) -> list[Incident]
     except AssizesError as error:
         log.warning("no incidents could be worked out: %s", error)
         return []
-    run = {"prefect.resource.id": f"assizes.run.{record.run_id}", "prefect.resource.role": "run"}
+    run_resource = {
+        "prefect.resource.id": f"assizes.run.{record.run_id}",
+        "prefect.resource.role": "run",
+    }
     for incident in incidents:
         emit_event(
             EVENTS[incident.state],
@@ -58,7 +61,7 @@ async def tell_incidents(context: RunContext, run: PlannedRun) -> list[Incident]
                 "prefect.resource.name": f"{record.name} {incident.incident}",
                 "assizes.name": record.name,
             },
-            related=[run],
+            related=[run_resource],
             payload={
                 "name": record.name,
                 "run_id": record.run_id,

@@ -236,9 +236,10 @@ def day_of(row: Mapping[str, Any]) -> date | None:
     return None if day is None else date.fromisoformat(day)
 
 
-def cache_use(row: Mapping[str, Any]) -> Any:
-    """The setting `[cache] use` of a run, from its row of table `runs`; `None` if it had none."""
-    return json.loads(row["config"]).get("cache", {}).get("use")
+def cache_use(row: Mapping[str, Any]) -> str | None:
+    """The setting `[cache] use` of a run, from its row of table `runs`."""
+    use: str | None = json.loads(row["config"]).get("cache", {}).get("use")
+    return use
 
 
 def _earlier_rows(store: Store, record: RunRecord) -> Iterable[Mapping[str, Any]]:
