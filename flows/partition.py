@@ -18,7 +18,7 @@ from prefect.client.schemas.objects import State
 from prefect.context import hydrated_context, serialize_context
 from prefect.states import Completed, Crashed, Failed
 
-from assizes.flows.shards import ShardFailures, judge_locally
+from assizes.flows.shards import judge_locally
 from assizes.judge.config.run import RunConfig, RunnerConfig
 from assizes.judge.errors import AssizesError, ConfigurationError
 from assizes.tasks.context.run_context import open_run_context
@@ -81,14 +81,18 @@ async def judge_partition(
             async with lock_unfinished_run(context, run):
                 failures = await judge_locally(context, run_id, due)
     except AssizesError as error:
-        failures = ShardFailures(stop=error)
+        return _failed_by(error)
     # Whoever waits for this flow run learns the failures by its state; which shards are committed,
     # the store says.
-    if (stop := failures.stop) is not None:
-        return Failed(name=type(stop).__name__, message=" ".join(str(stop).split()))
+    if failures.stop is not None:
+        return _failed_by(failures.stop)
     if failures.reasons:
         return Failed(name=LEFT_STATE, message="; ".join(list(failures.reasons)[:3]))
     return Completed(name=JUDGED_STATE)
+
+
+def _failed_by(error: AssizesError) -> State[Any]:
+    return Failed(name=type(error).__name__, message=" ".join(str(error).split()))
 
 
 CONNECT_S: Final = "20s"  # how long a Dask scheduler may take to answer

@@ -82,8 +82,8 @@ def _intake(context: RunContext, request: RunRequest, selector: RecordSelector |
     """The plan of the input; an empty plan where there is nothing to judge.
 
     Raises:
-        NothingDue: there is nothing to judge, and somebody sees the error: the run is of no
-            schedule and no event.
+        NothingDue: there is nothing to judge in a run that somebody began by hand. Nobody would see
+            the error of a scheduled run, but the store shows its empty run.
     """
     try:
         return plan_intake(

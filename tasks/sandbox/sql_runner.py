@@ -1,7 +1,4 @@
-"""Runs the SQL queries of judges on copies of fixture databases, in sandboxed child processes.
-
-Reads in the text of an SQL statement whether its result is ordered.
-"""
+"""Runs the SQL queries of judges on copies of fixture databases, in sandboxed child processes."""
 
 from __future__ import annotations
 
