@@ -47,11 +47,7 @@ RUN_RESOURCE = "assizes.run"
 async def publish_report(
     context: RunContext, run: PlannedRun, summary: RunSummary, comparison: RunComparison | None
 ) -> dict[str, str]:
-    """Write report.html, report.md and report.json; create the artifacts; emit the events.
-
-    Returns:
-        The place of each report, by its suffix.
-    """
+    """Write the reports, create the artifacts, emit the events; returns the reports by suffix."""
     data, links = await asyncio.to_thread(
         render_stored_report, context.store, run.record, comparison, context.config.report
     )

@@ -34,10 +34,7 @@ log = logging.getLogger(__name__)
 async def tell_incidents(context: RunContext, run: PlannedRun) -> list[Incident]:
     """After a nightly run, emit an event for each incident that is open, or resolved by this run.
 
-    A history that cannot be read leaves the run as it is, and the log says why.
-
-    Returns:
-        The incidents of the events.
+    Returns these incidents. A history that cannot be read leaves the run as it is, and is logged.
     """
     record = run.record
     if record.trigger != "nightly" or record.status != COMPLETE:

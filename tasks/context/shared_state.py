@@ -20,8 +20,7 @@ from assizes.tasks.store.bucket import objects_at
 def create_shared_state_check(context: RunContext, run_id: str) -> str | None:
     """Write a token into the reply cache and, where calls or money are limited, into the ledger.
 
-    Returns the token, which the partitions of the run must find; `None` where no model costs
-    anything.
+    Returns the token, which the partitions must find; `None` where no model costs anything.
 
     Raises:
         StoreError: the cache or the ledger cannot be written.

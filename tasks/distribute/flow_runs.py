@@ -64,10 +64,9 @@ class Heartbeat:
 
 @asynccontextmanager
 async def send_heartbeats(lost_after_s: float) -> AsyncIterator[Heartbeat]:
-    """Send heartbeats of this flow run during the block, and look for a request to halt.
+    """Within a flow run, send its heartbeats during the block, and look for a request to halt.
 
-    A flow run counts as dead after `lost_after_s` seconds without a heartbeat. Outside of a flow run
-    the block does neither.
+    A flow run counts as dead after `lost_after_s` seconds without a heartbeat.
     """
     heartbeat, flow_run_id = Heartbeat(), flow_run.id
     if flow_run_id is None:
@@ -173,8 +172,8 @@ async def halt_flow_runs(client: PrefectClient, tags: Sequence[str], why: str) -
 async def halt_flow_run(client: PrefectClient, run: FlowRun, why: str) -> None:
     """Ask a flow run that was open when it was read to make no further call.
 
-    A running flow run gets a label only. Cancelling it would kill its process with the calls in
-    flight. Any other state could replace a final state that the flow run has reached since.
+    A running one gets a label only: cancelling it would kill its process with the calls in flight,
+    and any other state could replace a final state that it has reached since.
     """
     try:
         await client.update_flow_run_labels(run.id, {HALT_LABEL: why})

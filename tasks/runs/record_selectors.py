@@ -99,8 +99,7 @@ class QuarantinedSelector:
     def _can_be_remaining(self, source: TranscriptSource, position: int) -> bool:
         """Whether a record of the object as it is now may be one of the remaining records.
 
-        In an object that was corrected since, records may have other positions; then any record may
-        be one of them, unless the positions count exactly.
+        In a corrected object records may have moved: any may be one, unless positions are exact.
         """
         then = self.remaining[source.uri]
         if then.positions is None or not (self.limited or source.etag == then.source.etag):
@@ -209,9 +208,8 @@ class IncrementalSelector:
         del position
         if _case_key(case.case_id, case.repetition, case.content_hash()) in self.judged_keys:
             return JUDGED_BEFORE
-        return (
-            NOT_QUIET if self._is_still_open(ended_at(case.transcript) or source.modified) else DUE
-        )
+        is_open = self._is_still_open(ended_at(case.transcript) or source.modified)
+        return NOT_QUIET if is_open else DUE
 
     def fate_unread(self, source: TranscriptSource, position: int) -> int:
         """Rejected, unless the object changed so recently that it may still be written."""
