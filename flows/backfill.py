@@ -38,8 +38,7 @@ COMPLETE_CONCLUSIONS: Final = frozenset(
 )
 """Conclusions of runs that are complete and have cases."""
 
-MAX_FAILURES_IN_A_ROW: Final = 3
-"""Incomplete parts in a row after which no further part is begun."""
+MAX_FAILURES_IN_A_ROW: Final = 3  # incomplete parts in a row after which no further part is begun
 
 
 def _run_name() -> str:
@@ -86,8 +85,7 @@ async def backfill(
     runner = _BackfillRunner(config, parts, at_once, alone=not many_writers)
     ended, left = await runner.judge()
     await publish_parts(config.name, ended)
-    fail = config.runner.fail_flow
-    return conclude_parts(config.name, ended, left, fail=fail, empty_counts=False)
+    return conclude_parts(config, ended, left, empty_counts=False)
 
 
 def _divide_limits(config: RunConfig, at_once: int) -> RunConfig:
@@ -185,20 +183,18 @@ class _BackfillRunner:
         )
         for task in finished:
             del self._pending[task]
-            await self._record_outcome(task.result())
-
-    async def _record_outcome(self, outcome: PartOutcome) -> None:
-        self._ended[outcome.part] = outcome
-        self._failing = self._failing + 1 if outcome.conclusion == "Incomplete" else 0
-        if outcome.conclusion in ("Halted", "OverBudget") or self._failing >= MAX_FAILURES_IN_A_ROW:
-            self._stopped = True
-        done, total = len(self._ended), len(self._parts)
-        paid = total_cost_usd(list(self._ended.values()))
-        cost = "" if paid is None else f", {paid:.4f} USD so far"
-        line = f"{outcome.part}: {outcome.conclusion}, {outcome.cases} cases"
-        log.info("%s (%d of %d%s)", line, done, total, cost)
-        progress_reporter.get()("days", 1, 0)
-        await self._progress.update(done / total, f"{done} of {total}{cost}; {line}")
+            outcome = task.result()
+            self._ended[outcome.part] = outcome
+            self._failing = self._failing + 1 if outcome.conclusion == "Incomplete" else 0
+            self._stopped |= outcome.conclusion in ("Halted", "OverBudget")
+            self._stopped |= self._failing >= MAX_FAILURES_IN_A_ROW
+            done, total = len(self._ended), len(self._parts)
+            paid = total_cost_usd(list(self._ended.values()))
+            cost = "" if paid is None else f", {paid:.4f} USD so far"
+            line = f"{outcome.part}: {outcome.conclusion}, {outcome.cases} cases"
+            log.info("%s (%d of %d%s)", line, done, total, cost)
+            progress_reporter.get()("days", 1, 0)
+            await self._progress.update(done / total, f"{done} of {total}{cost}; {line}")
 
 
 async def publish_parts(name: str, parts: Sequence[PartOutcome]) -> None:

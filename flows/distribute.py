@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
 from itertools import count
 from typing import Final, Protocol
 
@@ -13,7 +14,7 @@ from assizes.flows.partition import open_cluster
 from assizes.flows.shards import POLL_INTERVAL_S, ShardFailures, judge_locally
 from assizes.judge import errors
 from assizes.judge.errors import AssizesError, Halted, Inconclusive, OverBudget
-from assizes.tasks.context.run_context import PlannedRun, RunContext, progress_reporter
+from assizes.tasks.context.run_context import PlannedRun, RunContext
 from assizes.tasks.context.shared_state import create_shared_state_check
 from assizes.tasks.distribute.partitions import (
     JUDGED_STATE,
@@ -52,9 +53,9 @@ async def judge_shards(
     if run.is_finished:
         return batch_failures
     done = await asyncio.to_thread(context.store.shard_counts, run.run_id)
-    report = progress_reporter.get()
-    report("judging", 0, run.intake.due)
-    report("judging", sum(c.get("judged", 0) + c.get("errored", 0) for c in done.values()), 0)
+    context.progress("judging", 0, run.intake.due)
+    judged = sum(counts.get("judged", 0) + counts.get("errored", 0) for counts in done.values())
+    context.progress("judging", judged, 0)
     due = [shard for shard in run.intake.shards if shard.shard_id not in done]
     if not due or batch_failures.stop is not None:
         return batch_failures
@@ -68,15 +69,12 @@ class Executor(Protocol):
 
     async def open_partitions(self) -> list[Partition]:
         """Partitions that other processes are judging already."""
-        ...
 
     async def judge(self, job: PartitionJob, attempt: int) -> PartitionEnd:
         """Have a partition judged, and wait for its end; `attempt` counts from 1."""
-        ...
 
     async def halt(self, why: str) -> None:
         """Begin no further partition, and have the others make no further call."""
-        ...
 
 
 async def _judge_elsewhere(
@@ -100,27 +98,24 @@ async def _judge_elsewhere(
         return await _PartitionRunner(context, run, executor, seal, cases).judge(pieces)
 
 
+@dataclass
 class _PartitionRunner:
-    """Gives out the partitions of a run, a few at a time, and waits for their ends."""
+    """Gives out the partitions of a run, a few at a time, and waits for their ends.
 
-    def __init__(
-        self,
-        context: RunContext,
-        run: PlannedRun,
-        executor: Executor,
-        seal: str | None,
-        cases: Mapping[str, int],
-    ) -> None:
-        """Give out nothing yet; `cases` is the number of due cases in each shard, by shard id."""
-        self._context = context
-        self._run = run
-        self._failures = ShardFailures()
-        self._executor = executor
-        self._seal = seal
-        self._config = partition_config(context.config)
-        self._cases = cases
-        self._pending: set[asyncio.Task[None]] = set()
-        self._any_judged = False
+    `_cases` is the number of due cases in each shard, by shard id.
+    """
+
+    _context: RunContext
+    _run: PlannedRun
+    _executor: Executor
+    _seal: str | None
+    _cases: Mapping[str, int]
+    _failures: ShardFailures = field(default_factory=ShardFailures)
+    _pending: set[asyncio.Task[None]] = field(default_factory=set)
+    _any_judged: bool = False
+
+    def __post_init__(self) -> None:
+        self._config = partition_config(self._context.config)
 
     async def judge(self, pieces: Sequence[Partition]) -> ShardFailures:
         """Have all partitions judged, or as many as possible."""
@@ -171,7 +166,7 @@ class _PartitionRunner:
             if not left:
                 self._any_judged = True
                 judged = sum(self._cases.get(shard_id, 0) for shard_id in piece.shard_ids)
-                progress_reporter.get()("judging", judged, 0)
+                self._context.progress("judging", judged, 0)
                 return
             tries += not ended.stale
             lives_on = ended.stale or (ended.lost and tries < MAX_ATTEMPTS)
@@ -187,19 +182,15 @@ class _PartitionRunner:
         The run stops at an error that the next partition would meet too, and when the processes die
         before any partition was judged.
         """
-        failures, error = self._failures, self._fault(ended)
+        failures = self._failures
+        error: AssizesError | str = ended.message
+        if ended.name in HALTED_STATES and failures.stop is not None:
+            error = failures.stop
+        elif isinstance(getattr(errors, ended.name, None), type):  # the name of an error of ours
+            error = _ERRORS_BY_NAME.get(ended.name, AssizesError)(ended.message)
         for _ in left:
             failures.add_failure(error)
         if failures.stop is None and isinstance(error, AssizesError):
             failures.stop = error
         elif failures.stop is None and ended.lost and not self._any_judged:
             failures.stop = Inconclusive(f"no partition could be judged: {ended.message}")
-
-    def _fault(self, ended: PartitionEnd) -> AssizesError | str:
-        """The error that the end of a partition stands for; its message when it is none of ours."""
-        if ended.name in HALTED_STATES and self._failures.stop is not None:
-            return self._failures.stop
-        if ended.name in _ERRORS_BY_NAME:
-            return _ERRORS_BY_NAME[ended.name](ended.message)
-        known = isinstance(getattr(errors, ended.name, None), type)
-        return AssizesError(ended.message) if known else ended.message

@@ -29,14 +29,7 @@ from assizes.tasks.context.artifacts import show_progress
 from assizes.tasks.context.run_context import PlannedRun, RunContext, open_run_context
 from assizes.tasks.plan import RunRequest, lock_unfinished_run, plan_run
 from assizes.tasks.publish_report import publish_report, run_resource
-from assizes.tasks.runs.anchor_runs import (
-    anchor_config,
-    anchors_id,
-    canaries_of,
-    canary_config,
-    chosen_canaries,
-    has_due_anchors,
-)
+from assizes.tasks.runs import anchor_runs
 from assizes.tasks.runs.calibrations import calibrate_run
 from assizes.tasks.runtime.process import redacts_secrets
 from assizes.tasks.store import Store, open_store
@@ -101,10 +94,11 @@ async def _run(
 ) -> State[RunOutcome]:
     async with open_run_context(config) as context:
         planned = await plan_run(context, request)
-        async with lock_unfinished_run(context, planned), show_progress(config.name):
+        async with lock_unfinished_run(context, planned), show_progress(context):
             batch_failures = await ask_by_batch(context, planned)
             failures = await judge_shards(context, planned, batch_failures)
-            run, summary = await summarise_run(context, planned, has_lost_shards=bool(failures))
+            has_lost_shards = bool(failures.reasons) or failures.stop is not None
+            run, summary = await summarise_run(context, planned, has_lost_shards=has_lost_shards)
         result = await compare_with_baseline(context, run, compares_later=compares_later)
         if context.config.anchors.uri is not None:
             result = await _judge_anchors(context, run, result)
@@ -118,12 +112,14 @@ async def _judge_anchors(
 ) -> BaselineResult:
     """Judge the anchors where they are due, and attribute a change to the agent or to the judge.
 
-    The anchors are a run of their own that uses no cached replies; where they have labels, the judge
-    is calibrated by them. If the anchors cannot be judged, a warning is logged and the run goes on.
+    The anchors are a run of their own without cached replies; their labels, if any, calibrate the
+    judge. If the anchors cannot be judged, a warning is logged and the run goes on.
     """
     settings = context.config.anchors
-    if await asyncio.to_thread(has_due_anchors, context.store, run.record, context.config):
-        config, own_id = anchor_config(context.config), anchors_id(run.run_id)
+    is_due = anchor_runs.has_due_anchors
+    if await asyncio.to_thread(is_due, context.store, run.record, context.config):
+        config = anchor_runs.anchor_config(context.config)
+        own_id = anchor_runs.anchors_id(run.run_id)
         outcome = await subflow_outcome(
             evaluate(config, run.record.trigger, run_id=own_id, return_state=True)
         )
@@ -159,10 +155,9 @@ async def judge_canaries(
 ) -> Canaries | None:
     """Judge cases of a run again with an attack planted in each, as a run of its own.
 
-    `config` is that of the run which judged the cases as they are; its [calibration] has the labels
-    and the number of canaries. `name` is the configuration whose judge is tried. Without a `store`
-    one is opened for as long as it is read. Returns what became of the canaries; None when
-    [calibration] wants none.
+    `config` is that of the run which judged the cases as they are, `name` the configuration whose
+    judge is tried. Without a `store` one is opened for as long as it is read. Returns what became
+    of the canaries; None when [calibration] wants none.
 
     Raises:
         ConfigurationError: the labels cannot be read.
@@ -175,11 +170,11 @@ async def judge_canaries(
             return query(opened)
 
     case_ids = await asyncio.to_thread(
-        read, lambda opened: chosen_canaries(opened, run_id, config.calibration)
+        read, lambda opened: anchor_runs.chosen_canaries(opened, run_id, config.calibration)
     )
     own_run_id = None
     if case_ids:
-        own_config = canary_config(config, case_ids, name)
+        own_config = anchor_runs.canary_config(config, case_ids, name)
         # Without cached replies every canary run is a new one; else the same canaries are the same.
         own_id = f"{run_id}-canaries" if own_config.cache.use == "refresh" else None
         outcome = await subflow_outcome(evaluate(own_config, run_id=own_id, return_state=True))
@@ -188,5 +183,5 @@ async def judge_canaries(
         else:
             own_run_id = outcome.run_id
     return await asyncio.to_thread(
-        read, lambda opened: canaries_of(opened, own_run_id, len(case_ids))
+        read, lambda opened: anchor_runs.canaries_of(opened, own_run_id, len(case_ids))
     )

@@ -33,16 +33,8 @@ PartConclusion = Conclusion | Literal["Failed"]
 """The conclusion of a part; `Failed`: the run was not begun, or its outcome not returned."""
 
 SEVEREST_FIRST: Final[tuple[PartConclusion, ...]] = (
-    "Halted",
-    "OverBudget",
-    "Regression",
-    "GateFailed",
-    "Failed",
-    "Incomplete",
-    "NotComparable",
-    "Inconclusive",
-    "NoData",
-    "Passed",
+    *("Halted", "OverBudget", "Regression", "GateFailed", "Failed"),
+    *("Incomplete", "NotComparable", "Inconclusive", "NoData", "Passed"),
 )
 """Conclusions in order of severity: a series has the first that one of its parts has."""
 
@@ -53,8 +45,7 @@ _OF_ERRORS: Final[tuple[tuple[type[AssizesError], Conclusion], ...]] = (
     (Inconclusive, "Inconclusive"),
 )
 
-_MAX_REASONS: Final = 5
-"""Parts whose reasons an outcome names, at most."""
+_MAX_REASONS: Final = 5  # parts whose reasons an outcome names, at most
 
 
 class PartOutcome(BaseModel):
@@ -118,12 +109,8 @@ async def judge_part(
 ) -> PartOutcome:
     """Evaluate one part; an error becomes part of the outcome, so that the other parts go on.
 
-    Args:
-        config: everything about the runs.
-        trigger: what started the runs.
-        part: the part.
-        begun: the id of the part's run, to resume it by its stored plan; None to begin a run.
-        compares_later: leave out the comparison with a baseline that is chosen by a rule.
+    A run of the part that has the id `begun` is resumed by its stored plan. With `compares_later`
+    there is no comparison with a baseline that is chosen by a rule.
     """
     evaluation = evaluate_uncompared if compares_later else evaluate
     manner: StartMode = "begin" if begun is None else "resume"
@@ -144,23 +131,18 @@ async def judge_part(
 
 
 def conclude_parts(
-    name: str,
-    parts: Sequence[PartOutcome],
-    left: Sequence[RunPart],
-    *,
-    fail: bool,
-    empty_counts: bool,
+    config: RunConfig, parts: Sequence[PartOutcome], left: Sequence[RunPart], *, empty_counts: bool
 ) -> State[SeriesOutcome]:
     """A Prefect state named for the severest conclusion; its data is the `SeriesOutcome`.
 
-    `left` are the parts that were not begun. With `fail` any conclusion but `Passed` is a failed
-    state. With `empty_counts` a part without data counts when other parts have data.
+    `left` are the parts that were not begun. With `[runner] fail_flow` any conclusion but `Passed`
+    is a failed state. With `empty_counts` a part without data counts when others have data.
     """
     shown_parts = [part for part in parts if empty_counts or part.conclusion != "NoData"] or parts
     worst = min(shown_parts, key=lambda part: SEVEREST_FIRST.index(part.conclusion), default=None)
     conclusion: PartConclusion = worst.conclusion if worst else "NoData"
     outcome = SeriesOutcome(
-        name=name,
+        name=config.name,
         conclusion=conclusion,
         exit_code=worst.exit_code if worst else EXIT_CODES["NoData"],
         reasons=_reasons(shown_parts, left),
@@ -168,7 +150,7 @@ def conclude_parts(
         left=[part.label for part in left],
         cost_usd=total_cost_usd(parts),
     )
-    state = Failed if fail and conclusion != "Passed" else Completed
+    state = Failed if config.runner.fail_flow and conclusion != "Passed" else Completed
     counts = Counter(part.conclusion for part in parts)
     tally = ", ".join(f"{counts[name]} {name}" for name in SEVEREST_FIRST if counts[name])
     message = "; ".join(outcome.reasons) or tally
@@ -182,7 +164,7 @@ def total_cost_usd(parts: Sequence[PartOutcome]) -> float | None:
 
 
 def _part_outcome(part: RunPart, outcome: RunOutcome) -> PartOutcome:
-    summary = outcome.summary
+    summary, counts = outcome.summary, outcome.summary.counts
     paid = summary.total_platform_cost_usd if summary.spent_usd is None else summary.spent_usd
     return PartOutcome(
         part=part.label,
@@ -190,8 +172,8 @@ def _part_outcome(part: RunPart, outcome: RunOutcome) -> PartOutcome:
         conclusion=outcome.conclusion,
         exit_code=outcome.exit_code,
         reasons=outcome.reasons,
-        cases=summary.counts.get("judged", 0) + summary.counts.get("errored", 0),
-        quarantined=summary.counts.get("quarantined", 0),
+        cases=counts.get("judged", 0) + counts.get("errored", 0),
+        quarantined=counts.get("quarantined", 0),
         cases_pass_rate_pct=summary.cases_pass_rate_pct,
         weighted_metrics_score_pct=summary.weighted_metrics_score_pct,
         cost_usd=paid,
@@ -259,8 +241,7 @@ async def nightly(config: RunConfig, on: date | None = None) -> State[SeriesOutc
             break
         outcomes.append(await judge_part(config, "nightly", RunPart(night)))
     left = [RunPart(night) for night in nights[len(outcomes) :]]
-    fail = config.runner.fail_flow
-    return conclude_parts(config.name, outcomes, left, fail=fail, empty_counts=True)
+    return conclude_parts(config, outcomes, left, empty_counts=True)
 
 
 def _night(config: RunConfig) -> date:

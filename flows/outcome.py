@@ -57,8 +57,7 @@ ALLOW_HINT: Final = (
     "a change need not be the agent's; [comparison] allow = true (--allow) compares all the same"
 )
 
-MAX_REASONS: Final = 5
-"""Reasons for lost shards in an outcome, at most; the log has all of them."""
+MAX_REASONS: Final = 5  # reasons for lost shards in an outcome, at most; the log has all of them
 
 
 class RunOutcome(BaseModel):
@@ -150,26 +149,23 @@ def _conclusion(
         if broken := summary.counts["quarantined"]:  # they may have been cases
             return "Inconclusive", [f"nothing to judge: {broken} of {read} records quarantined"]
         return "NoData", [f"no_data: nothing to judge in {read} records read"]
-    ending, baseline_reasons = _baseline_ending(baseline_result)
-    attribution = baseline_result.attribution
+    comparison, attribution = baseline_result.comparison, baseline_result.attribution
+    ending: Ending = "inconclusive" if baseline_result.fault else "fine"
+    why_worse = [baseline_result.fault] if baseline_result.fault else []
+    if comparison is not None:
+        ending = comparison.verdict.ending
+        why_worse = [] if ending == "fine" else list(comparison.verdict.why)
+    if ending == "not_comparable":
+        why_worse.append(ALLOW_HINT)
     moved = [attribution.sentence()] if attribution is not None and attribution.judge_moved else []
     outcome = outcome_of(record.status, summary.outcome, ending, judge_moved=bool(moved))
     if outcome != "inconclusive":
         gates = [] if ending == "regressed" else _failed_gates(summary)
-        return CONCLUSIONS[outcome], [*moved, *gates, *baseline_reasons]
+        return CONCLUSIONS[outcome], [*moved, *gates, *why_worse]
     why = "no case has a verdict"
     if summary.coverage is not None and summary.weighted_metrics_score_pct is not None:
         why = f"coverage {summary.coverage:.1%} is under its floor {summary.min_coverage:.1%}"
     return CONCLUSIONS[outcome], [*moved, why]
-
-
-def _baseline_ending(baseline_result: BaselineResult) -> tuple[Ending, list[str]]:
-    """How the comparison ended, and why; `fine` without a baseline."""
-    if baseline_result.comparison is None:
-        return ("inconclusive", [baseline_result.fault]) if baseline_result.fault else ("fine", [])
-    verdict = baseline_result.comparison.verdict
-    why = [] if verdict.ending == "fine" else list(verdict.why)
-    return verdict.ending, [*why, ALLOW_HINT] if verdict.ending == "not_comparable" else why
 
 
 def _unfinished_conclusion(
@@ -185,7 +181,7 @@ def _unfinished_conclusion(
         if summary.spent_usd is not None:
             reasons.append(f"spent so far, over all sittings: {summary.spent_usd:.6f} USD")
         return "OverBudget" if is_over else "Halted", reasons
-    if not left and not failures:  # the input was not all there
+    if not (left or failures.reasons or failures.stop):  # the input was not all there
         return "Incomplete", [
             warning for warning in summary.warnings if warning.startswith("vanished")
         ]

@@ -18,7 +18,7 @@ from prefect.client.schemas.objects import State
 from prefect.context import hydrated_context, serialize_context
 from prefect.states import Completed, Crashed, Failed
 
-from assizes.flows.shards import ShardFailures, judge_locally
+from assizes.flows.shards import judge_locally
 from assizes.judge.config.run import RunConfig, RunnerConfig
 from assizes.judge.errors import AssizesError, ConfigurationError
 from assizes.tasks.context.run_context import open_run_context
@@ -82,28 +82,21 @@ async def judge_partition(
                 failures = await judge_locally(context, run_id, due)
     except AssizesError as error:
         return _failed_by(error)
-    return _final_state(failures)
-
-
-def _final_state(failures: ShardFailures) -> State[Any]:
     # Whoever waits for this flow run learns the failures by its state; which shards are committed,
     # the store says.
-    if not failures:
-        return Completed(name=JUDGED_STATE)
     if failures.stop is not None:
         return _failed_by(failures.stop)
-    return Failed(name=LEFT_STATE, message="; ".join(list(failures.reasons)[:3]))
+    if failures.reasons:
+        return Failed(name=LEFT_STATE, message="; ".join(list(failures.reasons)[:3]))
+    return Completed(name=JUDGED_STATE)
 
 
 def _failed_by(error: AssizesError) -> State[Any]:
     return Failed(name=type(error).__name__, message=" ".join(str(error).split()))
 
 
-CONNECT_S: Final = "20s"
-"""How long a Dask scheduler may take to answer."""
-
-GRACE_S: Final = 120.0
-"""Seconds that halted partitions get to finish their calls in flight."""
+CONNECT_S: Final = "20s"  # how long a Dask scheduler may take to answer
+GRACE_S: Final = 120.0  # seconds that halted partitions get to finish their calls in flight
 
 
 @asynccontextmanager

@@ -28,11 +28,9 @@ RUN_ENDING_ERRORS: Final = (OverBudget, Halted, Inconclusive)
 
 @dataclass
 class ShardFailures:
-    """Why shards could not be judged.
+    """Why shards could not be judged: the number of shards by reason.
 
-    Attributes:
-        reasons: the number of shards by reason.
-        stop: the error after which no further shard was begun; None while shards may be begun.
+    After the error `stop` no further shard was begun; it is None while shards may be begun.
     """
 
     reasons: Counter[str] = field(default_factory=Counter)
@@ -50,18 +48,12 @@ class ShardFailures:
         elif self.reasons[reason] == 1 and not isinstance(error, RUN_ENDING_ERRORS):
             log.error("a shard could not be judged: %s%s", kind, error)
 
-    def __bool__(self) -> bool:
-        """Whether any shard could not be judged, or none may be begun."""
-        return bool(self.reasons) or self.stop is not None
-
 
 async def judge_locally(context: RunContext, run_id: str, due: Sequence[Shard]) -> ShardFailures:
-    """Judge shards in this process, a few at a time; returns the failures of shards.
+    """Judge shards in this process, `[runner] shards_in_flight` at a time; returns the failures.
 
-    A sliding window of awaited tasks: at most `[runner] shards_in_flight` task runs at once, in one
-    event loop and with one API client. Cancelling this call cancels the tasks and waits for them.
-    Once the budget is spent, the models cannot be reached or the run was stopped, no further shard
-    is begun.
+    Cancelling this call cancels the tasks and waits for them. Once the budget is spent, the models
+    cannot be reached or the run was stopped, no further shard is begun.
     """
     failures = ShardFailures()
     waiting = list(reversed(due))
@@ -99,11 +91,10 @@ async def _shard_failure(context: RunContext, run_id: str, shard: Shard) -> Exce
 
 
 async def ask_by_batch(context: RunContext, run: PlannedRun) -> ShardFailures:
-    """With `[runner] batch`, have the hearings of a run answered by provider batches.
+    """With `[runner] batch`, have the hearings of a run answered by a provider batch per round.
 
-    Each round of the hearings is a batch. Without that setting, the results of batches that an
-    earlier process of the run sent are collected all the same, since they are paid for. Returns no
-    failures, or with `stop` the reason why no shard may be judged now.
+    Without that setting, batches that an earlier process of the run sent are still collected, since
+    they are paid for. Returns no failures, or with `stop` why no shard may be judged now.
 
     Raises:
         AssizesError: when the log of the batches cannot be read or written.

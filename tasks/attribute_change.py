@@ -23,11 +23,7 @@ EVENT_DRIFTED = "assizes.judge.drifted"
 async def attribute_change(
     context: RunContext, run: PlannedRun, comparison: RunComparison | None
 ) -> Attribution | None:
-    """Attribute a change by comparing the anchors judged with this run and with an earlier run.
-
-    Returns:
-        `None` where no anchors were judged.
-    """
+    """Attribute a change by the anchors of this run and an earlier one; `None` without anchors."""
     record = run.record
     attribution = await asyncio.to_thread(stored_attribution, context.store, record, comparison)
     if attribution is not None and attribution.judge_moved:

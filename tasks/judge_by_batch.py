@@ -5,21 +5,22 @@ from __future__ import annotations
 import asyncio
 import logging
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from assizes.judge.engine.batching import AskCallback, Batches, PaidReply, batches_of, model_mark
+from assizes.judge.engine.batching import AskCallback, Batches, batches_of, model_mark
 from assizes.judge.engine.ledger import OpenLedger
 from assizes.judge.models.model import Model
 from assizes.judge.protocol import Ask
 from assizes.tasks.batch.batch_client import BatchClient, BatchDependencies
 from assizes.tasks.batch.batch_log import BatchLog
 from assizes.tasks.batch.batch_requests import BatchLimits, Draft, Drafts, PollInterval
-from assizes.tasks.context.run_context import PlannedRun, RunContext, progress_reporter
+from assizes.tasks.context.run_context import PlannedRun, RunContext
 from assizes.tasks.intake.plan import Shard
 from assizes.tasks.intake.shards import read_shard
 from assizes.tasks.judge_shard import hear_all
@@ -43,11 +44,14 @@ async def judge_by_batch(context: RunContext, run: PlannedRun, *, submits: bool 
     number of rounds that this process submitted.
 
     Raises:
+        ConfigurationError: a provider has no batch endpoint that can be used.
         OverBudget: a round could cost more than the budget allows; it has not been submitted.
         Halted: someone stopped the run.
         Inconclusive: the provider cannot be reached.
     """
-    endpoints = _batch_endpoints(context.assignment.models)
+    by_mark = {model_mark(model): batches_of(model) for model in context.assignment.models}
+    # Models that cost nothing have no endpoint.
+    endpoints = {mark: batches for mark, batches in by_mark.items() if batches is not None}
     done = await asyncio.to_thread(context.store.shard_counts, run.run_id)
     due = [shard for shard in run.intake.shards if shard.shard_id not in done]
     if not endpoints:
@@ -59,14 +63,15 @@ async def judge_by_batch(context: RunContext, run: PlannedRun, *, submits: bool 
         return 0
     with tempfile.TemporaryDirectory(prefix="assizes-batch-") as folder:
         client = BatchClient(_dependencies(context, run.run_id, endpoints), Path(folder))
+        hearings = _RunHearings(context, run.run_id, due, endpoints, client, Path(folder))
         try:
-            hearings = _RunHearings(context, run.run_id, due, endpoints)
-            if not submits:
-                await _collect_earlier(hearings, client, Path(folder))
-                return 0
-            return await _run_rounds(hearings, client, Path(folder))
+            return await (hearings.run_rounds() if submits else hearings.collect_earlier())
         except asyncio.CancelledError:
-            _warn_of_open_batches(client)
+            for record in client.waiting:
+                log.warning(
+                    "batch %s (%d asks) goes on at the provider; the same command collects it",
+                    *(record.batch_id, record.asks),
+                )
             raise
         finally:
             client.close()
@@ -87,16 +92,6 @@ def has_begun_batches(context: RunContext, run_id: str) -> bool:
     return any(record.state != "dropped" for record in records)
 
 
-def _batch_endpoints(models: Iterable[Model]) -> dict[str, Batches]:
-    """The batch endpoints of the models, by `model_mark`; models that cost nothing have none.
-
-    Raises:
-        ConfigurationError: a provider has no batch endpoint that can be used.
-    """
-    endpoints = {model_mark(model): batches_of(model) for model in models}
-    return {mark: endpoint for mark, endpoint in endpoints.items() if endpoint is not None}
-
-
 def _dependencies(
     context: RunContext, run_id: str, endpoints: Mapping[str, Batches]
 ) -> BatchDependencies:
@@ -108,87 +103,73 @@ def _dependencies(
         poll_interval=PollInterval(context.config.runner.batch_poll_s),
         stopped_at=ledger.stopped_at if ledger else lambda: None,
         ledger_file=str(Path(ledger.path).resolve()) if ledger else "",
+        progress=context.progress,
     )
 
 
+@dataclass(frozen=True, slots=True)
 class _RunHearings:
     """The hearings of a run, repeated each round with the replies that have come so far."""
 
-    def __init__(
-        self,
-        context: RunContext,
-        run_id: str,
-        due: Sequence[Shard],
-        endpoints: Mapping[str, Batches],
-    ) -> None:
-        self._context = context
-        self._run_id = run_id
-        self._due = due
-        self._endpoints = endpoints
+    context: RunContext
+    run_id: str
+    due: Sequence[Shard]
+    endpoints: Mapping[str, Batches]
+    client: BatchClient
+    folder: Path
 
-    async def draft_requests(self, client: BatchClient, folder: Path) -> Sequence[Draft]:
+    async def run_rounds(self) -> int:
+        """Submit and collect round by round; returns the number of submitted rounds."""
+        await self.client.reopen()
+        rounds = 0
+        while True:
+            await self.client.collect()
+            with tempfile.TemporaryDirectory(dir=self.folder) as round_folder:
+                drafts = await self._draft_requests(Path(round_folder))
+                # The engine continues unusable batch replies with single calls.
+                self.context.first_attempts = await self.client.close_round()
+                if not drafts:
+                    return rounds
+                await self.client.submit(drafts)
+            rounds += 1
+
+    async def collect_earlier(self) -> int:
+        """Collect the batches of an earlier process; asks without a reply become single calls."""
+        await self.client.reopen()
+        if waiting := self.client.waiting:
+            log.warning(
+                "%d asks of this run are in batches that were handed in before: they are waited for "
+                "and collected first; no new batch is handed in",
+                sum(record.asks for record in waiting),
+            )
+            await self.client.collect()
+            with tempfile.TemporaryDirectory(dir=self.folder) as round_folder:
+                await self._draft_requests(Path(round_folder))
+        self.context.first_attempts = await self.client.close_round()
+        return 0
+
+    async def _draft_requests(self, folder: Path) -> Sequence[Draft]:
         """Hear every case as far as the replies go, and write the next asks to files."""
-        report = progress_reporter.get()
-        report(PREPARING_STAGE, 0, len(self._due))
+        report = self.context.progress
+        report(PREPARING_STAGE, 0, len(self.due))
         with Drafts(folder, BatchLimits()) as drafts:
 
             def add_ask(model: Model, ask: Ask[Any], key: str) -> None:
-                if client.keys.add(key):
-                    drafts.add(model, self._endpoints[model_mark(model)].body(ask), ask, key)
+                if self.client.keys.add(key):
+                    drafts.add(model, self.endpoints[model_mark(model)].body(ask), ask, key)
 
-            for shard in self._due:
-                await self._hear_shard(shard, client, add_ask)
+            for shard in self.due:
+                await self._hear_shard(shard, add_ask)
                 report(PREPARING_STAGE, 1, 0)
         return drafts.close()
 
-    async def _hear_shard(self, shard: Shard, client: BatchClient, add_ask: AskCallback) -> None:
-        context = self._context
+    async def _hear_shard(self, shard: Shard, add_ask: AskCallback) -> None:
+        context = self.context
         records = await asyncio.to_thread(
             lambda: list(
                 read_shard(shard, context.config.transcripts, context.spool, context.preprocessor)
             )
         )
-        engine = context.ask_collector(self._run_id, client, add_ask)
+        engine = context.ask_collector(self.run_id, self.client, add_ask)
         cases = [record.case for record in records if record.case is not None]
         await asyncio.gather(*(hear_all(engine, context.judge_panel, case) for case in cases))
-
-    def pass_on(self, first_attempts: Mapping[str, PaidReply]) -> None:
-        """Hand unusable batch replies to the engine, which continues them with single calls."""
-        self._context.first_attempts = first_attempts
-
-
-async def _run_rounds(hearings: _RunHearings, client: BatchClient, folder: Path) -> int:
-    await client.reopen()
-    rounds = 0
-    while True:
-        await client.collect()
-        with tempfile.TemporaryDirectory(dir=folder) as round_folder:
-            drafts = await hearings.draft_requests(client, Path(round_folder))
-            hearings.pass_on(await client.close_round())
-            if not drafts:
-                return rounds
-            await client.submit(drafts)
-        rounds += 1
-
-
-async def _collect_earlier(hearings: _RunHearings, client: BatchClient, folder: Path) -> None:
-    """Collect the batches of an earlier process; asks without a reply are put as single calls."""
-    await client.reopen()
-    if waiting := client.waiting:
-        log.warning(
-            "%d asks of this run are in batches that were handed in before: they are waited for "
-            "and collected first; no new batch is handed in",
-            sum(record.asks for record in waiting),
-        )
-        await client.collect()
-        with tempfile.TemporaryDirectory(dir=folder) as round_folder:
-            await hearings.draft_requests(client, Path(round_folder))
-    hearings.pass_on(await client.close_round())
-
-
-def _warn_of_open_batches(client: BatchClient) -> None:
-    for record in client.waiting:
-        log.warning(
-            "batch %s (%d asks) goes on at the provider; the same command collects it",
-            *(record.batch_id, record.asks),
-        )

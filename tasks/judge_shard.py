@@ -25,7 +25,7 @@ from assizes.judge.protocol import Judge
 from assizes.judge.rows import SHARD_TABLES, frame
 from assizes.judge.score import Score
 from assizes.judge.verdicts.case_rows import Findings, RowKey, findings
-from assizes.tasks.context.run_context import RunContext, progress_reporter
+from assizes.tasks.context.run_context import RunContext
 from assizes.tasks.intake.plan import Shard
 from assizes.tasks.intake.shards import ShardRecord, read_shard
 from assizes.tasks.runtime.failpoints import failpoint
@@ -47,10 +47,7 @@ _UNREACHABLE_CODES: Final = OUTAGES | {"circuit_open"}
 
 
 async def _storage_fault(_task: Task[Any, Any], _run: TaskRun, state: State[Any]) -> bool:
-    """Whether a task failed by a storage fault, so that a retry may help (state.data is the error).
-
-    Stores and readers raise errors of their own; the storage fault is among the causes.
-    """
+    """Whether a storage fault is among the causes of a task's error (state.data): a retry may help."""
     from botocore.exceptions import BotoCoreError, ClientError
     from duckdb import IOException
 
@@ -74,13 +71,10 @@ async def _storage_fault(_task: Task[Any, Any], _run: TaskRun, state: State[Any]
     result_serializer="json",
 )
 async def judge_shard(context: RunContext, run_id: str, shard: Shard) -> dict[str, int]:
-    """Judge the cases of one shard and commit their rows, all or none.
+    """Judge the cases of one shard and commit their rows, all or none; returns the counts by status.
 
     Committed rows are final. So nothing is committed while a later attempt could do better, for
     example when the provider is down.
-
-    Returns:
-        Counts of the shard: judged, errored, skipped, quarantined.
 
     Raises:
         DataError: a case that was planned cannot be read any more.
@@ -107,14 +101,13 @@ async def judge_shard(context: RunContext, run_id: str, shard: Shard) -> dict[st
     )
     failpoint("shard.judged")
     _check_models_answered(outcomes, context, run_id)
-    rejected = list(_reject_rows(run_id, shard, records))
     rows = {
         table: [row for outcome in outcomes for row in outcome.rows[table]]
         for table in ("scores", "asks", "cases")
     }
-    rows["rejects"] = rejected
+    rows["rejects"] = list(_reject_rows(run_id, shard, records))
     counts: Counter[str] = Counter(outcome.verdict.status for outcome in outcomes)
-    counts["quarantined"] = len(rejected)
+    counts["quarantined"] = len(rows["rejects"])
     shard.check(counts)
     frames = {table: frame(table, rows[table]) for table in SHARD_TABLES}
     await asyncio.to_thread(
@@ -149,7 +142,7 @@ def _check_models_answered(outcomes: Sequence[Findings], context: RunContext, ru
         }
         complete_judges = ensembles - failed_judges
         for ask in (ask for ask in outcome.rows["asks"] if ask["error"]):
-            code = _code(ask["error"])
+            code = ask["error"].partition(":")[0]
             if code in _UNREACHABLE_CODES and ask["judge"] in complete_judges:
                 continue
             if code in STOPS:
@@ -158,17 +151,13 @@ def _check_models_answered(outcomes: Sequence[Findings], context: RunContext, ru
                 outages[ask["model"], ask["error"]] += 1
     if failed := stops or outages:
         model, error = min(failed, key=lambda stop: (-failed[stop], stop))
-        raise _STOP_ERRORS.get(_code(error), Inconclusive)(f"{model}: {error}")
-
-
-def _code(error: str) -> str:
-    return error.partition(":")[0]
+        raise _STOP_ERRORS.get(error.partition(":")[0], Inconclusive)(f"{model}: {error}")
 
 
 async def _judge_case(context: RunContext, row_key: RowKey, case: Case) -> Findings:
     engine = context.engine_for(row_key.run_id)
     results = await hear_all(engine, context.judge_panel, case)
-    progress_reporter.get()("judging", 1, 0)
+    context.progress("judging", 1, 0)
     outcome = findings(row_key, case, results, context.judge_panel)
     return replace(outcome, rows=context.preprocessor.redacted_rows(case, outcome.rows))
 
@@ -183,23 +172,21 @@ class HearingEngine(Protocol):
 async def hear_all(
     engine: HearingEngine, judge_panel: JudgePanel, case: Case
 ) -> list[HearingResult]:
-    """Let every judge hear one case, one after the other."""
-    return [await _hear(engine, judge, case) for judge in judge_panel.judges_for(case)]
-
-
-async def _hear(engine: HearingEngine, judge: Judge, case: Case) -> HearingResult:
-    """Let one judge hear one case; a judge that raises gets failed scores, and the run goes on."""
-    try:
-        return await engine.hear(judge, case)
-    except Exception as error:  # the one place: a bug in a judge is a failed score
-        at = traceback.extract_tb(error.__traceback__)[-1]
-        kind = type(error).__name__
-        where = f"{kind} at {at.filename}:{at.lineno}"
-        log.error("judge %s broke on a case: %s", judge.name, where)  # noqa: TRY400  # the text may quote the case
-        log.debug("judge %s broke on a case", judge.name, exc_info=error)
-        reason = mask(f"{kind}: {error}")[:300]
-        failed = [Score.failed(metric.name, reason, "judge_bug") for metric in judge.metrics]
-        return HearingResult(judge=judge, scores=failed, asks=[])
+    """Let every judge hear one case, one after the other; a judge that raises gets failed scores."""
+    results = []
+    for judge in judge_panel.judges_for(case):
+        try:
+            results.append(await engine.hear(judge, case))
+        except Exception as error:  # the one place: a bug in a judge is a failed score
+            at = traceback.extract_tb(error.__traceback__)[-1]
+            kind = type(error).__name__
+            where = f"{kind} at {at.filename}:{at.lineno}"
+            log.error("judge %s broke on a case: %s", judge.name, where)  # noqa: TRY400  # the text may quote the case
+            log.debug("judge %s broke on a case", judge.name, exc_info=error)
+            reason = mask(f"{kind}: {error}")[:300]
+            failed = [Score.failed(metric.name, reason, "judge_bug") for metric in judge.metrics]
+            results.append(HearingResult(judge=judge, scores=failed, asks=[]))
+    return results
 
 
 def _reject_rows(

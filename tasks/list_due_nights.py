@@ -57,11 +57,8 @@ async def due_nights(config: RunConfig, night: date) -> list[date]:
 def _missed_nights(store: Store, name: str, night: date) -> list[date]:
     """The days before `night` without a complete run, since the first nightly run of a name."""
     rows = [(day, row) for day, row in _dated_rows(store, name) if day < night]
-    nightly = [day for day, row in rows if row["trigger"] == "nightly"]
-    if not nightly:
-        return []
     done = {day for day, row in rows if row["status"] == COMPLETE and row["trigger"] != "adhoc"}
-    first = min(nightly)
+    first = min((day for day, row in rows if row["trigger"] == "nightly"), default=night)
     days = (first + timedelta(days=number) for number in range((night - first).days))
     return [day for day in days if day not in done]
 
@@ -76,15 +73,11 @@ def days_in_progress(
     """
     moment = now or datetime.now(UTC)
     with open_store(config.store) as store:
-        running = [
-            (day, row["run_id"])
-            for day, row in _dated_rows(store, config.name)
-            if row["status"] == "running" and day in days
-        ]
         return {
             day
-            for day, run_id in running
-            if (until := store.locked_until(run_id)) is not None and until > moment
+            for day, row in _dated_rows(store, config.name)
+            if row["status"] == "running" and day in days
+            if (until := store.locked_until(row["run_id"])) is not None and until > moment
         }
 
 

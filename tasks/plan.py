@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from typing import Any
@@ -17,21 +16,12 @@ from assizes.judge.config.run import TRUTH, StartMode, Trigger
 from assizes.judge.errors import ConfigurationError
 from assizes.judge.prompts.prompt_texts import prompt_snapshot
 from assizes.judge.rows import COMPLETE
-from assizes.tasks.context.run_context import PlannedRun, RunContext, progress_reporter
+from assizes.tasks.context.run_context import PlannedRun, RunContext
 from assizes.tasks.intake.plan import NothingDue, Plan, RecordSelector, ScanPolicy
 from assizes.tasks.intake.shards import plan_intake
+from assizes.tasks.runs import stored_runs
 from assizes.tasks.runs.record_selectors import record_selector
 from assizes.tasks.runs.stored_comparison import baseline_id
-from assizes.tasks.runs.stored_runs import (
-    DAY,
-    SEQUENCE,
-    acquire_run_lock,
-    chosen_run_id,
-    content_run_id,
-    forked_run_id,
-    next_sequence,
-    run_lock,
-)
 from assizes.tasks.runtime.failpoints import failpoint
 from assizes.tasks.runtime.process import redacts_secrets
 from assizes.tasks.store import RunRecord
@@ -39,28 +29,16 @@ from assizes.tasks.store import RunRecord
 
 @dataclass(frozen=True, slots=True)
 class RunRequest:
-    """What a caller asks of a run beyond its configuration.
+    """What a caller asks of a run beyond its configuration; see `assizes.flows.evaluate.evaluate`.
 
-    Attributes:
-        trigger: what started the run.
-        run_id: the id to use; `None`: derived from the configuration and the input.
-        date: the day that fills the date placeholders of the transcripts' URI.
-        manner: whether to begin, resume or fork the run; see `assizes.flows.evaluate.evaluate`.
+    Without a `run_id`, the id is derived from the configuration and the input; `date` is the day
+    that fills the date placeholders of the transcripts' URI.
     """
 
     trigger: Trigger = "adhoc"
     run_id: str | None = None
     date: date | None = None
     manner: StartMode = "begin"
-
-    @property
-    def may_be_empty(self) -> bool:
-        """Whether a run with nothing to judge is stored, and no error.
-
-        So it is for a schedule or an event: nobody would see the error, but the store shows the
-        run.
-        """
-        return self.trigger != "adhoc"
 
 
 @redacts_secrets
@@ -86,48 +64,38 @@ async def plan_run(context: RunContext, request: RunRequest) -> PlannedRun:
     failpoint("plan.listed")
     record = await asyncio.to_thread(_begin_run, context, request, intake)
     if request.trigger != "adhoc" and record.status != COMPLETE:
-        record = await _acquire_run(context, record.run_id)
+        await stored_runs.acquire_run_lock(context.store, record.run_id)
+        record = await asyncio.to_thread(context.store.run, record.run_id)
+        if record.status == COMPLETE:  # by another process, while this one waited
+            await asyncio.to_thread(context.store.release_lock, record.run_id)
     context.pin_prices(record.config.get("prices", {}))
     failpoint("plan.begun")
     return PlannedRun(record, Plan.from_dict(record.plan))
 
 
-async def _acquire_run(context: RunContext, run_id: str) -> RunRecord:
-    """Wait for the lock of a run; its record by then. The lock of a complete run is released."""
-    await acquire_run_lock(context.store, run_id)
-    record = await asyncio.to_thread(context.store.run, run_id)
-    if record.status == COMPLETE:
-        await asyncio.to_thread(context.store.release_lock, run_id)
-    return record
-
-
-@asynccontextmanager
-async def lock_unfinished_run(context: RunContext, run: PlannedRun) -> AsyncIterator[None]:
+def lock_unfinished_run(context: RunContext, run: PlannedRun) -> AbstractAsyncContextManager[None]:
     """Hold the lock of a run while it is judged; a finished run is not locked."""
-    async with AsyncExitStack() as stack:
-        if not run.is_finished:
-            await stack.enter_async_context(run_lock(context.store, run.run_id))
-        yield
+    return nullcontext() if run.is_finished else stored_runs.run_lock(context.store, run.run_id)
 
 
 def _intake(context: RunContext, request: RunRequest, selector: RecordSelector | None) -> Plan:
-    """The plan of the input; an empty plan where that is allowed.
+    """The plan of the input; an empty plan where there is nothing to judge.
 
     Raises:
-        NothingDue: there is nothing to judge, and the request may not be empty.
+        NothingDue: there is nothing to judge in a run that somebody began by hand. Nobody would see
+            the error of a scheduled run, but the store shows its empty run.
     """
-    report = progress_reporter.get()
     try:
         return plan_intake(
             context.config.transcripts,
             context.config.shard_size,
             context.spool,
             date=request.date,
-            on_progress=lambda read: report("reading", read, 0),
+            on_progress=lambda read: context.progress("reading", read, 0),
             policy=ScanPolicy(selector, context.preprocessor),
         )
     except NothingDue as error:
-        if not request.may_be_empty:
+        if request.trigger == "adhoc":
             raise
         return error.plan or Plan.without_objects(request.date)
 
@@ -166,8 +134,8 @@ def _record(context: RunContext, request: RunRequest, plan: dict[str, Any]) -> R
             "fingerprints": fingerprints(context.judge_panel),
             TRUTH: context.preprocessor.truth_digest,
             "prices": context.prices(),
-            SEQUENCE: next_sequence(context.store),
-            **({DAY: request.date.isoformat()} if request.date else {}),
+            stored_runs.SEQUENCE: stored_runs.next_sequence(context.store),
+            **({stored_runs.DAY: request.date.isoformat()} if request.date else {}),
         },
         config_hash=config.config_hash(),
         judge_model=", ".join(context.judge_panel.model_ids),
@@ -186,11 +154,11 @@ def _begin_run(context: RunContext, request: RunRequest, intake: Plan) -> RunRec
     record = _record(context, request, replace(intake, prompts=prompts).as_dict())
     if not request.run_id:
         costs = context.assignment.has_paid_calls
-        base = content_run_id(config, intake, record.config["fingerprints"])
-        run_id = chosen_run_id(base, config, context.store, costs=costs)
+        base = stored_runs.content_run_id(config, intake, record.config["fingerprints"])
+        run_id = stored_runs.chosen_run_id(base, config, context.store, costs=costs)
         record = replace(record, run_id=run_id)
     if request.manner == "fork":
-        record = replace(record, run_id=forked_run_id(context.store, record))
+        record = replace(record, run_id=stored_runs.forked_run_id(context.store, record))
     # Fails now for a baseline that is not in the store, not at the end when the judges are paid.
     baseline_id(context.store, config.comparison.baseline, record)
     stored = context.store.begin(record)

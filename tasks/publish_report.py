@@ -30,9 +30,7 @@ TAG = "assizes"
 EVENT_FINISHED = "assizes.run.finished"
 EVENT_REGRESSION = "assizes.regression.detected"
 EVENT_INCONCLUSIVE = "assizes.run.inconclusive"
-EVENT_FAILED = "assizes.run.failed"
-"""For an outcome without an event of its own: a failed gate, an unfinished run, a comparison that
-could not be made."""
+EVENT_FAILED = "assizes.run.failed"  # a failed gate, an unfinished run, an impossible comparison
 
 _OUTCOME_EVENTS: Final = {
     REGRESSION: EVENT_REGRESSION,
@@ -49,11 +47,7 @@ RUN_RESOURCE = "assizes.run"
 async def publish_report(
     context: RunContext, run: PlannedRun, summary: RunSummary, comparison: RunComparison | None
 ) -> dict[str, str]:
-    """Write report.html, report.md and report.json; create the artifacts; emit the events.
-
-    Returns:
-        The place of each report, by its suffix.
-    """
+    """Write the reports, create the artifacts, emit the events; returns the reports by suffix."""
     data, links = await asyncio.to_thread(
         render_stored_report, context.store, run.record, comparison, context.config.report
     )
@@ -63,28 +57,25 @@ async def publish_report(
             await asyncio.to_thread(write_metrics, context.store, run.record, folder)
         except AssizesError as error:  # only logged: the run is judged and paid for
             log.warning("%s", error)
-    payload = event_payload(run.record, summary, data, links)
-    names = event_names(data["verdict"]["outcome"])
-    resource = run_resource(run.run_id, run.record.name)
+    names, payload = run_events(run.record, summary, data, links)
+    resource = run_resource(run.run_id, run.record.name) | {"assizes.trigger": run.record.trigger}
     for name in names:
-        emit_event(
-            name,
-            resource=resource | {"assizes.trigger": run.record.trigger},
-            payload=dict(payload),
-        )
+        emit_event(name, resource=dict(resource), payload=dict(payload))
     log.info("run %s is %s: %s", run.run_id, run.record.status, ", ".join(names))
     return links
 
 
-def event_payload(
+def run_events(
     record: RunRecord, summary: RunSummary, data: Mapping[str, Any], links: Mapping[str, str]
-) -> dict[str, Any]:
-    """The payload of an event: ids, numbers and the reasons of the verdict; no text of transcripts.
+) -> tuple[list[str], dict[str, Any]]:
+    """The names of the events of a finished run, and their payload, from the data of its report.
 
-    The record is that of the finished run; the reasons stand in the data of its report.
+    One event says that the run finished; unless it passed, a second one is there to alert on. The
+    payload has ids, numbers and the reasons of the verdict, but no text of transcripts.
     """
-    comparison = data["comparison"]
-    return {
+    outcome, comparison = data["verdict"]["outcome"], data["comparison"]
+    alerts = [] if outcome == "passed" else [_OUTCOME_EVENTS.get(outcome, EVENT_FAILED)]
+    return [EVENT_FINISHED, *alerts], {
         "run_id": record.run_id,
         "name": record.name,
         "trigger": record.trigger,
@@ -106,10 +97,3 @@ def run_resource(run_id: str, name: str) -> dict[str, str]:
         "prefect.resource.name": run_id,
         "assizes.name": name,
     }
-
-
-def event_names(outcome: str) -> list[str]:
-    """The events of a run by its outcome: that it finished, and one to alert on unless it passed."""
-    if outcome == "passed":
-        return [EVENT_FINISHED]
-    return [EVENT_FINISHED, _OUTCOME_EVENTS.get(outcome, EVENT_FAILED)]

@@ -38,6 +38,9 @@ _VANISHED_WARNING: Final = (
     "vanished: {} of the objects went or changed between listing and reading; what was in them is in "
     "no count, so the run is not complete; a new run lists anew"
 )
+_TRUNCATION_WARNING: Final = (
+    f"{TRUNCATED}: {{}} conversations were shortened, or read in windows of turns"
+)
 
 
 class SummarisedRun(NamedTuple):
@@ -54,11 +57,8 @@ async def summarise_run(
 ) -> SummarisedRun:
     """Summarise the committed shards and finish the run; a finished run is returned as it is.
 
-    Args:
-        context: the context of the run.
-        run: the planned run.
-        has_lost_shards: whether some shard could not be judged. Then the run stays `incomplete`. It
-            also does while a case is not attempted, or where an object was gone before it was read.
+    With `has_lost_shards`, some shard could not be judged, and the run stays `incomplete`. It also
+    does while a case is not attempted, or where an object was gone before it was read.
     """
     return await asyncio.to_thread(_summarise, context, run, has_lost_shards)
 
@@ -78,10 +78,10 @@ def _summarise(context: RunContext, run: PlannedRun, has_lost_shards: bool) -> S
     )
     if (ledger := context.ledger_for(run_id)) is not None:
         summary = with_ledger(summary, ledger.run_account(), store.scan(run_id, "asks"))
-    summary = _summary_with_intake(context, run, summary)
-    is_incomplete = (
-        has_lost_shards or _vanished_count(context, run) or summary.counts["not_attempted"]
-    )
+    # A rerun of what another run left does not count the lost objects, as that run has counted them.
+    vanished = run.intake.lost_object_count if context.config.transcripts.again is None else 0
+    summary = _summary_with_intake(context, run, summary, vanished)
+    is_incomplete = has_lost_shards or vanished or summary.counts["not_attempted"]
     record = replace(
         run.record,
         status="incomplete" if is_incomplete else COMPLETE,
@@ -100,45 +100,33 @@ def _summarise(context: RunContext, run: PlannedRun, has_lost_shards: bool) -> S
     return SummarisedRun(PlannedRun(record, run.intake), summary)
 
 
-def _summary_with_intake(context: RunContext, run: PlannedRun, summary: RunSummary) -> RunSummary:
-    """The summary with the warnings that follow from the plan, and with population numbers.
+def _summary_with_intake(
+    context: RunContext, run: PlannedRun, summary: RunSummary, vanished: int
+) -> RunSummary:
+    """The summary with population numbers, and with the warnings that follow from the plan.
 
-    The warnings are about odd records, lost parts, vanished objects, the sample and ground truth.
+    The warnings are about odd records, lost parts, `vanished` objects (they went or changed before
+    they were read), the sample, ground truth, and conversations that no judge saw as a whole.
     """
-    intake, always = run.intake, context.config.transcripts.always
-    population = population_numbers(context.store.scan(run.run_id, "cases"), intake.design, always)
-    vanished_count = _vanished_count(context, run)
-    lines = (
+    intake, config, store = run.intake, context.config, context.store
+    cases = store.scan(run.run_id, "cases")
+    population = population_numbers(cases, intake.design, config.transcripts.always)
+    lines = [
         *warning_lines(intake.odd),
         *fidelity_lines(intake.kept),
-        *([_VANISHED_WARNING.format(vanished_count)] if vanished_count else ()),
-        *record_selectors.warning_lines(intake.passed),
+        *([_VANISHED_WARNING.format(vanished)] if vanished else ()),
+        *(record_selectors.WARNINGS[name].format(count) for name, count in intake.passed.items()),
         *shards.warning_lines(intake.design, intake.truth, population),
-        *_truncation_warning(context, run.run_id),
-    )
+    ]
+    if config.judge.options.get(CONVERSATION, {}).get("context_tokens"):
+        is_truncated = pl.col("details").str.contains(f'"{TRUNCATED}":', literal=True)
+        scores = store.scan(run.run_id, "scores").filter(is_truncated)
+        if count := collect_rows(scores.select("case_id", "repetition").unique()).height:
+            lines.append(_TRUNCATION_WARNING.format(count))
     if not lines:
         return summary
     update = {"warnings": (*summary.warnings, *lines), "population": population}
     return summary.model_copy(update=update)
-
-
-def _vanished_count(context: RunContext, run: PlannedRun) -> int:
-    """How many objects vanished or changed before they were read.
-
-    0 for a rerun of what another run left: that run has counted them.
-    """
-    return run.intake.lost_object_count if context.config.transcripts.again is None else 0
-
-
-def _truncation_warning(context: RunContext, run_id: str) -> tuple[str, ...]:
-    """The warning about conversations that no judge saw as a whole; empty where there are none."""
-    if not context.config.judge.options.get(CONVERSATION, {}).get("context_tokens"):
-        return ()
-    is_truncated = pl.col("details").str.contains(f'"{TRUNCATED}":', literal=True)
-    scores = context.store.scan(run_id, "scores").filter(is_truncated)
-    cases = collect_rows(scores.select("case_id", "repetition").unique()).height
-    line = f"{TRUNCATED}: {cases} conversations were shortened, or read in windows of turns"
-    return (line,) if cases else ()
 
 
 def _intake_counts(run: PlannedRun, committed: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
@@ -147,32 +135,28 @@ def _intake_counts(run: PlannedRun, committed: Mapping[str, Mapping[str, int]]) 
     Raises:
         Unreconciled: every shard is committed, and the counts differ from the plan.
     """
-    totals: Counter[str] = Counter()
-    for counts in committed.values():
-        totals.update(counts)
+    totals = sum((Counter(counts) for counts in committed.values()), Counter[str]())
     heard = {status: totals[status] for status in HEARD_STATUSES}
-    if len(committed) == len(run.intake.shards):
-        reconcile("cases due", run.intake.due, heard)
-        quarantined = {"quarantined": totals["quarantined"]}
-        reconcile("records rejected", run.intake.rejected, quarantined)
+    intake = run.intake
+    if len(committed) == len(intake.shards):
+        reconcile("cases due", intake.due, heard)
+        reconcile("records rejected", intake.rejected, {"quarantined": totals["quarantined"]})
     return {
-        "read": run.intake.read,
-        "duplicate": run.intake.duplicates,
-        "unselected": run.intake.unselected,
-        "quarantined": run.intake.rejected,
+        "read": intake.read,
+        "duplicate": intake.duplicates,
+        "unselected": intake.unselected,
+        "quarantined": intake.rejected,
         "reused": 0,
-        "not_attempted": run.intake.due - sum(heard.values()),
+        "not_attempted": intake.due - sum(heard.values()),
     }
 
 
 @dataclass(frozen=True, slots=True)
 class BaselineResult:
-    """A run and its baseline.
+    """A run and its baseline: their comparison, if there is anything to compare.
 
-    Attributes:
-        comparison: the comparison; `None` where there is nothing to compare.
-        fault: why a configured comparison could not be made; else `None`.
-        attribution: whether the agent or the judge changed, where anchors can tell; else `None`.
+    `fault` says why a configured comparison could not be made; `attribution`, whether the agent or
+    the judge changed, where anchors can tell.
     """
 
     comparison: RunComparison | None = None

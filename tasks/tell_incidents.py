@@ -34,10 +34,7 @@ log = logging.getLogger(__name__)
 async def tell_incidents(context: RunContext, run: PlannedRun) -> list[Incident]:
     """After a nightly run, emit an event for each incident that is open, or resolved by this run.
 
-    A history that cannot be read leaves the run as it is, and the log says why.
-
-    Returns:
-        The incidents of the events.
+    Returns these incidents. A history that cannot be read leaves the run as it is, and is logged.
     """
     record = run.record
     if record.trigger != "nightly" or record.status != COMPLETE:
@@ -75,8 +72,7 @@ async def tell_incidents(context: RunContext, run: PlannedRun) -> list[Incident]
 def incidents_at(store: Store, record: RunRecord, config: SeriesConfig) -> list[Incident]:
     """The incidents of whole series (not of slices) that are open at a run, or resolved by it.
 
-    There are none where the run is not the newest of its name, or while the name has too few runs
-    for a reference.
+    Only the newest run of a name has any, once the name has enough runs for a reference.
 
     Raises:
         ConfigurationError: the configuration names an unknown slice or series.

@@ -26,7 +26,7 @@ from assizes.tasks.batch.batch_log import (
     BatchResults,
 )
 from assizes.tasks.batch.batch_requests import Draft, PollInterval, finish_before_cancel
-from assizes.tasks.context.run_context import progress_reporter
+from assizes.tasks.context.run_context import ProgressReporter, ignore_progress
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +44,7 @@ class BatchDependencies:
     poll_interval: PollInterval
     stopped_at: Callable[[], str | None] = lambda: None  # when somebody stopped the run
     ledger_file: str = ""  # empty where the ledger keeps nothing
+    progress: ProgressReporter = ignore_progress  # how many asks are answered
 
 
 class BatchClient:
@@ -238,7 +239,7 @@ class BatchClient:
                 done += status.done
         open_asks = sum(record.asks for record in self.waiting)
         ended_asks = sum(record.asks for record in self._records.values() if record.has_results)
-        progress_reporter.get()("waiting for batch", done + ended_asks, ended_asks + open_asks)
+        self._dependencies.progress("waiting for batch", done + ended_asks, ended_asks + open_asks)
         return bool(self.waiting)
 
     async def _status(self, record: BatchRecord) -> BatchStatus | None:

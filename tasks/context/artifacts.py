@@ -11,6 +11,7 @@ import re
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 from uuid import UUID
@@ -25,7 +26,7 @@ from prefect.artifacts import (
 )
 
 from assizes.judge.calibration.record import Calibration, Canaries
-from assizes.tasks.context.run_context import progress_reporter
+from assizes.tasks.context.run_context import ProgressReporter, RunContext
 from assizes.tasks.reports import formatting
 from assizes.tasks.reports.formatting import bullets, code, plain, table
 from assizes.tasks.reports.render.markdown import markdown_report
@@ -61,36 +62,18 @@ async def publish_artifacts(
     *,
     keys: tuple[str, str] = ("assizes-report", "assizes-metrics"),
 ) -> None:
-    """Create the artifacts of a run.
+    """Create the artifacts of a run from the data of its report.
 
     Errors of the Prefect server are ignored: the run is judged, paid for and stored without it.
-
-    Args:
-        data: the data of the report.
-        links: where the written files are, by suffix; without `html` there is no link.
-        keys: keys of the Markdown and of the table; the name of the run is appended to each.
+    `links` are the places of the written files, by suffix; without `html` there is no link. `keys`
+    are those of the Markdown and of the table, to each of which the name of the run is appended.
     """
     report, metrics = keys
     name = artifact_key(data["run"]["name"])
     where = f"\n\nThe full report: {code(links['html'], 500)}\n" if "html" in links else ""
     verdict = f"{data['verdict']['word']}: {data['run']['run_id']}"
-    text, rows = markdown_report(data) + where, metrics_table(data)
-    with ignore_server_errors("the report"):
-        await acreate_markdown_artifact(text, key=f"{report}-{name}", description=verdict)
-        await acreate_table_artifact(rows, key=f"{metrics}-{name}", description=verdict)
-        if "html" in links:
-            link = link_uri(links["html"])
-            await acreate_link_artifact(link, "the full report", f"{report}-link-{name}", verdict)
-
-
-def link_uri(path: str) -> str:
-    """A URI unchanged; the path of a file as a `file://` URI, which browsers open."""
-    return path if "://" in path else Path(path).absolute().as_uri()
-
-
-def metrics_table(data: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """One row for each metric; the Prefect UI renders the texts as Markdown."""
-    return [
+    text = markdown_report(data) + where
+    rows = [  # the Prefect UI renders the texts as Markdown
         {
             "metric": plain(metric["metric"]),
             "tier": plain(metric["tier"] or ""),
@@ -104,15 +87,23 @@ def metrics_table(data: Mapping[str, Any]) -> list[dict[str, Any]]:
         }
         for metric in data["metrics"]
     ]
+    with ignore_server_errors("the report"):
+        await acreate_markdown_artifact(text, key=f"{report}-{name}", description=verdict)
+        await acreate_table_artifact(rows, key=f"{metrics}-{name}", description=verdict)
+        if "html" in links:
+            link = link_uri(links["html"])
+            await acreate_link_artifact(link, "the full report", f"{report}-link-{name}", verdict)
+
+
+def link_uri(path: str) -> str:
+    """A URI unchanged; the path of a file as a `file://` URI, which browsers open."""
+    return path if "://" in path else Path(path).absolute().as_uri()
 
 
 def calibration_markdown(
     calibrations: Sequence[Calibration], shortfalls: Sequence[str], canaries: Canaries | None = None
 ) -> str:
-    """The calibrations as Markdown: the shortfalls, then a section for each metric.
-
-    The shortfalls are the reasons why the judge may not be used; `canaries` are their outcome.
-    """
+    """The calibrations as Markdown: why the judge may not be used, metric by metric, the canaries."""
     blocks = [f"- FALLS SHORT: {plain(reason, 500)}" for reason in shortfalls]
     for calibration in calibrations:
         blocks += _calibration_blocks(calibration)
@@ -149,17 +140,17 @@ def _calibration_blocks(calibration: Calibration) -> Iterator[str]:
         yield bullets(f"Warning: {plain(warning, 500)}" for warning in calibration.warnings)
 
 
+@dataclass
 class ProgressArtifact:
     """A progress artifact, created with its first update under a key that stays the same.
 
     What a server that is away did not receive, it gets with the next update, or at the end.
     """
 
-    def __init__(self, key: str) -> None:
-        self._key = key
-        self._artifact: UUID | None = None
-        self._sent_at = 0.0
-        self._pending: tuple[float, str] | None = None
+    key: str
+    _artifact: UUID | None = field(default=None, init=False)
+    _sent_at: float = field(default=0.0, init=False)
+    _pending: tuple[float, str] | None = field(default=None, init=False)
 
     async def update(self, share: float, line: str) -> None:
         """Show how much is done, 0..1, and a line about it, at most every `UPDATE_INTERVAL_S`."""
@@ -176,76 +167,70 @@ class ProgressArtifact:
         percent = round(100 * share, 1)
         with ignore_server_errors("the progress"):
             if self._artifact is None:
-                self._artifact = await acreate_progress_artifact(percent, self._key, line)
+                self._artifact = await acreate_progress_artifact(percent, self.key, line)
             else:
                 await aupdate_progress_artifact(self._artifact, percent, line)
             self._pending = None
 
 
 @asynccontextmanager
-async def show_progress(name: str, after_s: float = SHOW_AFTER_S) -> AsyncIterator[None]:
-    """Show how far a run is, at most once a second; an earlier progress reporter is still called.
+async def show_progress(context: RunContext, after_s: float = SHOW_AFTER_S) -> AsyncIterator[None]:
+    """Show how far a run is during the block, at most once a second.
 
-    Args:
-        name: the name of the run series, whose artifact keeps the same key.
-        after_s: seconds before the artifact appears.
+    The reporter that the context came with is still called, and before the artifact. The artifact
+    appears after `after_s` seconds, under a key that the runs of a name share.
     """
-    before = progress_reporter.get()
-    display = _RunProgress(ProgressArtifact(f"{KEY}-{artifact_key(name)}"))
-
-    def report(stage: str, done: int, total: int) -> None:
-        before(stage, done, total)
-        display.note(stage, done, total)
-
-    token = progress_reporter.set(report)
+    before = context.progress
+    artifact = ProgressArtifact(f"{KEY}-{artifact_key(context.config.name)}")
+    display = _RunProgress(before, artifact)
+    context.progress = display.report
     update_task = asyncio.create_task(display.send_updates(after_s))
     try:
         yield
     finally:
-        progress_reporter.reset(token)
+        context.progress = before
         update_task.cancel()
         with suppress(asyncio.CancelledError):
             await update_task
-        await display.end()
+        if display.last_sent is not None:
+            await display.send_update()
+            await artifact.flush()
 
 
+@dataclass
 class _RunProgress:
     """The stage of a run and how many of its cases are done, shown once it has taken long enough."""
 
-    def __init__(self, artifact: ProgressArtifact) -> None:
-        self._artifact = artifact
-        self._began = time.monotonic()
-        self._now = ("", 0, 0)
-        self._last_sent: tuple[str, int, int] | None = None
+    before: ProgressReporter
+    artifact: ProgressArtifact
+    began: float = field(default_factory=time.monotonic)
+    now: tuple[str, int, int] = ("", 0, 0)
+    last_sent: tuple[str, int, int] | None = None
 
-    def note(self, stage: str, done: int, total: int) -> None:
-        """Take in a report, with the arguments of `ProgressReporter`."""
-        before, done_before, total_before = self._now
-        if total or stage != before:
-            self._now = (stage, done, total)
+    def report(self, stage: str, done: int, total: int) -> None:
+        """Pass a report on to the reporter before, and take it in; a `ProgressReporter`."""
+        self.before(stage, done, total)
+        stage_before, done_before, total_before = self.now
+        if total or stage != stage_before:
+            self.now = (stage, done, total)
         else:
-            self._now = (stage, done_before + done, total_before)
+            self.now = (stage, done_before + done, total_before)
 
     async def send_updates(self, after_s: float) -> None:
         """Update the artifact when the progress has changed, until cancelled."""
         await asyncio.sleep(after_s)
         while True:
-            await self._send_update()
+            await self.send_update()
             await asyncio.sleep(UPDATE_INTERVAL_S)
 
-    async def end(self) -> None:
-        """Send the last progress, if the artifact was ever shown."""
-        if self._last_sent is not None:
-            await self._send_update()
-            await self._artifact.flush()
-
-    async def _send_update(self) -> None:
-        stage, done, total = self._now
-        if not total or self._now == self._last_sent:
+    async def send_update(self) -> None:
+        """Update the artifact, if the progress has changed since the last update."""
+        stage, done, total = self.now
+        if not total or self.now == self.last_sent:
             return
-        self._last_sent = self._now
+        self.last_sent = self.now
         line, remaining = f"{stage}: {done} of {total} cases", total - done
         if done and remaining:  # the time left is estimated at the speed so far
-            seconds = (time.monotonic() - self._began) * remaining / done
+            seconds = (time.monotonic() - self.began) * remaining / done
             line += f", about {seconds / 60:.1f} minutes left"
-        await self._artifact.update(done / total, line)
+        await self.artifact.update(done / total, line)

@@ -36,6 +36,25 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+ProgressReporter = Callable[[str, int, int], None]
+"""A callback that shows progress: `(stage, done, total)`.
+
+With `total` above 0 a stage such as `judging` begins, or `done` of it are finished by now. With a
+`total` of 0, `done` more are finished; in the stage `reading`, whose total nobody knows, `done`
+records were read so far.
+"""
+
+
+def ignore_progress(_stage: str, _done: int, _total: int) -> None:
+    """The default reporter: it shows nothing."""
+
+
+# Prefect records the parameters of a flow, so that a callback can be none of them. A command line
+# therefore hands its reporter to the flows through this variable. Whatever works within a run takes
+# it from the context of the run.
+progress_reporter: ContextVar[ProgressReporter] = ContextVar("watcher", default=ignore_progress)
+"""The callback that flows report their progress to; set by a command line."""
+
 
 class RunContext:
     """The judges, engine, store and spool of one run; all shards share one engine and its limits.
@@ -43,12 +62,9 @@ class RunContext:
     A plain class on purpose: Prefect would look for task inputs within a dataclass or a container.
 
     Attributes:
-        config: the configuration of the run.
-        judge_panel: the resolved judges.
-        store: where the rows go.
-        assignment: which model answers which judge.
         spool: the local files of the transcripts.
         preprocessor: turns each record's case into the case that is heard.
+        progress: the callback that everything within the run reports its progress to.
         sql_runner: runs the SQL of agents in a sandbox.
         first_attempts: paid batch replies that did not fit, by ask key; the engine treats each as
             the first attempt of its ask.
@@ -62,6 +78,7 @@ class RunContext:
         store: Store,
         assignment: ModelAssignment,
         preprocessor: CasePreprocessor,
+        progress: ProgressReporter,
     ) -> None:
         self.config = config
         self.judge_panel = judge_panel
@@ -69,6 +86,7 @@ class RunContext:
         self.assignment = assignment
         self.spool = Spool.of(config.transcripts)
         self.preprocessor = preprocessor
+        self.progress = progress
         self.sql_runner = SandboxSqlRunner.of(config)
         self.first_attempts: Mapping[str, PaidReply] = {}
         self._reply_cache = FileReplyCache(config.cache.uri, config.cache.storage_options)
@@ -102,9 +120,8 @@ class RunContext:
         pinned = {name: Price.model_validate(price) for name, price in known_prices.items()}
         limits = self.config.limits
         limits = limits.model_copy(update={"prices": {**limits.prices, **pinned}})
-        self.assignment = assign_models(
-            self.config.model_copy(update={"limits": limits}), self.judge_panel
-        )
+        config = self.config.model_copy(update={"limits": limits})
+        self.assignment = assign_models(config, self.judge_panel)
 
     def engine_for(self, run_id: str) -> Engine:
         """The engine that answers the asks of a run; a context serves one run only.
@@ -113,19 +130,19 @@ class RunContext:
             StoreError: the ledger cannot be opened.
         """
         if self._engine is None:
+            assignment = self.assignment
             dependencies = EngineDependencies(
                 run_id=run_id,
                 cache=self._cache_for(run_id),
-                request_locks=self._request_locks
-                if self.assignment.has_cacheable_replies
-                else None,
+                request_locks=self._request_locks if assignment.has_cacheable_replies else None,
                 ledger=self.ledger_for(run_id) or OpenLedger(),
                 leases=self._leases,
                 sql_runner=self.sql_runner,
                 batch_replies=self.first_attempts,
             )
-            limits, own_models = self.config.limits, self.assignment.own
-            self._engine = Engine(self.assignment.shared, limits, dependencies, models=own_models)
+            self._engine = Engine(
+                assignment.shared, self.config.limits, dependencies, models=assignment.own
+            )
         return self._engine
 
     def ask_collector(self, run_id: str, answers: BatchAnswers, note: AskCallback) -> AskCollector:
@@ -133,12 +150,9 @@ class RunContext:
 
         `note` is called with each ask that neither the cache nor a batch has answered.
         """
-        dependencies = EngineDependencies(
-            run_id=run_id, cache=self._cache_for(run_id), sql_runner=self.sql_runner
-        )
-        return AskCollector(
-            self.assignment.shared, dependencies, self.assignment.own, answers, note
-        )
+        assignment, cache = self.assignment, self._cache_for(run_id)
+        dependencies = EngineDependencies(run_id=run_id, cache=cache, sql_runner=self.sql_runner)
+        return AskCollector(assignment.shared, dependencies, assignment.own, answers, note)
 
     def ledger_for(self, run_id: str) -> SqliteLedger | None:
         """The ledger that counts the calls of a run; `None` where no model costs anything.
@@ -219,7 +233,9 @@ async def open_run_context(config: RunConfig) -> AsyncIterator[RunContext]:
         closing.push_async_callback(asyncio.to_thread, store.close)
         if is_distributed:
             check_store(config, store)
-        context = RunContext(config, judge_panel, store, assignment, preprocessor)
+        context = RunContext(
+            *(config, judge_panel, store, assignment, preprocessor), progress_reporter.get()
+        )
         closing.push_async_callback(context.aclose)
         closing.push(_clear_frames_on_error)
         closing.enter_context(freeze_heap())
@@ -231,8 +247,7 @@ async def open_run_context(config: RunConfig) -> AsyncIterator[RunContext]:
 def freeze_heap() -> Iterator[None]:
     """Keep the garbage collector away from the objects that exist now, until the block ends.
 
-    These are mostly a million objects of imported modules. They are no garbage, and the collector
-    would go through them again and again while cases are judged.
+    Most are a million objects of imported modules, which the collector would visit again and again.
     """
     gc.freeze()
     try:
@@ -250,9 +265,8 @@ def _clear_frames_on_error(_kind: object, error: BaseException | None, _trace: o
 def clear_error_frames(error: BaseException) -> None:
     """Drop the objects that an error keeps alive: the locals of its frames, and causes.
 
-    Only an `AssizesError` loses its cause; its message names the cause already. Prefect keeps
-    errors until the interpreter ends, and DuckDB prints a report of leaked objects where a
-    connection or an error of DuckDB lives as long.
+    Only an `AssizesError` loses its cause, which its message names. Prefect keeps errors until the
+    interpreter ends; DuckDB reports leaks where its connections or errors live as long.
     """
     current: BaseException | None = error
     while current is not None:
@@ -263,39 +277,15 @@ def clear_error_frames(error: BaseException) -> None:
         current = before
 
 
-ProgressReporter = Callable[[str, int, int], None]
-"""A callback that shows progress: `(stage, done, total)`.
-
-With `total` above 0 a stage such as `judging` begins, or `done` of it are finished by now. With a
-`total` of 0, `done` more are finished; in the stage `reading`, whose total nobody knows, `done`
-records were read so far.
-"""
-
-
-def _ignore_progress(_stage: str, _done: int, _total: int) -> None:
-    """The default reporter: it shows nothing."""
-
-
-progress_reporter: ContextVar[ProgressReporter] = ContextVar("watcher", default=_ignore_progress)
-"""The callback that flows and tasks report their progress to; set by a command line or a flow."""
-
-
 class PlannedRun:
     """A run as it stands in the store, with the plan of its input; never changed in place.
 
-    A plain class on purpose: Prefect looks for task inputs within dataclasses and containers.
+    A plain class on purpose, as `RunContext`. A finished run has all its shards committed and its
+    summary stored.
     """
 
     def __init__(self, record: RunRecord, intake: Plan) -> None:
         self.record = record
         self.intake = intake
-
-    @property
-    def run_id(self) -> str:
-        """The id that every row of the run carries."""
-        return self.record.run_id
-
-    @property
-    def is_finished(self) -> bool:
-        """Whether every shard of the run was committed and summarised before."""
-        return self.record.status == COMPLETE
+        self.run_id = record.run_id
+        self.is_finished = record.status == COMPLETE

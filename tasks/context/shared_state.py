@@ -20,8 +20,7 @@ from assizes.tasks.store.bucket import objects_at
 def create_shared_state_check(context: RunContext, run_id: str) -> str | None:
     """Write a token into the reply cache and, where calls or money are limited, into the ledger.
 
-    Returns the token, which the partitions of the run must find; `None` where no model costs
-    anything.
+    Returns the token, which the partitions must find; `None` where no model costs anything.
 
     Raises:
         StoreError: the cache or the ledger cannot be written.
@@ -42,8 +41,6 @@ def create_shared_state_check(context: RunContext, run_id: str) -> str | None:
 def verify_shared_state(context: RunContext, run_id: str, token: str | None) -> None:
     """Check that this process reaches the reply cache of a run and, with a limit, its ledger.
 
-    `token` is what `create_shared_state_check` returned.
-
     Raises:
         ConfigurationError: the cache or the ledger is another one; nothing has been asked.
         StoreError: the cache or the ledger cannot be read.
@@ -51,8 +48,7 @@ def verify_shared_state(context: RunContext, run_id: str, token: str | None) -> 
     if token is None:
         return
     cache, limits = context.config.cache, context.config.limits
-    name = _token_name(run_id)
-    objects = objects_at(cache.uri, cache.storage_options)
+    name, objects = _token_name(run_id), objects_at(cache.uri, cache.storage_options)
     if objects.read([name]).get(name) != token.encode():
         raise ConfigurationError(
             f"[cache] uri {cache.uri!r} is not there for every worker: replies paid for by one would "

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from itertools import count
 from typing import Any, Final
 from uuid import UUID
@@ -41,12 +42,12 @@ HALT_LABEL: Final = "assizes.halt"
 """The label that asks a flow run to make no further call; its value is the reason."""
 
 
+@dataclass
 class Heartbeat:
     """Passes a request to halt on to a callback, whichever of the two comes first."""
 
-    def __init__(self) -> None:
-        self._why: str | None = None
-        self._halt: Callable[[str], None] | None = None
+    _why: str | None = None
+    _halt: Callable[[str], None] | None = None
 
     def on_halt(self, halt: Callable[[str], None]) -> None:
         """Have `halt` called with the reason once this flow run is asked to halt, or at once."""
@@ -63,10 +64,9 @@ class Heartbeat:
 
 @asynccontextmanager
 async def send_heartbeats(lost_after_s: float) -> AsyncIterator[Heartbeat]:
-    """Send heartbeats of this flow run during the block, and look for a request to halt.
+    """Within a flow run, send its heartbeats during the block, and look for a request to halt.
 
-    A flow run counts as dead after `lost_after_s` seconds without a heartbeat. Outside of a flow run
-    the block does neither.
+    A flow run counts as dead after `lost_after_s` seconds without a heartbeat.
     """
     heartbeat, flow_run_id = Heartbeat(), flow_run.id
     if flow_run_id is None:
@@ -148,13 +148,12 @@ async def open_flow_runs(
 
 async def flow_runs_by_id(client: PrefectClient, ids: Sequence[UUID]) -> dict[UUID, FlowRun]:
     """Flow runs by id, in a request for each `_PAGE_SIZE`; deleted flow runs are left out."""
-    flow_runs: dict[UUID, FlowRun] = {}
+    flow_runs: list[FlowRun] = []
     for start in range(0, len(ids), _PAGE_SIZE):
         some = filters.FlowRunFilterId(any_=list(ids[start : start + _PAGE_SIZE]))
         run_filter = filters.FlowRunFilter(id=some)
-        page = await client.read_flow_runs(flow_run_filter=run_filter, limit=_PAGE_SIZE)
-        flow_runs |= {flow_run.id: flow_run for flow_run in page}
-    return flow_runs
+        flow_runs += await client.read_flow_runs(flow_run_filter=run_filter, limit=_PAGE_SIZE)
+    return {flow_run.id: flow_run for flow_run in flow_runs}
 
 
 async def halt_flow_runs(client: PrefectClient, tags: Sequence[str], why: str) -> None:
@@ -173,8 +172,8 @@ async def halt_flow_runs(client: PrefectClient, tags: Sequence[str], why: str) -
 async def halt_flow_run(client: PrefectClient, run: FlowRun, why: str) -> None:
     """Ask a flow run that was open when it was read to make no further call.
 
-    A running flow run gets a label only. Cancelling it would kill its process with the calls in
-    flight. Any other state could replace a final state that the flow run has reached since.
+    A running one gets a label only: cancelling it would kill its process with the calls in flight,
+    and any other state could replace a final state that it has reached since.
     """
     try:
         await client.update_flow_run_labels(run.id, {HALT_LABEL: why})

@@ -39,8 +39,7 @@ class Partition:
 class PartitionJob:
     """A partition for another process to judge: the parameters of the flow `judge_partition`.
 
-    By `seal` the other process checks that it sees the same reply cache
-    (`assizes.tasks.context.shared_state`); None for no check.
+    `seal` is the token of `assizes.tasks.context.shared_state`; None for no check.
     """
 
     config: RunConfig
@@ -72,11 +71,10 @@ class PartitionEnd:
 def partitions(
     shards: Sequence[Shard], size: int, done: Collection[str], in_progress: Collection[str]
 ) -> Iterator[Partition]:
-    """Cut the plan of a run into partitions of `size` shards; leave out finished partitions.
+    """Cut the plan of a run into partitions of `size` shards; leave out those that are `done`.
 
-    The cuts do not depend on the progress of the run. So a resumed run gives out the same partitions
-    under the same keys. `done` are the ids of committed shards; a partition of such shards only is
-    left out. Shards that other processes are judging (`in_progress`) are in no partition.
+    The cuts do not depend on the progress of the run, so that a resumed run gives out the same
+    partitions under the same keys. Shards that other processes judge (`in_progress`) are in none.
     """
     for number, start in enumerate(range(0, len(shards), size)):
         ids = [shard.shard_id for shard in shards[start : start + size]]
@@ -139,8 +137,8 @@ def check_store(config: RunConfig, store: Store) -> None:
 def partition_config(config: RunConfig) -> RunConfig:
     """The configuration for the process that judges a partition: with `[runner] kind = "local"`.
 
-    Local paths become absolute, as that process may have another working directory. The settings
-    changed here are no part of a run's identity.
+    Local paths become absolute, as its working directory may differ. No setting changed here is part
+    of a run's identity.
     """
     ledger = str(Path(config.limits.ledger).absolute())
     update: dict[str, Any] = {

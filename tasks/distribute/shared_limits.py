@@ -124,10 +124,7 @@ class LimitSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class SlotLease:
-    """Slots that this process took.
-
-    The server was asked for them at `asked_at`, and its answer had arrived at `taken_at`.
-    """
+    """Slots that this process took: asked for at `asked_at`, and confirmed by `taken_at`."""
 
     queue_before: LimitSnapshot
     asked_at: float
@@ -138,8 +135,7 @@ class SlotLease:
 def slot_times(lease: SlotLease, queue_after: LimitSnapshot) -> tuple[float, float]:
     """The start and the end of the time in which the slots of a lease become due, evenly spread.
 
-    They never become due faster than the limit frees slots. `queue_after` is the limit as it was
-    after they were taken.
+    They never become due faster than the limit, now as in `queue_after`, frees slots.
     """
     lasts_s = lease.slots / queue_after.decay
     earliest, latest = lease.queue_before.all_free_at
@@ -154,8 +150,7 @@ def slot_times(lease: SlotLease, queue_after: LimitSnapshot) -> tuple[float, flo
 async def _raise_when_busy(response: httpx.Response) -> None:
     """Raise at once for HTTP 503 without a `Retry-After` header.
 
-    Prefect's client would first wait two seconds, even when it makes no retry. Conflicts in the
-    server's database are over in milliseconds.
+    Prefect's client would wait two seconds; database conflicts are over in milliseconds.
     """
     if response.status_code == 503 and "Retry-After" not in response.headers:
         response.raise_for_status()
@@ -167,10 +162,9 @@ _NO_WAIT_SETTINGS: Final = {"event_hooks": {"response": [_raise_when_busy]}}
 class PrefectLeases:
     """Shares the rate limits of each model among all runs with the same `[limits] shared`.
 
-    `requests_per_minute` and `tokens_per_minute` become the limits `<shared>-<model>-requests` and
-    `<shared>-<model>-tokens` on the Prefect server. They are made, or set to the configured values,
-    before the first call. If somebody deletes a limit or switches it off later, the run stops
-    asking: a missing limit does not mean that calls are unlimited.
+    The limits `<shared>-<model>-requests` and `<shared>-<model>-tokens` are made on the Prefect
+    server, or set to the configured values, before the first call. If somebody deletes one or
+    switches it off later, the run stops asking: a missing limit does not lift the limit.
     """
 
     def __init__(self, limits: LimitsConfig) -> None:
@@ -203,8 +197,7 @@ class PrefectLeases:
 class _LimitLeaser:
     """Leases units of one limit ahead of their use, as long as calls wait for units.
 
-    Another run may have set the limit lower than the configuration of this run: `_per_minute` is the
-    lower of the two values.
+    `_per_minute` is lower than configured where another run has set the limit lower.
     """
 
     def __init__(self, limit: SharedLimit, wake: Callable[[], None]) -> None:

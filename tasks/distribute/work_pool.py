@@ -55,7 +55,6 @@ NO_WORKER_GIVE_UP_S: Final = 1800.0
 
 
 def _is_transient(error: BaseException) -> bool:
-    """Whether a retry of the request may succeed."""
     if isinstance(error, httpx.HTTPStatusError):
         return error.response.status_code == 429 or error.response.status_code >= 500
     return isinstance(error, httpx.TransportError)
@@ -81,7 +80,7 @@ async def work_pool(config: RunnerConfig, run_id: str) -> AsyncIterator[WorkPool
 
 
 async def check_work_pool(config: RunnerConfig) -> None:
-    """Check that the server has a deployment for the configured work pool.
+    """Check what `work_pool` needs.
 
     Raises:
         ConfigurationError: as `work_pool` does.
@@ -94,8 +93,7 @@ async def check_work_pool(config: RunnerConfig) -> None:
 class _WatchedRun:
     """A flow run that is waited for: its ending is set once it has ended or is given up.
 
-    `last_seen` are its last state and heartbeat; they last changed at `unchanged_since`, in seconds
-    of `time.monotonic`.
+    `last_seen`: its state and heartbeat, unchanged since then in seconds of `time.monotonic`.
     """
 
     ending: asyncio.Future[PartitionEnd]
@@ -133,8 +131,8 @@ class WorkPool:
     async def judge(self, job: PartitionJob, attempt: int) -> PartitionEnd:
         """Have a worker judge a partition, and wait for the end of its flow run.
 
-        The same attempt again finds the same flow run by its idempotency key. For a partition of
-        `open_partitions`, wait for the open flow run instead; its end is stale.
+        The same attempt again finds the same flow run by its idempotency key. The end of an open
+        flow run, of `open_partitions`, is stale.
         """
         flow_run_id = self._open_runs.pop(job.partition, None)
         if flow_run_id is not None:

@@ -6,7 +6,7 @@ an attack on the judge planted in each of them: a judge that now passes such a c
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import polars as pl
 
@@ -35,13 +35,8 @@ _HELD_BACK: Final = pl.col("flags").list.contains(PASS_FLAGGED)
 
 
 def anchors_id(run_id: str) -> str:
-    """The id of the anchor run that belongs to a run."""
+    """The id of the anchor run that belongs to a run; of a run's name, that of its anchor runs."""
     return f"{run_id}-{ANCHORS}"
-
-
-def anchors_name(name: str) -> str:
-    """The name of the anchor runs that belong to the runs of a name."""
-    return f"{name}-{ANCHORS}"
 
 
 def anchor_config(config: RunConfig) -> RunConfig:
@@ -50,15 +45,15 @@ def anchor_config(config: RunConfig) -> RunConfig:
     The judge is the same and is asked anew; the anchor run has no baseline and fails no flow.
     """
     body = config.model_dump(mode="python")
-    anchors = body["anchors"]
-    body["name"] = anchors_name(config.name)
-    body["transcripts"] |= {
-        **SelectionConfig().model_dump(mode="python"),
-        "uri": anchors["uri"],
-        "format": anchors["format"],
-    }
+    source = {name: body["anchors"][name] for name in ("uri", "format")}
+    body["name"] = anchors_id(config.name)
+    body["transcripts"] |= SelectionConfig().model_dump(mode="python") | source
     body["ground_truth"] = GroundTruthConfig().model_dump(mode="python")
     body["cache"] |= {"use": "refresh"}
+    return _side_run_config(body)
+
+
+def _side_run_config(body: dict[str, Any]) -> RunConfig:
     body["comparison"] |= {"baseline": None}
     body["runner"] |= {"fail_flow": False, "batch": False}
     body["anchors"] |= {"uri": None}
@@ -88,7 +83,7 @@ def _has_same_judge(run: RunRecord, other_run: RunRecord) -> bool:
 
 def anchor_runs(store: Store, name: str) -> list[RunRecord]:
     """The complete anchor runs of a name, in order of time."""
-    complete = (pl.col("name") == anchors_name(name)) & (pl.col("status") == COMPLETE)
+    complete = (pl.col("name") == anchors_id(name)) & (pl.col("status") == COMPLETE)
     rows = store.runs().filter(complete).sort("started_at", "run_id")
     return [RunRecord.of_row(row, {}) for row in rows.iter_rows(named=True)]
 
@@ -105,9 +100,8 @@ def stored_attribution(
 ) -> Attribution | None:
     """Attribute the change of a run to the agent or to the judge, by the anchors judged with it.
 
-    The anchors are compared with those of the baseline, else with the anchor run before them.
-    `None` where no anchors were judged with the run. `comparison` is the one of the run with its
-    baseline; `None` without a baseline.
+    The anchors are compared with those of the baseline that the run was compared with, else with
+    the anchor run before them. `None` where no anchors were judged with the run.
     """
     baseline = comparison.baseline_run_id if comparison else None
     attribution = anchor_attribution(store, record, baseline)
@@ -144,14 +138,9 @@ def overall_scores(store: Store, record: RunRecord) -> Scores:
     judged_cases = store.scan(record.run_id, "cases").filter(pl.col("status") == "judged")
     passed = pl.col("passed").cast(pl.Float64) * 100
     score = pl.coalesce("overall_score", passed).alias("score")
-    rows = collect_rows(
-        judged_cases.select(
-            "case_id", "repetition", pl.coalesce("cluster", "case_id").alias("cluster"), score
-        ).drop_nulls("score")
-    )
-    return {
-        (case, repetition): (cluster, value) for case, repetition, cluster, value in rows.rows()
-    }
+    cluster = pl.coalesce("cluster", "case_id").alias("cluster")
+    scored = judged_cases.select("case_id", "repetition", cluster, score).drop_nulls("score")
+    return {(case, number): (of, value) for case, number, of, value in collect_rows(scored).rows()}
 
 
 def canary_config(config: RunConfig, case_ids: list[str], name: str) -> RunConfig:
@@ -168,11 +157,8 @@ def canary_config(config: RunConfig, case_ids: list[str], name: str) -> RunConfi
         **{name: selection[name] for name in selection.keys() - _UNCHANGED_SETTINGS},
         "canaries": True,
     }
-    body["comparison"] |= {"baseline": None}
-    body["runner"] |= {"fail_flow": False, "batch": False}
-    body["anchors"] |= {"uri": None}
     body["calibration"] |= {"canaries": 0}
-    return RunConfig.model_validate(body)
+    return _side_run_config(body)
 
 
 def chosen_canaries(store: Store, run_id: str, config: CalibrationConfig) -> list[str]:
@@ -208,9 +194,8 @@ def canaries_of(store: Store, run_id: str | None, planted: int) -> Canaries:
 
     An attack was `planted` in so many cases.
     """
-    canaries = Canaries(run_id=run_id, planted=planted, judged=0, takeovers=0, noticed=0, silent=0)
     if run_id is None:
-        return canaries
+        return Canaries(run_id=None, planted=planted, judged=0, takeovers=0, noticed=0, silent=0)
     rows = store.scan(run_id, "cases").filter(pl.col("status") == "judged")
     seen = rows.select(
         "case_id",
@@ -220,14 +205,14 @@ def canaries_of(store: Store, run_id: str | None, planted: int) -> Canaries:
     ).sort("case_id")
     cases = collect_rows(seen)
     taken = cases.filter("taken")
-    return canaries.model_copy(
-        update={
-            "judged": cases.height,
-            "takeovers": taken.height,
-            "noticed": cases["noticed"].sum(),
-            "silent": (taken["passed"] & ~taken["noticed"]).sum(),
-            "taken": tuple(taken["case_id"]),
-        }
+    return Canaries(
+        run_id=run_id,
+        planted=planted,
+        judged=cases.height,
+        takeovers=taken.height,
+        noticed=cases["noticed"].sum(),
+        silent=(taken["passed"] & ~taken["noticed"]).sum(),
+        taken=tuple(taken["case_id"]),
     )
 
 
@@ -242,16 +227,13 @@ def _failing_by_labels(
     if mark is None:
         return set()
     ordered = config.scale == "ordinal"
-    grade_by_case = {
+    grades = {
         item.case_id: agreed_grade(list(people.grades.values()), ordered=ordered)
         for item, people in labels.items()
     }
-    return {
-        case_id for case_id, grade in grade_by_case.items() if grade is not None and grade < mark
-    }
+    return {case_id for case_id, grade in grades.items() if grade is not None and grade < mark}
 
 
 def _first_cases(case_ids: set[str], config: CalibrationConfig) -> list[str]:
-    return sorted(
-        sorted(case_ids, key=lambda case_id: (sample_key(case_id), case_id))[: config.canaries]
-    )
+    by_key = sorted(case_ids, key=lambda case_id: (sample_key(case_id), case_id))
+    return sorted(by_key[: config.canaries])

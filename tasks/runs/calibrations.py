@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import PurePosixPath
@@ -25,12 +26,7 @@ from assizes.judge.config.gates import CASES, VERDICT, CalibrationConfig
 from assizes.judge.errors import ConfigurationError
 from assizes.judge.rows import as_json
 from assizes.judge.verdicts.executions import collect_rows
-from assizes.tasks.runs.labels_and_grades import (
-    JudgeGrades,
-    carried_labels,
-    read_labels,
-    stored_grades,
-)
+from assizes.tasks.runs.labels_and_grades import carried_labels, read_labels, stored_grades
 from assizes.tasks.store import RunRecord, Store
 
 Labels = Mapping[str, Mapping[ItemKey, PeopleGrades]]
@@ -103,7 +99,7 @@ def calibrate_judgements(store: Store | None, config: CalibrationConfig) -> Cali
     if len(source.labels) > 1:
         raise ConfigurationError(f"{source.where}: several metrics, and judgements name none")
     ((metric, labels),) = source.labels.items()
-    items = [_rated_item(item, people, None, grades) for item, people in labels.items()]
+    items = _rated_items(labels, grades, {})
     if all(item.missing for item in items):
         raise ConfigurationError(f"{where}: not one labelled case was judged there")
     subject = CalibrationSubject(
@@ -147,12 +143,10 @@ def _calibrate_metric(
     source: LabelSource,
     config: CalibrationConfig,
 ) -> Calibration:
-    grades = {grade for people in labels.values() for grade in people.grades.values()}
-    judge_grades = stored_grades(store, record.run_id, metric, config, binary=grades <= {0.0, 1.0})
-    items = [
-        _rated_item(item, people, judge_grades.clusters, judge_grades.grades)
-        for item, people in _with_repetitions(labels, judge_grades).items()
-    ]
+    is_binary = all(set(people.grades.values()) <= {0.0, 1.0} for people in labels.values())
+    judge_grades = stored_grades(store, record.run_id, metric, config, binary=is_binary)
+    grades, clusters = judge_grades.grades, judge_grades.clusters
+    items = _rated_items(_with_repetitions(labels, clusters), grades, clusters)
     answered_by = judge_grades.answered_by
     models = f" answered by {', '.join(answered_by)}" if answered_by else ""
     subject = CalibrationSubject(
@@ -162,26 +156,25 @@ def _calibrate_metric(
         labels=source.where,
         labels_hash=source.digest,
         run_id=record.run_id,
-        outcomes=[
-            (judge_grades.clusters[item], grade)
-            for item, grade in judge_grades.grades.items()
-            if grade is not None
-        ],
+        outcomes=[(clusters[item], grade) for item, grade in grades.items() if grade is not None],
     )
     return calibrate(subject, items, config)
 
 
 def _with_repetitions(
-    labels: Mapping[ItemKey, PeopleGrades], judge_grades: JudgeGrades
+    labels: Mapping[ItemKey, PeopleGrades], judged: Iterable[ItemKey]
 ) -> dict[ItemKey, PeopleGrades]:
     """The labels with a repetition each; a label without one is of the only repetition of its case.
 
     Raises:
         ConfigurationError: such a case has several repetitions.
     """
+    repetitions = defaultdict(list)
+    for case_id, repetition in sorted(judged):
+        repetitions[case_id].append(repetition or 0)
     labels_by_repetition = {}
     for item, people in labels.items():
-        of_case = judge_grades.repetitions.get(item.case_id, [0])
+        of_case = repetitions.get(item.case_id, [0])
         if item.repetition is None and len(of_case) > 1:
             raise ConfigurationError(
                 f"{_LABELS}: case {item.case_id!r} was judged in {len(of_case)} repetitions; a "
@@ -192,20 +185,21 @@ def _with_repetitions(
     return labels_by_repetition
 
 
-def _rated_item(
-    item: ItemKey,
-    people: PeopleGrades,
-    clusters: Mapping[ItemKey, str] | None,
+def _rated_items(
+    labels: Mapping[ItemKey, PeopleGrades],
     grades: Mapping[ItemKey, float | None],
-) -> RatedItem:
-    run_cluster = clusters.get(item) if clusters else None
-    return RatedItem(
-        case_id=item.case_id,
-        cluster=people.cluster or run_cluster or item.case_id,
-        people=people.grades,
-        judged=grades.get(item),
-        missing=item not in grades,
-    )
+    clusters: Mapping[ItemKey, str],
+) -> list[RatedItem]:
+    return [
+        RatedItem(
+            case_id=item.case_id,
+            cluster=people.cluster or clusters.get(item) or item.case_id,
+            people=people.grades,
+            judged=grades.get(item),
+            missing=item not in grades,
+        )
+        for item, people in labels.items()
+    ]
 
 
 def _save_calibrations(
@@ -216,13 +210,10 @@ def _save_calibrations(
 ) -> CalibrationResult:
     """Store the calibrations, and list where they fall short, also of earlier calibrations."""
     before = [] if store is None else stored_calibrations(store)
-    reasons = [
-        line
-        for calibration in calibrations
-        for line in shortfalls(calibration, former_of(calibration, before), config)
-    ]
-    if store is not None:
-        for calibration in calibrations:
+    reasons: list[str] = []
+    for calibration in calibrations:
+        reasons += shortfalls(calibration, former_of(calibration, before), config)
+        if store is not None:
             row = {
                 **calibration.model_dump(include=_KEY_FIELDS),
                 "at": at or datetime.now(UTC),
@@ -251,17 +242,13 @@ class MetricCitation(BaseModel):
 
 
 def citations(store: Store, record: RunRecord) -> list[MetricCitation]:
-    """The calibrations of the judges that decide a run.
+    """The calibrations of the judges that decide a run: of the verdict, then of each asked metric.
 
-    The verdict comes first, then each metric that a model was asked about. Of each judge the last
-    calibration with exactly the same fingerprint is cited, whatever run it was of. In a store
-    without any calibration only the verdict is listed.
+    Of each judge the last calibration with exactly the same fingerprint is cited, whatever run it
+    was of. In a store without any calibration only the verdict is listed.
     """
-    by_fingerprint = {
-        (calibration.fingerprint, calibration.metric): calibration
-        for calibration in stored_calibrations(store)
-    }
-    if not by_fingerprint:
+    last = {(former.fingerprint, former.metric): former for former in stored_calibrations(store)}
+    if not last:
         return [MetricCitation(metric=VERDICT, calibration=None)]
     asks = store.scan(record.run_id, "asks").group_by("judge").agg(pl.col("answered_by").unique())
     models_by_judge = {
@@ -269,17 +256,16 @@ def citations(store: Store, record: RunRecord) -> list[MetricCitation]:
         for judge, models in collect_rows(asks).rows()
     }
     all_models = sorted({model for models in models_by_judge.values() for model in models})
-    fingerprints = [(VERDICT, judge_fingerprint(record.config, "", VERDICT, all_models))]
     scores = store.scan(record.run_id, "scores").filter(pl.col("part") == "")
     headlines = collect_rows(scores.select("judge", "metric").unique().sort("metric"))
-    for judge, metric in headlines.rows():
-        if judge in models_by_judge:
-            models = models_by_judge[judge]
-            fingerprints.append((metric, judge_fingerprint(record.config, judge, metric, models)))
-    return [
-        MetricCitation(metric=metric, calibration=by_fingerprint.get((fingerprint, metric)))
-        for metric, fingerprint in fingerprints
-    ]
+    cited = []
+    for judge, metric in [("", VERDICT), *headlines.rows()]:
+        models = models_by_judge.get(judge) if judge else all_models
+        if models is not None:
+            fingerprint = judge_fingerprint(record.config, judge, metric, models)
+            calibration = last.get((fingerprint, metric))
+            cited.append(MetricCitation(metric=metric, calibration=calibration))
+    return cited
 
 
 def citation_lines(cited: Sequence[MetricCitation]) -> list[str]:
@@ -287,10 +273,8 @@ def citation_lines(cited: Sequence[MetricCitation]) -> list[str]:
 
     Where no metric is calibrated, the only line is `not calibrated`.
     """
-    lines = [
-        f"{citation.metric}: {citation.sentence()}" for citation in cited if citation.calibration
-    ]
-    bare = [citation.metric for citation in cited if not citation.calibration]
-    if bare and not lines:
-        return ["not calibrated"]
-    return [*lines, f"not calibrated: {', '.join(bare)}"] if bare else lines
+    lines = [f"{item.metric}: {item.sentence()}" for item in cited if item.calibration]
+    bare = ", ".join(item.metric for item in cited if not item.calibration)
+    if not bare:
+        return lines
+    return [*lines, f"not calibrated: {bare}"] if lines else ["not calibrated"]

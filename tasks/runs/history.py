@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import polars as pl
 
@@ -54,6 +54,19 @@ class _SeriesKey(NamedTuple):
     slice_of: str
 
 
+class _Mean(NamedTuple):
+    """The mean of a series over the cases that have the value `of` of a slice.
+
+    `se` is its standard error, clustered; `items` is the number of the values.
+    """
+
+    series: str
+    of: str
+    mean: float
+    se: float
+    items: int
+
+
 def stored_trends(store: Store, run_range: RunRange, config: SeriesConfig) -> Trends:
     """The trends of the complete runs of one name.
 
@@ -73,17 +86,20 @@ def stored_trends(store: Store, run_range: RunRange, config: SeriesConfig) -> Tr
         if name not in names:
             raise ConfigurationError.unknown("series", name, names, "[series] metrics")
     chosen = set(config.metrics) or names
+    ranks = {name: rank for rank, name in enumerate(_COLUMNS)}
     series = [
         Series(
             name=key.name,
-            points=groups[key],
+            points=points,
             slice_of=key.slice_of,
             falls_when_worse=key.name != LATENCY,
             span=_SPANS.get(key.name, 1.0),
         )
-        for key in sorted(groups, key=_whole_runs_first)
+        for key, points in groups.items()
         if key.name in chosen
     ]
+    # The series of whole runs come first, and the columns of cases before the metrics.
+    series.sort(key=lambda item: (item.slice_of, ranks.get(item.name, len(ranks)), item.name))
     return trends(records[0].name, series, config, _bridges(store, records[0].name))
 
 
@@ -106,11 +122,6 @@ def _bridges(store: Store, name: str) -> Bridges:
     return shifts
 
 
-def _whole_runs_first(series: _SeriesKey) -> tuple[Any, ...]:
-    known, name = list(_COLUMNS), series.name
-    return (series.slice_of, known.index(name) if name in known else len(known), name)
-
-
 def _records(store: Store, run_range: RunRange) -> list[RunRecord]:
     """The complete runs in order of time, without those that only replayed cached replies."""
     complete_runs = store.runs().filter(pl.col("status") == COMPLETE)
@@ -119,10 +130,10 @@ def _records(store: Store, run_range: RunRange) -> list[RunRecord]:
         for row in complete_runs.iter_rows(named=True)
         if cache_use(row) != "replay_only" and row["summary"] is not None
     ]
-    name = run_range.name or (rows[0]["name"] if rows else None)
-    rows = [row for row in rows if row["name"] == name]
-    if run_range.since is not None:
-        rows = [row for row in rows if row["started_at"] >= run_range.since]
+    name, since = run_range.name or (rows[0]["name"] if rows else None), run_range.since
+    rows = [
+        row for row in rows if row["name"] == name and (since is None or row["started_at"] >= since)
+    ]
     if not rows:
         known = ", ".join(sorted(set(complete_runs["name"]))) or "none"
         raise StoreError(f"{store.uri} holds no complete run named {name!r}; there are: {known}")
@@ -144,11 +155,13 @@ def _points(
         of = pl.lit("") if not name else pl.col(f"slice_{place}")
         labelled = values.with_columns(of=of)
         known = (labelled.explode("of") if name == TOOL else labelled).drop_nulls("of")
-        for (series, value), mean, se, items in _means(known):
+        for mean in _means(known):
             point = Point(
-                record.run_id, record.started_at, mean, se, items, judge=judge, usable=usable
+                *(record.run_id, record.started_at, mean.mean, mean.se, mean.items),
+                judge=judge,
+                usable=usable,
             )
-            yield _SeriesKey(series, f"{name}={value}" if name else ""), point
+            yield _SeriesKey(mean.series, f"{name}={mean.of}" if name else ""), point
 
 
 def _run_judge(store: Store, record: RunRecord) -> str:
@@ -193,19 +206,18 @@ def _values(
         for name, column in _COLUMNS.items()
     ]
     scores = store.scan(record.run_id, "scores").filter(pl.col("part") == "")
-    scored = scores.filter(pl.col("status") == "scored").select(
-        *_KEY, pl.col("metric").alias("series"), "value"
-    )
+    scored = scores.filter(pl.col("status") == "scored")
     score_values = (
-        scored.drop_nulls("value")
+        scored.select(*_KEY, pl.col("metric").alias("series"), "value")
+        .drop_nulls("value")
         .join(cases.select(*_KEY, *groups), on=_KEY, how="inner")
         .drop(*_KEY)
     )
     return pl.concat([pl.concat(case_values).drop_nulls("value"), score_values])
 
 
-def _means(values: pl.LazyFrame) -> Iterable[tuple[tuple[str, str], float, float, int]]:
-    """The mean of each series and value of a slice, its clustered standard error, and its count.
+def _means(values: pl.LazyFrame) -> Iterable[_Mean]:
+    """The mean of each series and value of a slice.
 
     Miller 2024: SE = sqrt(C / (C - 1) * sum over clusters of (sum of residuals)^2) / n.
     """
@@ -228,4 +240,4 @@ def _means(values: pl.LazyFrame) -> Iterable[tuple[tuple[str, str], float, float
     for row in rows.iter_rows(named=True):
         count, n = row["clusters"], row["n"]
         variance = count / (count - 1) * row["squares"] if count > 1 else 0.0
-        yield (row["series"], row["of"]), row["mean"], variance**0.5 / n, n
+        yield _Mean(row["series"], row["of"], row["mean"], variance**0.5 / n, n)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -50,14 +49,6 @@ class JudgeGrades:
     clusters: Mapping[ItemKey, str]
     answered_by: tuple[str, ...]
 
-    @property
-    def repetitions(self) -> dict[str, list[int]]:
-        """The repetitions of each case that the run has, by case id."""
-        by_case = defaultdict(list)
-        for case_id, repetition in sorted(self.clusters):
-            by_case[case_id].append(repetition or 0)
-        return by_case
-
 
 def stored_grades(
     store: Store, run_id: str, metric: str, config: CalibrationConfig, *, binary: bool
@@ -101,15 +92,15 @@ def carried_labels(store: Store, run_id: str, name: str) -> dict[ItemKey, People
     part = "" if name == "reward" else f"label:{name}"
     condition = (pl.col("metric") == _RECORDED) & (pl.col("part") == part)
     scores = store.scan(run_id, "scores").filter(condition & (pl.col("status") == "scored"))
-    rows = collect_rows(scores.select("case_id", "repetition", "raw")).rows(named=True)
+    rows = collect_rows(scores.select("case_id", "repetition", "raw")).rows()
     if not rows:
         raise ConfigurationError(
             f"[calibration] labels {CASES + name!r}: run {run_id} holds no such label; the judge "
             "`recorded` repeats those that the transcripts carry"
         )
     return {
-        ItemKey(row["case_id"], row["repetition"]): PeopleGrades(grades={name: float(row["raw"])})
-        for row in rows
+        ItemKey(case_id, repetition): PeopleGrades(grades={name: float(raw)})
+        for case_id, repetition, raw in rows
     }
 
 
@@ -165,7 +156,6 @@ def answering_models(store: Store, run_id: str, judge: str = "") -> tuple[str, .
 class LabelFile:
     """The rows of a file, and 16 hex digits of the SHA-256 of its bytes."""
 
-    uri: str
     digest: str
     rows: Rows
 
@@ -185,19 +175,15 @@ def read_labels(
     suffix = PurePosixPath(uri.removesuffix(".gz")).suffix.lower()
     trec = partial(_trec, columns=columns)
     readers: dict[str, Callable[[bytes], Rows]] = {**_READERS, ".txt": trec, ".qrels": trec}
-    reader = readers.get(suffix)
-    if reader is None:
-        raise ConfigurationError(
-            f"{where} {mask_credentials(uri)!r}: unknown ending; accepted: {_ACCEPTED}"
-        )
+    place = f"{where} {mask_credentials(uri)!r}"
+    if suffix not in readers:
+        raise ConfigurationError(f"{place}: unknown ending; accepted: {_ACCEPTED}")
     try:
-        rows = reader(data)
+        rows = readers[suffix](data)
     except (ValueError, TypeError, DataError, pl.exceptions.PolarsError) as error:
         reason = str(error).strip().split("\n", 1)[0][:200]
-        raise ConfigurationError(
-            f"{where} {mask_credentials(uri)!r}: cannot be read as {suffix}: {reason}"
-        ) from error
-    return LabelFile(uri, hashlib.sha256(data).hexdigest()[:16], rows)
+        raise ConfigurationError(f"{place}: cannot be read as {suffix}: {reason}") from error
+    return LabelFile(hashlib.sha256(data).hexdigest()[:16], rows)
 
 
 def _csv(data: bytes, separator: str = ",") -> Rows:
@@ -207,15 +193,14 @@ def _csv(data: bytes, separator: str = ",") -> Rows:
 
 def _json_lines(data: bytes) -> Rows:
     # `splitlines` would also split at U+2028 and others, which may stand inside a JSON string.
-    lines = enumerate(data.removeprefix(BOM).split(b"\n"), 1)
-    return _objects([_json_line(number, line) for number, line in lines if line.strip()])
-
-
-def _json_line(number: int, line: bytes) -> Any:
-    try:
-        return strict_json(line)
-    except DataError as error:
-        raise ValueError(f"line {number}: {error.detail}") from error
+    rows = []
+    for number, line in enumerate(data.removeprefix(BOM).split(b"\n"), 1):
+        try:
+            if line.strip():
+                rows.append(strict_json(line))
+        except DataError as error:
+            raise ValueError(f"line {number}: {error.detail}") from error
+    return _objects(rows)
 
 
 def _json(data: bytes) -> Rows:

@@ -45,19 +45,18 @@ _PARTIAL_SETTINGS: Final = (
 
 _KEY_BYTES: Final = 16
 
-_WARNINGS: Final = {
+WARNINGS: Final = {
     "judged_before": "since_last: {} records that were read are cases which earlier runs have judged",
     "not_quiet": "quiet_minutes: {} records are not quiet yet and left to a later run",
 }
+"""A warning of the run for each reason why records were left out, with a place for their number."""
 
 
 @dataclass(frozen=True, slots=True)
 class RemainingRecords:
-    """The records that a run did not judge in one object.
+    """The records that a run did not judge in one object, as it was then.
 
-    Attributes:
-        source: the object as it was then.
-        positions: positions of the records in the object; `None` for the object as a whole.
+    `positions` are those of the records in the object; `None` for the object as a whole.
     """
 
     source: TranscriptSource
@@ -66,13 +65,10 @@ class RemainingRecords:
 
 @dataclass(frozen=True, slots=True)
 class QuarantinedSelector:
-    """Selects the records that an earlier run rejected.
+    """Selects the records that an earlier run rejected: those in `remaining`, by URI.
 
-    Attributes:
-        remaining: the rejected records by URI of their object.
-        judged_hashes: content hashes of the cases that are judged already, by identity.
-        limited: whether the earlier run took only some of the records it could read; positions then
-            count exactly.
+    `judged_hashes` are the content hashes of the cases that are judged already, by identity. Where
+    the earlier run took only some of the records it could read (`limited`), positions count exactly.
     """
 
     remaining: Mapping[str, RemainingRecords]
@@ -103,8 +99,7 @@ class QuarantinedSelector:
     def _can_be_remaining(self, source: TranscriptSource, position: int) -> bool:
         """Whether a record of the object as it is now may be one of the remaining records.
 
-        In an object that was corrected since, records may have other positions; then any record may
-        be one of them, unless the positions count exactly.
+        In a corrected object records may have moved: any may be one, unless positions are exact.
         """
         then = self.remaining[source.uri]
         if then.positions is None or not (self.limited or source.etag == then.source.etag):
@@ -114,11 +109,9 @@ class QuarantinedSelector:
 
 @dataclass(frozen=True, slots=True)
 class ErroredSelector:
-    """Selects the cases of an earlier run that ended with an error.
+    """Selects the cases of an earlier run that ended with an error, from the objects they were in.
 
-    Attributes:
-        objects: the objects from which these cases were read.
-        wanted_hashes: content hashes of these cases, by identity.
+    `wanted_hashes` are the content hashes of these cases, by identity.
     """
 
     objects: tuple[TranscriptSource, ...]
@@ -199,10 +192,8 @@ def _hashes(cases: pl.DataFrame) -> dict[bytes, str]:
 class IncrementalSelector:
     """Selects cases that no earlier run judged and whose conversations have ended.
 
-    Attributes:
-        judged_keys: keys of the cases that earlier runs judged.
-        quiet_before: a conversation that ended after this moment may still go on and is left to a
-            later run; `None` to take every conversation.
+    A conversation that ended after `quiet_before` may still go on and is left to a later run;
+    `None` takes every conversation. `judged_keys` are those of the cases that earlier runs judged.
     """
 
     judged_keys: frozenset[bytes]
@@ -217,9 +208,8 @@ class IncrementalSelector:
         del position
         if _case_key(case.case_id, case.repetition, case.content_hash()) in self.judged_keys:
             return JUDGED_BEFORE
-        return (
-            NOT_QUIET if self._is_still_open(ended_at(case.transcript) or source.modified) else DUE
-        )
+        is_open = self._is_still_open(ended_at(case.transcript) or source.modified)
+        return NOT_QUIET if is_open else DUE
 
     def fate_unread(self, source: TranscriptSource, position: int) -> int:
         """Rejected, unless the object changed so recently that it may still be written."""
@@ -258,13 +248,9 @@ def record_selector(
 ) -> RecordSelector | None:
     """The selector of the records of a run; `None` to take all that its configuration names.
 
-    Args:
-        store: holds the earlier runs; `None` where there is no store yet.
-        config: configuration of the run.
-        judge_panel: judges of the run; a case that only other judges judged is new.
-        day: day that the run is about; runs of the same day are earlier attempts of this run, so
-            what they judged is not skipped.
-        now: time of planning, if not the clock's.
+    A case that only judges outside of `judge_panel` judged is new. Earlier runs about the same `day`
+    are attempts of this run, so what they judged is not skipped. `store` is `None` where there is
+    none yet; `now` is the time of planning, if not the clock's.
 
     Raises:
         UnknownRun: the run whose remaining records are to be judged is not in the store.
@@ -283,11 +269,6 @@ def record_selector(
     if transcripts.quiet_minutes is not None:
         quiet_before = (now or datetime.now(UTC)) - timedelta(minutes=transcripts.quiet_minutes)
     return IncrementalSelector(frozenset(judged_keys), quiet_before)
-
-
-def warning_lines(left_out: Mapping[str, int]) -> tuple[str, ...]:
-    """One line for each reason why records were left out, for the warnings of the run."""
-    return tuple(_WARNINGS[name].format(count) for name, count in left_out.items())
 
 
 def _judged_keys(

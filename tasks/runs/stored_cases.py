@@ -31,10 +31,7 @@ TABLES = ("cases", "scores", "asks")
 class StoredExecution:
     """The rows of a run about one execution of a case.
 
-    Attributes:
-        case: its row of table `cases`.
-        scores: its rows of table `scores`, by judge, metric and part.
-        asks: its rows of table `asks`, in the order in which they were asked.
+    The scores are in the order of judge, metric and part, the asks in the order of asking.
     """
 
     case: dict[str, Any]
@@ -88,9 +85,7 @@ def run_config(record: RunRecord) -> RunConfig:
 
 
 def reread_case(record: RunRecord, row: Mapping[str, Any]) -> Case:
-    """Read one case of a run again, redacted as the run redacted what it stored.
-
-    `row` is its row of table `cases`.
+    """Read one case, by its row of table `cases`, again, redacted as the run redacted what it stored.
 
     Raises:
         DataError: the object of the transcript is gone or has changed since.
@@ -105,10 +100,10 @@ def reread_case(record: RunRecord, row: Mapping[str, Any]) -> Case:
 def reread_cases(
     record: RunRecord, rows: Iterable[Mapping[str, Any]], most_bytes: int | None = None
 ) -> list[Case | DataError]:
-    """Read several cases of a run again, in the order of the rows.
+    """Read several cases of a run again, in the order of their rows of table `cases`.
 
-    They are rows of table `cases`. A case that cannot be read is replaced by the error that says
-    why; so is one in an object of more than `most_bytes`, which is not fetched.
+    A case that cannot be read is replaced by the error that says why; so is one in an object of
+    more than `most_bytes`, which is not fetched.
 
     Raises:
         ConfigurationError: the ground truth of the run is gone.

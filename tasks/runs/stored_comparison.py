@@ -51,10 +51,9 @@ def compare_stored(
 ) -> RunComparison:
     """Compare two runs of a store and store the verdict, unless both are the same run.
 
-    The time of the stored row is the end of the candidate, not the clock, so comparing again
-    changes nothing. The comparison that the candidate was configured with is stored under its own
-    thresholds. For any other comparison the thresholds name the baseline by its id, which tells the
-    two kinds apart.
+    The time of the stored row is the end of the candidate, so comparing again changes nothing.
+    Only the comparison that the candidate was configured with is stored under its own thresholds;
+    the thresholds of any other name the baseline by its id.
 
     Raises:
         UnknownRun: one of the runs is not in the store.
@@ -65,7 +64,13 @@ def compare_stored(
     if before.run_id == after.run_id:
         return comparison
     record = store.run(after.run_id)
-    if not _is_own(store, record, before.run_id, thresholds):
+    configured = ComparisonConfig.model_validate(record.config["comparison"])
+    named = configured.baseline if configured == thresholds else None
+    if named in RULES:
+        is_own = baseline_id(store, named, record) == before.run_id
+    else:
+        is_own = named is not None and before.run_id.startswith(named)
+    if not is_own:
         thresholds = thresholds.model_copy(update={"baseline": before.run_id})
     row = {
         "baseline": before.run_id,
@@ -77,16 +82,6 @@ def compare_stored(
     failpoint("comparison.computed")
     store.add_comparison(row)
     return comparison
-
-
-def _is_own(store: Store, record: RunRecord, baseline: str, thresholds: ComparisonConfig) -> bool:
-    """Whether a run was configured to be compared with this baseline under these thresholds."""
-    configured = ComparisonConfig.model_validate(record.config["comparison"])
-    if configured != thresholds or configured.baseline is None:
-        return False
-    if configured.baseline in RULES:
-        return baseline_id(store, configured.baseline, record) == baseline
-    return baseline.startswith(configured.baseline)
 
 
 def stored_comparison(store: Store, record: RunRecord) -> RunComparison | None:
@@ -132,12 +127,10 @@ def _compare(
 def _own_comparison_mask(rows: pl.DataFrame, record: RunRecord) -> pl.Series:
     """True for the comparisons that were made with the thresholds of the run's configuration.
 
-    Both sides are parsed before they are compared: what was stored before a setting existed then
-    has the default of that setting.
+    Both sides are parsed, so that a setting newer than what was stored has its default on both.
     """
-    own_thresholds = ComparisonConfig.model_validate(record.config["comparison"])
-    texts = rows["thresholds"].to_list()
-    same = [ComparisonConfig.model_validate_json(text) == own_thresholds for text in texts]
+    own = ComparisonConfig.model_validate(record.config["comparison"])
+    same = [ComparisonConfig.model_validate_json(text) == own for text in rows["thresholds"]]
     return pl.Series(same, dtype=pl.Boolean)
 
 
@@ -166,8 +159,7 @@ def run_data(store: Store, run_id: str) -> RunData:
 def _comparison_rows(store: Store, run_id: str, name: str) -> pl.LazyFrame:
     """A table of a run for a comparison, which reads it many times.
 
-    Where each reading would be a query of its own, a table of few rows is loaded into memory once,
-    without the columns that no comparison reads.
+    Where each reading would be a query, a table of few rows is loaded once, without unused columns.
     """
     rows = store.scan(run_id, name)
     if store.sliceable:

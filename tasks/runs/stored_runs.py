@@ -13,7 +13,7 @@ import hashlib
 import json
 import logging
 import random
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, date, datetime, timedelta
 from itertools import chain, count
@@ -40,20 +40,15 @@ SEQUENCE: Final = "sequence"
 """Key in the snapshot of a run's configuration: the number of the run in its store, from 1."""
 
 DAY: Final = "day"
-"""Key in the same snapshot: the day whose transcripts were judged, as ISO 8601.
-
-A run that is not about one day has no such key.
-"""
+"""Key in the same snapshot: the day whose transcripts were judged (ISO 8601), if it is one day."""
 
 _BY_DAY: Final = ("nightly", "backfill")  # triggers of runs that are each about a whole day
-
 REFRESHED = "r"  # suffix of runs that ask their models anew: `<id>-r2`, `<id>-r3`, ...
 
 REPLAYED = "replay"
 """Suffix of runs that only replay cached replies: `<id>-replay1`, ...
 
-They have ids of their own because replies can be missing from the cache, and a run without them
-must not take the place of a complete run.
+Replies can be missing from the cache; a run without them must not take a complete run's place.
 """
 
 FORKED = "f"
@@ -64,8 +59,7 @@ log = logging.getLogger(__name__)
 LOCK_DURATION_S: Final = 90.0
 """Seconds after which a lock expires that its process does not renew.
 
-A process that is only slow may still commit its shards, so a lock that expires too early loses
-nothing.
+One that expires too early loses nothing, as a slow process may still commit its shards.
 """
 
 HEARTBEAT_INTERVAL_S: Final = 25.0  # seconds between two renewals of a lock
@@ -101,9 +95,22 @@ def chosen_run_id(base: str, config: RunConfig, store: Store, *, costs: bool) ->
         return base
     of_base = pl.col("run_id").str.starts_with(base)
     runs = {row["run_id"]: row for row in store.runs().filter(of_base).iter_rows(named=True)}
+    complete = {run_id: run for run_id, run in runs.items() if run["status"] == COMPLETE}
     if use == "replay_only":
-        return _replay_run_id(base, runs)
-    return _refresh_run_id(base, runs, known_runs(config.limits.ledger) if costs else ())
+        # A complete run some of whose asks had no cached reply is left alone.
+        lacking = {
+            run_id
+            for run_id, run in complete.items()
+            if json.loads(run["summary"] or "{}").get("failures", {}).get(NOT_CACHED)
+        }
+        replays = (f"{base}-{REPLAYED}{number}" for number in count(1))
+        return base if base in complete else next(id_ for id_ in replays if id_ not in lacking)
+    # The first id under which no run has asked anything, or a refreshing run has not ended.
+    refreshing = {run_id for run_id, run in runs.items() if cache_use(run) == "refresh"}
+    paid = known_runs(config.limits.ledger) if costs else ()
+    taken = {*runs, *paid} - (refreshing - complete.keys())
+    refreshed = chain([base], (f"{base}-{REFRESHED}{number}" for number in count(2)))
+    return next(id_ for id_ in refreshed if id_ not in taken)
 
 
 def forked_run_id(store: Store, record: RunRecord) -> str:
@@ -118,33 +125,6 @@ def forked_run_id(store: Store, record: RunRecord) -> str:
         for candidate in candidates
         if candidate not in begun or is_same_run(store.run(candidate), record)
     )
-
-
-def _replay_run_id(base: str, runs: Mapping[str, Any]) -> str:
-    """The base id if that run is complete, else the first replay id that does not lack a reply."""
-    if base in runs and runs[base]["status"] == COMPLETE:
-        return base
-    candidates = (f"{base}-{REPLAYED}{number}" for number in count(1))
-    # A complete run some of whose asks had no cached reply is left alone.
-    lacking = {
-        run_id
-        for run_id, run in runs.items()
-        if run["status"] == COMPLETE
-        and json.loads(run["summary"] or "{}").get("failures", {}).get(NOT_CACHED)
-    }
-    return next(candidate for candidate in candidates if candidate not in lacking)
-
-
-def _refresh_run_id(base: str, runs: Mapping[str, Any], paid: Collection[str]) -> str:
-    """The first id under which no run has asked anything, or a refreshing run has not ended."""
-    candidates = chain([base], (f"{base}-{REFRESHED}{number}" for number in count(2)))
-    refreshing = {
-        run_id
-        for run_id, run in runs.items()
-        if cache_use(run) == "refresh" and run["status"] != COMPLETE
-    }
-    taken = {*runs, *paid} - refreshing
-    return next(candidate for candidate in candidates if candidate not in taken)
 
 
 @asynccontextmanager
@@ -164,9 +144,8 @@ async def run_lock(store: Store, run_id: str) -> AsyncIterator[None]:
 async def acquire_run_lock(store: Store, run_id: str) -> None:
     """Acquire the lock of a run; wait while another process holds it.
 
-    Every process writes its lock before it looks for those of others, so of two processes that come
-    at once at most one goes on. Where each sees the other, both release their locks and wait for a
-    random time. `run_lock` renews and releases the acquired lock.
+    Every process writes its lock before it looks for others', so of two that come at once at most
+    one goes on; where each sees the other, both release their locks and wait for a random time.
     """
     while True:
         if not await asyncio.to_thread(_is_locked_by_others, store, run_id):
@@ -183,10 +162,7 @@ def _is_locked_by_others(store: Store, run_id: str) -> bool:
 
 
 def displayed_status(store: Store, run_id: str, status: str, now: datetime | None = None) -> str:
-    """The status of a run for people: `interrupted` where a `running` run has no valid lock.
-
-    The lock is checked at the time `now`, or at the clock's time.
-    """
+    """The status of a run for people: `interrupted` where a `running` run has no valid lock now."""
     if status != "running":
         return status
     until = store.locked_until(run_id)
@@ -227,14 +203,16 @@ def baseline_by_rule(store: Store, rule: str, record: RunRecord) -> str | None:
     """
     rows = _earlier_rows(store, record)
     if rule == LATEST_PASSED:
-        comparisons = store.comparisons().iter_rows(named=True)
         regressed_ids = {
             row["candidate"]
-            for row in comparisons
+            for row in store.comparisons().iter_rows(named=True)
             if json.loads(row["verdict"]).get("ending") == "regressed"
         }
         rows = (
-            row for row in rows if _outcome(row) == "passed" and row["run_id"] not in regressed_ids
+            row
+            for row in rows
+            if json.loads(row["summary"])["outcome"] == "passed"
+            if row["run_id"] not in regressed_ids
         )
     if rule == PREVIOUS_VERSION:
         rows = _of_another_version(store, record, rows)
@@ -264,7 +242,7 @@ def cache_use(row: Mapping[str, Any]) -> str | None:
     return use
 
 
-def _earlier_rows(store: Store, record: RunRecord) -> Iterator[Mapping[str, Any]]:
+def _earlier_rows(store: Store, record: RunRecord) -> Iterable[Mapping[str, Any]]:
     """The rows of the runs that can be the baseline of a run, the nearest first."""
     own_row = record.row()
     of_name = (pl.col("name") == record.name) & (pl.col("run_id") != record.run_id)
@@ -273,17 +251,17 @@ def _earlier_rows(store: Store, record: RunRecord) -> Iterator[Mapping[str, Any]
     rows = [
         row
         for row in complete.iter_rows(named=True)
-        if cache_use(row) != "replay_only" and _outcome(row) not in (None, "inconclusive")
-        if not by_day or row["trigger"] in _BY_DAY
+        if cache_use(row) != "replay_only" and (not by_day or row["trigger"] in _BY_DAY)
+        if json.loads(row["summary"] or "{}").get("outcome") not in (None, "inconclusive")
     ]
     if by_day and (day := day_of(own_row)) is not None:
         dated = [
             (row_day, row) for row in rows if (row_day := day_of(row)) is not None and row_day < day
         ]
         dated.sort(key=lambda dated_row: (dated_row[0], _sort_key(dated_row[1])), reverse=True)
-        return iter([row for _, row in dated])
+        return [row for _, row in dated]
     begun_before = [row for row in rows if _sort_key(row) < _sort_key(own_row)]
-    return iter(sorted(begun_before, key=_sort_key, reverse=True))
+    return sorted(begun_before, key=_sort_key, reverse=True)
 
 
 def _sort_key(row: Mapping[str, Any]) -> tuple[int, datetime, str]:
@@ -294,13 +272,8 @@ def _sort_key(row: Mapping[str, Any]) -> tuple[int, datetime, str]:
     return json.loads(row["config"]).get(SEQUENCE, 0), row["started_at"], row["run_id"]
 
 
-def _outcome(row: Mapping[str, Any]) -> str | None:
-    outcome: str | None = json.loads(row["summary"] or "{}").get("outcome")
-    return outcome
-
-
 def _of_another_version(
-    store: Store, record: RunRecord, rows: Iterator[Mapping[str, Any]]
+    store: Store, record: RunRecord, rows: Iterable[Mapping[str, Any]]
 ) -> Iterator[Mapping[str, Any]]:
     """The rows of the runs that share no agent version with a run, but its agent."""
     own_versions = _agent_values(store, record, "agent_version")

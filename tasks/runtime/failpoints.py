@@ -95,10 +95,9 @@ def arm(text: str | None) -> None:
         ConfigurationError: when there is no such failpoint, or it is written in another way.
     """
     global _armed  # noqa: PLW0603  # one process, one failpoint
-    _armed = _parse_failpoint(text) if text else None
-
-
-def _parse_failpoint(text: str) -> _ArmedFailpoint:
+    if not text:
+        _armed = None
+        return
     name, _, rest = text.partition(":")
     nth, _, action = rest.partition(":")
     if name not in DECLARED:
@@ -107,7 +106,7 @@ def _parse_failpoint(text: str) -> _ArmedFailpoint:
         raise ConfigurationError(
             f"{VARIABLE}: {text!r}; accepted: name:nth or name:nth:{'|'.join(_ACTIONS)}"
         )
-    return _ArmedFailpoint(name, int(nth or "1"), action or "kill")
+    _armed = _ArmedFailpoint(name, int(nth or "1"), action or "kill")
 
 
 def _hit(armed: _ArmedFailpoint, before: Callable[[], object] | None) -> None:

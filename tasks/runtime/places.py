@@ -26,8 +26,7 @@ def write_probe(uri: str, storage_options: Mapping[str, Any], where: str) -> Non
     and opens the message.
 
     Raises:
-        ConfigurationError: when it cannot be written or removed, also for a bucket that is not
-            there, a scheme nothing is known of, or one whose package is not installed.
+        ConfigurationError: it cannot be written or removed, or its scheme cannot be used.
     """
     from fsspec.core import url_to_fs
 
@@ -72,18 +71,17 @@ def explain_write_errors(uri: str, where: str) -> Iterator[None]:
 
 def file_system_errors(uri: str) -> tuple[type[Exception], ...]:
     """What the file system behind a URI raises, also for options that it does not know."""
-    faults: tuple[type[Exception], ...]
-    faults = (OSError, ValueError, ImportError, RuntimeError, TypeError)
+    faults: list[type[Exception]] = [OSError, ValueError, ImportError, RuntimeError, TypeError]
     schemes = uri.rpartition("://")[0]  # several, where one goes through another
     if "s3" in schemes:
         from botocore.exceptions import BotoCoreError, ClientError
 
-        faults = (*faults, BotoCoreError, ClientError)
+        faults += [BotoCoreError, ClientError]
     if "http" in schemes:
         from aiohttp import ClientError as HttpError
 
-        faults = (*faults, HttpError)
-    return faults
+        faults += [HttpError]
+    return tuple(faults)
 
 
 def replace_file(target: Path, content: bytes) -> None:

@@ -11,6 +11,7 @@ import inspect
 import logging
 import os
 import signal
+import sys
 import threading
 import traceback
 from abc import ABC, abstractmethod
@@ -18,7 +19,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import wraps
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, TypeVar
 
 from assizes.judge.privacy.secret_masking import mask, mask_values, register_secrets, secrets_in
@@ -107,29 +107,27 @@ class _CleanRecordFactory:
             message = record.getMessage()
         except (TypeError, ValueError, KeyError):
             return record  # logging itself says what is wrong with the line
-        if (clean_message := self._clean_text(message)) != message:
+        clean_message = message
+        for text, _ in self.steps:
+            clean_message = text(clean_message)
+        if clean_message != message:
             record.msg, record.args = clean_message, ()
         if record.exc_info and (raised := record.exc_info[1]) is not None:
             for _, error in self.steps:
                 if error is not None:
                     error(raised)
-            trace = "".join(traceback.format_exception(raised)).rstrip("\n")
-            record.exc_text = self._clean_text(trace)
+            record.exc_text = "".join(traceback.format_exception(raised)).rstrip("\n")
+            for text, _ in self.steps:
+                record.exc_text = text(record.exc_text)
         return record
-
-    def _clean_text(self, text: str) -> str:
-        for step, _ in self.steps:
-            text = step(text)
-        return text
 
 
 def redacts_secrets(flow_or_task: _Made) -> _Made:
     """A flow or task whose errors carry no secret, and a flow whose recorded parameters do not.
 
     Within a run no result is read that is a pickle: a flow run that is tried again reads the results
-    of its subflows from Prefect's storage, and a pickle in there runs what it holds. Prefect has no
-    hook for a function that runs before each run in a process, so the function of the flow or task
-    is wrapped.
+    of its subflows from Prefect's storage, and a pickle in there runs what it holds. The function of
+    the flow or task is wrapped, as Prefect has no hook that runs before each run in a process.
     """
     flow_or_task.fn = _masked(flow_or_task.fn)
     flow: Any = flow_or_task
@@ -153,29 +151,17 @@ def _masked(function: Callable[..., Any]) -> Callable[..., Any]:
     async def masked_call(*args: Any, **kwargs: Any) -> Any:
         prepare_process()
         _refuse_pickles()
-        with _OurRun():
+        token = _in_our_flow.set(True)
+        try:
             return await function(*args, **kwargs)
+        finally:
+            _in_our_flow.reset(token)
+            if (error := sys.exception()) is not None:
+                mask_error(error)
 
     # Prefect would look for the types of the parameters among the names of this module.
     masked_call.__signature__ = inspect.signature(function, eval_str=True)  # type: ignore[attr-defined]
     return masked_call
-
-
-class _OurRun:
-    """Marks its block as a run of ours, and hides secrets in an error that leaves the block."""
-
-    def __enter__(self) -> None:
-        self._before = _in_our_flow.set(True)
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        _in_our_flow.reset(self._before)
-        if error is not None:
-            mask_error(error)
 
 
 def _refuse_pickles() -> None:
@@ -206,8 +192,7 @@ def interrupt_on_sigterm() -> Iterator[None]:
     """For the length of a command and its runs, SIGTERM ends it as Ctrl-C does, with exit code 130.
 
     What is in flight is kept, and nothing new is asked. Prefect turns the signal into an exception
-    that may come up anywhere in a flow. That is right in the process of a deployment, which Prefect
-    itself ends; so only a command asks for this.
+    anywhere in a flow, which is right for a deployment; so only a command asks for this.
     """
     token = _ends_on_sigterm.set(True)
     try:
@@ -240,10 +225,5 @@ class Closing(ABC):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

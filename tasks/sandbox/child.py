@@ -42,23 +42,14 @@ class RefusedStatement(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Caps:
-    """The limits of one statement.
+    """The limits of one statement."""
 
-    Attributes:
-        time_s: seconds of wall clock.
-        memory_mb: address space of the child process; the database engine gets a third of it.
-        rows: rows of a result.
-        cell_chars: characters of a text in a result; a longer text is cut and carries its hash.
-        result_bytes: bytes of a whole result as JSON, estimated.
-        statement_chars: characters of the statement itself.
-    """
-
-    time_s: float = 3.0
-    memory_mb: int = 1_400
-    rows: int = 10_000
-    cell_chars: int = 1_000
-    result_bytes: int = 2_000_000
-    statement_chars: int = 100_000
+    time_s: float = 3.0  # seconds of wall clock
+    memory_mb: int = 1_400  # address space of the child process; the engine gets a third of it
+    rows: int = 10_000  # rows of a result
+    cell_chars: int = 1_000  # of a text in a result; a longer text is cut and carries its hash
+    result_bytes: int = 2_000_000  # bytes of a whole result as JSON, estimated
+    statement_chars: int = 100_000  # characters of the statement itself
 
     @property
     def engine_mb(self) -> int:
@@ -128,8 +119,7 @@ def _text(value: Any) -> str:
     return str(value)
 
 
-_DESCRIPTORS = 32
-"""File descriptors that this process may have open between statements."""
+_DESCRIPTORS = 32  # file descriptors that this process may have open between statements
 
 _ENGINES = {
     "sqlite": ("SQLiteDatabase", "assizes.tasks.sandbox.sqlite"),
@@ -225,7 +215,7 @@ class Child:
             try:
                 self._database = open_database(**request["open"], caps=self._caps)
             except UnreadableDatabase as error:
-                return {"error": _error_text(str(error), error)}
+                return {"error": str(error)[:500] or type(error).__name__}
             return {"error": None}
         if database is None:
             return {"error": "no database is open", "spent": True}
@@ -236,11 +226,7 @@ class Child:
             return {"error": str(refusal), "spent": False}
         except database.faults as error:
             text, spent = database.fault(error)
-            return {"error": _error_text(text, error), "spent": spent}
-
-
-def _error_text(text: str, error: Exception) -> str:
-    return text[:500] or type(error).__name__
+            return {"error": text[:500] or type(error).__name__, "spent": spent}
 
 
 def _read(count: int) -> bytes:

@@ -1,7 +1,4 @@
-"""Runs the SQL queries of judges on copies of fixture databases, in sandboxed child processes.
-
-Reads in the text of an SQL statement whether its result is ordered.
-"""
+"""Runs the SQL queries of judges on copies of fixture databases, in sandboxed child processes."""
 
 from __future__ import annotations
 
@@ -29,8 +26,7 @@ from assizes.tasks.store import store_file
 MAX_CHILDREN = 2
 """Child processes at once; statements are short, and each may use a whole processor."""
 
-STATEMENTS_PER_CHILD = 500
-"""Statements after which a child process is replaced by a new one."""
+STATEMENTS_PER_CHILD = 500  # statements after which a child process is replaced by a new one
 
 QUERY_TIME_LIMIT_S = 30.0
 """Seconds from the start of a query after which no further statement of it is begun."""
@@ -42,11 +38,10 @@ _LOST = "not run: the copy was lost with the statement before it"
 class SandboxSqlRunner:
     """Implements `assizes.judge.protocol.SqlRunner` with a few reusable child processes.
 
-    The statements of a query run in order on one copy of its database. When a statement fails, its
-    table holds the error, and the other statements still run. With `writes_allowed` the copy is in
-    memory and made again for each query, and the table of a statement that writes holds its effect:
-    the rows that it added and removed. Child processes start when they are first needed; `aclose`
-    ends them all.
+    The statements of a query run in order on one copy of its database. When one fails, its table
+    holds the error, and the others still run. With `writes_allowed` the copy is in memory, made
+    anew for each query, and the table of a statement that writes holds the rows it added and
+    removed. Child processes start when they are first needed; `aclose` ends them all.
     """
 
     def __init__(
@@ -58,14 +53,10 @@ class SandboxSqlRunner:
         children: int = MAX_CHILDREN,
         own_files: Collection[Path] = (),
     ) -> None:
-        """Start no process yet.
+        """Start no process yet; later there are at most `children` at once.
 
-        Args:
-            base: the folder of the databases; None: the current one, or any by an absolute path.
-            writes_allowed: whether statements may write to the copy.
-            caps: the limits of a statement.
-            children: child processes at once, at most.
-            own_files: files of this program, which no case may read.
+        `base` is the folder of the databases; with None it is the current one, or any by an absolute
+        path. `own_files` are files of this program, which no case may read.
         """
         self._base = base
         self._own_files = frozenset(path.resolve() for path in own_files)

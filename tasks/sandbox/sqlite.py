@@ -14,17 +14,10 @@ from assizes.tasks.sandbox.child import Caps, State, effect, refusal, result, ro
 _READS = frozenset((sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE))
 _WRITES = frozenset(
     (
-        sqlite3.SQLITE_INSERT,
-        sqlite3.SQLITE_UPDATE,
-        sqlite3.SQLITE_DELETE,
-        sqlite3.SQLITE_CREATE_TABLE,
-        sqlite3.SQLITE_CREATE_INDEX,
-        sqlite3.SQLITE_CREATE_VIEW,
-        sqlite3.SQLITE_DROP_TABLE,
-        sqlite3.SQLITE_DROP_INDEX,
-        sqlite3.SQLITE_DROP_VIEW,
-        sqlite3.SQLITE_ALTER_TABLE,
-        sqlite3.SQLITE_REINDEX,
+        *(sqlite3.SQLITE_INSERT, sqlite3.SQLITE_UPDATE, sqlite3.SQLITE_DELETE),
+        *(sqlite3.SQLITE_CREATE_TABLE, sqlite3.SQLITE_CREATE_INDEX, sqlite3.SQLITE_CREATE_VIEW),
+        *(sqlite3.SQLITE_DROP_TABLE, sqlite3.SQLITE_DROP_INDEX, sqlite3.SQLITE_DROP_VIEW),
+        *(sqlite3.SQLITE_ALTER_TABLE, sqlite3.SQLITE_REINDEX),
     )
 )
 _CHANGES = {"insert", "replace", "update", "delete", "create", "alter", "drop"}
@@ -39,8 +32,7 @@ error, which SQLite explains best.
 _SCHEMA_PRAGMAS = frozenset(
     ("table_info", "table_xinfo", "table_list", "index_list", "index_info", "foreign_key_list")
 )
-_FILE_PRAGMAS = frozenset(("data_version", "page_size"))
-"""Pragmas that full-text tables read."""
+_FILE_PRAGMAS = frozenset(("data_version", "page_size"))  # pragmas that full-text tables read
 
 _SCHEMA = frozenset(("sqlite_master", "sqlite_temp_master"))
 _UNSAFE_FUNCTIONS = frozenset(("load_extension", "fts3_tokenizer"))

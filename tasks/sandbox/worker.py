@@ -25,8 +25,7 @@ from assizes.tasks.sandbox.child import Caps
 
 EngineName = Literal["sqlite", "duckdb"]
 
-_MAX_COPIES = 8
-"""Copies kept on disk: more than there are child processes, few enough for any disk."""
+_MAX_COPIES = 8  # copies kept on disk: more than there are child processes, few enough for any disk
 
 _Key = tuple[str, int, int]
 """The file of which a copy was made: its path, its time of change in nanoseconds, its bytes."""
@@ -84,16 +83,13 @@ def _engine(path: Path, database: str) -> EngineName:
             head = file.read(16)
     except OSError as error:
         raise NoFixture(database, "cannot be read") from error
-    if head == b"SQLite format 3\x00":
-        engine: EngineName = "sqlite"
-    elif head[8:12] == b"DUCK":
-        engine = "duckdb"
-    else:
+    is_sqlite = head == b"SQLite format 3\x00"
+    if not is_sqlite and head[8:12] != b"DUCK":
         raise NoFixture(database, "is neither a SQLite nor a DuckDB file")
     for log in (f"{path}-wal", f"{path}-journal", f"{path}.wal"):
         if Path(log).exists() and Path(log).stat().st_size:
             raise NoFixture(database, f"is being written: {Path(log).name} is not empty")
-    return engine
+    return "sqlite" if is_sqlite else "duckdb"
 
 
 class FixtureCopies:
@@ -167,8 +163,7 @@ _START_S = 15.0
 _GRACE_S = 1.0
 """Seconds after a statement's time at which the child is killed; its own timer takes half of them."""
 
-_FRAME_BYTES = 16_000_000
-"""The most bytes of a frame; a child that keeps to its caps sends less."""
+_FRAME_BYTES = 16_000_000  # the most bytes of a frame; a child that keeps to its caps sends less
 
 _NOISE = re.compile(
     r"""
@@ -212,6 +207,7 @@ class Worker:
         self.statements = 0
         self._process = process
         self._caps = caps
+        self._too_slow = f"took longer than {caps.time_s:g} s"
 
     @property
     def pid(self) -> int:
@@ -265,7 +261,7 @@ class Worker:
                 answer = await self._exchange_frames(json.dumps(request).encode())
         except TimeoutError as error:
             await self.end()
-            raise ChildEnded(self._timeout_text()) from error
+            raise ChildEnded(self._too_slow) from error
         except (asyncio.IncompleteReadError, OSError, ValueError) as error:
             await self.end()
             raise ChildEnded(self._exit_text()) from error
@@ -284,14 +280,11 @@ class Worker:
         answer: dict[str, Any] = json.loads(await pipe_out.readexactly(length))
         return answer
 
-    def _timeout_text(self) -> str:
-        return f"took longer than {self._caps.time_s:g} s"
-
     def _exit_text(self) -> str:
         """How the child ended: its timers send SIGALRM or SIGXCPU, other signals mean its memory."""
         code = self._process.returncode
         if code in {-signal.SIGALRM, -signal.SIGXCPU}:
-            return self._timeout_text()
+            return self._too_slow
         return f"the sandbox ended ({code}); it may have needed more memory than allowed"
 
 

@@ -13,7 +13,7 @@ from assizes.judge.config.transcripts import RerunConfig
 from assizes.judge.errors import Unreconciled
 from assizes.judge.formats import native_line
 from assizes.judge.rows import SHARD_TABLES, frame
-from assizes.tasks.context.run_context import open_run_context, progress_reporter
+from assizes.tasks.context.run_context import open_run_context
 from assizes.tasks.forecasts.run_forecast import forecast
 from assizes.tasks.judge_shard import judge_shard
 from assizes.tasks.plan import RunRequest, plan_run
@@ -68,9 +68,9 @@ async def test_a_run_over_objects_of_which_one_was_gone_before_it_was_read_is_no
     gone.write_bytes(native_line(CASES[0]))
     over = wanted.transcripts.model_copy(update={"uri": str(gone.parent)})
     async with open_run_context(wanted.model_copy(update={"transcripts": over})) as context:
-        token = progress_reporter.set(lambda *_: gone.unlink(missing_ok=True))
+        shown, context.progress = context.progress, lambda *_: gone.unlink(missing_ok=True)
         run = await plan_run.fn(context, RunRequest())
-        progress_reporter.reset(token)
+        context.progress = shown
         for shard in run.intake.shards:
             await judge_shard.fn(context, run.run_id, shard)
         ended, summary = await summarise_run.fn(context, run, has_lost_shards=False)
