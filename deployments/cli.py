@@ -16,29 +16,14 @@ from typing import Annotated, Literal
 import typer
 from typer import Argument, Option
 
-from assizes.deployments import commands, operating_cli, reading_cli, terminal
-from assizes.deployments.options import (
-    AsJson,
-    Batch,
-    ConfigFile,
-    Day,
-    Limit,
-    Overrides,
-    Refresh,
-    ReplayOnly,
-    RunId,
-    SectionedGroup,
-    StoreUri,
-    Verbose,
-    read_config,
-)
+from assizes.deployments import commands, operating_cli, options, reading_cli, terminal
 from assizes.judge.errors import AssizesError, ConfigurationError
 from assizes.judge.privacy.secret_masking import mask
 from assizes.tasks.runtime.process import prepare_process
 
 app = typer.Typer(
     name="assizes",
-    cls=SectionedGroup,
+    cls=options.SectionedGroup,
     help="Judge agent conversations and say whether they got worse.",
     no_args_is_help=True,
     add_completion=False,
@@ -56,7 +41,7 @@ INTERNAL_ERROR = 70
 
 @app.callback()
 def _every_command(
-    verbose: Verbose = False,
+    verbose: options.Verbose = False,
     log_format: Annotated[
         Literal["text", "json"], Option(help="Of what is logged on stderr.")
     ] = "text",
@@ -69,8 +54,8 @@ def _every_command(
 @app.command()
 def demo(
     folder: Annotated[Path, Option(help="Where the demo keeps its files.")] = Path(".assizes/demo"),
-    as_json: AsJson = False,
-    verbose: Verbose = False,
+    as_json: options.AsJson = False,
+    verbose: options.Verbose = False,
 ) -> None:
     """Two runs over bundled transcripts, the second with a planted regression."""
     raise typer.Exit(commands.run.run_demo(folder, as_json=as_json, verbose=verbose))
@@ -88,26 +73,25 @@ def init(
 
 @app.command()
 def run(
-    config: ConfigFile = None,
-    overrides: Overrides = None,
-    limit: Limit = None,
+    config: options.ConfigFile = None,
+    overrides: options.Overrides = None,
+    limit: options.Limit = None,
     baseline: Annotated[
-        str | None,
-        Option(help="Run id, or latest, latest_passed, previous_version."),
+        str | None, Option(help="Run id, or latest, latest_passed, previous_version.")
     ] = None,
     run_id: Annotated[str | None, Option(help="Name the run, or resume one.")] = None,
     fork: Annotated[
         bool, Option("--fork", help="Begin another beside --run-id where that is not this.")
     ] = False,
-    date: Day = None,
-    batch: Batch = None,
-    refresh: Refresh = False,
-    replay_only: ReplayOnly = False,
+    date: options.Day = None,
+    batch: options.Batch = None,
+    refresh: options.Refresh = False,
+    replay_only: options.ReplayOnly = False,
     only_errors: Annotated[
         bool, Option("--only-errors", help="Judge anew the cases of --run-id that erred.")
     ] = False,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
+    as_json: options.AsJson = False,
+    verbose: options.Verbose = False,
 ) -> None:
     """One evaluation: judge the transcripts, store the rows, compare, report."""
     if only_errors:
@@ -124,7 +108,7 @@ def run(
         "cache": {"use": commands.run.cache_use(refresh=refresh, replay_only=replay_only)},
         "runner": {"batch": batch},
     }
-    read = read_config(config, overrides, settings)
+    read = options.read_config(config, overrides, settings)
     if run_id == "":
         raise ConfigurationError("--run-id '': give an id, or leave the option out")
     if fork and run_id is None:
@@ -136,12 +120,12 @@ def run(
 
 @app.command()
 def resume(
-    run_id: RunId,
-    overrides: Overrides = None,
-    config: ConfigFile = None,
-    store: StoreUri = None,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
+    run_id: options.RunId,
+    overrides: options.Overrides = None,
+    config: options.ConfigFile = None,
+    store: options.StoreUri = None,
+    as_json: options.AsJson = False,
+    verbose: options.Verbose = False,
 ) -> None:
     """Go on with a run, by the configuration and the input it was begun with."""
     wanted = commands.run.resume_options(run_id, config, store, overrides or [])
@@ -150,14 +134,14 @@ def resume(
 
 @app.command()
 def requeue(
-    run_id: RunId,
+    run_id: options.RunId,
     dry_run: Annotated[
         bool, Option("--dry-run", help="Only read and count; judge nothing.")
     ] = False,
-    config: ConfigFile = None,
-    overrides: Overrides = None,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
+    config: options.ConfigFile = None,
+    overrides: options.Overrides = None,
+    as_json: options.AsJson = False,
+    verbose: options.Verbose = False,
 ) -> None:
     """Judge records of a run that could not be read then and can be now, as a new run."""
     code = commands.triggered.rerun_remaining(
@@ -173,14 +157,14 @@ def requeue(
 
 @app.command()
 def plan(
-    config: ConfigFile = None,
-    overrides: Overrides = None,
-    limit: Limit = None,
-    date: Day = None,
-    batch: Batch = None,
-    refresh: Refresh = False,
-    replay_only: ReplayOnly = False,
-    as_json: AsJson = False,
+    config: options.ConfigFile = None,
+    overrides: options.Overrides = None,
+    limit: options.Limit = None,
+    date: options.Day = None,
+    batch: options.Batch = None,
+    refresh: options.Refresh = False,
+    replay_only: options.ReplayOnly = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """What a run would ask, cost and take, without asking or writing anything."""
     settings: dict[str, dict[str, object]] = {
@@ -188,7 +172,7 @@ def plan(
         "cache": {"use": commands.run.cache_use(refresh=refresh, replay_only=replay_only)},
         "runner": {"batch": batch},
     }
-    read = read_config(config, overrides, settings)
+    read = options.read_config(config, overrides, settings)
     commands.plan.plan_and_print(read, date.date() if date else None, as_json=as_json)
 
 
@@ -199,8 +183,8 @@ def stop(
         bool, Option("--all", help="Every run, until --lift; none begins meanwhile.")
     ] = False,
     lift: Annotated[bool, Option("--lift", help="Take back --all.")] = False,
-    config: ConfigFile = None,
-    as_json: AsJson = False,
+    config: options.ConfigFile = None,
+    as_json: options.AsJson = False,
 ) -> None:
     """Kill switch: running processes make no new model call; `run` goes on later."""
     commands.upkeep.stop_runs(run_id, config, every=every, lift=lift, as_json=as_json)
@@ -208,8 +192,8 @@ def stop(
 
 @app.command()
 def compare(
-    baseline: RunId,
-    candidate: RunId,
+    baseline: options.RunId,
+    candidate: options.RunId,
     max_pass_rate_drop: Annotated[
         str | None, Option(help="Fraction or percent, e.g. 0.02 or 2%.")
     ] = None,
@@ -227,9 +211,9 @@ def compare(
     allow: Annotated[
         bool, Option("--allow", help="Compare runs that were judged differently.")
     ] = False,
-    config: ConfigFile = None,
-    store: StoreUri = None,
-    as_json: AsJson = False,
+    config: options.ConfigFile = None,
+    store: options.StoreUri = None,
+    as_json: options.AsJson = False,
 ) -> None:
     """Two runs side by side; exit code 1 when the second is a regression."""
     limits = {
@@ -253,7 +237,11 @@ app.add_typer(reading_cli.app)
 
 
 @app.command()
-def doctor(config: ConfigFile = None, overrides: Overrides = None, as_json: AsJson = False) -> None:
+def doctor(
+    config: options.ConfigFile = None,
+    overrides: options.Overrides = None,
+    as_json: options.AsJson = False,
+) -> None:
     """Check model, key, transcripts, store, cache and Prefect server; say what to do."""
     raise typer.Exit(commands.doctor.check_installation(config, overrides or [], as_json=as_json))
 

@@ -13,18 +13,7 @@ from typing import Annotated, Literal
 import typer
 from typer import Argument, Option
 
-from assizes.deployments import commands
-from assizes.deployments.options import (
-    AsJson,
-    Batch,
-    ConfigFile,
-    Overrides,
-    RunId,
-    StoreUri,
-    Verbose,
-    Yes,
-    read_config,
-)
+from assizes.deployments import commands, options
 from assizes.judge.errors import ConfigurationError
 
 app = typer.Typer()
@@ -32,41 +21,41 @@ app = typer.Typer()
 
 @app.command()
 def deploy(
-    config: ConfigFile = None,
-    overrides: Overrides = None,
+    config: options.ConfigFile = None,
+    overrides: options.Overrides = None,
     folder: Annotated[
-        str | None,
-        Option(help="Folder on the workers for relative paths [default: this one]."),
+        str | None, Option(help="Folder on the workers for relative paths [default: this one].")
     ] = None,
     dry_run: Annotated[bool, Option("--dry-run", help="Only say what would change.")] = False,
     remove: Annotated[
         bool, Option("--remove", help="Take away what was registered for this name.")
     ] = False,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Register deployments, schedules, triggers, limits and notifications on a Prefect server."""
-    options = commands.deploy.DeployOptions(read_config(config, overrides), folder, dry_run, remove)
-    commands.deploy.deploy(options, as_json=as_json)
+    read = options.read_config(config, overrides)
+    wanted = commands.deploy.DeployOptions(read, folder, dry_run, remove)
+    commands.deploy.deploy(wanted, as_json=as_json)
 
 
 @app.command()
 def serve_flows(
-    config: ConfigFile = None,
-    overrides: Overrides = None,
+    config: options.ConfigFile = None,
+    overrides: options.Overrides = None,
     limit: Annotated[int, Option(min=1, help="Flow runs at once.")] = 4,
 ) -> None:
     """Serve the same deployments from this process, without a work pool, until interrupted."""
-    commands.deploy.serve_flows(read_config(config, overrides), limit)
+    commands.deploy.serve_flows(options.read_config(config, overrides), limit)
 
 
 @app.command()
 def metrics_export(
-    run_id: RunId,
+    run_id: options.RunId,
     output: Annotated[
         str | None, Option("-o", "--output", help="Folder [default: printed].")
     ] = None,
-    config: ConfigFile = None,
-    store: StoreUri = None,
+    config: options.ConfigFile = None,
+    store: options.StoreUri = None,
 ) -> None:
     """The numbers of a run as Prometheus text, for a textfile collector."""
     commands.report.export_metrics(run_id, output, config, store)
@@ -77,9 +66,9 @@ def rebuild(
     source: Annotated[
         str | None, Option("--from", help="Parquet store to take the runs from.")
     ] = None,
-    config: ConfigFile = None,
-    store: StoreUri = None,
-    as_json: AsJson = False,
+    config: options.ConfigFile = None,
+    store: options.StoreUri = None,
+    as_json: options.AsJson = False,
 ) -> None:
     """Make a damaged DuckDB store anew; the damaged files are put aside, never deleted."""
     commands.upkeep.rebuild_and_print(config, store, source, as_json=as_json)
@@ -90,10 +79,10 @@ def gc(
     older_than: Annotated[
         float, Option(help="Hours; nothing younger is taken. No writer takes longer.")
     ] = 24.0,
-    yes: Yes = False,
-    config: ConfigFile = None,
-    store: StoreUri = None,
-    as_json: AsJson = False,
+    yes: options.Yes = False,
+    config: options.ConfigFile = None,
+    store: options.StoreUri = None,
+    as_json: options.AsJson = False,
 ) -> None:
     """Remove what dead writers left in a Parquet store, and parts that were replaced."""
     commands.upkeep.collect_and_print(config, store, older_than, yes=yes, as_json=as_json)
@@ -106,19 +95,22 @@ def forget(
         list[str] | None, Option(help="key=value; every case with all of these tags.")
     ] = None,
     run_id: Annotated[str | None, Option(help="In this run only.")] = None,
-    yes: Yes = False,
-    config: ConfigFile = None,
-    store: StoreUri = None,
-    as_json: AsJson = False,
+    yes: options.Yes = False,
+    config: options.ConfigFile = None,
+    store: options.StoreUri = None,
+    as_json: options.AsJson = False,
 ) -> None:
     """Delete every row of a case, or of all cases of a subject."""
-    options = commands.upkeep.ForgetOptions(case_id, tag or [], run_id)
-    commands.upkeep.forget_and_print(config, store, options, yes=yes, as_json=as_json)
+    subject = commands.upkeep.ForgetOptions(case_id, tag or [], run_id)
+    commands.upkeep.forget_and_print(config, store, subject, yes=yes, as_json=as_json)
 
 
 @app.command()
 def compact(
-    run_id: RunId, config: ConfigFile = None, store: StoreUri = None, as_json: AsJson = False
+    run_id: options.RunId,
+    config: options.ConfigFile = None,
+    store: options.StoreUri = None,
+    as_json: options.AsJson = False,
 ) -> None:
     """Merge the small Parquet parts of a complete run; its rows stay what they are."""
     commands.upkeep.compact_and_print(config, store, run_id, as_json=as_json)
@@ -130,9 +122,9 @@ def sql(
         str, Argument(metavar="RUN_OR_STORE", help="Run id, or a store: file, folder, URI.")
     ],
     query: Annotated[str, Argument(help="One SELECT over the tables of docs/rows.md.")],
-    config: ConfigFile = None,
-    store: StoreUri = None,
-    as_json: AsJson = False,
+    config: options.ConfigFile = None,
+    store: options.StoreUri = None,
+    as_json: options.AsJson = False,
     as_csv: Annotated[
         bool, Option("--csv", help="Print CSV on stdout; no cell is a formula.")
     ] = False,
@@ -152,8 +144,7 @@ class DayOrder(StrEnum):
 
 
 FirstDay = Annotated[
-    datetime | None,
-    Option("--from", formats=["%Y-%m-%d"], help="First day, e.g. 2026-03-01."),
+    datetime | None, Option("--from", formats=["%Y-%m-%d"], help="First day, e.g. 2026-03-01.")
 ]
 LastDay = Annotated[
     datetime | None,
@@ -163,19 +154,19 @@ LastDay = Annotated[
 
 @app.command()
 def nightly(
-    config: ConfigFile = None,
-    overrides: Overrides = None,
+    config: options.ConfigFile = None,
+    overrides: options.Overrides = None,
     date: Annotated[
         datetime | None,
         Option(
             formats=["%Y-%m-%d"], help="This day alone [default: yesterday, and missed nights]."
         ),
     ] = None,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
+    as_json: options.AsJson = False,
+    verbose: options.Verbose = False,
 ) -> None:
     """Yesterday's transcripts by [nightly] time_zone, and those of nights that were missed."""
-    read = read_config(config, overrides)
+    read = options.read_config(config, overrides)
     on = date.date() if date else None
     raise typer.Exit(commands.triggered.run_nightly(read, on, as_json=as_json, verbose=verbose))
 
@@ -188,13 +179,13 @@ def after_deployment(
         int | None,
         Option(min=1, help="Wait for so many [default: after_deployment.min_transcripts]."),
     ] = None,
-    config: ConfigFile = None,
-    overrides: Overrides = None,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
+    config: options.ConfigFile = None,
+    overrides: options.Overrides = None,
+    as_json: options.AsJson = False,
+    verbose: options.Verbose = False,
 ) -> None:
     """Wait for transcripts of a version, judge them beside the version before; gates a rollout."""
-    read = read_config(config, overrides)
+    read = options.read_config(config, overrides)
     asked = (version, agent, min_transcripts)
     raise typer.Exit(
         commands.triggered.run_after_deployment(read, *asked, as_json=as_json, verbose=verbose)
@@ -210,18 +201,18 @@ def backfill(
     ] = None,
     in_flight: Annotated[int | None, Option(min=1, help="Days judged at once.")] = None,
     order: Annotated[DayOrder | None, Option(help="Which day comes first.")] = None,
-    batch: Batch = None,
-    config: ConfigFile = None,
-    overrides: Overrides = None,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
+    batch: options.Batch = None,
+    config: options.ConfigFile = None,
+    overrides: options.Overrides = None,
+    as_json: options.AsJson = False,
+    verbose: options.Verbose = False,
 ) -> None:
     """A run for each day of a range; the same command goes on where it was interrupted."""
     settings: dict[str, dict[str, object]] = {
         "backfill": {"in_flight": in_flight, "order": order.value if order else None},
         "runner": {"batch": batch},
     }
-    read = read_config(config, overrides, settings)
+    read = options.read_config(config, overrides, settings)
     days = (since.date() if since else None, until.date() if until else None)
     raise typer.Exit(
         commands.triggered.run_backfill(read, days, uris or None, as_json=as_json, verbose=verbose)
@@ -239,14 +230,13 @@ def import_(
     out: Annotated[Path, Argument(metavar="OUT", help="File of lines to write; .gz packs it.")],
     to: Annotated[str, Option(help="Format to write: native, openai_chat, anthropic.")] = "native",
     labels: Annotated[
-        Path | None,
-        Option(help="File for labels of people [default: OUT with .labels.jsonl]."),
+        Path | None, Option(help="File for labels of people [default: OUT with .labels.jsonl].")
     ] = None,
     endpoint_url: Annotated[
         str | None, Option(help="Endpoint of an S3 store other than AWS.")
     ] = None,
     force: Annotated[bool, Option("--force", help="Overwrite OUT.")] = False,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Convert foreign transcripts, and say what was kept, moved and dropped."""
     wanted = commands.init.ImportOptions(format_, source, out, to, labels, endpoint_url)

@@ -30,12 +30,10 @@ Yes = Annotated[bool, Option("--yes", help="Do it; without this, only say what w
 RunId = Annotated[str, Argument(help="Run id; a unique beginning of it will do.")]
 Limit = Annotated[int | None, Option(help="Judge at most so many cases.")]
 Day = Annotated[
-    datetime | None,
-    Option(formats=["%Y-%m-%d"], help="Day for date placeholders in the URI."),
+    datetime | None, Option(formats=["%Y-%m-%d"], help="Day for date placeholders in the URI.")
 ]
 Batch = Annotated[
-    bool | None,
-    Option("--batch/--no-batch", help="Ask by the provider's batches, at half price."),
+    bool | None, Option("--batch/--no-batch", help="Ask by the provider's batches, at half price.")
 ]
 Refresh = Annotated[bool, Option("--refresh", help="Ask anew what other runs were answered.")]
 ReplayOnly = Annotated[

@@ -101,8 +101,7 @@ def report(
         Path | None, Option(help="Write JUnit XML to this file, and no report files.")
     ] = None,
     brief: Annotated[
-        bool,
-        Option("--brief", help="Print a few lines of Markdown, and write no report files."),
+        bool, Option("--brief", help="Print a few lines of Markdown, and write no report files.")
     ] = False,
     schema: ReportSchema = False,  # its callback prints the schema and exits
     config: ConfigFile = None,
@@ -154,8 +153,7 @@ def serve(
 
 
 Labels = Annotated[
-    str | None,
-    Argument(help="File with labels of people, or cases:NAME [default: as configured]."),
+    str | None, Argument(help="File with labels of people, or cases:NAME [default: as configured].")
 ]
 ColumnRoles = Annotated[
     list[str] | None, Option(help="ROLE=NAME of a column, e.g. label=annotator1.")

@@ -30,8 +30,8 @@ def show_case(
     *,
     as_json: bool,
     conversation: bool = True,
-) -> int:
-    """Print one case of a run; each repetition in turn unless one is chosen; returns 0.
+) -> None:
+    """Print one case of a run; each repetition in turn unless one is chosen.
 
     With `conversation` the turns are printed too, read again from the transcript; the JSON document
     has none.
@@ -51,12 +51,11 @@ def show_case(
                 "asks": [row for execution in executions for row in execution.asks],
             }
         )
-        return 0
+        return
     for execution in executions:
         _print_case(execution.case, execution.scores)
         if conversation:
             _print_conversation(record, execution)
-    return 0
 
 
 def _print_conversation(record: RunRecord, execution: StoredExecution) -> None:
@@ -154,10 +153,10 @@ def _outcome_of(score: Mapping[str, Any]) -> str:
 
 def explain_metric(
     chosen: CaseSelection, metric: str, file: Path | None, uri: str | None, *, as_json: bool
-) -> int:
+) -> None:
     """Print every ask behind a metric of a case, its reply, and the scores found in the replies.
 
-    Of several repetitions the first one is taken. Returns 0.
+    Of several repetitions the first one is taken.
 
     Raises:
         UnknownRun: the store has no such run.
@@ -172,7 +171,6 @@ def explain_metric(
         print_json(document)
     else:
         print_lines(_explanation_lines(document))
-    return 0
 
 
 def _explanation_lines(document: Mapping[str, Any]) -> Iterator[str]:

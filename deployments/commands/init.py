@@ -69,10 +69,8 @@ uri = "reports"
 """
 
 
-def write_config(uri: str, file: Path, *, force: bool) -> int:
+def write_config(uri: str, file: Path, *, force: bool) -> None:
     """Read a sample of the transcripts and write a configuration file with what was seen in them.
-
-    Returns 0.
 
     Raises:
         ConfigurationError: the file exists or cannot be written, or there is nothing at the URI.
@@ -93,7 +91,6 @@ def write_config(uri: str, file: Path, *, force: bool) -> int:
             f"{file} cannot be written: {error.strerror}; give a file in a folder that is there"
         ) from None
     print_line(f"wrote {file}; next: assizes run -c {file}")
-    return 0
 
 
 def _read_sample(uri: str) -> tuple[list[Case], list[str]]:
@@ -170,8 +167,8 @@ class ImportOptions:
     endpoint_url: str | None
 
 
-def import_and_print(wanted: ImportOptions, *, force: bool, as_json: bool) -> int:
-    """Convert transcripts and print what was kept, lost and rejected; returns 0.
+def import_and_print(wanted: ImportOptions, *, force: bool, as_json: bool) -> None:
+    """Convert transcripts and print what was kept, lost and rejected.
 
     Raises:
         ConfigurationError: a format is unknown, a file exists already, or transcripts and labels
@@ -191,7 +188,6 @@ def import_and_print(wanted: ImportOptions, *, force: bool, as_json: bool) -> in
         print_json({**vars(result), **written})
     else:
         _print(result, wanted.out, labels)
-    return 0
 
 
 def _check(wanted: ImportOptions, labels: Path, *, force: bool) -> None:

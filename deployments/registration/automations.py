@@ -21,14 +21,7 @@ from prefect.events.schemas.automations import AutomationCore, EventTrigger, Pos
 from assizes.deployments.registration.apply import tag_of
 from assizes.judge.config.run import NotificationReason, RunConfig
 from assizes.judge.errors import ConfigurationError
-from assizes.tasks.publish_report import (
-    EVENT_FAILED,
-    EVENT_FINISHED,
-    EVENT_INCONCLUSIVE,
-    EVENT_REGRESSION,
-    RUN_RESOURCE,
-    TAG,
-)
+from assizes.tasks import publish_report
 
 REPLACEMENTS: Final[Mapping[str, str]] = {
     "<": "\N{SINGLE LEFT-POINTING ANGLE QUOTATION MARK}",
@@ -79,10 +72,10 @@ _ANY_FLOW_RUN_EVENT: Final = "prefect.flow-run.*"
 have names of their own, so a list of event names would not match them."""
 
 _EVENTS: Final[Mapping[NotificationReason, str]] = {
-    "finished": EVENT_FINISHED,
-    "regression": EVENT_REGRESSION,
-    "inconclusive": EVENT_INCONCLUSIVE,
-    "failed": EVENT_FAILED,
+    "finished": publish_report.EVENT_FINISHED,
+    "regression": publish_report.EVENT_REGRESSION,
+    "inconclusive": publish_report.EVENT_INCONCLUSIVE,
+    "failed": publish_report.EVENT_FAILED,
 }
 
 _RUN_FIELDS: Final = (
@@ -183,14 +176,14 @@ def _heartbeat_automation() -> AutomationCore:
     return AutomationCore(
         name=HEARTBEAT_AUTOMATION,
         description="A run whose process sends no heartbeat any more is marked as crashed.",
-        tags=[TAG],
+        tags=[publish_report.TAG],
         trigger=EventTrigger(
             after={_HEARTBEAT_EVENT},
             expect={_ANY_FLOW_RUN_EVENT},
             match={"prefect.resource.id": "prefect.flow-run.*"},
             match_related={
                 "prefect.resource.role": "tag",
-                "prefect.resource.id": f"prefect.tag.{TAG}",
+                "prefect.resource.id": f"prefect.tag.{publish_report.TAG}",
             },
             for_each={"prefect.resource.id"},
             posture=Posture.Proactive,
@@ -219,7 +212,7 @@ def _deployment_trigger(config: RunConfig, deployment_ids: DeploymentIds) -> Aut
     return AutomationCore(
         name=f"assizes {config.name}: after a deployment",
         description=f"The event {DEPLOYED_EVENT} of a model begins after-deployment.",
-        tags=[TAG, tag_of(config)],
+        tags=[publish_report.TAG, tag_of(config)],
         trigger=_on_event(
             DEPLOYED_EVENT,
             match={"prefect.resource.id": f"model.{agent or '*'}"},
@@ -247,11 +240,11 @@ def _outcome_notification(
     return AutomationCore(
         name=f"assizes {config.name}: {finding}",
         description=f"Tells {config.notify.block} of nightly runs and of runs after a deployment.",
-        tags=[TAG, tag_of(config)],
+        tags=[publish_report.TAG, tag_of(config)],
         trigger=_on_event(
             _EVENTS[finding],
             match={
-                "prefect.resource.id": f"{RUN_RESOURCE}.*",
+                "prefect.resource.id": f"{publish_report.RUN_RESOURCE}.*",
                 "assizes.name": config.name,
                 "assizes.trigger": list(NOTIFIED_TRIGGERS),
             },
@@ -273,7 +266,7 @@ def _failure_notification(
     return AutomationCore(
         name=f"assizes {config.name}: broken",
         description="A flow run that broke or crashed.",
-        tags=[TAG, tag_of(config)],
+        tags=[publish_report.TAG, tag_of(config)],
         trigger=_on_event(
             _ANY_FLOW_RUN_EVENT,
             match={
@@ -295,7 +288,7 @@ def _missed_notification(
     return AutomationCore(
         name=f"assizes {config.name}: missed nightly",
         description=f"No nightly run ended for {hours:g} hours.",
-        tags=[TAG, tag_of(config)],
+        tags=[publish_report.TAG, tag_of(config)],
         trigger=EventTrigger(
             expect={_ANY_FLOW_RUN_EVENT},
             match={
@@ -313,7 +306,4 @@ def _missed_notification(
 
 def _typed_parameter(template: str) -> dict[str, Any]:
     """A parameter that keeps its JSON type; Prefect renders a plain template as a string."""
-    return {
-        "__prefect_kind": "json",
-        "value": {"__prefect_kind": "jinja", "template": template},
-    }
+    return {"__prefect_kind": "json", "value": {"__prefect_kind": "jinja", "template": template}}

@@ -23,18 +23,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.exceptions import ExceptionMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from assizes.judge.errors import (
-    AssizesError,
-    ConfigurationError,
-    DataError,
-    NotComparable,
-    ServerGone,
-    StoreBusy,
-    StoreError,
-    TakenKey,
-    UnknownCase,
-    UnknownRun,
-)
+from assizes.judge import errors
 
 log = logging.getLogger(__name__)
 
@@ -68,12 +57,12 @@ _MEDIA_TYPE: Final = "application/problem+json"
 _RETRY_AFTER_S: Final = 5
 """Seconds that a response 503 asks a client to wait. A run locks its DuckDB file for at most a shard."""
 
-_STATUS: Final[Mapping[type[AssizesError], int]] = {
-    **dict.fromkeys((UnknownRun, UnknownCase), 404),
-    **dict.fromkeys((NotComparable, ConfigurationError), 400),
-    **dict.fromkeys((DataError, TakenKey), 409),
-    **dict.fromkeys((StoreBusy, StoreError, ServerGone), 503),
-    AssizesError: 500,
+_STATUS: Final[Mapping[type[errors.AssizesError], int]] = {
+    **dict.fromkeys((errors.UnknownRun, errors.UnknownCase), 404),
+    **dict.fromkeys((errors.NotComparable, errors.ConfigurationError), 400),
+    **dict.fromkeys((errors.DataError, errors.TakenKey), 409),
+    **dict.fromkeys((errors.StoreBusy, errors.StoreError, errors.ServerGone), 503),
+    errors.AssizesError: 500,
 }
 """HTTP status by class of an error; the nearest class in its method resolution order counts."""
 
@@ -223,16 +212,13 @@ def problem_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
     return {status: {"description": _TITLES[status], "content": content} for status in statuses}
 
 
-def status_of(error: AssizesError) -> int:
+def status_of(error: errors.AssizesError) -> int:
     """The HTTP status for an error of this package."""
     return next(_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS)
 
 
 def _problem(
-    status: int,
-    detail: str,
-    faults: Iterable[Fault] = (),
-    headers: Mapping[str, str] | None = None,
+    status: int, detail: str, faults: Iterable[Fault] = (), headers: Mapping[str, str] | None = None
 ) -> JSONResponse:
     title = _TITLES.get(status, "Error")
     body = Problem(title=title, status=status, detail=detail, errors=list(faults))
@@ -252,8 +238,8 @@ def install_handlers(
         problem = Problem.model_validate_json(bytes(json_response.body))
         return render_page(request, problem) or json_response
 
-    @app.exception_handler(AssizesError)
-    async def _own_error(request: Request, error: AssizesError) -> Response:
+    @app.exception_handler(errors.AssizesError)
+    async def _own_error(request: Request, error: errors.AssizesError) -> Response:
         status = status_of(error)
         wait = {"Retry-After": str(_RETRY_AFTER_S)} if status == 503 else {}
         return choose_response(request, _problem(status, str(error), headers=wait))
