@@ -197,11 +197,8 @@ def _fault(error: Any) -> str:
     name = f"[{table}] {'.'.join(rest)}" if rest else table
     value = error["input"]
     shown = "" if isinstance(value, dict | list) else f" (given {value!r})"
-    if error["type"] == "extra_forbidden":
-        return f"{name}: no such setting"
-    if error["type"] == "missing":
-        return f"{name}: required"
-    return f"{name}: {error['msg'].removeprefix('Value error, ')}{shown}"
+    plain = {"extra_forbidden": "no such setting", "missing": "required"}.get(error["type"])
+    return f"{name}: {plain or error['msg'].removeprefix('Value error, ') + shown}"
 
 
 def _read_toml(path: Path) -> dict[str, Any]:

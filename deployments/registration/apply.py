@@ -133,33 +133,18 @@ def wanted_deployments(config: RunConfig) -> list[WantedDeployment]:
         "thresholds": config.comparison.model_dump(mode="json"),
     }
 
-    def build_deployment(entrypoint: str, description: str, **more: Any) -> WantedDeployment:
+    def of_flow(flow: str, description: str, **more: Any) -> WantedDeployment:
         settings = {"parameters": run_parameters, "tags": tags, **more}
-        return WantedDeployment(entrypoint, name, description, **settings)
+        return WantedDeployment(f"assizes.flows.{flow}", name, description, **settings)
 
+    nightly = {"schedule": nightly_schedule(config), "one_at_a_time": True}
     return [
-        build_deployment(
-            "assizes.flows.nightly.nightly",
-            "Judge yesterday's transcripts.",
-            schedule=nightly_schedule(config),
-            one_at_a_time=True,
-        ),
-        build_deployment(
-            "assizes.flows.after_deployment.after_deployment",
-            "Judge a new version beside the last.",
-        ),
-        build_deployment(
-            "assizes.flows.backfill.backfill", "Judge a range of days.", one_at_a_time=True
-        ),
-        build_deployment("assizes.flows.evaluate.evaluate", "One evaluation."),
-        build_deployment(
-            "assizes.flows.compare.compare_runs",
-            "Two runs side by side.",
-            parameters=compare_parameters,
-        ),
-        build_deployment(
-            "assizes.flows.calibrate.calibrate_judge", "Hold the judge against human labels."
-        ),
+        of_flow("nightly.nightly", "Judge yesterday's transcripts.", **nightly),
+        of_flow("after_deployment.after_deployment", "Judge a new version beside the last."),
+        of_flow("backfill.backfill", "Judge a range of days.", one_at_a_time=True),
+        of_flow("evaluate.evaluate", "One evaluation."),
+        of_flow("compare.compare_runs", "Two runs side by side.", parameters=compare_parameters),
+        of_flow("calibrate.calibrate_judge", "Hold the judge against human labels."),
         WantedDeployment(
             "assizes.flows.partition.judge_partition",
             DEPLOYMENT.partition("/")[2],
