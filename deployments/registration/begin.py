@@ -98,7 +98,7 @@ def outdated_deployments(api_url: str) -> list[str]:
         ServerGone: the server does not answer.
     """
     ours = DeploymentFilter(tags=DeploymentFilterTags(all_=[TAG]))
-    order, names, seen = DeploymentSort.NAME_ASC, [], 0
+    order, names, seen = DeploymentSort.CREATED_DESC, [], 0
     with _client(api_url) as client:
         while page := client.read_deployments(deployment_filter=ours, sort=order, offset=seen):
             seen += len(page)
@@ -106,7 +106,7 @@ def outdated_deployments(api_url: str) -> list[str]:
                 if (deployment.entrypoint or "").startswith(("flows.", "flows/")):
                     flow = client.read_flow(deployment.flow_id)
                     names.append(f"{flow.name}/{deployment.name}")
-    return names
+    return sorted(names)
 
 
 @contextmanager
