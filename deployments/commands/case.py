@@ -44,13 +44,12 @@ def show_case(
         record = store.run(chosen.run_id)
         executions = stored_executions(store, chosen.run_id, chosen.case_id, chosen.repetition)
     if as_json:
-        print_json(
-            {
-                "cases": [execution.case for execution in executions],
-                "scores": [row for execution in executions for row in execution.scores],
-                "asks": [row for execution in executions for row in execution.asks],
-            }
-        )
+        document = {
+            "cases": [execution.case for execution in executions],
+            "scores": [row for execution in executions for row in execution.scores],
+            "asks": [row for execution in executions for row in execution.asks],
+        }
+        print_json(document)
         return
     for execution in executions:
         _print_case(execution.case, execution.scores)
@@ -66,10 +65,10 @@ def _print_conversation(record: RunRecord, execution: StoredExecution) -> None:
         print_line(f"conversation: cannot be shown: {error}")
         return
     scores_by_turn: defaultdict[int, list[dict[str, Any]]] = defaultdict(list)
-    # The lowest score of a turn comes first.
-    for score in sorted(
+    lowest_first = sorted(
         execution.scores, key=lambda row: (row["value"] is None, row["value"] or 0.0)
-    ):
+    )
+    for score in lowest_first:
         for index in score["turns"] or ():
             scores_by_turn[index].append(score)
     print_line("conversation:")

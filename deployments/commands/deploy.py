@@ -33,13 +33,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DeployOptions:
-    """The options of `assizes deploy`.
+    """What `assizes deploy` registers, or with `remove` removes; with `dry_run` nothing is changed.
 
-    Attributes:
-        config: the configuration to register.
-        folder: folder on the workers for relative paths; `None`: the current folder.
-        dry_run: change nothing.
-        remove: remove what is registered for the name of the configuration.
+    Relative paths are in `folder` on the workers; `None`: the current folder.
     """
 
     config: RunConfig
@@ -66,8 +62,6 @@ def deploy(options: DeployOptions, *, as_json: bool) -> None:
 
 def use_server(*, verbose: bool = False) -> str:
     """Make Prefect use the configured server, else that of `assizes up`; returns its API's address.
-
-    With `verbose`, Prefect's own log is shown.
 
     Raises:
         ConfigurationError: there is no server, or the server does not answer.
@@ -217,16 +211,11 @@ async def register_and_run(config: RunConfig, limit: int) -> None:
             if wanted.full_name == DEPLOYMENT:
                 continue  # a run that is spread over workers needs workers
             await _refuse_pooled(client, wanted.full_name)
-            runner_deployment = await _runner_deployment(wanted)
-            ids[wanted.flow.name] = await runner.aadd_deployment(runner_deployment)
+            ids[wanted.flow.name] = await runner.aadd_deployment(await _runner_deployment(wanted))
             kept_names.add(wanted.full_name)
         registrar = Registrar(client)
-        automation_results = await register_automations(
-            registrar, config, DeploymentIds(ids), notifier
-        )
-        await registrar.remove(
-            tag_of(config), kept_names | {result.name for result in automation_results}
-        )
+        results = await register_automations(registrar, config, DeploymentIds(ids), notifier)
+        await registrar.remove(tag_of(config), kept_names | {result.name for result in results})
     await runner.start()
 
 

@@ -20,12 +20,9 @@ from assizes.tasks.store import RunRecord, Store
 
 @dataclass(frozen=True, slots=True)
 class ReportOptions:
-    """What `assizes report` writes, and where.
+    """Where `assizes report` writes its three files (`None`: as configured), or what it writes instead.
 
-    Attributes:
-        output: folder or URI of report.html, report.md and report.json; `None`: as configured.
-        junit: file for JUnit XML, instead of the three files; `None`: no JUnit XML.
-        brief: print a few lines of Markdown, instead of the three files.
+    Instead of them, it writes JUnit XML to the file `junit`, and prints some Markdown with `brief`.
     """
 
     output: str | None = None

@@ -143,10 +143,8 @@ def _print_series(outcome: SeriesOutcome, *, as_json: bool) -> int:
     ]
     columns = ("part", "run", "conclusion", "#cases", "#pass rate %", "#score", "#cost USD")
     output.print_table("", columns, rows)
-    if outcome.cost_usd is not None:
-        output.print_line(
-            f"judge cost, over all sittings of these runs: {outcome.cost_usd:.4f} USD"
-        )
+    if (cost := outcome.cost_usd) is not None:
+        output.print_line(f"judge cost, over all sittings of these runs: {cost:.4f} USD")
     output.print_conclusion(outcome.conclusion)
     output.print_lines(outcome.reasons)
     return outcome.exit_code
@@ -177,10 +175,8 @@ def errored_selection(run_id: str | None, *, others: bool) -> tuple[str, Only]:
         ConfigurationError: no run is named, or such an option was given.
     """
     if run_id is None or others:
-        raise ConfigurationError(
-            "--only-errors: name the run with --run-id; its own configuration holds, and --set "
-            "changes it"
-        )
+        hint = "its own configuration holds, and --set changes it"
+        raise ConfigurationError(f"--only-errors: name the run with --run-id; {hint}")
     return run_id, "errored"
 
 
@@ -221,14 +217,13 @@ def rerun_remaining(
         "reasons": plan.reasons,
         "objects": plan.objects,
     }
-    if not dry_run:
-        tell_user(_counts_line(counts))
-    elif as_json:
-        output.print_json(counts)
-    else:
-        output.print_line(_counts_line(counts))
     if dry_run:
+        if as_json:
+            output.print_json(counts)
+        else:
+            output.print_line(_counts_line(counts))
         return 0
+    tell_user(_counts_line(counts))
     return run.run_evaluation(run.RunOptions(config), as_json=as_json, verbose=verbose)
 
 
@@ -275,6 +270,5 @@ def _counts_line(counts: dict[str, Any]) -> str:
         suffix = f"; {gone} no longer there word for word" if gone > 0 else ""
         return f"{stored} cases with an error, {due} to judge{suffix}"
     still = with_reasons(f"{counts['still_quarantined']} quarantined still", counts["reasons"])
-    return (
-        f"{with_reasons(f'{stored} quarantined', before['reasons'])}; now {due} to judge, {still}"
-    )
+    were = with_reasons(f"{stored} quarantined", before["reasons"])
+    return f"{were}; now {due} to judge, {still}"

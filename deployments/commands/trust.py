@@ -87,9 +87,8 @@ def _print_ceiling(ceiling: Ceiling) -> None:
         )
         for pair in ceiling.pairs
     ]
-    output.print_table(
-        "people among themselves", ("raters", "#items", "#accuracy", "#kappa", "95 %"), rows
-    )
+    columns = ("raters", "#items", "#accuracy", "#kappa", "95 %")
+    output.print_table("people among themselves", columns, rows)
     mean = "not defined" if ceiling.mean_kappa is None else f"{ceiling.mean_kappa:.2f}"
     output.print_line(f"ceiling: mean kappa of people {mean}, alpha {ceiling.alpha}")
 
@@ -111,10 +110,8 @@ def show_trends(config: RunConfig, span: RunRange, plot: str | None, *, as_json:
         try:
             Path(plot).write_text(trend_chart(trends), encoding="utf-8")
         except OSError as error:
-            why = error.strerror or error
-            raise ConfigurationError(
-                f"--plot {str(Path(plot))!r} cannot be written: {why}"
-            ) from error
+            fault = f"--plot {str(Path(plot))!r} cannot be written"
+            raise ConfigurationError(f"{fault}: {error.strerror or error}") from error
     if as_json:
         output.print_json(trends.model_dump(mode="json"))
     else:

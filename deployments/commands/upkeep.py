@@ -19,10 +19,7 @@ from assizes.tasks.store.record import full_id
 
 @dataclass(frozen=True, slots=True)
 class ForgetOptions:
-    """Whose rows `assizes forget` deletes: of a case, or of cases with all these `key=value` tags.
-
-    `run_id` `None`: from every run.
-    """
+    """Whose rows are deleted: of a case, or of cases with all these tags; in one run, or in all."""
 
     case_id: str | None
     tags: list[str]
@@ -130,9 +127,8 @@ def compact_and_print(file: Path | None, uri: str | None, run_id: str, *, as_jso
     if as_json:
         print_json(asdict(done))
     else:
-        print_line(
-            f"{run_id}: {done.before} parts before, {done.after} now; `assizes gc` removes the old"
-        )
+        now = f"{done.after} now; `assizes gc` removes the old"
+        print_line(f"{run_id}: {done.before} parts before, {now}")
 
 
 STOP_DELAY_S: Final = 2

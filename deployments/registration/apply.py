@@ -50,16 +50,11 @@ class DeploymentTarget:
 
 @dataclass(frozen=True)
 class WantedDeployment:
-    """A flow with its parameters and its schedule.
+    """A flow, as the dotted name of module and function, with its parameters and its schedule.
 
-    Attributes:
-        entrypoint: dotted name of module and function.
-        parameters: defaults for the parameters of every flow run.
-        tags: of every flow run.
-        schedule: when flow runs begin; `None`: only on request.
-        one_at_a_time: whether a flow run waits for the end of the flow run before it.
-        keep_existing: whether a registered deployment stays as it is, because other configurations
-            use it too.
+    Parameters are defaults, and tags those, of every flow run. Without a schedule flow runs begin
+    on request; `one_at_a_time`: each waits for the end of the one before. With `keep_existing` a
+    registered deployment stays as it is, because other configurations use it too.
     """
 
     entrypoint: str
@@ -270,11 +265,8 @@ class Registrar:
             return RegistrationResult("automation", wanted.name, "created")
         existing, *duplicates = matches
         update = wanted.model_copy(update={"enabled": existing.enabled})
-        differs = tuple(
-            name
-            for name in ("description", "tags", "trigger", "actions")
-            if getattr(existing, name) != getattr(update, name)
-        )
+        fields = ("description", "tags", "trigger", "actions")
+        differs = tuple(n for n in fields if getattr(existing, n) != getattr(update, n))
         if differs and not self._dry_run:
             await self._client.update_automation(existing.id, update)
         for duplicate in duplicates:
@@ -309,11 +301,11 @@ class Registrar:
             if tag in automation.tags and automation.name not in wanted:
                 await self._remove_automation(automation)
                 removed.append(RegistrationResult("automation", automation.name, "removed"))
-        tag_filter = DeploymentFilter(tags=DeploymentFilterTags(all_=[tag]))
-        order = DeploymentSort.CREATED_DESC
-        for deployment in await _all_pages(
-            client.read_deployments, deployment_filter=tag_filter, sort=order
-        ):
+        query = {
+            "deployment_filter": DeploymentFilter(tags=DeploymentFilterTags(all_=[tag])),
+            "sort": DeploymentSort.CREATED_DESC,
+        }
+        for deployment in await _all_pages(client.read_deployments, **query):
             flow = await client.read_flow(deployment.flow_id)
             name = f"{flow.name}/{deployment.name}"
             if name not in wanted:

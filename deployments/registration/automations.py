@@ -111,24 +111,14 @@ class Notifier:
     block: BlockDocument
 
     def action(self, finding: str, fields: Mapping[str, str]) -> CallWebhook | SendNotification:
-        """The action that sends one notification.
-
-        Args:
-            finding: what happened; it becomes the subject.
-            fields: Jinja expressions over the event, by the name that the message shows.
-        """
+        """The action that tells a finding, with the values of Jinja expressions over the event."""
         if is_webhook(self.block):
-            pairs = [
-                f'"{key}": {{{{ {text} | default(none) | tojson }}}}'
-                for key, text in fields.items()
-            ]
+            typed = "default(none) | tojson"
+            pairs = [f'"{key}": {{{{ {text} | {typed} }}}}' for key, text in fields.items()]
             payload = "{" + ", ".join([f'"finding": "{finding}"', *pairs]) + "}"
             return CallWebhook(block_document_id=self.block.id, payload=payload)
-        return SendNotification(
-            block_document_id=self.block.id,
-            subject=f"assizes: {finding}",
-            body=message_template(fields),
-        )
+        subject, body = f"assizes: {finding}", message_template(fields)
+        return SendNotification(block_document_id=self.block.id, subject=subject, body=body)
 
 
 def is_webhook(block: BlockDocument) -> bool:
@@ -161,14 +151,12 @@ def wanted_automations(
     wanted = [_heartbeat_automation(), _deployment_trigger(config, deployment_ids)]
     if notifier is None:
         return wanted
-    notifications = [
-        _outcome_notification(config, finding, notifier) for finding in config.notify.on
-    ]
+    wanted += [_outcome_notification(config, finding, notifier) for finding in config.notify.on]
     if "failed" in config.notify.on:
-        notifications.append(_failure_notification(config, deployment_ids, notifier))
+        wanted.append(_failure_notification(config, deployment_ids, notifier))
     if config.nightly.cron.strip():
-        notifications.append(_missed_notification(config, deployment_ids, notifier))
-    return [*wanted, *notifications]
+        wanted.append(_missed_notification(config, deployment_ids, notifier))
+    return wanted
 
 
 def _heartbeat_automation() -> AutomationCore:
@@ -203,12 +191,11 @@ def _deployment_trigger(config: RunConfig, deployment_ids: DeploymentIds) -> Aut
     """Begins `after-deployment` on `DEPLOYED_EVENT`; of one model where the configuration names one."""
     agent = config.transcripts.where.get("agent") or config.transcripts.agent
     parameters = {
-        "version": _typed_parameter("{{ event.payload.version | string | tojson }}"),
-        "agent": _typed_parameter("{{ event.payload.agent | default(none) | tojson }}"),
-        "min_transcripts": _typed_parameter(
-            "{{ event.payload.min_transcripts | default(none) | tojson }}"
-        ),
+        "version": _typed_parameter("version | string"),
+        "agent": _typed_parameter("agent | default(none)"),
+        "min_transcripts": _typed_parameter("min_transcripts | default(none)"),
     }
+    deployment_id = deployment_ids.ids["after-deployment"]
     return AutomationCore(
         name=f"assizes {config.name}: after a deployment",
         description=f"The event {DEPLOYED_EVENT} of a model begins after-deployment.",
@@ -218,11 +205,7 @@ def _deployment_trigger(config: RunConfig, deployment_ids: DeploymentIds) -> Aut
             match={"prefect.resource.id": f"model.{agent or '*'}"},
             for_each={"prefect.resource.id"},
         ),
-        actions=[
-            RunDeployment(
-                deployment_id=deployment_ids.ids["after-deployment"], parameters=parameters
-            )
-        ],
+        actions=[RunDeployment(deployment_id=deployment_id, parameters=parameters)],
     )
 
 
@@ -304,6 +287,7 @@ def _missed_notification(
     )
 
 
-def _typed_parameter(template: str) -> dict[str, Any]:
-    """A parameter that keeps its JSON type; Prefect renders a plain template as a string."""
+def _typed_parameter(expression: str) -> dict[str, Any]:
+    """A field of the payload with its JSON type; Prefect renders a plain template as a string."""
+    template = f"{{{{ event.payload.{expression} | tojson }}}}"
     return {"__prefect_kind": "json", "value": {"__prefect_kind": "jinja", "template": template}}

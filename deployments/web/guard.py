@@ -11,6 +11,7 @@ import hmac
 import logging
 import re
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -33,8 +34,8 @@ MAX_BODY_BYTES: Final = 64 * 1024
 LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 """Hosts that other machines cannot reach."""
 
-_DIGITS: Final = 18
-"""Most digits of a Content-Length; a longer one is refused before it is parsed as a number."""
+_LENGTH: Final = re.compile(r"[0-9]{1,18}")
+"""A Content-Length; a longer one is refused before it is parsed as a number."""
 
 _HOST: Final = re.compile(r"(?:\[([0-9a-f:.%]+)\]|([^\[\]:/@#?\\\s]+))(?::\d{0,5})?")
 
@@ -101,11 +102,9 @@ class Problem(BaseModel):
 class Access:
     """What a request must carry to be served.
 
-    Attributes:
-        hosts: names that the `Host` header may hold, without a port. They stop DNS rebinding: a page
-            of another site that makes a browser send requests here sends the name of that site.
-        token: the bearer token, or the password of basic authentication; `None`: none is needed,
-            which is meant for loopback alone.
+    `hosts` are the names without a port that the `Host` header may hold. They stop DNS rebinding: a
+    page of another site that makes a browser send requests here sends the name of that site.
+    `token` is the bearer token, or the password of basic authentication; `None`: none is needed.
     """
 
     hosts: frozenset[str]
@@ -135,7 +134,8 @@ class Guard:
         if host_of(headers.get("host", "")) not in self._access.hosts:
             known = ", ".join(sorted(self._access.hosts))
             return _problem(400, f"unknown Host; served are {known} (--allow-host adds one)")
-        if not _is_small(headers.get("content-length", "0")):
+        length = headers.get("content-length", "0")
+        if not _LENGTH.fullmatch(length) or int(length) > MAX_BODY_BYTES:
             return _problem(413, f"at most {MAX_BODY_BYTES:,} bytes")
         origin = headers.get("origin")
         if origin and host_of(origin.partition("://")[2]) not in self._access.hosts:
@@ -167,17 +167,10 @@ def _token_in(header: str) -> str:
     scheme, _, value = header.partition(" ")
     if scheme.lower() == "bearer":
         return value.strip()
-    if scheme.lower() != "basic":
-        return ""
-    try:
-        return base64.b64decode(value, validate=True).decode().partition(":")[2]
-    except ValueError:
-        return ""
-
-
-def _is_small(length: str) -> bool:
-    digits = length.isascii() and length.isdigit() and len(length) <= _DIGITS
-    return digits and int(length) <= MAX_BODY_BYTES
+    if scheme.lower() == "basic":
+        with suppress(ValueError):
+            return base64.b64decode(value, validate=True).decode().partition(":")[2]
+    return ""
 
 
 def _limit_body(receive: Receive) -> Receive:

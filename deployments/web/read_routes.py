@@ -60,31 +60,18 @@ class StoreReader:
                 for row in rows.iter_rows(named=True)
             ]
             matches = [(row, status) for row, status in shown if wanted.status in (None, status)]
-            data = [
-                _run_item(
-                    store,
-                    row,
-                    status,
-                    compared.get(row["run_id"]),
-                    anchored=anchors_id(row["run_id"]) in ids,
-                )
-                for row, status in matches[wanted.offset : wanted.offset + wanted.limit]
-            ]
+            part: list[schemas.Run] = []
+            for row, status in matches[wanted.offset : wanted.offset + wanted.limit]:
+                run_id = row["run_id"]
+                anchored = anchors_id(run_id) in ids
+                part.append(_run_item(store, row, status, compared.get(run_id), anchored=anchored))
         return schemas.Page[schemas.Run](
-            data=data, count=len(matches), limit=wanted.limit, offset=wanted.offset
+            data=part, count=len(matches), limit=wanted.limit, offset=wanted.offset
         )
 
     def run(self, run_id: str) -> schemas.RunDetail:
         """One run with all its numbers."""
         return self.read_store(lambda store: _detail(store, store.run(run_id)))
-
-    def run_id(self, prefix: str) -> str:
-        """The full id of the only run whose id begins with a prefix."""
-        return self.read_store(lambda store: store.run(prefix).run_id)
-
-    def progress(self, run_id: str) -> schemas.Progress:
-        """How many cases and shards of a run are done."""
-        return self.read_store(lambda store: _progress(store, store.run(run_id)))
 
     def cases(self, run_id: str, wanted: schemas.CaseQuery) -> schemas.Page[schemas.CaseItem]:
         """One page of the cases of a run that match a query."""
@@ -293,7 +280,7 @@ def run(reader: StoreReaderDep, run_id: RunId) -> schemas.RunDetail:
 @router.get("/runs/{run_id}/progress", tags=["runs"], responses=problem_responses(404, 503))
 def progress(reader: StoreReaderDep, run_id: RunId) -> schemas.Progress:
     """How far a run is."""
-    return reader.progress(run_id)
+    return reader.read_store(lambda store: _progress(store, store.run(run_id)))
 
 
 @router.get("/runs/{run_id}/cases", tags=["cases"], responses=problem_responses(404, 503))
