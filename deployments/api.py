@@ -25,11 +25,7 @@ Numbers have the names and units of the rows (docs/rows.md). Errors are problem 
 
 
 def create_app(config: RunConfig, access: guard.Access) -> FastAPI:
-    """Build the application over the store of a configuration.
-
-    The configuration also has the thresholds of comparisons and the folders with own rubrics;
-    `access` has the host names and the token that a request must carry.
-    """
+    """Build the application over the store of a configuration, for requests that have access."""
     install_log_redaction()
     app = FastAPI(
         title="Assizes",
@@ -44,9 +40,8 @@ def create_app(config: RunConfig, access: guard.Access) -> FastAPI:
     app.state.name = config.name
     app.state.rubrics = config.judge.rubrics
     app.state.series = config.series
-    app.include_router(read_routes.router)
-    app.include_router(start_routes.router)
-    app.include_router(pages.router)
+    for module in (read_routes, start_routes, pages):
+        app.include_router(module.router)
     guard.install_handlers(app, pages.problem_page)
     _describe_problems(app)
     app.add_middleware(guard.Guard, access=access)
@@ -109,20 +104,18 @@ def serve(
     try:
         uvicorn.Server(settings).run()
     except SystemExit:  # how uvicorn says that it could not start
-        raise ConfigurationError(
-            f"--host {host} --port {port}: cannot listen there; is it taken?"
-        ) from None
+        place = f"--host {host} --port {port}"
+        raise ConfigurationError(f"{place}: cannot listen there; is it taken?") from None
 
 
 def _checked_token(host: str, *, is_public: bool) -> str | None:
     token = api_token()
     if token is None and is_public:
+        remedy = f"set {API_TOKEN} to a token of at least {SHORTEST_TOKEN} characters"
         raise ConfigurationError(
-            f"--host {host}: others can reach it; set {API_TOKEN} to a token of at least "
-            f"{SHORTEST_TOKEN} characters, or leave the host out"
+            f"--host {host}: others can reach it; {remedy}, or leave the host out"
         )
     if token is not None and len(token) < SHORTEST_TOKEN:
-        raise ConfigurationError(
-            f"{API_TOKEN}: has {len(token)} characters, at least {SHORTEST_TOKEN} are needed"
-        )
+        fault = f"has {len(token)} characters, at least {SHORTEST_TOKEN} are needed"
+        raise ConfigurationError(f"{API_TOKEN}: {fault}")
     return token

@@ -32,6 +32,9 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+VERBOSE = "--verbose"
+"""Looked for in `sys.argv`, for a defect may come before parsing."""
+
 INTERRUPTED = 130
 """Exit code after Ctrl-C (128 + SIGINT)."""
 
@@ -95,13 +98,12 @@ def run(
 ) -> None:
     """One evaluation: judge the transcripts, store the rows, compare, report."""
     if only_errors:
-        from assizes.deployments.commands.triggered import errored_selection, rerun_remaining
-
         others = any(option is not None for option in (limit, baseline, date, batch))
-        selection = errored_selection(run_id, others=others or refresh or replay_only or fork)
-        raise typer.Exit(
-            rerun_remaining(selection, config, overrides or [], as_json=as_json, verbose=verbose)
-        )
+        others = others or refresh or replay_only or fork
+        selection = commands.triggered.errored_selection(run_id, others=others)
+        rerun = commands.triggered.rerun_remaining
+        code = rerun(selection, config, overrides or [], as_json=as_json, verbose=verbose)
+        raise typer.Exit(code)
     settings: dict[str, dict[str, object]] = {
         "transcripts": {"limit": limit},
         "comparison": {"baseline": baseline},
@@ -226,10 +228,8 @@ def compare(
         "allow": allow or None,
     }
     thresholds = {name: value for name, value in limits.items() if value is not None}
-    sides = (baseline, candidate)
-    raise typer.Exit(
-        commands.show.compare_and_print(sides, thresholds, config, store, as_json=as_json)
-    )
+    sides, print_sides = (baseline, candidate), commands.show.compare_and_print
+    raise typer.Exit(print_sides(sides, thresholds, config, store, as_json=as_json))
 
 
 app.add_typer(operating_cli.app)
@@ -274,7 +274,7 @@ def _internal_error(
     """
     message = mask(" ".join(f"{kind.__name__}: {error}".split()))
     hint = " (rerun as `assizes --verbose ...` for the traceback)"
-    if _verbose():
+    if VERBOSE in sys.argv:
         traceback_text = mask("".join(traceback.format_exception(kind, error, trace)))
         sys.stderr.write(terminal.printable(traceback_text, "\n"))
         hint = ""
@@ -282,17 +282,12 @@ def _internal_error(
     raise SystemExit(INTERNAL_ERROR)
 
 
-def _verbose() -> bool:
-    """Whether `--verbose` was given; read from `sys.argv`, for a defect may come before parsing."""
-    return "--verbose" in sys.argv
-
-
 def main() -> None:
     """Run the command line; every fault is one line on stderr and the exit code of its class."""
     sys.excepthook = _internal_error
     prepare_process()
     terminal.keep_log_printable()
-    if not _verbose():  # Prefect's log, when it is shown, holds the warnings as well
+    if VERBOSE not in sys.argv:  # Prefect's log, when it is shown, holds the warnings as well
         for package in terminal.PACKAGES[:3]:  # what the edge has to say, it prints itself
             logging.getLogger(package).addHandler(terminal.StderrLines(logging.WARNING))
     try:

@@ -2,8 +2,41 @@
 
 from importlib import import_module
 from types import ModuleType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from assizes.deployments.commands import (
+        case,
+        deploy,
+        doctor,
+        init,
+        plan,
+        report,
+        run,
+        show,
+        sql,
+        triggered,
+        trust,
+        upkeep,
+    )
+
+__all__ = [
+    "case",
+    "deploy",
+    "doctor",
+    "init",
+    "plan",
+    "report",
+    "run",
+    "show",
+    "sql",
+    "triggered",
+    "trust",
+    "upkeep",
+]
 
 
 def __getattr__(name: str) -> ModuleType:
-    """The module of this folder with this name."""
+    if name not in __all__:
+        raise AttributeError(name)
     return import_module(f"{__name__}.{name}")

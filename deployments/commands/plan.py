@@ -32,8 +32,8 @@ def plan_and_print(config: RunConfig, on: date | None, *, as_json: bool) -> None
         forecast = asyncio.run(forecast_with_anchors(config, on))
     if as_json:
         print_json(forecast.model_dump(mode="json"))
-        return
-    _print(forecast, config)
+    else:
+        _print(forecast, config)
 
 
 def _print(forecast: RunForecast, config: RunConfig) -> None:

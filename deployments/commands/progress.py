@@ -14,14 +14,9 @@ from assizes.tasks.context.run_context import progress_reporter
 @contextlib.contextmanager
 def show_progress_bar() -> Iterator[None]:
     """Draw the progress on stderr that runs in this block report through `progress_reporter`."""
-    columns = (
-        bars.SpinnerColumn(),
-        bars.TextColumn("{task.description}", markup=False),
-        bars.BarColumn(),
-        bars.MofNCompleteColumn(),
-        bars.TimeElapsedColumn(),
-        bars.TimeRemainingColumn(),
-    )
+    task = bars.TextColumn("{task.description}", markup=False)
+    numbers = (bars.MofNCompleteColumn(), bars.TimeElapsedColumn(), bars.TimeRemainingColumn())
+    columns = (bars.SpinnerColumn(), task, bars.BarColumn(), *numbers)
     with bars.Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         bar = progress.add_task("starting", total=None)
         parts = progress.add_task("days", total=None, visible=False)

@@ -98,7 +98,8 @@ def outdated_deployments(api_url: str) -> list[str]:
         ServerGone: the server does not answer.
     """
     ours = DeploymentFilter(tags=DeploymentFilterTags(all_=[TAG]))
-    order, names, seen = DeploymentSort.CREATED_DESC, [], 0
+    names: list[str] = []
+    order, seen = DeploymentSort.CREATED_DESC, 0
     with _client(api_url) as client:
         while page := client.read_deployments(deployment_filter=ours, sort=order, offset=seen):
             seen += len(page)
