@@ -51,10 +51,7 @@ def case(
 ) -> None:
     """One case of a run: verdict, outcomes, metrics with their reasons, the conversation."""
     chosen = commands.stores.CaseSelection(run_id, case_id, repetition)
-    code = commands.case.show_case(
-        chosen, config, store, as_json=as_json, conversation=conversation
-    )
-    raise typer.Exit(code)
+    commands.case.show_case(chosen, config, store, as_json=as_json, conversation=conversation)
 
 
 @app.command()
