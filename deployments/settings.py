@@ -55,7 +55,7 @@ def api_token() -> str | None:
 def prepare_environment(*, verbose: bool = False, api_url: str | None = None) -> None:
     """Set the environment that makes Prefect quiet and private; call it before importing Prefect.
 
-    With `verbose`, Prefect's own log is shown. `None`: the environment says which server to use.
+    With `verbose` it shows its own log; without an `api_url` the environment names the server.
     """
     for name, value in PREFECT_DEFAULTS.items():
         os.environ.setdefault(name, value)
