@@ -11,20 +11,7 @@ from fastapi import FastAPI
 
 from assizes.deployments.settings import API_TOKEN, api_token, read_optional_config
 from assizes.deployments.terminal import tell_user
-from assizes.deployments.web import (
-    guard,
-    pages,
-    read_routes,
-    start_routes,
-)
-from assizes.deployments.web.guard import (
-    LOOPBACK,
-    Access,
-    Guard,
-    Problem,
-    allowed_hosts,
-    problem_responses,
-)
+from assizes.deployments.web import guard, pages, read_routes, start_routes
 from assizes.deployments.web.read_routes import StoreReader
 from assizes.judge.config.run import RunConfig
 from assizes.judge.errors import ConfigurationError
@@ -37,12 +24,8 @@ Numbers have the names and units of the rows (docs/rows.md). Errors are problem 
 """
 
 
-def create_app(config: RunConfig, access: Access) -> FastAPI:
-    """Build the application over the store of a configuration.
-
-    The configuration also has the thresholds of comparisons and the folders with own rubrics;
-    `access` has the host names and the token that a request must carry.
-    """
+def create_app(config: RunConfig, access: guard.Access) -> FastAPI:
+    """Build the application over the store of a configuration, for requests that have access."""
     install_log_redaction()
     app = FastAPI(
         title="Assizes",
@@ -50,19 +33,18 @@ def create_app(config: RunConfig, access: Access) -> FastAPI:
         description=DESCRIPTION,
         docs_url=None,  # its page loads scripts from elsewhere
         redoc_url=None,
-        responses=problem_responses(401, 422),
+        responses=guard.problem_responses(401, 422),
     )
     app.state.library = StoreReader(config.store)
     app.state.comparison = config.comparison
     app.state.name = config.name
     app.state.rubrics = config.judge.rubrics
     app.state.series = config.series
-    app.include_router(read_routes.router)
-    app.include_router(start_routes.router)
-    app.include_router(pages.router)
+    for module in (read_routes, start_routes, pages):
+        app.include_router(module.router)
     guard.install_handlers(app, pages.problem_page)
     _describe_problems(app)
-    app.add_middleware(Guard, access=access)
+    app.add_middleware(guard.Guard, access=access)
     return app
 
 
@@ -74,7 +56,7 @@ def _describe_problems(app: FastAPI) -> None:
         document = build_schema()
         schemas = document["components"]["schemas"]
         if "Problem" not in schemas:
-            body = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
+            body = guard.Problem.model_json_schema(ref_template="#/components/schemas/{model}")
             schemas |= {**body.pop("$defs", {}), "Problem": body}
             schemas.pop("HTTPValidationError", None)
             schemas.pop("ValidationError", None)
@@ -89,8 +71,8 @@ SHORTEST_TOKEN = 16
 
 def serve(
     file: Path | None, store: str | None, host: str, port: int, allowed: Sequence[str]
-) -> int:
-    """Serve a store until interrupted; returns 0.
+) -> None:
+    """Serve a store until interrupted.
 
     A `Host` header may also give one of the names `allowed`.
 
@@ -100,11 +82,11 @@ def serve(
     """
     import uvicorn
 
-    token = _checked_token(host, is_public=host not in LOOPBACK)
+    token = _checked_token(host, is_public=host not in guard.LOOPBACK)
     config = read_optional_config(file)
     if store is not None:
         config = config.model_copy(update={"store": config.store.model_copy(update={"uri": store})})
-    app = create_app(config, Access(allowed_hosts(host, allowed), token))
+    app = create_app(config, guard.Access(guard.allowed_hosts(host, allowed), token))
     # A full garbage collection that visits all loaded modules delays a response by 0.1 s.
     gc.collect()
     gc.freeze()
@@ -122,21 +104,18 @@ def serve(
     try:
         uvicorn.Server(settings).run()
     except SystemExit:  # how uvicorn says that it could not start
-        raise ConfigurationError(
-            f"--host {host} --port {port}: cannot listen there; is it taken?"
-        ) from None
-    return 0
+        place = f"--host {host} --port {port}"
+        raise ConfigurationError(f"{place}: cannot listen there; is it taken?") from None
 
 
 def _checked_token(host: str, *, is_public: bool) -> str | None:
     token = api_token()
     if token is None and is_public:
+        remedy = f"set {API_TOKEN} to a token of at least {SHORTEST_TOKEN} characters"
         raise ConfigurationError(
-            f"--host {host}: others can reach it; set {API_TOKEN} to a token of at least "
-            f"{SHORTEST_TOKEN} characters, or leave the host out"
+            f"--host {host}: others can reach it; {remedy}, or leave the host out"
         )
     if token is not None and len(token) < SHORTEST_TOKEN:
-        raise ConfigurationError(
-            f"{API_TOKEN}: has {len(token)} characters, at least {SHORTEST_TOKEN} are needed"
-        )
+        fault = f"has {len(token)} characters, at least {SHORTEST_TOKEN} are needed"
+        raise ConfigurationError(f"{API_TOKEN}: {fault}")
     return token

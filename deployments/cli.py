@@ -1,6 +1,6 @@
 """The `assizes` command: it parses arguments and reports every fault as one line on stderr.
 
-Each command imports the heavy packages that it needs itself, so that `--help` and the commands that
+The heavy packages are imported when a command needs them, so that `--help` and the commands that
 only read a store stay quick.
 """
 
@@ -14,37 +14,16 @@ from types import TracebackType
 from typing import Annotated, Literal
 
 import typer
+from typer import Argument, Option
 
-from assizes.deployments import operating_cli, reading_cli
-from assizes.deployments.options import (
-    AsJson,
-    Batch,
-    ConfigFile,
-    Day,
-    Limit,
-    Overrides,
-    Refresh,
-    ReplayOnly,
-    RunId,
-    SectionedGroup,
-    StoreUri,
-    Verbose,
-)
-from assizes.deployments.terminal import (
-    PACKAGES,
-    StderrLines,
-    keep_log_printable,
-    printable,
-    tell_user,
-    use_json_log,
-)
+from assizes.deployments import commands, operating_cli, options, reading_cli, terminal
 from assizes.judge.errors import AssizesError, ConfigurationError
 from assizes.judge.privacy.secret_masking import mask
 from assizes.tasks.runtime.process import prepare_process
 
 app = typer.Typer(
     name="assizes",
-    cls=SectionedGroup,
+    cls=options.SectionedGroup,
     help="Judge agent conversations and say whether they got worse.",
     no_args_is_help=True,
     add_completion=False,
@@ -52,6 +31,9 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+VERBOSE = "--verbose"
+"""Looked for in `sys.argv`, for a defect may come before parsing."""
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C (128 + SIGINT)."""
@@ -62,126 +44,109 @@ INTERNAL_ERROR = 70
 
 @app.callback()
 def _every_command(
-    verbose: Verbose = False,
+    verbose: options.Verbose = False,
     log_format: Annotated[
-        Literal["text", "json"], typer.Option(help="Of what is logged on stderr.")
+        Literal["text", "json"], Option(help="Of what is logged on stderr.")
     ] = "text",
 ) -> None:
     """Judge agent conversations and say whether they got worse."""
     if log_format == "json":
-        use_json_log()
+        terminal.use_json_log()
 
 
 @app.command()
 def demo(
-    folder: Annotated[Path, typer.Option(help="Where the demo keeps its files.")] = Path(
-        ".assizes/demo"
-    ),
-    as_json: AsJson = False,
-    verbose: Verbose = False,
+    folder: Annotated[Path, Option(help="Where the demo keeps its files.")] = Path(".assizes/demo"),
+    as_json: options.AsJson = False,
+    verbose: options.Verbose = False,
 ) -> None:
     """Two runs over bundled transcripts, the second with a planted regression."""
-    from assizes.deployments.commands.run import run_demo
-
-    raise typer.Exit(run_demo(folder, as_json=as_json, verbose=verbose))
+    raise typer.Exit(commands.run.run_demo(folder, as_json=as_json, verbose=verbose))
 
 
 @app.command()
 def init(
-    uri: Annotated[str, typer.Argument(help="Where the transcripts are.")] = "transcripts",
-    file: Annotated[Path, typer.Option("-o", "--output", help="File to write.")] = Path(
-        "assizes.toml"
-    ),
-    force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
+    uri: Annotated[str, Argument(help="Where the transcripts are.")] = "transcripts",
+    file: Annotated[Path, Option("-o", "--output", help="File to write.")] = Path("assizes.toml"),
+    force: Annotated[bool, Option("--force", help="Overwrite the file.")] = False,
 ) -> None:
     """Write a commented assizes.toml for the transcripts at hand."""
-    from assizes.deployments.commands.init import write_config
-
-    raise typer.Exit(write_config(uri, file, force=force))
+    commands.init.write_config(uri, file, force=force)
 
 
 @app.command()
 def run(
-    config: ConfigFile = None,
-    overrides: Overrides = None,
-    limit: Limit = None,
+    config: options.ConfigFile = None,
+    overrides: options.Overrides = None,
+    limit: options.Limit = None,
     baseline: Annotated[
-        str | None,
-        typer.Option(help="Run id, or latest, latest_passed, previous_version."),
+        str | None, Option(help="Run id, or latest, latest_passed, previous_version.")
     ] = None,
-    run_id: Annotated[str | None, typer.Option(help="Name the run, or resume one.")] = None,
+    run_id: Annotated[str | None, Option(help="Name the run, or resume one.")] = None,
     fork: Annotated[
-        bool, typer.Option("--fork", help="Begin another beside --run-id where that is not this.")
+        bool, Option("--fork", help="Begin another beside --run-id where that is not this.")
     ] = False,
-    date: Day = None,
-    batch: Batch = None,
-    refresh: Refresh = False,
-    replay_only: ReplayOnly = False,
+    date: options.Day = None,
+    batch: options.Batch = None,
+    refresh: options.Refresh = False,
+    replay_only: options.ReplayOnly = False,
     only_errors: Annotated[
-        bool, typer.Option("--only-errors", help="Judge anew the cases of --run-id that erred.")
+        bool, Option("--only-errors", help="Judge anew the cases of --run-id that erred.")
     ] = False,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
+    as_json: options.AsJson = False,
+    verbose: options.Verbose = False,
 ) -> None:
     """One evaluation: judge the transcripts, store the rows, compare, report."""
-    from assizes.deployments.commands.run import RunOptions, cache_use, run_evaluation
-    from assizes.deployments.settings import read_config
-
     if only_errors:
-        from assizes.deployments.commands.triggered import errored_selection, rerun_remaining
-
         others = any(option is not None for option in (limit, baseline, date, batch))
-        selection = errored_selection(run_id, others=others or refresh or replay_only or fork)
-        raise typer.Exit(
-            rerun_remaining(selection, config, overrides or [], as_json=as_json, verbose=verbose)
-        )
+        others = others or refresh or replay_only or fork
+        selection = commands.triggered.errored_selection(run_id, others=others)
+        rerun = commands.triggered.rerun_remaining
+        code = rerun(selection, config, overrides or [], as_json=as_json, verbose=verbose)
+        raise typer.Exit(code)
     settings: dict[str, dict[str, object]] = {
         "transcripts": {"limit": limit},
         "comparison": {"baseline": baseline},
-        "cache": {"use": cache_use(refresh=refresh, replay_only=replay_only)},
+        "cache": {"use": commands.run.cache_use(refresh=refresh, replay_only=replay_only)},
         "runner": {"batch": batch},
     }
-    read = read_config(config, overrides or [], settings)
+    read = options.read_config(config, overrides, settings)
     if run_id == "":
         raise ConfigurationError("--run-id '': give an id, or leave the option out")
     if fork and run_id is None:
         raise ConfigurationError("--fork needs --run-id: the run that another is begun beside")
     day = date.date() if date else None
-    wanted = RunOptions(read, run_id, day, manner="fork" if fork else "begin")
-    raise typer.Exit(run_evaluation(wanted, as_json=as_json, verbose=verbose))
+    wanted = commands.run.RunOptions(read, run_id, day, manner="fork" if fork else "begin")
+    raise typer.Exit(commands.run.run_evaluation(wanted, as_json=as_json, verbose=verbose))
 
 
 @app.command()
 def resume(
-    run_id: RunId,
-    overrides: Overrides = None,
-    config: ConfigFile = None,
-    store: StoreUri = None,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
+    run_id: options.RunId,
+    overrides: options.Overrides = None,
+    config: options.ConfigFile = None,
+    store: options.StoreUri = None,
+    as_json: options.AsJson = False,
+    verbose: options.Verbose = False,
 ) -> None:
     """Go on with a run, by the configuration and the input it was begun with."""
-    from assizes.deployments.commands.run import resume_options, run_evaluation
-
-    wanted = resume_options(run_id, config, store, overrides or [])
-    raise typer.Exit(run_evaluation(wanted, as_json=as_json, verbose=verbose))
+    wanted = commands.run.resume_options(run_id, config, store, overrides or [])
+    raise typer.Exit(commands.run.run_evaluation(wanted, as_json=as_json, verbose=verbose))
 
 
 @app.command()
 def requeue(
-    run_id: RunId,
+    run_id: options.RunId,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only read and count; judge nothing.")
+        bool, Option("--dry-run", help="Only read and count; judge nothing.")
     ] = False,
-    config: ConfigFile = None,
-    overrides: Overrides = None,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
+    config: options.ConfigFile = None,
+    overrides: options.Overrides = None,
+    as_json: options.AsJson = False,
+    verbose: options.Verbose = False,
 ) -> None:
     """Judge records of a run that could not be read then and can be now, as a new run."""
-    from assizes.deployments.commands.triggered import rerun_remaining
-
-    code = rerun_remaining(
+    code = commands.triggered.rerun_remaining(
         (run_id, "quarantined"),
         config,
         overrides or [],
@@ -194,75 +159,65 @@ def requeue(
 
 @app.command()
 def plan(
-    config: ConfigFile = None,
-    overrides: Overrides = None,
-    limit: Limit = None,
-    date: Day = None,
-    batch: Batch = None,
-    refresh: Refresh = False,
-    replay_only: ReplayOnly = False,
-    as_json: AsJson = False,
+    config: options.ConfigFile = None,
+    overrides: options.Overrides = None,
+    limit: options.Limit = None,
+    date: options.Day = None,
+    batch: options.Batch = None,
+    refresh: options.Refresh = False,
+    replay_only: options.ReplayOnly = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """What a run would ask, cost and take, without asking or writing anything."""
-    from assizes.deployments.commands.plan import plan_and_print
-    from assizes.deployments.commands.run import cache_use
-    from assizes.deployments.settings import read_config
-
     settings: dict[str, dict[str, object]] = {
         "transcripts": {"limit": limit},
-        "cache": {"use": cache_use(refresh=refresh, replay_only=replay_only)},
+        "cache": {"use": commands.run.cache_use(refresh=refresh, replay_only=replay_only)},
         "runner": {"batch": batch},
     }
-    read = read_config(config, overrides or [], settings)
-    raise typer.Exit(plan_and_print(read, date.date() if date else None, as_json=as_json))
+    read = options.read_config(config, overrides, settings)
+    commands.plan.plan_and_print(read, date.date() if date else None, as_json=as_json)
 
 
 @app.command()
 def stop(
-    run_id: Annotated[str | None, typer.Argument(help="Run id, or its beginning.")] = None,
+    run_id: Annotated[str | None, Argument(help="Run id, or its beginning.")] = None,
     every: Annotated[
-        bool, typer.Option("--all", help="Every run, until --lift; none begins meanwhile.")
+        bool, Option("--all", help="Every run, until --lift; none begins meanwhile.")
     ] = False,
-    lift: Annotated[bool, typer.Option("--lift", help="Take back --all.")] = False,
-    config: ConfigFile = None,
-    as_json: AsJson = False,
+    lift: Annotated[bool, Option("--lift", help="Take back --all.")] = False,
+    config: options.ConfigFile = None,
+    as_json: options.AsJson = False,
 ) -> None:
     """Kill switch: running processes make no new model call; `run` goes on later."""
-    from assizes.deployments.commands.upkeep import stop_runs
-
-    raise typer.Exit(stop_runs(run_id, config, every=every, lift=lift, as_json=as_json))
+    commands.upkeep.stop_runs(run_id, config, every=every, lift=lift, as_json=as_json)
 
 
 @app.command()
 def compare(
-    baseline: RunId,
-    candidate: RunId,
+    baseline: options.RunId,
+    candidate: options.RunId,
     max_pass_rate_drop: Annotated[
-        str | None, typer.Option(help="Fraction or percent, e.g. 0.02 or 2%.")
+        str | None, Option(help="Fraction or percent, e.g. 0.02 or 2%.")
     ] = None,
-    max_avg_score_drop: Annotated[
-        float | None, typer.Option(help="Points on the 0-100 scale.")
-    ] = None,
+    max_avg_score_drop: Annotated[float | None, Option(help="Points on the 0-100 scale.")] = None,
     max_latency_increase_pct: Annotated[
-        str | None, typer.Option(help="Fraction or percent, e.g. 0.2 or 20%.")
+        str | None, Option(help="Fraction or percent, e.g. 0.2 or 20%.")
     ] = None,
     mode: Annotated[
-        str | None, typer.Option(help="What decides: rules, statistics, both (rules, both shown).")
+        str | None, Option(help="What decides: rules, statistics, both (rules, both shown).")
     ] = None,
     margin: Annotated[
-        float | None, typer.Option(help="Smallest drop that matters, points of 0-100.")
+        float | None, Option(help="Smallest drop that matters, points of 0-100.")
     ] = None,
-    alpha: Annotated[float | None, typer.Option(help="Share of false alarms, e.g. 0.05.")] = None,
+    alpha: Annotated[float | None, Option(help="Share of false alarms, e.g. 0.05.")] = None,
     allow: Annotated[
-        bool, typer.Option("--allow", help="Compare runs that were judged differently.")
+        bool, Option("--allow", help="Compare runs that were judged differently.")
     ] = False,
-    config: ConfigFile = None,
-    store: StoreUri = None,
-    as_json: AsJson = False,
+    config: options.ConfigFile = None,
+    store: options.StoreUri = None,
+    as_json: options.AsJson = False,
 ) -> None:
     """Two runs side by side; exit code 1 when the second is a regression."""
-    from assizes.deployments.commands.show import compare_and_print
-
     limits = {
         "max_pass_rate_drop": max_pass_rate_drop,
         "max_avg_score_drop": max_avg_score_drop,
@@ -273,8 +228,8 @@ def compare(
         "allow": allow or None,
     }
     thresholds = {name: value for name, value in limits.items() if value is not None}
-    sides = (baseline, candidate)
-    raise typer.Exit(compare_and_print(sides, thresholds, config, store, as_json=as_json))
+    sides, print_sides = (baseline, candidate), commands.show.compare_and_print
+    raise typer.Exit(print_sides(sides, thresholds, config, store, as_json=as_json))
 
 
 app.add_typer(operating_cli.app)
@@ -282,18 +237,18 @@ app.add_typer(reading_cli.app)
 
 
 @app.command()
-def doctor(config: ConfigFile = None, overrides: Overrides = None, as_json: AsJson = False) -> None:
+def doctor(
+    config: options.ConfigFile = None,
+    overrides: options.Overrides = None,
+    as_json: options.AsJson = False,
+) -> None:
     """Check model, key, transcripts, store, cache and Prefect server; say what to do."""
-    from assizes.deployments.commands.doctor import check_installation
-
-    raise typer.Exit(check_installation(config, overrides or [], as_json=as_json))
+    raise typer.Exit(commands.doctor.check_installation(config, overrides or [], as_json=as_json))
 
 
 @app.command()
 def up(
-    port: Annotated[
-        int | None, typer.Option(help="Port on 127.0.0.1 [default: a free one].")
-    ] = None,
+    port: Annotated[int | None, Option(help="Port on 127.0.0.1 [default: a free one].")] = None,
 ) -> None:
     """Start a Prefect server in the background; later commands find it."""
     from assizes.deployments.server import start_server
@@ -319,36 +274,31 @@ def _internal_error(
     """
     message = mask(" ".join(f"{kind.__name__}: {error}".split()))
     hint = " (rerun as `assizes --verbose ...` for the traceback)"
-    if _verbose():
+    if VERBOSE in sys.argv:
         traceback_text = mask("".join(traceback.format_exception(kind, error, trace)))
-        sys.stderr.write(printable(traceback_text, "\n"))
+        sys.stderr.write(terminal.printable(traceback_text, "\n"))
         hint = ""
-    tell_user(f"internal error: {message}{hint}", error=error)
+    terminal.tell_user(f"internal error: {message}{hint}", error=error)
     raise SystemExit(INTERNAL_ERROR)
-
-
-def _verbose() -> bool:
-    """Whether `--verbose` was given; read from `sys.argv`, for a defect may come before parsing."""
-    return "--verbose" in sys.argv
 
 
 def main() -> None:
     """Run the command line; every fault is one line on stderr and the exit code of its class."""
     sys.excepthook = _internal_error
     prepare_process()
-    keep_log_printable()
-    if not _verbose():  # Prefect's log, when it is shown, holds the warnings as well
-        for package in PACKAGES[:3]:  # what the edge has to say, it prints itself
-            logging.getLogger(package).addHandler(StderrLines(logging.WARNING))
+    terminal.keep_log_printable()
+    if VERBOSE not in sys.argv:  # Prefect's log, when it is shown, holds the warnings as well
+        for package in terminal.PACKAGES[:3]:  # what the edge has to say, it prints itself
+            logging.getLogger(package).addHandler(terminal.StderrLines(logging.WARNING))
     try:
         # The app itself would put an excepthook of its own in the place of ours.
         typer.main.get_command(app)()
     except AssizesError as error:
-        tell_user(str(error), error=error)
+        terminal.tell_user(str(error), error=error)
         raise SystemExit(error.exit_code) from None
     except SystemExit as end:
         if end.code == INTERRUPTED:  # what typer makes of Ctrl-C
-            tell_user("interrupted; run the same command again to resume")
+            terminal.tell_user("interrupted; run the same command again to resume")
         raise
 
 

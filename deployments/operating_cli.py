@@ -11,17 +11,9 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
+from typer import Argument, Option
 
-from assizes.deployments.options import (
-    AsJson,
-    Batch,
-    ConfigFile,
-    Overrides,
-    RunId,
-    StoreUri,
-    Verbose,
-    Yes,
-)
+from assizes.deployments import commands, options
 from assizes.judge.errors import ConfigurationError
 
 app = typer.Typer()
@@ -29,135 +21,119 @@ app = typer.Typer()
 
 @app.command()
 def deploy(
-    config: ConfigFile = None,
-    overrides: Overrides = None,
+    config: options.ConfigFile = None,
+    overrides: options.Overrides = None,
     folder: Annotated[
-        str | None,
-        typer.Option(help="Folder on the workers for relative paths [default: this one]."),
+        str | None, Option(help="Folder on the workers for relative paths [default: this one].")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would change.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Only say what would change.")] = False,
     remove: Annotated[
-        bool, typer.Option("--remove", help="Take away what was registered for this name.")
+        bool, Option("--remove", help="Take away what was registered for this name.")
     ] = False,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Register deployments, schedules, triggers, limits and notifications on a Prefect server."""
-    from assizes.deployments.commands.deploy import DeployOptions
-    from assizes.deployments.commands.deploy import deploy as register
-    from assizes.deployments.settings import read_config
-
-    options = DeployOptions(read_config(config, overrides or []), folder, dry_run, remove)
-    raise typer.Exit(register(options, as_json=as_json))
+    read = options.read_config(config, overrides)
+    wanted = commands.deploy.DeployOptions(read, folder, dry_run, remove)
+    commands.deploy.deploy(wanted, as_json=as_json)
 
 
 @app.command()
 def serve_flows(
-    config: ConfigFile = None,
-    overrides: Overrides = None,
-    limit: Annotated[int, typer.Option(min=1, help="Flow runs at once.")] = 4,
+    config: options.ConfigFile = None,
+    overrides: options.Overrides = None,
+    limit: Annotated[int, Option(min=1, help="Flow runs at once.")] = 4,
 ) -> None:
     """Serve the same deployments from this process, without a work pool, until interrupted."""
-    from assizes.deployments.commands.deploy import serve_flows as serve
-    from assizes.deployments.settings import read_config
-
-    raise typer.Exit(serve(read_config(config, overrides or []), limit))
+    commands.deploy.serve_flows(options.read_config(config, overrides), limit)
 
 
 @app.command()
 def metrics_export(
-    run_id: RunId,
+    run_id: options.RunId,
     output: Annotated[
-        str | None, typer.Option("-o", "--output", help="Folder [default: printed].")
+        str | None, Option("-o", "--output", help="Folder [default: printed].")
     ] = None,
-    config: ConfigFile = None,
-    store: StoreUri = None,
+    config: options.ConfigFile = None,
+    store: options.StoreUri = None,
 ) -> None:
     """The numbers of a run as Prometheus text, for a textfile collector."""
-    from assizes.deployments.commands.report import export_metrics
-
-    raise typer.Exit(export_metrics(run_id, output, config, store))
+    commands.report.export_metrics(run_id, output, config, store)
 
 
 @app.command()
 def rebuild(
     source: Annotated[
-        str | None, typer.Option("--from", help="Parquet store to take the runs from.")
+        str | None, Option("--from", help="Parquet store to take the runs from.")
     ] = None,
-    config: ConfigFile = None,
-    store: StoreUri = None,
-    as_json: AsJson = False,
+    config: options.ConfigFile = None,
+    store: options.StoreUri = None,
+    as_json: options.AsJson = False,
 ) -> None:
     """Make a damaged DuckDB store anew; the damaged files are put aside, never deleted."""
-    from assizes.deployments.commands.upkeep import rebuild_and_print
-
-    raise typer.Exit(rebuild_and_print(config, store, source, as_json=as_json))
+    commands.upkeep.rebuild_and_print(config, store, source, as_json=as_json)
 
 
 @app.command()
 def gc(
     older_than: Annotated[
-        float, typer.Option(help="Hours; nothing younger is taken. No writer takes longer.")
+        float, Option(help="Hours; nothing younger is taken. No writer takes longer.")
     ] = 24.0,
-    yes: Yes = False,
-    config: ConfigFile = None,
-    store: StoreUri = None,
-    as_json: AsJson = False,
+    yes: options.Yes = False,
+    config: options.ConfigFile = None,
+    store: options.StoreUri = None,
+    as_json: options.AsJson = False,
 ) -> None:
     """Remove what dead writers left in a Parquet store, and parts that were replaced."""
-    from assizes.deployments.commands.upkeep import collect_and_print
-
-    raise typer.Exit(collect_and_print(config, store, older_than, yes=yes, as_json=as_json))
+    commands.upkeep.collect_and_print(config, store, older_than, yes=yes, as_json=as_json)
 
 
 @app.command()
 def forget(
-    case_id: Annotated[str | None, typer.Argument(help="Case id.")] = None,
+    case_id: Annotated[str | None, Argument(help="Case id.")] = None,
     tag: Annotated[
-        list[str] | None, typer.Option(help="key=value; every case with all of these tags.")
+        list[str] | None, Option(help="key=value; every case with all of these tags.")
     ] = None,
-    run_id: Annotated[str | None, typer.Option(help="In this run only.")] = None,
-    yes: Yes = False,
-    config: ConfigFile = None,
-    store: StoreUri = None,
-    as_json: AsJson = False,
+    run_id: Annotated[str | None, Option(help="In this run only.")] = None,
+    yes: options.Yes = False,
+    config: options.ConfigFile = None,
+    store: options.StoreUri = None,
+    as_json: options.AsJson = False,
 ) -> None:
     """Delete every row of a case, or of all cases of a subject."""
-    from assizes.deployments.commands.upkeep import ForgetOptions, forget_and_print
-
-    options = ForgetOptions(case_id, tag or [], run_id)
-    raise typer.Exit(forget_and_print(config, store, options, yes=yes, as_json=as_json))
+    subject = commands.upkeep.ForgetOptions(case_id, tag or [], run_id)
+    commands.upkeep.forget_and_print(config, store, subject, yes=yes, as_json=as_json)
 
 
 @app.command()
 def compact(
-    run_id: RunId, config: ConfigFile = None, store: StoreUri = None, as_json: AsJson = False
+    run_id: options.RunId,
+    config: options.ConfigFile = None,
+    store: options.StoreUri = None,
+    as_json: options.AsJson = False,
 ) -> None:
     """Merge the small Parquet parts of a complete run; its rows stay what they are."""
-    from assizes.deployments.commands.upkeep import compact_and_print
-
-    raise typer.Exit(compact_and_print(config, store, run_id, as_json=as_json))
+    commands.upkeep.compact_and_print(config, store, run_id, as_json=as_json)
 
 
 @app.command()
 def sql(
     target: Annotated[
-        str, typer.Argument(metavar="RUN_OR_STORE", help="Run id, or a store: file, folder, URI.")
+        str, Argument(metavar="RUN_OR_STORE", help="Run id, or a store: file, folder, URI.")
     ],
-    query: Annotated[str, typer.Argument(help="One SELECT over the tables of docs/rows.md.")],
-    config: ConfigFile = None,
-    store: StoreUri = None,
-    as_json: AsJson = False,
+    query: Annotated[str, Argument(help="One SELECT over the tables of docs/rows.md.")],
+    config: options.ConfigFile = None,
+    store: options.StoreUri = None,
+    as_json: options.AsJson = False,
     as_csv: Annotated[
-        bool, typer.Option("--csv", help="Print CSV on stdout; no cell is a formula.")
+        bool, Option("--csv", help="Print CSV on stdout; no cell is a formula.")
     ] = False,
 ) -> None:
     """Ask a store, or one run of it, in SQL; read-only."""
-    from assizes.deployments.commands.sql import query_and_print
-
     if as_json and as_csv:
         raise ConfigurationError("--json and --csv: give one of the two")
     shape: Literal["table", "json", "csv"] = "json" if as_json else "csv" if as_csv else "table"
-    raise typer.Exit(query_and_print(target, query, config, store, shape))
+    commands.sql.query_and_print(target, query, config, store, shape)
 
 
 class DayOrder(StrEnum):
@@ -168,57 +144,52 @@ class DayOrder(StrEnum):
 
 
 FirstDay = Annotated[
-    datetime | None,
-    typer.Option("--from", formats=["%Y-%m-%d"], help="First day, e.g. 2026-03-01."),
+    datetime | None, Option("--from", formats=["%Y-%m-%d"], help="First day, e.g. 2026-03-01.")
 ]
 LastDay = Annotated[
     datetime | None,
-    typer.Option("--to", formats=["%Y-%m-%d"], help="Last day, included [default: yesterday]."),
+    Option("--to", formats=["%Y-%m-%d"], help="Last day, included [default: yesterday]."),
 ]
 
 
 @app.command()
 def nightly(
-    config: ConfigFile = None,
-    overrides: Overrides = None,
+    config: options.ConfigFile = None,
+    overrides: options.Overrides = None,
     date: Annotated[
         datetime | None,
-        typer.Option(
+        Option(
             formats=["%Y-%m-%d"], help="This day alone [default: yesterday, and missed nights]."
         ),
     ] = None,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
+    as_json: options.AsJson = False,
+    verbose: options.Verbose = False,
 ) -> None:
     """Yesterday's transcripts by [nightly] time_zone, and those of nights that were missed."""
-    from assizes.deployments.commands.triggered import run_nightly
-    from assizes.deployments.settings import read_config
-
-    read = read_config(config, overrides or [])
+    read = options.read_config(config, overrides)
     on = date.date() if date else None
-    raise typer.Exit(run_nightly(read, on, as_json=as_json, verbose=verbose))
+    raise typer.Exit(commands.triggered.run_nightly(read, on, as_json=as_json, verbose=verbose))
 
 
 @app.command("after-deployment")
 def after_deployment(
-    version: Annotated[str, typer.Option(help="agent_version of the transcripts.")],
-    agent: Annotated[str | None, typer.Option(help="Only of this agent.")] = None,
+    version: Annotated[str, Option(help="agent_version of the transcripts.")],
+    agent: Annotated[str | None, Option(help="Only of this agent.")] = None,
     min_transcripts: Annotated[
         int | None,
-        typer.Option(min=1, help="Wait for so many [default: after_deployment.min_transcripts]."),
+        Option(min=1, help="Wait for so many [default: after_deployment.min_transcripts]."),
     ] = None,
-    config: ConfigFile = None,
-    overrides: Overrides = None,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
+    config: options.ConfigFile = None,
+    overrides: options.Overrides = None,
+    as_json: options.AsJson = False,
+    verbose: options.Verbose = False,
 ) -> None:
     """Wait for transcripts of a version, judge them beside the version before; gates a rollout."""
-    from assizes.deployments.commands.triggered import run_after_deployment
-    from assizes.deployments.settings import read_config
-
-    read = read_config(config, overrides or [])
+    read = options.read_config(config, overrides)
     asked = (version, agent, min_transcripts)
-    raise typer.Exit(run_after_deployment(read, *asked, as_json=as_json, verbose=verbose))
+    raise typer.Exit(
+        commands.triggered.run_after_deployment(read, *asked, as_json=as_json, verbose=verbose)
+    )
 
 
 @app.command()
@@ -226,55 +197,47 @@ def backfill(
     since: FirstDay = None,
     until: LastDay = None,
     uris: Annotated[
-        list[str] | None, typer.Option("--uri", help="Instead of days, a place; may be repeated.")
+        list[str] | None, Option("--uri", help="Instead of days, a place; may be repeated.")
     ] = None,
-    in_flight: Annotated[int | None, typer.Option(min=1, help="Days judged at once.")] = None,
-    order: Annotated[DayOrder | None, typer.Option(help="Which day comes first.")] = None,
-    batch: Batch = None,
-    config: ConfigFile = None,
-    overrides: Overrides = None,
-    as_json: AsJson = False,
-    verbose: Verbose = False,
+    in_flight: Annotated[int | None, Option(min=1, help="Days judged at once.")] = None,
+    order: Annotated[DayOrder | None, Option(help="Which day comes first.")] = None,
+    batch: options.Batch = None,
+    config: options.ConfigFile = None,
+    overrides: options.Overrides = None,
+    as_json: options.AsJson = False,
+    verbose: options.Verbose = False,
 ) -> None:
     """A run for each day of a range; the same command goes on where it was interrupted."""
-    from assizes.deployments.commands.triggered import run_backfill
-    from assizes.deployments.settings import read_config
-
     settings: dict[str, dict[str, object]] = {
         "backfill": {"in_flight": in_flight, "order": order.value if order else None},
         "runner": {"batch": batch},
     }
-    read = read_config(config, overrides or [], settings)
+    read = options.read_config(config, overrides, settings)
     days = (since.date() if since else None, until.date() if until else None)
-    raise typer.Exit(run_backfill(read, days, uris or None, as_json=as_json, verbose=verbose))
+    raise typer.Exit(
+        commands.triggered.run_backfill(read, days, uris or None, as_json=as_json, verbose=verbose)
+    )
 
 
 @app.command("import")
 def import_(
     format_: Annotated[
-        str, typer.Argument(metavar="FORMAT", help="Format of the transcripts, or `auto`.")
+        str, Argument(metavar="FORMAT", help="Format of the transcripts, or `auto`.")
     ],
     source: Annotated[
-        str, typer.Argument(metavar="IN", help="File, folder, glob or s3:// URI of transcripts.")
+        str, Argument(metavar="IN", help="File, folder, glob or s3:// URI of transcripts.")
     ],
-    out: Annotated[
-        Path, typer.Argument(metavar="OUT", help="File of lines to write; .gz packs it.")
-    ],
-    to: Annotated[
-        str, typer.Option(help="Format to write: native, openai_chat, anthropic.")
-    ] = "native",
+    out: Annotated[Path, Argument(metavar="OUT", help="File of lines to write; .gz packs it.")],
+    to: Annotated[str, Option(help="Format to write: native, openai_chat, anthropic.")] = "native",
     labels: Annotated[
-        Path | None,
-        typer.Option(help="File for labels of people [default: OUT with .labels.jsonl]."),
+        Path | None, Option(help="File for labels of people [default: OUT with .labels.jsonl].")
     ] = None,
     endpoint_url: Annotated[
-        str | None, typer.Option(help="Endpoint of an S3 store other than AWS.")
+        str | None, Option(help="Endpoint of an S3 store other than AWS.")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite OUT.")] = False,
-    as_json: AsJson = False,
+    force: Annotated[bool, Option("--force", help="Overwrite OUT.")] = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Convert foreign transcripts, and say what was kept, moved and dropped."""
-    from assizes.deployments.commands.init import ImportOptions, import_and_print
-
-    wanted = ImportOptions(format_, source, out, to, labels, endpoint_url)
-    raise typer.Exit(import_and_print(wanted, force=force, as_json=as_json))
+    wanted = commands.init.ImportOptions(format_, source, out, to, labels, endpoint_url)
+    commands.init.import_and_print(wanted, force=force, as_json=as_json)

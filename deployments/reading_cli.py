@@ -7,8 +7,18 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
-from assizes.deployments.options import AsJson, ConfigFile, Overrides, RunId, StoreUri, Verbose
+from assizes.deployments import commands
+from assizes.deployments.options import (
+    AsJson,
+    ConfigFile,
+    Overrides,
+    RunId,
+    StoreUri,
+    Verbose,
+    read_config,
+)
 
 app = typer.Typer()
 
@@ -16,9 +26,7 @@ app = typer.Typer()
 @app.command()
 def runs(config: ConfigFile = None, store: StoreUri = None, as_json: AsJson = False) -> None:
     """List the runs of a store, newest first."""
-    from assizes.deployments.commands.show import show_runs
-
-    raise typer.Exit(show_runs(config, store, as_json=as_json))
+    commands.show.show_runs(config, store, as_json=as_json)
 
 
 @app.command()
@@ -26,48 +34,39 @@ def show(
     run_id: RunId, config: ConfigFile = None, store: StoreUri = None, as_json: AsJson = False
 ) -> None:
     """One run: its gates, metrics, counts and cost."""
-    from assizes.deployments.commands.show import show_run
-
-    raise typer.Exit(show_run(run_id, config, store, as_json=as_json))
+    commands.show.show_run(run_id, config, store, as_json=as_json)
 
 
 @app.command()
 def case(
     run_id: RunId,
-    case_id: Annotated[str, typer.Argument(help="Case id.")],
-    repetition: Annotated[int | None, typer.Option(help="Which repetition of the case.")] = None,
+    case_id: Annotated[str, Argument(help="Case id.")],
+    repetition: Annotated[int | None, Option(help="Which repetition of the case.")] = None,
     conversation: Annotated[
-        bool, typer.Option(help="Also what was said, with the findings in place.")
+        bool, Option(help="Also what was said, with the findings in place.")
     ] = True,
     config: ConfigFile = None,
     store: StoreUri = None,
     as_json: AsJson = False,
 ) -> None:
     """One case of a run: verdict, outcomes, metrics with their reasons, the conversation."""
-    from assizes.deployments.commands.case import show_case
-    from assizes.deployments.commands.stores import CaseSelection
-
-    chosen = CaseSelection(run_id, case_id, repetition)
-    code = show_case(chosen, config, store, as_json=as_json, conversation=conversation)
-    raise typer.Exit(code)
+    chosen = commands.stores.CaseSelection(run_id, case_id, repetition)
+    commands.case.show_case(chosen, config, store, as_json=as_json, conversation=conversation)
 
 
 @app.command()
 def explain(
     run_id: RunId,
-    case_id: Annotated[str, typer.Argument(help="Case id.")],
-    metric: Annotated[str, typer.Argument(help="Metric; `assizes case` lists them.")],
-    repetition: Annotated[int | None, typer.Option(help="Which repetition of the case.")] = None,
+    case_id: Annotated[str, Argument(help="Case id.")],
+    metric: Annotated[str, Argument(help="Metric; `assizes case` lists them.")],
+    repetition: Annotated[int | None, Option(help="Which repetition of the case.")] = None,
     config: ConfigFile = None,
     store: StoreUri = None,
     as_json: AsJson = False,
 ) -> None:
     """Why a metric got its score: the exact prompt, the reply, its cost and versions."""
-    from assizes.deployments.commands.case import explain_metric
-    from assizes.deployments.commands.stores import CaseSelection
-
-    chosen = CaseSelection(run_id, case_id, repetition)
-    raise typer.Exit(explain_metric(chosen, metric, config, store, as_json=as_json))
+    chosen = commands.stores.CaseSelection(run_id, case_id, repetition)
+    commands.case.explain_metric(chosen, metric, config, store, as_json=as_json)
 
 
 def _print_schema(*, wanted: bool) -> None:
@@ -80,7 +79,7 @@ def _print_schema(*, wanted: bool) -> None:
 
 ReportSchema = Annotated[
     bool,
-    typer.Option(
+    Option(
         "--schema",
         is_eager=True,
         callback=lambda wanted: _print_schema(wanted=wanted),
@@ -93,14 +92,13 @@ ReportSchema = Annotated[
 def report(
     run_id: RunId,
     output: Annotated[
-        str | None, typer.Option("-o", "--output", help="Folder or URI [default: as configured].")
+        str | None, Option("-o", "--output", help="Folder or URI [default: as configured].")
     ] = None,
     junit: Annotated[
-        Path | None, typer.Option(help="Write JUnit XML to this file, and no report files.")
+        Path | None, Option(help="Write JUnit XML to this file, and no report files.")
     ] = None,
     brief: Annotated[
-        bool,
-        typer.Option("--brief", help="Print a few lines of Markdown, and write no report files."),
+        bool, Option("--brief", help="Print a few lines of Markdown, and write no report files.")
     ] = False,
     schema: ReportSchema = False,  # its callback prints the schema and exits
     config: ConfigFile = None,
@@ -108,45 +106,39 @@ def report(
     as_json: AsJson = False,
 ) -> None:
     """Write report.html, report.md and report.json of a stored run; or a summary for CI."""
-    from assizes.deployments.commands.report import ReportOptions, write_stored_report
-
-    wanted = ReportOptions(output, junit, brief)
-    raise typer.Exit(write_stored_report(run_id, wanted, config, store, as_json=as_json))
+    wanted = commands.report.ReportOptions(output, junit, brief)
+    commands.report.write_stored_report(run_id, wanted, config, store, as_json=as_json)
 
 
 @app.command()
 def metrics(
-    rubrics: Annotated[list[str] | None, typer.Option(help="Folder with your own rubrics.")] = None,
+    rubrics: Annotated[list[str] | None, Option(help="Folder with your own rubrics.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """List the conversation metrics, opt-in ones included."""
-    from assizes.deployments.commands.show import show_metrics
-
-    raise typer.Exit(show_metrics(rubrics or [], as_json=as_json))
+    commands.show.show_metrics(rubrics or [], as_json=as_json)
 
 
 @app.command()
 def judges(
-    rubrics: Annotated[list[str] | None, typer.Option(help="Folder with your own judges.")] = None,
+    rubrics: Annotated[list[str] | None, Option(help="Folder with your own judges.")] = None,
     config: Annotated[
-        Path | None, typer.Option("-c", "--config", help="Also the judges that it chooses.")
+        Path | None, Option("-c", "--config", help="Also the judges that it chooses.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """List the judges, what they need and which options they take."""
-    from assizes.deployments.commands.show import show_judges
-
-    raise typer.Exit(show_judges(rubrics or [], config, as_json=as_json))
+    commands.show.show_judges(rubrics or [], config, as_json=as_json)
 
 
 @app.command()
 def serve(
     host: Annotated[
-        str, typer.Option(help="Address to listen on; others than loopback need a token.")
+        str, Option(help="Address to listen on; others than loopback need a token.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=1, max=65535)] = 8320,
+    port: Annotated[int, Option(min=1, max=65535)] = 8320,
     allow_host: Annotated[
-        list[str] | None, typer.Option(help="Another name this server is called by.")
+        list[str] | None, Option(help="Another name this server is called by.")
     ] = None,
     config: ConfigFile = None,
     store: StoreUri = None,
@@ -154,15 +146,14 @@ def serve(
     """Serve the HTTP API and web pages over a store, on loopback unless told otherwise."""
     from assizes.deployments.api import serve as serve_store
 
-    raise typer.Exit(serve_store(config, store, host, port, allow_host or ()))
+    serve_store(config, store, host, port, allow_host or ())
 
 
 Labels = Annotated[
-    str | None,
-    typer.Argument(help="File with labels of people, or cases:NAME [default: as configured]."),
+    str | None, Argument(help="File with labels of people, or cases:NAME [default: as configured].")
 ]
 ColumnRoles = Annotated[
-    list[str] | None, typer.Option(help="ROLE=NAME of a column, e.g. label=annotator1.")
+    list[str] | None, Option(help="ROLE=NAME of a column, e.g. label=annotator1.")
 ]
 
 
@@ -170,23 +161,23 @@ ColumnRoles = Annotated[
 def calibrate(
     labels: Labels = None,
     run: Annotated[
-        str | None, typer.Option(help="Run whose judge is calibrated; else one is made.")
+        str | None, Option(help="Run whose judge is calibrated; else one is made.")
     ] = None,
     judgements: Annotated[
-        str | None, typer.Option(help="File with recorded grades of a judge, in place of a run.")
+        str | None, Option(help="File with recorded grades of a judge, in place of a run.")
     ] = None,
     metric: Annotated[
-        str | None, typer.Option(help="Metric that was labelled [default: verdict].")
+        str | None, Option(help="Metric that was labelled [default: verdict].")
     ] = None,
     column: ColumnRoles = None,
-    word: Annotated[list[str] | None, typer.Option(help="WORD=GRADE, e.g. tie=0.")] = None,
-    levels: Annotated[str | None, typer.Option(help="The grades there are, e.g. 0,1,2,3.")] = None,
-    clip: Annotated[bool, typer.Option("--clip", help="Pull numbers beyond them back.")] = False,
-    nominal: Annotated[bool, typer.Option("--nominal", help="Grades without an order.")] = False,
-    pass_from: Annotated[float | None, typer.Option(help="Lowest grade that passes.")] = None,
-    min_kappa: Annotated[float | None, typer.Option(help="Exit code 1 under this kappa.")] = None,
+    word: Annotated[list[str] | None, Option(help="WORD=GRADE, e.g. tie=0.")] = None,
+    levels: Annotated[str | None, Option(help="The grades there are, e.g. 0,1,2,3.")] = None,
+    clip: Annotated[bool, Option("--clip", help="Pull numbers beyond them back.")] = False,
+    nominal: Annotated[bool, Option("--nominal", help="Grades without an order.")] = False,
+    pass_from: Annotated[float | None, Option(help="Lowest grade that passes.")] = None,
+    min_kappa: Annotated[float | None, Option(help="Exit code 1 under this kappa.")] = None,
     max_kappa_drop: Annotated[
-        float | None, typer.Option(help="Exit code 1 so far under the judge before.")
+        float | None, Option(help="Exit code 1 so far under the judge before.")
     ] = None,
     config: ConfigFile = None,
     overrides: Overrides = None,
@@ -195,18 +186,12 @@ def calibrate(
     verbose: Verbose = False,
 ) -> None:
     """A judge beside human labels: kappa, errors, and the pass rate corrected by them."""
-    from assizes.deployments.commands.trust import (
-        calibrate_and_print,
-        calibration_config,
-        parse_pairs,
-    )
-
     fields: dict[str, object] = {
         "labels": labels,
         "judgements": judgements,
         "metric": metric,
-        "columns": parse_pairs(column or [], "--column"),
-        "words": parse_pairs(word or [], "--word"),
+        "columns": commands.trust.parse_pairs(column or [], "--column"),
+        "words": commands.trust.parse_pairs(word or [], "--word"),
         "levels": levels.split(",") if levels else None,
         "clip": clip or None,
         "scale": "nominal" if nominal else None,
@@ -214,27 +199,29 @@ def calibrate(
         "min_kappa": min_kappa,
         "max_kappa_drop": max_kappa_drop,
     }
-    read = calibration_config(config, overrides or (), fields, store, run)
-    raise typer.Exit(calibrate_and_print(read, run, as_json=as_json, verbose=verbose))
+    read = commands.trust.calibration_config(config, overrides or (), fields, store, run)
+    raise typer.Exit(
+        commands.trust.calibrate_and_print(read, run, as_json=as_json, verbose=verbose)
+    )
 
 
 @app.command()
 def trends(
     name: Annotated[
-        str | None, typer.Argument(help="Name of the runs [default: of the newest one].")
+        str | None, Argument(help="Name of the runs [default: of the newest one].")
     ] = None,
     metric: Annotated[
-        list[str] | None, typer.Option(help="Series to watch [default: as configured, else all].")
+        list[str] | None, Option(help="Series to watch [default: as configured, else all].")
     ] = None,
     slice_by: Annotated[
-        list[str] | None, typer.Option("--slice", help="agent, agent_version, tool or tags.NAME.")
+        list[str] | None, Option("--slice", help="agent, agent_version, tool or tags.NAME.")
     ] = None,
     since: Annotated[
-        datetime | None, typer.Option(formats=["%Y-%m-%d"], help="Runs from this day (UTC) on.")
+        datetime | None, Option(formats=["%Y-%m-%d"], help="Runs from this day (UTC) on.")
     ] = None,
-    last: Annotated[int | None, typer.Option(min=1, help="Only the last so many runs.")] = None,
+    last: Annotated[int | None, Option(min=1, help="Only the last so many runs.")] = None,
     plot: Annotated[
-        str | None, typer.Option(help="Write the series with their intervals to this SVG file.")
+        str | None, Option(help="Write the series with their intervals to this SVG file.")
     ] = None,
     config: ConfigFile = None,
     overrides: Overrides = None,
@@ -242,8 +229,6 @@ def trends(
     as_json: AsJson = False,
 ) -> None:
     """How a number moved over the runs, and which problems are new, persisting or resolved."""
-    from assizes.deployments.commands.trust import show_trends
-    from assizes.deployments.settings import read_config
     from assizes.tasks.runs.history import RunRange
 
     settings: dict[str, dict[str, object]] = {
@@ -251,6 +236,6 @@ def trends(
         "store": {"uri": store},
         "transcripts": {"uri": ""},
     }
-    read = read_config(config, overrides or [], settings)
+    read = read_config(config, overrides, settings)
     span = RunRange(name, since.replace(tzinfo=UTC) if since else None, last)
-    raise typer.Exit(show_trends(read, span, plot, as_json=as_json))
+    commands.trust.show_trends(read, span, plot, as_json=as_json)

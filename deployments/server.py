@@ -184,20 +184,17 @@ def stop_server() -> bool:
 
 def _is_ours(server: Server) -> bool:
     """Whether the process of this pid is the server: the system gives old pids to new processes."""
-    port = server.api_url.removesuffix("/api").rpartition(":")[2]
-    return f"{' '.join(START)} --port {port} " in f"{_command_line(server.pid)} "
-
-
-def _command_line(pid: int) -> str:
-    """The command line of a running process; empty when there is no such process."""
-    cmdline = Path("/proc", str(pid), "cmdline")
+    pid, port = str(server.pid), server.ui_url.rpartition(":")[2]
     try:
-        if cmdline.parent.parent.is_dir():
-            return cmdline.read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        command = ["ps", "-p", str(pid), "-ww", "-o", "command="]
-        return subprocess.run(command, capture_output=True, text=True, check=False).stdout
-    except OSError:
-        return ""
+        if Path("/proc").is_dir():
+            words = Path("/proc", pid, "cmdline").read_bytes()
+            command = words.replace(b"\0", b" ").decode(errors="replace")
+        else:
+            ps = ["ps", "-p", pid, "-ww", "-o", "command="]
+            command = subprocess.run(ps, capture_output=True, text=True, check=False).stdout
+    except OSError:  # there is no such process
+        return False
+    return f"{' '.join(START)} --port {port} " in f"{command} "
 
 
 def _end_group(pid: int) -> bool:

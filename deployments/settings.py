@@ -55,8 +55,7 @@ def api_token() -> str | None:
 def prepare_environment(*, verbose: bool = False, api_url: str | None = None) -> None:
     """Set the environment that makes Prefect quiet and private; call it before importing Prefect.
 
-    With `verbose`, Prefect's own log is shown on the terminal; else only the lines of this package.
-    Without an `api_url` the environment says which server to use.
+    With `verbose` it shows its own log; without an `api_url` the environment names the server.
     """
     for name, value in PREFECT_DEFAULTS.items():
         os.environ.setdefault(name, value)
@@ -74,8 +73,6 @@ def prepare_environment(*, verbose: bool = False, api_url: str | None = None) ->
 def configured_api_url() -> str | None:
     """The address of the Prefect API that the user set, in the environment or the active profile.
 
-    `None` where the user set no address.
-
     Raises:
         ConfigurationError: the file of profiles cannot be read.
     """
@@ -90,8 +87,9 @@ def configured_api_url() -> str | None:
     try:
         url = known.get("profiles", {}).get(active, {}).get("PREFECT_API_URL")
     except (AttributeError, TypeError):
+        hint = "`prefect profile inspect` shows more"
         raise ConfigurationError(
-            f"{profiles}: no profiles as Prefect writes them; `prefect profile inspect` shows more"
+            f"{profiles}: no profiles as Prefect writes them; {hint}"
         ) from None
     return str(url) if url else None
 
@@ -147,8 +145,7 @@ def validate_config(body: Mapping[str, Any], where: str) -> RunConfig:
     """Make a configuration from plain tables; `where` is its name in error messages.
 
     Raises:
-        ConfigurationError: one line with every fault: table, field, the value, and what is
-            accepted.
+        ConfigurationError: one line with every fault: table, field, value, and what is accepted.
     """
     try:
         return RunConfig.model_validate(body)
@@ -197,11 +194,8 @@ def _fault(error: Any) -> str:
     name = f"[{table}] {'.'.join(rest)}" if rest else table
     value = error["input"]
     shown = "" if isinstance(value, dict | list) else f" (given {value!r})"
-    if error["type"] == "extra_forbidden":
-        return f"{name}: no such setting"
-    if error["type"] == "missing":
-        return f"{name}: required"
-    return f"{name}: {error['msg'].removeprefix('Value error, ')}{shown}"
+    plain = {"extra_forbidden": "no such setting", "missing": "required"}.get(error["type"])
+    return f"{name}: {plain or error['msg'].removeprefix('Value error, ') + shown}"
 
 
 def _read_toml(path: Path) -> dict[str, Any]:

@@ -19,14 +19,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from assizes.judge.errors import (
-    ConfigurationError,
-    Halted,
-    NotComparable,
-    OverBudget,
-    ServerGone,
-    StoreError,
-)
+from assizes.judge import errors
 from assizes.tasks.runtime.process import clean_log
 
 
@@ -78,12 +71,12 @@ WINDOW_S: Final = 60.0
 """Seconds of a window of `MAX_REPEATS` warnings."""
 
 _SAFE_ERRORS: Final = (
-    ConfigurationError,
-    StoreError,
-    ServerGone,
-    NotComparable,
-    OverBudget,
-    Halted,
+    errors.ConfigurationError,
+    errors.StoreError,
+    errors.ServerGone,
+    errors.NotComparable,
+    errors.OverBudget,
+    errors.Halted,
 )
 """Errors whose messages are about settings and places, never about a transcript."""
 

@@ -1,1 +1,44 @@
-"""The work of each command, and its output; the modules `*cli.py` only parse arguments."""
+"""What each command does; a module is imported when its first command runs, so that help is quick."""
+
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from assizes.deployments.commands import (
+        case,
+        deploy,
+        doctor,
+        init,
+        plan,
+        report,
+        run,
+        show,
+        sql,
+        stores,
+        triggered,
+        trust,
+        upkeep,
+    )
+
+__all__ = [
+    "case",
+    "deploy",
+    "doctor",
+    "init",
+    "plan",
+    "report",
+    "run",
+    "show",
+    "sql",
+    "stores",
+    "triggered",
+    "trust",
+    "upkeep",
+]
+
+
+def __getattr__(name: str) -> ModuleType:
+    if name not in __all__:
+        raise AttributeError(name)
+    return import_module(f"{__name__}.{name}")

@@ -30,8 +30,8 @@ def show_case(
     *,
     as_json: bool,
     conversation: bool = True,
-) -> int:
-    """Print one case of a run; each repetition in turn unless one is chosen; returns 0.
+) -> None:
+    """Print one case of a run; each repetition in turn unless one is chosen.
 
     With `conversation` the turns are printed too, read again from the transcript; the JSON document
     has none.
@@ -44,19 +44,17 @@ def show_case(
         record = store.run(chosen.run_id)
         executions = stored_executions(store, chosen.run_id, chosen.case_id, chosen.repetition)
     if as_json:
-        print_json(
-            {
-                "cases": [execution.case for execution in executions],
-                "scores": [row for execution in executions for row in execution.scores],
-                "asks": [row for execution in executions for row in execution.asks],
-            }
-        )
-        return 0
+        document = {
+            "cases": [execution.case for execution in executions],
+            "scores": [row for execution in executions for row in execution.scores],
+            "asks": [row for execution in executions for row in execution.asks],
+        }
+        print_json(document)
+        return
     for execution in executions:
         _print_case(execution.case, execution.scores)
         if conversation:
             _print_conversation(record, execution)
-    return 0
 
 
 def _print_conversation(record: RunRecord, execution: StoredExecution) -> None:
@@ -67,10 +65,10 @@ def _print_conversation(record: RunRecord, execution: StoredExecution) -> None:
         print_line(f"conversation: cannot be shown: {error}")
         return
     scores_by_turn: defaultdict[int, list[dict[str, Any]]] = defaultdict(list)
-    # The lowest score of a turn comes first.
-    for score in sorted(
+    lowest_first = sorted(
         execution.scores, key=lambda row: (row["value"] is None, row["value"] or 0.0)
-    ):
+    )
+    for score in lowest_first:
         for index in score["turns"] or ():
             scores_by_turn[index].append(score)
     print_line("conversation:")
@@ -154,10 +152,10 @@ def _outcome_of(score: Mapping[str, Any]) -> str:
 
 def explain_metric(
     chosen: CaseSelection, metric: str, file: Path | None, uri: str | None, *, as_json: bool
-) -> int:
+) -> None:
     """Print every ask behind a metric of a case, its reply, and the scores found in the replies.
 
-    Of several repetitions the first one is taken. Returns 0.
+    Of several repetitions the first one is taken.
 
     Raises:
         UnknownRun: the store has no such run.
@@ -172,7 +170,6 @@ def explain_metric(
         print_json(document)
     else:
         print_lines(_explanation_lines(document))
-    return 0
 
 
 def _explanation_lines(document: Mapping[str, Any]) -> Iterator[str]:

@@ -33,13 +33,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DeployOptions:
-    """The options of `assizes deploy`.
+    """What `assizes deploy` registers, or with `remove` removes; with `dry_run` nothing is changed.
 
-    Attributes:
-        config: the configuration to register.
-        folder: folder on the workers for relative paths; `None`: the current folder.
-        dry_run: change nothing.
-        remove: remove what is registered for the name of the configuration.
+    Relative paths are in `folder` on the workers; `None`: the current folder.
     """
 
     config: RunConfig
@@ -48,27 +44,24 @@ class DeployOptions:
     remove: bool = False
 
 
-def deploy(options: DeployOptions, *, as_json: bool) -> int:
-    """Register or remove the objects of a configuration and print the state of each; returns 0."""
+def deploy(options: DeployOptions, *, as_json: bool) -> None:
+    """Register or remove the objects of a configuration and print the state of each."""
     api_url = use_server()
     results = asyncio.run(register_or_remove(options))
     if as_json:
         objects = [asdict(result) for result in results]
         print_json({"server": api_url, "dry_run": options.dry_run, "objects": objects})
-        return 0
+        return
     rows = [(each.name, each.kind, each.state, ", ".join(each.differs)) for each in results]
     print_table("", ("name", "kind", "state", "differs"), rows)
     print_line(f"server: {api_url}{' (dry run: nothing was changed)' if options.dry_run else ''}")
     if not options.remove:
         pool = options.config.runner.work_pool
         print_line(f"a worker takes up its runs: prefect worker start --pool {pool}")
-    return 0
 
 
 def use_server(*, verbose: bool = False) -> str:
     """Make Prefect use the configured server, else that of `assizes up`; returns its API's address.
-
-    With `verbose`, Prefect's own log is shown.
 
     Raises:
         ConfigurationError: there is no server, or the server does not answer.
@@ -181,10 +174,10 @@ async def configured_notifier(client: PrefectClient, config: RunConfig) -> Notif
     return notifier_of(block, block_name)
 
 
-def serve_flows(config: RunConfig, limit: int) -> int:
+def serve_flows(config: RunConfig, limit: int) -> None:
     """Serve the deployments of a configuration until interrupted; their schedules pause afterwards.
 
-    At most `limit` flow runs are begun at the same time. Returns 0.
+    At most `limit` flow runs are begun at the same time.
 
     Raises:
         ConfigurationError: as `register_and_run`, or there is no Prefect server.
@@ -192,7 +185,6 @@ def serve_flows(config: RunConfig, limit: int) -> int:
     api_url = use_server(verbose=True)
     tell_user(f"serving the flows of {config.name!r} for {api_url}; Ctrl-C ends it")
     asyncio.run(register_and_run(config, limit))
-    return 0
 
 
 async def register_and_run(config: RunConfig, limit: int) -> None:
@@ -219,16 +211,11 @@ async def register_and_run(config: RunConfig, limit: int) -> None:
             if wanted.full_name == DEPLOYMENT:
                 continue  # a run that is spread over workers needs workers
             await _refuse_pooled(client, wanted.full_name)
-            runner_deployment = await _runner_deployment(wanted)
-            ids[wanted.flow.name] = await runner.aadd_deployment(runner_deployment)
+            ids[wanted.flow.name] = await runner.aadd_deployment(await _runner_deployment(wanted))
             kept_names.add(wanted.full_name)
         registrar = Registrar(client)
-        automation_results = await register_automations(
-            registrar, config, DeploymentIds(ids), notifier
-        )
-        await registrar.remove(
-            tag_of(config), kept_names | {result.name for result in automation_results}
-        )
+        results = await register_automations(registrar, config, DeploymentIds(ids), notifier)
+        await registrar.remove(tag_of(config), kept_names | {result.name for result in results})
     await runner.start()
 
 

@@ -11,7 +11,7 @@ from typing import Literal
 
 from assizes.deployments.commands.output import print_json, print_table
 from assizes.deployments.server import API_TIMEOUT_S, is_healthy, running_server
-from assizes.deployments.settings import configured_api_url, read_config
+from assizes.deployments.settings import configured_api_url, prepare_environment, read_config
 from assizes.judge.catalog import resolve_judges
 from assizes.judge.config.run import CacheConfig, ReportConfig, RunConfig
 from assizes.judge.engine.ensemble_hearing import members
@@ -50,7 +50,7 @@ def _checks(file: Path | None, overrides: list[str]) -> Iterator[Check]:
     names = ("assizes", "prefect", "litellm", "polars", "duckdb", "s3fs")
     versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in names)
     yield Check("versions", "ok", f"python {sys.version.split()[0]}, {versions}")
-    yield _check_server()
+    yield from _check_server()
     try:
         config = read_config(file, overrides)
     except AssizesError as error:
@@ -72,21 +72,41 @@ def _checks(file: Path | None, overrides: list[str]) -> Iterator[Check]:
             yield Check(name, "fault", " ".join(str(error).split()))
 
 
-def _check_server() -> Check:
+def _check_server() -> Iterator[Check]:
     name = "prefect server"
     try:
         url = configured_api_url()
         server = None if url else running_server()
     except AssizesError as error:
-        return Check(name, "fault", str(error))
-    if url and is_healthy(url, API_TIMEOUT_S):
-        return Check(name, "ok", f"{url} (as configured)")
-    if url:
-        return Check(name, "fault", f"{url} does not answer; start it or unset it")
-    if server:
-        return Check(name, "ok", f"{server.api_url} (started by `assizes up`)")
-    finding = "none: each command starts a temporary one; `assizes up` keeps one running"
-    return Check(name, "note", finding)
+        yield Check(name, "fault", str(error))
+        return
+    if url and not is_healthy(url, API_TIMEOUT_S):
+        yield Check(name, "fault", f"{url} does not answer; start it or unset it")
+    elif url:
+        yield Check(name, "ok", f"{url} (as configured)")
+        yield from _check_deployments(url)
+    elif server:
+        yield Check(name, "ok", f"{server.api_url} (started by `assizes up`)")
+        yield from _check_deployments(server.api_url)
+    else:
+        finding = "none: each command starts a temporary one; `assizes up` keeps one running"
+        yield Check(name, "note", finding)
+
+
+def _check_deployments(api_url: str) -> Iterator[Check]:
+    """A fault for deployments that name modules of before the package was renamed, if there are any."""
+    prepare_environment()
+    from assizes.deployments.registration.begin import outdated_deployments
+
+    try:
+        names = outdated_deployments(api_url)
+    except (AssizesError, RuntimeError) as error:  # of another version, Prefect says by the latter
+        yield Check("deployments", "note", " ".join(f"cannot be listed: {error}".split()))
+        return
+    if names:
+        fault = "name modules of before the package was renamed (flows, now assizes.flows)"
+        remedy = "their runs fail; `assizes deploy` registers them anew"
+        yield Check("deployments", "fault", f"{', '.join(names)}: {fault}; {remedy}")
 
 
 def _judges(config: RunConfig) -> str:

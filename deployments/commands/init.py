@@ -69,10 +69,8 @@ uri = "reports"
 """
 
 
-def write_config(uri: str, file: Path, *, force: bool) -> int:
+def write_config(uri: str, file: Path, *, force: bool) -> None:
     """Read a sample of the transcripts and write a configuration file with what was seen in them.
-
-    Returns 0.
 
     Raises:
         ConfigurationError: the file exists or cannot be written, or there is nothing at the URI.
@@ -93,7 +91,6 @@ def write_config(uri: str, file: Path, *, force: bool) -> int:
             f"{file} cannot be written: {error.strerror}; give a file in a folder that is there"
         ) from None
     print_line(f"wrote {file}; next: assizes run -c {file}")
-    return 0
 
 
 def _read_sample(uri: str) -> tuple[list[Case], list[str]]:
@@ -114,10 +111,8 @@ def _sample_comment(cases: list[Case], formats: list[str]) -> str:
         return "                     # nothing readable there yet"
     outcomes = sum(bool(case.expected.outcomes) for case in cases)
     calls = sum(case.expected.tool_calls is not None for case in cases)
-    return (
-        f"  # seen: {len(cases)} cases ({', '.join(formats)}), {outcomes} with expected outcomes, "
-        f"{calls} with expected tool calls"
-    )
+    known = f"{outcomes} with expected outcomes, {calls} with expected tool calls"
+    return f"  # seen: {len(cases)} cases ({', '.join(formats)}), {known}"
 
 
 def _writes_comment(cases: list[Case]) -> str:
@@ -151,16 +146,9 @@ def _toml_string(text: str) -> str:
     return "".join(char if char.isprintable() else f"\\U{ord(char):08x}" for char in quoted)
 
 
-_COUNTED_PARTS = ("turns", "tool_calls", "tool_results", "chunks")
-
-
 @dataclass(frozen=True, slots=True)
 class ImportOptions:
-    """The arguments of `assizes import`; `None` as `labels`: beside `out`.
-
-    `format` is that of the input, or `auto`; `to` is the format to write; `endpoint_url` is that of
-    an S3 store other than AWS.
-    """
+    """The arguments of `assizes import`, from `format` to the format `to`; labels go beside `out`."""
 
     format: str
     source: str
@@ -170,8 +158,8 @@ class ImportOptions:
     endpoint_url: str | None
 
 
-def import_and_print(wanted: ImportOptions, *, force: bool, as_json: bool) -> int:
-    """Convert transcripts and print what was kept, lost and rejected; returns 0.
+def import_and_print(wanted: ImportOptions, *, force: bool, as_json: bool) -> None:
+    """Convert transcripts and print what was kept, lost and rejected.
 
     Raises:
         ConfigurationError: a format is unknown, a file exists already, or transcripts and labels
@@ -191,7 +179,6 @@ def import_and_print(wanted: ImportOptions, *, force: bool, as_json: bool) -> in
         print_json({**vars(result), **written})
     else:
         _print(result, wanted.out, labels)
-    return 0
 
 
 def _check(wanted: ImportOptions, labels: Path, *, force: bool) -> None:
@@ -200,9 +187,8 @@ def _check(wanted: ImportOptions, labels: Path, *, force: bool) -> None:
     if wanted.to not in ("native", *WRITERS):
         raise ConfigurationError.unknown("format", wanted.to, ("native", *WRITERS), "--to")
     if labels.resolve() == wanted.out.resolve():
-        raise ConfigurationError(
-            f"--labels {str(labels)!r} is the file the transcripts go to; name another"
-        )
+        taken = f"--labels {str(labels)!r} is the file the transcripts go to"
+        raise ConfigurationError(f"{taken}; name another")
     for path in (wanted.out, labels):
         if path.exists() and not force:
             raise ConfigurationError(f"{str(path)!r} is there; --force overwrites it")
@@ -211,7 +197,8 @@ def _check(wanted: ImportOptions, labels: Path, *, force: bool) -> None:
 def _print(result: ImportResult, out: Path, labels: Path) -> None:
     formats = ", ".join(f"{name} {count}" for name, count in sorted(result.formats.items()))
     print_line(f"{result.cases} of {result.records} records written to {out} ({formats})")
-    print_table("", ("kept", "#number"), [(name, result.kept[name]) for name in _COUNTED_PARTS])
+    counted = ("turns", "tool_calls", "tool_results", "chunks")
+    print_table("", ("kept", "#number"), [(name, result.kept[name]) for name in counted])
     print_lines(fidelity_lines(result.kept))
     if result.lost:
         gone = ", ".join(f"{name} {count}" for name, count in sorted(result.lost.items()))

@@ -20,12 +20,8 @@ if TYPE_CHECKING:
     from assizes.judge.summary.run_summary import RunSummary
 
 MARKS = {True: "pass", False: "FAIL"}
-STYLES = {
-    "Passed": "bold green",
-    **dict.fromkeys(
-        ("Inconclusive", "Incomplete", "OverBudget", "Halted", "NoData"), "bold yellow"
-    ),
-}
+UNDECIDED = ("Inconclusive", "Incomplete", "OverBudget", "Halted", "NoData")
+STYLES = {"Passed": "bold green", **dict.fromkeys(UNDECIDED, "bold yellow")}
 """Styles of conclusions; a conclusion without a style is a fault and printed in bold red."""
 MOVED = 5
 """Most exploratory measures that are listed as moved."""
@@ -33,11 +29,6 @@ NOTABLE = 20
 """Most changed cases that are listed; the report holds all of them."""
 PROMPT_LINES = 12
 """Most changed lines of a judge's prompts that are printed."""
-
-
-def console() -> Console:
-    """A rich console on stdout; it has colour only on a terminal."""
-    return Console(highlight=False, soft_wrap=False)
 
 
 def print_json(document: Any) -> None:
@@ -63,7 +54,7 @@ def print_text(text: str) -> None:
 
 def print_conclusion(conclusion: str) -> None:
     """Print the conclusion of a run in capitals, in its colour on a terminal."""
-    console().print(Text(conclusion.upper(), STYLES.get(conclusion, "bold red")))
+    Console(highlight=False).print(Text(conclusion.upper(), STYLES.get(conclusion, "bold red")))
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
@@ -87,7 +78,7 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[obje
         table.add_column(heading, justify=justify, no_wrap=index == 0, overflow="fold")
     for row in rows:
         table.add_row(*(Text(_cell(value)) for value in row))
-    console().print(table)
+    Console(highlight=False).print(table)
 
 
 def _cell(value: object) -> str:
@@ -175,17 +166,12 @@ def print_gates(summary: RunSummary) -> None:
     rate = _interval_text(summary, "cases_pass_rate_pct")
     gate, case_gate = summary.metrics_pass_threshold, summary.cases_pass_threshold
     coverage = None if summary.coverage is None else 100 * summary.coverage
+    enough, covered = 100 * summary.min_coverage, summary.outcome != "inconclusive"
     weighted = summary.weighted_metrics_score_pct
     rows = [
         ("weighted metrics score", weighted, score, gate, summary.metrics_passed),
         ("cases pass rate %", summary.cases_pass_rate_pct, rate, case_gate, summary.cases_passed),
-        (
-            "coverage %",
-            coverage,
-            None,
-            100 * summary.min_coverage,
-            summary.outcome != "inconclusive",
-        ),
+        ("coverage %", coverage, None, enough, covered),
     ]
     print_table("", ("gate", "#value", "#95 % CI", "#threshold", "verdict"), rows)
     counts = {name: count for name, count in summary.counts.items() if count}
@@ -267,7 +253,7 @@ def print_comparison(comparison: RunComparison) -> None:
 
 def print_prompt_diff(diff: PromptDiff) -> None:
     """Print the lines of a judge's prompts that only one of the two runs has."""
-    lines = [line for line in diff.lines if line[:1] in {"-", "+"}]
+    lines = [line for line in diff.lines if line.startswith(("-", "+"))]
     print_line(f"prompts of judge {diff.judge} (- baseline, + candidate):")
     print_lines(f"  {line[0]} {line[1:]}" for line in lines[:PROMPT_LINES])
     if len(lines) > PROMPT_LINES or diff.more:

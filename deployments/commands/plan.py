@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from assizes.judge.forecast.run_forecast import JudgeForecast, LimitForecast, RunForecast
 
 
-def plan_and_print(config: RunConfig, on: date | None, *, as_json: bool) -> int:
+def plan_and_print(config: RunConfig, on: date | None, *, as_json: bool) -> None:
     """Forecast a run and print the forecast; no model is called and nothing is written.
 
-    `on` is the day for date placeholders in the transcripts' URI. Returns 0.
+    `on` is the day for date placeholders in the transcripts' URI.
 
     Raises:
         AssizesError: the run itself could not begin either.
@@ -32,9 +32,8 @@ def plan_and_print(config: RunConfig, on: date | None, *, as_json: bool) -> int:
         forecast = asyncio.run(forecast_with_anchors(config, on))
     if as_json:
         print_json(forecast.model_dump(mode="json"))
-        return 0
-    _print(forecast, config)
-    return 0
+    else:
+        _print(forecast, config)
 
 
 def _print(forecast: RunForecast, config: RunConfig) -> None:

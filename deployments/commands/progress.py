@@ -5,17 +5,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
+from rich import progress as bars
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    SpinnerColumn,
-    TaskID,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 
 from assizes.tasks.context.run_context import progress_reporter
 
@@ -23,15 +14,10 @@ from assizes.tasks.context.run_context import progress_reporter
 @contextlib.contextmanager
 def show_progress_bar() -> Iterator[None]:
     """Draw the progress on stderr that runs in this block report through `progress_reporter`."""
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    task = bars.TextColumn("{task.description}", markup=False)
+    numbers = (bars.MofNCompleteColumn(), bars.TimeElapsedColumn(), bars.TimeRemainingColumn())
+    columns = (bars.SpinnerColumn(), task, bars.BarColumn(), *numbers)
+    with bars.Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         bar = progress.add_task("starting", total=None)
         parts = progress.add_task("days", total=None, visible=False)
 
@@ -50,7 +36,7 @@ def show_progress_bar() -> Iterator[None]:
             progress_reporter.reset(token)
 
 
-def _advance(progress: Progress, bar: TaskID, stage: str, done: int, total: int) -> None:
+def _advance(progress: bars.Progress, bar: bars.TaskID, stage: str, done: int, total: int) -> None:
     """Move the bar of the run by one report.
 
     A new stage with a `total` begins a new bar. With a `total`, and in the stage `reading`, `done`

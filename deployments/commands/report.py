@@ -20,12 +20,9 @@ from assizes.tasks.store import RunRecord, Store
 
 @dataclass(frozen=True, slots=True)
 class ReportOptions:
-    """What `assizes report` writes, and where.
+    """Where `assizes report` writes its three files (`None`: as configured), or what it writes instead.
 
-    Attributes:
-        output: folder or URI of report.html, report.md and report.json; `None`: as configured.
-        junit: file for JUnit XML, instead of the three files; `None`: no JUnit XML.
-        brief: print a few lines of Markdown, instead of the three files.
+    Instead of them, it writes JUnit XML to the file `junit`, and prints some Markdown with `brief`.
     """
 
     output: str | None = None
@@ -35,11 +32,10 @@ class ReportOptions:
 
 def write_stored_report(
     run_id: str, wanted: ReportOptions, file: Path | None, store: str | None, *, as_json: bool
-) -> int:
+) -> None:
     """Write the three files of a report and print their addresses; or write a summary for CI.
 
-    Returns 0, whatever the report says: a CI job is gated by the exit code of the run or the
-    comparison.
+    The exit code says nothing of the report: a CI job is gated by that of the run or comparison.
 
     Raises:
         UnknownRun: the store has no such run.
@@ -59,7 +55,8 @@ def write_stored_report(
             raise StoreError(f"run {record.run_id!r} is {record.status}: no summary to report yet")
         comparison = stored_comparison(opened, record)
         if wanted.brief or wanted.junit:
-            return _for_ci(opened, record, stored_report_data(opened, record, comparison), wanted)
+            _for_ci(opened, record, stored_report_data(opened, record, comparison), wanted)
+            return
         report = read_report(opened, record, comparison)
     # Transcripts are fetched after the store is closed, so that a run may write to it meanwhile.
     links = write_report_files(report, target)
@@ -67,10 +64,11 @@ def write_stored_report(
         print_json(links)
     else:
         print_lines(links.values())
-    return 0
 
 
-def _for_ci(store: Store, record: RunRecord, data: Mapping[str, Any], wanted: ReportOptions) -> int:
+def _for_ci(
+    store: Store, record: RunRecord, data: Mapping[str, Any], wanted: ReportOptions
+) -> None:
     if (file := wanted.junit) is not None:
         try:
             document = junit_report(data, store.scan(record.run_id, "cases"))
@@ -80,11 +78,10 @@ def _for_ci(store: Store, record: RunRecord, data: Mapping[str, Any], wanted: Re
             raise ConfigurationError(f"--junit {str(file)!r} cannot be written: {why}") from error
     if wanted.brief:
         print_text(brief_report(data).rstrip())
-    return 0
 
 
-def export_metrics(run_id: str, folder: str | None, file: Path | None, uri: str | None) -> int:
-    """Print the numbers of a run as Prometheus text, or write that text into a folder; returns 0.
+def export_metrics(run_id: str, folder: str | None, file: Path | None, uri: str | None) -> None:
+    """Print the numbers of a run as Prometheus text, or write that text into a folder.
 
     Raises:
         UnknownRun: the store has no such run.
@@ -95,4 +92,3 @@ def export_metrics(run_id: str, folder: str | None, file: Path | None, uri: str 
             print_text(metrics_text(store, record).rstrip("\n"))
         else:
             print_line(str(write_metrics(store, record, folder)))
-    return 0

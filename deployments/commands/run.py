@@ -44,13 +44,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """One evaluation.
+    """One evaluation: begin a run, resume it, or fork it, with the day for placeholders in the URI.
 
-    Attributes:
-        config: its configuration.
-        run_id: id of the run; `None`: derived from the input.
-        on: day for date placeholders in the transcripts' URI.
-        manner: begin a run, resume it, or fork it.
+    Without a `run_id` the id is derived from the input.
     """
 
     config: RunConfig
@@ -186,17 +182,14 @@ def run_flows(work: Coroutine[Any, Any, T]) -> T:
 def find_server(*, verbose: bool) -> None:
     """Make Prefect use the configured server, else that of `assizes up`, else a temporary server.
 
-    With `verbose`, Prefect's log is shown.
-
     Raises:
         ConfigurationError: the configured Prefect server does not answer.
     """
     api_url = find_api_url()
     prepare_environment(verbose=verbose, api_url=api_url)
     if api_url is None:
-        tell_user(
-            "starting a temporary Prefect server (12 to 20 s; `assizes up` keeps one running)"
-        )
+        hint = "12 to 20 s; `assizes up` keeps one running"
+        tell_user(f"starting a temporary Prefect server ({hint})")
 
 
 async def flow_outcome(flow: Any, *arguments: Any, more_tags: Sequence[str] = ()) -> Any:
@@ -264,9 +257,8 @@ def run_demo(folder: Path, *, as_json: bool, verbose: bool) -> int:
     _, outcome = evaluations(wanted, verbose=verbose)
     is_detected = outcome.conclusion == "Regression"
     if not as_json:
-        print_line(
-            f"{len(baseline)} real transcripts of an airline agent (v1), and a copy in which"
-        )
+        real = f"{len(baseline)} real transcripts of an airline agent (v1)"
+        print_line(f"{real}, and a copy in which")
         print_line("every third case that changes a booking claims success without doing it (v2).")
     print_outcome(outcome, as_json=as_json)
     if not as_json:

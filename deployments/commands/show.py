@@ -11,20 +11,7 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from assizes.deployments.commands.output import (
-    judge_line,
-    print_comparison,
-    print_gates,
-    print_json,
-    print_line,
-    print_lines,
-    print_metrics,
-    print_published,
-    print_table,
-    print_text,
-    print_votes,
-    print_warnings,
-)
+from assizes.deployments.commands import output
 from assizes.deployments.commands.stores import opened_store, store_config
 from assizes.deployments.settings import read_optional_config
 from assizes.judge.comparison.compare import Ending
@@ -39,7 +26,7 @@ RUN_FIELDS = ("run_id", "name", "trigger", "status", "judge_model", "started_at"
 """Columns of table runs that the JSON documents show."""
 
 
-def show_runs(file: Path | None, uri: str | None, *, as_json: bool) -> int:
+def show_runs(file: Path | None, uri: str | None, *, as_json: bool) -> None:
     """Print the runs of a store, newest first."""
     numbers = ("weighted_metrics_score_pct", "cases_pass_rate_pct", "outcome", "coverage")
     rows = []
@@ -51,19 +38,18 @@ def show_runs(file: Path | None, uri: str | None, *, as_json: bool) -> int:
             fields = {field: row[field] for field in RUN_FIELDS}
             rows.append(fields | {name: summary.get(name) for name in numbers})
     if as_json:
-        print_json(rows)
+        output.print_json(rows)
     elif rows:
         columns = ("run", "status", "judge", "started", "#score", "#pass %")
         shown = ("run_id", "status", "judge_model", "started_at", *numbers[:2])
         for row in rows:
             row["started_at"] = f"{row['started_at']:%Y-%m-%d %H:%M}"
-        print_table("", columns, [[row[field] for field in shown] for row in rows])
+        output.print_table("", columns, [[row[field] for field in shown] for row in rows])
     else:
-        print_line(f"no runs in {store_uri}")
-    return 0
+        output.print_line(f"no runs in {store_uri}")
 
 
-def show_run(run_id: str, file: Path | None, uri: str | None, *, as_json: bool) -> int:
+def show_run(run_id: str, file: Path | None, uri: str | None, *, as_json: bool) -> None:
     """Print one run: its status, metrics, gates, counts and costs.
 
     Raises:
@@ -78,31 +64,30 @@ def show_run(run_id: str, file: Path | None, uri: str | None, *, as_json: bool) 
     if as_json:
         fields = {name: getattr(record, name) for name in (*RUN_FIELDS, "config", "summary")}
         fields["calibration"] = calibration
-        print_json(fields)
-        return 0
-    print_line(judge_line(record.judge_model))
-    print_line(f"status: {record.status}, started {record.started_at:%Y-%m-%d %H:%M} UTC")
+        output.print_json(fields)
+        return
+    output.print_line(output.judge_line(record.judge_model))
+    output.print_line(f"status: {record.status}, started {record.started_at:%Y-%m-%d %H:%M} UTC")
     if record.status == INTERRUPTED:
-        print_line(f"nobody is at work on it: `assizes resume {record.run_id}` goes on")
+        output.print_line(f"nobody is at work on it: `assizes resume {record.run_id}` goes on")
     if record.summary is not None:
         summary = RunSummary.model_validate(record.summary)
-        print_warnings(summary.warnings)
-        print_metrics(record.run_id, summary)
-        print_published(summary)
-        print_votes(summary)
-        print_gates(summary)
-    print_lines(f"judge beside people: {line}" for line in calibration)
-    return 0
+        output.print_warnings(summary.warnings)
+        output.print_metrics(record.run_id, summary)
+        output.print_published(summary)
+        output.print_votes(summary)
+        output.print_gates(summary)
+    output.print_lines(f"judge beside people: {line}" for line in calibration)
 
 
-def show_metrics(folders: Sequence[str], *, as_json: bool) -> int:
+def show_metrics(folders: Sequence[str], *, as_json: bool) -> None:
     """Print every conversation metric, opt-in metrics included (seed 000: available metrics)."""
     from assizes.judge.catalog import metrics_listing
 
     listing = metrics_listing(folders)
     if as_json:
-        print_json(listing)
-        return 0
+        output.print_json(listing)
+        return
     rows = [
         (
             *(metric[field] for field in ("name", "tier", "score_type")),
@@ -113,11 +98,10 @@ def show_metrics(folders: Sequence[str], *, as_json: bool) -> int:
         for metric in listing["data"]
     ]
     columns = ("metric", "tier", "scale", "#weight", "default", "measures")
-    print_table("", columns, rows)
-    return 0
+    output.print_table("", columns, rows)
 
 
-def show_judges(folders: Sequence[str], file: Path | None, *, as_json: bool) -> int:
+def show_judges(folders: Sequence[str], file: Path | None, *, as_json: bool) -> None:
     """Print every judge: its scale, its gate, what it needs, and whether it works offline.
 
     Listed are also the user's own judges in `folders` and in the configuration `file`.
@@ -133,11 +117,10 @@ def show_judges(folders: Sequence[str], file: Path | None, *, as_json: bool) -> 
     all_folders = (*config.rubrics, *(folder for folder in folders if folder not in config.rubrics))
     listing = judges_listing(config.model_copy(update={"rubrics": all_folders}))
     if as_json:
-        print_json(listing)
-        return 0
+        output.print_json(listing)
+        return
     for judge in listing:
         _print_judge(judge)
-    return 0
 
 
 def _print_judge(judge: dict[str, Any]) -> None:
@@ -149,12 +132,12 @@ def _print_judge(judge: dict[str, Any]) -> None:
         f"gate {judge['gate']}" if judge["gate"] else "no gate",
         "also offline" if judge["offline"] else "needs a language model",
     ]
-    print_line(f"{judge['name']:<22} {'; '.join(facts)}")
+    output.print_line(f"{judge['name']:<22} {'; '.join(facts)}")
     lines = [judge["description"], f"needs {', '.join(judge['needs']) or 'nothing'}"]
     if own := [name for name in judge["options"] if name not in JudgeOptions.model_fields]:
         lines.append(f"options {', '.join(own)}")
     for line in lines:
-        print_text(textwrap.fill(line, 100, initial_indent="    ", subsequent_indent="    "))
+        output.print_text(textwrap.fill(line, 100, initial_indent="    ", subsequent_indent="    "))
 
 
 EXIT_CODES: Final[dict[Ending, int]] = {
@@ -188,9 +171,9 @@ def compare_and_print(
     with existing_store(store_config(file, store)) as opened:
         comparison = compare_stored(opened, *sides, thresholds)
     if as_json:
-        print_json(comparison.model_dump(mode="json"))
+        output.print_json(comparison.model_dump(mode="json"))
     else:
-        print_comparison(comparison)
+        output.print_comparison(comparison)
     return EXIT_CODES[comparison.verdict.ending]
 
 

@@ -61,8 +61,8 @@ Shape: TypeAlias = Literal["table", "json", "csv"]
 
 def query_and_print(
     target: str, statement: str, file: Path | None, uri: str | None, shape: Shape
-) -> int:
-    """Print the rows of a statement as a table, as a JSON list of objects, or as CSV; returns 0.
+) -> None:
+    """Print the rows of a statement as a table, as a JSON list of objects, or as CSV.
 
     The target is a run id, or a store as `--store` takes it; a `.duckdb` file needs no `duckdb:`.
     `uri` is the store that has the run, where the target is a run id; `None`: as configured.
@@ -73,14 +73,13 @@ def query_and_print(
     if shape == "json":
         dicts = rows.to_dicts()
         print_json([{name: _plain_value(row[name]) for name in row} for row in dicts])
-        return 0
+        return
     values = [[_plain_value(value) for value in row] for row in rows.rows()]
     if shape == "csv":
         sys.stdout.write(csv_text(rows.columns, values))
-        return 0
+        return
     columns = [f"#{name}" if kind.is_numeric() else name for name, kind in rows.schema.items()]
     print_table("", columns, [[_cell(value) for value in row] for row in values])
-    return 0
 
 
 def _store_uri(target: str) -> str | None:

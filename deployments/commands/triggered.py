@@ -15,23 +15,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from assizes.deployments.commands.output import (
-    print_conclusion,
-    print_json,
-    print_line,
-    print_lines,
-    print_outcome,
-    print_table,
-)
-from assizes.deployments.commands.run import (
-    RunOptions,
-    check_places,
-    find_server,
-    flow_outcome,
-    progress_bar,
-    run_evaluation,
-    run_flows,
-)
+from assizes.deployments.commands import output, run
 from assizes.deployments.commands.stores import store_config
 from assizes.deployments.settings import stored_config
 from assizes.deployments.terminal import StderrLines, is_json_log, tell_user
@@ -81,7 +65,7 @@ def run_after_deployment(
     """
     flow = "after_deployment.after_deployment"
     outcome = _checked_result(flow, config, version, agent, min_transcripts, verbose=verbose)
-    return print_outcome(outcome, as_json=as_json)
+    return output.print_outcome(outcome, as_json=as_json)
 
 
 def run_backfill(
@@ -110,16 +94,16 @@ def _checked_result(flow: str, config: RunConfig, *more: Any, verbose: bool) -> 
     The flow is imported by its name below `assizes.flows`, for Prefect may be imported only once
     `find_server` has set its environment.
     """
-    check_places(config)
-    find_server(verbose=verbose)
+    run.check_places(config)
+    run.find_server(verbose=verbose)
     module, function = flow.split(".")
 
     async def call_flow() -> Any:
         imported = import_module(f"assizes.flows.{module}")
-        return await flow_outcome(getattr(imported, function), config, *more)
+        return await run.flow_outcome(getattr(imported, function), config, *more)
 
-    with _show_progress_lines(), progress_bar():
-        return run_flows(call_flow())
+    with _show_progress_lines(), run.progress_bar():
+        return run.run_flows(call_flow())
 
 
 @contextlib.contextmanager
@@ -143,7 +127,7 @@ def _show_progress_lines() -> Iterator[None]:
 
 def _print_series(outcome: SeriesOutcome, *, as_json: bool) -> int:
     if as_json:
-        print_json(outcome.model_dump(mode="json"))
+        output.print_json(outcome.model_dump(mode="json"))
         return outcome.exit_code
     rows = [
         (
@@ -158,11 +142,11 @@ def _print_series(outcome: SeriesOutcome, *, as_json: bool) -> int:
         for part in outcome.parts
     ]
     columns = ("part", "run", "conclusion", "#cases", "#pass rate %", "#score", "#cost USD")
-    print_table("", columns, rows)
-    if outcome.cost_usd is not None:
-        print_line(f"judge cost, over all sittings of these runs: {outcome.cost_usd:.4f} USD")
-    print_conclusion(outcome.conclusion)
-    print_lines(outcome.reasons)
+    output.print_table("", columns, rows)
+    if (cost := outcome.cost_usd) is not None:
+        output.print_line(f"judge cost, over all sittings of these runs: {cost:.4f} USD")
+    output.print_conclusion(outcome.conclusion)
+    output.print_lines(outcome.reasons)
     return outcome.exit_code
 
 
@@ -191,10 +175,8 @@ def errored_selection(run_id: str | None, *, others: bool) -> tuple[str, Only]:
         ConfigurationError: no run is named, or such an option was given.
     """
     if run_id is None or others:
-        raise ConfigurationError(
-            "--only-errors: name the run with --run-id; its own configuration holds, and --set "
-            "changes it"
-        )
+        hint = "its own configuration holds, and --set changes it"
+        raise ConfigurationError(f"--only-errors: name the run with --run-id; {hint}")
     return run_id, "errored"
 
 
@@ -235,15 +217,14 @@ def rerun_remaining(
         "reasons": plan.reasons,
         "objects": plan.objects,
     }
-    if not dry_run:
-        tell_user(_counts_line(counts))
-    elif as_json:
-        print_json(counts)
-    else:
-        print_line(_counts_line(counts))
     if dry_run:
+        if as_json:
+            output.print_json(counts)
+        else:
+            output.print_line(_counts_line(counts))
         return 0
-    return run_evaluation(RunOptions(config), as_json=as_json, verbose=verbose)
+    tell_user(_counts_line(counts))
+    return run.run_evaluation(run.RunOptions(config), as_json=as_json, verbose=verbose)
 
 
 def _config(
@@ -251,28 +232,28 @@ def _config(
 ) -> tuple[RunConfig, dict[str, Any]]:
     """The configuration of the new run, and the counts of the stored run."""
     with open_store(store) as opened:
-        run = opened.run(run_id)
-        rejects = opened.table(run.run_id, "rejects")["reason"].value_counts()
-        errored = opened.table(run.run_id, "cases")["error"].count()
+        record = opened.run(run_id)
+        rejects = opened.table(record.run_id, "rejects")["reason"].value_counts()
+        errored = opened.table(record.run_id, "cases")["error"].count()
     before: dict[str, Any] = {
-        "run_id": run.run_id,
-        "status": run.status,
-        "quarantined": Plan.from_dict(run.plan).rejected,
+        "run_id": record.run_id,
+        "status": record.status,
+        "quarantined": Plan.from_dict(record.plan).rejected,
         "reasons": dict(sorted(rejects.iter_rows())),
         "errored": errored,
     }
     suffix = _SUFFIXES[only]
-    name = f"{run.name.removesuffix(suffix)[: _NAME_CHARS - len(suffix)]}{suffix}"
+    name = f"{record.name.removesuffix(suffix)[: _NAME_CHARS - len(suffix)]}{suffix}"
     settings: dict[str, dict[str, Any]] = {
-        "transcripts": {**_SAMPLE_SETTINGS[only], "again": {"run": run.run_id, "only": only}},
+        "transcripts": {**_SAMPLE_SETTINGS[only], "again": {"run": record.run_id, "only": only}},
         # Part of a run cannot be compared with a whole run, and replies that are missing from the
         # cache must be asked for even if the stored run only replayed.
         "comparison": {"baseline": None},
         "cache": {"use": "read_write"},
         "store": store.model_dump(),
     }
-    snapshot = {**run.config, "name": name}
-    return stored_config(snapshot, settings, overrides, f"run {run.run_id}"), before
+    snapshot = {**record.config, "name": name}
+    return stored_config(snapshot, settings, overrides, f"run {record.run_id}"), before
 
 
 def _counts_line(counts: dict[str, Any]) -> str:
@@ -283,10 +264,11 @@ def _counts_line(counts: dict[str, Any]) -> str:
         return f"{number} ({listed})" if listed else number
 
     before, due = counts["of"], counts["due"]
-    run = f"run {before['run_id']}: {counts['sought']}"
+    stored = f"run {before['run_id']}: {counts['sought']}"
     if counts["only"] == "errored":
         gone = counts["sought"] - due
         suffix = f"; {gone} no longer there word for word" if gone > 0 else ""
-        return f"{run} cases with an error, {due} to judge{suffix}"
+        return f"{stored} cases with an error, {due} to judge{suffix}"
     still = with_reasons(f"{counts['still_quarantined']} quarantined still", counts["reasons"])
-    return f"{with_reasons(f'{run} quarantined', before['reasons'])}; now {due} to judge, {still}"
+    were = with_reasons(f"{stored} quarantined", before["reasons"])
+    return f"{were}; now {due} to judge, {still}"

@@ -10,13 +10,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
-from assizes.deployments.commands.output import (
-    print_json,
-    print_line,
-    print_lines,
-    print_table,
-    print_warnings,
-)
+from assizes.deployments.commands import output
 from assizes.deployments.settings import read_config
 from assizes.judge.calibration.measures import Estimate
 from assizes.judge.calibration.record import Calibration, Ceiling
@@ -33,25 +27,25 @@ MAX_LEVELS = 12
 
 def print_calibration(calibration: Calibration) -> None:
     """Print a calibration; the sentence that reports cite comes first."""
-    print_line(f"{calibration.metric}: {calibration.citation()}")
-    print_line(f"judge: {calibration.judge} (fingerprint {calibration.fingerprint})")
-    print_line(
+    output.print_line(f"{calibration.metric}: {calibration.citation()}")
+    output.print_line(f"judge: {calibration.judge} (fingerprint {calibration.fingerprint})")
+    output.print_line(
         f"labels: {calibration.labels}, {calibration.labelled:,} items by {len(calibration.raters)} "
         f"{'rater' if len(calibration.raters) == 1 else 'raters'} in {calibration.clusters:,} clusters; "
         f"{calibration.disputed} disputed, {calibration.missing} not judged"
     )
     if calibration.judge_error_rate:
         share = f"{100 * calibration.judge_error_rate:.1f} %"
-        print_line(f"judge errors: {calibration.judge_errors} ({share}), in no figure below")
-    print_table("", ("agreement with people", "#value", "95 %"), _measures(calibration))
+        output.print_line(f"judge errors: {calibration.judge_errors} ({share}), in no figure below")
+    output.print_table("", ("agreement with people", "#value", "95 %"), _measures(calibration))
     if 0 < len(calibration.levels) <= MAX_LEVELS:
         names = [f"{level:g}" for level in calibration.levels]
         pairs = zip(names, calibration.confusion, strict=True)
         confusion = [(f"people {name}", *counts) for name, counts in pairs]
-        print_table("", ("", *(f"#judge {name}" for name in names)), confusion)
+        output.print_table("", ("", *(f"#judge {name}" for name in names)), confusion)
     if calibration.ceiling is not None:
         _print_ceiling(calibration.ceiling)
-    print_warnings(calibration.warnings)
+    output.print_warnings(calibration.warnings)
 
 
 def _measures(calibration: Calibration) -> list[tuple[str, str, str]]:
@@ -93,18 +87,16 @@ def _print_ceiling(ceiling: Ceiling) -> None:
         )
         for pair in ceiling.pairs
     ]
-    print_table(
-        "people among themselves", ("raters", "#items", "#accuracy", "#kappa", "95 %"), rows
-    )
+    columns = ("raters", "#items", "#accuracy", "#kappa", "95 %")
+    output.print_table("people among themselves", columns, rows)
     mean = "not defined" if ceiling.mean_kappa is None else f"{ceiling.mean_kappa:.2f}"
-    print_line(f"ceiling: mean kappa of people {mean}, alpha {ceiling.alpha}")
+    output.print_line(f"ceiling: mean kappa of people {mean}, alpha {ceiling.alpha}")
 
 
-def show_trends(config: RunConfig, span: RunRange, plot: str | None, *, as_json: bool) -> int:
+def show_trends(config: RunConfig, span: RunRange, plot: str | None, *, as_json: bool) -> None:
     """Print the series and the incidents of a range of runs.
 
-    With a `plot`, the series are drawn to that SVG file. Returns 0, whatever the control charts
-    find: a trend gates nothing.
+    With a `plot`, the series are drawn to that SVG file. A trend gates nothing.
 
     Raises:
         StoreError: there is no such run.
@@ -118,28 +110,25 @@ def show_trends(config: RunConfig, span: RunRange, plot: str | None, *, as_json:
         try:
             Path(plot).write_text(trend_chart(trends), encoding="utf-8")
         except OSError as error:
-            why = error.strerror or error
-            raise ConfigurationError(
-                f"--plot {str(Path(plot))!r} cannot be written: {why}"
-            ) from error
+            fault = f"--plot {str(Path(plot))!r} cannot be written"
+            raise ConfigurationError(f"{fault}: {error.strerror or error}") from error
     if as_json:
-        print_json(trends.model_dump(mode="json"))
+        output.print_json(trends.model_dump(mode="json"))
     else:
         _print_trends(trends, config.series.reference_runs)
         if plot is not None:
-            print_line(f"plot: {plot}")
-    return 0
+            output.print_line(f"plot: {plot}")
 
 
 def _print_trends(trends: Trends, needed: int) -> None:
-    print_line(f"{trends.name}: {trends.runs} runs")
+    output.print_line(f"{trends.name}: {trends.runs} runs")
     rows = [_trend_row(trend, needed) for trend in trends.series]
     columns = ("series", "slice", "#reference", "#last", "95 %", "#runs", "#z", "state")
-    print_table("", columns, rows)
-    print_lines(f"note: {note}" for note in trends.notes)
-    print_lines(incident.line() for incident in trends.incidents)
+    output.print_table("", columns, rows)
+    output.print_lines(f"note: {note}" for note in trends.notes)
+    output.print_lines(incident.line() for incident in trends.incidents)
     if not trends.incidents:
-        print_line("no incident")
+        output.print_line("no incident")
 
 
 def _trend_row(trend: Trend, needed: int) -> tuple[object, ...]:
@@ -192,13 +181,13 @@ def calibrate_and_print(
 
             result = result.with_canaries(run_flows(judge_canaries(config, of_run, config.name)))
     if as_json:
-        print_json(result.model_dump(mode="json"))
+        output.print_json(result.model_dump(mode="json"))
     else:
         for calibration in result.calibrations:
             print_calibration(calibration)
         if result.canaries is not None:
-            print_line(result.canaries.sentence())
-        print_lines(f"FALLS SHORT: {reason}" for reason in result.shortfalls)
+            output.print_line(result.canaries.sentence())
+        output.print_lines(f"FALLS SHORT: {reason}" for reason in result.shortfalls)
     return 1 if result.shortfalls else 0
 
 

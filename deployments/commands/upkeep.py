@@ -13,23 +13,13 @@ from assizes.deployments.commands.stores import opened_store, store_config
 from assizes.deployments.settings import read_optional_config
 from assizes.judge.errors import ConfigurationError
 from assizes.tasks.spending.ledger_file import known_runs, lift_stop, write_stop
-from assizes.tasks.store import existing_store, rebuild_store
+from assizes.tasks.store import existing_store, rebuild_store, upkeep
 from assizes.tasks.store.record import full_id
-from assizes.tasks.store.upkeep import (
-    DataSubject,
-    collect_garbage,
-    compact_run,
-    find_subject,
-    forget_subject,
-)
 
 
 @dataclass(frozen=True, slots=True)
 class ForgetOptions:
-    """Whose rows `assizes forget` deletes: of a case, or of cases with all these `key=value` tags.
-
-    `run_id` `None`: from every run.
-    """
+    """Whose rows are deleted: of a case, or of cases with all these tags; in one run, or in all."""
 
     case_id: str | None
     tags: list[str]
@@ -45,8 +35,8 @@ UNTOUCHED_NOTE = (
 
 def rebuild_and_print(
     file: Path | None, uri: str | None, source: str | None, *, as_json: bool
-) -> int:
-    """Rebuild a damaged DuckDB file and print which runs were kept and which were lost; returns 0.
+) -> None:
+    """Rebuild a damaged DuckDB file and print which runs were kept and which were lost.
 
     `source` is the URI of a Parquet store to copy runs from; `None`: there is no second copy.
     """
@@ -56,7 +46,7 @@ def rebuild_and_print(
     if as_json:
         aside = str(done.old_file) if done.old_file else None
         print_json({"kept": done.kept_run_ids, "lost": done.losses, "aside": aside})
-        return 0
+        return
     ids = f": {', '.join(done.kept_run_ids)}" if done.kept_run_ids else ""
     print_line(f"{config.uri}: kept {len(done.kept_run_ids)} runs{ids}")
     print_lines(f"lost {run_id}: {why}" for run_id, why in done.losses.items())
@@ -67,13 +57,12 @@ def rebuild_and_print(
             "there was no second copy to take them from: run again what is lost or incomplete; "
             "replies in the cache are not paid for twice"
         )
-    return 0
 
 
 def collect_and_print(
     file: Path | None, uri: str | None, hours: float, *, yes: bool, as_json: bool
-) -> int:
-    """List, or with `yes` remove, the objects of a Parquet store that no reader needs; returns 0.
+) -> None:
+    """List, or with `yes` remove, the objects of a Parquet store that no reader needs.
 
     Objects younger than `hours` stay; a writer may be at work on them.
 
@@ -83,11 +72,11 @@ def collect_and_print(
     if hours < 0:
         raise ConfigurationError(f"--older-than {hours:g}: accepted are hours from 0 on")
     with opened_store(file, uri) as store:
-        objects = collect_garbage(store, older_than=timedelta(hours=hours), removing=yes)
+        objects = upkeep.collect_garbage(store, older_than=timedelta(hours=hours), removing=yes)
         where = store.uri
     if as_json:
         print_json({"removed": yes, "objects": [asdict(item) for item in objects]})
-        return 0
+        return
     sizes: defaultdict[str, list[int]] = defaultdict(list)
     for item in objects:
         sizes[item.kind].append(item.size)
@@ -97,13 +86,12 @@ def collect_and_print(
     print_line(f"{where}: {len(objects)} objects {'removed' if yes else 'to remove'}")
     if objects and not yes:
         print_line(DRY_RUN_NOTE)
-    return 0
 
 
 def forget_and_print(
     file: Path | None, uri: str | None, options: ForgetOptions, *, yes: bool, as_json: bool
-) -> int:
-    """Count, or with `yes` delete, every row of a case or of all cases with some tags; returns 0.
+) -> None:
+    """Count, or with `yes` delete, every row of a case or of all cases with some tags.
 
     Raises:
         ConfigurationError: a tag is no `key=value`.
@@ -114,15 +102,15 @@ def forget_and_print(
         if not separator or not key:
             raise ConfigurationError(f"--tag {text!r}; accepted: key=value")
         tags[key] = value
-    subject = DataSubject(options.case_id, tags)
+    subject = upkeep.DataSubject(options.case_id, tags)
     config = store_config(file, uri)
     with existing_store(config) if yes else opened_store(file, uri) as store:
-        matches = find_subject(store, subject, options.run_id)
+        matches = upkeep.find_subject(store, subject, options.run_id)
         if yes:
-            forget_subject(store, matches)
+            upkeep.forget_subject(store, matches)
     if as_json:
         print_json({"deleted": yes, "runs": [asdict(match) for match in matches]})
-        return 0
+        return
     if matches:
         tables = ("cases", "scores", "asks")
         rows = [(match.run_id, *(match.rows[table] for table in tables)) for match in matches]
@@ -130,31 +118,30 @@ def forget_and_print(
     print_line(f"{config.uri}: rows in {len(matches)} runs {'deleted' if yes else 'to delete'}")
     if matches:
         print_line(UNTOUCHED_NOTE if yes else DRY_RUN_NOTE)
-    return 0
 
 
-def compact_and_print(file: Path | None, uri: str | None, run_id: str, *, as_json: bool) -> int:
-    """Merge the small Parquet parts of a complete run and print how many there were; returns 0."""
+def compact_and_print(file: Path | None, uri: str | None, run_id: str, *, as_json: bool) -> None:
+    """Merge the small Parquet parts of a complete run and print how many there were."""
     with existing_store(store_config(file, uri)) as store:
-        done = compact_run(store, run_id)
+        done = upkeep.compact_run(store, run_id)
     if as_json:
         print_json(asdict(done))
     else:
-        print_line(
-            f"{run_id}: {done.before} parts before, {done.after} now; `assizes gc` removes the old"
-        )
-    return 0
+        now = f"{done.after} now; `assizes gc` removes the old"
+        print_line(f"{run_id}: {done.before} parts before, {now}")
 
 
 STOP_DELAY_S: Final = 2
 """Seconds within which running processes notice a stop."""
 
 
-def stop_runs(run: str | None, file: Path | None, *, every: bool, lift: bool, as_json: bool) -> int:
+def stop_runs(
+    run: str | None, file: Path | None, *, every: bool, lift: bool, as_json: bool
+) -> None:
     """Stop a run, or with `every` all runs, also those that begin later; `lift` ends that again.
 
     Running processes make no new model call. Replies to calls that are in flight are still stored.
-    The configuration file names the ledger that the runs share. Returns 0.
+    The configuration file names the ledger that the runs share.
 
     Raises:
         ConfigurationError: not exactly one of `run`, `every` and `lift` is given, or the ledger
@@ -182,4 +169,3 @@ def stop_runs(run: str | None, file: Path | None, *, every: bool, lift: bool, as
         print_json(document)
     else:
         print_line(line)
-    return 0

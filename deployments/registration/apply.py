@@ -50,16 +50,11 @@ class DeploymentTarget:
 
 @dataclass(frozen=True)
 class WantedDeployment:
-    """A flow with its parameters and its schedule.
+    """A flow, as the dotted name of module and function, with its parameters and its schedule.
 
-    Attributes:
-        entrypoint: dotted name of module and function.
-        parameters: defaults for the parameters of every flow run.
-        tags: of every flow run.
-        schedule: when flow runs begin; `None`: only on request.
-        one_at_a_time: whether a flow run waits for the end of the flow run before it.
-        keep_existing: whether a registered deployment stays as it is, because other configurations
-            use it too.
+    Parameters are defaults, and tags those, of every flow run. Without a schedule flow runs begin
+    on request; `one_at_a_time`: each waits for the end of the one before. With `keep_existing` a
+    registered deployment stays as it is, because other configurations use it too.
     """
 
     entrypoint: str
@@ -133,33 +128,18 @@ def wanted_deployments(config: RunConfig) -> list[WantedDeployment]:
         "thresholds": config.comparison.model_dump(mode="json"),
     }
 
-    def build_deployment(entrypoint: str, description: str, **more: Any) -> WantedDeployment:
+    def of_flow(flow: str, description: str, **more: Any) -> WantedDeployment:
         settings = {"parameters": run_parameters, "tags": tags, **more}
-        return WantedDeployment(entrypoint, name, description, **settings)
+        return WantedDeployment(f"assizes.flows.{flow}", name, description, **settings)
 
+    nightly = {"schedule": nightly_schedule(config), "one_at_a_time": True}
     return [
-        build_deployment(
-            "assizes.flows.nightly.nightly",
-            "Judge yesterday's transcripts.",
-            schedule=nightly_schedule(config),
-            one_at_a_time=True,
-        ),
-        build_deployment(
-            "assizes.flows.after_deployment.after_deployment",
-            "Judge a new version beside the last.",
-        ),
-        build_deployment(
-            "assizes.flows.backfill.backfill", "Judge a range of days.", one_at_a_time=True
-        ),
-        build_deployment("assizes.flows.evaluate.evaluate", "One evaluation."),
-        build_deployment(
-            "assizes.flows.compare.compare_runs",
-            "Two runs side by side.",
-            parameters=compare_parameters,
-        ),
-        build_deployment(
-            "assizes.flows.calibrate.calibrate_judge", "Hold the judge against human labels."
-        ),
+        of_flow("nightly.nightly", "Judge yesterday's transcripts.", **nightly),
+        of_flow("after_deployment.after_deployment", "Judge a new version beside the last."),
+        of_flow("backfill.backfill", "Judge a range of days.", one_at_a_time=True),
+        of_flow("evaluate.evaluate", "One evaluation."),
+        of_flow("compare.compare_runs", "Two runs side by side.", parameters=compare_parameters),
+        of_flow("calibrate.calibrate_judge", "Hold the judge against human labels."),
         WantedDeployment(
             "assizes.flows.partition.judge_partition",
             DEPLOYMENT.partition("/")[2],
@@ -285,11 +265,8 @@ class Registrar:
             return RegistrationResult("automation", wanted.name, "created")
         existing, *duplicates = matches
         update = wanted.model_copy(update={"enabled": existing.enabled})
-        differs = tuple(
-            name
-            for name in ("description", "tags", "trigger", "actions")
-            if getattr(existing, name) != getattr(update, name)
-        )
+        fields = ("description", "tags", "trigger", "actions")
+        differs = tuple(n for n in fields if getattr(existing, n) != getattr(update, n))
         if differs and not self._dry_run:
             await self._client.update_automation(existing.id, update)
         for duplicate in duplicates:
@@ -324,11 +301,11 @@ class Registrar:
             if tag in automation.tags and automation.name not in wanted:
                 await self._remove_automation(automation)
                 removed.append(RegistrationResult("automation", automation.name, "removed"))
-        tag_filter = DeploymentFilter(tags=DeploymentFilterTags(all_=[tag]))
-        order = DeploymentSort.CREATED_DESC
-        for deployment in await _all_pages(
-            client.read_deployments, deployment_filter=tag_filter, sort=order
-        ):
+        query = {
+            "deployment_filter": DeploymentFilter(tags=DeploymentFilterTags(all_=[tag])),
+            "sort": DeploymentSort.CREATED_DESC,
+        }
+        for deployment in await _all_pages(client.read_deployments, **query):
             flow = await client.read_flow(deployment.flow_id)
             name = f"{flow.name}/{deployment.name}"
             if name not in wanted:

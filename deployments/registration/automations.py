@@ -21,14 +21,7 @@ from prefect.events.schemas.automations import AutomationCore, EventTrigger, Pos
 from assizes.deployments.registration.apply import tag_of
 from assizes.judge.config.run import NotificationReason, RunConfig
 from assizes.judge.errors import ConfigurationError
-from assizes.tasks.publish_report import (
-    EVENT_FAILED,
-    EVENT_FINISHED,
-    EVENT_INCONCLUSIVE,
-    EVENT_REGRESSION,
-    RUN_RESOURCE,
-    TAG,
-)
+from assizes.tasks import publish_report
 
 REPLACEMENTS: Final[Mapping[str, str]] = {
     "<": "\N{SINGLE LEFT-POINTING ANGLE QUOTATION MARK}",
@@ -79,10 +72,10 @@ _ANY_FLOW_RUN_EVENT: Final = "prefect.flow-run.*"
 have names of their own, so a list of event names would not match them."""
 
 _EVENTS: Final[Mapping[NotificationReason, str]] = {
-    "finished": EVENT_FINISHED,
-    "regression": EVENT_REGRESSION,
-    "inconclusive": EVENT_INCONCLUSIVE,
-    "failed": EVENT_FAILED,
+    "finished": publish_report.EVENT_FINISHED,
+    "regression": publish_report.EVENT_REGRESSION,
+    "inconclusive": publish_report.EVENT_INCONCLUSIVE,
+    "failed": publish_report.EVENT_FAILED,
 }
 
 _RUN_FIELDS: Final = (
@@ -118,24 +111,14 @@ class Notifier:
     block: BlockDocument
 
     def action(self, finding: str, fields: Mapping[str, str]) -> CallWebhook | SendNotification:
-        """The action that sends one notification.
-
-        Args:
-            finding: what happened; it becomes the subject.
-            fields: Jinja expressions over the event, by the name that the message shows.
-        """
+        """The action that tells a finding, with the values of Jinja expressions over the event."""
         if is_webhook(self.block):
-            pairs = [
-                f'"{key}": {{{{ {text} | default(none) | tojson }}}}'
-                for key, text in fields.items()
-            ]
+            typed = "default(none) | tojson"
+            pairs = [f'"{key}": {{{{ {text} | {typed} }}}}' for key, text in fields.items()]
             payload = "{" + ", ".join([f'"finding": "{finding}"', *pairs]) + "}"
             return CallWebhook(block_document_id=self.block.id, payload=payload)
-        return SendNotification(
-            block_document_id=self.block.id,
-            subject=f"assizes: {finding}",
-            body=message_template(fields),
-        )
+        subject, body = f"assizes: {finding}", message_template(fields)
+        return SendNotification(block_document_id=self.block.id, subject=subject, body=body)
 
 
 def is_webhook(block: BlockDocument) -> bool:
@@ -168,14 +151,12 @@ def wanted_automations(
     wanted = [_heartbeat_automation(), _deployment_trigger(config, deployment_ids)]
     if notifier is None:
         return wanted
-    notifications = [
-        _outcome_notification(config, finding, notifier) for finding in config.notify.on
-    ]
+    wanted += [_outcome_notification(config, finding, notifier) for finding in config.notify.on]
     if "failed" in config.notify.on:
-        notifications.append(_failure_notification(config, deployment_ids, notifier))
+        wanted.append(_failure_notification(config, deployment_ids, notifier))
     if config.nightly.cron.strip():
-        notifications.append(_missed_notification(config, deployment_ids, notifier))
-    return [*wanted, *notifications]
+        wanted.append(_missed_notification(config, deployment_ids, notifier))
+    return wanted
 
 
 def _heartbeat_automation() -> AutomationCore:
@@ -183,14 +164,14 @@ def _heartbeat_automation() -> AutomationCore:
     return AutomationCore(
         name=HEARTBEAT_AUTOMATION,
         description="A run whose process sends no heartbeat any more is marked as crashed.",
-        tags=[TAG],
+        tags=[publish_report.TAG],
         trigger=EventTrigger(
             after={_HEARTBEAT_EVENT},
             expect={_ANY_FLOW_RUN_EVENT},
             match={"prefect.resource.id": "prefect.flow-run.*"},
             match_related={
                 "prefect.resource.role": "tag",
-                "prefect.resource.id": f"prefect.tag.{TAG}",
+                "prefect.resource.id": f"prefect.tag.{publish_report.TAG}",
             },
             for_each={"prefect.resource.id"},
             posture=Posture.Proactive,
@@ -210,26 +191,21 @@ def _deployment_trigger(config: RunConfig, deployment_ids: DeploymentIds) -> Aut
     """Begins `after-deployment` on `DEPLOYED_EVENT`; of one model where the configuration names one."""
     agent = config.transcripts.where.get("agent") or config.transcripts.agent
     parameters = {
-        "version": _typed_parameter("{{ event.payload.version | string | tojson }}"),
-        "agent": _typed_parameter("{{ event.payload.agent | default(none) | tojson }}"),
-        "min_transcripts": _typed_parameter(
-            "{{ event.payload.min_transcripts | default(none) | tojson }}"
-        ),
+        "version": _typed_parameter("version | string"),
+        "agent": _typed_parameter("agent | default(none)"),
+        "min_transcripts": _typed_parameter("min_transcripts | default(none)"),
     }
+    deployment_id = deployment_ids.ids["after-deployment"]
     return AutomationCore(
         name=f"assizes {config.name}: after a deployment",
         description=f"The event {DEPLOYED_EVENT} of a model begins after-deployment.",
-        tags=[TAG, tag_of(config)],
+        tags=[publish_report.TAG, tag_of(config)],
         trigger=_on_event(
             DEPLOYED_EVENT,
             match={"prefect.resource.id": f"model.{agent or '*'}"},
             for_each={"prefect.resource.id"},
         ),
-        actions=[
-            RunDeployment(
-                deployment_id=deployment_ids.ids["after-deployment"], parameters=parameters
-            )
-        ],
+        actions=[RunDeployment(deployment_id=deployment_id, parameters=parameters)],
     )
 
 
@@ -247,11 +223,11 @@ def _outcome_notification(
     return AutomationCore(
         name=f"assizes {config.name}: {finding}",
         description=f"Tells {config.notify.block} of nightly runs and of runs after a deployment.",
-        tags=[TAG, tag_of(config)],
+        tags=[publish_report.TAG, tag_of(config)],
         trigger=_on_event(
             _EVENTS[finding],
             match={
-                "prefect.resource.id": f"{RUN_RESOURCE}.*",
+                "prefect.resource.id": f"{publish_report.RUN_RESOURCE}.*",
                 "assizes.name": config.name,
                 "assizes.trigger": list(NOTIFIED_TRIGGERS),
             },
@@ -273,7 +249,7 @@ def _failure_notification(
     return AutomationCore(
         name=f"assizes {config.name}: broken",
         description="A flow run that broke or crashed.",
-        tags=[TAG, tag_of(config)],
+        tags=[publish_report.TAG, tag_of(config)],
         trigger=_on_event(
             _ANY_FLOW_RUN_EVENT,
             match={
@@ -295,7 +271,7 @@ def _missed_notification(
     return AutomationCore(
         name=f"assizes {config.name}: missed nightly",
         description=f"No nightly run ended for {hours:g} hours.",
-        tags=[TAG, tag_of(config)],
+        tags=[publish_report.TAG, tag_of(config)],
         trigger=EventTrigger(
             expect={_ANY_FLOW_RUN_EVENT},
             match={
@@ -311,9 +287,7 @@ def _missed_notification(
     )
 
 
-def _typed_parameter(template: str) -> dict[str, Any]:
-    """A parameter that keeps its JSON type; Prefect renders a plain template as a string."""
-    return {
-        "__prefect_kind": "json",
-        "value": {"__prefect_kind": "jinja", "template": template},
-    }
+def _typed_parameter(expression: str) -> dict[str, Any]:
+    """A field of the payload with its JSON type; Prefect renders a plain template as a string."""
+    template = f"{{{{ event.payload.{expression} | tojson }}}}"
+    return {"__prefect_kind": "json", "value": {"__prefect_kind": "jinja", "template": template}}

@@ -11,13 +11,16 @@ from uuid import UUID, uuid4, uuid5
 
 import httpx
 from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.schemas.filters import DeploymentFilter, DeploymentFilterTags
 from prefect.client.schemas.objects import FlowRun
+from prefect.client.schemas.sorting import DeploymentSort
 from prefect.events import Event, Resource
 from prefect.exceptions import ObjectNotFound, PrefectHTTPStatusError
 from prefect.settings import PREFECT_API_URL, PREFECT_UI_URL, temporary_settings
 
 from assizes.deployments.registration.automations import DEPLOYED_EVENT
 from assizes.judge.errors import ConfigurationError, ServerGone, TakenKey
+from assizes.tasks.publish_report import TAG
 
 REQUEST_LABEL: Final = "assizes.asked"
 """Label of a flow run with the digest of its request: an idempotency key stands for one request."""
@@ -85,6 +88,26 @@ def emit_deployed(
     with _client(api_url) as client:
         client.request("POST", "/events", json=[event.model_dump(mode="json")])
     return str(event.id), resource
+
+
+def outdated_deployments(api_url: str) -> list[str]:
+    """Names (flow/name) of deployments registered before the flows moved into the package `assizes`.
+
+    Raises:
+        ConfigurationError: the server refuses to list them.
+        ServerGone: the server does not answer.
+    """
+    ours = DeploymentFilter(tags=DeploymentFilterTags(all_=[TAG]))
+    names: list[str] = []
+    order, seen = DeploymentSort.CREATED_DESC, 0
+    with _client(api_url) as client:
+        while page := client.read_deployments(deployment_filter=ours, sort=order, offset=seen):
+            seen += len(page)
+            for deployment in page:
+                if (deployment.entrypoint or "").startswith(("flows.", "flows/")):
+                    flow = client.read_flow(deployment.flow_id)
+                    names.append(f"{flow.name}/{deployment.name}")
+    return sorted(names)
 
 
 @contextmanager

@@ -41,10 +41,9 @@ def with_planted_regression(cases: list[Case]) -> list[Case]:
     changing_cases = 0
     for case in cases:
         writes = tool_evidence(case).done_writes
-        worse = case
-        if writes:
-            worse = case if changing_cases % 3 else _without_call(case, writes[-1])
-            changing_cases += 1
+        loses = bool(writes) and changing_cases % 3 == 0
+        changing_cases += bool(writes)
+        worse = _without_call(case, writes[-1]) if loses else case
         slower = _slowed(worse.transcript)
         planted.append(worse.model_copy(update={"transcript": slower, "agent_version": "v2"}))
     return planted
@@ -61,13 +60,9 @@ def _without_call(case: Case, made: MadeCall) -> Case:
         elif calls or turn.text:
             turns.append(turn.model_copy(update={"tool_calls": calls}))
     planted = f"removed the call of {made.call.name} in turn {made.turn}"
-    return case.model_copy(
-        update={
-            "transcript": case.transcript.model_copy(update={"turns": tuple(turns)}),
-            "labels": {},
-            "metadata": {**case.metadata, "planted": planted},
-        }
-    )
+    metadata = {**case.metadata, "planted": planted}
+    transcript = case.transcript.model_copy(update={"turns": tuple(turns)})
+    return case.model_copy(update={"transcript": transcript, "labels": {}, "metadata": metadata})
 
 
 def _slowed(transcript: Transcript) -> Transcript:
@@ -75,9 +70,8 @@ def _slowed(transcript: Transcript) -> Transcript:
         turn.model_copy(update={"latency_ms": _scaled_ms(turn.latency_ms)})
         for turn in transcript.turns
     )
-    return transcript.model_copy(
-        update={"turns": turns, "duration_ms": _scaled_ms(transcript.duration_ms)}
-    )
+    duration_ms = _scaled_ms(transcript.duration_ms)
+    return transcript.model_copy(update={"turns": turns, "duration_ms": duration_ms})
 
 
 def _scaled_ms(milliseconds: float | None) -> float | None:

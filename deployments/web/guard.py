@@ -11,6 +11,7 @@ import hmac
 import logging
 import re
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -23,18 +24,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.exceptions import ExceptionMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from assizes.judge.errors import (
-    AssizesError,
-    ConfigurationError,
-    DataError,
-    NotComparable,
-    ServerGone,
-    StoreBusy,
-    StoreError,
-    TakenKey,
-    UnknownCase,
-    UnknownRun,
-)
+from assizes.judge import errors
 
 log = logging.getLogger(__name__)
 
@@ -44,8 +34,8 @@ MAX_BODY_BYTES: Final = 64 * 1024
 LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 """Hosts that other machines cannot reach."""
 
-_DIGITS: Final = 18
-"""Most digits of a Content-Length; a longer one is refused before it is parsed as a number."""
+_LENGTH: Final = re.compile(r"[0-9]{1,18}")
+"""A Content-Length; a longer one is refused before it is parsed as a number."""
 
 _HOST: Final = re.compile(r"(?:\[([0-9a-f:.%]+)\]|([^\[\]:/@#?\\\s]+))(?::\d{0,5})?")
 
@@ -68,12 +58,12 @@ _MEDIA_TYPE: Final = "application/problem+json"
 _RETRY_AFTER_S: Final = 5
 """Seconds that a response 503 asks a client to wait. A run locks its DuckDB file for at most a shard."""
 
-_STATUS: Final[Mapping[type[AssizesError], int]] = {
-    **dict.fromkeys((UnknownRun, UnknownCase), 404),
-    **dict.fromkeys((NotComparable, ConfigurationError), 400),
-    **dict.fromkeys((DataError, TakenKey), 409),
-    **dict.fromkeys((StoreBusy, StoreError, ServerGone), 503),
-    AssizesError: 500,
+_STATUS: Final[Mapping[type[errors.AssizesError], int]] = {
+    **dict.fromkeys((errors.UnknownRun, errors.UnknownCase), 404),
+    **dict.fromkeys((errors.NotComparable, errors.ConfigurationError), 400),
+    **dict.fromkeys((errors.DataError, errors.TakenKey), 409),
+    **dict.fromkeys((errors.StoreBusy, errors.StoreError, errors.ServerGone), 503),
+    errors.AssizesError: 500,
 }
 """HTTP status by class of an error; the nearest class in its method resolution order counts."""
 
@@ -112,11 +102,9 @@ class Problem(BaseModel):
 class Access:
     """What a request must carry to be served.
 
-    Attributes:
-        hosts: names that the `Host` header may hold, without a port. They stop DNS rebinding: a page
-            of another site that makes a browser send requests here sends the name of that site.
-        token: the bearer token, or the password of basic authentication; `None`: none is needed,
-            which is meant for loopback alone.
+    `hosts` are the names without a port that the `Host` header may hold. They stop DNS rebinding: a
+    page of another site that makes a browser send requests here sends the name of that site.
+    `token` is the bearer token, or the password of basic authentication; `None`: none is needed.
     """
 
     hosts: frozenset[str]
@@ -146,7 +134,8 @@ class Guard:
         if host_of(headers.get("host", "")) not in self._access.hosts:
             known = ", ".join(sorted(self._access.hosts))
             return _problem(400, f"unknown Host; served are {known} (--allow-host adds one)")
-        if not _is_small(headers.get("content-length", "0")):
+        length = headers.get("content-length", "0")
+        if not _LENGTH.fullmatch(length) or int(length) > MAX_BODY_BYTES:
             return _problem(413, f"at most {MAX_BODY_BYTES:,} bytes")
         origin = headers.get("origin")
         if origin and host_of(origin.partition("://")[2]) not in self._access.hosts:
@@ -178,17 +167,10 @@ def _token_in(header: str) -> str:
     scheme, _, value = header.partition(" ")
     if scheme.lower() == "bearer":
         return value.strip()
-    if scheme.lower() != "basic":
-        return ""
-    try:
-        return base64.b64decode(value, validate=True).decode().partition(":")[2]
-    except ValueError:
-        return ""
-
-
-def _is_small(length: str) -> bool:
-    digits = length.isascii() and length.isdigit() and len(length) <= _DIGITS
-    return digits and int(length) <= MAX_BODY_BYTES
+    if scheme.lower() == "basic":
+        with suppress(ValueError):
+            return base64.b64decode(value, validate=True).decode().partition(":")[2]
+    return ""
 
 
 def _limit_body(receive: Receive) -> Receive:
@@ -223,16 +205,13 @@ def problem_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
     return {status: {"description": _TITLES[status], "content": content} for status in statuses}
 
 
-def status_of(error: AssizesError) -> int:
+def status_of(error: errors.AssizesError) -> int:
     """The HTTP status for an error of this package."""
     return next(_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS)
 
 
 def _problem(
-    status: int,
-    detail: str,
-    faults: Iterable[Fault] = (),
-    headers: Mapping[str, str] | None = None,
+    status: int, detail: str, faults: Iterable[Fault] = (), headers: Mapping[str, str] | None = None
 ) -> JSONResponse:
     title = _TITLES.get(status, "Error")
     body = Problem(title=title, status=status, detail=detail, errors=list(faults))
@@ -252,8 +231,8 @@ def install_handlers(
         problem = Problem.model_validate_json(bytes(json_response.body))
         return render_page(request, problem) or json_response
 
-    @app.exception_handler(AssizesError)
-    async def _own_error(request: Request, error: AssizesError) -> Response:
+    @app.exception_handler(errors.AssizesError)
+    async def _own_error(request: Request, error: errors.AssizesError) -> Response:
         status = status_of(error)
         wait = {"Retry-After": str(_RETRY_AFTER_S)} if status == 503 else {}
         return choose_response(request, _problem(status, str(error), headers=wait))

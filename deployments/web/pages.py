@@ -142,7 +142,7 @@ def run(reader: StoreReaderDep, run_id: RunId) -> HTMLResponse:
 def cases(reader: StoreReaderDep, run_id: RunId, form: FormFields) -> HTMLResponse:
     """Cases of a run, the worst first."""
     wanted = _parse_form(CaseQuery, form)
-    full_id = reader.run_id(run_id)
+    full_id = reader.read_store(lambda store: store.run(run_id).run_id)
     matches = reader.cases(full_id, wanted)
     data = {
         "run_id": full_id,
@@ -164,12 +164,9 @@ def case(
     executions = case_pages(record, stored_executions)
     for execution in executions:
         for finding in execution["findings"]:
-            query = {
-                "run": record.run_id,
-                "case": execution["case"]["case_id"],
-                "metric": finding["metric"],
-                "repetition": execution["case"]["repetition"],
-            }
+            row = execution["case"]
+            query = {"run": record.run_id, "case": row["case_id"], "metric": finding["metric"]}
+            query["repetition"] = row["repetition"]
             finding["url"] = f"/view/explain?{urlencode(query)}"
     data = {"run_id": record.run_id, "case_id": case_id, "executions": executions}
     return page_response("case", data, "")

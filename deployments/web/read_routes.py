@@ -17,22 +17,8 @@ import polars as pl
 from fastapi import APIRouter, Depends, Path, Query, Request
 from starlette.convertors import PathConvertor, register_url_convertor
 
+from assizes.deployments.web import schemas
 from assizes.deployments.web.guard import problem_responses
-from assizes.deployments.web.schemas import (
-    CaseDetail,
-    CaseItem,
-    CaseQuery,
-    CaseRows,
-    CompareQuery,
-    ExecutionQuery,
-    Health,
-    Metrics,
-    Page,
-    Progress,
-    Run,
-    RunDetail,
-    RunQuery,
-)
 from assizes.judge.catalog import metrics_listing
 from assizes.judge.comparison.compare import RunComparison
 from assizes.judge.comparison.compare import compare as compare_data
@@ -62,7 +48,7 @@ class StoreReader:
     def __init__(self, config: StoreConfig) -> None:
         self.config = config
 
-    def runs(self, wanted: RunQuery) -> Page[Run]:
+    def runs(self, wanted: schemas.RunQuery) -> schemas.Page[schemas.Run]:
         """One page of the runs that match a query, newest first."""
         with open_store(self.config) as store:
             rows, compared = store.runs(), _last_comparisons(store)
@@ -74,45 +60,36 @@ class StoreReader:
                 for row in rows.iter_rows(named=True)
             ]
             matches = [(row, status) for row, status in shown if wanted.status in (None, status)]
-            data = [
-                _run_item(
-                    store,
-                    row,
-                    status,
-                    compared.get(row["run_id"]),
-                    anchored=anchors_id(row["run_id"]) in ids,
-                )
-                for row, status in matches[wanted.offset : wanted.offset + wanted.limit]
-            ]
-        return Page[Run](data=data, count=len(matches), limit=wanted.limit, offset=wanted.offset)
+            part: list[schemas.Run] = []
+            for row, status in matches[wanted.offset : wanted.offset + wanted.limit]:
+                run_id = row["run_id"]
+                anchored = anchors_id(run_id) in ids
+                part.append(_run_item(store, row, status, compared.get(run_id), anchored=anchored))
+        return schemas.Page[schemas.Run](
+            data=part, count=len(matches), limit=wanted.limit, offset=wanted.offset
+        )
 
-    def run(self, run_id: str) -> RunDetail:
+    def run(self, run_id: str) -> schemas.RunDetail:
         """One run with all its numbers."""
         return self.read_store(lambda store: _detail(store, store.run(run_id)))
 
-    def run_id(self, prefix: str) -> str:
-        """The full id of the only run whose id begins with a prefix."""
-        return self.read_store(lambda store: store.run(prefix).run_id)
-
-    def progress(self, run_id: str) -> Progress:
-        """How many cases and shards of a run are done."""
-        return self.read_store(lambda store: _progress(store, store.run(run_id)))
-
-    def cases(self, run_id: str, wanted: CaseQuery) -> Page[CaseItem]:
+    def cases(self, run_id: str, wanted: schemas.CaseQuery) -> schemas.Page[schemas.CaseItem]:
         """One page of the cases of a run that match a query."""
         key = wanted.sort.removeprefix("-")
         with open_store(self.config) as store:
             full_id = store.run(run_id).run_id
             rows = _matching_cases(store, full_id, wanted)
             count = collect_rows(rows.select(pl.len())).item()
-            part = rows.select(list(CaseItem.model_fields)).sort(
+            part = rows.select(list(schemas.CaseItem.model_fields)).sort(
                 [key, "case_id", "repetition"],
                 descending=[wanted.sort.startswith("-"), False, False],
                 nulls_last=True,
             )
             shown = collect_rows(part.slice(wanted.offset, wanted.limit))
-        data = [CaseItem.model_validate(row) for row in shown.to_dicts()]
-        return Page[CaseItem](data=data, count=count, limit=wanted.limit, offset=wanted.offset)
+        data = [schemas.CaseItem.model_validate(row) for row in shown.to_dicts()]
+        return schemas.Page[schemas.CaseItem](
+            data=data, count=count, limit=wanted.limit, offset=wanted.offset
+        )
 
     def case(
         self, run_id: str, case_id: str, repetition: int | None
@@ -153,7 +130,7 @@ def _set_fields(wanted: Any, names: tuple[str, ...]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _matching_cases(store: Store, run_id: str, wanted: CaseQuery) -> pl.LazyFrame:
+def _matching_cases(store: Store, run_id: str, wanted: schemas.CaseQuery) -> pl.LazyFrame:
     rows = store.scan(run_id, "cases")
     same = ("passed", "status", "agent", "agent_version", "root_cause")
     for field, value in _set_fields(wanted, same).items():
@@ -180,7 +157,7 @@ def _run_item(
     compared: Mapping[str, Any] | None,
     *,
     anchored: bool = True,
-) -> Run:
+) -> schemas.Run:
     """One item of the list of runs, from its row, its status to show and its last comparison.
 
     Anchors are read only after a regression: only there can they change the verdict, from
@@ -189,18 +166,18 @@ def _run_item(
     attribution = None
     if anchored and compared and json.loads(compared["verdict"]).get("ending") == "regressed":
         attribution = anchor_attribution(store, RunRecord.of_row(row, {}), compared["baseline"])
-    return Run.of_row(
+    return schemas.Run.of_row(
         row, status, compared, judge_moved=bool(attribution and attribution.judge_moved)
     )
 
 
-def _detail(store: Store, record: RunRecord) -> RunDetail:
+def _detail(store: Store, record: RunRecord) -> schemas.RunDetail:
     progress = _progress(store, record)
     metrics = store.table(record.run_id, "run_metrics")
     row = replace(record, status=progress.status).row()
     compared = _last_comparisons(store).get(record.run_id)
     item = _run_item(store, row, progress.status, compared).model_dump()
-    return RunDetail(
+    return schemas.RunDetail(
         **item | {"started_at": record.started_at, "finished_at": record.finished_at},
         config=record.config,
         config_hash=record.config_hash,
@@ -212,12 +189,12 @@ def _detail(store: Store, record: RunRecord) -> RunDetail:
     )
 
 
-def _progress(store: Store, record: RunRecord) -> Progress:
+def _progress(store: Store, record: RunRecord) -> schemas.Progress:
     committed = store.shard_counts(record.run_id)
     counts = Counter[str]()
     for shard in committed.values():
         counts.update(shard)
-    return Progress(
+    return schemas.Progress(
         status=displayed_status(store, record.run_id, record.status),
         due=record.plan.get("due", 0),
         done=sum(counts[name] for name in ("judged", "errored", "skipped")),
@@ -260,24 +237,26 @@ StoreReaderDep = Annotated[StoreReader, Depends(store_reader)]
 
 
 @router.get("/health", tags=["service"])
-def health(reader: StoreReaderDep) -> Health:
+def health(reader: StoreReaderDep) -> schemas.Health:
     """Whether the service is up, and whether it can read its store."""
     try:
         reader.read_store(lambda _store: None)
         state = "readable"
     except StoreError:
         state = "not readable"
-    return Health(status="ok", version=version("assizes"), store=state)
+    return schemas.Health(status="ok", version=version("assizes"), store=state)
 
 
 @router.get("/config/available-metrics", tags=["catalogue"])
-def available_metrics(request: Request) -> Metrics:
+def available_metrics(request: Request) -> schemas.Metrics:
     """Every conversation metric, opt-in ones included (seed 000)."""
-    return Metrics.model_validate(metrics_listing(request.app.state.rubrics))
+    return schemas.Metrics.model_validate(metrics_listing(request.app.state.rubrics))
 
 
 @router.get("/runs", tags=["runs"], responses=problem_responses(503))
-def runs(reader: StoreReaderDep, wanted: Annotated[RunQuery, Query()]) -> Page[Run]:
+def runs(
+    reader: StoreReaderDep, wanted: Annotated[schemas.RunQuery, Query()]
+) -> schemas.Page[schemas.Run]:
     """Runs, newest first."""
     return reader.runs(wanted)
 
@@ -286,28 +265,28 @@ def runs(reader: StoreReaderDep, wanted: Annotated[RunQuery, Query()]) -> Page[R
 def compare(
     reader: StoreReaderDep,
     base: Annotated[ComparisonConfig, Depends(configured_thresholds)],
-    wanted: Annotated[CompareQuery, Query()],
+    wanted: Annotated[schemas.CompareQuery, Query()],
 ) -> RunComparison:
     """Two complete runs by the documents' rules (seed 001), and by the statistics beside them."""
     return reader.comparison(wanted.baseline, wanted.candidate, wanted.thresholds(base))
 
 
 @router.get("/runs/{run_id}", tags=["runs"], responses=problem_responses(404, 503))
-def run(reader: StoreReaderDep, run_id: RunId) -> RunDetail:
+def run(reader: StoreReaderDep, run_id: RunId) -> schemas.RunDetail:
     """A run: its frozen configuration, its summary, its published numbers."""
     return reader.run(run_id)
 
 
 @router.get("/runs/{run_id}/progress", tags=["runs"], responses=problem_responses(404, 503))
-def progress(reader: StoreReaderDep, run_id: RunId) -> Progress:
+def progress(reader: StoreReaderDep, run_id: RunId) -> schemas.Progress:
     """How far a run is."""
-    return reader.progress(run_id)
+    return reader.read_store(lambda store: _progress(store, store.run(run_id)))
 
 
 @router.get("/runs/{run_id}/cases", tags=["cases"], responses=problem_responses(404, 503))
 def cases(
-    reader: StoreReaderDep, run_id: RunId, wanted: Annotated[CaseQuery, Query()]
-) -> Page[CaseItem]:
+    reader: StoreReaderDep, run_id: RunId, wanted: Annotated[schemas.CaseQuery, Query()]
+) -> schemas.Page[schemas.CaseItem]:
     """Cases of a run, the worst first."""
     return reader.cases(run_id, wanted)
 
@@ -319,19 +298,19 @@ def case(
     reader: StoreReaderDep,
     run_id: RunId,
     case_id: Annotated[str, Path(max_length=512)],
-    wanted: Annotated[ExecutionQuery, Query()],
-) -> CaseDetail:
+    wanted: Annotated[schemas.ExecutionQuery, Query()],
+) -> schemas.CaseDetail:
     """A case of a run: its rows, the scores and the asks of every execution."""
     _, executions = reader.case(run_id, case_id, wanted.repetition)
     data = [
-        CaseRows(
+        schemas.CaseRows(
             case=_parsed_row(execution.case, "tags"),
             scores=[_parsed_row(row, "details") for row in execution.scores],
             asks=[_parsed_row(row, "trail") for row in execution.asks],
         )
         for execution in executions
     ]
-    return CaseDetail(data=data, count=len(data))
+    return schemas.CaseDetail(data=data, count=len(data))
 
 
 def _parsed_row(row: Mapping[str, Any], column: str) -> dict[str, Any]:

@@ -310,3 +310,31 @@ async def deployment_of(server: str, name: str, *, paused: bool) -> dict[str, An
             if answer.status_code == 200 and answer.json()["paused"] is paused:
                 return answer.json()
             await asyncio.sleep(0.3)
+
+
+async def test_doctor_names_deployments_of_before_the_package_was_renamed(
+    tmp_path: Path, prefect_server: str
+):
+    env = {"PREFECT_API_URL": prefect_server}
+    (tmp_path / "t.jsonl").write_text("")
+    await deploy_results(config("renamed"))
+    async with get_client() as client:
+        for flow, entrypoint in (
+            ("nightly", "flows.nightly.nightly"),
+            ("backfill", "flows/backfill.py:backfill"),
+        ):
+            deployment = await client.read_deployment_by_name(f"{flow}/assizes-renamed")
+            await client.create_deployment(
+                deployment.flow_id, deployment.name, tags=deployment.tags, entrypoint=entrypoint
+            )
+    shown = assizes("doctor", "--set", "transcripts.uri=t.jsonl", "--json", cwd=tmp_path, env=env)
+    assert shown.code == 2, shown
+    faults = [check for check in json.loads(shown.out) if check["state"] == "fault"]
+    ((name, finding),) = [(fault["name"], fault["finding"]) for fault in faults]
+    assert name == "deployments"
+    assert finding.startswith("backfill/assizes-renamed, nightly/assizes-renamed: ")
+    assert "`assizes deploy`" in finding
+    await deploy_results(config("renamed"))
+    shown = assizes("doctor", "--set", "transcripts.uri=t.jsonl", "--json", cwd=tmp_path, env=env)
+    assert shown.code == 0, shown
+    assert "deployments" not in {check["name"] for check in json.loads(shown.out)}
