@@ -42,17 +42,9 @@ from assizes.tasks.runtime.process import redacts_secrets
 
 
 @redacts_secrets
-@flow(
-    name="judge-partition",
-    flow_run_name="judge-{run_id}-{partition}",
-    result_serializer="json",
-)
+@flow(name="judge-partition", flow_run_name="judge-{run_id}-{partition}", result_serializer="json")
 async def judge_partition(
-    config: RunConfig,
-    run_id: str,
-    partition: int,
-    shard_ids: list[str],
-    seal: str | None = None,
+    config: RunConfig, run_id: str, partition: int, shard_ids: list[str], seal: str | None = None
 ) -> State[Any]:
     """Judge some shards of a run that another process began, and commit their rows to its store.
 

@@ -294,9 +294,7 @@ def _counted_mean(rows: pl.DataFrame, number: pl.Expr) -> float:
     return total / int(rows["cases"].sum())
 
 
-def counted_moves(
-    metric: CountedMetric,
-) -> tuple[bool, tuple[float, float], CountedSample] | None:
+def counted_moves(metric: CountedMetric) -> tuple[bool, tuple[float, float], CountedSample] | None:
     """How a metric moved over the cases with a value on 0..1 in both runs; `None` without any.
 
     The result says whether the metric is two-valued, so that its mean is a share of cases; it has

@@ -71,9 +71,7 @@ class Mismatch(FrozenModel):
 
 
 def mismatches(
-    changes: Sequence[FieldChange],
-    answered_by: tuple[Sequence[str], Sequence[str]],
-    overlap: float,
+    changes: Sequence[FieldChange], answered_by: tuple[Sequence[str], Sequence[str]], overlap: float
 ) -> tuple[Mismatch, ...]:
     """Find every difference that keeps two runs from being compared; none for runs judged alike.
 

@@ -187,11 +187,7 @@ def _bridge_points(points: Sequence[Point], name: str, bridges: Bridges) -> list
 
 
 def _watch_series(
-    series: Series,
-    config: SeriesConfig,
-    limits: Limits,
-    bridges: Bridges,
-    order: Mapping[str, int],
+    series: Series, config: SeriesConfig, limits: Limits, bridges: Bridges, order: Mapping[str, int]
 ) -> tuple[Trend, list[_Episode]]:
     moved = _bridge_points(series.points, series.name, bridges)
     originals = {point.run_id: point.value for point in series.points}

@@ -16,8 +16,7 @@ from urllib.parse import unquote
 from assizes.judge.privacy.rules import KEY_FORMS, SECRETS, VALUE, RedactionRule
 
 _NAME: Final = re.compile(
-    r"secret|token|passw|passphrase|credential|authorization|connection_?string|key",
-    re.IGNORECASE,
+    r"secret|token|passw|passphrase|credential|authorization|connection_?string|key", re.IGNORECASE
 )
 _SIGNATURE: Final = re.compile(r"signature|sig$", re.IGNORECASE)
 """Names that say secret in a URL only: as a setting they name a method (`signature_version`)."""

@@ -72,8 +72,7 @@ def headlines(scores: pl.LazyFrame) -> pl.LazyFrame:
     positive = label.is_in(["pass", "yes"])
     two_valued = (positive | negative).fill_null(value=False)
     return scores.filter(pl.col("part") == "").with_columns(
-        two_valued=two_valued,
-        success=pl.coalesce("passed", pl.when(two_valued).then(positive)),
+        two_valued=two_valued, success=pl.coalesce("passed", pl.when(two_valued).then(positive))
     )
 
 

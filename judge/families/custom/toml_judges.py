@@ -18,14 +18,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model,
 from assizes.judge.case import Case
 from assizes.judge.errors import ConfigurationError
 from assizes.judge.families.entry import JudgeEntry, JudgeOptions
-from assizes.judge.families.rag import (
-    NEEDS,
-    ROLE,
-    AnswerJudge,
-    Input,
-    RetrievalJudge,
-    YesNoRubric,
-)
+from assizes.judge.families.rag import NEEDS, ROLE, AnswerJudge, Input, RetrievalJudge, YesNoRubric
 from assizes.judge.protocol import Judge, Steps, ask
 from assizes.judge.rubrics.rubric import (
     BINARY_LEVELS,
