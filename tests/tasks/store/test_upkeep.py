@@ -120,6 +120,17 @@ def test_merging_parts_changes_no_row_and_is_done_once(lake_place):
         assert_frame_equal(other.table("nightly-1", "scores"), before["scores"])
 
 
+def test_parts_are_merged_where_the_first_has_lost_all_its_rows(lake_place):
+    with open_store(lake_place, writing=True) as store:
+        filled(store)
+        forget_subject(store, find_subject(store, DataSubject("c0", {})))
+        before = tables(store)
+        assert compact_run(store, "nightly-1").after == 3
+        for name, rows in before.items():
+            assert_frame_equal(store.table("nightly-1", name), rows)
+        assert "c0" not in store.table("nightly-1", "cases")["case_id"].to_list()
+
+
 def test_replaced_parts_stay_for_who_is_reading_and_go_a_day_after_they_were_replaced(lake_place):
     with open_store(lake_place, writing=True) as store:
         filled(store)
