@@ -166,7 +166,6 @@ _ASKED: Final = (
 )
 """Settings of [judge] that every judge depends on when it asks."""
 
-
 _REPEATING: Final = ("judge:recorded", "metric:recorded_reward")
 """Fingerprints that do not count, because this judge only repeats labels: a run with labels has the
 same judge as a run without them."""

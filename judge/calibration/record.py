@@ -38,7 +38,7 @@ class Agreement(_CalibrationModel):
 
     def cited(self, levels: int) -> Estimate:
         """The kappa to cite: the quadratic one where there are more than two ordered grades."""
-        weighted = self.quadratic_kappa if levels > 2 else None
+        weighted = self.quadratic_kappa if levels > 2 else None  # of two grades both are equal
         return weighted or self.kappa
 
 

@@ -94,7 +94,7 @@ class RunForecast(_ForecastPart):
 class PastReplies(NamedTuple):
     """The replies of earlier runs to one `AskGroup`."""
 
-    replies: int  # number
+    replies: int
     tokens: float  # mean of a reply
     latency_s: float  # mean of a call
 
@@ -140,7 +140,7 @@ class ForecastFigures:
             own = [forecast for forecast in called if forecast.model == name]
             asks = sum(forecast.to_put for forecast in own)
             tokens = sum(forecast.input_tokens + forecast.output_tokens for forecast in own)
-            seconds.append(60 * asks / (limits.requests_per_minute or math.inf))
+            seconds.append(60 * asks / (limits.requests_per_minute or math.inf))  # None: no limit
             seconds.append(60 * tokens / (limits.tokens_per_minute or math.inf))
         return round(max(seconds) / 60, 2)
 

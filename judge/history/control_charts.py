@@ -57,7 +57,7 @@ class Point:
     value: float  # mean of the scores of the run
     se: float  # clustered standard error of the mean; 0 where it cannot be computed
     items: int  # scores behind the mean
-    judge: str = ""  # fingerprint; where it changes the series breaks
+    judge: str = ""  # fingerprint; a change breaks the series, unless bridged
     usable: bool = True  # false: coverage under its floor; shown, but no chart reads it
 
 

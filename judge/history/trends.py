@@ -89,7 +89,7 @@ class Incident(_TrendPart):
     side: ChartSide
     state: State
     series: tuple[str, ...]  # labels
-    opened_run: str  # id
+    opened_run: str
     opened_at: datetime
     resolved_run: str | None = None
     resolved_at: datetime | None = None

@@ -104,6 +104,7 @@ def benjamini_hochberg(p_values: Sequence[float]) -> list[float]:
     """
     if not p_values:
         return []
+    # Imported here, because scipy.stats is slow to import.
     from scipy.stats import false_discovery_control  # type: ignore[import-untyped]  # it has no types
 
     return list(map(float, false_discovery_control(p_values, method="bh")))
@@ -293,6 +294,7 @@ def _welch(parts: Sequence[WeightedStratum]) -> tuple[float, float]:
         return variance, 1.0
     spread = sum(term**2 / degrees for term, degrees in terms if term)
     fewest = min(degrees for _, degrees in terms)
+    # Without any spread the degrees do not matter: their quantile is multiplied by 0.
     return variance**0.5, variance**2 / spread if spread else float(max(1, fewest))
 
 

@@ -179,6 +179,7 @@ def overall_assessments(
     causes = _quality_headlines(scores, metrics).select(
         *CASE, root_cause="metric", rationale=pl.coalesce(rationales)
     )
+    # Joined on the metric too, so that the rationale is the one of the root cause.
     traced = cases.select(*CASE, "root_cause").join(causes, on=[*CASE, "root_cause"], how="left")
     assessed = quality_ratings(scores, metrics).join(traced, on=CASE, how="left").sort(CASE)
     names = {name: f"response/overall_assessment/{name}" for name in ("rating", "rationale")}

@@ -121,7 +121,7 @@ def _platform_tokens(asks: pl.LazyFrame) -> dict[str, int] | None:
     unmetered = input_tokens.is_null() & output_tokens.is_null()
     sums = (unmetered.sum().alias("unmetered"), input_tokens.sum(), output_tokens.sum())
     missing, tokens_in, tokens_out = collect_rows(asks.filter(_PAID).select(sums)).row(0)
-    if missing and not tokens_in + tokens_out:
+    if missing and not tokens_in + tokens_out:  # nothing was metered: not known, not 0
         return None
     return {"input": tokens_in, "output": tokens_out, "total": tokens_in + tokens_out}
 
@@ -146,6 +146,7 @@ def _model_lines(asks: pl.LazyFrame) -> Iterator[str]:
         ("answered_by", "was answered by"),
         ("fingerprint", "answered under the system fingerprints"),
     ):
+        # Not every provider says which model or system answered: no name is no other name.
         seen = asks.filter(pl.col("error").is_null() & (pl.col(column) != ""))
         names_by_model = seen.group_by("model").agg(names=pl.col(column).unique().sort())
         several = names_by_model.filter(pl.col("names").list.len() > 1)
@@ -175,6 +176,7 @@ def _retry_lines(cases: pl.LazyFrame, asks: pl.LazyFrame) -> Iterator[str]:
     groups = {retried: (int(passed), int(of)) for retried, passed, of in counted.iter_rows()}
     if len(groups) < 2 or min(of for _, of in groups.values()) < MIN_CASES:
         return
+    # Imported here, because scipy.stats is slow to import and few runs come this far.
     from scipy.stats import fisher_exact  # type: ignore[import-untyped]  # it has no types
 
     (passed, of), (others, of_others) = groups[True], groups[False]

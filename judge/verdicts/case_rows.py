@@ -298,6 +298,7 @@ def _case_row(row_key: RowKey, case: Case) -> dict[str, Any]:
         "agent_input_tokens": usage and usage.input_tokens,
         "agent_output_tokens": usage and usage.output_tokens,
         "agent_cost_usd": transcript.cost_usd(),
+        # Names come from the transcript, so their number and length are bounded.
         # Calls of a sub-agent within a call are not the agent's own.
         "tools": sorted({call.name[:MAX_TOOL_NAME] for _, call in transcript.calls()})[:MAX_TOOLS],
     }

@@ -48,7 +48,6 @@ LEFT_OVER: Final = ("chunk_relevance", "relevance_to_query", "context_sufficienc
 """Metrics that stand in one of the two lists only. They come last in the other case, so that every
 failed case has a root cause."""
 
-
 RATIONALE_KEYS: Final = ("justification", "rationale", "reasoning", "explanation", "reason")
 """Keys in the details of a score that may hold the judge's explanation, the preferred key first."""
 
