@@ -38,8 +38,7 @@ def parse_grade(value: object, config: CalibrationConfig) -> float | None:
     number = _number(value, config)
     if number is None or config.levels is None:
         return number
-    # Never the nearest level, unless the configuration asks for it (docs/decisions.md, decision
-    # 43).
+    # Never the nearest level, unless `clip` asks for it (docs/decisions.md, decision 43).
     if config.clip:
         number = min(max(number, min(config.levels)), max(config.levels))
     return number if number in config.levels else None
@@ -66,7 +65,7 @@ def _number(value: object, config: CalibrationConfig) -> float | None:
 
 
 def agreed_grade(grades: Sequence[float], *, ordered: bool) -> float | None:
-    """The grade of more than half of the people, else their median; `None` when they are divided."""
+    """The grade of more than half of the people, else their median; `None` if they are divided."""
     if not grades:
         return None
     grade, times = Counter(grades).most_common(1)[0]

@@ -80,8 +80,7 @@ def coincidences(items: Iterable[tuple[str, Sequence[float]]], levels: Sequence[
 
 
 def _distinct(tables: Mapping[str, Array], size: int) -> Tables:
-    # Most clusters are single cases, so millions of them have few different tables; sorted by name,
-    # since the draws depend on the order.
+    # Sorted by name, since the draws depend on the order. Single cases have few different tables.
     by_bytes = [(tables[name].tobytes(), tables[name]) for name in sorted(tables)]
     kinds, times = dict(by_bytes), Counter(key for key, _ in by_bytes)
     return Tables(

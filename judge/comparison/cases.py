@@ -246,7 +246,7 @@ def _figures(cases: pl.DataFrame, side: str, *, paired: bool) -> RuleFigures:
 
 
 def _listed_cases(matched: pl.DataFrame) -> pl.DataFrame:
-    """The first cases of each status, sorted by case: turned verdicts first, then the largest moves."""
+    """Some cases of each status, sorted by id: turned verdicts before others, then large moves."""
     parts = []
     for status in ("error", "regression", "improvement", "unchanged"):
         own = pl.col("status") == status
@@ -266,7 +266,7 @@ def _listed_cases(matched: pl.DataFrame) -> pl.DataFrame:
 
 
 def case_comparisons(cases: pl.DataFrame, metrics: pl.DataFrame) -> list[CaseComparison]:
-    """Turn joined cases into values, each case with its metrics; both frames sorted by `case_id`."""
+    """Turn joined cases into values, each with its metrics; both frames are sorted by `case_id`."""
     columns = [field.name for field in fields(MetricDelta)]
     shown = metrics.with_columns(pl.col("baseline_score", "candidate_score").round(DECIMALS))
     deltas = map(MetricDelta, *(shown[column].to_list() for column in columns))

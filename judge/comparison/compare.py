@@ -211,7 +211,7 @@ def gated_runs(
 def reasons(
     baseline: RuleFigures, candidate: RuleFigures, limits: ComparisonConfig
 ) -> Iterator[str]:
-    """Write one sentence for every rule that fires; a rule whose numbers are missing never fires."""
+    """Write a sentence for every rule that fires; a rule whose numbers are missing never fires."""
     before, after = baseline.pass_rate, candidate.pass_rate
     if before is not None and after is not None:
         # The limit is taken as it was written: 0.3 means three tenths, not the float next to it.

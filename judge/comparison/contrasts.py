@@ -140,7 +140,7 @@ def differences(joined: pl.DataFrame, filling: str) -> Sample:
 
 
 def _codes(rows: pl.DataFrame) -> Codes:
-    """The clusters of the rows as numbers from 0 on, in the order in which the clusters first come."""
+    """The clusters of the rows as numbers from 0 on, in the order of their first rows."""
     if (rows["cluster"] == rows["case_id"]).all():  # each case is a cluster of its own
         return np.arange(rows.height)
     names = rows["cluster"].to_numpy()
@@ -226,7 +226,7 @@ def _values(measure: CaseMeasure, clusters: pl.DataFrame, column: str) -> Sample
 def _strata(
     measures: tuple[CaseMeasure, CaseMeasure], pairing: Pairing, filling: str
 ) -> tuple[list[WeightedStratum], MeanDecomposition] | None:
-    """The strata with two clusters or more in both runs; all other strata together form one more."""
+    """The strata with at least two clusters in both runs; all others together form one more."""
     if pairing.strata is None:
         return None
     sides: list[dict[str, Sample]] = []

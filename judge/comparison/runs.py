@@ -27,8 +27,8 @@ DISJOINT: Final = 0.05
 _TABLES: Final = ("judge", FINGERPRINTS, PRIVACY, TRUTH, "thresholds")
 _READING: Final = ("transcripts.writes", "transcripts.redact", "transcripts.format")
 _PLACES: Final = ("judge.rubrics", "judge.api_base")
-# Where rubrics and endpoints are; the texts of the rubrics and the models that answered are compared
-# by themselves.
+# Where rubrics and endpoints are; the texts of the rubrics and the models that answered are
+# compared by themselves.
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -148,7 +148,7 @@ class StatisticalComparison:
 
     @property
     def repeat_sd(self) -> float | None:
-        """Standard deviation of a case's score over its repetitions; `None` when none was repeated."""
+        """Standard deviation of a case's score over its repetitions; `None` without repetitions."""
         tables = (self.before.table, self.after.table)
         degrees = sum(table.degrees for table in tables)
         return sqrt(sum(table.squares for table in tables) / degrees) if degrees else None
@@ -160,7 +160,7 @@ def compared_metrics(
     cases: PairedCases,
     statistics: StatisticalComparison | None,
 ) -> list[MetricAggregate]:
-    """The averages of every metric, sorted by name; each metric is added to `statistics` as well."""
+    """The averages of every metric, sorted by name; each metric is also added to `statistics`."""
     scores = (both_runs[0].scores, both_runs[1].scores)
     counted: list[CountedMetric] = []
     # Counts are enough where no case is repeated or clustered, and for a metric that does not gate.

@@ -135,8 +135,7 @@ def attribute_change(
     if anchors is not None and anchors.p <= alpha:  # the anchors moved, so the judge did
         cause = "judge"
         if data is not None:
-            # The agent moved too where more is left of the change, without that of the anchors,
-            # than chance.
+            # The agent moved too where the change less that of the anchors is more than chance.
             rest, deviation = data.mean - anchors.mean, math.hypot(data.se, anchors.se)
             alone = abs(rest) <= NormalDist().inv_cdf(1 - alpha / 2) * deviation
             cause = "judge" if alone else "both"

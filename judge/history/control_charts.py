@@ -72,8 +72,7 @@ class Reference:
 
     def deviation(self, point: Point, span: float) -> float:
         """The standard deviation expected of a run, in a series whose scale is `span` wide."""
-        # Half of what one score can move the mean: without a floor, z of any change from a reference
-        # of equal runs would be infinite.
+        # Half of what one score can move the mean; after equal runs alone, z would be infinite.
         floor = 0.5 * span / max(1, point.items)
         # Over the same cases the error of a mean is the same in each run, and moves none of them.
         own = 0.0 if self.same_cases else point.se**2
@@ -91,7 +90,7 @@ class Limits:
 
     @classmethod
     def of(cls, config: SeriesConfig, series: int) -> Limits:
-        """The limits for `series` watched together, which raise as many false alarms as one alone."""
+        """The limits for so many series watched together, with the false alarms of one alone."""
         many, normal = max(1, series), NormalDist()
         return cls(
             ewma=normal.inv_cdf(1 - (1 - normal.cdf(config.ewma_limit)) / many),
@@ -134,8 +133,7 @@ class ControlChart:
     def __init__(
         self, usual: Reference, config: SeriesConfig, limits: Limits, sign: int, span: float
     ) -> None:
-        # `sign` is -1 to look for a fall of the value, 1 for a rise; `span` is the width of its
-        # scale.
+        # `sign` is -1 to look for a fall of the value, 1 for a rise; `span` is the scale's width.
         self._usual, self._config, self._limits = usual, config, limits
         self._sign, self._span = sign, span
         # The reference is a mean of few runs: its own error shifts every later z alike.

@@ -145,8 +145,7 @@ def trends(
     whole = sum(not item.slice_of for item in series)
     series_trends, episodes = [], []
     for item in series:
-        # Whole runs share one rate of false alarms, slices another: many slices must not hide a
-        # fall.
+        # Whole runs share one rate of false alarms, slices another: these must not hide a fall.
         limits = Limits.of(config, len(series) - whole if item.slice_of else whole)
         trend, of_series = _watch_series(item, config, limits, bridges or {}, order)
         series_trends.append(trend)

@@ -40,7 +40,7 @@ MAX_DRAWN: Final = 2_000
 
 
 def t_p_value(estimate: float, error: float, degrees: float) -> float:
-    """The two-sided p-value by Student's t; with an error of 0 it is 1 for the estimate 0, else 0."""
+    """The two-sided p-value by Student's t; without an error, 1 for the estimate 0, else 0."""
     if error > 0:
         return float(2 * stdtr(degrees, -abs(estimate) / error))
     return 0.0 if estimate else 1.0
@@ -255,8 +255,7 @@ def unpaired_effect(
 
 def weighted_effect(parts: Sequence[WeightedStratum], confidence: float, *, share: bool) -> Effect:
     """The weighted difference over strata, sum w (mB - mA), variance sum w^2 (SE_A^2 + SE_B^2)."""
-    # A pass and a fail added to each side (Agresti and Caffo) keep the width of the interval above
-    # 0; the estimate itself is without them.
+    # Agresti and Caffo: a pass and a fail on each side keep the width above 0; not in the estimate.
     more = (1.0, 0.0) if share else ()
     seen = [
         WeightedStratum(weight, before.with_cases(*more), after.with_cases(*more))

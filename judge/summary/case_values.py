@@ -222,9 +222,8 @@ def _exact_shares(tallies: Sequence[_Tally]) -> dict[int, tuple[float, float]]:
     most = max((n for n, _, _ in tallies), default=0)
     shares = {}
     for k in range(1, most + 1) if most > 1 else ():
-        # Without bias, from c successes in n trials: pass@k is 1 - C(n - c, k) / C(n, k) (Chen et
-        # al. 2021), pass^k is C(c, k) / C(n, k) (Yao et al. 2024); cases with fewer than k trials
-        # say nothing.
+        # From c successes in n >= k trials, without bias: pass@k is 1 - C(n - c, k) / C(n, k) (Chen
+        # et al. 2021), pass^k is C(c, k) / C(n, k) (Yao et al. 2024).
         due = [tally for tally in tallies if tally[0] >= k]
         # Fractions, since a float sum would depend on the order of the cases.
         every = sum(Fraction(comb(c, k), comb(n, k)) * cases for n, c, cases in due)

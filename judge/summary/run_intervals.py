@@ -127,7 +127,7 @@ def _metric_numbers(
         if clusters is not None:
             own = headlines(scores).filter(**of_metric)
             numbers = pl.col("raw", "value", "success").cast(pl.Float64)
-            # Without repetitions each row is one case; grouping would only take as much memory again.
+            # Without repetitions a row is a case; grouping would only take as much memory again.
             rows = own.select(CASE_KEY, numbers)
             if repeated:
                 rows = own.group_by(CASE_KEY).agg(numbers.mean())
@@ -296,8 +296,7 @@ def _population_span(
     if rate is None or rate[0] >= rate[1]:
         half = quantile * sqrt(variance)
         return ValueInterval(value - half, value + half)
-    # Wilson's interval for as many independent cases as have this variance: the plain interval of a
-    # rate of 1 would have no width.
+    # Wilson's for as many independent cases as have this variance: a rate of 1 needs a width too.
     alone = value * (1 - value) / variance if variance > 0 else rate[0] / (1 - rate[0] / rate[1])
     return intervals.wilson(value, alone, quantile)
 

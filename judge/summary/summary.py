@@ -110,8 +110,7 @@ def with_ledger(summary: RunSummary, account: Account, asks: pl.LazyFrame) -> Ru
     It stays as it is where the ledger cannot tell: a call has no known price, or other ledgers
     count.
     """
-    # A ledger with less than the rows has not seen all calls: others were counted in ledgers on
-    # other machines.
+    # Less than in the rows: other calls of the run were counted in ledgers of other machines.
     in_rows = known_cost_usd(asks)
     if account.unpriced or account.usd < in_rows * (1 - _LEDGER_ROUNDING):
         return summary
@@ -192,8 +191,7 @@ def _coverage(
         of_errored = headline.join(errored_rows.lazy(), on=CASE, how="semi")
         rows = of_errored.join(named, on=METRIC, how="semi")
         present = collect_rows(rows.select(pl.len())).item()
-        # Each errored case owes a score for every metric; those it has rows for are counted
-        # already.
+        # An errored case owes a score for every metric; those with rows are counted already.
         due += errored_rows.height * max(1, len(counted)) - present
     return rounded_value(scored / due) if due else None
 

@@ -167,8 +167,7 @@ def error_of(due: Sequence[Score]) -> str | None:
     by_code: dict[str, list[Score]] = defaultdict(list)
     for score in due:
         code = str(score.details.get("error", "judge_error"))
-        # Without one valid outcome the overall score decides instead (docs/decisions.md, decision
-        # 11).
+        # Without a valid outcome the overall score decides (docs/decisions.md, decision 11).
         if score.status == "failed" and (score.metric, code) != (OUTCOMES, NO_OUTCOMES):
             by_code[code].append(score)
     parts = (
