@@ -200,7 +200,7 @@ def _side(cases: pl.LazyFrame, prefix: str, *, repeated: bool) -> pl.LazyFrame:
             runs=pl.len(),
             passes=passed.sum(),
             errors=errored.sum(),
-            # An undecided case and a flagged pass have no verdict: null, which never flips.
+            # An undecided case and a flagged pass have no verdict: null, which turns no status.
             passed=pl.when(~undecided.any()).then(passed.all()),
             # A case with an errored repetition has no score: the others may be its better ones.
             score=pl.when(~errored.any()).then(pl.col("overall_score").mean().round(GUARD)),

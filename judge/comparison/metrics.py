@@ -58,7 +58,7 @@ class MetricAggregate(FrozenModel):
     def of(
         cls, metric: str, averages: Sequence[float | None], *, is_binary: bool, paired: bool
     ) -> MetricAggregate:
-        """Round the averages of both runs; there is a delta only where `paired`: over the same cases."""
+        """Round the averages; there is a delta only where they are `paired`: over the same cases."""
         # Averages over different cases would make a delta of the mix of cases, not of the agent.
         before, after = averages
         apart = after - before if paired and before is not None and after is not None else None
@@ -132,7 +132,7 @@ def paired_metrics(scores: Scores, names: Names, *, repeated: bool) -> Iterator[
 
 
 def joined_metrics(scores: Scores, cases: pl.DataFrame, names: Names) -> pl.DataFrame:
-    """Join the scored headline metrics of these cases in two runs, sorted by case, judge and metric.
+    """Join the scored headlines of these cases in two runs, sorted by case, judge and metric.
 
     Columns of the result: `metric` (the published name), `is_binary`, `status`, `delta`, and of
     each run `score`, `success`, `label`.

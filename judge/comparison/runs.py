@@ -138,8 +138,8 @@ def case_table(cases: pl.LazyFrame) -> CaseTable:
     """Build the case table of a run from its rows of table `cases`, with one row for each case.
 
     Columns: `case_id` and `cluster` (hashed), `runs`, `passes`, `errors`, `agent`, `agent_version`,
-    `tags`, `tools` (of all repetitions, joined by `TOOL_SEPARATOR`; `null` where they are not known),
-    and `scored` and `total` of the overall score.
+    `tags`, `tools` (of all repetitions, joined by `TOOL_SEPARATOR`; empty where not known), and
+    `scored` and `total` of the overall score.
     """
     errored, passed = pl.col("state") == "errored", pl.col("state") == "passed"
     score = pl.when(~errored).then("overall_score")
@@ -220,7 +220,7 @@ def whole(measure: CaseMeasure) -> CaseMeasure:
 def metric_measure(name: str, side: pl.DataFrame, *, whole: bool) -> CaseMeasure | None:
     """The measure of a headline metric of one run; `None` where nothing was scored.
 
-    `side` is the table of one run in `assizes.judge.comparison.metrics.PairedMetric`. A failed score
+    `side` is the table of a run in `assizes.judge.comparison.metrics.PairedMetric`. A failed score
     could have had any value (the bounds for it are only added when `whole`); a case whose score was
     skipped is left out.
     """

@@ -206,7 +206,7 @@ def quantile_interval(values: Sample, share: float) -> ValueInterval | None:
     """The interval of a quantile (Woodruff 1952); `None` where its share has no interval."""
     if not values.size:
         return None
-    # The share of values up to the quantile has an interval; the quantiles at its ends are the bounds.
+    # The share of values up to the quantile has an interval; its ends give the bounds.
     below = (values.values <= np.quantile(values.values, share)).astype(np.float64)
     span = rate_interval(Sample(below, values.codes))
     if span is None:
