@@ -24,38 +24,30 @@ PairOf = tuple[str, float, float]
 
 @dataclass(frozen=True, slots=True)
 class CalibrationSubject:
-    """The metric and the judge that are calibrated, and where the labels come from.
-
-    `judge` says in words who judges, `fingerprint` is its `judge_fingerprint`, `run_id` is `None`
-    where the grades are from a file. `outcomes` holds (cluster, grade) of everything that the judge
-    graded, labelled or not.
-    """
+    """The metric and the judge that are calibrated, and where the labels come from."""
 
     metric: str
-    judge: str
-    fingerprint: str
-    labels: str
+    judge: str  # who judges, in words
+    fingerprint: str  # `judge_fingerprint`
+    labels: str  # where they lie
     labels_hash: str
-    run_id: str | None = None
-    outcomes: Sequence[tuple[str, float]] = field(default=())
+    run_id: str | None = None  # None: the grades are from a file
+    outcomes: Sequence[tuple[str, float]] = field(default=())  # (cluster, grade), labelled or not
 
 
 def calibrate(
     subject: CalibrationSubject, items: Sequence[RatedItem], config: CalibrationConfig
 ) -> Calibration:
-    """Compare a judge with people on all items that they graded.
-
-    The 95 % intervals are found by resampling clusters.
-    """
+    """Compare a judge with people on all items that they graded."""
     ordered = config.scale == "ordinal"
-    asked = [item for item in items if not item.missing]
+    asked = [item for item in items if not item.missing]  # the others are no fault of the judge
     settled = [(item, agreed_grade(list(item.people.values()), ordered=ordered)) for item in asked]
     pairs = [
         (item.cluster, grade, item.judged)
         for item, grade in settled
         if grade is not None and item.judged is not None
     ]
-    due = sum(grade is not None for _, grade in settled)
+    due = sum(grade is not None for _, grade in settled)  # items on which people agree
     people_grades = {grade for item in items for grade in item.people.values()}
     judged = {item.judged for item in items if item.judged is not None}
     levels = sorted(set(config.levels) if config.levels else people_grades | judged)
@@ -110,6 +102,7 @@ def _failing_class(pairs: Sequence[PairOf], mark: float | None) -> FailingClass 
         (cluster, float(people >= mark), float(judge >= mark)) for cluster, people, judge in pairs
     ]
     tables = measures.confusions(sides, (0.0, 1.0))
+    # Level 0 is a fail, so the first row holds the fails of people, and `f1` is that of the fails.
     (fails_right, passed_wrongly), (failed_wrongly, passes_right) = measures.as_counts(tables.whole)
     return FailingClass(
         pass_from=mark,
@@ -142,6 +135,7 @@ def _ceiling(
         if pairs:
             agreement = _agreement(pairs, levels, ordered=ordered)
             rater_pairs.append(Pair(raters=(first, second), agreement=agreement))
+    # Alpha takes all raters and gaps at once; kappa needs pairs of raters.
     everyone = measures.coincidences(((i.cluster, tuple(i.people.values())) for i in items), levels)
     cited = (pair.agreement.cited(len(levels)).value for pair in rater_pairs)
     known = [value for value in cited if value is not None]
@@ -172,7 +166,6 @@ _ASKED: Final = (
 )
 """Settings of [judge] that every judge depends on when it asks."""
 
-
 _REPEATING: Final = ("judge:recorded", "metric:recorded_reward")
 """Fingerprints that do not count, because this judge only repeats labels: a run with labels has the
 same judge as a run without them."""
@@ -184,9 +177,7 @@ def judge_fingerprint(
     """The first 16 hex digits of a SHA-256 over everything that the scores of a metric depend on.
 
     These are the models as requested and as answered, how the models are asked, the version of the
-    judge, the rubric and the parser. The verdict on a case depends on the whole of [judge].
-
-    A judge with another fingerprint needs another calibration.
+    judge, the rubric and the parser. A judge with another fingerprint needs another calibration.
 
     Args:
         config: the configuration of a run as stored in its record, with `fingerprints`.
@@ -195,6 +186,8 @@ def judge_fingerprint(
         answered_by: the models that answered this judge.
     """
     settings, prints = config.get("judge", {}), config.get("fingerprints", {})
+    # Weights and threshold pass other cases, so a verdict depends on the whole of [judge]
+    # (docs/decisions.md, decision 52).
     if metric == VERDICT:
         prints = {name: digest for name, digest in prints.items() if name not in _REPEATING}
         judges = [name for name in settings["judges"] if name != "recorded"]

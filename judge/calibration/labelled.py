@@ -24,19 +24,13 @@ WORDS: Final[Mapping[str, float]] = {
 
 @dataclass(frozen=True, slots=True)
 class RatedItem:
-    """One item that people graded, with the judge's grade.
-
-    `cluster` is the group of cases that was sampled together, or the id of the case where nothing
-    is known of it; `people` holds the grades by rater. `judged` is `None` where the answer was not
-    a grade, or there was no answer; where the judge was not asked at all, the item is `missing` and
-    counts nowhere.
-    """
+    """One item that people graded, with the judge's grade."""
 
     case_id: str
-    cluster: str
-    people: Mapping[str, float] = field(default_factory=dict)
-    judged: float | None = None
-    missing: bool = False
+    cluster: str  # cases that were sampled together; else the id of the case
+    people: Mapping[str, float] = field(default_factory=dict)  # rater -> grade
+    judged: float | None = None  # None: no answer, or one that is not a grade
+    missing: bool = False  # the judge was not asked, so the item counts nowhere
 
 
 def parse_grade(value: object, config: CalibrationConfig) -> float | None:
@@ -44,6 +38,7 @@ def parse_grade(value: object, config: CalibrationConfig) -> float | None:
     number = _number(value, config)
     if number is None or config.levels is None:
         return number
+    # Never the nearest level, unless `clip` asks for it (docs/decisions.md, decision 43).
     if config.clip:
         number = min(max(number, min(config.levels)), max(config.levels))
     return number if number in config.levels else None
@@ -58,7 +53,7 @@ def _number(value: object, config: CalibrationConfig) -> float | None:
     if value is None:
         return None
     if isinstance(value, bool | int | float):
-        return float(value) if math.isfinite(value) else None
+        return float(value) if math.isfinite(value) else None  # no NaN, no infinity
     text = str(value).strip().casefold()
     if (word := vocabulary(config).get(text)) is not None:
         return word
@@ -70,29 +65,23 @@ def _number(value: object, config: CalibrationConfig) -> float | None:
 
 
 def agreed_grade(grades: Sequence[float], *, ordered: bool) -> float | None:
-    """The one grade of several people; `None` when they are divided.
-
-    The grade is the one that more than half of the people gave, else the median where that is one
-    of their grades (an odd number of ordered grades).
-    """
+    """The grade of more than half of the people, else their median; `None` if they are divided."""
     if not grades:
         return None
     grade, times = Counter(grades).most_common(1)[0]
     if 2 * times > len(grades):
         return grade
+    # The median is one of the grades only for an odd number; unordered grades have none.
     return sorted(grades)[len(grades) // 2] if ordered and len(grades) % 2 else None
 
 
 def pass_mark(levels: Sequence[float], config: CalibrationConfig) -> float | None:
-    """The lowest grade that passes; `None` where it is not known.
-
-    Where none is configured: 1 for the grades 0 and 1, and 3 where the highest grade is above 3 and
-    at most 5.
-    """
+    """The lowest grade that passes; `None` where it is not known."""
     if config.pass_from is not None or config.scale == "nominal" or not levels:
         return config.pass_from
-    if set(levels) <= {0.0, 1.0}:
+    if set(levels) <= {0.0, 1.0}:  # pass or fail, yes or no
         return 1.0
+    # ACCEPTABLE is a level of scales that end at 4 or 5.
     return float(ACCEPTABLE) if ACCEPTABLE < max(levels) <= 5 else None
 
 
@@ -101,10 +90,10 @@ Row = Mapping[str, Any]
 
 
 class ItemKey(NamedTuple):
-    """A graded item: a case, or one repetition of a case; `None` where the file names no repetition."""
+    """A graded item: a case, or one repetition of a case."""
 
     case_id: str
-    repetition: int | None
+    repetition: int | None  # None: the file names no repetition
 
 
 @dataclass
@@ -112,7 +101,7 @@ class PeopleGrades:
     """The grades of one item by rater, and the cluster of the item where the file names one."""
 
     cluster: str | None = None
-    grades: dict[str, float] = field(default_factory=dict)
+    grades: dict[str, float] = field(default_factory=dict)  # rater -> grade
 
 
 def labels_by_metric(
@@ -138,6 +127,7 @@ def labels_by_metric(
             grade = _label(row, column, config, at)
             if grade is None:
                 continue
+            # Several label columns are one rater each; a single one may name the rater in each row.
             rater = column if len(columns.label) > 1 else _text(row.get(columns.rater)) or column
             if people.grades.setdefault(rater, grade) != grade:
                 raise ConfigurationError(
@@ -158,6 +148,7 @@ def judgements(rows: Iterable[Row], config: CalibrationConfig, where: str) -> di
     """
     grades: dict[ItemKey, float | None] = {}
     column = config.columns.reply or config.columns.judge
+    # A schema of one field, so that replies are read here as the engine reads them.
     words: Any = Literal[tuple(vocabulary(config))]
     fields: dict[str, Any] = {config.columns.verdict: (words, ...)}
     reply: type[BaseModel] = create_model("Reply", **fields)

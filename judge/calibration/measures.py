@@ -1,16 +1,13 @@
 """Count tables of graded items, and the measures of agreement over them.
 
-There is one table for each cluster, and every measure is a function of the sum of the tables. A
-confusion table has a row for each grade of the first rater (people) and a column for each grade of
-the second (the judge). A coincidence table counts every ordered pair of grades that two raters gave
-the same item; each item weighs as many units as it has grades (Krippendorff).
+Every measure is a function of the sum of the tables of all clusters. A confusion table has a row
+for each grade of the first rater (people) and a column for each grade of the second (the judge). A
+coincidence table counts every ordered pair of grades that two raters gave the same item; each item
+weighs as many units as it has grades (Krippendorff).
 
 A measure takes a stack of tables, an array (..., levels, levels), and gives a number for each; the
-number is NaN where the denominator of the measure is 0.
-
-Intervals come from resampling whole clusters with a fixed seed: the same labels, the same bounds.
-`YesNoAgreement` holds the measures of seed 004 for a yes/no judge, and `corrected_rate` is its pass
-rate without its errors (Rogan and Gladen), with the interval of Lee et al. (2025).
+number is NaN where the denominator of the measure is 0. Intervals come from resampling whole
+clusters with a fixed seed: the same labels, the same bounds.
 """
 
 from __future__ import annotations
@@ -29,7 +26,7 @@ from assizes.judge.statistics.exact import rounded_value
 from assizes.judge.statistics.intervals import CONFIDENCE, z_of
 
 Array = NDArray[np.float64]
-Measure = Callable[[Array], Array]
+Measure = Callable[[Array], Array]  # tables (..., levels, levels) -> numbers (...)
 
 DRAWS: Final = 10_000
 """Number of resamples behind an interval."""
@@ -44,14 +41,10 @@ _BLOCK: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """The tables of all clusters; equal tables are stored once.
+    """The tables of all clusters; equal tables are stored once."""
 
-    `kinds` holds the different tables, an array (kinds, levels, levels) with a row and a column for
-    each grade in order; `times` is the number of clusters that have each of them.
-    """
-
-    kinds: Array
-    times: NDArray[np.int64]
+    kinds: Array  # the different tables: (kinds, levels, levels), grades in order
+    times: NDArray[np.int64]  # clusters that have each of them: (kinds,)
 
     @property
     def clusters(self) -> int:
@@ -81,12 +74,13 @@ def coincidences(items: Iterable[tuple[str, Sequence[float]]], levels: Sequence[
     for cluster, grades in items:
         if len(grades) >= 2:
             counts = np.bincount([place[grade] for grade in grades], minlength=len(levels))
-            pairs = np.outer(counts, counts) - np.diag(counts)
+            pairs = np.outer(counts, counts) - np.diag(counts)  # no grade pairs with itself
             tables[cluster] += pairs / (len(grades) - 1)
     return _distinct(tables, len(levels))
 
 
 def _distinct(tables: Mapping[str, Array], size: int) -> Tables:
+    # Sorted by name, since the draws depend on the order. Single cases have few different tables.
     by_bytes = [(tables[name].tobytes(), tables[name]) for name in sorted(tables)]
     kinds, times = dict(by_bytes), Counter(key for key, _ in by_bytes)
     return Tables(
@@ -184,10 +178,7 @@ class Estimate(BaseModel):
 
 
 def estimate(tables: Tables, measure: Measure, draws: int = DRAWS) -> Estimate:
-    """Compute a measure over all clusters, with an interval from resampled clusters.
-
-    The bounds are the 2.5 and 97.5 percentiles over the resamples in which the measure is defined.
-    """
+    """Compute a measure over all clusters, with an interval from resampled clusters."""
     if not tables.clusters:
         return Estimate(value=None)
     value = _number(float(measure(tables.whole[None])[0]))
@@ -200,6 +191,7 @@ def estimate(tables: Tables, measure: Measure, draws: int = DRAWS) -> Estimate:
     for start in range(0, draws, _BLOCK):
         drawn = random.multinomial(tables.clusters, shares, size=min(_BLOCK, draws - start))
         values.append(measure(np.tensordot(drawn, tables.kinds, axes=1)))
+    # Of the resamples in which the measure is defined.
     low, high = np.nanquantile(np.concatenate(values), [0.025, 0.975])
     return Estimate(value=value, low=_number(float(low)), high=_number(float(high)))
 
@@ -213,16 +205,16 @@ _Z: Final = z_of(CONFIDENCE)
 
 @dataclass(frozen=True, slots=True)
 class YesNoAgreement:
-    """Counts of the judge's answers against those of people, and the measures of agreement.
+    """Counts of the judge's answers against those of people, and their agreement (seed 004).
 
-    Positive means that the judge says yes, true that people agree. Every measure is `None` where
-    its denominator is 0: without a single no from people there is no false positive rate.
+    Every measure is `None` where its denominator is 0: without a single no from people there is no
+    false positive rate.
     """
 
-    true_positives: int
-    false_positives: int
-    false_negatives: int
-    true_negatives: int
+    true_positives: int  # both say yes
+    false_positives: int  # only the judge says yes
+    false_negatives: int  # only people say yes
+    true_negatives: int  # both say no
 
     @property
     def total(self) -> int:
@@ -236,11 +228,9 @@ class YesNoAgreement:
 
     @property
     def kappa(self) -> float | None:
-        """Cohen's kappa (po - pe) / (1 - pe): po is the accuracy, pe the agreement that judge and
-        people would reach by chance with the same shares of yes.
+        """Cohen's kappa (1960), (po - pe) / (1 - pe); `None` where both say only yes, or only no.
 
-        With counts: 2 (TP TN - FN FP) / ((TP + FP)(FP + TN) + (TP + FN)(FN + TN)). `None` where
-        judge and people say nothing but yes, or nothing but no.
+        po is the accuracy, pe the agreement by chance with the same shares of yes.
         """
         tp, fp = self.true_positives, self.false_positives
         fn, tn = self.false_negatives, self.true_negatives
@@ -297,20 +287,19 @@ class JudgeErrors(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class ObservedPasses:
-    """How many of the judged items a judge passed; `deff` is their `design_effect`, at least 1."""
+    """How many of the judged items a judge passed."""
 
     passed: int
     judged: int
-    deff: float = 1.0
+    deff: float = 1.0  # `design_effect`, at least 1
 
 
 def corrected_rate(observed: ObservedPasses, errors: JudgeErrors) -> Estimate:
-    """The share of items that truly pass: (p + q0 - 1) / (q0 + q1 - 1), within 0 and 1.
+    """The share of items that truly pass: (p + q0 - 1) / (q0 + q1 - 1) (Rogan and Gladen 1978).
 
     p is the share that the judge passed, q1 its share of right answers on true passes, q0 that on
-    true fails. The interval adds the errors of all three; p is smoothed by z^2 / 2, q0 and q1 by
-    one item each, so that a judge without an error among few labels does not count as faultless.
-    The value is `None` where the judge is no better than chance or one kind of label is missing.
+    true fails. The value is `None` where the judge is no better than chance or one kind of label is
+    missing; it and its interval (Lee et al. 2025) lie within 0 and 1.
     """
     if not errors.is_usable or not observed.judged:
         return Estimate(value=None)
@@ -322,13 +311,15 @@ def corrected_rate(observed: ObservedPasses, errors: JudgeErrors) -> Estimate:
 
 
 def _bounds(observed: ObservedPasses, errors: JudgeErrors) -> tuple[float, float]:
+    # p is smoothed by z^2 / 2, q0 and q1 by one item of each kind: a judge without an error among
+    # few labels does not count as faultless.
     n = observed.judged / max(1.0, observed.deff) + _Z**2
     p = (observed.passed / observed.judged * (n - _Z**2) + _Z**2 / 2) / n
     m1, m0 = errors.passes + 2, errors.fails + 2
     q1, q0 = (errors.passes_right + 1) / m1, (errors.fails_right + 1) / m0
     gain = q0 + q1 - 1
     if gain <= 0:
-        return 0.0, 1.0
+        return 0.0, 1.0  # smoothed, the judge is no better than chance
     theta = (p + q0 - 1) / gain
     fails, passes = q0 * (1 - q0) / m0, q1 * (1 - q1) / m1
     shift = 2 * _Z**2 * (theta * passes - (1 - theta) * fails)
@@ -342,7 +333,7 @@ def _within(value: float) -> float:
 
 
 def design_effect(outcomes: list[tuple[str, bool]]) -> float:
-    """The factor by which clusters raise the variance of a share: clustered / independent, at least 1.
+    """The factor, at least 1, by which clusters raise the variance of a share.
 
     The outcomes are (cluster, passed) of every judged item.
     """
@@ -351,7 +342,7 @@ def design_effect(outcomes: list[tuple[str, bool]]) -> float:
     sums: defaultdict[str, float] = defaultdict(float)
     for cluster, passed in outcomes:
         sums[cluster] = sums[cluster] + passed - mean
-    plain = n * mean * (1 - mean)
+    plain = n * mean * (1 - mean)  # variance of the sum of independent items
     if len(sums) < 2 or plain == 0:
         return 1.0
     grown = len(sums) / (len(sums) - 1) * math.fsum(part**2 for part in sums.values())

@@ -30,15 +30,15 @@ class _CalibrationModel(BaseModel):
 class Agreement(_CalibrationModel):
     """The agreement of two raters; `quadratic_kappa` and `alpha` use the order of the grades."""
 
-    items: int
-    accuracy: Estimate
+    items: int  # with a grade from both
+    accuracy: Estimate  # share of equal grades, 0..1
     kappa: Estimate
     quadratic_kappa: Estimate | None = Field(description="null for nominal grades")
     alpha: Estimate = Field(description="Krippendorff's: ordinal, or nominal for nominal grades")
 
     def cited(self, levels: int) -> Estimate:
         """The kappa to cite: the quadratic one where there are more than two ordered grades."""
-        weighted = self.quadratic_kappa if levels > 2 else None
+        weighted = self.quadratic_kappa if levels > 2 else None  # of two grades both are equal
         return weighted or self.kappa
 
 
@@ -60,8 +60,8 @@ class Ceiling(_CalibrationModel):
 class FailingClass(_CalibrationModel):
     """The agreement on pass or fail; a false positive is a true pass that the judge calls a fail."""
 
-    pass_from: float
-    f1: Estimate
+    pass_from: float  # lowest grade that passes
+    f1: Estimate  # of the fails
     false_positive_rate: Estimate = Field(description="share of the true passes called fails")
     false_negative_rate: Estimate = Field(description="share of the true fails called passes")
     kappa: Estimate
@@ -87,7 +87,7 @@ class Calibration(_CalibrationModel):
     missing: int = Field(description="labelled items that the judge was not asked about")
     judge_errors: int = Field(description="answers that are no grade, and failed judgements")
     judge_error_rate: float | None = Field(description="of the items that a grade was due on")
-    clusters: int
+    clusters: int  # that were resampled for the intervals
     raters: tuple[str, ...]
     levels: tuple[float, ...]
     ordered: bool
@@ -128,6 +128,7 @@ def shortfalls(
     if kappa is None:
         return [f"{calibration.metric}: kappa is not defined on these labels"]
     reasons, cited = [], f"{calibration.metric}: {calibration.citation()}"
+    # Nine decimals: a kappa on its floor must not fail by float noise.
     if floor is not None and round(kappa, 9) < floor:
         reasons.append(f"{cited}, under its floor {floor:g}")
     if most is None or former is None or (before := former.cited_kappa.value) is None:

@@ -1,8 +1,4 @@
-"""The cases of two runs in pairs, what happened to each, and the three rules of seed 001 over them.
-
-The repetitions of a case are averaged, the runs are joined, and each case gets a status. The rules
-look at the pass rate, the average score and the average latency of the paired cases.
-"""
+"""Pairs the cases of two runs, repetitions averaged: statuses, and the figures of the rules."""
 
 from __future__ import annotations
 
@@ -36,7 +32,7 @@ are always over all cases."""
 
 SIDES: Final = ("baseline", "candidate")
 
-_STATUS: Final = pl.Enum(["regression", "improvement", "unchanged", "error"])
+_STATUS: Final = pl.Enum(["regression", "improvement", "unchanged", "error"])  # smaller than texts
 _FLIPPED: Final = pl.col("baseline_passed").ne_missing(pl.col("candidate_passed"))
 
 MetricStatus = Literal["regression", "improvement", "unchanged"]
@@ -51,12 +47,12 @@ class MetricDelta:
     value (tokens, ms) is never better or worse.
     """
 
-    metric: str
+    metric: str  # published name
     is_binary: bool
-    baseline_score: float | None
+    baseline_score: float | None  # mean of the repetitions
     candidate_score: float | None
-    delta: float | None
-    baseline_label: str | None
+    delta: float | None  # candidate minus baseline
+    baseline_label: str | None  # None where the repetitions have several
     candidate_label: str | None
     status: MetricStatus
 
@@ -66,66 +62,49 @@ class CaseComparison:
     """One case in both runs, its repetitions averaged; the case passed when every repetition did."""
 
     test_case_id: str
-    test_case_name: str
+    test_case_name: str  # cases have no name beside their id
     status: CaseStatus
-    baseline_passed: bool | None
+    baseline_passed: bool | None  # None: no verdict, or one that does not count
     candidate_passed: bool | None
-    baseline_pass_fraction: float
+    baseline_pass_fraction: float  # passed / executed repetitions, 0..1
     candidate_pass_fraction: float
-    baseline_score: float | None
+    baseline_score: float | None  # overall score, 0..100
     candidate_score: float | None
-    score_delta: float | None
+    score_delta: float | None  # candidate minus baseline, in points, 2 decimals
     metric_deltas: tuple[MetricDelta, ...]
-    baseline_latency_ms: float | None
+    baseline_latency_ms: float | None  # the conversation's duration, else the agent's latency
     candidate_latency_ms: float | None
     latency_delta_ms: float | None
 
 
 class RuleFigures(NamedTuple):
-    """The numbers of one run that the rules compare, not rounded; `None` where there is no number.
+    """The numbers of one run that the rules compare, not rounded; `None` where there is none."""
 
-    The pass rate runs 0..1, the average of the overall scores 0..100; the latency is the average of
-    the agent's.
-    """
-
-    pass_rate: Fraction | None
-    score: float | None
-    latency_ms: float | None
+    pass_rate: Fraction | None  # 0..1; exact, since a float can fall beside the limit
+    score: float | None  # mean overall score, 0..100
+    latency_ms: float | None  # mean of the agent's latency
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PairedCases:
-    """The cases of two runs in pairs: counts over all of them, and the rows of a few.
+    """The cases of two runs in pairs: counts over all of them, and the rows of a few."""
 
-    Counted are the cases that both runs executed (`matched`), these by status and those of them
-    whose verdict turned (`flipped`), those with different numbers of repetitions (`uneven`) or with
-    a score in one run only (`unscored`), and the cases that only the baseline, or only the
-    candidate, holds (`alone`). There are the rows of the matched cases to be listed, sorted by
-    case, and of all that got better or worse (`changed`; `None` where no case was repeated, because
-    then nothing tells how much a case moves by chance), and up to `MAX_LISTED` ids of the cases of
-    one run only. `overlap` is the number of shared cases / that of the larger run's cases, 0..1.
-    `keys` are the hashed ids of the matched cases, `None` where both runs hold the same cases and
-    executed every one of them. The figures for the rules, and the 95th percentiles of the latency
-    (`None` where repetitions were averaged), are over the matched cases; where the runs share no
-    case, they are those of each run as a whole.
-    """
-
-    matched: int
-    statuses: Mapping[str, int]
-    flipped: Mapping[str, int]
-    uneven: int
-    unscored: int
-    listed: pl.DataFrame
-    changed: pl.DataFrame | None
-    baseline_only: tuple[str, ...]
+    matched: int  # cases that both runs executed
+    statuses: Mapping[str, int]  # matched cases by status
+    flipped: Mapping[str, int]  # those of them whose verdict turned
+    uneven: int  # matched cases with different numbers of repetitions
+    unscored: int  # matched cases with a score in one run only
+    listed: pl.DataFrame  # the matched cases to be shown, sorted by id
+    changed: pl.DataFrame | None  # better or worse; None: no repetitions tell what chance does
+    baseline_only: tuple[str, ...]  # ids of up to MAX_LISTED cases
     candidate_only: tuple[str, ...]
-    alone: tuple[int, int]
-    overlap: float
-    keys: pl.DataFrame | None
-    repeated: bool
-    baseline: RuleFigures
+    alone: tuple[int, int]  # number of cases that only the baseline, only the candidate holds
+    overlap: float  # shared cases / cases of the larger run, 0..1
+    keys: pl.DataFrame | None  # hashed ids of the matched cases; None: they are all cases
+    repeated: bool  # whether a run executed some case more than once
+    baseline: RuleFigures  # over the matched cases; where none match, over the whole run
     candidate: RuleFigures
-    latency_p95_ms: tuple[float | None, float | None] | None
+    latency_p95_ms: tuple[float | None, float | None] | None  # None: repetitions were averaged
 
     @classmethod
     def of(cls, baseline: pl.LazyFrame, candidate: pl.LazyFrame) -> PairedCases:
@@ -136,7 +115,7 @@ class PairedCases:
         has_lone = any(ids.len() for ids in lone)
         matched = rows.filter(~no_before & ~no_after) if has_lone else rows
         paired = not matched.is_empty()
-        shared = matched if paired else rows
+        shared = matched if paired else rows  # without a shared case each run is taken as a whole
         counted = matched.lazy().group_by("status").agg(cases=pl.len(), flipped=_FLIPPED.sum())
         by_status = collect_rows(counted).rows()
         scored = [pl.col(f"{side}_score").is_null() for side in SIDES]
@@ -170,11 +149,11 @@ class PairedCases:
 def _joined_cases(
     baseline: pl.LazyFrame, candidate: pl.LazyFrame
 ) -> tuple[pl.DataFrame, bool, bool]:
-    """One row a case, in no order; whether a case was skipped, and whether one was repeated.
+    """One row for each case, in no order; whether a case was skipped; whether one was repeated.
 
-    Columns of each run, prefixed `baseline_` and `candidate_`: `runs`, `passes` and `errors` (counts
-    of executions), `score`, `passed`, `agent_latency`, `duration`; all of these are `null` where the
-    run lacks the case. Columns of both: `status` and `score_delta`.
+    Columns of each run, prefixed `baseline_` and `candidate_`: `runs`, `passes` and `errors`
+    (counts of executions), `score`, `passed`, `agent_latency`, `duration`; none has a value where
+    the run lacks the case. Columns of both: `status` and `score_delta`.
     """
     runs, skipped = (baseline, candidate), (pl.col("status") == "skipped").sum()
     numbers = (pl.len(), skipped, (pl.col("repetition") > 0).any())
@@ -221,7 +200,7 @@ def _side(cases: pl.LazyFrame, prefix: str, *, repeated: bool) -> pl.LazyFrame:
             runs=pl.len(),
             passes=passed.sum(),
             errors=errored.sum(),
-            # An undecided case and a flagged pass have no verdict: null, which never flips.
+            # An undecided case and a flagged pass have no verdict: null, which turns no status.
             passed=pl.when(~undecided.any()).then(passed.all()),
             # A case with an errored repetition has no score: the others may be its better ones.
             score=pl.when(~errored.any()).then(pl.col("overall_score").mean().round(GUARD)),
@@ -231,7 +210,7 @@ def _side(cases: pl.LazyFrame, prefix: str, *, repeated: bool) -> pl.LazyFrame:
     else:
         rows = executed.select(
             "case_id",
-            runs=pl.lit(1, pl.UInt8),
+            runs=pl.lit(1, pl.UInt8),  # a byte a case: runs have millions
             passes=passed.cast(pl.UInt8),
             errors=errored.cast(pl.UInt8),
             passed=pl.when(~undecided).then(passed),
@@ -248,13 +227,10 @@ def change_status(worse: pl.Expr, better: pl.Expr) -> pl.Expr:
 
 
 def _figures(cases: pl.DataFrame, side: str, *, paired: bool) -> RuleFigures:
-    """The figures of one run; each case counts once, with the average of its repetitions.
-
-    The pass rate is exact: mean over cases of passed / executions, errors counting as not passed.
-    Where `paired`, an average is only over the cases for which both runs have the number.
-    """
+    """The figures of one run; with `paired`, averages are over cases where both have the number."""
     runs = cases[f"{side}_runs"]
     own = cases.filter(runs.is_not_null()) if runs.null_count() else cases
+    # Cases with equally many runs share a denominator: a few Fractions instead of millions.
     by_runs = own.lazy().group_by(f"{side}_runs").agg(pl.col(f"{side}_passes").sum())
     counts = collect_rows(by_runs).rows()
     passed = sum((Fraction(passes, runs) for runs, passes in counts), Fraction())
@@ -270,17 +246,18 @@ def _figures(cases: pl.DataFrame, side: str, *, paired: bool) -> RuleFigures:
 
 
 def _listed_cases(matched: pl.DataFrame) -> pl.DataFrame:
-    """The first cases of each status, sorted by case: turned verdicts first, then the largest moves."""
+    """Some cases of each status, sorted by id: turned verdicts before others, then large moves."""
     parts = []
     for status in ("error", "regression", "improvement", "unchanged"):
         own = pl.col("status") == status
+        # Most cases are unchanged: their ids are cut before their other columns are copied.
         if status == "unchanged" and matched.select(own.sum()).item() > MAX_LISTED:
             first = matched.lazy().filter(own).select("case_id").bottom_k(MAX_LISTED, by="case_id")
             own = pl.col("case_id").is_in(first.collect()["case_id"].implode())
         rows = matched.filter(own)
         if rows.height > MAX_LISTED and status in ("regression", "improvement"):
             size = pl.col("score_delta").abs().fill_null(0.0)
-            order = [_FLIPPED, size, pl.col("case_id")]
+            order = [_FLIPPED, size, pl.col("case_id")]  # ids settle ties
             rows = rows.sort(order, descending=[True, True, False]).head(MAX_LISTED)
         elif rows.height > MAX_LISTED:
             rows = rows.bottom_k(MAX_LISTED, by="case_id")
@@ -289,12 +266,13 @@ def _listed_cases(matched: pl.DataFrame) -> pl.DataFrame:
 
 
 def case_comparisons(cases: pl.DataFrame, metrics: pl.DataFrame) -> list[CaseComparison]:
-    """Turn joined cases into values, each case with its metrics; both frames sorted by `case_id`."""
+    """Turn joined cases into values, each with its metrics; both frames are sorted by `case_id`."""
     columns = [field.name for field in fields(MetricDelta)]
     shown = metrics.with_columns(pl.col("baseline_score", "candidate_score").round(DECIMALS))
     deltas = map(MetricDelta, *(shown[column].to_list() for column in columns))
     by_case = groupby(zip(metrics["case_id"], deltas, strict=True), key=itemgetter(0))
     of_case = {case_id: tuple(delta for _, delta in group) for case_id, group in by_case}
+    # The latency is the duration of the conversation where both runs know it, else the agent's.
     measured = pl.all_horizontal(pl.col(f"{side}_duration").is_not_null() for side in SIDES)
     before, after = (
         pl.when(measured).then(f"{side}_duration").otherwise(f"{side}_agent_latency")

@@ -1,10 +1,10 @@
 """Compares two runs by the rules of seed 001: what got worse, and whether that is a regression.
 
-The three rules look at the whole suite: the drop of the pass rate, the drop of the average score
-and the growth of the average latency; a rule fires when its number is strictly over its limit. The
-numbers are taken over the cases that both runs executed, each case with the average of its
-repetitions. An errored execution counts as not passed, and a case without a score in one run enters
-the average of neither run: a judge that was not available must never look like a better agent.
+The rules limit the drop of the pass rate, the drop of the average score and the growth of the
+average latency over the cases that both runs executed, repetitions averaged; a rule fires when its
+number is strictly over its limit. A judge that was not available must never look like a better
+agent: an errored execution counts as not passed, and a case without a score in one run enters
+neither average.
 """
 
 from __future__ import annotations
@@ -58,17 +58,17 @@ class ComparisonAggregate(FrozenModel):
     the number of one run is not known.
     """
 
-    baseline_metrics: RunSummary
+    baseline_metrics: RunSummary  # over all cases of the run, not only the shared ones
     candidate_metrics: RunSummary
-    pass_rate_delta: float | None
-    avg_score_delta: float | None
+    pass_rate_delta: float | None  # -1..1
+    avg_score_delta: float | None  # points of 0..100
     latency_avg_delta_ms: float | None
-    latency_p95_delta_ms: float | None
-    cost_delta_usd: float | None
-    total_regressions: int
+    latency_p95_delta_ms: float | None  # over executions: repetitions are not averaged here
+    cost_delta_usd: float | None  # agent and judge
+    total_regressions: int  # matched cases, as the three counts below
     total_improvements: int
     total_unchanged: int
-    total_errors: int
+    total_errors: int  # with an error in either run
     per_metric_aggregate_deltas: tuple[MetricAggregate, ...]
 
 
@@ -79,14 +79,14 @@ class ComparisonVerdict(FrozenModel):
     keep the runs from being compared, and the conclusion (`ending`).
     """
 
-    regression_detected: bool
+    regression_detected: bool  # by the rules alone, in every mode (decision 47)
     reasons: tuple[str, ...]
-    thresholds_used: dict[str, float]
+    thresholds_used: dict[str, float]  # limit by name, as in RULES
     mode: Literal["rules", "statistics", "both"] = "rules"
     statistics: StatisticalVerdict | None = Field(
         default=None, description="null where the rules stand alone"
     )
-    mismatches: tuple[Mismatch, ...] = ()
+    mismatches: tuple[Mismatch, ...] = ()  # shown also where they were allowed
     ending: Ending = Field(
         default="fine",
         description="by the mode; not_comparable: something differs and was not allowed to",
@@ -108,7 +108,7 @@ class CaseCounts(FrozenModel):
     `flipped_regressions` and `flipped_improvements` count the cases whose verdict turned.
     """
 
-    matched: int
+    matched: int  # cases that both runs executed
     listed: int
     baseline_only: int
     candidate_only: int
@@ -132,7 +132,7 @@ class RunComparison(FrozenModel):
     candidate_run_name: str
     aggregate: ComparisonAggregate
     test_case_comparisons: tuple[CaseComparison, ...]
-    baseline_only_test_cases: tuple[str, ...]
+    baseline_only_test_cases: tuple[str, ...]  # ids
     candidate_only_test_cases: tuple[str, ...]
     case_counts: CaseCounts
     config_diff: tuple[FieldChange, ...]
@@ -140,7 +140,7 @@ class RunComparison(FrozenModel):
         default=None, description="null: a run kept no texts of its prompts"
     )
     verdict: ComparisonVerdict
-    warnings: tuple[str, ...]
+    warnings: tuple[str, ...]  # to be known before believing the verdict
     regression_analysis: str | None = Field(
         default=None, description="free text about the causes, where somebody wrote one"
     )
@@ -165,6 +165,7 @@ def compare(baseline: RunData, candidate: RunData, thresholds: ComparisonConfig)
     both = None
     if thresholds.mode != "rules":
         both = StatisticalComparison.of(baseline, candidate, thresholds)
+    # This fills `both` too, so that each metric is read from the store once; then it can be judged.
     metrics = compared_metrics(runs, names, cases, both)
     statistics = None if both is None else statistical_verdict(both, differing, cases.changed)
     listed = case_comparisons(cases.listed, joined_metrics(scores, cases.listed, names))
@@ -210,7 +211,7 @@ def gated_runs(
 def reasons(
     baseline: RuleFigures, candidate: RuleFigures, limits: ComparisonConfig
 ) -> Iterator[str]:
-    """Write one sentence for every rule that fires; a rule whose numbers are missing never fires."""
+    """Write a sentence for every rule that fires; a rule whose numbers are missing never fires."""
     before, after = baseline.pass_rate, candidate.pass_rate
     if before is not None and after is not None:
         # The limit is taken as it was written: 0.3 means three tenths, not the float next to it.
@@ -225,7 +226,7 @@ def reasons(
         shown = rounded_value(limits.max_avg_score_drop)
         if fallen:
             yield f"average score fell from {low} to {high} (limit {shown} points)"
-    if baseline.latency_ms and candidate.latency_ms is not None:
+    if baseline.latency_ms and candidate.latency_ms is not None:  # growth over 0 is not defined
         growth = (candidate.latency_ms - baseline.latency_ms) / baseline.latency_ms
         if exceeds(growth, limits.max_latency_increase_pct):
             low, high = _apart(baseline.latency_ms, candidate.latency_ms, 1)
@@ -249,6 +250,8 @@ def _verdict(
 ) -> ComparisonVerdict:
     """What the rules and the statistics say; in mode `statistics` only these decide the ending."""
     fired = tuple(reasons(cases.baseline, cases.candidate, thresholds))
+    # Runs that cannot be compared end so whatever fired; in mode `both` the rules decide, and the
+    # statistics are only shown (docs/decisions.md, decision 47).
     ending: Ending = "regressed" if fired else "fine"
     if differing and not thresholds.allow:
         ending = "not_comparable"
@@ -284,7 +287,7 @@ def _aggregate(
     # Of repeated cases each repetition counts as an execution of its own.
     p95 = cases.latency_p95_ms or (_p95(runs[0], cases), _p95(runs[1], cases))
     pairs = [
-        *zip(cases.baseline, cases.candidate, strict=True),
+        *zip(cases.baseline, cases.candidate, strict=True),  # pass rate, score, mean latency
         p95,
         [run.total_estimated_cost_usd for run in summaries],
     ]
@@ -325,7 +328,7 @@ def _warnings(
         names = ", ".join(judged_otherwise)
         yield f"the runs were judged differently ({names}): a change need not be the agent's"
     alone = cases.alone
-    about_cases = {
+    about_cases = {  # sentence -> whether it applies
         "the runs share no case: each is taken as a whole, and they are only roughly alike": (
             not cases.matched
         ),
@@ -363,5 +366,6 @@ def _run_warnings(run: str, side: RuleFigures, summary: RunSummary) -> Iterator[
             f"{run}: {summary.pass_flagged_count} passes are flagged and count as not "
             "passed (docs/judges.md)"
         )
+    # A judge model that changed during a run may have moved the scores as much as the agent.
     mixed = (caution for caution in summary.warnings if caution.startswith(MIXED_JUDGE))
     yield from (f"{run}: {caution}" for caution in mixed)

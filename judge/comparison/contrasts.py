@@ -20,7 +20,7 @@ from assizes.judge.statistics.effects import MAX_DRAWN, Effect, MeanDecompositio
 from assizes.judge.statistics.intervals import Codes, CountedSample, Sample, ValueInterval
 from assizes.judge.verdicts.executions import collect_rows
 
-FILLINGS: Final = ("point", "worst", "best")
+FILLINGS: Final = ("point", "worst", "best")  # ways to treat missing numbers
 _COLUMNS: Final = {"point": ("point", "point"), "worst": ("high", "low"), "best": ("low", "high")}
 """For each filling, the column of a measure to read in the baseline and in the candidate."""
 
@@ -33,19 +33,13 @@ _LOST: Final = {"point": None, "low": 0.0, "high": 100.0, "known": 0.0}
 
 @dataclass(frozen=True, slots=True)
 class Pairing:
-    """How the cases of two runs belong together.
+    """How the cases of two runs belong together."""
 
-    `clusters` has the columns `case_id` and `cluster`, a table for each run; `strata` the columns
-    `case_id` and `label`: different cases are compared label by label; `None` where no label was
-    chosen. `overlap` is shared cases / cases of the larger run, 0..1; `lost` holds the ids of the
-    cases that only the baseline has. Runs that are `is_paired` are compared case by case.
-    """
-
-    clusters: tuple[pl.DataFrame, pl.DataFrame]
-    strata: tuple[pl.DataFrame, pl.DataFrame] | None
-    overlap: float
-    is_paired: bool
-    lost: pl.Series
+    clusters: tuple[pl.DataFrame, pl.DataFrame]  # columns case_id, cluster: a table for each run
+    strata: tuple[pl.DataFrame, pl.DataFrame] | None  # columns case_id, label; None: no label
+    overlap: float  # shared cases / cases of the larger run, 0..1
+    is_paired: bool  # compared case by case, else as two samples
+    lost: pl.Series  # hashed ids of the cases that only the baseline has
 
     @classmethod
     def of(
@@ -72,20 +66,14 @@ class Pairing:
 
 @dataclass(frozen=True, slots=True)
 class Contrast:
-    """A measure of both runs and how it changed between them.
+    """A measure of both runs and how it changed between them."""
 
-    `measure` is that of the baseline. The `means` are of the baseline and of the candidate, in
-    points of 0..100; so is `coverage`, the share of the numbers that are known, 0..1. The `effects`
-    are by filling. `mix` is the change split into quality and mix of the `strata`, which it counts;
-    `None` without strata.
-    """
-
-    measure: CaseMeasure
-    means: tuple[float, float]
-    coverage: tuple[float, float]
-    effects: Mapping[str, Effect]
-    mix: MeanDecomposition | None = None
-    strata: int = 0
+    measure: CaseMeasure  # that of the baseline
+    means: tuple[float, float]  # (baseline, candidate), points of 0..100
+    coverage: tuple[float, float]  # share of the numbers that are known, 0..1
+    effects: Mapping[str, Effect]  # by filling, in points
+    mix: MeanDecomposition | None = None  # the change split in two, in points; None: no strata
+    strata: int = 0  # those that the mix counts
 
 
 def contrast(
@@ -102,9 +90,10 @@ def contrast(
     if "known" in joined.columns:
         coverage = (_mean(joined["known"]), _mean(joined["known_after"]))
         missing = joined.filter((pl.col("known") < 1) | (pl.col("known_after") < 1)).height
+    # The tests for shares take passes as 0 and 1, so their differences run -1..1 instead of points.
     share, scale = before.share, 100.0 if before.share else 1.0
     effects: dict[str, Effect | None] = {}
-    for filling in FILLINGS if missing else FILLINGS[:1]:
+    for filling in FILLINGS if missing else FILLINGS[:1]:  # nothing missing: all three are one
         sample = _counted_differences(joined, filling) or differences(joined, filling)
         scaled = replace(sample, values=sample.values / scale)
         effect = effect_sizes.paired_effect(scaled, 1 - alpha, share=share) if sample.size else None
@@ -121,6 +110,8 @@ def contrast(
 
 def joined_measures(before: CaseMeasure, after: CaseMeasure, pairing: Pairing) -> pl.DataFrame:
     """The columns of a measure of both runs side by side, for shared cases, with their clusters."""
+    # A case that the candidate lost counts as missing (docs/decisions.md, decision 49); below
+    # MIN_OVERLAP the runs are not over the same suite.
     counting_lost = pairing.lost.len() > 0 and pairing.overlap >= MIN_OVERLAP
     if counting_lost or any("known" in side.cases.columns for side in (before, after)):
         before, after = whole(before), whole(after)
@@ -149,12 +140,12 @@ def differences(joined: pl.DataFrame, filling: str) -> Sample:
 
 
 def _codes(rows: pl.DataFrame) -> Codes:
-    """The clusters of the rows as numbers from 0 on, in the order in which the clusters first come."""
+    """The clusters of the rows as numbers from 0 on, in the order of their first rows."""
     if (rows["cluster"] == rows["case_id"]).all():  # each case is a cluster of its own
         return np.arange(rows.height)
     names = rows["cluster"].to_numpy()
     _, first, places = np.unique(names, return_index=True, return_inverse=True)
-    return np.argsort(np.argsort(first))[places].astype(np.int64)
+    return np.argsort(np.argsort(first))[places].astype(np.int64)  # rank of the first occurrence
 
 
 def _counted_differences(joined: pl.DataFrame, filling: str) -> CountedSample | None:
@@ -198,7 +189,7 @@ def _unpaired_contrast(
     for filling in FILLINGS if min(coverage) < 1 else FILLINGS[:1]:
         sides = side_samples((before, after), pairing, filling)
         parts = _strata((before, after), pairing, filling)
-        split = split or parts
+        split = split or parts  # that of the first filling, `point`
         effect: Effect | None = None
         if parts and min(side.size for side in sides):
             effect = effect_sizes.weighted_effect(parts[0], 1 - alpha, share=share)
@@ -235,7 +226,7 @@ def _values(measure: CaseMeasure, clusters: pl.DataFrame, column: str) -> Sample
 def _strata(
     measures: tuple[CaseMeasure, CaseMeasure], pairing: Pairing, filling: str
 ) -> tuple[list[WeightedStratum], MeanDecomposition] | None:
-    """The strata with two clusters or more in both runs; all other strata together form one more."""
+    """The strata with at least two clusters in both runs; all others together form one more."""
     if pairing.strata is None:
         return None
     sides: list[dict[str, Sample]] = []
@@ -251,12 +242,14 @@ def _strata(
             }
         )
     both = sides[0].keys() & sides[1].keys()
+    # A single cluster has no standard error, so a stratum needs two on each side.
     wide = {name for name in both if min(side[name].clusters for side in sides) >= 2}
     while wide:
         # The other strata must have enough clusters, together, to form a stratum.
         left = [sum(side[name].clusters for name in side.keys() - wide) for side in sides]
         if not any(left) or min(left) >= 2:
             break
+        # The smallest stratum gives way, and at equal size the first by name.
         wide.discard(min(wide, key=lambda name: (sides[0][name].size, name)))
     merged = [_merged_strata(side, wide) for side in sides]
     return effect_sizes.strata(*merged) if wide else None

@@ -1,11 +1,9 @@
 """The metrics of two runs: each case's numbers in both runs, and the averages over the cases.
 
-A run of a million cases and nine metrics has nine million headlines, so there are two ways to get
-at a metric. `paired_metrics` joins the cases of one metric at a time, by the hashes of their ids.
-`counted_metrics` counts how often each pair of values occurs, block by block: two runs over the
-same transcripts with the same judges hold their scores in one order, and of a million cases some
-hundred counts are left. This way is closed where the orders differ, or where cases were repeated or
-belong together.
+`paired_metrics` joins the cases of one metric at a time, by the hashes of their ids.
+`counted_metrics` counts how often each pair of values occurs, block by block: of a million cases
+some hundred counts are left. It needs runs that hold their scores in one order, as those of one
+judge over the same transcripts do, and cases that are neither repeated nor clustered.
 """
 
 from __future__ import annotations
@@ -29,10 +27,10 @@ BLOCK: Final = 450_000
 MAX_PAIRS: Final = 300_000
 """Different pairs of values up to which counting them saves memory."""
 
-_SIDES: Final = ("before", "after")
+_SIDES: Final = ("before", "after")  # prefixes of the columns of the two runs
 _VALUES: Final = ("failed", "value", "raw", "two_valued", "success")
 _PAIR: Final = [
-    *(f"before_{name}" for name in METRIC),
+    *(f"before_{name}" for name in METRIC),  # equal in both runs, so one side is enough
     *(f"{side}_{value}" for side in _SIDES for value in _VALUES),
 ]
 
@@ -52,15 +50,16 @@ class MetricAggregate(FrozenModel):
 
     metric: str
     is_binary: bool
-    baseline_avg: float | None
+    baseline_avg: float | None  # None where no matched case has a score there
     candidate_avg: float | None
-    delta: float | None
+    delta: float | None  # candidate minus baseline
 
     @classmethod
     def of(
         cls, metric: str, averages: Sequence[float | None], *, is_binary: bool, paired: bool
     ) -> MetricAggregate:
-        """Round the averages of both runs; there is a delta only where `paired`: over the same cases."""
+        """Round the averages; there is a delta only where they are `paired`: over the same cases."""
+        # Averages over different cases would make a delta of the mix of cases, not of the agent.
         before, after = averages
         apart = after - before if paired and before is not None and after is not None else None
         return cls(
@@ -86,10 +85,7 @@ class PairedMetric(NamedTuple):
 
 
 def metric_names(summaries: Iterable[RunSummary]) -> dict[tuple[str, str], str]:
-    """Published names of the metrics that any of the runs scored, by (judge, metric).
-
-    Where two judges have a metric of the same name, the name of the judge goes before it.
-    """
+    """Published names of the metrics that any of the runs scored, by (judge, metric)."""
     scored = {
         (metric.judge, metric.name): metric
         for run in summaries
@@ -106,15 +102,16 @@ def paired_metrics(scores: Scores, names: Names, *, repeated: bool) -> Iterator[
     """
     scored, failed = pl.col("status") == "scored", pl.col("status") == "failed"
     key, value = pl.col("case_id").hash(), pl.when(scored).then("value")
-    of_row = {
+    of_row = {  # columns of a case with one execution
         "scored": value.is_not_null().cast(pl.UInt32),
         "failed": failed.cast(pl.UInt32),
-        "total": value.fill_null(0.0) * 100,
+        "total": value.fill_null(0.0) * 100,  # points of 0..100
         "two_valued": pl.when(scored).then("two_valued"),
+        # A score without pass or fail hinders no success: all() ignores nulls likewise.
         "success": pl.when(scored).then(pl.col("success").fill_null(value=True)),
         "raw": pl.when(scored).then("raw"),
     }
-    of_rows = {
+    of_rows = {  # columns of a case with several executions
         "scored": value.count(),
         "failed": failed.sum(),
         "total": value.sum() * 100,
@@ -122,6 +119,7 @@ def paired_metrics(scores: Scores, names: Names, *, repeated: bool) -> Iterator[
         "success": pl.when(scored.any()).then(pl.col("success").filter(scored).all()),
         "raw": pl.col("raw").filter(scored).mean().round(GUARD),
     }
+    # A join of all metrics at once takes more than a gigabyte (docs/decisions.md, decision 63).
     for (judge, metric), name in names.items():
         own = (pl.col("metric") == metric) & (pl.col("judge") == judge)
         of_metric = [headlines(side.filter(own)).filter(scored | failed) for side in scores]
@@ -134,7 +132,7 @@ def paired_metrics(scores: Scores, names: Names, *, repeated: bool) -> Iterator[
 
 
 def joined_metrics(scores: Scores, cases: pl.DataFrame, names: Names) -> pl.DataFrame:
-    """Join the scored headline metrics of these cases in two runs, sorted by case, judge and metric.
+    """Join the scored headlines of these cases in two runs, sorted by case, judge and metric.
 
     Columns of the result: `metric` (the published name), `is_binary`, `status`, `delta`, and of
     each run `score`, `success`, `label`.
@@ -154,6 +152,7 @@ def joined_metrics(scores: Scores, cases: pl.DataFrame, names: Names) -> pl.Data
         .select(*keys, pl.exclude(keys).name.prefix(f"{side}_"))
         for rows, side in zip(scores, SIDES, strict=True)
     )
+    # The run that lacks a metric does not say whether it is binary.
     binary = pl.all_horizontal(pl.col(f"{side}_binary").fill_null(value=True) for side in SIDES)
     success, other_success = pl.col("baseline_success"), pl.col("candidate_success")
     turned = change_status(success & ~other_success, ~success & other_success)
@@ -176,11 +175,9 @@ def joined_metrics(scores: Scores, cases: pl.DataFrame, names: Names) -> pl.Data
 
 
 def metric_aggregate(pair: PairedMetric, cases: PairedCases) -> MetricAggregate | None:
-    """The averages of a metric over the matched cases that both runs scored.
+    """The averages of a metric over the matched cases; `None` where no matched case has a score.
 
-    A score that is missing in one run can therefore not move the averages. Where no case is scored
-    in both runs, each average is over the cases of its own run. `None` where no matched case has a
-    score.
+    Where no case is scored in both runs, each average is over the cases of its own run.
     """
     sides = [side.drop_nulls("two_valued") for side in (pair.before, pair.after)]
     if cases.keys is not None:
@@ -190,6 +187,7 @@ def metric_aggregate(pair: PairedMetric, cases: PairedCases) -> MetricAggregate 
     binary = all(bool(side["two_valued"].all()) for side in sides)
     number = pl.col("success").cast(pl.Float64) if binary else pl.col("raw")
     known = [side.select("case_id", number=number).drop_nulls() for side in sides]
+    # A score that is missing in one run must not move the averages.
     together = align_cases(known[0], known[1], "number")
     paired = together.height > 0
     averages: list[float | None] = []
@@ -241,9 +239,10 @@ def counted_metrics(
         counts = _block_counts(scores, start, block)
         if not counts["alike"].all():
             return None
+        # Memory holds the counts so far and those of one block, never the rows of a run.
         both = pl.concat([*blocks, counts]).group_by(_PAIR)
         blocks = [both.agg(pl.col("cases").sum(), pl.col("alike").all())]
-        if blocks[0].height > MAX_PAIRS:
+        if blocks[0].height > MAX_PAIRS:  # such as free amounts: hardly two cases are alike
             return None
     if not blocks:
         return []
@@ -269,6 +268,7 @@ def _block_counts(scores: Scores, start: int, size: int) -> pl.DataFrame:
         for rows, side in zip(scores, _SIDES, strict=True)
     ]
     keys = ("key", *METRIC)
+    # Rows side by side must be of one case and metric, or the pairs of values mean nothing.
     alike = [pl.col(f"before_{key}").eq_missing(pl.col(f"after_{key}")) for key in keys]
     both = pl.concat(sides, how="horizontal").group_by(_PAIR)
     return collect_rows(both.agg(cases=pl.len(), alike=pl.all_horizontal(alike).all()))
@@ -297,9 +297,8 @@ def _counted_mean(rows: pl.DataFrame, number: pl.Expr) -> float:
 def counted_moves(metric: CountedMetric) -> tuple[bool, tuple[float, float], CountedSample] | None:
     """How a metric moved over the cases with a value on 0..1 in both runs; `None` without any.
 
-    The result says whether the metric is two-valued, so that its mean is a share of cases; it has
-    the means of both runs in points of 0..100, and candidate minus baseline, a case each: -1..1
-    for a share, else points.
+    The result says whether the mean is a share of cases; it has the means of both runs in points of
+    0..100, and candidate minus baseline for each case: -1..1 for a share, else points.
     """
     scored_before = metric.rows.drop_nulls("before_value")
     both = scored_before.drop_nulls("after_value")

@@ -1,8 +1,7 @@
 """The runs of a comparison: their case tables and measures, and whether they may be compared.
 
-Runs are comparable when they were judged alike, by the same measures, over the same cases. For the
-statistics a run is a case table. A measure is one number for each case; a label is the agent of a
-case, the agent's version, one of its tags, or a tool that it called.
+A measure is one number for each case; a label is the agent of a case, the agent's version, one of
+its tags, or a tool that it called.
 """
 
 from __future__ import annotations
@@ -28,40 +27,34 @@ DISJOINT: Final = 0.05
 _TABLES: Final = ("judge", FINGERPRINTS, PRIVACY, TRUTH, "thresholds")
 _READING: Final = ("transcripts.writes", "transcripts.redact", "transcripts.format")
 _PLACES: Final = ("judge.rubrics", "judge.api_base")
-# Where rubrics and endpoints are; the texts of the rubrics and the models that answered are compared
-# by themselves.
+# Where rubrics and endpoints are; the texts of the rubrics and the models that answered are
+# compared by themselves.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RunData:
-    """A stored run: its row and its tables.
-
-    `config` is the snapshot of the configuration, taken when the run began; `answered_by` names the
-    models whose replies the run holds; `prompts` are the texts of its judges, empty when none were
-    stored. `sliceable` says whether reading some rows from the middle of a table costs no more than
-    those rows.
-    """
+    """A stored run: its row and its tables."""
 
     run_id: str
     name: str
     agent_version: str | None
-    config: Mapping[str, Any]
-    summary: RunSummary | None
-    cases: pl.LazyFrame
-    scores: pl.LazyFrame
+    config: Mapping[str, Any]  # snapshot, taken when the run began
+    summary: RunSummary | None  # None where the run is not complete
+    cases: pl.LazyFrame  # rows of table `cases`
+    scores: pl.LazyFrame  # rows of table `scores`
     status: str
-    answered_by: tuple[str, ...] = ()
-    sliceable: bool = True
-    prompts: Mapping[str, Any] = field(default_factory=dict)
+    answered_by: tuple[str, ...] = ()  # the models whose replies the run holds
+    sliceable: bool = True  # rows from the middle of a table cost no more than these rows
+    prompts: Mapping[str, Any] = field(default_factory=dict)  # texts of the judges
 
 
 class Mismatch(FrozenModel):
     """One difference of two runs that could change the numbers although the agent did not change."""
 
-    field: str
+    field: str  # name of a setting, `answered_by` or `cases`
     baseline: Any
     candidate: Any
-    of_judge: bool
+    of_judge: bool  # else of thresholds or cases: the scores of both runs mean the same
 
     @property
     def line(self) -> str:
@@ -75,19 +68,18 @@ def mismatches(
 ) -> tuple[Mismatch, ...]:
     """Find every difference that keeps two runs from being compared; none for runs judged alike.
 
-    `changes` are the settings that differ. The models that answered, of the baseline and of the
-    candidate, are not compared where a side knows none. `overlap` is shared cases / cases of the
-    larger run, 0..1; different ground truth counts as a difference only where the runs share cases:
-    two samples of the traffic each have a ground truth of their own.
+    `changes` are the settings that differ; `answered_by` are the models that answered, of the
+    baseline and of the candidate; `overlap` is shared cases / cases of the larger run, 0..1.
     """
     differing = []
     for change in changes:
         name, table = change.field, change.field.partition(".")[0]
         compared = name not in _PLACES and (table in _TABLES or name in _READING)
+        # Two samples of the traffic each have a ground truth of their own.
         if compared and (name != TRUTH or overlap >= DISJOINT):
             differing.append((name, change.baseline, change.candidate, table != "thresholds"))
     before, after = (", ".join(sorted(side)) for side in answered_by)
-    if before and after and before != after:
+    if before and after and before != after:  # a side that knows none is not held against the other
         differing.append(("answered_by", before, after, True))
     if DISJOINT <= overlap < MIN_OVERLAP:
         needed = f"at least {MIN_OVERLAP:.0%} in both runs, or under {DISJOINT:.0%}"
@@ -123,37 +115,31 @@ TOOL: Final = "tool"
 class CaseMeasure(NamedTuple):
     """One number for each case in points of 0..100, the repetitions of a case averaged.
 
-    Where each case has one of two values, the mean is a `share` of cases. Table `cases` has one row
-    for each case that the measure applies to, with the columns `case_id` (hashed, because the text
-    of many ids would take most of the memory) and `point`, `null` where a repetition that the
-    number needs is missing. Where something is missing also `low` and `high` (every missing
-    repetition counted as 0, or as 100) and `known` (share of the repetitions that have the number,
-    0..1); see `whole`.
+    Table `cases` has a row for each case that the measure applies to: `case_id` (hashed) and
+    `point`, empty where a repetition that the number needs is missing. Where something is missing
+    also `low` and `high` (every missing repetition counted as 0, or as 100) and `known` (share of
+    the repetitions that have the number, 0..1); see `whole`.
     """
 
     name: str
-    share: bool
-    cases: pl.DataFrame
+    share: bool  # each case has one of two values: the mean is a share of cases
+    cases: pl.DataFrame  # ids hashed: texts would take most of the memory
 
 
 class CaseTable(NamedTuple):
-    """The cases of a run with their clusters and labels, and the spread of their repetitions.
+    """The cases of a run with their clusters and labels, and the spread of their repetitions."""
 
-    `cases` is the table of `case_table`. `squares` is the sum of the squared deviations of scores
-    from the mean of their case, with its `degrees` of freedom: 0 where no case was repeated.
-    """
-
-    cases: pl.DataFrame
-    squares: float
-    degrees: int
+    cases: pl.DataFrame  # the table of `case_table`
+    squares: float  # sum of squared deviations of scores from the mean of their case
+    degrees: int  # degrees of freedom of `squares`; 0: no case was repeated
 
 
 def case_table(cases: pl.LazyFrame) -> CaseTable:
     """Build the case table of a run from its rows of table `cases`, with one row for each case.
 
     Columns: `case_id` and `cluster` (hashed), `runs`, `passes`, `errors`, `agent`, `agent_version`,
-    `tags`, `tools` (of all repetitions, joined by `TOOL_SEPARATOR`; `null` where they are not known),
-    and `scored` and `total` of the overall score.
+    `tags`, `tools` (of all repetitions, joined by `TOOL_SEPARATOR`; empty where not known), and
+    `scored` and `total` of the overall score.
     """
     errored, passed = pl.col("state") == "errored", pl.col("state") == "passed"
     score = pl.when(~errored).then("overall_score")
@@ -161,9 +147,10 @@ def case_table(cases: pl.LazyFrame) -> CaseTable:
     repeated = collect_rows(executed.select((pl.col("repetition") > 0).any())).item()
     labels = [pl.col(name).cast(pl.Categorical) for name in ("agent", "agent_version", "tags")]
     shared = pl.col("cluster").is_not_null()  # the hash of null is a number too
+    # Another seed, since a cluster may have the name of a case that is not in it.
     own = pl.when(shared).then(pl.col("cluster").hash(seed=1)).otherwise(pl.col("case_id").hash())
     own = own.alias("cluster")
-    if not repeated:
+    if not repeated:  # then a row is a case, and grouping would only take time
         rows = executed.select(
             "case_id",
             own,
@@ -177,6 +164,7 @@ def case_table(cases: pl.LazyFrame) -> CaseTable:
         )
         return CaseTable(_in_order(rows), 0.0, 0)
     tools = pl.col("tools")
+    # A case called the tools of all its repetitions, as far as all of them are known.
     named = tools.explode().drop_nulls().unique().sort().str.join(TOOL_SEPARATOR)
     all_tools = pl.when(tools.is_not_null().all()).then(named).alias("tools")
     rows = executed.group_by("case_id").agg(
@@ -232,7 +220,7 @@ def whole(measure: CaseMeasure) -> CaseMeasure:
 def metric_measure(name: str, side: pl.DataFrame, *, whole: bool) -> CaseMeasure | None:
     """The measure of a headline metric of one run; `None` where nothing was scored.
 
-    `side` is the table of one run in `assizes.judge.comparison.metrics.PairedMetric`. A failed score
+    `side` is the table of a run in `assizes.judge.comparison.metrics.PairedMetric`. A failed score
     could have had any value (the bounds for it are only added when `whole`); a case whose score was
     skipped is left out.
     """
@@ -271,12 +259,11 @@ def case_labels(table: pl.DataFrame, field: str) -> pl.DataFrame:
 def label_slices(
     tables: tuple[pl.DataFrame, pl.DataFrame], label: str, *, paired: bool
 ) -> Iterator[tuple[str, Sequence[pl.DataFrame]]]:
-    """The values of a label that both runs have, each with the `case_id`s of both runs that have it.
+    """The values of a label that both runs have, each with the `case_id`s that have it in each run.
 
-    `label` is a field, a tag, or `TOOL`. Where `paired`, a case has the value that it has in the
-    baseline; it counts for a tool when the agent called it in either run, and only where the tools
-    of both runs are known: cases that are picked by what the agent did in one run would differ in
-    the other run for that reason alone. Of the tools only those that the most cases called count.
+    `label` is a field, a tag, or `TOOL`, of which only the tools that the most cases called count.
+    Where `paired`, a case has the value that it has in the baseline; it counts for a tool when the
+    agent called it in either run, and only where the tools of both runs are known.
     """
     if label != TOOL:
         labels = [case_labels(table, label).drop_nulls() for table in tables]
@@ -306,6 +293,8 @@ def label_slices(
             for sets, table in zip(tool_sets, tables, strict=True)
         ]
         if paired:
+            # Cases picked by what the agent did in one run differ in the other for that reason
+            # alone (docs/decisions.md, decision 56).
             both = pl.concat(ids).unique().join(unknown_ids, on="case_id", how="anti")
             ids = [both, both]
         yield name, ids

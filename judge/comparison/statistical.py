@@ -1,9 +1,8 @@
 """Two runs as the statistics compare them, and everything exploratory that moved between them.
 
-`StatisticalComparison` collects the metrics of both runs one by one: it keeps the metrics that gate,
-and of all others only how they changed. What moved most among metrics, slices of the cases and
-failure codes is exploratory: nothing is decided by it, and the p-values of everything looked at are
-corrected together after Benjamini and Hochberg.
+What moved most among metrics that do not gate, slices of the cases and failure codes is
+exploratory: nothing is decided by it, and the p-values of all of it are corrected together
+(Benjamini and Hochberg).
 """
 
 from __future__ import annotations
@@ -50,53 +49,42 @@ class Exploratory(FrozenModel):
     """The change of a metric, of a slice or of a failure code; nothing is decided by it."""
 
     kind: Kind
-    name: str
+    name: str  # as in `MeasuredChange`
     measure: str
-    baseline: float
+    baseline: float  # points of 0..100, as all values and bounds below
     candidate: float
     delta: float
     low: float | None
     high: float | None
-    p_value: float
+    p_value: float  # two-sided, not corrected
     q_value: float = Field(description="Benjamini-Hochberg, over everything exploratory")
-    cases: int
+    cases: int  # of an unpaired change: of the smaller run
     clusters: int
     moved: bool = Field(description="q_value is at most alpha")
 
 
 class MeasuredChange(NamedTuple):
-    """The change of one measure, in points, before the p-values are corrected.
-
-    `name` is that of the metric or code, or `field=value` of a slice; `means` are of the baseline
-    and of the candidate.
-    """
+    """The change of one measure, in points, before the p-values are corrected."""
 
     kind: Kind
-    name: str
+    name: str  # of the metric or the code; `field=value` of a slice
     measure: str
-    means: tuple[float, float]
+    means: tuple[float, float]  # (baseline, candidate)
     effect: Effect
 
 
 @dataclass(frozen=True, slots=True)
 class ComparedRun:
-    """One run as the statistics look at it.
-
-    `measures` are the gating metrics by their published names, empty at first; `scores` are the
-    rows of table `scores`; `inconclusive` says whether the outcome of the run itself is.
-    """
+    """One run as the statistics look at it."""
 
     table: CaseTable
-    measures: dict[str, CaseMeasure]
-    scores: pl.LazyFrame
-    inconclusive: bool
+    measures: dict[str, CaseMeasure]  # gating metrics by published name; empty at first
+    scores: pl.LazyFrame  # rows of table `scores`
+    inconclusive: bool  # the outcome of the run by itself
 
     def measure(self, name: str) -> CaseMeasure | None:
-        """The measure of this name; `None` where the run has none.
-
-        Pass rate and score are computed from the cases at each call, because each takes 40 MB for a
-        million cases.
-        """
+        """The measure of this name; `None` where the run has none."""
+        # Computed at each call and not kept: each takes 40 MB for a million cases.
         if name in (PASS_RATE, SCORE):
             return runs.case_measure(name, self.table.cases)
         return self.measures.get(name)
@@ -104,20 +92,15 @@ class ComparedRun:
 
 @dataclass(frozen=True, slots=True)
 class StatisticalComparison:
-    """Two runs, the baseline and the candidate, and their metrics for the statistical verdict.
-
-    `tables` are the case tables of both runs, which are `is_unclustered` where every case is its
-    own cluster. `limits` are the settings of [comparison]; `changes` are those of the metrics that
-    do not gate, in the order in which they were added.
-    """
+    """Two runs, the baseline and the candidate, and their metrics for the statistical verdict."""
 
     before: ComparedRun
     after: ComparedRun
     tables: Tables
-    is_unclustered: bool
+    is_unclustered: bool  # every case is its own cluster
     pairing: Pairing
-    limits: ComparisonConfig
-    changes: list[MeasuredChange] = field(default_factory=list)
+    limits: ComparisonConfig  # settings of [comparison]
+    changes: list[MeasuredChange] = field(default_factory=list)  # of metrics that do not gate
 
     @classmethod
     def of(
@@ -165,7 +148,7 @@ class StatisticalComparison:
 
     @property
     def repeat_sd(self) -> float | None:
-        """Standard deviation of a case's score over its repetitions; `None` when none was repeated."""
+        """Standard deviation of a case's score over its repetitions; `None` without repetitions."""
         tables = (self.before.table, self.after.table)
         degrees = sum(table.degrees for table in tables)
         return sqrt(sum(table.squares for table in tables) / degrees) if degrees else None
@@ -177,7 +160,7 @@ def compared_metrics(
     cases: PairedCases,
     statistics: StatisticalComparison | None,
 ) -> list[MetricAggregate]:
-    """The averages of every metric, sorted by name; each metric is added to `statistics` as well."""
+    """The averages of every metric, sorted by name; each metric is also added to `statistics`."""
     scores = (both_runs[0].scores, both_runs[1].scores)
     counted: list[CountedMetric] = []
     # Counts are enough where no case is repeated or clustered, and for a metric that does not gate.
@@ -203,10 +186,7 @@ def compared_metrics(
 
 
 def exploratory_changes(comparison: StatisticalComparison) -> tuple[Exploratory, ...]:
-    """Everything that moved and does not gate, with corrected p-values.
-
-    The surest change comes first, and of equally sure ones the largest.
-    """
+    """Everything that moved and does not gate, p-values corrected, the surest change first."""
     alpha, changes = comparison.limits.alpha, list(comparison.changes)
     for kind, name, sides in _slices_and_codes(comparison):
         changes += _changes(kind, name, sides, comparison.pairing, alpha)
@@ -229,16 +209,13 @@ def exploratory_changes(comparison: StatisticalComparison) -> tuple[Exploratory,
         )
         for change, q_value in zip(changes, corrected, strict=True)
     ]
+    # Of equally sure changes the largest comes first; names settle ties.
     results.sort(key=lambda row: (row.q_value, -abs(row.delta), row.kind, row.name, row.measure))
     return tuple(results[:MAX_KEPT])
 
 
 def _slices_and_codes(comparison: StatisticalComparison) -> Iterator[tuple[Kind, str, Sides]]:
-    """The share of cases with a failure code, and pass rate and score over the cases of each slice.
-
-    A slice holds the cases with one value of a field or tag; a paired case has the value of the
-    baseline's case. Slices by tool overlap: a case is in the slice of every tool that it called.
-    """
+    """The share of cases with each failure code, and pass rate and score of each slice."""
     tables, slices = comparison.tables, comparison.limits.slices
     code_cases = []
     for run in (comparison.before, comparison.after):
@@ -267,6 +244,7 @@ def _slices_and_codes(comparison: StatisticalComparison) -> Iterator[tuple[Kind,
 
 def _share_with(code: str, code_cases: pl.DataFrame, table: pl.DataFrame) -> CaseMeasure:
     ids = code_cases.filter(pl.col("failure_code") == code)["case_id"]
+    # 100 or 0: the mean over cases is the share in points.
     has = pl.col("case_id").is_in(ids.implode()).cast(pl.Float64) * 100
     return CaseMeasure("share of cases", share=True, cases=table.select("case_id", point=has))
 
@@ -290,6 +268,7 @@ def _changes(
     before, after = (side.cases.select("case_id", "point").drop_nulls() for side in sides)
     known = (before["point"], after["point"])
     if pairing.is_paired:
+        # The means shown are over the cases that the change is about: those with both numbers.
         both = metrics.align_cases(before, after)
         known = (both["point"], both["point_after"])
     means = (float(known[0].to_numpy().mean()), float(known[1].to_numpy().mean()))

@@ -1,8 +1,8 @@
 """The statistical verdict on two runs: regressed, improved, not worse, or inconclusive.
 
-All figures are in points of 0..100. The three rules of seed 001 stay as they are; this verdict
-stands beside them. Where two judges judged the runs, a bridge takes their difference off the change:
-it is measured on anchors, golden transcripts that both judges judged.
+All figures are in points of 0..100. The verdict stands beside the three rules of seed 001. Where
+two judges judged the runs, a bridge takes their difference off the change: it is measured on
+anchors, golden transcripts that both judges judged.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class MetricVerdict(FrozenModel):
 
     measure: str
     verdict: Word
-    baseline: float
+    baseline: float  # mean, in points of 0..100
     candidate: float
     delta: float
     low: float | None
@@ -61,7 +61,7 @@ class MetricVerdict(FrozenModel):
     )
     method: Method
     paired: bool
-    cases: int
+    cases: int  # of an unpaired change: of the smaller run
     clusters: int
     baseline_coverage: float = Field(description="scored / due, 0..1")
     candidate_coverage: float
@@ -69,15 +69,15 @@ class MetricVerdict(FrozenModel):
         description="smallest change that 4 of 5 such comparisons would see; null: not known"
     )
     severe: bool = Field(description="the whole interval lies under -margin")
-    line: str
+    line: str  # one sentence with all of this
 
 
 class Mix(FrozenModel):
     """The change of a measure between different cases, split by what it is owed to."""
 
     measure: str
-    by: str
-    total: float
+    by: str  # the label whose values are the strata
+    total: float  # points: quality + mix
     quality: float = Field(description="what the strata did, at the shares of both runs averaged")
     mix: float = Field(description="what the strata's shares did")
     strata: int
@@ -86,7 +86,7 @@ class Mix(FrozenModel):
 class Noise(FrozenModel):
     """How much a score moves by chance, measured on the repetitions of a case."""
 
-    repeat_sd: float
+    repeat_sd: float  # points: standard deviation of a case's score over its repetitions
     threshold: float = Field(description="max(5, 2 x repeat_sd): moves up to it are within noise")
     changed_within: tuple[str, ...] = Field(
         description="ids of the cases that count as changed, but within noise"
@@ -99,9 +99,9 @@ class Bridge(FrozenModel):
     measure: str
     judge: float = Field(description="what that judge gives more, on anchors that both judged")
     delta: float = Field(description="the change without it")
-    low: float
+    low: float  # bounds of `delta`, at the confidence 1 - alpha
     high: float
-    anchors: int
+    anchors: int  # number of anchors that both judged
     line: str
 
 
@@ -110,12 +110,12 @@ class StatisticalVerdict(FrozenModel):
 
     verdict: Word
     reasons: tuple[str, ...]
-    margin: float
+    margin: float  # points: a smaller drop is no regression
     alpha: float
-    metrics: tuple[MetricVerdict, ...]
+    metrics: tuple[MetricVerdict, ...]  # the gating measures
     exploratory: tuple[Exploratory, ...] = ()
     mix: tuple[Mix, ...] = ()
-    critical_flips: tuple[str, ...] = ()
+    critical_flips: tuple[str, ...] = ()  # ids of critical cases that now fail
     bridge: tuple[Bridge, ...] = Field(
         default=(), description="where the judge differs, and both judged the same anchors"
     )
@@ -127,8 +127,8 @@ def statistical_verdict(
 ) -> StatisticalVerdict:
     """Decide on two runs.
 
-    Where the judges differ the verdict is inconclusive: a change need not be the agent's. `changed`
-    are the cases that got worse or better, if any case was repeated, of which some are noise.
+    `differing` is what the runs are not alike in. `changed` are the cases that got worse or better,
+    if any case was repeated, of which some are noise.
     """
     limits = comparison.limits
     contrasts, notes = _contrasts(comparison)
@@ -144,7 +144,8 @@ def statistical_verdict(
     ]
     critical = () if doubts else critical_flips(*comparison.tables, limits.critical_cases)
     words: list[Word] = [] if doubts else [metric.verdict for metric in metrics]
-    words += ["inconclusive"] if notes else []
+    words += ["inconclusive"] if notes else []  # beside a regression it does not count: see _ORDER
+    # A critical case that turned is a regression, whatever the statistics of the rest say.
     word: Word = "regressed" if critical else min(words, key=_ORDER.index, default="inconclusive")
     flips = (f"critical case {case_id} turned from pass to fail" for case_id in critical)
     deciding = (metric.line for metric in metrics if metric.verdict == word)
@@ -221,6 +222,8 @@ def _metric_verdicts(
     for filling in FILLINGS:
         effects = [measure_contrast.effects[filling] for measure_contrast in contrasts]
         fell = [effect.delta < 0 for effect in effects]
+        # One-sided tests (docs/decisions.md, decision 48): half the two-sided p-value on the side
+        # to which the estimate fell, one minus that half on the other.
         halves = [effect.p_value / 2 for effect in effects]
         drops = holm([p if down else 1 - p for p, down in zip(halves, fell, strict=True)])
         rises = holm([1 - p if down else p for p, down in zip(halves, fell, strict=True)])
@@ -244,6 +247,7 @@ def _metric_verdict(
     effects, measure = measure_contrast.effects, measure_contrast.measure.name
     effect = effects["point"]
     numbers = (*effect.span, minimum_detectable(effect.error, limits.alpha))
+    # With fewer than two clusters the interval and the error are infinite, which JSON cannot hold.
     low, high, mde = (rounded_value(n) if isfinite(n) else None for n in numbers)
     verdict = MetricVerdict(
         measure=measure,
@@ -258,7 +262,7 @@ def _metric_verdict(
         p_value=rounded_value(effect.p_value),
         p_adjusted=rounded_value(p_adjusted),
         method=effect.method,
-        paired=effect.method != "welch",
+        paired=effect.method != "welch",  # only unpaired effects are by Welch
         cases=effect.cases,
         clusters=effect.clusters,
         baseline_coverage=rounded_value(measure_contrast.coverage[0]),
@@ -290,8 +294,9 @@ def critical_flips(
     """
     if not listed:
         return ()
+    # Case tables hold hashed ids; the listed ones are hashed to find them.
     ids = dict(zip(pl.Series(listed).hash(), listed, strict=True))
-    passed = pl.col("passes") * 2 > pl.col("runs")
+    passed = pl.col("passes") * 2 > pl.col("runs")  # a tie is neither passed nor failed
     failed = (pl.col("runs") - pl.col("passes") - pl.col("errors")) * 2 > pl.col("runs")
     old = before.filter(pl.col("case_id").is_in(list(ids)) & passed)
     turned = old.join(after.filter(failed), on="case_id", how="semi")["case_id"]
@@ -323,14 +328,16 @@ def _bridges(
             for both in (runs, anchors)
         ]
         moved, judge = (each.effects["point"] if each else None for each in contrasts)
+        # The shift of the judge must be measured on the same anchors, not on two samples of them.
         if moved is None or judge is None or judge.method == "welch":
             continue
-        clusters = min(moved.clusters, judge.clusters)
+        clusters = min(moved.clusters, judge.clusters)  # the smaller number is the careful one
         if clusters < MIN_CLUSTERS:
             continue
+        # The two changes are independent, so their squared errors add up.
         half = t_of(1 - verdict.alpha, clusters - 1) * hypot(moved.error, judge.error)
         span = moved.delta - judge.delta - half, moved.delta - judge.delta + half
-        left = measure.delta - judge.delta
+        left = measure.delta - judge.delta  # what the change is without that of the judge
         line = (
             f"bridge, {LABELS.get(name, name)}: on {judge.cases} anchors that both judges judged the later one gives "
             f"{judge.delta:+.1f}; without that {measure.delta:+.1f} is {left:+.1f} "

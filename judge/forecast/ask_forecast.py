@@ -1,9 +1,8 @@
 """Counts the asks of a run and estimates their tokens, without calling any model.
 
 Every case has its hearings, but text rules answer in the place of the models, so that the asks of
-later rounds can be foreseen; an ask whose reply is cached gets that reply. The scores are thrown
-away, only the asks are counted. The tokens of a reply are estimated from its schema and from the
-reply of its text rule.
+later rounds can be foreseen; an ask whose reply is cached gets that reply. The tokens of a reply
+are estimated from its schema and from the reply of its text rule.
 """
 
 from __future__ import annotations
@@ -48,13 +47,14 @@ def reply_tokens(
 ) -> int:
     """An estimate of the tokens of a reply of this model.
 
-    `like` is the reply of a text rule to the same ask: the lists of the real reply are expected to
-    have as many entries, its texts to be as long as language models write them. Without it every
-    list has one entry. A text that is copied from `prompt`, the user message, keeps its length.
+    `like` is the reply of a text rule to the same ask: the real one is expected to have as many
+    list entries, and texts as long as language models write them. Without it every list has one
+    entry. A text that is copied from `prompt`, the user message, keeps its length.
     """
     schema = _schema(reply)
     value = like if like is not None else _example(schema, schema)
     texts: list[str] = []
+    # The id that a model must repeat has 12 characters.
     shape = {REPLY_ID: "0" * 12, **_shape(value, schema, schema, texts)}
     copied = [text for text in texts if len(text) >= MIN_COPIED_CHARS and text in prompt]
     structure = len(json.dumps(shape)) / STRUCTURE_CHARS
@@ -83,6 +83,7 @@ def _shape(value: Any, schema: Mapping[str, Any], root: Mapping[str, Any], texts
 
 def _example(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Any:
     """The shortest value that fits a schema, with one entry in every list."""
+    # An optional field is left out of the shortest value.
     if any(option.get("type") == "null" for option in schema.get("anyOf", ())):
         return None
     schema = _resolve_schema(schema, root)
@@ -93,7 +94,7 @@ def _example(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Any:
         return {key: _example(field_schema, root) for key, field_schema in fields.items()}
     if schema.get("type") == "array":
         return [_example(schema.get("items", {}), root)]
-    return {"string": "a text", "boolean": True}.get(schema.get("type", ""), 1)
+    return {"string": "a text", "boolean": True}.get(schema.get("type", ""), 1)  # else a number
 
 
 def _resolve_schema(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -113,54 +114,41 @@ class AskGroup(NamedTuple):
 
     judge: str
     model: str
-    round: int
+    round: int  # from 0; a judge asks the next from the replies to this one
 
 
 @dataclass
 class AskTally:
-    """Counts and estimates of the asks of one `AskGroup`.
-
-    Of all `asks`, a cached reply answers those `cached`, an equal ask of the run those `same`, and
-    the model would have to answer those `to_put`. No text rule can answer those `without_rule`;
-    what their judge would ask after them is unknown. Tokens are those of the asks to put: of the
-    prompts as the model estimates them and at the most, of the replies as their schemas suggest and
-    at their caps. `metered` counts the cached replies whose tokens and latency are known, from a
-    single call each; for these prompts there are the tokens as the provider counted them and as the
-    model estimates them.
-    """
+    """Counts and estimates of the asks of one `AskGroup`; tokens are those of the asks to put."""
 
     asks: int = 0
-    cached: int = 0
-    same: int = 0
-    to_put: int = 0
-    without_rule: int = 0
-    input_tokens: int = 0
-    max_input_tokens: int = 0
-    output_tokens: int = 0
-    max_output_tokens: int = 0
-    metered: int = 0
-    metered_input_tokens: int = 0
-    estimated_input_tokens: int = 0
+    cached: int = 0  # answered by a cached reply
+    same: int = 0  # answered by an equal ask of the run
+    to_put: int = 0  # to be answered by the model
+    without_rule: int = 0  # no text rule answers: what follows them is unknown
+    input_tokens: int = 0  # of the prompts, as the model estimates them
+    max_input_tokens: int = 0  # at the most
+    output_tokens: int = 0  # of the replies, as their schemas suggest
+    max_output_tokens: int = 0  # at their caps
+    metered: int = 0  # cached replies of a single call with known tokens and latency
+    metered_input_tokens: int = 0  # their prompts, as the provider counted them
+    estimated_input_tokens: int = 0  # the same prompts, as the model estimates them
     metered_output_tokens: int = 0
     metered_ms: float = 0.0
 
 
 class Forecaster:
-    """Stands in for the engine: runs hearings as the engine does, but only counts their asks.
-
-    The counts are in `tallies`. There is no cache where the run would use none, and no SQL runner
-    where it has no database.
-    """
+    """Stands in for the engine: runs hearings as the engine does, but only counts their asks."""
 
     def __init__(
         self,
         assignment: ModelAssignment,
-        cache: ReplyCache | None,
-        sql_runner: SqlRunner | None = None,
+        cache: ReplyCache | None,  # None where the run would use none
+        sql_runner: SqlRunner | None = None,  # None where the run has no database
     ) -> None:
-        self.tallies: dict[AskGroup, AskTally] = {}
+        self.tallies: dict[AskGroup, AskTally] = {}  # the result
         self._assignment, self._cache, self._sql_runner = assignment, cache, sql_runner
-        self._put_keys: set[str] = set()
+        self._put_keys: set[str] = set()  # reply keys of the asks counted in `to_put`
 
     async def hear(self, judge: Judge, case: Case) -> HearingResult:
         """Run the hearing of a case before a judge, with its model or its ensemble of models."""
@@ -186,7 +174,7 @@ class Forecaster:
                     replies.append(await self._sql_runner.look_up(question))
             hearing.answer(replies)
             round_ += 1
-        return HearingResult(judge, hearing.scores, [])
+        return HearingResult(judge, hearing.scores, [])  # thrown away: scores of rules
 
     async def _foresee_reply(
         self, ask: Ask[Any], model: Model, sample: int, tally: AskTally
@@ -199,6 +187,7 @@ class Forecaster:
             tally.cached += 1
             done = cached.completion
             metered = done.input_tokens is not None and done.output_tokens is not None
+            # After a retry the tokens and the time are those of several calls.
             if metered and cached.attempts == 1:
                 tally.metered += 1
                 tally.metered_input_tokens += done.input_tokens or 0
@@ -208,7 +197,7 @@ class Forecaster:
             return known
         value, reply = plain_reply(ask)
         tally.without_rule += value is None
-        if key in self._put_keys:
+        if key in self._put_keys:  # the run would ask once and keep the reply
             tally.same += 1
             return reply
         if key is not None:

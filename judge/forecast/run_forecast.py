@@ -35,7 +35,7 @@ class JudgeForecast(_ForecastPart):
     judge: str
     model: str
     asks: int
-    kept: int
+    kept: int  # answered by the reply cache
     same: int = Field(description="answered by another ask of the run")
     to_put: int
     input_tokens: int
@@ -52,8 +52,8 @@ class LimitForecast(_ForecastPart):
     case does, as a batch reserves the worst case in advance.
     """
 
-    limit: str
-    allows: float
+    limit: str  # its name in [limits]
+    allows: float  # dollars or calls, as the limit says
     spent: float
     expected: float | None
     worst: float | None
@@ -92,11 +92,11 @@ class RunForecast(_ForecastPart):
 
 
 class PastReplies(NamedTuple):
-    """The replies of earlier runs to one `AskGroup`: their number, mean tokens and mean seconds."""
+    """The replies of earlier runs to one `AskGroup`."""
 
     replies: int
-    tokens: float
-    latency_s: float
+    tokens: float  # mean of a reply
+    latency_s: float  # mean of a call
 
 
 class Spendings(NamedTuple):
@@ -108,20 +108,16 @@ class Spendings(NamedTuple):
 
 @dataclass(frozen=True)
 class ForecastInputs:
-    """What a forecast is computed from: configuration, models by name, replies of earlier runs.
-
-    `scale` is the number of cases that are due for each case that was counted; above 1 for a
-    sample.
-    """
+    """What a forecast is computed from."""
 
     config: RunConfig
-    models: Mapping[str, Model]
-    past: Mapping[AskGroup, PastReplies]
-    scale: float = 1.0
+    models: Mapping[str, Model]  # by name
+    past: Mapping[AskGroup, PastReplies]  # replies of earlier runs
+    scale: float = 1.0  # cases due / cases counted; above 1 for a sample
 
 
 class ForecastFigures:
-    """The figures of a forecast from the counted asks; `judges` has one for each judge and model."""
+    """The figures of a forecast from the counted asks; `judges` has one a judge and model."""
 
     def __init__(self, inputs: ForecastInputs, tallies: Mapping[AskGroup, AskTally]) -> None:
         self._inputs = inputs
@@ -130,22 +126,21 @@ class ForecastFigures:
         self.judges = tuple(self._judge(*pair) for pair in pairs)
 
     def minutes(self) -> float | None:
-        """Minutes that the run would take at its rate limits; `None` for a batch.
-
-        Only the provider decides how long a batch takes. Calls of the offline model take no time.
-        """
-        if self._inputs.config.runner.batch:
+        """Minutes that the run would take at its rate limits; `None` for a batch."""
+        if self._inputs.config.runner.batch:  # only the provider decides how long it takes
             return None
         limits = self._inputs.config.limits
+        # Calls of the offline model take no time.
         called = [forecast for forecast in self.judges if not self._is_offline(forecast.model)]
         seconds = [
             sum(forecast.to_put * forecast.latency_s for forecast in called) / limits.max_in_flight
         ]
+        # Rate limits hold for each model by itself; the slowest of all limits decides.
         for name in {forecast.model for forecast in called}:
             own = [forecast for forecast in called if forecast.model == name]
             asks = sum(forecast.to_put for forecast in own)
             tokens = sum(forecast.input_tokens + forecast.output_tokens for forecast in own)
-            seconds.append(60 * asks / (limits.requests_per_minute or math.inf))
+            seconds.append(60 * asks / (limits.requests_per_minute or math.inf))  # None: no limit
             seconds.append(60 * tokens / (limits.tokens_per_minute or math.inf))
         return round(max(seconds) / 60, 2)
 
@@ -173,7 +168,7 @@ class ForecastFigures:
         without_rule = Counter[str]()
         for group, tally in to_put.items():
             without_rule[group.judge] += tally.without_rule
-        for judge, times in sorted((+without_rule).items()):
+        for judge, times in sorted((+without_rule).items()):  # `+` drops those with 0
             yield (
                 f"plain rules cannot answer {times} asks of {judge}: what it asks after them is "
                 "not counted"
@@ -181,7 +176,7 @@ class ForecastFigures:
 
     def _judge(self, judge: str, name: str) -> JudgeForecast:
         """The forecast of one judge with one model, over all rounds."""
-        groups = [group for group in self._tallies if group[:2] == (judge, name)]
+        groups = [group for group in self._tallies if group[:2] == (judge, name)]  # all rounds
         tallies, scale = [self._tallies[group] for group in groups], self._inputs.scale
         # Real prompt tokens divided by the estimate of the model, from the cached replies.
         known, ratio = self._of_model(name), 1.0
@@ -257,6 +252,7 @@ def spending_limits(
         ("max_asks_per_day", limits.max_asks_per_day, spent.day.calls, (calls, calls)),
     ):
         if allows is not None:
+            # A batch reserves its worst case in advance, so this must fit under the limit.
             needed = worst if config.runner.batch else expected
             yield LimitForecast(
                 limit=name,

@@ -1,8 +1,7 @@
 """Anchors tell a change of the judge from a change of the agent.
 
-Anchors are transcripts that never change and that are judged again beside the runs. When their
-scores move, the judge moved. Every change here is one of the mean overall score (0..100), the later
-run minus the earlier run.
+Anchors are transcripts that never change and that are judged again beside the runs: when their
+scores move, the judge moved. Changes are of the mean overall score (0..100), later minus earlier.
 """
 
 from __future__ import annotations
@@ -50,8 +49,8 @@ class Change(BaseModel):
     mean: float = Field(description="points of 0..100, after minus before")
     se: float = Field(description="clustered standard error")
     p: float = Field(description="two-sided; sign flips of clusters where cases match")
-    cases: int
-    paired: bool
+    cases: int  # pairs of cases, or the cases of the later run
+    paired: bool  # compared case by case, else as two samples
 
     def __str__(self) -> str:
         """The change as text, such as `-3.2 points (p 0.004, 40 cases)`."""
@@ -64,8 +63,8 @@ class Attribution(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     cause: Cause
-    anchors: Change | None
-    data: Change | None
+    anchors: Change | None  # None: no earlier anchor run, or too few anchors
+    data: Change | None  # of the run itself; None: no baseline
     against: str | None = Field(description="the anchor run that this one's is compared with")
 
     @property
@@ -112,6 +111,7 @@ def change(before: Scores, after: Scores) -> Change | None:
     if paired:
         p = _sign_flips(np.array(_sums(moved)))
     else:
+        # Without an error (all scores alike) any difference is certain, and none is chance.
         z = abs(mean) / se if se else math.inf if mean else 0.0
         p = rounded_value(2 * NormalDist().cdf(-z))
     return Change(
@@ -128,16 +128,14 @@ def attribute_change(
 ) -> Attribution:
     """Attribute the change of a run to the agent, to the judge, to both or to neither.
 
-    If the anchors did not move, only the agent can have moved. If they moved, the judge moved; then
-    the change of the anchors is subtracted from the change of the run, and the agent moved too
-    where the rest is more than chance. `anchors` is `None` where there is no earlier anchor run
-    (whose id is `against`), `data` without a baseline. `alpha` is the probability of a false alarm,
-    0..1.
+    `anchors` is `None` where there is no earlier anchor run (whose id is `against`), `data` without
+    a baseline. `alpha` is the probability of a false alarm, 0..1.
     """
     cause: Cause = "unknown"
-    if anchors is not None and anchors.p <= alpha:
+    if anchors is not None and anchors.p <= alpha:  # the anchors moved, so the judge did
         cause = "judge"
         if data is not None:
+            # The agent moved too where the change less that of the anchors is more than chance.
             rest, deviation = data.mean - anchors.mean, math.hypot(data.se, anchors.se)
             alone = abs(rest) <= NormalDist().inv_cdf(1 - alpha / 2) * deviation
             cause = "judge" if alone else "both"
@@ -147,15 +145,13 @@ def attribute_change(
 
 
 def _run_mean(scores: Scores) -> tuple[float, float, int]:
-    """The mean of a run, its squared clustered standard error, and the number of clusters.
-
-    Miller 2024: squared SE = C / (C - 1) * sum over clusters of (sum of residuals)^2 / n^2.
-    """
+    """The mean of a run, its squared clustered standard error, and the number of clusters."""
     n = len(scores)
     mean = math.fsum(score for _, score in scores.values()) / n if n else 0.0
     sums = _sums({key: (cluster, score - mean) for key, (cluster, score) in scores.items()})
     count = len(sums)
     squares = math.fsum(cluster_sum**2 for cluster_sum in sums)
+    # Miller 2024: squared SE = C / (C - 1) * sum over clusters of (sum of residuals)^2 / n^2.
     squared_error = count / (count - 1) * squares / n**2 if count > 1 else 0.0
     return mean, squared_error, count
 
@@ -171,7 +167,7 @@ def _sums(scores: Scores) -> list[float]:
 def _sign_flips(sums: np.ndarray) -> float:
     """The two-sided p value: (1 + flips with a total as far from 0) / (1 + all flips)."""
     random = np.random.default_rng(SEED)
-    signs = random.integers(0, 2, size=(DRAWS, len(sums)), dtype=np.int8) * 2 - 1
+    signs = random.integers(0, 2, size=(DRAWS, len(sums)), dtype=np.int8) * 2 - 1  # -1 or 1
     totals = np.abs(signs @ sums)
-    as_far = int((totals >= abs(sums.sum()) - 1e-9).sum())
+    as_far = int((totals >= abs(sums.sum()) - 1e-9).sum())  # float noise must not miss a tie
     return rounded_value((1 + as_far) / (1 + DRAWS))

@@ -1,7 +1,7 @@
 """Control charts find the runs of a series that differ from its usual value.
 
-Three charts read the same series: single runs, EWMA (an exponentially weighted moving average) and
-CUSUM (a cumulative sum). All of them work with z: how far a run lies on the bad side of the
+Three charts read the same series: single runs (Shewhart), EWMA (an exponentially weighted moving
+average) and CUSUM (a cumulative sum). All work with z: how far a run lies on the bad side of the
 reference, in standard deviations. The variance of a run is the squared clustered error of its own
 mean plus the variance from run to run.
 """
@@ -50,44 +50,31 @@ RESOLVED_Z: Final = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One run of a series, which began `at` a time.
-
-    `value` is the mean of the scores of the run over so many `items`; `se` is the clustered standard
-    error of the mean, 0 where it cannot be computed. The series breaks where the fingerprint of the
-    `judge` changes. A run is not `usable` where its coverage was below its floor; such a run is
-    displayed, but no chart reads it.
-    """
+    """One run of a series."""
 
     run_id: str
-    at: datetime
-    value: float
-    se: float
-    items: int
-    judge: str = ""
-    usable: bool = True
+    at: datetime  # when the run began
+    value: float  # mean of the scores of the run
+    se: float  # clustered standard error of the mean; 0 where it cannot be computed
+    items: int  # scores behind the mean
+    judge: str = ""  # fingerprint; a change breaks the series, unless bridged
+    usable: bool = True  # false: coverage under its floor; shown, but no chart reads it
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """The usual value of a series, learned from its first runs.
-
-    `between` is the variance from run to run that the errors of the runs' own means do not explain.
-    With `same_cases` it is an upper bound of the whole variance between runs: they differ by far
-    less than the errors of their means, as runs over the same cases do; the error of a run's own
-    mean is then left out.
-    """
+    """The usual value of a series, learned from its first runs."""
 
     mean: float
-    between: float
-    runs: int
-    same_cases: bool = False
+    between: float  # variance from run to run that the errors of their own means do not explain
+    runs: int  # those it was learned from
+    same_cases: bool = False  # then `between` is a bound of the whole variance between runs
 
     def deviation(self, point: Point, span: float) -> float:
-        """The standard deviation expected of a run, in a series whose scale has the width `span`.
-
-        The deviation is never below half of what one score can move the mean.
-        """
+        """The standard deviation expected of a run, in a series whose scale is `span` wide."""
+        # Half of what one score can move the mean; after equal runs alone, z would be infinite.
         floor = 0.5 * span / max(1, point.items)
+        # Over the same cases the error of a mean is the same in each run, and moves none of them.
         own = 0.0 if self.same_cases else point.se**2
         return max(math.sqrt(self.between + own), floor)
 
@@ -96,42 +83,33 @@ class Reference:
 class Limits:
     """The limits beyond which the charts give a signal, in standard deviations."""
 
-    ewma: float
+    ewma: float  # of the average itself
     cusum: float
-    hard: float
-    soft: float
+    hard: float  # of a single run
+    soft: float  # of two runs in a row
 
     @classmethod
     def of(cls, config: SeriesConfig, series: int) -> Limits:
-        """The limits for several series that are watched together.
-
-        The limits are wider the more series there are, so that all series together raise as many
-        false alarms as a single series would.
-        """
+        """The limits for so many series watched together, with the false alarms of one alone."""
         many, normal = max(1, series), NormalDist()
         return cls(
             ewma=normal.inv_cdf(1 - (1 - normal.cdf(config.ewma_limit)) / many),
             # The time to a false alarm grows with exp(2 k h).
             cusum=config.cusum_limit + math.log(many) / (2 * max(config.cusum_slack, 0.1)),
             hard=normal.inv_cdf(1 - HARD_P / many),
-            soft=normal.inv_cdf(1 - SOFT_P / math.sqrt(many)),
+            soft=normal.inv_cdf(1 - SOFT_P / math.sqrt(many)),  # two runs: the chance is squared
         )
 
 
 @dataclass(frozen=True, slots=True)
 class ChartReading:
-    """The state of the charts of one side (worse or better) after one run.
+    """The state of the charts of one side (worse or better) after one run."""
 
-    `z` is how far the run lies on this side of the reference, in standard deviations; `ewma` is its
-    exponentially weighted moving average, `cusum` its cumulative sum. `signals` names the charts
-    that are beyond their limits: `run`, `ewma`, `cusum`. An incident may be `open` on this side.
-    """
-
-    z: float
-    ewma: float
-    cusum: float
-    signals: tuple[str, ...]
-    open: bool
+    z: float  # how far the run lies on this side of the reference, in standard deviations
+    ewma: float  # exponentially weighted moving average of z
+    cusum: float  # cumulative sum of z, never below 0
+    signals: tuple[str, ...]  # charts beyond their limits: `run`, `ewma`, `cusum`
+    open: bool  # an incident, on this side
 
 
 def reference(points: Sequence[Point], config: SeriesConfig) -> Reference | None:
@@ -142,30 +120,29 @@ def reference(points: Sequence[Point], config: SeriesConfig) -> Reference | None
     values = [point.value for point in first]
     seen, errors = variance(values), fmean(point.se**2 for point in first)
     same_cases, degrees = seen < SAME_CASES * errors, len(first) - 1
+    # The 95 % bound of a variance by chi-squared (docs/decisions.md, decision 53): few runs that
+    # differ little by chance would raise alarms for a year.
     upper_bound = seen * degrees / float(chdtri(degrees, SURE))
     between = upper_bound if same_cases else max(0.0, seen - errors)
     return Reference(fmean(values), between, len(first), same_cases)
 
 
 class ControlChart:
-    """The charts of one side of one series, which read the series run by run.
-
-    `sign` is -1 to look for a fall of the value, 1 to look for a rise; `span` is the width of the
-    scale of the series.
-    """
+    """The charts of one side of one series, which read the series run by run."""
 
     def __init__(
         self, usual: Reference, config: SeriesConfig, limits: Limits, sign: int, span: float
     ) -> None:
+        # `sign` is -1 to look for a fall of the value, 1 for a rise; `span` is the scale's width.
         self._usual, self._config, self._limits = usual, config, limits
         self._sign, self._span = sign, span
         # The reference is a mean of few runs: its own error shifts every later z alike.
         self._doubt = 1 / usual.runs
         self._slack = config.cusum_slack + 0.5 * math.sqrt(self._doubt)
         self._ewma = self._cusum = self._spread = 0.0
-        self._out = 0
+        self._out = 0  # runs with signals in a row, up to now
         self._soft = self._open = False
-        self._recent: list[float] = []
+        self._recent: list[float] = []  # z of the last RESOLVED_RUNS runs
 
     def read(self, point: Point) -> ChartReading:
         """Read the next usable run, and return the state of the charts after it."""
@@ -173,6 +150,7 @@ class ControlChart:
         z = self._sign * (point.value - self._usual.mean) / deviation
         weight, limits = self._config.ewma_weight, self._limits
         self._ewma = weight * z + (1 - weight) * self._ewma
+        # The variance of the average, which grows from 0 to its steady value with the runs read.
         self._spread = weight**2 + (1 - weight) ** 2 * self._spread
         self._cusum = max(0.0, self._cusum + z - self._slack)
         steady = math.sqrt(self._spread + self._doubt)
@@ -185,7 +163,7 @@ class ControlChart:
         self._soft = z > limits.soft
         self._recent = [*self._recent, z][-RESOLVED_RUNS:]
         self._out = self._out + 1 if signals else 0
-        ewma, cusum = self._ewma, self._cusum
+        ewma, cusum = self._ewma, self._cusum  # before a reset below
         back = len(self._recent) == RESOLVED_RUNS and fmean(self._recent) < RESOLVED_Z
         # A single run beyond the limits of chart `run` opens an incident at once, and so do other
         # signals that persist; the incident closes when the latest runs are usual again.

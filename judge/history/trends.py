@@ -37,19 +37,13 @@ State = Literal["new", "persisting", "resolved"]
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One number of every run of a name, the runs in order of time.
+    """One number of every run of a name, the runs in order of time."""
 
-    The number is `pass_rate`, `overall_score`, `agent_latency_ms` or the name of a metric; `slice_of`
-    is the slice of the cases, such as `tags.intent=refund`, empty for all cases. A lower value is
-    worse, except for latency. `span` is the width of the scale, such as 1 for a share; 0 where the
-    scale has no upper end.
-    """
-
-    name: str
+    name: str  # `pass_rate`, `overall_score`, `agent_latency_ms` or a metric
     points: Sequence[Point]
-    slice_of: str = ""
-    falls_when_worse: bool = True
-    span: float = 1.0
+    slice_of: str = ""  # such as `tags.intent=refund`; empty: all cases
+    falls_when_worse: bool = True  # false for latency
+    span: float = 1.0  # width of the scale, 1 for a share; 0: it has no upper end
 
     @property
     def label(self) -> str:
@@ -70,11 +64,11 @@ class TrendPoint(_TrendPart):
     bridged: float = Field(description="on the scale of the judge of today, where that is known")
     low: float = Field(description="95 % interval of the bridged value")
     high: float
-    items: int
-    judge: str
+    items: int  # scores behind the value
+    judge: str  # fingerprint
     usable: bool = Field(description="false: coverage under its floor; no chart reads it")
     z: float | None = Field(description="towards worse; null while the reference is learnt")
-    signals: tuple[str, ...] = ()
+    signals: tuple[str, ...] = ()  # charts of both sides that are beyond their limits
 
 
 class Trend(_TrendPart):
@@ -94,7 +88,7 @@ class Incident(_TrendPart):
     incident: str = Field(description="stays the same while the problem does")
     side: ChartSide
     state: State
-    series: tuple[str, ...]
+    series: tuple[str, ...]  # labels
     opened_run: str
     opened_at: datetime
     resolved_run: str | None = None
@@ -126,16 +120,12 @@ class Trends(_TrendPart):
 
 @dataclass
 class _Episode:
-    """A time in which a series was away from its reference.
-
-    `opened` and `resolved` are positions in the order of all runs; `resolved` is `None` while the
-    series is still away.
-    """
+    """A time in which a series was away from its reference."""
 
     series: Series
     side: ChartSide
-    opened: int
-    resolved: int | None = None
+    opened: int  # position in the order of all runs
+    resolved: int | None = None  # None: still away
 
 
 Bridges = Mapping[tuple[str, str], Mapping[str, float]]
@@ -147,7 +137,6 @@ def trends(
 ) -> Trends:
     """Put every series of runs with this name on its control charts, and join the incidents.
 
-    The series of whole runs share one rate of false alarms, the series of slices another.
     `bridges` are the differences between judges that judged the same anchors.
     """
     times = {point.run_id: point.at for item in series for point in item.points}
@@ -156,6 +145,7 @@ def trends(
     whole = sum(not item.slice_of for item in series)
     series_trends, episodes = [], []
     for item in series:
+        # Whole runs share one rate of false alarms, slices another: these must not hide a fall.
         limits = Limits.of(config, len(series) - whole if item.slice_of else whole)
         trend, of_series = _watch_series(item, config, limits, bridges or {}, order)
         series_trends.append(trend)
@@ -169,16 +159,13 @@ def trends(
 
 
 def _bridge_points(points: Sequence[Point], name: str, bridges: Bridges) -> list[tuple[Point, str]]:
-    """Move the values of earlier judges to the scale of the latest judge.
-
-    Each point comes back with the fingerprint of the judge whose scale it is on. Going back in time
-    from the newest run, a value is raised by what the later judge gives more. Where two judges have
-    no bridge, the series breaks and the earlier judge keeps its own scale.
-    """
+    """Move the values of earlier judges to the scale of the latest: (point, judge of its scale)."""
     pairs: list[tuple[Point, str]] = []
     offset, scale, later = 0.0, "", ""
     for point in reversed(points):
         if later and point.judge != later:
+            # What the later judge gives more, back in time from the newest run. Without a bridge
+            # the series breaks, and the earlier judge keeps its own scale.
             step = bridges.get((point.judge, later), {}).get(name)
             offset, scale = (0.0, point.judge) if step is None else (offset + step, scale)
         later, scale = point.judge, scale or point.judge
@@ -194,6 +181,7 @@ def _watch_series(
     episodes: list[_Episode] = []
     points: list[TrendPoint] = []
     usual, learnt, state = None, 0, "learning"
+    # Each scale learns a reference of its own; the last one, of today, gives the state.
     for scale in dict.fromkeys(scale for _, scale in moved):
         part = [point for point, of in moved if of == scale]
         usual = control_charts.reference(part, config)
@@ -229,14 +217,11 @@ def _chart_readings(
     config: SeriesConfig,
     limits: Limits,
 ) -> list[_PointReadings]:
-    """The readings of the charts of both sides for each run.
-
-    Runs that are not usable and runs that the reference was learned from have no reading.
-    """
+    """The readings for each run; none for unusable runs and those that the reference comes from."""
     if usual is None:
         return [(point, {}) for point in points]
     down = -1 if series.falls_when_worse else 1
-    span = series.span or 0.01 * abs(usual.mean)
+    span = series.span or 0.01 * abs(usual.mean)  # no upper end: a hundredth of the usual value
     charts: dict[ChartSide, ControlChart] = {
         "worse": ControlChart(usual, config, limits, down, span),
         "better": ControlChart(usual, config, limits, -down, span),

@@ -40,24 +40,21 @@ MAX_DRAWN: Final = 2_000
 
 
 def t_p_value(estimate: float, error: float, degrees: float) -> float:
-    """The two-sided p-value by Student's t; with an error of 0 it is 1 for the estimate 0, else 0."""
+    """The two-sided p-value by Student's t; without an error, 1 for the estimate 0, else 0."""
     if error > 0:
         return float(2 * stdtr(degrees, -abs(estimate) / error))
     return 0.0 if estimate else 1.0
 
 
 class Effect(NamedTuple):
-    """The difference candidate minus baseline, in the unit of the values.
-
-    `error` is its standard error, `span` its confidence interval.
-    """
+    """The difference candidate minus baseline, in the unit of the values."""
 
     delta: float
-    error: float
-    span: ValueInterval
-    p_value: float
+    error: float  # standard error
+    span: ValueInterval  # confidence interval
+    p_value: float  # two-sided
     method: Method
-    cases: int
+    cases: int  # unpaired: of the smaller run; likewise `clusters`
     clusters: int
 
 
@@ -83,8 +80,8 @@ def decide(effect: Effect, p_adjusted: float, margin: float, alpha: float) -> Wo
 def combined_word(point: Word, worst: Word, best: Word) -> Word:
     """The decision for a difference with missing values, which no filling of them contradicts.
 
-    `point` is the decision without the missing values, `worst` the one with them filled against the
-    candidate, `best` the one with them filled in its favour.
+    `point` is the decision without the missing values, `worst` and `best` those with them filled
+    against the candidate and in its favour.
     """
     if point == worst == best:
         return point
@@ -92,10 +89,7 @@ def combined_word(point: Word, worst: Word, best: Word) -> Word:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Holm's adjusted p-values (1979), in the order given.
-
-    When each is compared with a level, the chance of any false alarm among all stays at that level.
-    """
+    """Holm's adjusted p-values (1979), in the order given."""
     adjusted, highest = [0.0] * len(p_values), 0.0
     for rank, place in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
         highest = max(highest, min(1.0, (len(p_values) - rank) * p_values[place]))
@@ -110,6 +104,7 @@ def benjamini_hochberg(p_values: Sequence[float]) -> list[float]:
     """
     if not p_values:
         return []
+    # Imported here, because scipy.stats is slow to import.
     from scipy.stats import false_discovery_control  # type: ignore[import-untyped]  # it has no types
 
     return list(map(float, false_discovery_control(p_values, method="bh")))
@@ -121,7 +116,7 @@ EXACT_CLUSTERS: Final = 13
 _CELLS: Final = 2_000_000
 """The most numbers that are drawn at once, to bound the memory."""
 
-_TOLERANCE: Final = 1e-9
+_TOLERANCE: Final = 1e-9  # relative: equal totals of different flips differ by float noise
 
 
 def paired_effect(differences: Sample | CountedSample, confidence: float, *, share: bool) -> Effect:
@@ -129,10 +124,11 @@ def paired_effect(differences: Sample | CountedSample, confidence: float, *, sha
 
     With `share` the values are differences of passes, -1..1, and not of scores. The interval of
     scores is a bootstrap over up to `MAX_DRAWN` clusters, clustered t for more, and infinite for
-    fewer than two. A `CountedSample` must have more than `MAX_DRAWN` values other than 0, because
-    nothing is drawn from it.
+    fewer than two. A `CountedSample` needs more than `MAX_DRAWN` values other than 0: none is
+    drawn.
     """
     flips = share and bool(np.isin(differences.values, (-1.0, 0.0, 1.0)).all())
+    # McNemar counts whole flips of independent cases: no fractions of repetitions, no clusters.
     exact = flips and differences.clusters == differences.size
     if exact:
         p_value = mcnemar(*differences.sides)
@@ -178,20 +174,15 @@ def plain_effect(differences: Sample | CountedSample, confidence: float, *, shar
 
 
 def mcnemar(worse: int, better: int) -> float:
-    """McNemar's exact two-sided p-value for `worse` and `better` flips of pass and fail.
-
-    It is min(1, 2 P(X <= min(worse, better))), where X is binomial with worse + better trials of
-    probability one half.
-    """
-    return min(1.0, 2 * float(bdtr(min(worse, better), worse + better, 0.5)))
+    """McNemar's exact two-sided p-value for `worse` and `better` flips of pass and fail."""
+    return min(1.0, 2 * float(bdtr(min(worse, better), worse + better, 0.5)))  # 2 P(X <= fewer)
 
 
 def sign_flip(sums: Floats) -> float:
     """The two-sided p-value of the total of cluster sums, if each sign were as likely as the other.
 
-    Up to `EXACT_CLUSTERS` sums other than 0, all sign flips are counted. Up to `MAX_DRAWN`, `DRAWS`
-    flips are drawn: the p-value is (1 + flips at least as extreme) / (draws + 1). Above that the
-    normal distribution is used.
+    Up to `EXACT_CLUSTERS` sums other than 0, all sign flips are counted; up to `MAX_DRAWN`, `DRAWS`
+    flips are drawn; above that the normal distribution is used.
     """
     moved = sums[sums != 0]
     total = abs(float(moved.sum()))
@@ -201,6 +192,7 @@ def sign_flip(sums: Floats) -> float:
         return _normal_flip(moved, np.ones(moved.size))
     limit = total - _TOLERANCE * max(1.0, total)
     if moved.size <= EXACT_CLUSTERS:
+        # The bits of 0 .. 2^n - 1 are all ways to choose n signs.
         ways = (np.arange(2**moved.size)[:, None] >> np.arange(moved.size)) & 1
         return float((np.abs((2 * ways - 1) @ moved) >= limit).mean())
     rng = np.random.default_rng(SEED)
@@ -208,7 +200,7 @@ def sign_flip(sums: Floats) -> float:
     for first in range(0, DRAWS, step):
         ways = rng.integers(0, 2, size=(min(step, DRAWS - first), moved.size), dtype=np.int8)
         far += int((np.abs((2.0 * ways - 1) @ moved) >= limit).sum())
-    return (1 + far) / (DRAWS + 1)
+    return (1 + far) / (DRAWS + 1)  # the +1 of Phipson and Smyth: a p-value is never 0
 
 
 def _normal_flip(values: Floats, times: Floats) -> float:
@@ -217,21 +209,17 @@ def _normal_flip(values: Floats, times: Floats) -> float:
 
 
 def share_interval(differences: Sample | CountedSample, confidence: float) -> ValueInterval:
-    """The interval of a difference of pass rates on the same cases, within -1..1.
-
-    One case that flips each way is added first, so that the width is never 0. For cases without
-    clusters this is the interval of Bonett and Price, with the quantile of t.
-    """
+    """The interval of a difference of pass rates on the same cases, within -1..1."""
+    # One added case that flips each way keeps the width above 0; without clusters this is the
+    # interval of Bonett and Price, with the quantile of t.
     return t_interval(differences.with_cases(1.0, -1.0), confidence).clip(-1.0, 1.0)
 
 
 def bootstrap(sums: Floats, sizes: Floats, confidence: float) -> ValueInterval:
-    """The percentile interval of the mean over clusters, drawn `DRAWS` times with replacement.
-
-    The percentiles are expanded to those at which a normal sample of as many clusters would give
-    the t interval (Hesterberg 2015), because plain percentiles are too narrow for few clusters.
-    """
+    """The percentile interval of the mean over clusters, drawn `DRAWS` times with replacement."""
     clusters = sums.size
+    # Plain percentiles are too narrow for few clusters: these are the ones at which a normal sample
+    # of as many clusters would give the t interval (Hesterberg 2015).
     beyond = float(ndtr(-sqrt(clusters / (clusters - 1)) * t_of(confidence, clusters - 1)))
     rng = np.random.default_rng(SEED)
     step = max(1, _CELLS // clusters)
@@ -252,13 +240,10 @@ class WeightedStratum(NamedTuple):
 
 
 class MeanDecomposition(NamedTuple):
-    """A difference of means as the sum of two parts, in the unit of the values.
+    """A difference of means as the sum of two parts, in the unit of the values."""
 
-    `quality` is due to changes within the strata, `mix` to changes of the strata's shares.
-    """
-
-    quality: float
-    mix: float
+    quality: float  # due to changes within the strata
+    mix: float  # due to changes of the strata's shares
 
 
 def unpaired_effect(
@@ -269,11 +254,8 @@ def unpaired_effect(
 
 
 def weighted_effect(parts: Sequence[WeightedStratum], confidence: float, *, share: bool) -> Effect:
-    """The weighted difference over strata, sum w (mB - mA) with variance sum w^2 (SE_A^2 + SE_B^2).
-
-    For shares, one pass and one fail are added to each side (Agresti and Caffo) before interval and
-    p-value are computed, so that the width is never 0. The estimate itself is without them.
-    """
+    """The weighted difference over strata, sum w (mB - mA), variance sum w^2 (SE_A^2 + SE_B^2)."""
+    # Agresti and Caffo: a pass and a fail on each side keep the width above 0; not in the estimate.
     more = (1.0, 0.0) if share else ()
     seen = [
         WeightedStratum(weight, before.with_cases(*more), after.with_cases(*more))
@@ -300,20 +282,18 @@ def _weighted_difference(parts: Sequence[WeightedStratum]) -> float:
 
 
 def _welch(parts: Sequence[WeightedStratum]) -> tuple[float, float]:
-    """The error of the weighted difference and its degrees of freedom (Satterthwaite).
-
-    The error is infinite where one side of a stratum is a single cluster.
-    """
+    """The error of the weighted difference and its degrees of freedom (Satterthwaite)."""
     terms = [
         (part.weight**2 * side.error**2, side.clusters - 1)
         for part in parts
         for side in (part.baseline, part.candidate)
     ]
     variance = sum(term for term, _ in terms)
-    if isinf(variance):
+    if isinf(variance):  # one side of a stratum is a single cluster
         return variance, 1.0
     spread = sum(term**2 / degrees for term, degrees in terms if term)
     fewest = min(degrees for _, degrees in terms)
+    # Without any spread the degrees do not matter: their quantile is multiplied by 0.
     return variance**0.5, variance**2 / spread if spread else float(max(1, fewest))
 
 
@@ -322,7 +302,7 @@ def strata(
 ) -> tuple[list[WeightedStratum], MeanDecomposition]:
     """The strata that both runs hold, and the decomposition of the difference of means.
 
-    A stratum's weight is the average of its shares in the two runs. The decomposition is
+    A stratum's weight is the average of its shares in the two runs. The decomposition (Kitagawa) is
     mB - mA = sum wbar (m_gB - m_gA) [quality] + sum mbar (w_gB - w_gA) [mix]. Both runs give the
     values of the same strata.
     """

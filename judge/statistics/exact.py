@@ -1,8 +1,7 @@
 """Sums and means that do not depend on the order of the rows, and comparisons with thresholds.
 
-Scores are small integers times weights with few decimals, so many numbers of a run lie exactly on
-a threshold, where the last bit of a float would decide. Every number here is summed exactly and
-rounded once.
+Scores are small integers times weights with few decimals, so many numbers of a run lie exactly on a
+threshold, where the last bit of a float would decide.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ def rounded_value(value: float | Fraction) -> float:
 
 def total(values: Sequence[float]) -> float | None:
     """The sum of the values; `None` where there are none."""
-    return rounded_value(math.fsum(values)) if values else None
+    return rounded_value(math.fsum(values)) if values else None  # fsum is exact: rounded only once
 
 
 def mean_of_counts(counted: Iterable[tuple[float, int]]) -> float | None:

@@ -68,7 +68,7 @@ class Sample:
 
     @property
     def error(self) -> float:
-        """The clustered standard error of the mean; infinite for fewer than two clusters.
+        """The clustered standard error of the mean (Miller 2024); infinite for under two clusters.
 
         It is sqrt(C / (C - 1) x sum over C clusters of (sum of (value - mean))^2) / n; with one
         case in each cluster this is the usual sqrt(s^2 / n).
@@ -90,12 +90,11 @@ class Sample:
 class CountedSample:
     """Different values and how many cases have each value; every case is a cluster of its own.
 
-    A run of millions of cases is then a few numbers. The results equal those of a `Sample` of the
-    single cases, up to the last digits of a float.
+    The results equal those of a `Sample` of the single cases, up to the last digits of a float.
     """
 
-    values: Floats
-    times: Floats
+    values: Floats  # different values, so a run of millions of cases is a few numbers
+    times: Floats  # cases with each value; whole numbers
 
     @property
     def size(self) -> int:
@@ -146,7 +145,7 @@ class ValueInterval(NamedTuple):
 def cluster_sums(values: Floats, codes: Codes) -> Floats:
     """The sum of the values of each cluster."""
     sums = np.bincount(codes, weights=values).astype(np.float64)
-    return sums[np.bincount(codes) > 0]
+    return sums[np.bincount(codes) > 0]  # a number without cases is no cluster
 
 
 def z_of(confidence: float) -> float:
@@ -163,9 +162,8 @@ def rate_interval(passes: Sample | CountedSample) -> ValueInterval | None:
     """The interval of a pass rate; `None` without cases, or where all cases are in one cluster.
 
     For cases without clusters that passed or failed it is Wilson's interval. For clusters, or for
-    fractions from repetitions, it is Wilson's interval with the quantile of t, at the effective
-    number of cases p (1 - p) / SE^2, where SE is the clustered error (Franco, Little, Louis, Slud
-    2019). Where all cases passed or all failed, the number of clusters takes its place.
+    fractions from repetitions, it takes the quantile of t, and the effective number of cases
+    p (1 - p) / SE^2, where SE is the clustered error (Franco, Little, Louis, Slud 2019).
     """
     if not passes.size:
         return None
@@ -176,6 +174,7 @@ def rate_interval(passes: Sample | CountedSample) -> ValueInterval | None:
     if clusters < 2:
         return None
     spread = passes.error**2
+    # Where all passed or all failed SE is 0: each cluster then counts as one case.
     effective = rate * (1 - rate) / spread if spread > 0 and 0 < rate < 1 else float(clusters)
     return wilson(rate, effective, t_of(CONFIDENCE, clusters - 1))
 
@@ -183,11 +182,10 @@ def rate_interval(passes: Sample | CountedSample) -> ValueInterval | None:
 def wilson(rate: float, cases: float, quantile: float) -> ValueInterval:
     """Wilson's score interval (1927) of a rate p over n cases; n need not be whole.
 
-    Its center is (p + z^2/2n) / (1 + z^2/n), its half-width is
-    z / (1 + z^2/n) x sqrt(p (1 - p) / n + z^2 / 4 n^2). Where there are few clusters, the quantile
-    of t takes the place of z.
+    Its center is (p + z^2/2n) / (1 + z^2/n), its half-width is z / (1 + z^2/n) x sqrt(p (1 - p) / n
+    + z^2 / 4 n^2), where z is the quantile.
     """
-    extra = quantile * quantile / cases
+    extra = quantile * quantile / cases  # z^2/n
     center = (rate + extra / 2) / (1 + extra)
     half = quantile / (1 + extra) * sqrt(rate * (1 - rate) / cases + extra / (4 * cases))
     return ValueInterval(center - half, center + half).clip(0.0, 1.0)
@@ -205,13 +203,10 @@ def t_interval(values: Sample | CountedSample, confidence: float) -> ValueInterv
 
 
 def quantile_interval(values: Sample, share: float) -> ValueInterval | None:
-    """The interval of a quantile (Woodruff 1952); `None` where its share has no interval.
-
-    The interval of the share of values up to the quantile gives two shares; the quantiles at these
-    shares are the bounds.
-    """
+    """The interval of a quantile (Woodruff 1952); `None` where its share has no interval."""
     if not values.size:
         return None
+    # The share of values up to the quantile has an interval; its ends give the bounds.
     below = (values.values <= np.quantile(values.values, share)).astype(np.float64)
     span = rate_interval(Sample(below, values.codes))
     if span is None:
@@ -221,17 +216,14 @@ def quantile_interval(values: Sample, share: float) -> ValueInterval | None:
 
 
 def minimum_detectable(error: float, alpha: float = 0.05) -> float:
-    """The smallest change that is detected, in the unit of the error: 2.80 errors by default.
-
-    It is (z_{1-alpha/2} + z_power) x standard error.
-    """
-    return float(ndtri(1 - alpha / 2) + ndtri(POWER)) * error
+    """The smallest change that is detected, (z_{1-alpha/2} + z_power) x its standard error."""
+    return float(ndtri(1 - alpha / 2) + ndtri(POWER)) * error  # 2.80 errors by default
 
 
 def cases_needed(variance: float, change: float, alpha: float = 0.05) -> int:
-    """The number of independent cases to detect a change: (z_{1-alpha/2} + z_power)^2 V / D^2.
+    """The number of independent cases to detect a change D: (z_{1-alpha/2} + z_power)^2 V / D^2.
 
     V is the variance of one case's difference: for pass or fail the share of cases that flip, minus
-    the square of the change. D is the change in the unit of the differences.
+    the square of the change.
     """
     return ceil(minimum_detectable(1.0, alpha) ** 2 * variance / change**2)

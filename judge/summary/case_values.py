@@ -1,7 +1,6 @@
 """The case values behind the numbers of a run, and how reliable an agent is over repetitions.
 
-A number is the mean of one value for each case (a quantile: of one value for each execution), with
-the cluster of each case and with the count of values that are missing.
+A number is the mean of one value for each case; a quantile is taken over all executions.
 """
 
 from __future__ import annotations
@@ -41,25 +40,17 @@ _AMOUNTS: Final = {
 
 
 class RunNumber(NamedTuple):
-    """One number of a run: its case values, and how its interval is computed.
+    """One number of a run: its case values, and how its interval is computed."""
 
-    There is one value for each case; for a quantile one for each execution. So many executions, or
-    scores, are `known` or `missing`. With `rate` the values are shares of passes. `least` is the
-    smallest possible value, `None` where it is not known; `most` is the best possible one, `None`
-    for amounts, whose missing values have no bounds. `total` is the sum over the known values,
-    `None` where it is mean x known. The number is the given `quantile` 0..1 of the values, or their
-    mean times the factor `times`.
-    """
-
-    values: Sample | CountedSample
-    known: int
-    missing: int
-    rate: bool = False
-    least: float | None = None
-    most: float | None = 1.0
-    total: float | None = None
-    quantile: float | None = None
-    times: float = 1.0
+    values: Sample | CountedSample  # one for each case; for a quantile one for each execution
+    known: int  # executions or scores that have the value
+    missing: int  # those that should have one
+    rate: bool = False  # whether the values are shares of passes, 0..1
+    least: float | None = None  # smallest possible value; None: not known
+    most: float | None = 1.0  # best possible value; None for amounts, which have none
+    total: float | None = None  # sum over the known values; None: mean x known
+    quantile: float | None = None  # 0..1; None: the number is the mean of the values
+    times: float = 1.0  # factor of the mean: a sum is mean x executions
 
 
 CASE_KEY: Final = pl.col("case_id").hash().alias(KEY)
@@ -100,8 +91,7 @@ def agent_numbers(
 ) -> Iterator[tuple[str, RunNumber]]:
     """The agent's latency and cost, over the executions that recorded them.
 
-    The interval of the total cost is that of another run with as many such executions. `clusters`
-    is `None` where every case is independent and was executed once.
+    `clusters` is `None` where every case is independent and was executed once.
     """
     amounts = pl.col("agent_latency_ms", "agent_cost_usd").cast(pl.Float64)
     measured = collect_rows(executions(cases).select(CASE_KEY, amounts))
@@ -111,6 +101,7 @@ def agent_numbers(
         missing = measured[column].null_count()
         known = measured.height - missing
         number = RunNumber(sample(rows, column, clusters), known, missing, least=0.0, most=None)
+        # The interval of the total cost is that of another run with as many such executions.
         times = float(known) if column == "agent_cost_usd" else 1.0
         yield name, number._replace(quantile=quantile, times=times)
 
@@ -123,8 +114,8 @@ def tier_numbers(
 ) -> Iterator[tuple[str, RunNumber]]:
     """The mean score of each tier, 0..100; an errored case has no score.
 
-    `tiers` says how often each score of a tier occurs, which is enough without clusters: where
-    every case is independent and was executed once.
+    `tiers` says how often each score of a tier occurs, which is enough where `clusters` is `None`:
+    where every case is independent and was executed once.
     """
     errored = executions(cases).filter(pl.col("state") == "errored").select(CASE)
     missing = collect_rows(errored.select(pl.len())).item()
@@ -161,10 +152,7 @@ def trial_numbers(
     metrics: Sequence[MetricSummary],
     clusters: pl.DataFrame,
 ) -> Iterator[tuple[str, RunNumber]]:
-    """pass^k and pass@k of the verdict, and of every metric that passes or fails.
-
-    As in `reliability`, a trial without a verdict did not succeed.
-    """
+    """pass^k and pass@k of the verdict, and of every metric that passes or fails."""
     passed, errored = ((pl.col("state") == state).sum() for state in ("passed", "errored"))
     by_case = executions(cases).group_by(CASE_KEY)
     by_verdict = collect_rows(by_case.agg(trials=pl.len(), successes=passed, missing=errored))
@@ -176,6 +164,7 @@ def trial_numbers(
         trial_rows = collect_rows(
             tried.agg(trials=pl.len(), successes=success.sum(), missing=failed.sum())
         )
+        # A metric whose scores all failed says nothing of pass or fail.
         if int(trial_rows["trials"].sum()) > int(trial_rows["missing"].sum()):
             yield from _trial_shares(f"{name}/", trial_rows, clusters)
 
@@ -186,6 +175,7 @@ def _trial_shares(
     most = tallies["trials"].max()
     if not isinstance(most, int) or most < 2:
         return
+    # Cases with the same trials and successes have one value, so comb() runs for a few pairs.
     pairs = tallies.select("trials", "successes").unique().sort("trials", "successes")
     for k in range(1, most + 1):
         shares = pairs.filter(pl.col("trials") >= k).with_columns(
@@ -209,10 +199,9 @@ def reliability(
 ) -> dict[str, dict[str, float]]:
     """pass^k and pass@k of a run: of its cases, and of each metric under its published name.
 
-    pass^k is the chance that k trials of a case all succeed, pass@k the chance that at least one of
-    them does, for every k up to the most trials; both are empty when no case was repeated. An
-    errored execution, and a score with status `failed`, is a trial without success; a skipped score
-    is no trial.
+    pass^k is the chance that k trials of a case all succeed, pass@k the chance that at least one
+    does, for every k up to the most trials; both are empty when no case was repeated. An errored
+    execution, and a failed score, is a trial without success; a skipped score is no trial.
     """
     by_case, passed = executions(cases).group_by(CASE_KEY), pl.col("state") == "passed"
     per_case = by_case.agg(trials=pl.len(), successes=passed.sum())
@@ -229,15 +218,14 @@ def reliability(
 
 
 def _exact_shares(tallies: Sequence[_Tally]) -> dict[int, tuple[float, float]]:
-    """pass^k and pass@k by k; empty when no case was repeated.
-
-    pass^k is C(c, k) / C(n, k) for a case with c successes in n trials, averaged over the cases
-    with n >= k; pass@k is 1 - C(n - c, k) / C(n, k).
-    """
+    """pass^k and pass@k (in this order) by k; empty when no case was repeated."""
     most = max((n for n, _, _ in tallies), default=0)
     shares = {}
     for k in range(1, most + 1) if most > 1 else ():
+        # From c successes in n >= k trials, without bias: pass@k is 1 - C(n - c, k) / C(n, k) (Chen
+        # et al. 2021), pass^k is C(c, k) / C(n, k) (Yao et al. 2024).
         due = [tally for tally in tallies if tally[0] >= k]
+        # Fractions, since a float sum would depend on the order of the cases.
         every = sum(Fraction(comb(c, k), comb(n, k)) * cases for n, c, cases in due)
         some = sum((1 - Fraction(comb(n - c, k), comb(n, k))) * cases for n, c, cases in due)
         number = sum(cases for _, _, cases in due)
@@ -259,6 +247,7 @@ def _metric_tallies(scores: pl.LazyFrame) -> dict[tuple[str, str], list[_Tally]]
     tallies = {}
     for metric, rows in groupby(collect_rows(counted.sort(keys)).rows(), key=itemgetter(0, 1)):
         own = list(rows)
+        # Failed scores alone do not tell whether the metric passes or fails at all.
         if any(decided for *_, decided in own):
             tallies[metric] = [row[2:5] for row in own]
     return tallies

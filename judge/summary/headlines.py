@@ -44,18 +44,18 @@ class MetricSummary(FrozenModel):
     `gate` says how the metric decides cases; `null` where it does so by its weight.
     """
 
-    name: str
+    name: str  # the metric's own name; not unique in a run
     judge: str
     tier: str | None
     is_binary: bool
-    weight: float | None
+    weight: float | None  # share in the overall score; None: it has none
     scored: int
     skipped: int
     failed: int
     mean_raw: float | None
     mean_value: float | None
     pass_rate: float | None
-    labels: dict[str, int]
+    labels: dict[str, int]  # label -> scores that have it
     gate: Gate | None = None
     run_names: tuple[str, ...] = ()
 
@@ -81,6 +81,7 @@ def metric_counts(scores: pl.LazyFrame) -> pl.DataFrame:
 
     There is one row for each combination of metric, tier, weight, status, label and numbers.
     """
+    # Metrics take few values, so millions of scores become some hundred rows.
     keys = [*METRIC, "tier", "weight", "status", "label", "passed", "raw", "value"]
     counted = scores.filter(pl.col("part") == "").group_by(keys).agg(rows=pl.len(), part=pl.lit(""))
     return collect_rows(headlines(collect_rows(counted).lazy()))
@@ -99,7 +100,7 @@ def metric_summaries(
     for (judge, name), group in by_metric:
         rows, metric = list(group), promised.get((judge, name), Metric(name))
         scored = [row for row in rows if row["status"] == "scored"]
-        statuses, decided = _counts(rows, "status"), _counts(scored, "success")
+        statuses, decided = _counts(rows, "status"), _counts(scored, "success")  # value -> scores
         summary = MetricSummary(
             name=name,
             judge=judge,
@@ -147,10 +148,10 @@ def published_numbers(scores: pl.LazyFrame, metrics: Sequence[MetricSummary]) ->
 
 
 def quality_ratings(scores: pl.LazyFrame, metrics: Iterable[MetricSummary]) -> pl.LazyFrame:
-    """The rating of each case by all quality judges together: column `rating` is yes, no or `null`.
+    """The rating of each case by all quality judges together (seed 004), in column `rating`.
 
-    The rating is no where any judge said no; else `null` where a judge's rating is missing; else
-    yes (seed 004). A case to which no quality judge applied is left out.
+    It is no where any judge said no; else missing where a judge's rating is missing; else yes. A
+    case to which no quality judge applied is left out.
     """
     said_no, undecided = (~pl.col("success")).any(), pl.col("success").is_null().any()
     rating = pl.when(said_no).then(pl.lit("no")).when(~undecided).then(pl.lit("yes"))
@@ -173,10 +174,12 @@ def overall_assessments(
     `response/overall_assessment/rationale` (of the root cause; `null` unless the rating is no) and
     `root_cause`. A case to which no quality judge applied is left out.
     """
+    # Judges keep their explanation under different keys; the first that is there counts.
     rationales = [pl.col("details").str.json_path_match(f"$.{key}") for key in RATIONALE_KEYS]
     causes = _quality_headlines(scores, metrics).select(
         *CASE, root_cause="metric", rationale=pl.coalesce(rationales)
     )
+    # Joined on the metric too, so that the rationale is the one of the root cause.
     traced = cases.select(*CASE, "root_cause").join(causes, on=[*CASE, "root_cause"], how="left")
     assessed = quality_ratings(scores, metrics).join(traced, on=CASE, how="left").sort(CASE)
     names = {name: f"response/overall_assessment/{name}" for name in ("rating", "rationale")}
@@ -246,6 +249,7 @@ class Stability(FrozenModel):
 
 def stability(scores: pl.LazyFrame) -> tuple[Stability, ...]:
     """The stability of every metric of a run with votes, sorted by judge and name."""
+    # Only few scores have votes; JSON is parsed for these alone.
     has_votes = pl.col("details").str.contains_any(['"votes":', '"first_votes":'])
     voted = scores.filter((pl.col("part") == "") & has_votes).select(*METRIC, "details")
     counts: defaultdict[tuple[str, str], Counter[str]] = defaultdict(Counter)
@@ -256,6 +260,7 @@ def stability(scores: pl.LazyFrame) -> tuple[Stability, ...]:
         of_metric["cases"] += len(scored) > 1
         of_metric["escalated"] += "escalated" in body
         for vote, other in combinations(scored, 2):
+            # Repeats of a model tell its noise, votes of two models how far they agree.
             kind = "repeats" if vote["model"] == other["model"] else "across"
             same = _vote_verdict(vote) == _vote_verdict(other)
             of_metric[f"{kind} that agree" if same else f"{kind} that differ"] += 1

@@ -1,12 +1,11 @@
 """The uncertainty of each number of a run, and of estimates for the cases that it was drawn from.
 
-A number has an interval, a coverage, and a worst and best value. The repetitions of a case are
-averaged first, and the cases of one cluster count as sampled together. So neither more repetitions
-of a case nor more cases of one user look like more evidence.
+The repetitions of a case are averaged first, and the cases of one cluster count as sampled
+together: neither more repetitions nor more cases of one user look like more evidence.
 
-The numbers of a run over a stratified sample describe the sample. In the estimates for all cases
-each stratum has the weight of all its cases, however many of them were drawn, and a stratum that
-was judged completely adds no uncertainty (finite population correction).
+In the estimates for all cases, from a stratified sample, each stratum has the weight of all its
+cases, however many of them were drawn, and a stratum that was judged completely adds no uncertainty
+(finite population correction).
 """
 
 from __future__ import annotations
@@ -42,9 +41,9 @@ class NumberInterval(FrozenModel):
 
     low: float | None = Field(description="null with fewer than two clusters")
     high: float | None
-    confidence: float
+    confidence: float  # share of such intervals that hold the true value, 0..1
     method: Literal["wilson", "clustered_t", "woodruff"]
-    cases: int
+    cases: int  # for a quantile: executions
     clusters: int
     coverage: float | None
     worst: float | None = None
@@ -104,7 +103,7 @@ def _case_numbers(
     passed = float(by_score.filter(state="passed")["rows"].sum())
     rate = RunNumber(of("passes"), runs - missing, missing, rate=True, total=passed)
     yield "pass_rate", rate
-    yield "cases_pass_rate_pct", rate._replace(most=100.0)
+    yield "cases_pass_rate_pct", rate._replace(most=100.0)  # the same share, in percent
     known = by_score.filter(pl.col("state") != "errored").drop_nulls("overall_score")
     total = float((known["overall_score"] * known["rows"]).sum())
     score = RunNumber(of("score"), int(known["rows"].sum()), missing, most=100.0, total=total)
@@ -120,7 +119,7 @@ def _metric_numbers(
     *,
     repeated: bool,
 ) -> Iterator[tuple[str, RunNumber]]:
-    """The means and the pass rate of every metric; `counts` suffice where no case has a cluster."""
+    """The means and the pass rate of every metric; without clusters `counts` suffice."""
     names = published_names(metrics)
     for metric in metrics:
         of_metric = {"status": "scored", "judge": metric.judge, "metric": metric.name}
@@ -128,16 +127,16 @@ def _metric_numbers(
         if clusters is not None:
             own = headlines(scores).filter(**of_metric)
             numbers = pl.col("raw", "value", "success").cast(pl.Float64)
-            # Without repetitions each row is one case; grouping would only take as much memory again.
+            # Without repetitions a row is a case; grouping would only take as much memory again.
             rows = own.select(CASE_KEY, numbers)
             if repeated:
                 rows = own.group_by(CASE_KEY).agg(numbers.mean())
             of = partial(case_values.coded_sample, collect_rows(rows).join(clusters, on=KEY))
         path = f"metrics/{names[metric.judge, metric.name]}"
-        known = (metric.scored, metric.failed)
+        known = (metric.scored, metric.failed)  # a skipped score is not missing: none was due
         total = (metric.mean_value or 0.0) * metric.scored
         value = RunNumber(of("value"), *known, total=total)
-        raw = RunNumber(of("raw"), *known, most=None)
+        raw = RunNumber(of("raw"), *known, most=None)  # in the metric's own unit: no known bounds
         yield f"{path}/mean_raw", raw
         yield f"{path}/mean_value", value
         if metric.pass_rate is not None:
@@ -152,6 +151,7 @@ def _interval(number: RunNumber) -> NumberInterval:
     best: float | None = None
     if number.most is not None and due:
         total = number.values.mean * number.known if number.total is None else number.total
+        # Passes are counted, but the number may be in percent.
         total *= number.most if number.rate else 1.0
         worst = rounded_value(total / due)
         best = rounded_value((total + number.most * number.missing) / due)
@@ -207,14 +207,15 @@ def population_numbers(
 
     `design` is the run's plan of how its cases were drawn (`strata` and `by`); the cases with an id
     in `always` were judged without being drawn, and are a stratum of their own. The result is empty
-    where nothing was drawn, where `limit` cut the sample, and where a case belongs to no stratum of
-    the design because its tags were redacted.
+    where the sample does not tell: nothing was drawn, or some case belongs to no stratum.
     """
     strata = design.get("strata", ())
     sizes = {stratum["name"]: stratum["cases"] for stratum in strata if stratum["cases"]}
+    # A limit takes the first cases of the sample, which are no random ones.
     if not sizes or design.get("limited"):
         return {}
     table = _by_case(cases, tuple(design["by"]), frozenset(always))
+    # Redaction of tags can take away the stratum of a case.
     if not set(table["stratum"]) <= sizes.keys():
         return {}
     return {
@@ -252,7 +253,7 @@ def _population_number(
         return None  # a stratum without any value cannot be estimated
     total = sum(sizes.values())
     value, measurable = 0.0, True
-    drawn_from: list[tuple[float, int]] = []
+    drawn_from: list[tuple[float, int]] = []  # (variance of the weighted mean, clusters - 1)
     # The order is fixed, because the last digits of a sum of floats depend on it.
     for (stratum,), group in known.group_by("stratum", maintain_order=True):
         size = sizes[str(stratum)]
@@ -278,10 +279,9 @@ def _population_number(
 
 
 def _freedom(strata: Sequence[tuple[float, int]]) -> float:
-    """Degrees of freedom of a sum of variances, by Satterthwaite's formula, at least 1.
+    """Degrees of freedom of a sum of variances by Satterthwaite (1946), at least 1.
 
-    `strata` are those of which a part was drawn, each with the variance of its weighted mean and
-    its number of clusters less one; a stratum counts as far as it makes the sum uncertain.
+    `strata` are those of which a part was drawn: the variance of the weighted mean, clusters - 1.
     """
     total = sum(variance for variance, _ in strata)
     if total == 0:
@@ -292,14 +292,11 @@ def _freedom(strata: Sequence[tuple[float, int]]) -> float:
 def _population_span(
     value: float, variance: float, quantile: float, rate: tuple[int, int] | None
 ) -> ValueInterval:
-    """The interval of a mean, or Wilson's interval of a rate: of its drawn and of all its cases.
-
-    Wilson's interval is that of a simple random sample with the same variance; a plain interval of
-    a rate of 1 would have no width.
-    """
+    """The interval of a mean; Wilson's for a `rate`, given as cases (drawn, in all)."""
     if rate is None or rate[0] >= rate[1]:
         half = quantile * sqrt(variance)
         return ValueInterval(value - half, value + half)
+    # Wilson's for as many independent cases as have this variance: a rate of 1 needs a width too.
     alone = value * (1 - value) / variance if variance > 0 else rate[0] / (1 - rate[0] / rate[1])
     return intervals.wilson(value, alone, quantile)
 
@@ -314,4 +311,4 @@ def _variance(group: pl.DataFrame, name: str, size: int) -> tuple[int, float | N
     if len(sums) < 2:
         return len(sums), None
     spread = float(np.sum(sums**2)) * len(sums) / (len(sums) - 1) / count**2
-    return len(sums), spread * (1 - count / size)
+    return len(sums), spread * (1 - count / size)  # finite population correction

@@ -1,8 +1,4 @@
-"""The summary of a run as data, and its numbers under their published names.
-
-The store keeps the model `RunSummary`, and reports show it; the numbers are the rows of table
-`run_metrics`.
-"""
+"""The summary of a run as data, which the store keeps, and its numbers as table `run_metrics`."""
 
 from __future__ import annotations
 
@@ -51,14 +47,14 @@ class RunSummary(FrozenModel):
     total_executions: int
     passed_count: int
     failed_count: int
-    error_count: int
+    error_count: int  # executions whose verdict hangs on a missing score
     undecided_count: int = Field(description="judged, but no gate applied; not passed")
     pass_flagged_count: int = Field(
         default=0,
         description="passes of cases that speak to their judges, or whose agent says nothing: not "
         "passed, see `flags`",
     )
-    skipped_count: int
+    skipped_count: int  # never judged
     pass_rate: float = Field(description="passed / executions; 0 for an empty run")
     latency_p50_ms: float | None = Field(description="over each case's median agent latency")
     latency_p95_ms: float | None
@@ -82,21 +78,21 @@ class RunSummary(FrozenModel):
     avg_overall_score: float | None
     weighted_metrics_score_pct: float | None
     metrics_pass_threshold: float
-    metrics_passed: bool | None
-    cases_pass_rate_pct: float | None
+    metrics_passed: bool | None  # None: no score
+    cases_pass_rate_pct: float | None  # None: no execution
     cases_pass_threshold: float
     cases_passed: bool | None
     coverage: float | None = Field(
         description="scored / due headline scores of the metrics that decide cases, by weight or "
         "by a gate (of all, where none does); null when none is due"
     )
-    min_coverage: float
-    gates: dict[str, int]
-    tier_scores: dict[str, float]
+    min_coverage: float  # 0..1
+    gates: dict[str, int]  # gate -> executions that it decided
+    tier_scores: dict[str, float]  # tier -> mean score, 0..100
     metrics: tuple[MetricSummary, ...]
     failure_codes: tuple[FailureCode, ...]
     failures: dict[str, int] = Field(description="failed headline scores by error code")
-    root_causes: dict[str, int]
+    root_causes: dict[str, int]  # metric -> cases whose failure is traced to it
     model_calls: ModelCalls
     judges: dict[str, JudgeSpending] = Field(
         default_factory=dict, description="what each judge asked, by its name"
@@ -122,7 +118,7 @@ class RunSummary(FrozenModel):
         description="`pass^k`, and `<metric>/pass^k` where a metric passes or fails; empty without "
         "repetitions"
     )
-    pass_at_k: dict[str, float]
+    pass_at_k: dict[str, float]  # named like `pass_hat_k`, with `pass@k`
     stability: tuple[Stability, ...] = Field(
         default=(), description="of metrics that a panel or repeats voted on"
     )
@@ -162,14 +158,13 @@ def run_metrics(summary: RunSummary) -> dict[str, float]:
     """The numbers of a run under their published names; unknown numbers are left out.
 
     True and false are 1 and 0. A nested number is named by its path: `metrics/<name>/mean_raw`,
-    `tiers/<tier>`, `gates/<gate>`, `counts/<name>`, `model_calls/<name>`,
-    `judges/<judge>/cost_usd`, `pass^k`. The interval of a number has the number's name with
-    `/ci_low` and `/ci_high` after it, the bounds `/worst` and `/best`. A number that its judge
-    publishes (seed 004) also stands under that published name.
+    `tiers/<tier>`, `gates/<gate>`, `counts/<name>`, `judges/<judge>/cost_usd`, `pass^k`. The
+    interval of a number adds `/ci_low` and `/ci_high` to its name, the bounds add `/worst` and
+    `/best`.
     """
     own = {name: value for name, value in summary if isinstance(value, bool | int | float)}
     names = published_names(summary.metrics)
-    by_path: list[tuple[str, Mapping[str, float | None]]] = [
+    by_path: list[tuple[str, Mapping[str, float | None]]] = [  # (path, numbers by name)
         ("", own),
         ("total_agent_token_usage/", summary.total_agent_token_usage or {}),
         ("total_platform_token_usage/", summary.total_platform_token_usage or {}),
@@ -182,7 +177,7 @@ def run_metrics(summary: RunSummary) -> dict[str, float]:
         ("counts/", summary.counts),
         ("", summary.pass_hat_k),
         ("", summary.pass_at_k),
-        ("", summary.published),
+        ("", summary.published),  # names of seed 004, which hold their own paths
         *((f"judges/{judge}/", spent.model_dump()) for judge, spent in summary.judges.items()),
         *(
             (f"metrics/{names[metric.judge, metric.name]}/", metric.model_dump(include=_OF_METRIC))

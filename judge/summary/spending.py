@@ -1,7 +1,4 @@
-"""The cost of a run, in tokens, dollars and calls, and warnings about its numbers.
-
-A reader needs the warnings before trusting the numbers: one line for each finding.
-"""
+"""The cost of a run, in tokens, dollars and calls, and warnings about its numbers."""
 
 from __future__ import annotations
 
@@ -65,15 +62,15 @@ class JudgeSpending(FrozenModel):
 def spending(cases: pl.LazyFrame, asks: pl.LazyFrame) -> dict[str, Any]:
     """The fields of a run's summary about tokens, dollars and calls, by their names.
 
-    Those of the agents are sums over the cases that recorded them. Those of the judge models
-    (`platform`) leave out replies from the cache; their tokens are those that a provider metered,
-    their dollars are `None` as soon as one call has no known price.
+    Those of the agents are sums over the cases that recorded them, those of the judge models
+    (`platform`) leave out replies from the cache.
     """
     executed = executions(cases)
     costs = collect_rows(executed.select("agent_cost_usd"))["agent_cost_usd"].drop_nulls()
     agent, platform = total(costs.to_list()), _platform_cost(asks)
     columns = {name: pl.col(f"agent_{name}_tokens") for name in ("input", "output")}
     columns["total"] = pl.coalesce("agent_tokens", columns["input"] + columns["output"])
+    # The sum of no number is 0 in Polars; here it is not known.
     sums = [pl.when(c.count() > 0).then(c.sum()).alias(name) for name, c in columns.items()]
     agent_tokens = collect_rows(executed.select(sums)).row(0, named=True)
     estimated = pl.col("cost_usd").filter(pl.col("cost_source") == "estimated")
@@ -115,6 +112,7 @@ def known_cost_usd(asks: pl.LazyFrame) -> float:
 
 def _platform_cost(asks: pl.LazyFrame) -> float | None:
     costs = collect_rows(asks.filter(_PAID).select("cost_usd"))["cost_usd"]
+    # One call without a price makes the sum unknown; a sum of the rest would look cheap.
     return None if costs.null_count() else total(costs.to_list()) or 0.0
 
 
@@ -123,7 +121,7 @@ def _platform_tokens(asks: pl.LazyFrame) -> dict[str, int] | None:
     unmetered = input_tokens.is_null() & output_tokens.is_null()
     sums = (unmetered.sum().alias("unmetered"), input_tokens.sum(), output_tokens.sum())
     missing, tokens_in, tokens_out = collect_rows(asks.filter(_PAID).select(sums)).row(0)
-    if missing and not tokens_in + tokens_out:
+    if missing and not tokens_in + tokens_out:  # nothing was metered: not known, not 0
         return None
     return {"input": tokens_in, "output": tokens_out, "total": tokens_in + tokens_out}
 
@@ -148,6 +146,7 @@ def _model_lines(asks: pl.LazyFrame) -> Iterator[str]:
         ("answered_by", "was answered by"),
         ("fingerprint", "answered under the system fingerprints"),
     ):
+        # Not every provider says which model or system answered: no name is no other name.
         seen = asks.filter(pl.col("error").is_null() & (pl.col(column) != ""))
         names_by_model = seen.group_by("model").agg(names=pl.col(column).unique().sort())
         several = names_by_model.filter(pl.col("names").list.len() > 1)
@@ -159,6 +158,7 @@ def _model_lines(asks: pl.LazyFrame) -> Iterator[str]:
     answered = pl.col("error").is_null().sum()
     by_model = asks.group_by("model").agg(asks=pl.len(), answered=answered).sort("model")
     counted = collect_rows(by_model)
+    # Where no model answered at all, none of them stands out.
     if counted["answered"].sum():
         for model, asked in counted.filter(answered=0).select("model", "asks").iter_rows():
             yield f"silent_model: {model} answered none of its {_ask_count(asked)}"
@@ -176,6 +176,7 @@ def _retry_lines(cases: pl.LazyFrame, asks: pl.LazyFrame) -> Iterator[str]:
     groups = {retried: (int(passed), int(of)) for retried, passed, of in counted.iter_rows()}
     if len(groups) < 2 or min(of for _, of in groups.values()) < MIN_CASES:
         return
+    # Imported here, because scipy.stats is slow to import and few runs come this far.
     from scipy.stats import fisher_exact  # type: ignore[import-untyped]  # it has no types
 
     (passed, of), (others, of_others) = groups[True], groups[False]

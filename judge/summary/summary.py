@@ -36,7 +36,7 @@ from assizes.judge.verdicts.executions import (
 GATES = ("expected_outcomes", "overall_score", "error")
 """Gates that every summary counts; other gates are counted where they decided a case."""
 
-_STATUSES: Final = ("scored", "skipped", "failed")
+_STATUSES: Final = ("scored", "skipped", "failed")  # of a score
 
 _LEDGER_ROUNDING = 1e-3
 """Share of the dollars that rounding may lose: the ledger keeps whole nano-dollars per call."""
@@ -54,14 +54,13 @@ def summarise(
 
     `intake` counts the records: `read`, and where there are any `duplicate`, `quarantined`,
     `unselected` (left out by filter, sample or limit), `not_attempted`, and `reused` (judged cases
-    whose verdict comes from an earlier run). The metrics of the judges hold the gates and the
-    published names.
+    whose verdict comes from an earlier run). The judges tell the gates and the published names.
 
     Raises:
         Unreconciled: when the records read, or the scores due, are not the sum of their parts.
     """
     by_state = states(cases).group_by("state").agg(pl.len())
-    tally = Counter(dict(collect_rows(by_state).rows()))
+    tally = Counter(dict(collect_rows(by_state).rows()))  # state -> cases
     metrics = headlines.metric_summaries(counts := headlines.metric_counts(scores), judges)
     errored = executions(cases).filter(pl.col("state") == "errored").select(CASE)
     tiers = headlines.tier_counts(scores, errored, counts)
@@ -108,9 +107,10 @@ def reconcile(what: str, total: int, parts: Mapping[str, int]) -> None:
 def with_ledger(summary: RunSummary, account: Account, asks: pl.LazyFrame) -> RunSummary:
     """The summary with the run's dollars in the ledger: in all, and beside those in its asks.
 
-    The summary stays as it is where the ledger holds less than the rows: then calls of the run were
-    counted in other ledgers, on other machines. It also stays where a call has no known price.
+    It stays as it is where the ledger cannot tell: a call has no known price, or other ledgers
+    count.
     """
+    # Less than in the rows: other calls of the run were counted in ledgers of other machines.
     in_rows = known_cost_usd(asks)
     if account.unpriced or account.usd < in_rows * (1 - _LEDGER_ROUNDING):
         return summary
@@ -126,6 +126,7 @@ def _case_numbers(cases: pl.LazyFrame, tally: Counter[str]) -> dict[str, Any]:
     run = tally.total() - tally["skipped"]
     latencies = collect_rows(executed.select(pl.col("agent_latency_ms").drop_nulls())).to_series()
     longest = latencies.max()
+    # An exact sum, since the mean must not depend on the order of the rows.
     mean = fsum(latencies.to_numpy()) / latencies.len() if latencies.len() else None
     return {
         "unique_test_case_count": collect_rows(unique).item(),
@@ -158,6 +159,7 @@ def _gate_numbers(
     limits = config.thresholds
     metrics_passed = reaches(score, limits.metrics_pass_threshold)
     cases_passed = reaches(rate, limits.cases_pass_threshold)
+    # A threshold without a number (None) neither passes nor fails the run.
     outcome: Outcome = "failed" if False in (metrics_passed, cases_passed) else "passed"
     decided = tally["passed"] + tally["failed"]
     if reaches(coverage, limits.min_coverage) is False or not decided:
@@ -189,6 +191,7 @@ def _coverage(
         of_errored = headline.join(errored_rows.lazy(), on=CASE, how="semi")
         rows = of_errored.join(named, on=METRIC, how="semi")
         present = collect_rows(rows.select(pl.len())).item()
+        # An errored case owes a score for every metric; those with rows are counted already.
         due += errored_rows.height * max(1, len(counted)) - present
     return rounded_value(scored / due) if due else None
 
@@ -213,7 +216,7 @@ def _reconciled_counts(
     reused = intake.get("reused", 0)
     judged = sum(tally[state] for state in ("passed", "failed", PASS_FLAGGED, "undecided"))
     counts = {
-        "judged": judged - reused,
+        "judged": judged - reused,  # a reused case has rows of this run as well
         "reused": reused,
         "quarantined": intake.get("quarantined", 0),
         "duplicate": intake.get("duplicate", 0),

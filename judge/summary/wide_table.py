@@ -32,9 +32,9 @@ def results_frame(
     The first columns are `request_id`, `repetition` and those of the overall assessment. The others
     follow the published names of a run. An answer judge has `<name>/rating`, `/rationale` and
     `/error_message`; a judge of chunks has `<name>/ratings`, `/rationales`, `/error_messages`
-    (lists in the order of retrieval) and `/precision`; a measure has one column of its own name.
-    The columns of a judge that did not apply hold nulls; those of a judge that failed hold an error
-    message and nulls. Without `judges` the columns are those of the built-in judges of seed 004.
+    (lists in the order of retrieval) and `/precision`; a measure has one column of its own name. A
+    judge that did not apply has no values; one that failed has an error message and nothing else.
+    Without `judges` the columns are those of the built-in judges of seed 004.
     """
     chosen_judges = agent_evaluation_judges() if judges is None else judges
     lazy = scores.lazy()
@@ -43,6 +43,7 @@ def results_frame(
     if any(summary.gate == "quality" for summary in summaries):
         overall = overall_assessments(cases.lazy(), lazy, summaries).collect()
         table = table.join(overall, on=CASE, how="left", maintain_order="left")
+    # A metric that the run did not judge gets no columns.
     judged_metrics = {(summary.judge, summary.name) for summary in summaries}
     for judge in chosen_judges:
         for metric in judge.metrics:
@@ -74,6 +75,7 @@ def _chunk_columns(stem: str, scores: pl.DataFrame) -> pl.DataFrame:
     place = pl.col("part").str.strip_prefix("chunk:").cast(pl.Int64, strict=False)
     lists = (f"{stem}/ratings", f"{stem}/rationales", f"{stem}/error_messages")
     of_chunk = pl.col("part") != ""
+    # A failed judge of chunks has its error in the headline row: it stands in for the chunks.
     entries = scores.filter(of_chunk | (pl.col("status") == "failed"))
     chunks = (
         entries.filter(of_chunk | ~of_chunk.any().over(CASE))
@@ -82,6 +84,7 @@ def _chunk_columns(stem: str, scores: pl.DataFrame) -> pl.DataFrame:
         .agg(_texts(lists))
     )
     headline = scores.filter(part="").join(chunks, on=CASE, how="left", maintain_order="left")
+    # A retrieval that found nothing has empty lists; a judge that did not apply has none.
     nothing_found = (pl.col("status") == "scored") & pl.col(lists[0]).is_null()
     empty = pl.when(nothing_found).then(pl.lit([], dtype=pl.List(pl.String)))
     filled = [empty.otherwise(pl.col(column)).alias(column) for column in lists]

@@ -1,13 +1,11 @@
 """The verdict on one case, and its rows for the tables `cases`, `scores` and `asks`.
 
-A score that contradicts its own rationale, or the evidence in its case, is marked as `suspect`; it
-is never changed, and no number of a run uses the mark. The marked scores are the ones that people
-should read first. A rationale is searched for a few plain phrases of blame and of praise; a phrase
-right after a negation or a qualification does not count.
+A score that contradicts its own rationale, or the evidence in its case, is marked as `suspect` for
+people to read first; it is never changed, and no number of a run uses the mark.
 
-A pass does not count where the case's own text speaks to the judge, or the agent says nothing. Such
-a pass has the state `pass_flagged`: its `passed` is `null`, it counts as not passed, and a run
-reports how many there are. A failure stays a failure.
+A pass does not count where the case's own text speaks to the judge, or the agent says nothing: its
+state is `pass_flagged`, its `passed` is `None`, and a run reports how many there are. A failure
+stays a failure.
 """
 
 from __future__ import annotations
@@ -100,7 +98,7 @@ OF_THE_TASK: Final = frozenset(
 )
 """Metrics that cannot be high where the agent's answer says nothing."""
 
-_RESTS_ON_CONTEXT: Final = ("context_sufficiency", "groundedness")
+_RESTS_ON_CONTEXT: Final = ("context_sufficiency", "groundedness")  # metrics about the documents
 
 # Openers that some judges take for an answer (arXiv 2507.08794). The first quantifier is
 # possessive: without it a long run of signs could be split in many ways, in quadratic time.
@@ -182,11 +180,11 @@ def _flagged_verdict(
 
 @dataclass(frozen=True, slots=True)
 class RowKey:
-    """The place where a case was read: the URI of an object, and the record's position in it."""
+    """The place where a case was read, within a run."""
 
     run_id: str
-    uri: str
-    position: int
+    uri: str  # of the object that holds the record
+    position: int  # the record's place in the object
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,12 +198,7 @@ class Findings:
 def findings(
     row_key: RowKey, case: Case, hearing_results: Sequence[HearingResult], panel: JudgePanel
 ) -> Findings:
-    """The verdict on a case and its rows, after the hearings of all judges of the panel.
-
-    The score to which a failure is traced holds the suggested fix in its details. A score that is
-    contradicted by its own rationale, or by the evidence, says so under `suspect`. A pass of a case
-    whose text speaks to its judges does not count.
-    """
+    """The verdict on a case and its rows, after the hearings of all judges of the panel."""
     scores = [score for result in hearing_results for score in result.scores]
     by_judges = verdict(
         scores,
@@ -244,11 +237,8 @@ def has_ground_truth(case: Case) -> bool:
 
 
 def suggested_fix(metric: str, run_names: Sequence[str] = ()) -> str:
-    """The suggestion for a failure of retrieval or of generation, by its root cause (seed 004).
-
-    `run_names` are the published names of the metric; those of a retrieval judge that a user wrote
-    begin with `retrieval/`.
-    """
+    """The suggestion for a failure of retrieval or of generation, by its root cause (seed 004)."""
+    # A retrieval judge that a user wrote is known by its published names only.
     retrieval = any(name.startswith("retrieval/") for name in run_names)
     retrieval = retrieval or metric in ("context_sufficiency", "chunk_relevance")
     return RETRIEVAL_FIX if retrieval else GENERATION_FIX
@@ -266,6 +256,7 @@ def _score_row(
     headline, details = not score.part, dict(score.details)
     if why := contradiction(score) or (suspects.get(score.metric) if headline else None):
         details[SUSPECT] = why
+    # Stored, not made up by reports: an old run keeps the advice that it was given.
     if headline and score.metric == root_cause:
         details["suggested_fix"] = suggested_fix(root_cause, metric.run_names if metric else ())
     return {
@@ -307,6 +298,7 @@ def _case_row(row_key: RowKey, case: Case) -> dict[str, Any]:
         "agent_input_tokens": usage and usage.input_tokens,
         "agent_output_tokens": usage and usage.output_tokens,
         "agent_cost_usd": transcript.cost_usd(),
+        # Names come from the transcript, so their number and length are bounded.
         # Calls of a sub-agent within a call are not the agent's own.
         "tools": sorted({call.name[:MAX_TOOL_NAME] for _, call in transcript.calls()})[:MAX_TOOLS],
     }

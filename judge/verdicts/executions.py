@@ -1,8 +1,4 @@
-"""The rows of the table `cases` as executions of the agent, each with its state.
-
-A skipped case was never judged and is not an execution. Every other row is an execution, also each
-repetition of a case.
-"""
+"""The rows of the table `cases` as executions of the agent, each repetition one, with states."""
 
 from __future__ import annotations
 
@@ -29,6 +25,7 @@ def states(cases: pl.LazyFrame) -> pl.LazyFrame:
     judged case to which no gate applied is `undecided`; a case whose pass does not count is
     `pass_flagged` (`assizes.judge.verdicts.case_rows`). Both count as not passed.
     """
+    # The order counts: an errored case may have `passed` false, and a flagged pass has none.
     state = (
         pl.when(pl.col("status").is_in(["skipped", "errored"]))
         .then("status")
@@ -44,15 +41,14 @@ def states(cases: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def executions(cases: pl.LazyFrame) -> pl.LazyFrame:
-    """The cases that were not skipped, with their column `state`."""
+    """The cases that were not skipped, with column `state`; a skipped one was never judged."""
     return states(cases).filter(pl.col("state") != "skipped")
 
 
 def quantile(numbers: pl.Series, share: float) -> float | None:
     """The number below which a share 0..1 of the known numbers lies; `None` without a number.
 
-    Quantiles interpolate linearly between neighbours: the 95th percentile of 100, 200 .. 2000 is
-    1905, as DuckDB's `quantile_cont` has it.
+    It interpolates between neighbours: the 95th percentile of 100, 200 .. 2000 is 1905.
     """
-    value = numbers.quantile(share, interpolation="linear")
+    value = numbers.quantile(share, interpolation="linear")  # as DuckDB's `quantile_cont`
     return None if value is None else rounded_value(value)

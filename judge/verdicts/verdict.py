@@ -2,13 +2,9 @@
 
 A run may use three families of judges; each gives one ruling on a case to which it applies, and a
 case passes when every such family passes it. The conversation judge (seed 001) decides by its
-checklist of expected outcomes, and by the overall score only where there is no checklist; labels
-and binary metrics never decide. Seed 002: every judge that applies must pass. Seed 004: one no
-fails the case, with a root cause; without a no, a missing rating leaves the case undecided.
-
-The ratings of the quality judges of seed 004 are correlated: where the retriever found too little,
-the answer will be wrong as well. So the root cause is the first judge that said no in a causal
-order, not the most severe rating.
+checklist of expected outcomes, and by the overall score only where there is none. Seed 002: every
+judge that applies must pass. Seed 004: one no fails the case, with a root cause; without a no, a
+missing rating leaves the case undecided.
 """
 
 from __future__ import annotations
@@ -35,7 +31,7 @@ _MISSING: Final = ("no judge scored it", "missing_score")
 _REASON_CHARS, _REASONS = 200, 3
 """The most characters of one reason in a text, and the most reasons of a skipped case."""
 
-_WORDS = {True: "PASSED", False: "FAILED", None: "NOT DECIDED"}
+_WORDS = {True: "PASSED", False: "FAILED", None: "NOT DECIDED"}  # first words of a summary line
 
 CaseGate = Literal["expected_outcomes", "overall_score", "all_judges", "quality", "all", "error"]
 """The gate that decided a case; `all` where several families passed it together."""
@@ -52,7 +48,6 @@ LEFT_OVER: Final = ("chunk_relevance", "relevance_to_query", "context_sufficienc
 """Metrics that stand in one of the two lists only. They come last in the other case, so that every
 failed case has a root cause."""
 
-
 RATIONALE_KEYS: Final = ("justification", "rationale", "reasoning", "explanation", "reason")
 """Keys in the details of a score that may hold the judge's explanation, the preferred key first."""
 
@@ -65,6 +60,7 @@ def root_cause(
     `failed` are the metrics that said no (one without a rating is never among them), `declared` all
     quality metrics of the run in the order of the configured judges.
     """
+    # The first no in a causal order, not the worst: with too few documents the answer is wrong too.
     listed = WITH_GROUND_TRUTH if has_ground_truth else WITHOUT_GROUND_TRUTH
     custom = [name for name in declared if name not in WITH_GROUND_TRUTH + WITHOUT_GROUND_TRUTH]
     return next((name for name in (*listed, *custom, *LEFT_OVER) if name in failed), None)
@@ -78,22 +74,17 @@ def rationale(details: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Ruling:
-    """The decision of one family of judges on a case to which the family applies.
+    """The decision of one family of judges on a case to which the family applies."""
 
-    `passed` is `None` where nothing could decide; then `error` may name the metrics without a
-    score. `words` says what decided, for the summary line of the case; `remarks` are further notes
-    there. `overall_score` and `tier_scores` run 0..100.
-    """
-
-    gate: CaseGate | None
-    passed: bool | None
-    words: str
-    overall_score: float | None = None
+    gate: CaseGate | None  # None: no metric with a weight applied
+    passed: bool | None  # None: nothing could decide
+    words: str  # what decided, for the summary line of the case
+    overall_score: float | None = None  # 0..100
     score_passed: bool | None = None
-    error: str | None = None
+    error: str | None = None  # the metrics without a score
     root_cause: str | None = None
-    remarks: tuple[str, ...] = ()
-    tier_scores: Mapping[str, float] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()  # further notes for the summary line
+    tier_scores: Mapping[str, float] = field(default_factory=dict)  # 0..100 by tier
 
 
 def points(number: float) -> float:
@@ -106,14 +97,14 @@ def success(score: Score) -> bool | None:
     """Whether a score is a success: its `passed`, else its label; `None` where neither decides."""
     if score.passed is not None:
         return score.passed
+    # The label `fail` is not read: it also names level 1 of 5.
     return {"yes": True, "pass": True, "no": False}.get(score.label or "")
 
 
 def judges_ruling(due: Sequence[Score]) -> Ruling | None:
     """The ruling of seed 002 on the headline scores due; `None` when no judge applied.
 
-    A case passes when every judge that applied passed; its overall score is 100 x the mean of the
-    values.
+    The overall score is 100 x the mean of the values.
     """
     if error := error_of(due):
         return Ruling("all_judges", None, "", error=error)
@@ -139,8 +130,7 @@ def quality_ruling(
 ) -> Ruling | None:
     """The ruling of seed 004 on the headline scores due; `None` when no judge applied.
 
-    A no fails the case; else an error leaves it undecided. `declared` are the metrics of the
-    quality judges, in the order of the configured judges.
+    `declared` are the metrics of the quality judges, in the order of the configured judges.
     """
     applied = [score for score in due if score.status == "scored"]
     error = error_of(due)
@@ -177,6 +167,7 @@ def error_of(due: Sequence[Score]) -> str | None:
     by_code: dict[str, list[Score]] = defaultdict(list)
     for score in due:
         code = str(score.details.get("error", "judge_error"))
+        # Without a valid outcome the overall score decides (docs/decisions.md, decision 11).
         if score.status == "failed" and (score.metric, code) != (OUTCOMES, NO_OUTCOMES):
             by_code[code].append(score)
     parts = (
@@ -192,31 +183,23 @@ def _short(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class CaseVerdict:
-    """The verdict on one case; scores run 0..100 with 2 decimals.
+    """The verdict on one case; scores run 0..100 with 2 decimals."""
 
-    `overall_score` is `None` where there is no score to average. `score_passed` says whether it
-    reached the threshold, whatever gate decided the case; it is `None` where the score is a mean of
-    judges with thresholds of their own. `passed` is `None` for a case to which nothing applied, and
-    where only the yes/no gate lacks a rating; it is false where any other judge failed to answer.
-    `error` names the metrics without a score, by error code.
-    """
-
-    overall_score: float | None
-    score_passed: bool | None
-    passed: bool | None
+    overall_score: float | None  # None: no score to average
+    score_passed: bool | None  # by its threshold, whatever gate decided; None: mean of judges
+    passed: bool | None  # None: nothing applied, or a yes/no gate alone lacks its rating
     gate: CaseGate | None
     status: CaseStatus
-    error: str | None
-    root_cause: str | None
-    summary: str
+    error: str | None  # the metrics without a score, by error code
+    root_cause: str | None  # metric to which a failure is traced
+    summary: str  # one line for people
     tier_scores: Mapping[str, float]
 
 
 def overall_score(raw_by_metric: Mapping[str, float], weights: Mapping[str, float]) -> float:
-    """Sum of (metric score / 5) x normalised weight x 100, 2 decimals (seed 001).
+    """Sum of (level 0..5 / 5) x normalised weight x 100, 2 decimals (seed 001).
 
-    Each metric has a level 0..5; pass and fail of a binary metric are 5 and 0. The weights are
-    positive shares of any size.
+    Pass and fail of a binary metric are 5 and 0. The weights are positive shares of any size.
 
     Raises:
         ValueError: when a weighted metric has no level, or the sum of the weights is not positive.
@@ -241,9 +224,9 @@ def verdict(
 ) -> CaseVerdict:
     """The verdict on one case from its scores: headline scores and parts of every judge.
 
-    `weights` are the shares of the metrics in the overall score; without a checklist a case passes
-    whose overall score 0..100 is at least `pass_threshold`. `gates` are the gates of the metrics
-    that decide otherwise than by weight, in the order of the configured judges.
+    `weights` are the shares of the metrics in the overall score, which must be at least
+    `pass_threshold` (0..100) where there is no checklist. `gates` are the gates of the metrics that
+    decide otherwise than by weight, in the order of the configured judges.
     """
     headlines = [score for score in scores if not score.part]
     # The conversation judge owes the weighted metrics, with its checklist where there is one; where
@@ -254,6 +237,8 @@ def verdict(
         weighed |= {OUTCOMES: by_metric[OUTCOMES]} if OUTCOMES in by_metric else {}
     of_judges, of_quality = (_due(headlines, gates, gate) for gate in ("judges", "quality"))
     judges = judges_ruling(of_judges)
+    # A mean of judges beside the conversation judge's score would be a second meaning in one column
+    # (docs/decisions.md, decision 16).
     if judges is not None and weights:
         judges = replace(judges, overall_score=None)
     rulings = (
@@ -319,6 +304,7 @@ def _conversation_ruling(
 
 def _combine_rulings(rulings: Sequence[Ruling]) -> CaseVerdict:
     """One verdict from several rulings; errored only if a missing ruling could still change it."""
+    # A ruling without a gate only adds its words, unless there is no other.
     deciding = [ruling for ruling in rulings if ruling.gate] or rulings
     passed = _decision([ruling.passed for ruling in deciding])
     error = "; ".join(ruling.error for ruling in rulings if ruling.error) or None
@@ -333,7 +319,7 @@ def _combine_rulings(rulings: Sequence[Ruling]) -> CaseVerdict:
     remarks = [remark for ruling in rulings for remark in ruling.remarks]
     remarks += [f"could not be had: {error}"] if error else []
     return CaseVerdict(
-        overall_score=rulings[0].overall_score,
+        overall_score=rulings[0].overall_score,  # the conversation judge's, where it sits
         score_passed=rulings[0].score_passed,
         passed=passed,
         gate=gate,
