@@ -137,7 +137,7 @@ class ModelCaller:
             sent += estimated_tokens(step.complaint)
         worst = worst_usd(model.price, ask, (sent, most), complaint=step.complaint)
         call = PlannedCall(ask_state.key, model.name, worst)
-        # Most answers are far below the cap: at the cap, a limit of tokens would stand half unused.
+        # Charged with their cap, calls would leave most of a limit of tokens unused.
         expected = self._mean_length if self._lengths_seen else most * FIRST_SHARE
         tokens = sent + min(most, math.ceil(expected))
         while True:
@@ -220,7 +220,7 @@ class ModelCaller:
         if failure is not None and failure.code == "rate_limited":
             permit.report_refusal(failure.retry_after_s)
         breaker_pass.note(failure)
-        # Asks that wait for a slot or a limit learn of a breaker open for good only by `stop`.
+        # Asks that wait for limits end at once: their turn would come only to be refused.
         if self.breaker.given_up_reason is not None and self._stop_reason is None:
             self.stop(NotAsked("circuit_open", self.breaker.given_up_reason))
         if spent.output_tokens:  # the last hundred answers or so decide the mean
@@ -246,7 +246,7 @@ class ModelCaller:
     async def _call_model(self, ask_state: AskState) -> tuple[Attempt, ModelError | None]:
         """Make one model call, cut at the timeout or the deadline; return it and its failure."""
         ask, step = ask_state.ask, ask_state.next_call
-        # Wall clock: timeouts of HTTP clients begin anew with every byte of a slow answer.
+        # Wall clock: an HTTP client's read timeout begins anew with each chunk of a slow answer.
         limit_s = min(self._controls.limits.timeout_s, ask_state.remaining_s)
         started = perf_counter()
         try:

@@ -15,9 +15,9 @@ reply. `give_up`: this ask has failed. `abort`: all other asks will fail as well
 errors in a row the run asks no more."""
 
 _CODES: Final[Mapping[Action, Set[str]]] = {
-    "retry": {
+    "retry": {  # in the second line: no text, a text cut off, a parameter that is not taken
         *("rate_limited", "unavailable", "timeout"),  # the provider may answer later
-        *("empty", "truncated_output", "unsupported_parameter"),  # no text, cut off, a parameter too many
+        *("empty", "truncated_output", "unsupported_parameter"),
     },
     "repair": {"invalid_reply", "schema", "ambiguous_output"},
     "abort": {"quota", "authentication", "not_found"},  # account, key or model name is wrong
