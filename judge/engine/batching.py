@@ -90,7 +90,7 @@ class AskCollector(Engine):
         answers: BatchAnswers,
         note: AskCallback,
     ) -> None:
-        super().__init__(model, LimitsConfig(), dependencies, models=models)  # no call is limited
+        super().__init__(model, LimitsConfig(), dependencies, models=models)
         self._answers = answers
         self._note = note
 
@@ -121,7 +121,7 @@ class AskCollector(Engine):
         return AskOutcome(attempt.reply, reply, 1, cached=True)
 
 
-class RepliesMissing(Exception):  # no AssizesError: nothing is wrong, so nothing may handle it
+class RepliesMissing(Exception):  # no `AssizesError`, which others may catch
     """A hearing cannot go on until the asks that lack a reply have been answered."""
 
 

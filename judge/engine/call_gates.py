@@ -37,7 +37,7 @@ class BreakerPolicy:
     cool_down_s: float = 1.0  # doubled by each probe that fails
     longest_s: float = 30.0  # the longest cool-down
     probes: int = 5  # failed probes: open for good
-    refused_s: float = 300.0  # of nothing but HTTP 429: open for good; to ask for more: a refusal
+    refused_s: float = 300.0  # of nothing but HTTP 429: open for good
 
 
 @dataclass(slots=True, eq=False)
@@ -124,7 +124,7 @@ class CircuitBreaker:
         self._change = asyncio.Event()  # whoever waits from now on waits for the next change
 
     def _fails_all_calls(self, failure: ModelError) -> bool:
-        if failure.code == "rate_limited":
+        if failure.code == "rate_limited":  # a wait that the breaker would not sit out
             return (failure.retry_after_s or 0.0) > self._policy.refused_s
         return action_for(failure.code) == "abort"
 

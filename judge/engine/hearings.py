@@ -75,7 +75,7 @@ class Engine:
     ) -> None:
         self._dependencies = dependencies = dependencies or EngineDependencies()
         self.limiter = Limiter(limits, dependencies.leases)
-        # All calls in flight may fail of one hiccup: that alone does not open the breaker early.
+        # One hiccup may fail every call in flight: fewer failures must not open the breaker.
         policy = dependencies.breaker_policy or BreakerPolicy(
             failures=max(BreakerPolicy().failures, limits.max_in_flight)
         )
@@ -222,7 +222,7 @@ class Engine:
         completion = cached_reply.completion
         try:
             parsed_reply = parse_reply(completion.text, ask.reply, completion.reply_id)
-        except ModelError:  # an entry of another parser or a damaged one: ask anew
+        except ModelError:  # a damaged entry: ask anew
             return None
         run_id = self._dependencies.run_id
         # Paid by this run before it was interrupted: the calls are charged here, see `claims`.
