@@ -12,7 +12,7 @@ from assizes.judge.config.judging import Price, estimated_tokens
 from assizes.judge.errors import ModelError
 from assizes.judge.protocol import Ask
 
-OFFLINE_PROVIDER = "offline"  # stands in rows and in `[judge] model` offline/lexical
+OFFLINE_PROVIDER = "offline"  # of models that send nothing over the network
 
 FREE = Price(input_usd_per_million=0.0, output_usd_per_million=0.0, source="offline")
 """The price of a model that calls no provider."""

@@ -85,7 +85,7 @@ class AdaptiveRate:
             return None
         since_s = max(0.0, now - self._resumed_at)
         growth = 1 + min(GROWTH, self._rate / GROWTH_CALLS) * since_s
-        doubled = min(max(0.0, since_s / self._calm_s - 1), 30.0)  # bounded: exp2 overflows in a long calm
+        doubled = min(max(0.0, since_s / self._calm_s - 1), 30.0)  # bounded: exp2 overflows
         return self._rate * growth * math.exp2(doubled)
 
     def take(self, now: float) -> int:
