@@ -147,7 +147,7 @@ class AskState:
         self.is_open = False
         action = "repair" if attempt.failure is None else faults.action_for(attempt.failure.code)
         times = sum(each.code == code for each in self.attempts)
-        # At most one complaint an ask, however often faults of the provider repeat that call.
+        # At most one complaint per ask, however often faults of the provider repeat that call.
         if action == "repair" and attempt.complaint is not None and call.complaint is None:
             self.is_open = True
             self.next_call = replace(call, complaint=attempt.complaint, pauses=False, floor_s=0.0)
@@ -204,7 +204,7 @@ class AskState:
     def _failure(self) -> NoReply:
         last = self.attempts[-1].failure if self.attempts else None
         ended = self.end_error
-        # A deadline that passed in the pause after a refusal is the refusal's doing.
+        # Where the deadline passes in the pause after HTTP 429, that refusal is the cause to report.
         if last and (ended is None or (ended.code, last.code) == ("deadline", "rate_limited")):
             return replace(last, code=faults.EXHAUSTED.get(last.code, last.code))
         assert ended is not None, "an ask without a call has a reason"

@@ -145,7 +145,7 @@ def _until_unanswered(steps: Steps[list[Score]]) -> Steps[list[Score]]:
         except StopIteration as done:
             return done.value  # type: ignore[no-any-return]  # what the judge returns
         replies = yield asks
-        # Given on, a missing reply would become a failed score, and later rounds would differ.
+        # Passed on to the judge, a missing reply would become a failed score.
         if any(isinstance(reply, NoReply) and reply.code == NOT_CACHED for reply in replies):
             steps.close()
             raise RepliesMissing

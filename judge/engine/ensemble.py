@@ -57,7 +57,7 @@ def ensemble_for(
     if temperature is not None:
         config = config.model_copy(update={"temperature": temperature})
     if model is not None and model != config.model:
-        # Who names a model for one judge wants that model, not the panel or the senior model.
+        # A model named for one judge answers alone, without the panel or the senior model.
         own = _with_model(config, model, panel=(), escalate_to=None)
         return Ensemble((own,), config.repeats)
     models = tuple(_with_model(config, model) for model in config.panel) or (config,)

@@ -49,7 +49,7 @@ _json = partial(json.dumps, ensure_ascii=False, default=str)
 # Models also read signs that look like "<" as one. Possessive: without a slash, the blanks around
 # its place could otherwise be divided in many ways, which takes quadratic time.
 _FENCE = re.compile(r"[<\uff1c\ufe64](?=\s*+[/\uff0f]?\s*+data\b)", re.IGNORECASE)
-# The last of adjacent sections: one id closes them all, since it costs 16 tokens each time.
+# The last of adjacent sections: one id closes them all, for its tokens are paid in every ask.
 _END_OF_DATA = re.compile(r"</data>(?!\s*<data: )")
 
 _IN_WORDS: Final = """\
@@ -78,13 +78,12 @@ def neutralise(text: str) -> str:
     Texts that look like our delimiters are broken (`</data>` becomes `<\/data>`), and hidden
     characters are shown as their code points.
     """
-    # Made visible first: a hidden character inside of "data" would keep the pattern from matching.
     return _FENCE.sub(r"<\\", made_visible(text))
 
 
 def seal_data(user: str, reply_id: str) -> str:
     """The user message with its data closed by `</data ID>`, which the data cannot contain."""
-    # The id depends on the whole prompt: no author of data can write it (decision 90).
+    # The id depends on the whole prompt: no author of data can write it (docs/decisions.md, decision 90).
     return _END_OF_DATA.sub(f"</data {reply_id}>", user)
 
 

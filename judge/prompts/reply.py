@@ -42,7 +42,7 @@ MAX_PROBLEMS: Final = 3
 """The most rounds of validation and repair, because some problems only show when others are
 repaired; and the most problems that an error message names."""
 
-# Bounded repeats: no text makes a huge number, or takes more than linear time to match.
+# Bounded: int() takes quadratic time over very many digits, or refuses them.
 _WHOLE: Final = re.compile(r"\s*([+-]?\d{1,18})(?:\.0+)?\s*", re.ASCII)
 _NUMBER: Final = re.compile(r"\s*[+-]?\d{1,18}(?:\.\d{1,30})?(?:[eE][+-]?\d{1,3})?\s*", re.ASCII)
 _QUOTED: Final = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""")

@@ -37,7 +37,7 @@ CAPPED: Final = "text_capped"
 
 # Control characters but tab and line ends, and lone surrogates, which no file format stores.
 _UNPRINTABLE: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
-# Possessive: a text of blanks after a brace would else take quadratic time.
+# Possessive: blanks that neither quote nor brace follows are not given back one by one.
 _START: Final = re.compile(r'\{(?=[ \t\r\n]*+["}])')
 _BYTE_ORDER_MARK: Final = "\ufeff"
 _WHITE_SPACE: Final = " \t\r\n"
@@ -133,7 +133,7 @@ def _own(
             many = f"{len(objects)} JSON objects; write one JSON object, nothing else"
             raise reply_error("ambiguous_output", many)
         return objects[0]
-    # Others may be quoted from the transcript, whose author cannot know the id (decision 26).
+    # Others may be quoted from the transcript, whose author cannot know the id.
     own = [candidate for candidate in objects if candidate.value.get(REPLY_ID) == reply_id]
     if len(own) == 1:
         return own[0]
@@ -206,7 +206,7 @@ def _without_comma(text: str, place: int) -> str | None:
         while comma > 0 and text[comma - 1] in _WHITE_SPACE:
             comma -= 1
         comma -= 1
-    # A bounded piece: a copy of the rest for every comma would take quadratic time.
+    # A bounded piece: the rest may be two million characters.
     after = text[comma + 1 : comma + 1_000].lstrip(_WHITE_SPACE)
     if comma < 0 or text[comma] != "," or not after.startswith(("}", "]")):
         return None
@@ -214,7 +214,7 @@ def _without_comma(text: str, place: int) -> str | None:
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    members = dict(pairs)  # Python keeps the last of equal keys, other parsers the first
+    members = dict(pairs)  # keeps the last of equal keys; other parsers keep the first
     if len(members) != len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)

@@ -201,8 +201,7 @@ class LeasedRate:
         if lacks > 0:
             return lacks
         last = self._blocks[-1] if self._blocks else None
-        # When the last leased unit may be used.
-        ends = last.at + last.units / last.rate if last else now
+        ends = last.at + last.units / last.rate if last else now  # time of the last unit
         return 0.0 if ends < now + LEASE_AHEAD_S else -1.0
 
     def ready_at(self, cost: float, now: float) -> float:
