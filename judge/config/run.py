@@ -89,7 +89,7 @@ class NightlyConfig(ConfigTable):
     def _is_known(cls, value: str) -> str:
         try:
             ZoneInfo(value)
-        except (ZoneInfoNotFoundError, ValueError):  # ValueError: a path out of the zone folder
+        except (ZoneInfoNotFoundError, ValueError):  # ValueError: an empty name, a path
             raise ValueError("no such time zone; write a name such as Europe/Berlin") from None
         return value
 
@@ -170,7 +170,7 @@ or input, start another run.
 MAX_ANCHORED_NAME = 55
 """Characters of a run's name with [anchors]: the name of its anchor run appends `-anchors`."""
 
-_STORED_PLACES = ("transcripts", "ground_truth", "store", "cache", "report")  # have `storage_options`
+_STORED_PLACES = ("transcripts", "ground_truth", "store", "cache", "report")
 
 
 class RunConfig(ConfigTable):

@@ -62,7 +62,7 @@ FACTS: Final[dict[str, Any]] = {
 
 
 def check_filter(text: str) -> str:
-    """The filter itself, where it is a condition on a single case.
+    """Check that a filter is a condition on a single case, and return the filter.
 
     Raises:
         ValueError: when the text is no condition, or names a column that a case does not have.

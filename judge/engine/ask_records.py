@@ -139,7 +139,7 @@ async def replay_hearing(
     replays: list[ReplayedHearing] = []
     for line in lines.values():
         replays.extend(await _replay_line(Hearing(judge, case), line, sql_runner))
-    place = {id(row): number for number, row in enumerate(rows)}  # by identity: dicts have no hash
+    place = {id(row): number for number, row in enumerate(rows)}  # by identity: a row has no hash
     return sorted(replays, key=lambda replay: place[id(replay.row)])
 
 
@@ -153,7 +153,7 @@ async def _replay_line(
         for index, question in enumerate(hearing.asks):
             if not isinstance(question, Ask):
                 replies.append(await sql_runner.look_up(question) if sql_runner else NO_SQL_RUNNER)
-                continue  # a query has no row
+                continue
             row = rows.get((round_, index))
             if row is None:
                 return replays

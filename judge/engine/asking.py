@@ -1,8 +1,4 @@
-"""Puts asks to one model.
-
-Every call waits for the limits, is reserved in the budget, is cut at a timeout, and is repeated
-where another call may help.
-"""
+"""Puts asks to one model; a call waits for limits, is reserved in the budget, and may be repeated."""
 
 from __future__ import annotations
 
@@ -44,7 +40,7 @@ class CallControls:
     """The settings and services that are the same for every ask."""
 
     limits: LimitsConfig
-    limiter: Limiter  # slots and rates
+    limiter: Limiter
     budget_gate: BudgetGate
     backoff: Backoff  # pauses between the calls of an ask
 

@@ -1,7 +1,4 @@
-"""The state of one ask until it is answered: its calls, what follows each call, and its outcome.
-
-This is the only module that decides to ask again.
-"""
+"""The state of one ask until it is answered; this is the only module that decides to ask again."""
 
 from __future__ import annotations
 
@@ -204,7 +201,7 @@ class AskState:
     def _failure(self) -> NoReply:
         last = self.attempts[-1].failure if self.attempts else None
         ended = self.end_error
-        # Where the deadline passes in the pause after HTTP 429, that refusal is the cause to report.
+        # Where the deadline passes in the pause after HTTP 429, that refusal is the cause.
         if last and (ended is None or (ended.code, last.code) == ("deadline", "rate_limited")):
             return replace(last, code=faults.EXHAUSTED.get(last.code, last.code))
         assert ended is not None, "an ask without a call has a reason"

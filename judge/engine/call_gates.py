@@ -1,8 +1,4 @@
-"""What a model call has to pass beside its rate limits: the circuit breaker, and the budget.
-
-A provider that is down is called rarely, then not at all. A call whose worst cost does not fit into
-the budget beside the calls in flight waits for these: it may fit once they have been settled.
-"""
+"""What a model call has to pass beside its rate limits: the circuit breaker, and the budget."""
 
 from __future__ import annotations
 
@@ -32,7 +28,7 @@ UNANSWERED_CODES: Final = frozenset({"unavailable", "timeout"})
 class BreakerPolicy:
     """When a circuit breaker opens, and for how long; its counts are of calls in a row."""
 
-    refusals: int = 3  # errors that all other calls will have too, as a wrong key: open for good
+    refusals: int = 3  # errors that all other calls will have too, e.g. a wrong key: open for good
     failures: int = 8  # calls without an answer of the provider: open for a cool-down
     cool_down_s: float = 1.0  # doubled by each probe that fails
     longest_s: float = 30.0  # the longest cool-down
@@ -174,7 +170,7 @@ class BreakerPass:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self.probe and not self._noted:  # cancelled: else nobody could ever probe again
+        if self.probe and not self._noted:  # cancelled: the next call may probe
             self._breaker.release()
 
 
@@ -201,7 +197,7 @@ class BudgetGate:
             NotAsked: when the call does not fit even after all calls in flight have been settled.
             LedgerBusy: when other processes keep the ledger busy for `MAX_BUSY_S`.
         """
-        async with self._lock:  # first come, first served: a dear call is not starved by cheap ones
+        async with self._lock:  # first come, first served: cheap calls do not starve a costly one
             while True:
                 self._settled.clear()  # before the attempt: no settlement is missed in between
                 reserve = partial(self._ledger.reserve, call, wait=False)

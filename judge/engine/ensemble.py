@@ -189,10 +189,7 @@ def is_good(score: Score) -> bool | None:
 
 
 def escalate_scores(scores: Sequence[Score], first: Sequence[Vote], why: str) -> list[Score]:
-    """The scores of the stronger model; headlines get the details `escalated` and `first_votes`.
-
-    `escalated` is the reason `why` the stronger model was asked.
-    """
+    """The stronger model's scores; headlines get the details `escalated` (why) and `first_votes`."""
     cast: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)  # metric -> votes
     for vote in first:
         for score in vote.scores:

@@ -15,8 +15,9 @@ reply. `give_up`: this ask has failed. `abort`: all other asks will fail as well
 errors in a row the run asks no more."""
 
 _CODES: Final[Mapping[Action, Set[str]]] = {
-    "retry": {  # in the second line: no text, a text cut off, a parameter that is not taken
+    "retry": {
         *("rate_limited", "unavailable", "timeout"),  # the provider may answer later
+        # No text, a text cut off, a parameter that the model does not take.
         *("empty", "truncated_output", "unsupported_parameter"),
     },
     "repair": {"invalid_reply", "schema", "ambiguous_output"},

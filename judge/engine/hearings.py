@@ -254,11 +254,8 @@ class Engine:
 
 
 def reply_key(model: Model, prompt_hash: str, sample: int) -> str | None:
-    """The cache key of a reply, 64 hex digits; `None` where replies of the model are not cached.
-
-    A query, whose hash is empty, has no key.
-    """
-    if model.cache_key is None or not prompt_hash:
+    """The cache key of a reply, 64 hex digits; `None` where it is not cached, and for a query."""
+    if model.cache_key is None or not prompt_hash:  # a query has no prompt
         return None
     # Everything that decides the reply: the model with its parameters, prompt, parser and sample.
     parts = [model.cache_key, prompt_hash, str(PARSER_VERSION)]

@@ -40,10 +40,7 @@ class Completion:
 
 
 class UnusableReply(ModelError):
-    """An answer that was received and paid for, but is empty, cut off or a refusal.
-
-    The code is `empty`, `truncated_output` or `refused`.
-    """
+    """A paid answer without use; the code is `empty`, `truncated_output` or `refused`."""
 
     def __init__(self, code: str, detail: str, completion: Completion) -> None:
         super().__init__(code, detail)
@@ -144,8 +141,7 @@ class ScriptedModel:
     """Answers asks with queued replies, in order: for tests and rehearsals without a provider.
 
     A text or an object becomes an answer with 10 tokens in, 5 tokens out, 1 ms latency and no cost;
-    queue a `Completion` where other figures matter. Without a cache key the answers stay out of
-    caches.
+    queue a `Completion` where other figures matter. Without a cache key no answer is cached.
     """
 
     name = "scripted/queue"

@@ -244,8 +244,8 @@ def _never_connected(error: BaseException) -> bool:
 def retry_after_s(headers: Mapping[str, str], now: float | None = None) -> float | None:
     """Return the seconds for which a provider asks not to be called; None without a valid hint.
 
-    Of the answer's headers, `retry-after-ms` wins over `retry-after`, which holds seconds or a
-    date. `now` is in seconds since 1970; None stands for the time of the system's clock.
+    `retry-after-ms` wins over `retry-after`, which holds seconds or a date. `now` is in seconds
+    since 1970; None stands for the time of the system's clock.
     """
     headers_by_name = {name.lower(): value for name, value in headers.items()}
     if (hint_ms := _seconds(headers_by_name.get("retry-after-ms"))) is not None:
@@ -270,10 +270,7 @@ def _seconds(text: str | None) -> float | None:
 
 
 def readable(text: str) -> str:
-    """Return a provider's text as one line: without secrets, class names and JSON around it.
-
-    The line is cut after 200 characters (`MAX_DETAIL_CHARS`).
-    """
+    """Return a provider's text as one line of at most 200 characters, with secrets masked."""
     line = _message(_MEMORY_ADDRESS.sub("", _CLASS_NAMES.sub("", " ".join(text.split()))))
     return mask(line)[:MAX_DETAIL_CHARS]
 

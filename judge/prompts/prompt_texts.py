@@ -83,7 +83,7 @@ def neutralise(text: str) -> str:
 
 def seal_data(user: str, reply_id: str) -> str:
     """The user message with its data closed by `</data ID>`, which the data cannot contain."""
-    # The id depends on the whole prompt: no author of data can write it (docs/decisions.md, decision 90).
+    # No author of data can write an id that depends on the whole prompt (decision 90).
     return _END_OF_DATA.sub(f"</data {reply_id}>", user)
 
 
@@ -257,7 +257,7 @@ def prompt_snapshot(judges: Iterable[Judge]) -> dict[str, Any]:
     These are the judge's system messages, or the parts of them that never change: role, rules and
     rubric. `judges` holds the hashes of each judge's texts, `texts` each different text by its hash.
     """
-    texts: dict[str, str] = {}  # hash (16 hex digits) -> text; judges share rules
+    texts: dict[str, str] = {}  # hash (16 hex digits) -> text
     hashes: dict[str, list[str]] = {}  # judge -> hashes, in the order of its prompts
     for judge in judges:
         prompts = getattr(judge, "prompts", ())

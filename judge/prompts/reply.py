@@ -32,10 +32,10 @@ T = TypeVar("T", bound=BaseModel)
 PARSER_VERSION: Final = 2
 """A part of the reply cache's key: raise it when the same text would be parsed differently."""
 
-REPAIRED: Final = "repaired"
+REPAIRED: Final = "repaired"  # see `ParsedReply` for these flags
 COERCED: Final = "coerced"
 NORMALISED: Final = "normalised"
-EXTRA_KEYS: Final = "extra_keys"  # see `ParsedReply` for these flags
+EXTRA_KEYS: Final = "extra_keys"
 
 MAX_PASSES: Final = 3
 MAX_PROBLEMS: Final = 3

@@ -50,7 +50,7 @@ _SNAKE_CASE = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 
 
 def free_name(name: str) -> str:
-    """The name itself, where a metric may have it.
+    """Check that a metric may have a name, and return the name.
 
     Raises:
         ValueError: when the name is not snake_case, too long or reserved.

@@ -104,9 +104,9 @@ class AdaptiveRate:
         return self._spell
 
     def note_refusal(self, spell: int, at: float, now: float, retry_after_s: float | None) -> None:
-        """Note that a call was refused now, which started `at` a time on the same clock.
+        """Note that a call that started at the time `at` was refused at the time `now`.
 
-        `spell` is what `take` returned for the call; the provider may ask to wait for some seconds.
+        `spell` is what `take` returned for it; `retry_after_s` is the pause the provider asks for.
         """
         if self._period is not None and at >= self._period.since:
             self._period.calls -= 1
