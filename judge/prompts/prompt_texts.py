@@ -83,7 +83,7 @@ def neutralise(text: str) -> str:
 
 def seal_data(user: str, reply_id: str) -> str:
     """The user message with its data closed by `</data ID>`, which the data cannot contain."""
-    # No author of data can write an id that depends on the whole prompt (decision 90).
+    # An id drawn from the whole prompt cannot be part of it (docs/decisions.md, decision 90).
     return _END_OF_DATA.sub(f"</data {reply_id}>", user)
 
 
