@@ -1,7 +1,6 @@
 """The action for each error code of a model call: one table, which one retry layer reads.
 
-The codes are those of `ModelError`, of `NoReply` and of the columns `asks.error` and
-`scores.failure_code` (spec/reliability.md, matrix L).
+The codes are those of `ModelError`, of `NoReply` and of the column `asks.error`.
 """
 
 from __future__ import annotations
