@@ -16,8 +16,8 @@ from assizes.judge.config.transcripts import FormatName
 class ThresholdsConfig(ConfigTable):
     """[thresholds]: what a run must reach (seed 001), in percent; coverage is a fraction."""
 
-    metrics_pass_threshold: float = Field(default=80.0, ge=0, le=100)
-    cases_pass_threshold: float = Field(default=100.0, ge=0, le=100)
+    metrics_pass_threshold: float = Field(default=80.0, ge=0, le=100)  # percent
+    cases_pass_threshold: float = Field(default=100.0, ge=0, le=100)  # percent
     min_coverage: float = Field(
         default=0.95, ge=0, le=1, description="scored / due; below it a run is inconclusive"
     )
@@ -69,7 +69,7 @@ class ComparisonConfig(ConfigTable):
     @classmethod
     def _percent(cls, value: Any) -> Any:
         if isinstance(value, str) and value.strip().endswith("%"):
-            return round(float(value.strip()[:-1]) / 100, 9)
+            return round(float(value.strip()[:-1]) / 100, 9)  # 0.011, not 0.011000000000000001
         return value
 
 
@@ -100,7 +100,7 @@ class LabelColumns(ConfigTable):
     @field_validator("label", mode="before")
     @classmethod
     def _one_or_more(cls, value: Any) -> Any:
-        return [value] if isinstance(value, str) else value
+        return [value] if isinstance(value, str) else value  # "a" for ["a"]
 
 
 class CalibrationConfig(ConfigTable):
@@ -165,6 +165,7 @@ class SeriesConfig(ConfigTable):
     reference_runs: int = Field(
         default=28, ge=5, description="first runs of a judge, which say what is usual"
     )
+    # EWMA chart (Roberts, 1959), tabular CUSUM (Page, 1954).
     ewma_weight: float = Field(default=0.2, gt=0, le=1, description="of the newest run")
     ewma_limit: float = Field(default=3.0, gt=0, description="in standard deviations")
     cusum_slack: float = Field(default=0.5, ge=0, description="in standard deviations")

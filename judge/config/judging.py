@@ -21,6 +21,7 @@ class MetricSelection(ConfigTable):
     """A chosen metric; with the weight `None` it has its default weight."""
 
     metric: str
+    # Weights are shares: only their ratio counts, they need not add up to 1.
     weight: float | None = Field(default=None, ge=0, allow_inf_nan=False)
 
 
@@ -34,7 +35,7 @@ class JudgeConfig(ConfigTable):
     metrics: tuple[MetricSelection, ...] | None = Field(
         default=None, description="conversation metrics; null or empty: the eight defaults"
     )
-    judges: tuple[str, ...] = ("conversation",)
+    judges: tuple[str, ...] = ("conversation",)  # names of built-in or own judges
     pass_threshold: float = Field(
         default=75.0, ge=0, le=100, description="overall score 0..100 a case needs without outcomes"
     )
@@ -54,7 +55,7 @@ class JudgeConfig(ConfigTable):
     temperature: float | None = Field(
         default=None, ge=0, le=2, description="null: 0.2 where the model takes a temperature"
     )
-    max_output_tokens: int = Field(default=4096, ge=1)
+    max_output_tokens: int = Field(default=4096, ge=1)  # of one call; doubled once when cut off
     panel: tuple[str, ...] = Field(
         default=(), description="models that all judge each case instead of `model`; majority rules"
     )
@@ -81,7 +82,7 @@ class JudgeConfig(ConfigTable):
     def _panel_is_one(self) -> JudgeConfig:
         if self.panel and self.model is not None:
             raise ValueError("model and panel: give one of the two")
-        members = self.panel or ((self.model,) if self.model else ())
+        members = self.panel or ((self.model,) if self.model else ())  # empty: the offline judge
         if len(set(self.panel)) != len(self.panel):
             raise ValueError("panel: a model is named twice; `repeats` asks one several times")
         if self.escalate_to in members:
@@ -129,6 +130,7 @@ class Price(ConfigTable):
         """The cost of one call in US dollars; `input_tokens` includes the `cached_tokens`."""
         cached_price = self.cached_input_usd_per_million
         cached = 0 if cached_price is None else cached_tokens
+        # Without a price of their own, tokens from the provider's cache cost the full price.
         usd = (input_tokens - cached) * self.input_usd_per_million
         usd += cached * (cached_price or 0.0)
         usd += output_tokens * self.output_usd_per_million
@@ -136,22 +138,19 @@ class Price(ConfigTable):
 
 
 def listed_price(listed: Mapping[str, Any], source: str) -> Price | None:
-    """The price in an entry of litellm's price list, or `None` where the entry has no price.
-
-    The list gives US dollars for one token. Where it has no batch price, batches cost half.
-    """
+    """The price in an entry of litellm's price list, or `None` where the entry has no price."""
     names = ("input_cost_per_token", "output_cost_per_token")
-    sent, written = (listed.get(name) for name in names)
+    sent, written = (listed.get(name) for name in names)  # US dollars for one token
     if sent is None or written is None:
         return None
     cached = listed.get("cache_read_input_token_cost")
-    batches = [
+    batches = [  # batch price / price, for prompt and answer; the dearer one counts
         listed[f"{name}_batches"] / listed[name]
         for name in names
         if listed[name] and listed.get(f"{name}_batches")
     ]
     return Price(
-        input_usd_per_million=round(sent * 1e6, 9),
+        input_usd_per_million=round(sent * 1e6, 9),  # 0.05, not 0.049999999999999996
         output_usd_per_million=round(written * 1e6, 9),
         cached_input_usd_per_million=None if cached is None else round(cached * 1e6, 9),
         batch_factor=round(min(1.0, max(batches, default=0.5)), 6),
@@ -163,17 +162,16 @@ def estimated_tokens(*texts: str) -> int:
     """The estimated tokens of the texts, by their bytes in UTF-8 and their quotes; at least 1."""
     tokens = 0.0
     for text in texts:
+        # Bytes, not characters: a Chinese character is three bytes and more tokens than a letter.
         size = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
         tokens += size * _TOKENS_PER_BYTE + text.count('"') * _TOKENS_PER_QUOTE
     return int(tokens) + 1
 
 
 def most_tokens(estimate: int, texts: Iterable[str]) -> int:
-    """The most tokens that a prompt of these texts can have: its messages and its reply schema.
-
-    A tokenizer that works on bytes makes no token of less than one byte, and digits between commas
-    do become one token a byte: a smaller number would not be an upper bound.
-    """
+    """The most tokens that a prompt of these texts can have: its messages and its reply schema."""
+    # A tokenizer that works on bytes makes no token of less than one byte, and digits between
+    # commas do become one token a byte: a smaller number would not be an upper bound.
     size = sum(len(text.encode("utf-8", "surrogatepass")) + _AROUND_TOKENS for text in texts)
     return max(math.ceil(estimate * _MARGIN), size)
 
@@ -186,6 +184,7 @@ class TokenScale:
 
     def adjusted_estimate(self, estimate: int) -> int:
         """The estimate times the learnt ratio, which is bounded to the range 0.25 to 4."""
+        # Bounded: a server that meters nonsense must not switch off a limit of tokens.
         ratio = self._metered / self._estimated
         return max(1, round(estimate * min(4.0, max(0.25, ratio))))
 

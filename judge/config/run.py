@@ -89,7 +89,7 @@ class NightlyConfig(ConfigTable):
     def _is_known(cls, value: str) -> str:
         try:
             ZoneInfo(value)
-        except (ZoneInfoNotFoundError, ValueError):
+        except (ZoneInfoNotFoundError, ValueError):  # ValueError: an empty name, a path
             raise ValueError("no such time zone; write a name such as Europe/Berlin") from None
         return value
 
@@ -135,7 +135,7 @@ class StoreConfig(ConfigTable):
     """[store]: where rows are stored, `duckdb:///file`, or a folder or s3:// URI for Parquet."""
 
     uri: str = "duckdb:///assizes.duckdb"
-    storage_options: dict[str, Any] = Field(default_factory=dict)
+    storage_options: dict[str, Any] = Field(default_factory=dict)  # of fsspec; no secrets
 
 
 class CacheConfig(ConfigTable):
@@ -179,6 +179,7 @@ class RunConfig(ConfigTable):
     # Otherwise the text of the error would show the secret that it refuses.
     model_config = ConfigDict(hide_input_in_errors=True)
 
+    # Part of run ids and of names in Prefect.
     name: str = Field(default="evaluation", pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$")
     transcripts: TranscriptsConfig
     ground_truth: GroundTruthConfig = GroundTruthConfig()
@@ -204,6 +205,7 @@ class RunConfig(ConfigTable):
         """Check the length of the name, and that no table holds a secret."""
         if self.anchors.uri is not None and len(self.name) > MAX_ANCHORED_NAME:
             raise ValueError(f"name: at most {MAX_ANCHORED_NAME} characters with [anchors]")
+        # A pattern of [privacy] that describes keys may look like one.
         tables = self.model_dump(exclude={"name", "privacy"})
         for table in _STORED_PLACES:
             for name in secret_names(tables[table]["storage_options"]):
@@ -225,7 +227,8 @@ class RunConfig(ConfigTable):
 
     @property
     def shard_size(self) -> int:
-        """Cases per shard: twice the calls in flight keeps the cost of orchestration under 2 %."""
+        """The number of cases in a shard."""
+        # Twice the calls in flight keeps the cost of orchestration under 2 %.
         return self.runner.shard_size or max(20, 2 * self.limits.max_in_flight)
 
     def result_settings(self) -> dict[str, Any]:
@@ -238,7 +241,7 @@ class RunConfig(ConfigTable):
         for name in LATER_SETTINGS:
             if body["transcripts"][name] == unset[name]:
                 del body["transcripts"][name]
-        if self.judge.flagged_passes == "apart":
+        if self.judge.flagged_passes == "apart":  # later settings of [judge], as above
             del body["judge"]["flagged_passes"]
         if not self.judge.second_look:
             del body["judge"]["second_look"]
@@ -279,11 +282,11 @@ def config_diff(baseline: Mapping[str, Any], candidate: Mapping[str, Any]) -> li
     """The settings that differ between two configuration snapshots, by dotted name.
 
     Each chosen metric counts as one setting (`judge.metrics.tool_routing`) whose value is its
-    weight, or `default` where the metric's own weight is used. Fingerprints, privacy and the hash
-    of the ground truth count only where both snapshots have them.
+    weight, or `default` where the metric's own weight is used.
     """
+    # Older versions lack some tables: these count only where both snapshots have them.
     tables = {*TABLES, *(key for key in _WHERE_BOTH if key in baseline and key in candidate)}
-    old, new = (
+    old, new = (  # dotted name -> value
         dict(_fields({table: side[table] for table in tables & side.keys()}))
         for side in (baseline, candidate)
     )
@@ -304,9 +307,9 @@ def judge_changes(changes: list[FieldChange]) -> list[str]:
 
 
 def _fields(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    if path == _NOT_A_SETTING:
+    if path == _NOT_A_SETTING:  # how a file system is reached decides no score
         return
-    if isinstance(value, Mapping) and value:
+    if isinstance(value, Mapping) and value:  # an empty table is a value of its own
         for name, inner in value.items():
             yield from _fields(inner, f"{path}.{name}" if path else str(name))
     elif path == "judge.metrics" and isinstance(value, list | tuple) and value:

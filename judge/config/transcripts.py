@@ -32,9 +32,9 @@ apart from the readers, so that settings import no reader.
 """
 
 
-_PLACE: Final = "place"
+_PLACE: Final = "place"  # column with the number of the row
 _TAG: Final = re.compile(r"\btags\.(\w+)")
-_QUOTED: Final = re.compile(r"'(?:[^']|'')*'")
+_QUOTED: Final = re.compile(r"'(?:[^']|'')*'")  # an SQL string; '' is a quote in it
 _CODE: Final = re.compile(rf"{_QUOTED.pattern}|{_TAG.pattern}")
 # Aggregates and subqueries: a filter decides on one case and must not depend on the others.
 _OF_MANY: Final = re.compile(
@@ -62,16 +62,16 @@ FACTS: Final[dict[str, Any]] = {
 
 
 def check_filter(text: str) -> str:
-    """The filter itself, where it is a condition on a single case.
+    """Check that a filter is a condition on a single case, and return the filter.
 
     Raises:
         ValueError: when the text is no condition, or names a column that a case does not have.
     """
-    words = _QUOTED.sub("''", text)
+    words = _QUOTED.sub("''", text)  # a word inside of a string is no function
     if (match := _OF_MANY.search(words)) is not None:
         raise ValueError(f"{match[0]!r} is about more than one case")
     try:
-        filter_mask([], text)
+        filter_mask([], text)  # over no rows: Polars checks names and types all the same
     except pl.exceptions.PolarsError as error:
         message = re.split(r"[\n;]", str(error).strip())[0]
         known = ", ".join((*FACTS, "tags.NAME"))
@@ -80,12 +80,12 @@ def check_filter(text: str) -> str:
 
 
 def filter_mask(rows: Sequence[Mapping[str, Any]], text: str) -> list[bool]:
-    """Whether the filter keeps each case, in the order of `rows`.
+    """Whether the filter keeps each case, in the order of `rows`, the `facts` of each case.
 
-    The rows are the `facts` of each case; a condition on a value that is not known (SQL NULL) does
-    not keep the case.
+    A condition on a value that is not known (SQL NULL) does not keep the case.
     """
     names = sorted(set(_TAG.findall(_QUOTED.sub("''", text))))
+    # "tags.NAME" in quotes is one column; without them it is column NAME of a table `tags`.
     condition = _CODE.sub(lambda part: part[0] if part[0][0] == "'" else f'"{part[0]}"', text)
     schema = {_PLACE: pl.Int64, **FACTS, **{f"tags.{name}": pl.String for name in names}}
     shown = [
@@ -93,6 +93,7 @@ def filter_mask(rows: Sequence[Mapping[str, Any]], text: str) -> list[bool]:
         for place, row in enumerate(rows)
     ]
     cases = pl.DataFrame(shown, schema=schema, orient="row")
+    # In brackets, so that a clause after the condition, such as LIMIT, does not parse.
     query = f"SELECT {_PLACE} FROM cases WHERE ({condition})"
     places = set(pl.SQLContext(cases=cases, eager=True).execute(query)[_PLACE])
     return [place in places for place in range(len(rows))]
@@ -147,7 +148,7 @@ class OwnRule(ConfigTable):
             matches_nothing = re.match(value, "")
         except re.error as error:
             raise ValueError(f"no regular expression: {error}") from None
-        if matches_nothing:
+        if matches_nothing:  # a placeholder between all characters of every text
             raise ValueError("matches the empty text, so it would match everywhere")
         return value
 
@@ -244,7 +245,7 @@ class RerunConfig(ConfigTable):
     """[transcripts] again: only the cases that an earlier run left; `assizes requeue` sets it."""
 
     run: str = Field(description="id of the earlier run")
-    only: Literal["quarantined", "errored"]
+    only: Literal["quarantined", "errored"]  # records not read, or cases not judged
 
 
 class TranscriptsConfig(SelectionConfig):

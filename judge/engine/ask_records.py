@@ -24,40 +24,32 @@ Row = Mapping[str, Any]
 class AskRecord:
     """The record of one ask; the fields are columns of table `asks`.
 
-    A `cached` answer was paid for elsewhere: it has no attempts and no cost, and its tokens and
-    latency are those of the original call. A reply that an interrupted execution of the same run
-    paid for does not count as cached: it is charged here. A failure that was shared with an
-    identical ask in flight is not cached; it has no attempts, no tokens and no cost.
-
-    Tokens and cost are `None` where those of any attempt are not known; a call that the provider
-    turned away, or that never reached the provider, took none. `reply` is the raw text. `sample`
-    numbers the repeats of an ensemble's model. `cost_source` is `priced`, `estimated` (tokens were
-    not metered), `unknown` (no price) or `free`. `waited_ms` counts the waiting for limits and
-    pauses. `flags` names everything that was done to get or read the reply. `trail` is JSON with
-    one object for each call; it is there when there was more than one call or the last one failed.
+    Figures cover all calls of the ask, and are `None` where those of any call are not known; a call
+    that the provider turned away, or that never reached the provider, took none. A failure shared
+    with an identical ask in flight is not `cached`; it has no attempts, no tokens and no cost.
     """
 
     judge: str
-    round: int
-    index: int
-    model: str
-    provider: str
-    answered_by: str | None
-    prompt_hash: str
-    cached: bool
-    attempts: int
-    input_tokens: int | None
+    round: int  # from 0; the asks of a round are put together
+    index: int  # from 0 within the round, over all hearings of an ensemble
+    model: str  # as the configuration names it
+    provider: str  # `offline` where nothing was sent
+    answered_by: str | None  # the model as the provider names it
+    prompt_hash: str  # 32 hex digits, over both messages and the reply schema
+    cached: bool  # paid for elsewhere; what this run paid before an interruption is charged here
+    attempts: int  # model calls; 0 where cached
+    input_tokens: int | None  # those of the original call where cached
     output_tokens: int | None
-    cost_usd: float | None
-    latency_ms: float
-    error: str | None
-    reply: str | None
-    sample: int = 0
-    fingerprint: str | None = None
-    cost_source: CostSource = "free"
-    waited_ms: float = 0.0
-    flags: tuple[str, ...] = ()
-    trail: str | None = None
+    cost_usd: float | None  # 0 where cached
+    latency_ms: float  # sum over the calls; that of the original call where cached
+    error: str | None  # "code: reason"; `None` where a reply came
+    reply: str | None  # the raw text, also of a reply that could not be used
+    sample: int = 0  # number of the repeat with this model
+    fingerprint: str | None = None  # the provider's mark of the system that answered
+    cost_source: CostSource = "free"  # estimated: tokens not metered; unknown: no price
+    waited_ms: float = 0.0  # for limits and pauses
+    flags: tuple[str, ...] = ()  # what was done to get or read the reply
+    trail: str | None = None  # JSON, an object for each call; `None` where the first was good
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,28 +63,26 @@ class HearingResult:
 
 @dataclass(frozen=True, slots=True)
 class AskKey:
-    """The place of a question in a hearing: the round, and the index within the round.
-
-    The hash of the prompt is empty for a query, which is put to no model. `cache_key` is `None`
-    where the reply is not cached.
-    """
+    """The place of a question in a hearing, with the keys of its prompt and its reply."""
 
     judge: str
-    round: int
-    index: int
-    sample: int
-    prompt_hash: str
-    cache_key: str | None
+    round: int  # from 0
+    index: int  # from 0, within the round
+    sample: int  # number of the repeat, from 0
+    prompt_hash: str  # empty for a query, which is put to no model
+    cache_key: str | None  # `None`: the reply is not cached
 
     def claim_key(self, case: Case) -> str:
         """A text that identifies the ask in the whole run."""
         parts = [case.case_id, case.repetition, self.judge, self.round, self.index]
+        # Sample 0 is left out, as in `reply_key`: the claims of older ledgers still hold.
         return as_json([*parts, self.sample] if self.sample else parts)
 
 
 def ask_record(model: Model, answer: AskOutcome, ask_key: AskKey) -> AskRecord:
     """Build the record of an ask that was answered by `model`."""
     completion, reply = answer.completion, answer.reply
+    # A cost of 0 is free however its tokens were counted; without a price the cost is unknown.
     cost_source: CostSource = "estimated" if ESTIMATED in completion.flags else "priced"
     if not completion.cost_usd:
         cost_source = "unknown" if completion.cost_usd is None else "free"
@@ -124,16 +114,12 @@ def ask_record(model: Model, answer: AskOutcome, ask_key: AskKey) -> AskRecord:
 
 @dataclass(frozen=True, slots=True)
 class ReplayedHearing:
-    """One question of a hearing that is over, rendered anew from the case, with its stored row.
-
-    It is `exact` where the hash of the prompt equals that of the prompt that was sent. The attempt
-    is the stored reply, read again by today's rules; `None` where no reply came.
-    """
+    """One question of a hearing that is over, rendered anew from the case, with its stored row."""
 
     ask: Ask[Any]
     row: Row
-    exact: bool
-    attempt: Attempt | None
+    exact: bool  # the rendered prompt has the hash of the prompt that was sent
+    attempt: Attempt | None  # the stored reply, read by today's rules; `None` where none came
 
 
 async def replay_hearing(
@@ -145,15 +131,15 @@ async def replay_hearing(
     asked; SQL statements are run again where there is a runner. The replay of a model stops at a
     question without a row, because the later questions depend on its reply.
     """
-    # A hearing is that of one model and one repeat; its rows are found by round and index.
-    lines: dict[tuple[str, int], dict[tuple[int, int], Row]] = {}
+    # A hearing is that of one model and one repeat.
+    lines: dict[tuple[str, int], dict[tuple[int, int], Row]] = {}  # (round, index) -> row
     for row in rows:
         line = lines.setdefault((row["model"], row["sample"]), {})
         line[row["round"], row["index"]] = row
     replays: list[ReplayedHearing] = []
     for line in lines.values():
         replays.extend(await _replay_line(Hearing(judge, case), line, sql_runner))
-    place = {id(row): number for number, row in enumerate(rows)}
+    place = {id(row): number for number, row in enumerate(rows)}  # by identity: a row has no hash
     return sorted(replays, key=lambda replay: place[id(replay.row)])
 
 
@@ -180,7 +166,7 @@ async def _replay_line(
 
 
 def _replay(ask: Ask[Any], row: Row) -> tuple[ReplayedHearing, Any]:
-    """The replay of a question, and the answer for the judge: a reply, or why there was none."""
+    """Replay a question; the second value is the judge's answer: a reply or a `NoReply`."""
     attempt: Attempt | None = None
     if row["reply"] is not None:
         reply_id: str | None = None if row["provider"] == OFFLINE_PROVIDER else ask.reply_id
@@ -190,6 +176,7 @@ def _replay(ask: Ask[Any], row: Row) -> tuple[ReplayedHearing, Any]:
         answered_by = row["answered_by"] or row["model"]
         attempt = read_completion(ask, Completion(row["reply"], answered_by, reply_id=reply_id))
     replay = ReplayedHearing(ask, row, row["prompt_hash"] == ask.prompt_hash, attempt)
+    # An ask that failed fails again, even where today's rules could read its text.
     if row["error"] is None and attempt is not None:
         return replay, attempt.reply or attempt.failure
     code, _, reason = (row["error"] or "no_reply: none is kept").partition(": ")

@@ -1,8 +1,4 @@
-"""Puts asks to one model.
-
-Every call waits for the limits, is reserved in the budget, is cut at a timeout, and is repeated
-where another call may help.
-"""
+"""Puts asks to one model; a call waits for limits, is reserved in the budget, and may be repeated."""
 
 from __future__ import annotations
 
@@ -46,35 +42,30 @@ class CallControls:
     limits: LimitsConfig
     limiter: Limiter
     budget_gate: BudgetGate
-    backoff: Backoff
+    backoff: Backoff  # pauses between the calls of an ask
 
 
 @dataclass(slots=True, eq=False)
 class ModelCaller:
-    """Puts asks to one model, which has one circuit breaker for all of them.
-
-    `calls` counts the calls made; `cost_usd` sums the dollars that they cost, where calls of
-    unknown price are left out.
-    """
+    """Puts asks to one model, which has one circuit breaker for all of them."""
 
     model: Model
     breaker: CircuitBreaker
     _controls: CallControls
-    calls: int = 0
-    cost_usd: float = 0.0
-    _mean_length: float = 0.0
-    _lengths_seen: int = 0
-    _stop_reason: NotAsked | None = None
-    _waits: set[asyncio.Timeout] = field(default_factory=set)
+    calls: int = 0  # calls made, retries included
+    cost_usd: float = 0.0  # of these calls; calls of unknown price are left out
+    _mean_length: float = 0.0  # of answers, in tokens
+    _lengths_seen: int = 0  # answers in the mean, 0..100
+    _stop_reason: NotAsked | None = None  # `None` as long as the model may be called
+    _waits: set[asyncio.Timeout] = field(default_factory=set)  # waiting asks, which `stop` ends
 
     async def answer(
         self, ask: Ask[Any], key: str, batch_reply: Completion | UnusableReply | None = None
     ) -> AskOutcome:
         """Get the model's reply, or the reason why there is none, within the deadline.
 
-        A call is retried after a fault of the provider; a reply that does not fit, or leaves
-        doubts, is asked for once more. `key` is that of the ask in the ledger. The reply of a call
-        that was made in a batch counts as the first call.
+        `key` is that of the ask in the ledger. The reply of a call that was made in a batch counts
+        as the first call.
         """
         limits = self._controls.limits
         ask_state = AskState(ask, key, limits.deadline_s)
@@ -91,11 +82,11 @@ class ModelCaller:
         """Make no more calls; asks that wait for a call end at once, calls in flight go on."""
         self._stop_reason = why
         for wait in self._waits:
-            if not wait.expired():
-                wait.reschedule(0)
+            if not wait.expired():  # an expired timeout raises when it is set anew
+                wait.reschedule(0)  # a time in the past of the loop's clock: expires at once
 
     def _retrying(self, ask_state: AskState) -> AsyncRetrying:
-        """A retrier that repeats the call while the ask is open and attempts and time are left."""
+        """A retrier of `_make_call`, as long as attempts and time are left."""
         backoff = self._controls.backoff
         random_pause_s = wait_random_exponential(multiplier=backoff.base_s, max=backoff.cap_s)
 
@@ -109,6 +100,7 @@ class ModelCaller:
         def is_enough(_state: RetryCallState) -> bool:
             if ask_state.remaining_s <= 0:
                 ask_state.end_error = ask_state.deadline_error()
+            # The provider asks for a longer pause than there is time: a call would be too late.
             is_late = ask_state.next_call.floor_s >= ask_state.remaining_s
             return is_late or len(ask_state.attempts) >= self._controls.limits.max_attempts
 
@@ -117,11 +109,11 @@ class ModelCaller:
                 await asyncio.sleep(seconds)
 
         return AsyncRetrying(
-            retry=retry_if_result(lambda more: more),
+            retry=retry_if_result(lambda more: more),  # exceptions pass through
             wait=wait_s,
             stop=is_enough,
             sleep=pause,
-            retry_error_callback=lambda _state: None,
+            retry_error_callback=lambda _state: None,  # else tenacity raises `RetryError`
         )
 
     async def _make_call(self, ask_state: AskState) -> bool:
@@ -136,11 +128,12 @@ class ModelCaller:
             completion = await model.complete(ask, complaint=step.complaint, cap=step.cap)
             ask_state.add_attempt(read_completion(ask, completion))
             return ask_state.is_open
-        sent, most = model.tokens(ask, step.cap)
+        sent, most = model.tokens(ask, step.cap)  # tokens of the prompt, cap of the answer
         if step.complaint is not None:
             sent += estimated_tokens(step.complaint)
         worst = worst_usd(model.price, ask, (sent, most), complaint=step.complaint)
         call = PlannedCall(ask_state.key, model.name, worst)
+        # Charged with their cap, calls would leave most of a limit of tokens unused.
         expected = self._mean_length if self._lengths_seen else most * FIRST_SHARE
         tokens = sent + min(most, math.ceil(expected))
         while True:
@@ -157,6 +150,7 @@ class ModelCaller:
         self, ask_state: AskState, tokens: int
     ) -> AsyncIterator[tuple[BreakerPass, Permit]]:
         """Wait for the breaker and for the limits, then hold a slot for the length of the block."""
+        # Equal system messages are one group: the provider has them in its prompt cache.
         limiter, group = self._controls.limiter, _short_hash(ask_state.ask.prompt.system)
         async with AsyncExitStack() as stack:
             async with self._until_deadline(ask_state):
@@ -165,7 +159,7 @@ class ModelCaller:
                     limiter.admit(self.model.name, tokens, group, ask_state.place)
                 )
                 ask_state.place = permit.place
-            yield breaker_pass, permit
+            yield breaker_pass, permit  # outside of the deadline: the call has its own timeout
 
     @asynccontextmanager
     async def _until_deadline(self, ask_state: AskState) -> AsyncIterator[None]:
@@ -184,11 +178,11 @@ class ModelCaller:
                 finally:
                     self._waits.discard(wait)
         except TimeoutError:
-            self._check_open()
+            self._check_open()  # `stop` ends the wait in the same way as the deadline
             raise ask_state.deadline_error() from None
         except ModelError:
             raise
-        except AssizesError as error:
+        except AssizesError as error:  # a shared limit or the ledger is not available
             raise NotAsked("no_permit", str(error)) from error
         self._check_open()
 
@@ -203,7 +197,7 @@ class ModelCaller:
         ticket = await self._reserve_budget(ask_state, call, permit)
         self.calls += 1
         waited_ms = ask_state.begin_call()
-        spent = CallSpending("cancelled", None)
+        spent = CallSpending("cancelled", None)  # may be charged: the worst cost is counted
         try:
             attempt, failure = await self._call_model(ask_state)
             completion = attempt.completion
@@ -216,11 +210,13 @@ class ModelCaller:
             )
         finally:
             self._controls.budget_gate.settle(ticket, spent)
+        # Where the tokens are not known, the limit keeps its estimate.
         known = spent.input_tokens is not None and spent.output_tokens is not None
         permit.settle((spent.input_tokens or 0) + (spent.output_tokens or 0) if known else None)
         if failure is not None and failure.code == "rate_limited":
             permit.report_refusal(failure.retry_after_s)
         breaker_pass.note(failure)
+        # Asks that wait for limits end at once: their turn would come only to be refused.
         if self.breaker.given_up_reason is not None and self._stop_reason is None:
             self.stop(NotAsked("circuit_open", self.breaker.given_up_reason))
         if spent.output_tokens:  # the last hundred answers or so decide the mean
@@ -237,7 +233,7 @@ class ModelCaller:
             async with self._until_deadline(ask_state):
                 ticket = await budget_gate.reserve(call)
         except ModelError as error:
-            if ticket is not None:
+            if ticket is not None:  # reserved, but the deadline or `stop` came first: no call
                 budget_gate.settle(ticket, CallSpending(error.code, 0.0))
             permit.cancel()
             raise
@@ -246,6 +242,7 @@ class ModelCaller:
     async def _call_model(self, ask_state: AskState) -> tuple[Attempt, ModelError | None]:
         """Make one model call, cut at the timeout or the deadline; return it and its failure."""
         ask, step = ask_state.ask, ask_state.next_call
+        # Wall clock: an HTTP client's read timeout begins anew with each chunk of a slow answer.
         limit_s = min(self._controls.limits.timeout_s, ask_state.remaining_s)
         started = perf_counter()
         try:
@@ -263,4 +260,5 @@ class ModelCaller:
 
 @lru_cache(maxsize=1024)
 def _short_hash(system: str) -> str:
+    # Lone surrogates from a transcript's JSON must not raise here; plain UTF-8 refuses them.
     return hashlib.sha256(system.encode("utf-8", "surrogatepass")).hexdigest()[:16]

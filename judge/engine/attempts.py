@@ -1,7 +1,4 @@
-"""The state of one ask until it is answered: its calls, what follows each call, and its outcome.
-
-This is the only module that decides to ask again.
-"""
+"""The state of one ask until it is answered; this is the only module that decides to ask again."""
 
 from __future__ import annotations
 
@@ -32,25 +29,17 @@ _SUMS: Final[Mapping[str, Callable[[list[Any]], Any]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One model call that has ended, with its text and usage; the text is empty where nothing came.
+    """One model call that has ended, with a reply that fits or the failure that says why not."""
 
-    The reply is there where the text fits; else the failure says why not, with its HTTP status and
-    the seconds that the provider asks to wait. `code` is that of the failure, or `doubts` for a
-    reply with doubts; `None` for a good reply. The complaint is what to tell the model when the
-    question is asked again, `None` where asking again is of no use. `waited_ms` counts the waiting
-    before this call, for limits and pauses; the flags name everything that was done to read the
-    reply.
-    """
-
-    completion: Completion
-    code: str | None = None
+    completion: Completion  # its text is empty where nothing came
+    code: str | None = None  # of the failure; `doubts` for a reply with doubts; `None`: good
     reply: BaseModel | None = None
-    failure: NoReply | None = None
-    complaint: str | None = None
-    status: int | None = None
-    retry_after_s: float | None = None
-    waited_ms: float = 0.0
-    flags: tuple[str, ...] = ()
+    failure: NoReply | None = None  # `None` where there is a reply
+    complaint: str | None = None  # for the model when it is asked again; `None`: of no use
+    status: int | None = None  # HTTP status of a failure
+    retry_after_s: float | None = None  # the provider asks for so long a pause
+    waited_ms: float = 0.0  # before this call, for limits and pauses
+    flags: tuple[str, ...] = ()  # what was done to read the reply
 
 
 def read_completion(ask: Ask[Any], raw_reply: Completion | UnusableReply) -> Attempt:
@@ -59,7 +48,7 @@ def read_completion(ask: Ask[Any], raw_reply: Completion | UnusableReply) -> Att
     # The cut leaves one character more than a reply may have, so that parsing still refuses it.
     text = without_surrogates(completion.text)[: MAX_REPLY_CHARS + 1]
     completion = replace(completion, text=text)
-    if isinstance(raw_reply, UnusableReply):
+    if isinstance(raw_reply, UnusableReply):  # no complaint: nothing is wrong with its form
         failure = NoReply(raw_reply.code, raw_reply.detail, text)
         return Attempt(completion, failure.code, failure=failure, status=raw_reply.status)
     try:
@@ -74,9 +63,9 @@ def read_completion(ask: Ask[Any], raw_reply: Completion | UnusableReply) -> Att
 def failed_attempt(error: ModelError, started: float) -> Attempt:
     """The attempt of a call that got no answer; `started` is its start by `perf_counter`."""
     nothing = Completion("", "", latency_ms=(perf_counter() - started) * 1000)
+    # A call that timed out or broke off may be charged: its figures stay unknown, never 0.
     if error.code in faults.UNCHARGED or isinstance(error, ProviderUnreachable):
         nothing = replace(nothing, input_tokens=0, output_tokens=0, cost_usd=0.0)
-    # Else the cost of the call is not known.
     return Attempt(
         nothing,
         error.code,
@@ -96,63 +85,46 @@ class Backoff:
 
 @dataclass(frozen=True, slots=True)
 class NextCall:
-    """How the next call of an ask is made.
+    """How the next call of an ask is made."""
 
-    The complaint says what was wrong with an earlier reply; it is repeated in every later call.
-    `cap` is a factor on the usual cap of tokens for the answer. Where the call `pauses` before, the
-    pause lasts at least `floor_s` seconds, because the provider asked for them.
-    """
-
-    complaint: str | None = None
-    cap: int = 1
-    pauses: bool = False
-    floor_s: float = 0.0
+    complaint: str | None = None  # what was wrong with an earlier reply; kept in all later calls
+    cap: int = 1  # factor on the usual cap of tokens for the answer
+    pauses: bool = False  # whether a random pause comes first
+    floor_s: float = 0.0  # the shortest pause, as the provider asked for it
 
 
 @dataclass(frozen=True, slots=True)
 class AskOutcome:
-    """The outcome of an ask: the reply that fits, or the reason why there is none.
-
-    The completion is the text that counted, with the sums over all attempts. A reply is cacheable
-    where another call would not improve it, and `cached` where it was paid for elsewhere.
-    `waited_ms` counts the waiting for limits and pauses. The trail is the calls as JSON, `None`
-    where the first call was good.
-    """
+    """The outcome of an ask: the reply that fits, or the reason why there is none."""
 
     reply: BaseModel | NoReply
-    completion: Completion
-    attempts: int = 0
-    is_cacheable: bool = False
-    cached: bool = False
-    waited_ms: float = 0.0
-    trail: str | None = None
+    completion: Completion  # the text that counted, with the sums over all attempts
+    attempts: int = 0  # model calls that this run paid for
+    is_cacheable: bool = False  # another call would not improve the reply
+    cached: bool = False  # paid for elsewhere
+    waited_ms: float = 0.0  # for limits and pauses
+    trail: str | None = None  # the calls as JSON; `None` where the first call was good
 
 
 @dataclass(slots=True, eq=False)
 class AskState:
-    """An ask that is in progress, with its key in the ledger.
-
-    Its deadline is `deadline_s` seconds after the first call, on the event loop's clock. `place`,
-    the place of the ask's first permit, is kept; both are `None` before. `is_open` says whether
-    there is to be another call; `end_error` is the error that prevented one, `None` where the
-    failure of the last call ends the ask.
-    """
+    """An ask that is in progress."""
 
     ask: Ask[Any]
-    key: str
-    deadline_s: float
-    deadline_at: float | None = None
-    place: int | None = None
+    key: str  # in the ledger
+    deadline_s: float  # counted from the first call, so that a long queue costs no ask its time
+    deadline_at: float | None = None  # on the event loop's clock; `None` before the first call
+    place: int | None = None  # in the queue, kept for retries; `None` before the first permit
     attempts: list[Attempt] = field(default_factory=list)
     next_call: NextCall = NextCall()
-    is_open: bool = True
-    end_error: ModelError | None = None
-    _since: float = field(default_factory=perf_counter)
+    is_open: bool = True  # whether there is to be another call
+    end_error: ModelError | None = None  # what prevented another call; `None`: the last failure
+    _since: float = field(default_factory=perf_counter)  # when the waiting for a call began
 
     @property
     def remaining_s(self) -> float:
         """Seconds until the deadline; the first call starts the clock."""
-        if self.deadline_at is None:
+        if self.deadline_at is None:  # still waiting for the first call
             return self.deadline_s
         return self.deadline_at - asyncio.get_running_loop().time()
 
@@ -163,11 +135,7 @@ class AskState:
         return (perf_counter() - self._since) * 1000
 
     def add_attempt(self, attempt: Attempt) -> None:
-        """Note a call that has ended, and decide what follows.
-
-        A question is put again with a complaint at most once, however often that call is repeated
-        because of faults of the provider.
-        """
+        """Note a call that has ended, and decide what follows."""
         call, code = self.next_call, attempt.code
         if call.cap > 1:
             attempt = replace(attempt, flags=(*attempt.flags, "longer"))
@@ -176,6 +144,7 @@ class AskState:
         self.is_open = False
         action = "repair" if attempt.failure is None else faults.action_for(attempt.failure.code)
         times = sum(each.code == code for each in self.attempts)
+        # At most one complaint per ask, however often faults of the provider repeat that call.
         if action == "repair" and attempt.complaint is not None and call.complaint is None:
             self.is_open = True
             self.next_call = replace(call, complaint=attempt.complaint, pauses=False, floor_s=0.0)
@@ -193,10 +162,7 @@ class AskState:
         return ModelError("deadline", f"no reply within {self.deadline_s:g} s of the first call")
 
     def outcome(self) -> AskOutcome:
-        """The outcome of the ask: the last reply that fits, whatever failed after it.
-
-        Without any, it is the failure, with the last text that a call returned.
-        """
+        """The outcome of the ask: the last reply that fits, whatever failed after it."""
         calls = self.attempts
         counted = next((call for call in reversed(calls) if call.reply is not None), None)
         if counted is not None and counted.reply is not None:
@@ -205,6 +171,7 @@ class AskState:
             # After a fault of the model the doubts are still open; a later run may clear them up.
             is_fault = calls[-1].failure is not None and calls[-1].complaint is None
         else:
+            # The last text that came: a later call may have failed without any.
             texts = [call.failure.raw for call in calls if call.failure and call.failure.raw]
             reply = replace(self._failure(), raw=texts[-1] if texts else "")
             nothing = Completion("", "", 0, 0, 0.0)
@@ -234,6 +201,7 @@ class AskState:
     def _failure(self) -> NoReply:
         last = self.attempts[-1].failure if self.attempts else None
         ended = self.end_error
+        # Where the deadline passes in the pause after HTTP 429, that refusal is the cause.
         if last and (ended is None or (ended.code, last.code) == ("deadline", "rate_limited")):
             return replace(last, code=faults.EXHAUSTED.get(last.code, last.code))
         assert ended is not None, "an ask without a call has a reason"
@@ -241,14 +209,12 @@ class AskState:
 
 
 def _total_completion(counted: Attempt, attempts: Sequence[Attempt]) -> Completion:
-    """The completion that counts for an ask, with tokens, cost, latency and flags of all calls.
-
-    Tokens and cost are `None` where those of any call are not known.
-    """
+    """The completion that counts for an ask, with tokens, cost, latency and flags of all calls."""
     completions = [attempt.completion for attempt in attempts]
     totals: dict[str, Any] = {}
     for name, add in _SUMS.items():
         numbers = [getattr(completion, name) for completion in completions]
+        # One unknown figure makes the sum unknown: a lower bound would read as the cost.
         totals[name] = None if None in numbers else add(numbers)
     names = (completion.answered_by for completion in (counted.completion, *completions))
     marks = {flag for completion in completions for flag in completion.flags}

@@ -1,8 +1,7 @@
 """Batches: asks that lack a reply are sent to a provider's batch endpoint, at half the price.
 
-The replies of a batch fill the reply cache; judging then reads them from the cache as usual.
-Hearings advance round by round: an `AskCollector` hears every case with the replies that exist, and
-notes the asks that each hearing would put next.
+The replies of a batch fill the reply cache; judging then reads them from the cache as usual
+(docs/decisions.md, decision 31).
 """
 
 from __future__ import annotations
@@ -79,9 +78,8 @@ AskCallback = Callable[[Model, Ask[Any], str], None]
 class AskCollector(Engine):
     """Hears cases without calling a model, and notes the asks that they would put next.
 
-    A hearing goes on as long as there are replies, in the cache or from the last batch. It stops at
-    the first round that lacks a reply, because later questions depend on it. An ask that a batch
-    could not answer is not noted again; it will be put by a live call.
+    A hearing goes on as long as there are replies, in the cache or from the last batch. An ask that
+    a batch could not answer is not noted again; it will be put by a live call.
     """
 
     def __init__(
@@ -104,10 +102,7 @@ class AskCollector(Engine):
             return HearingResult(judge=judge, scores=[], asks=[])
 
     async def _new_answer(self, caller: ModelCaller, ask: Ask[Any], key: str) -> AskOutcome:
-        """The answer from the last batch; otherwise note the ask for the next one.
-
-        A reply that fits is cached, as if a live call had got it; any other is left for a live call.
-        """
+        """The answer from the last batch; otherwise note the ask for the next one."""
         if not self._answers.has_asked(key):
             self._note(caller.model, ask, key)
             return _UNANSWERED
@@ -115,6 +110,7 @@ class AskCollector(Engine):
         if reply is None:
             return _UNANSWERED
         reply = _completed_reply(reply, caller.model, ask)
+        # A reply with doubts is left as well: a live call may clear them up.
         attempt, cache = read_completion(ask, reply), self._dependencies.cache
         if cache is None or attempt.reply is None or attempt.code or isinstance(reply, ModelError):
             self._answers.leave(key, reply)
@@ -125,7 +121,7 @@ class AskCollector(Engine):
         return AskOutcome(attempt.reply, reply, 1, cached=True)
 
 
-class RepliesMissing(Exception):
+class RepliesMissing(Exception):  # no `AssizesError`, which others may catch
     """A hearing cannot go on until the asks that lack a reply have been answered."""
 
 
@@ -149,13 +145,14 @@ def _until_unanswered(steps: Steps[list[Score]]) -> Steps[list[Score]]:
         except StopIteration as done:
             return done.value  # type: ignore[no-any-return]  # what the judge returns
         replies = yield asks
+        # Passed on to the judge, a missing reply would become a failed score.
         if any(isinstance(reply, NoReply) and reply.code == NOT_CACHED for reply in replies):
             steps.close()
             raise RepliesMissing
 
 
 def _completed_reply(reply: PaidReply, model: Model, ask: Ask[Any]) -> PaidReply:
-    """Add what only the ask tells: the reply id, and an estimate of tokens where none were metered."""
+    """Add the reply id of the ask, and an estimate of tokens where none were metered."""
     completion = reply.completion if isinstance(reply, UnusableReply) else reply
     completion = replace(completion, reply_id=ask.reply_id)
     completion = with_estimates(completion, model.tokens(ask)[0], model.price, batch=True)
@@ -165,7 +162,7 @@ def _completed_reply(reply: PaidReply, model: Model, ask: Ask[Any]) -> PaidReply
 
 
 def model_mark(model: Model) -> str:
-    """12 hex digits that identify a model with its parameters."""
+    """12 hex digits that identify a model with its parameters, in the tag of its batches."""
     return hashlib.sha256((model.cache_key or "").encode()).hexdigest()[:12]
 
 
@@ -175,8 +172,9 @@ def batches_of(model: Model) -> Batches | None:
     Raises:
         ConfigurationError: when the provider has no batch endpoint that can be used.
     """
-    if model.cache_key is None:
+    if model.cache_key is None:  # replies would have no cache to go to
         return None
+    # Imported here: litellm takes seconds (docs/decisions.md, decision 7).
     from assizes.judge.models.litellm_model import LiteLLM, LiteLLMBatchCalls
 
     if not isinstance(model, LiteLLM):

@@ -1,8 +1,4 @@
-"""What a model call has to pass beside its rate limits: the circuit breaker, and the budget.
-
-A provider that is down is called rarely, then not at all. A call whose worst cost does not fit into
-the budget beside the calls in flight waits for these: it may fit once they have been settled.
-"""
+"""What a model call has to pass beside its rate limits: the circuit breaker, and the budget."""
 
 from __future__ import annotations
 
@@ -30,22 +26,14 @@ UNANSWERED_CODES: Final = frozenset({"unavailable", "timeout"})
 
 @dataclass(frozen=True, slots=True)
 class BreakerPolicy:
-    """When a circuit breaker opens, and for how long.
+    """When a circuit breaker opens, and for how long; its counts are of calls in a row."""
 
-    It opens for good after so many `refusals` in a row: errors that all other calls will have too,
-    such as a wrong API key. After so many `failures` in a row, calls without an answer of the
-    provider, it opens for `cool_down_s` seconds; each probe that fails doubles them, up to
-    `longest_s`, and after so many failed `probes` in a row it opens for good. So it does after
-    `refused_s` seconds with nothing but rate limit refusals (HTTP 429); a refusal that asks to wait
-    longer than that is an error that all other calls will have too.
-    """
-
-    refusals: int = 3
-    failures: int = 8
-    cool_down_s: float = 1.0
-    longest_s: float = 30.0
-    probes: int = 5
-    refused_s: float = 300.0
+    refusals: int = 3  # errors that all other calls will have too, e.g. a wrong key: open for good
+    failures: int = 8  # calls without an answer of the provider: open for a cool-down
+    cool_down_s: float = 1.0  # doubled by each probe that fails
+    longest_s: float = 30.0  # the longest cool-down
+    probes: int = 5  # failed probes: open for good
+    refused_s: float = 300.0  # of nothing but HTTP 429: open for good
 
 
 @dataclass(slots=True, eq=False)
@@ -53,25 +41,21 @@ class CircuitBreaker:
     """The circuit breaker of one model, shared by all asks of the model.
 
     While closed, the breaker lets every call through. While open, it lets one probe through after
-    each cool-down, and any call that is answered closes it. Open for good, which has the reason
-    `given_up_reason`, it lets no call through. Rate limit refusals open the breaker only where no
-    call at all is let through. `has_answered` says whether the provider has ever answered, be it
-    with a refusal of the content.
-
-    The clock gives the time in seconds, monotonic; by default it is that of the event loop.
+    each cool-down, and any call that is answered closes it. Open for good, it lets no call through.
     """
 
     _policy: BreakerPolicy
+    # Seconds, monotonic: a clock that is set would end or stretch a cool-down.
     _clock: Callable[[], float] = field(default=lambda: asyncio.get_running_loop().time())
-    has_answered: bool = False
-    given_up_reason: str | None = None
-    _refusals: int = 0
+    has_answered: bool = False  # the provider ever answered, be it by refusing the content
+    given_up_reason: str | None = None  # `None`: not open for good
+    _refusals: int = 0  # in a row, as the next two
     _failures: int = 0
     _failed_probes: int = 0
-    _open_until: float | None = None
-    _probing: bool = False
-    _refused_since: float | None = None
-    _refused_at: float = 0.0
+    _open_until: float | None = None  # end of the cool-down; `None`: closed
+    _probing: bool = False  # a probe is in flight
+    _refused_since: float | None = None  # the first of the present row of HTTP 429
+    _refused_at: float = 0.0  # the latest of them
     _change: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
@@ -93,9 +77,10 @@ class CircuitBreaker:
                 return BreakerPass(self, probe=False)
             rest_s = self._open_until - self._clock()
             if rest_s <= 0 and not self._probing:
-                self._probing = True
+                self._probing = True  # before any await: of many waiting calls one is the probe
                 return BreakerPass(self, probe=True)
             with suppress(TimeoutError):
+                # Where another call is the probe, its end wakes this one.
                 async with asyncio.timeout(rest_s if rest_s > 0 else None):
                     await self._change.wait()
 
@@ -119,9 +104,10 @@ class CircuitBreaker:
             if now - self._refused_since >= refused_s:
                 self._open_for_good(f"no call was let through for {refused_s:g} s", failure)
                 return
-        else:
+        else:  # an answer, or a failure that is this ask's own
             self._refusals, self._refused_since = 0, None
             self.has_answered = True
+        # Whatever else came, came from the provider: it is not down.
         self._failures = self._failed_probes = 0
         if self._open_until is not None:
             self._open_until = None
@@ -131,14 +117,15 @@ class CircuitBreaker:
         """Give back a probe that was not made, and let the calls that wait look again."""
         self._probing = False
         self._change.set()
-        self._change = asyncio.Event()
+        self._change = asyncio.Event()  # whoever waits from now on waits for the next change
 
     def _fails_all_calls(self, failure: ModelError) -> bool:
-        if failure.code == "rate_limited":
+        if failure.code == "rate_limited":  # a wait that the breaker would not sit out
             return (failure.retry_after_s or 0.0) > self._policy.refused_s
         return action_for(failure.code) == "abort"
 
     def _note_failure(self, failure: ModelError, *, probe: bool) -> None:
+        # Calls that were in flight when the breaker opened count for nothing.
         if self.is_closed:
             self._failures += 1
             if self._failures >= self._policy.failures:
@@ -163,10 +150,7 @@ class CircuitBreaker:
 
 @dataclass(slots=True, eq=False)
 class BreakerPass:
-    """The permission to make one call or, as a `probe`, to try one; used as a context manager.
-
-    A probe whose result was not noted inside the context is given back to the breaker.
-    """
+    """The permission to make one call or, as a `probe`, to try one; used as a context manager."""
 
     _breaker: CircuitBreaker
     probe: bool
@@ -186,7 +170,7 @@ class BreakerPass:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self.probe and not self._noted:
+        if self.probe and not self._noted:  # cancelled: the next call may probe
             self._breaker.release()
 
 
@@ -200,7 +184,7 @@ class BudgetGate:
     """
 
     _ledger: Ledger
-    _open: int = field(default=0, init=False)
+    _open: int = field(default=0, init=False)  # calls in flight
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
     _settled: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
@@ -213,15 +197,15 @@ class BudgetGate:
             NotAsked: when the call does not fit even after all calls in flight have been settled.
             LedgerBusy: when other processes keep the ledger busy for `MAX_BUSY_S`.
         """
-        async with self._lock:
+        async with self._lock:  # first come, first served: cheap calls do not starve a costly one
             while True:
-                self._settled.clear()
+                self._settled.clear()  # before the attempt: no settlement is missed in between
                 reserve = partial(self._ledger.reserve, call, wait=False)
                 try:
                     ticket = await _retry_while_busy(reserve)
                 except NotAsked as refused:
                     if refused.code != "budget" or not self._open:
-                        raise
+                        raise  # halted, or nothing in flight will give money back
                     await self._settled.wait()
                 else:
                     self._open += 1
@@ -232,7 +216,7 @@ class BudgetGate:
         try:
             return await _retry_while_busy(partial(self._ledger.claims, key, place, wait=False))
         except LedgerBusy:
-            return True
+            return True  # charged twice at worst, never not at all
 
     def settle(self, ticket: int, spent: CallSpending) -> None:
         """Replace the worst cost of a call by what it spent, and let a waiting call try again."""
@@ -245,7 +229,7 @@ class BudgetGate:
 
 async def _retry_while_busy(action: Callable[[], T]) -> T:
     """Run the action, retrying while the ledger is busy; the event loop goes on meanwhile."""
-    with suppress(LedgerBusy):
+    with suppress(LedgerBusy):  # hardly ever busy: no retrier is made for the usual case
         return action()
 
     async def attempt() -> T:
@@ -253,7 +237,7 @@ async def _retry_while_busy(action: Callable[[], T]) -> T:
 
     retrying = AsyncRetrying(
         retry=retry_if_exception_type(LedgerBusy),
-        wait=wait_random(0.005, 0.05),
+        wait=wait_random(0.005, 0.05),  # seconds; random, so that processes do not go in step
         stop=stop_after_delay(MAX_BUSY_S),
         reraise=True,
     )

@@ -30,15 +30,11 @@ NO_QUORUM: Final = "no_quorum"
 
 @dataclass(frozen=True, slots=True)
 class Ensemble:
-    """The [judge] settings of the models that all answer one judge.
+    """The [judge] settings of the models that all answer one judge."""
 
-    There is a single model where only repeats or escalation are wanted; each is asked the same
-    `repeats` times. The senior model judges again where the others are unsure; it may be missing.
-    """
-
-    models: tuple[JudgeConfig, ...]
-    repeats: int = 1
-    senior: JudgeConfig | None = None
+    models: tuple[JudgeConfig, ...]  # one where only repeats or escalation are wanted
+    repeats: int = 1  # times that each model is asked the same
+    senior: JudgeConfig | None = None  # judges again where the others are unsure
 
     @property
     def is_plain(self) -> bool:
@@ -56,12 +52,12 @@ def ensemble_for(
 ) -> Ensemble:
     """The ensemble that answers a judge: its own model, else the panel, else the run's model.
 
-    With a model of its own, neither the panel nor the senior model of the [judge] settings is
-    asked. The judge's own temperature is that of every model that answers it.
+    The judge's own temperature is that of every model that answers it.
     """
     if temperature is not None:
         config = config.model_copy(update={"temperature": temperature})
     if model is not None and model != config.model:
+        # A model named for one judge answers alone, without the panel or the senior model.
         own = _with_model(config, model, panel=(), escalate_to=None)
         return Ensemble((own,), config.repeats)
     models = tuple(_with_model(config, model) for model in config.panel) or (config,)
@@ -77,13 +73,10 @@ def _with_model(config: JudgeConfig, model: str, **changes: Any) -> JudgeConfig:
 
 @dataclass(frozen=True, slots=True)
 class Vote:
-    """The scores of one hearing, with the name of the model that answered.
+    """The scores of one hearing."""
 
-    `sample` is the number of the repeat with this model, from 0 on.
-    """
-
-    model: str
-    sample: int
+    model: str  # name of the model that answered
+    sample: int  # number of the repeat with this model, from 0
     scores: Sequence[Score]
 
 
@@ -95,6 +88,7 @@ def reduce_votes(votes: Sequence[Vote]) -> list[Score]:
     """
     if len(votes) == 1:
         return list(votes[0].scores)
+    # (metric, part) -> ballots; the part is empty for a headline
     by_part: defaultdict[tuple[str, str], list[tuple[Vote, Score]]] = defaultdict(list)
     for vote in votes:
         for score in vote.scores:
@@ -110,12 +104,13 @@ def _headline(ballots: Sequence[tuple[Vote, Score]], voters: int) -> Score:
     scored = [score for score in scores if score.status == "scored"]
     failures = Counter(score.reason or "" for score in scores if score.status == "failed")
     result = _middle_score(scores)
+    # Without a majority of all voters the few that came would decide for the others.
     if scored and failures and 2 * len(scored) <= voters:
         most_frequent = min(failures, key=lambda reason: (-failures[reason], reason))
         reason = f"{len(scored)} of {voters} votes came; {most_frequent}"
         result = Score.failed(result.metric, reason, NO_QUORUM)
     cast = [_vote_details(vote, score) for vote, score in ballots]
-    agreeing = sum(_opinion(score) == _opinion(result) for score in scored)
+    agreeing = sum(_opinion(score) == _opinion(result) for score in scored)  # the result included
     share = round(agreeing / len(scored), 6) if scored and result.status == "scored" else None
     return result.with_details(votes=cast, agreement=share)
 
@@ -125,6 +120,7 @@ def _middle_score(scores: Sequence[Score]) -> Score:
     scored = [score for score in scores if score.status == "scored"]
     if not scored:
         return next((score for score in scores if score.status == "failed"), scores[0])
+    # The low median is a number that a hearing gave (docs/decisions.md, decision 32).
     middle = median_low([_number(score) for score in scored])
     return next(score for score in scored if _number(score) == middle)
 
@@ -157,18 +153,16 @@ def escalation_reason(
 
     The reasons are: a metric failed because of a reply (a provider that is down is no reason); the
     votes on a headline differ in their verdict; a level is the one just below acceptable; or the
-    verdict on a metric of `EVIDENT` is the opposite of what the offline rules read.
-
-    The scales of the judge's metrics say what a level means. The evidence is the scores of the
-    offline rules for the same case, where its expected tool calls are known.
+    verdict on a metric of `EVIDENT` is the opposite of the `evidence`, which is the scores of the
+    offline rules for the same case.
     """
     scales = {metric.name: metric.scale for metric in metrics}
-    ruled = {
+    ruled = {  # metric -> whether the offline rules find it good
         score.metric: is_good(score)
         for score in evidence
         if score.metric in EVIDENT and not score.part
     }
-    seen: dict[str, set[bool | None]] = {}
+    seen: dict[str, set[bool | None]] = {}  # metric -> the verdicts of its votes
     for score in (score for vote in votes for score in vote.scores if not score.part):
         if score.status == "failed" and score.details.get("error") not in _NO_DOUBT:
             return f"{score.metric}: no score came"
@@ -180,6 +174,7 @@ def escalation_reason(
         if len(verdicts) > 1:
             return f"{metric}: the votes differ"
         verdict, rule = next(iter(verdicts)), ruled.get(metric)
+        # An amount has no verdict, and only evident metrics have a rule.
         if None not in (verdict, rule) and verdict != rule:
             return f"{metric}: the transcript's plain evidence says the opposite"
     return None
@@ -189,16 +184,13 @@ def is_good(score: Score) -> bool | None:
     """Whether a score is good; `None` where the score does not say."""
     if score.passed is not None:
         return score.passed
+    # The value of a level is a fifth of it; fractions share the bound of 0.6.
     return None if score.value is None else score.value >= ACCEPTABLE / 5
 
 
 def escalate_scores(scores: Sequence[Score], first: Sequence[Vote], why: str) -> list[Score]:
-    """The scores of the stronger model, with the reason and the earlier votes in their details.
-
-    The details of a headline score get `escalated` (the reason why the stronger model was asked)
-    and `first_votes`.
-    """
-    cast: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
+    """The stronger model's scores; headlines get the details `escalated` (why) and `first_votes`."""
+    cast: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)  # metric -> votes
     for vote in first:
         for score in vote.scores:
             if not score.part:

@@ -26,8 +26,8 @@ class EnsembleModels:
     """The models of an ensemble, ready to be called; see `assizes.judge.engine.ensemble.Ensemble`."""
 
     models: tuple[Model, ...]
-    repeats: int = 1
-    senior: Model | None = None
+    repeats: int = 1  # of each model
+    senior: Model | None = None  # asked where the votes leave doubts
 
     @property
     def members(self) -> tuple[Model, ...]:
@@ -42,11 +42,9 @@ def members(own: Iterable[Model | EnsembleModels]) -> list[Model]:
 
 
 async def gather_all(awaitables: Iterable[Awaitable[T]]) -> list[T]:
-    """The results of all, in their order.
-
-    An exception is raised only when all have ended, so that none is left running.
-    """
+    """The results of all, in their order; an exception is raised only when all have ended."""
     results: list[T] = []
+    # Without `return_exceptions` the first exception would leave the others running unattended.
     for outcome in await asyncio.gather(*awaitables, return_exceptions=True):
         if isinstance(outcome, BaseException):
             raise outcome
@@ -63,9 +61,6 @@ async def hear_ensemble(
     """Hear a case with every model and every repeat at once, and reduce the votes to one result.
 
     `hear` hears the case with one model; its number is that of the repeat, from 0 on.
-
-    Where the votes leave doubts, the senior model hears the case alone, and its scores replace
-    those of the others.
     """
     slots = [(model, sample) for model in ensemble.models for sample in range(ensemble.repeats)]
     hearing_results = await gather_all(hear(*slot) for slot in slots)
@@ -76,6 +71,7 @@ async def hear_ensemble(
     scores = voting.reduce_votes(votes)
     if ensemble.senior is not None:
         evidence = plain_evidence(judge, case)
+        # The senior model hears alone: it sees no votes, and its scores replace theirs.
         if why := voting.escalation_reason(votes, judge.metrics, evidence):
             hearing_results.append(await hear(ensemble.senior, 0))
             scores = voting.escalate_scores(hearing_results[-1].scores, votes, why)
@@ -90,12 +86,9 @@ async def hear_ensemble(
 
 
 def plain_evidence(judge: Judge, case: Case) -> list[Score]:
-    """The scores of the offline rules, as evidence beside the votes.
-
-    There are none unless the expected tool calls of the case are known and the judge has a metric
-    that can be read off them.
-    """
+    """The scores of the offline rules, as evidence beside the votes; empty where they know nothing."""
     names = {metric.name for metric in judge.metrics}
+    # Without expected calls the rules would guess by words, which is no evidence.
     if case.expected.tool_calls is None or voting.EVIDENT.isdisjoint(names):
         return []
     hearing = Hearing(judge, case)

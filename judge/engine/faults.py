@@ -1,7 +1,6 @@
 """The action for each error code of a model call: one table, which one retry layer reads.
 
-The codes are those of `ModelError`, of `NoReply` and of the columns `asks.error` and
-`scores.failure_code` (spec/reliability.md, matrix L).
+The codes are those of `ModelError`, of `NoReply` and of the column `asks.error`.
 """
 
 from __future__ import annotations
@@ -16,11 +15,12 @@ errors in a row the run asks no more."""
 
 _CODES: Final[Mapping[Action, Set[str]]] = {
     "retry": {
-        *("rate_limited", "unavailable", "timeout"),
+        *("rate_limited", "unavailable", "timeout"),  # the provider may answer later
+        # No text, a text cut off, a parameter that the model does not take.
         *("empty", "truncated_output", "unsupported_parameter"),
     },
     "repair": {"invalid_reply", "schema", "ambiguous_output"},
-    "abort": {"quota", "authentication", "not_found"},
+    "abort": {"quota", "authentication", "not_found"},  # account, key or model name is wrong
 }
 """All other codes (`bad_request`, `context_overflow`, `refused`, ...) mean `give_up`."""
 
@@ -35,7 +35,7 @@ LONGER_CAP: Final = 2
 EXHAUSTED: Final[Mapping[str, str]] = {
     "unavailable": "transient_exhausted",
     "timeout": "deadline",
-    "unsupported_parameter": "bad_request",
+    "unsupported_parameter": "bad_request",  # no calls were left to leave it out
 }
 """The code of an ask whose last call failed with the code on the left and was not retried any more;
 a code that is not listed stays the same."""

@@ -43,20 +43,15 @@ once would delay the handling of replies.
 
 @dataclass(frozen=True, slots=True)
 class EngineDependencies:
-    """Everything that an engine works with besides models; each part may be left out.
+    """Everything that an engine works with besides models; each part may be left out."""
 
-    Cached replies name the run that paid for them by its `run_id`. Without a ledger of its own
-    nothing is bounded; the leases are limits shared with other processes. `batch_replies` holds, by
-    cache key, the reply of a call that was made and paid for in a batch: it is the first attempt of
-    its ask. The default breaker policy needs no fewer failures than calls can be in flight.
-    """
-
-    run_id: str = ""
+    run_id: str = ""  # by which cached replies name the run that paid for them
     cache: ReplyCache | None = None
-    request_locks: RequestLocks | None = None
-    ledger: Ledger = field(default_factory=OpenLedger)
-    leases: Leases | None = None
-    sql_runner: SqlRunner | None = None
+    request_locks: RequestLocks | None = None  # for processes that share the cache
+    ledger: Ledger = field(default_factory=OpenLedger)  # by default nothing is bounded
+    leases: Leases | None = None  # limits shared with other processes
+    sql_runner: SqlRunner | None = None  # `None`: every query gets a `NoReply`
+    # Cache key -> a reply that was paid for in a batch; it is the first attempt of its ask.
     batch_replies: Mapping[str, Completion | UnusableReply] = field(default_factory=dict)
     backoff: Backoff = field(default_factory=Backoff)
     breaker_policy: BreakerPolicy | None = None
@@ -66,9 +61,8 @@ class Engine:
     """Answers the asks of any number of hearings at once.
 
     Calls in flight never exceed `max_in_flight`, however many hearings run and however many models
-    answer. Identical asks in flight are answered by one call. A reply that does not fit is asked
-    for once more. `models` holds, by the name of a judge, its own model or ensemble of models; the
-    first model answers every other judge.
+    answer. Identical asks in flight are answered by one call. `models` holds, by the name of a
+    judge, its own model or ensemble; `model` answers every other judge.
     """
 
     def __init__(
@@ -81,6 +75,7 @@ class Engine:
     ) -> None:
         self._dependencies = dependencies = dependencies or EngineDependencies()
         self.limiter = Limiter(limits, dependencies.leases)
+        # One hiccup may fail every call in flight: fewer failures must not open the breaker.
         policy = dependencies.breaker_policy or BreakerPolicy(
             failures=max(BreakerPolicy().failures, limits.max_in_flight)
         )
@@ -94,7 +89,8 @@ class Engine:
             for each in (model, *members(self._own_models.values()))
         }
         self._hearings = asyncio.Semaphore(HEARINGS_PER_SLOT * limits.max_in_flight)
-        self._flights: dict[str, asyncio.Future[AskOutcome]] = {}
+        self._flights: dict[str, asyncio.Future[AskOutcome]] = {}  # cache key -> ask in flight
+        # asyncio holds tasks weakly: without this set an unfinished write could be collected.
         self._cache_writes: set[asyncio.Task[None]] = set()
 
     @property
@@ -135,7 +131,7 @@ class Engine:
         hearing = Hearing(judge, case)
         records: list[AskRecord] = []
         round_ = 0
-        while hearing.asks:
+        while hearing.asks:  # a round each
             hashes = [ask.prompt_hash if isinstance(ask, Ask) else "" for ask in hearing.asks]
             ask_keys = [
                 AskKey(judge.name, round_, index, sample, digest, reply_key(model, digest, sample))
@@ -147,7 +143,7 @@ class Engine:
             )
             for ask_key, answer in zip(ask_keys, answers, strict=True):
                 if not isinstance(answer, AskOutcome):
-                    continue
+                    continue  # a query costs nothing and has no row
                 charged, key = answer, ask_key.cache_key
                 if key is not None and not isinstance(answer.reply, NoReply):
                     # A new answer is charged to its ask, and a cached one that this run paid for
@@ -181,7 +177,7 @@ class Engine:
         `NoReply`.
         """
         self.stop("closing", "the run is ending, no model is asked any more")
-        if self._cache_writes:
+        if self._cache_writes:  # asyncio.wait refuses an empty set
             await asyncio.wait(self._cache_writes)
         for caller in list(self._callers.values()):
             await caller.model.aclose()
@@ -206,13 +202,14 @@ class Engine:
                 # A failure used no tokens of this ask, which made no call of its own.
                 none = replace(answer.completion, cost_usd=0.0, input_tokens=0, output_tokens=0)
                 return AskOutcome(answer.reply, none)
+        # No await since the look at `_flights`: one ask alone can land here.
         landing = self._flights[key] = asyncio.get_running_loop().create_future()
         try:
             answer = await self._cached_answer(ask, key) or await self._locked_answer(
                 caller, ask, key
             )
             landing.set_result(answer)
-        finally:
+        finally:  # without a result the future is cancelled, and an ask that waits takes over
             del self._flights[key]
             landing.cancel()
         return answer
@@ -225,9 +222,10 @@ class Engine:
         completion = cached_reply.completion
         try:
             parsed_reply = parse_reply(completion.text, ask.reply, completion.reply_id)
-        except ModelError:
+        except ModelError:  # a damaged entry: ask anew
             return None
         run_id = self._dependencies.run_id
+        # Paid by this run before it was interrupted: the calls are charged here, see `claims`.
         paid_here = cached_reply.attempts if run_id and cached_reply.paid_by == run_id else 0
         flags = tuple(sorted({*completion.flags, *parsed_reply.flags}))
         return AskOutcome(
@@ -239,6 +237,7 @@ class Engine:
         if self._dependencies.request_locks is None:
             return await self._new_answer(caller, ask, key)
         async with self._dependencies.request_locks.lock(key):
+            # Looked for again: the process that held the lock may have stored the reply.
             return await self._cached_answer(ask, key) or await self._new_answer(caller, ask, key)
 
     async def _new_answer(self, caller: ModelCaller, ask: Ask[Any], key: str) -> AskOutcome:
@@ -255,16 +254,14 @@ class Engine:
 
 
 def reply_key(model: Model, prompt_hash: str, sample: int) -> str | None:
-    """The cache key of a reply, 64 hex digits; `None` where replies of the model are not cached.
-
-    The key depends on everything that decides the reply: the model with its parameters, the prompt,
-    the version of the parser, and the sample. A query, whose hash is empty, has no key.
-    """
-    if model.cache_key is None or not prompt_hash:
+    """The cache key of a reply, 64 hex digits; `None` where it is not cached, and for a query."""
+    if model.cache_key is None or not prompt_hash:  # a query has no prompt
         return None
+    # Everything that decides the reply: the model with its parameters, prompt, parser and sample.
     parts = [model.cache_key, prompt_hash, str(PARSER_VERSION)]
-    if sample:
+    if sample:  # sample 0 has the key of an ask that is not repeated, and shares its reply
         parts.append(str(sample))
+    # Joined by a character that no part holds: no two lists of parts give one text.
     return hashlib.sha256("\x00".join(parts).encode()).hexdigest()
 
 

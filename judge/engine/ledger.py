@@ -15,48 +15,33 @@ from assizes.judge.models.model import Completion
 
 @dataclass(frozen=True, slots=True)
 class PlannedCall:
-    """A model call that is about to be made.
+    """A model call that is about to be made."""
 
-    `key` is the cache key of the ask, or the hash of its prompt where replies are not cached;
-    `model` is the name of the model as requested. `worst_usd` is the most dollars that the call can
-    cost, `None` where no price is known.
-    """
-
-    key: str
-    model: str
-    worst_usd: float | None
+    key: str  # the ask's cache key, or the hash of its prompt where replies are not cached
+    model: str  # the name of the model as requested
+    worst_usd: float | None  # the most that the call can cost; `None`: no price is known
 
 
 @dataclass(frozen=True, slots=True)
 class CallSpending:
-    """What a call spent, with its error code, which is `None` where a reply came.
+    """What a call spent."""
 
-    Where the cost is not known, the ledger counts the worst cost, never 0.
-    """
-
-    code: str | None
-    cost_usd: float | None
-    input_tokens: int | None = None
+    code: str | None  # of the error; `None` where a reply came
+    cost_usd: float | None  # `None`: not known, so that the ledger counts the worst cost, never 0
+    input_tokens: int | None = None  # `None`: not known
     output_tokens: int | None = None
     latency_ms: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """What a run, or a day, has spent so far.
+    """What a run, or a day, has spent so far."""
 
-    `calls` counts the model calls, those in flight included. In `usd`, a call whose cost is not
-    known yet, or will never be known, counts with its worst cost. Open calls were reserved and
-    never settled: they are in flight, or were lost with their process; `open_usd` is their worst
-    cost, a part of `usd`. Settled calls whose cost and worst cost are both unknown are `unpriced`;
-    `usd` leaves them out.
-    """
-
-    calls: int
-    usd: float
-    open_calls: int = 0
-    open_usd: float = 0.0
-    unpriced: int = 0
+    calls: int  # model calls, those in flight included
+    usd: float  # a call whose cost is not known, or not yet, counts with its worst cost
+    open_calls: int = 0  # reserved, never settled: in flight, or lost with their process
+    open_usd: float = 0.0  # their worst cost, a part of `usd`
+    unpriced: int = 0  # settled calls of unknown cost and worst cost, which `usd` leaves out
 
 
 class Ledger(Protocol):
@@ -83,8 +68,7 @@ class Ledger(Protocol):
     def claims(self, key: str, place: str, *, wait: bool = True) -> bool:
         """Whether a paid reply is charged to the ask at `place` of this run.
 
-        The first ask that claims a key keeps the claim for ever. A reply that was paid for before
-        the run was interrupted is therefore charged once when the run goes on.
+        The first ask that claims a key keeps the claim for ever (docs/decisions.md, decision 30).
 
         Raises:
             LedgerBusy: when another process is writing and `wait` is false.
@@ -95,7 +79,7 @@ class Ledger(Protocol):
 class OpenLedger:
     """A ledger without limits that stores nothing: for free models, and for calls without a run."""
 
-    _claims: dict[str, str] = field(default_factory=dict, init=False)
+    _claims: dict[str, str] = field(default_factory=dict, init=False)  # key -> place
 
     def reserve(self, call: PlannedCall, *, wait: bool = True) -> int:
         """Grant every call; all tickets are 0."""
@@ -114,14 +98,11 @@ class OpenLedger:
 
 @dataclass(frozen=True, slots=True)
 class CachedReply:
-    """A cached reply that fits its ask, with its usage and the number of calls that it took.
+    """A cached reply that fits its ask."""
 
-    `paid_by` is the id of the run that paid for the reply, empty where no run did.
-    """
-
-    completion: Completion
-    attempts: int = 1
-    paid_by: str = ""
+    completion: Completion  # with the usage of all calls that it took
+    attempts: int = 1  # the number of these calls
+    paid_by: str = ""  # id of the run that paid; empty where no run did
 
 
 class ReplyCache(Protocol):

@@ -1,7 +1,4 @@
-"""Provider batches over the files and batches of the OpenAI protocol.
-
-The HTTP requests themselves are made by an implementation of `BatchCalls`.
-"""
+"""Provider batches over the files and batches of the OpenAI protocol; `BatchCalls` does the HTTP."""
 
 from __future__ import annotations
 
@@ -37,21 +34,17 @@ be submitted, and paid for, a second time.
 FILE_TIMEOUT_S: Final = 600.0
 """Timeout of a request about a file: a file of requests may have 200 MB."""
 
-_END_STATES: Final = frozenset({"completed", "failed", "expired", "cancelled"})
+_END_STATES: Final = frozenset({"completed", "failed", "expired", "cancelled"})  # OpenAI's words
 
 
 @dataclass(frozen=True, slots=True)
 class BatchStatus:
-    """The status of a batch, whose name is the provider's word: `in_progress`, `completed`, ...
+    """The status of a batch."""
 
-    `ended` says whether the status is final, `done` counts the asks that were answered or failed so
-    far, and `why` is the fault of the batch in the provider's words, empty without one.
-    """
-
-    name: str
-    ended: bool
-    done: int = 0
-    why: str = ""
+    name: str  # the provider's word: `in_progress`, `completed`, ...
+    ended: bool  # whether the status is final
+    done: int = 0  # asks that were answered or failed so far
+    why: str = ""  # the fault of the batch in the provider's words; empty without one
 
 
 class BatchCalls(Protocol):
@@ -62,7 +55,7 @@ class BatchCalls(Protocol):
     """
 
     model: str
-    price: Price | None
+    price: Price | None  # of live calls; a batch costs the price's share for batches
 
     def body(self, ask: Ask[Any]) -> dict[str, Any]:
         """Return the body of the request that a live call would send."""
@@ -105,10 +98,11 @@ class ProviderBatches:
         after: str | None = None
         while True:
             page = await self._calls.page(after)
-            for batch in page.data:
+            for batch in page.data:  # other users of the key may have batches of their own
                 if tag.items() <= (batch.metadata or {}).items():
                     return str(batch.id)
             before, after = after, page.data[-1].id if page.data else None
+            # A server that ignores `after` gives the same page again: without an end.
             if after in (None, before) or not getattr(page, "has_more", False):
                 return None
 
@@ -116,7 +110,7 @@ class ProviderBatches:
         """Return the present status of a batch."""
         batch = await self._calls.batch(batch_id)
         counts = batch.request_counts
-        done = counts.completed + counts.failed if counts else 0
+        done = counts.completed + counts.failed if counts else 0  # optional in the protocol
         # A batch that has just been completed does not name its files yet: it counts as running.
         has_files = bool(batch.output_file_id or batch.error_file_id)
         is_whole = batch.status != "completed" or has_files or not done
@@ -133,13 +127,13 @@ class ProviderBatches:
             ModelError: a request failed, or no line of the file of answers can be read. Such a file
                 is not what was paid for; a later download may give the right one.
         """
-        batch = await self._calls.batch(batch_id)
+        batch = await self._calls.batch(batch_id)  # an expired batch has the files of its answers
         for file_id in filter(None, (batch.output_file_id, batch.error_file_id)):
             lines = known = 0
             async for raw in _lines(self._calls.content(file_id)):
                 lines += 1
                 line = _parse_line(raw)
-                if line is None:
+                if line is None:  # e.g. the error page of a proxy, or a download that was cut
                     excerpt = readable(raw[:200].decode(errors="replace"))
                     log.warning(
                         "batch %s: skipped what is no line of a batch: %s", batch_id, excerpt
@@ -152,7 +146,7 @@ class ProviderBatches:
 
     def _outcome(self, line: dict[str, Any]) -> Completion | ModelError:
         """Return the outcome of one ask as a live call would; tokens are None when not metered."""
-        answer = line.get("response")
+        answer = line.get("response")  # null where the request failed: the fault is in `error`
         answer = answer if isinstance(answer, dict) else {}
         status, body = answer.get("status_code"), answer.get("body") or {}
         if status != 200:
@@ -160,7 +154,7 @@ class ProviderBatches:
             return model_error(_LineFailure(status if isinstance(status, int) else None, failure))
         if not isinstance(body, dict):
             return ModelError("unavailable", "no answer: the body of the line is no object")
-        try:
+        try:  # a malformed line fails its own ask, not the batch
             response = self._calls.response(body)
             completion = completion_of(response, self._calls.model, self._calls.price, batch=True)
             why = unusable_reason(response)
@@ -171,7 +165,7 @@ class ProviderBatches:
 
 
 class _LineFailure(Exception):
-    """A failed line of a batch as an exception with its HTTP status, which live calls have too."""
+    """A failed line of a batch as an exception with an HTTP status, as `model_error` reads it."""
 
     def __init__(self, status_code: int | None, message: str) -> None:
         super().__init__(message)
@@ -192,7 +186,7 @@ def _parse_line(raw: bytes) -> dict[str, Any] | None:
 
 
 async def _lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    rest = b""
+    rest = b""  # the beginning of a line whose end is in a later chunk
     async for chunk in chunks:
         *lines, rest = (rest + chunk).split(b"\n")
         for line in filter(bytes.strip, lines):

@@ -1,6 +1,6 @@
-"""Models by way of litellm: this is the only module that imports it.
+"""Models by way of litellm: the only module that imports it, and imported only where needed.
 
-The import takes seconds and about 160 MiB, so this module is imported only where it is needed.
+The import takes seconds and about 160 MiB (docs/decisions.md, decision 7).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from assizes.judge.rows import as_json
 with warnings.catch_warnings():
     warnings.filterwarnings("ignore", message=".*`ReadOnly` qualifier.*", category=UserWarning)
     litellm.ModelResponse()
-_ROUTE: Final = "EXPERIMENTAL_OPENAI_BASE_LLM_HTTP_HANDLER"
+_ROUTE: Final = "EXPERIMENTAL_OPENAI_BASE_LLM_HTTP_HANDLER"  # read by litellm at each call
 
 SELF_HOSTED: Final = frozenset(
     {"openai", "custom_openai", "hosted_vllm", "litellm_proxy", "llamafile", "lm_studio"}
@@ -73,11 +73,11 @@ _FAILURES: Final = (litellm.exceptions.openai.OpenAIError, httpx.HTTPError)  # t
 
 @cache
 def configure_litellm() -> None:
-    """Set litellm up before the first call: no telemetry, no request that it repeats by itself."""
+    """Set litellm up before the first call, once for the process."""
     litellm.telemetry = False
-    litellm.suppress_debug_info = True
-    litellm.drop_params = False
-    litellm.disable_hf_tokenizer_download = True
+    litellm.suppress_debug_info = True  # it prints advice to the terminal
+    litellm.drop_params = False  # a parameter that is dropped silently would be in no row's flags
+    litellm.disable_hf_tokenizer_download = True  # no network but to the provider
     AsyncHTTPHandler.single_connection_post_request = _no_second_request  # type: ignore[method-assign]
     # By litellm's own HTTP client a call takes two thirds of the CPU that OpenAI's SDK takes.
     os.environ.setdefault(_ROUTE, "true")
@@ -97,8 +97,7 @@ async def _no_second_request(*_args: object, **_rest: object) -> NoReturn:
 class LiteLLM:
     """A model of any provider that litellm knows; each call makes at most one HTTP request.
 
-    litellm and the SDKs below it never retry: the engine alone decides about retries. A parameter
-    that the model rejects is left out of all later calls.
+    A parameter that the model rejects is left out of all later calls.
     """
 
     def __init__(self, config: JudgeConfig, limits: LimitsConfig) -> None:
@@ -111,12 +110,14 @@ class LiteLLM:
         mode = response_mode(config, self.provider)
         self._parameters = provider_calls.Parameters(mode, config.max_output_tokens, temperature)
         self._scale = judging.TokenScale()
+        # Tokens of the context window; `None` where litellm's list lacks the model.
         self._window: int | None = _price_entry(self.name, self.provider).get("max_input_tokens")
+        # The engine alone decides about retries: those of litellm and the SDKs below it are off.
         self._call = dict[str, Any](timeout=limits.timeout_s, num_retries=0, max_retries=0)
         if self.api_base is not None:
             self._call["api_base"] = self.api_base
         self.cache_key: str | None = as_json(
-            {
+            {  # as first sent: what the model then rejects depends on the model alone
                 "model": self.name,
                 "provider": self.provider,
                 "temperature": temperature,
@@ -126,7 +127,7 @@ class LiteLLM:
             }
         )
         described = None
-        with suppress(ValueError):
+        with suppress(ValueError):  # a provider of the user's own is no member of the enum
             known = LlmProviders(self.provider)
             described = ProviderConfigManager.get_provider_chat_config("", known)
         if described is None:  # litellm's own HTTP client does not know the provider's protocol
@@ -160,6 +161,7 @@ class LiteLLM:
                 out; `empty`, `truncated_output` or `refused` for an answer that cannot be used.
         """
         request = self.request(ask, complaint=complaint, cap=cap)
+        # Before the call: a parallel call may make the list of dropped parameters longer.
         flags = tuple(f"dropped:{name}" for name in self._parameters.dropped)
         estimate = self._estimate(ask, request["messages"])
         await self._check_fit(request["messages"], estimate)
@@ -188,11 +190,9 @@ class LiteLLM:
         return completion
 
     async def aclose(self) -> None:
-        """Close the connections of the running event loop; a later call opens new ones.
-
-        litellm caches its clients by event loop, for all models together. Its own function for
-        closing leaves closed clients in that cache, and the next call would use them.
-        """
+        """Close the connections of the running event loop; a later call opens new ones."""
+        # litellm's own function for closing leaves closed clients in the cache: the next call
+        # would use them. The cache holds the clients of all event loops, for all models together.
         clients = litellm.in_memory_llm_clients_cache
         loop = id(asyncio.get_running_loop())
         ours = [key for key in clients.cache_dict if key.endswith(f"-{loop}")]
@@ -203,6 +203,7 @@ class LiteLLM:
 
     def _estimate(self, ask: Ask[Any], sent_messages: Sequence[Mapping[str, str]]) -> int:
         reply: type[BaseModel] = ask.reply
+        # In the other modes the schema is part of the messages.
         beside = _schema_tokens(reply) if self._parameters.mode == "json_schema" else 0
         return beside + judging.estimated_tokens(*(message["content"] for message in sent_messages))
 
@@ -210,6 +211,7 @@ class LiteLLM:
         """Raise `context_overflow`, without a request, for a prompt that certainly does not fit."""
         if self._window is None or estimate <= NEARLY_FULL * self._window:
             return
+        # In a thread: the tokenizer takes long over a prompt of this size.
         count = await asyncio.to_thread(
             litellm.token_counter, model=self.name, messages=sent_messages
         )
@@ -219,9 +221,7 @@ class LiteLLM:
 
 
 def price_of(config: JudgeConfig, limits: LimitsConfig) -> Price | None:
-    """Return the configured price of a model, else the price in litellm's list, else None.
-
-    The list is the one that was installed with litellm: no newer list is downloaded.
+    """Return the configured price of a model, else that in litellm's installed list, else None.
 
     Raises:
         ConfigurationError: the model's provider is unknown.
@@ -235,6 +235,7 @@ def price_of(config: JudgeConfig, limits: LimitsConfig) -> Price | None:
 def _price_entry(model: str, provider: str) -> Mapping[str, Any]:
     """Return the model's entry in litellm's price list; an empty mapping without an entry."""
     bare = model.removeprefix(f"{provider}/")
+    # The list names some models with their provider and some without.
     names = (model, bare, f"{provider}/{bare}")
     return next((litellm.model_cost[name] for name in names if name in litellm.model_cost), {})
 
@@ -303,8 +304,10 @@ def response_mode(config: JudgeConfig, provider: str) -> provider_calls.Response
     """Return the strictest response mode that the model is known to support."""
     bare = config.model_id.removeprefix(f"{provider}/")
     known = litellm.get_supported_openai_params(bare, custom_llm_provider=provider)
+    # `None`: litellm does not know the provider.
     if known is not None and "response_format" not in known:
         return "words"
+    # Such a server serves any model; a schema that it rejects is given up at the first call.
     self_hosted = config.api_base is not None and provider in SELF_HOSTED
     if self_hosted or litellm.supports_response_schema(config.model_id):
         return "json_schema"
@@ -314,6 +317,7 @@ def response_mode(config: JudgeConfig, provider: str) -> provider_calls.Response
 @lru_cache(maxsize=256)
 def _json_schema_format(reply: type[BaseModel]) -> str:
     wanted: Any = type_to_response_format_param(reply)
+    # OpenAI allows letters, digits, - and _ in the name, at most 64.
     wanted["json_schema"]["name"] = re.sub(r"[^\w-]", "_", reply.__name__)[:64]
     wanted["json_schema"]["schema"] = with_reply_id(wanted["json_schema"]["schema"])
     return json.dumps(wanted)
@@ -330,7 +334,7 @@ class LiteLLMBatchCalls:
     def __init__(self, model: LiteLLM) -> None:
         self.model, self.price = model.name, model.price
         self._model, self._provider = model, model.provider
-        self._call = model._call | {"timeout": FILE_TIMEOUT_S}
+        self._call = model._call | {"timeout": FILE_TIMEOUT_S}  # without retries, as live calls
 
     def body(self, ask: Ask[Any]) -> dict[str, Any]:
         """Return the body of the HTTP request that litellm would send for a live call."""
@@ -338,6 +342,7 @@ class LiteLLMBatchCalls:
         name = request.pop("model").removeprefix(f"{self._provider}/")
         request_messages = request.pop("messages")
         sent = get_optional_params(model=name, custom_llm_provider=self._provider, **request)
+        # A live call sends `extra_body` as keys of the body itself; no batch is streamed.
         beside, _ = sent.pop("extra_body", None) or {}, sent.pop("stream", None)
         return {"model": name, "messages": request_messages, **sent, **beside}
 

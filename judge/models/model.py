@@ -12,7 +12,7 @@ from assizes.judge.config.judging import Price, estimated_tokens
 from assizes.judge.errors import ModelError
 from assizes.judge.protocol import Ask
 
-OFFLINE_PROVIDER = "offline"
+OFFLINE_PROVIDER = "offline"  # of models that send nothing over the network
 
 FREE = Price(input_usd_per_million=0.0, output_usd_per_million=0.0, source="offline")
 """The price of a model that calls no provider."""
@@ -26,44 +26,32 @@ NOT_CACHED: Final = "not_cached"
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """One answer of a model, not yet parsed.
-
-    `answered_by` is the model as the provider names it. Tokens are metered by the provider, or
-    estimated: then `tokens_estimated` is among the flags. `cost_usd` follows the prices pinned into
-    the run; it is `None`, never 0, for an unknown price. `latency_ms` is wall clock time.
-    `reply_id` is the id that the prompt told the model to repeat, `None` without such an id.
-    `fingerprint` is the provider's mark of the system that answered, empty when it gives none. The
-    flags say how the answer was obtained, e.g. `dropped:temperature`.
-    """
+    """One answer of a model, not yet parsed."""
 
     text: str
-    answered_by: str
-    input_tokens: int | None = None
+    answered_by: str  # the model as the provider names it
+    input_tokens: int | None = None  # metered, or with flag `tokens_estimated`; `None`: not known
     output_tokens: int | None = None
-    cost_usd: float | None = None
-    latency_ms: float = 0.0
-    reply_id: str | None = None
-    fingerprint: str = ""
-    flags: tuple[str, ...] = ()
+    cost_usd: float | None = None  # by the prices pinned into the run; `None`, never 0: no price
+    latency_ms: float = 0.0  # wall clock
+    reply_id: str | None = None  # that the prompt told the model to repeat; `None`: told no id
+    fingerprint: str = ""  # the provider's mark of the system that answered; empty: it gives none
+    flags: tuple[str, ...] = ()  # how the answer was obtained, e.g. `dropped:temperature`
 
 
 class UnusableReply(ModelError):
-    """An answer that was received and paid for, but is empty, cut off or a refusal.
-
-    The code is `empty`, `truncated_output` or `refused`; the error holds the answer, so that its
-    tokens and cost are not lost.
-    """
+    """A paid answer without use; the code is `empty`, `truncated_output` or `refused`."""
 
     def __init__(self, code: str, detail: str, completion: Completion) -> None:
         super().__init__(code, detail)
-        self.completion = completion
+        self.completion = completion  # so that its tokens and cost are not lost
 
 
 class ProviderUnreachable(ModelError):
     """No connection to the provider was made, so nothing was sent and nothing was charged."""
 
     def __init__(self, detail: str) -> None:
-        super().__init__("unavailable", detail)
+        super().__init__("unavailable", detail)  # retried as any other outage
 
 
 class Model(Protocol):
@@ -153,8 +141,7 @@ class ScriptedModel:
     """Answers asks with queued replies, in order: for tests and rehearsals without a provider.
 
     A text or an object becomes an answer with 10 tokens in, 5 tokens out, 1 ms latency and no cost;
-    queue a `Completion` where other figures matter. Without a cache key the answers stay out of
-    caches. `asked` holds the asks so far, each with its complaint (`None` for a first ask).
+    queue a `Completion` where other figures matter. Without a cache key no answer is cached.
     """
 
     name = "scripted/queue"
@@ -165,7 +152,7 @@ class ScriptedModel:
         self, replies: Iterable[ScriptedReply], cache_key: str | None = "scripted"
     ) -> None:
         self.cache_key = cache_key
-        self.asked: list[tuple[Ask[Any], str | None]] = []
+        self.asked: list[tuple[Ask[Any], str | None]] = []  # with complaints; `None`: a first ask
         self._replies: deque[ScriptedReply] = deque(replies)
 
     def tokens(self, ask: Ask[Any], cap: int = 1) -> tuple[int, int]:

@@ -1,8 +1,4 @@
-"""What a call to a provider sends beside its messages, and what its response or failure means.
-
-Failures are classified by HTTP status and by the provider's own words, not by the exception class of
-the client library: the same fault has different classes with different providers.
-"""
+"""What a call to a provider sends beside its messages, and what its response or failure means."""
 
 from __future__ import annotations
 
@@ -30,9 +26,10 @@ ResponseMode = Literal["json_schema", "json_object", "words"]
 MAX_DETAIL_CHARS: Final = 200
 """Characters that the readable line of a failure has at most."""
 
+# Status -> code, for statuses 4xx; all others of them are `bad_request`.
 _CODES: Final = {
     **dict.fromkeys((401, 403), "authentication"),
-    **dict.fromkeys((408, 409, 425), "unavailable"),
+    **dict.fromkeys((408, 409, 425), "unavailable"),  # request timeout, conflict, too early
     402: "quota",
     404: "not_found",
     413: "context_overflow",
@@ -84,17 +81,13 @@ class Parameters:
 
     A parameter that the model rejects is changed in all later calls: the temperature is left out,
     `max_tokens` becomes `max_completion_tokens`, and the response format becomes less strict.
-
-    `mode` says how the shape of replies is asked for at first, `cap` is the usual limit of an
-    answer's tokens, and a temperature of `None` leaves that parameter out. `dropped` names the
-    parameters that were rejected.
     """
 
     mode: ResponseMode
-    cap: int
-    temperature: float | None
-    dropped: tuple[str, ...] = ()
-    cap_name: str = "max_tokens"
+    cap: int  # usual limit of an answer's tokens
+    temperature: float | None  # `None`: the parameter is left out
+    dropped: tuple[str, ...] = ()  # names of rejected parameters
+    cap_name: str = "max_tokens"  # OpenAI's reasoning models take another name
 
     def of(self, json_schema_format: str, cap: int) -> dict[str, Any]:
         """Return the parameters of a call, whose strictest response format is given as JSON text.
@@ -120,12 +113,12 @@ class Parameters:
         text = str(error)
         if getattr(error, "status_code", None) not in (400, 422) or not _REJECTION.search(text):
             return None
-        places = {
+        places = {  # parameter -> where the text first names it
             name: match.start()
             for name, sign in _REJECTION_SIGNS.items()
             if name in sent and (match := sign.search(text))
         }
-        name = min(places, key=places.__getitem__, default=None)
+        name = min(places, key=places.__getitem__, default=None)  # the one that is named first
         if name is None:
             return None
         if name == "temperature":
@@ -146,19 +139,21 @@ def completion_of(
 
     The response is an object of litellm or of OpenAI's client; `model`, the model as requested,
     stands in for a response that names none. `batch`: the answer came at the price of batches.
-    Tokens and cost are None for a response without usage: client libraries put zeros there, which
-    would make the call look free.
+    Tokens and cost are None for a response without usage.
     """
     choice = response.choices[0] if response.choices else None
     usage: Any = getattr(response, "usage", None)
     sent = written = cost_usd = None
+    # Without usage client libraries put zeros there, which would make the call look free.
     if usage and usage.total_tokens:
         sent, written = usage.prompt_tokens or 0, usage.completion_tokens or 0
         if price is not None:
             details = getattr(usage, "prompt_tokens_details", None)
+            # Bounded: a server that counts otherwise would make the cost negative.
             from_cache = min(sent, getattr(details, "cached_tokens", None) or 0)
             cost_usd = price.cost_usd(sent, written, from_cache, batch=batch)
     return Completion(
+        # A proxy may echo a header; what is masked here is in no row, cache or later prompt.
         text=mask_process_secrets((choice.message.content if choice else None) or ""),
         answered_by=response.model or model,
         input_tokens=sent,
@@ -193,7 +188,7 @@ def unusable_reason(response: Any) -> tuple[str, str] | None:
         return "empty", "the answer has no choices"
     choice = response.choices[0]
     message = choice.message
-    fields = getattr(message, "provider_specific_fields", None) or {}
+    fields = getattr(message, "provider_specific_fields", None) or {}  # where litellm puts it
     if refusal := fields.get("refusal") or getattr(message, "refusal", None):
         return "refused", readable(str(refusal))
     if choice.finish_reason == "content_filter":
@@ -207,6 +202,7 @@ def unusable_reason(response: Any) -> tuple[str, str] | None:
 
 def model_error(error: Exception) -> ModelError:
     """Return a provider's failure as a `ModelError`, whose code comes from status and words."""
+    # Not from the exception's class: the same fault has different classes with different providers.
     causes: list[BaseException] = [error]
     while (cause := causes[-1].__cause__ or causes[-1].__context__) is not None:
         causes.append(cause)
@@ -228,6 +224,7 @@ def model_error(error: Exception) -> ModelError:
     else:
         code = _CODES.get(named, "bad_request")
     if code in _AMBIGUOUS:
+        # Some providers say 429 for a spent account, 400 for a wrong key.
         code = next((name for name, sign in _SIGNS.items() if sign.search(text)), code)
     hints = (retry_after_s(each) for each in (of_litellm, of_response) if isinstance(each, Mapping))
     hint_s = next((hint for hint in hints if hint is not None), None)
@@ -235,11 +232,9 @@ def model_error(error: Exception) -> ModelError:
 
 
 def _never_connected(error: BaseException) -> bool:
-    """Whether no connection was made, so that nothing can have been sent.
-
-    With aiohttp as transport, httpx raises `ConnectError` also for a connection that broke after
-    the request was sent. Then only aiohttp's own error shows which of the two happened.
-    """
+    """Whether no connection was made, so that nothing can have been sent."""
+    # With aiohttp as transport, httpx raises `ConnectError` also for a connection that broke after
+    # the request was sent. Then only aiohttp's own error shows which of the two happened.
     if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
         return True
     by_aiohttp = isinstance(error.__cause__ or error.__context__, aiohttp.ClientError | OSError)
@@ -249,8 +244,8 @@ def _never_connected(error: BaseException) -> bool:
 def retry_after_s(headers: Mapping[str, str], now: float | None = None) -> float | None:
     """Return the seconds for which a provider asks not to be called; None without a valid hint.
 
-    Of the answer's headers, `retry-after-ms` wins over `retry-after`, which holds seconds or a
-    date. `now` is in seconds since 1970; None stands for the time of the system's clock.
+    `retry-after-ms` wins over `retry-after`, which holds seconds or a date. `now` is in seconds
+    since 1970; None stands for the time of the system's clock.
     """
     headers_by_name = {name.lower(): value for name, value in headers.items()}
     if (hint_ms := _seconds(headers_by_name.get("retry-after-ms"))) is not None:
@@ -263,11 +258,11 @@ def retry_after_s(headers: Mapping[str, str], now: float | None = None) -> float
     except (ValueError, OverflowError):
         return None
     left_s = at - (time.time() if now is None else now)
-    return left_s if left_s >= 0 else None
+    return left_s if left_s >= 0 else None  # in the past: the clocks differ, so it says nothing
 
 
 def _seconds(text: str | None) -> float | None:
-    try:
+    try:  # float also reads nan and inf, which are no wait
         number = float(text or "")
     except ValueError:
         return None
@@ -275,22 +270,19 @@ def _seconds(text: str | None) -> float | None:
 
 
 def readable(text: str) -> str:
-    """Return a provider's text as one line: without secrets, class names and JSON around it.
-
-    The line is cut after 200 characters (`MAX_DETAIL_CHARS`).
-    """
+    """Return a provider's text as one line of at most 200 characters, with secrets masked."""
     line = _message(_MEMORY_ADDRESS.sub("", _CLASS_NAMES.sub("", " ".join(text.split()))))
     return mask(line)[:MAX_DETAIL_CHARS]
 
 
 def _message(text: str) -> str:
     """Return the message of a JSON error object or the title of a web page, else the text itself."""
-    if title := _TITLE.search(text):
+    if title := _TITLE.search(text):  # the error page of a proxy
         return text[: text.index("<")] + title[1].strip()
     if not text.startswith("{"):
         return text
     body: Any = None
-    with suppress(ValueError, RecursionError):
+    with suppress(ValueError, RecursionError):  # cut JSON, or brackets nested on purpose
         body, _ = json.JSONDecoder().raw_decode(text)
     for _ in range(2):  # {"error": {"message": ...}}, {"error": "..."}, {"message": ...}
         if isinstance(body, dict):

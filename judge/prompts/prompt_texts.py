@@ -1,12 +1,8 @@
 """The texts of prompts: sections of data, transcripts, messages, and the texts kept with a run.
 
 Text of an agent, a user, a tool or a data set is put between `<data: heading>` and `</data>`, and
-can neither close its section nor open another one. When a prompt is sent, `seal_data` closes
-the last of adjacent sections with the id of the ask. Texts are joined and never formatted, so
-braces and percent signs stay as they are.
-
-The fixed texts of a judge's prompts are its system messages, the same for every case: role, rules
-and rubric. They are stored with a run, and compared with those of another run.
+can neither close its section nor open another one. Texts are joined and never formatted, so braces
+and percent signs stay as they are.
 """
 
 from __future__ import annotations
@@ -53,6 +49,7 @@ _json = partial(json.dumps, ensure_ascii=False, default=str)
 # Models also read signs that look like "<" as one. Possessive: without a slash, the blanks around
 # its place could otherwise be divided in many ways, which takes quadratic time.
 _FENCE = re.compile(r"[<\uff1c\ufe64](?=\s*+[/\uff0f]?\s*+data\b)", re.IGNORECASE)
+# The last of adjacent sections: one id closes them all, for its tokens are paid in every ask.
 _END_OF_DATA = re.compile(r"</data>(?!\s*<data: )")
 
 _IN_WORDS: Final = """\
@@ -86,14 +83,13 @@ def neutralise(text: str) -> str:
 
 def seal_data(user: str, reply_id: str) -> str:
     """The user message with its data closed by `</data ID>`, which the data cannot contain."""
+    # An id drawn from the whole prompt cannot be part of it (docs/decisions.md, decision 90).
     return _END_OF_DATA.sub(f"</data {reply_id}>", user)
 
 
 def data_section(heading: str, body: str) -> str:
-    """A data section: material to be judged, under a heading.
-
-    The body is neutralised as a whole, so that adjacent pieces cannot form a delimiter.
-    """
+    """A data section: material to be judged, under a heading."""
+    # The body as a whole: two harmless pieces side by side can form a delimiter.
     return f"<data: {heading}>\n{neutralise(body)}\n</data>"
 
 
@@ -130,15 +126,14 @@ def rendered_transcript(transcript: Transcript, window: range | None = None) -> 
     """The conversation, or a window of its turns, as text: one block for each turn.
 
     A block begins with `[index] role: `, that of a tool with the name of the tool; the calls of a
-    turn follow as `[index] call: name(arguments)`. All other lines are indented, so that no text
-    can pretend to be another turn.
+    turn follow as `[index] call: name(arguments)`. All other lines are indented.
     """
     return "\n".join(rendered_turns(transcript, window))
 
 
 def rendered_turns(transcript: Transcript, window: range | None = None) -> list[str]:
     """The blocks of `rendered_transcript` as a list."""
-    names: dict[str, str] = {}
+    names: dict[str, str] = {}  # id of a call -> name of its tool
     blocks: list[str] = []
     # Calls without an id are not looked for.
     ids = {call.id for _, call in transcript.calls() if call.id is not None}
@@ -146,14 +141,17 @@ def rendered_turns(transcript: Transcript, window: range | None = None) -> list[
     for index, turn in enumerate(transcript.turns):
         if window is None or index in window:
             text = turn.text or ""
+            # splitlines knows every line end, U+2028 too: none of them starts a line at the margin.
             if turn.tool_result is not None:
                 text = "\n".join(filter(None, (text, turn.tool_result.content)))
             shown = _NEXT_LINE.join(text.splitlines()) if text.strip() else EMPTY
             lines = [f"[{index}] {_speaker(turn, names)}: {shown}"]
             for call in turn.tool_calls:
+                # Arguments that are no JSON object are shown as the agent wrote them.
                 as_text = call.raw is not None and not call.arguments
                 arguments = call.raw if as_text else _json(call.arguments)
                 mark = NO_RESULT if call.id in unanswered else ""
+                # A name on one line: agents also make names up, with line ends in them.
                 text = f"{' '.join(call.name.split()) or EMPTY}({arguments}){mark}"
                 lines.append(f"[{index}] call: {_NEXT_LINE.join(text.splitlines())}")
             blocks.append("\n".join(lines))
@@ -168,6 +166,7 @@ def _speaker(turn: Turn, names: Mapping[str, str]) -> str:
     result = turn.tool_result
     if result is None:
         return "tool (unknown)"
+    # The name of the call counts: a result may claim to be of another tool.
     name = names.get(result.call_id or "") or result.name or "(unknown)"
     stray = result.name and result.call_id is not None and result.call_id not in names
     marks = f"{' (failed)' if result.is_error else ''}{NO_CALL if stray else ''}"
@@ -177,11 +176,9 @@ def _speaker(turn: Turn, names: Mapping[str, str]) -> str:
 def messages(
     ask: Ask[Any], complaint: str | None = None, *, in_words: bool = False
 ) -> list[dict[str, str]]:
-    """The two messages of a call, system and user. The last line names the reply id.
+    """The two messages of a call, system and user; the last line names the reply id.
 
-    A repeated call begins with the same text, which the provider may have in its prompt cache, and
-    ends in the complaint about the answer before. `in_words` puts the schema into the text, for
-    models that take it no other way.
+    `in_words` puts the schema into the text, for models that take it no other way.
     """
     system, user, reply_id = ask.prompt.system, ask.prompt.user, ask.reply_id
     if in_words:
@@ -189,6 +186,7 @@ def messages(
         system += _IN_WORDS + _reply_schema(reply)
     user = seal_data(user, reply_id) + _ID_LINE.format(key=REPLY_ID, id=reply_id)
     if complaint is not None:
+        # At the end: what comes before it is equal, and in the provider's prompt cache.
         # The complaint may quote the answer, and through it the transcript and the reply id. With
         # the id in it, quoted text could pass for ours.
         complaint_text = complaint.replace(reply_id, "the reply id below")
@@ -221,6 +219,7 @@ def worst_usd(
 
 def most_sent(ask: Ask[Any], estimate: int, complaint: str | None = None) -> int:
     """The most tokens that the prompt of a call can have, with its schema."""
+    # In words in any mode: then the texts hold the schema, however it is sent.
     return most_tokens(
         estimate, (message["content"] for message in messages(ask, complaint, in_words=True))
     )
@@ -248,24 +247,24 @@ class PromptDiff(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     judge: str
-    lines: tuple[str, ...]
+    lines: tuple[str, ...]  # at most MAX_LINES
     more: int = Field(default=0, ge=0)
 
 
 def prompt_snapshot(judges: Iterable[Judge]) -> dict[str, Any]:
     """The prompt texts to store with a run: the `prompts` of each judge that has such an attribute.
 
-    These are the judge's system messages, or the parts of them that never change. In the answer,
-    `judges` holds the hashes of each judge's texts, `texts` each different text by its hash.
+    These are the judge's system messages, or the parts of them that never change: role, rules and
+    rubric. `judges` holds the hashes of each judge's texts, `texts` each different text by its hash.
     """
-    texts: dict[str, str] = {}
-    hashes: dict[str, list[str]] = {}
+    texts: dict[str, str] = {}  # hash (16 hex digits) -> text
+    hashes: dict[str, list[str]] = {}  # judge -> hashes, in the order of its prompts
     for judge in judges:
         prompts = getattr(judge, "prompts", ())
         # The judge of a user may have an attribute of this name with another meaning.
         for text in prompts if isinstance(prompts, list | tuple) else ():
             if isinstance(text, str):
-                body = text.encode("utf-8", "replace")
+                body = text.encode("utf-8", "replace")  # a store takes no lone surrogates
                 digest = hashlib.sha256(body).hexdigest()[:16]
                 texts[digest] = body.decode()
                 hashes.setdefault(judge.name, []).append(digest)
@@ -284,7 +283,7 @@ def prompt_diff(
         return None
     before, after = baseline["judges"], candidate["judges"]
     differences: list[PromptDiff] = []
-    for judge in sorted(before.keys() & after.keys()):
+    for judge in sorted(before.keys() & after.keys()):  # a new judge shows in `config_diff`
         if before[judge] == after[judge]:
             continue
         lines: list[str] = []

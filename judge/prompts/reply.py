@@ -32,7 +32,7 @@ T = TypeVar("T", bound=BaseModel)
 PARSER_VERSION: Final = 2
 """A part of the reply cache's key: raise it when the same text would be parsed differently."""
 
-REPAIRED: Final = "repaired"
+REPAIRED: Final = "repaired"  # see `ParsedReply` for these flags
 COERCED: Final = "coerced"
 NORMALISED: Final = "normalised"
 EXTRA_KEYS: Final = "extra_keys"
@@ -42,11 +42,12 @@ MAX_PROBLEMS: Final = 3
 """The most rounds of validation and repair, because some problems only show when others are
 repaired; and the most problems that an error message names."""
 
+# Bounded: int() takes quadratic time over very many digits, or refuses them.
 _WHOLE: Final = re.compile(r"\s*([+-]?\d{1,18})(?:\.0+)?\s*", re.ASCII)
 _NUMBER: Final = re.compile(r"\s*[+-]?\d{1,18}(?:\.\d{1,30})?(?:[eE][+-]?\d{1,3})?\s*", re.ASCII)
 _QUOTED: Final = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""")
 
-_Problem = Mapping[str, Any]
+_Problem = Mapping[str, Any]  # an entry of pydantic's `ValidationError.errors()`
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +57,12 @@ class ParsedReply(Generic[T]):
     The flags are `repaired` (text around the object, or a mistake in its JSON), `coerced` (a number
     in another form, JSON null for an optional field), `normalised` (a word in another case),
     `extra_keys` (unknown keys were left out), `text_replaced` and `text_capped` (texts that could
-    not be stored unchanged; then also `text_sha256:` with the hash of the whole text). The doubt is
-    a reason to ask once more although the reply can be used.
+    not be stored unchanged; then also `text_sha256:` with the hash of the whole text).
     """
 
     reply: T
     flags: tuple[str, ...] = ()
-    doubt: str | None = None
+    doubt: str | None = None  # a reason to ask once more although the reply can be used
 
 
 def parse_reply(text: str, reply: type[T], reply_id: str | None = None) -> ParsedReply[T]:
@@ -102,15 +102,14 @@ def read_reply(ask: Ask[T], text: str, reply_id: str | None = None) -> ParsedRep
 def _fit_reply(value: dict[str, Any], model: type[T], flags: set[str]) -> ParsedReply[T]:
     """Validate a JSON object; repairs are made in place and noted in `flags`.
 
-    Keys that nobody asked for are left out and become the doubt.
-
     Raises:
         ModelError: `schema`, with the path and the problem.
         RecursionError: for a value that is nested too deeply.
     """
-    surplus: list[_Problem] = []
+    surplus: list[_Problem] = []  # keys that nobody asked for: left out, they become the doubt
     for _ in range(MAX_PASSES):
         try:
+            # As JSON: in strict mode Python input must hold tuples and enum members, JSON need not.
             reply = model.model_validate_json(json.dumps(value, ensure_ascii=False), strict=True)
         except ValidationError as error:
             problems: list[_Problem] = list(error.errors(include_url=False))
@@ -125,13 +124,14 @@ def _fit_reply(value: dict[str, Any], model: type[T], flags: set[str]) -> Parsed
 
 def _repair(value: Any, problem: _Problem, flags: set[str]) -> bool:
     """Repair a problem in place where that is possible; the answer says whether it was."""
-    *path, last = problem["loc"] or (None,)
+    *path, last = problem["loc"] or (None,)  # no path: the reply as a whole
     try:
         for step in path:
             value = value[step]
         current = value[last]
     except (LookupError, TypeError):  # the path names no place, as in a union
         return False
+    # JSON null in a field that may be left out; in one that is due, the next pass finds it missing.
     if problem["type"] == "extra_forbidden" or (current is None and isinstance(value, dict)):
         del value[last]
         flags.add(EXTRA_KEYS if problem["type"] == "extra_forbidden" else COERCED)
@@ -162,20 +162,21 @@ def _number(value: Any, _: _Problem) -> float | None:
 def _word(value: Any, problem: _Problem) -> str | None:
     """The only allowed word that differs from the value in case and white space alone."""
     if isinstance(value, int | float) and not isinstance(value, bool):
-        value = f"{value:.15g}"
+        value = f"{value:.15g}"  # 4.0 as "4"
     if not isinstance(value, str):
         return None
     plain = _plain(value)
+    # pydantic lists the words as Python literals: "'yes' or 'no'".
     quoted = map(ast.literal_eval, _QUOTED.findall(problem["ctx"]["expected"]))
     words = [word for word in quoted if _plain(word) == plain]
-    return words[0] if len(words) == 1 else None
+    return words[0] if len(words) == 1 else None  # never a guess between two
 
 
 def _plain(word: str) -> str:
     return " ".join(re.split(r"[\s_-]+", word.casefold())).strip()
 
 
-_CONVERSIONS: Final[Mapping[str, Callable[[Any, _Problem], Any]]] = {
+_CONVERSIONS: Final[Mapping[str, Callable[[Any, _Problem], Any]]] = {  # by pydantic's error type
     "int_type": _integer,
     "float_type": _number,
     "literal_error": _word,

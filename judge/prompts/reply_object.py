@@ -32,10 +32,12 @@ MAX_OBJECTS: Final = 1_000
 MAX_DECODINGS: Final = 64
 """The most JSON objects that are read from one text, and the most errors in their JSON."""
 
-REPLACED: Final = "text_replaced"
+REPLACED: Final = "text_replaced"  # flags of a reply
 CAPPED: Final = "text_capped"
 
+# Control characters but tab and line ends, and lone surrogates, which no file format stores.
 _UNPRINTABLE: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
+# Possessive: blanks that neither quote nor brace follows are not given back one by one.
 _START: Final = re.compile(r'\{(?=[ \t\r\n]*+["}])')
 _BYTE_ORDER_MARK: Final = "\ufeff"
 _WHITE_SPACE: Final = " \t\r\n"
@@ -43,21 +45,18 @@ _WHITE_SPACE: Final = " \t\r\n"
 
 @dataclass(frozen=True, slots=True)
 class ReplyObject:
-    """The reply as a JSON object without its id.
-
-    `repaired` says that the text held more than the object, or that its JSON had mistakes.
-    """
+    """The reply as a JSON object without its id."""
 
     value: dict[str, Any]
-    repaired: bool
+    repaired: bool  # the text held more than the object, or its JSON had mistakes
 
 
 @dataclass(frozen=True, slots=True)
 class _ParsedObject:
     value: dict[str, Any]
-    start: int
-    end: int
-    mended: bool
+    start: int  # place of its brace in the text
+    end: int  # the place after its last brace
+    mended: bool  # its JSON had mistakes
 
 
 def without_surrogates(text: str) -> str:
@@ -82,7 +81,7 @@ def clean_json(value: Any, flags: set[str]) -> Any:
         return value
     if len(value) > MAX_TEXT_CHARS:
         flags.add(CAPPED)
-        value = f"{value[: MAX_TEXT_CHARS - 1]}…"
+        value = f"{value[: MAX_TEXT_CHARS - 1]}…"  # MAX_TEXT_CHARS in all
     if _UNPRINTABLE.search(value):
         flags.add(REPLACED)
         value = _UNPRINTABLE.sub("\ufffd", value)
@@ -106,7 +105,7 @@ def reply_object(text: str, reply_id: str | None) -> ReplyObject:
     if len(text) > MAX_REPLY_CHARS:
         raise _invalid(f"{len(text)} characters, at most {MAX_REPLY_CHARS} are read")
     marked = without_surrogates(text).strip()
-    bare = marked.lstrip(_BYTE_ORDER_MARK).strip()
+    bare = marked.lstrip(_BYTE_ORDER_MARK).strip()  # strip() keeps the mark: it is no white space
     objects, broken = _Reader(bare).read()
     if not objects:
         raise broken[0] if broken else _not_an_object(bare)
@@ -118,6 +117,7 @@ def reply_object(text: str, reply_id: str | None) -> ReplyObject:
         # The transcript may have told the model to repeat an object without the id.
         held = "another" if REPLY_ID in chosen.value else "no"
         raise _ambiguous(f"the JSON object holds {held} reply_id", reply_id)
+    # The id is no field of the reply models, which refuse unknown keys.
     value = {key: item for key, item in chosen.value.items() if key != REPLY_ID}
     return ReplyObject(value, repaired=repaired or len(bare) < len(marked))
 
@@ -133,6 +133,7 @@ def _own(
             many = f"{len(objects)} JSON objects; write one JSON object, nothing else"
             raise reply_error("ambiguous_output", many)
         return objects[0]
+    # Others may be quoted from the transcript, whose author cannot know the id.
     own = [candidate for candidate in objects if candidate.value.get(REPLY_ID) == reply_id]
     if len(own) == 1:
         return own[0]
@@ -153,7 +154,7 @@ class _Reader:
     """Reads the outermost JSON objects of a text, one after the other."""
 
     _text: str
-    _decodings: int = 0
+    _decodings: int = 0  # failed so far; bounded, since each may read the text to its end
 
     def read(self) -> tuple[list[_ParsedObject], list[ModelError]]:
         """The objects that could be read, and the errors of texts that only begin like an object.
@@ -170,10 +171,10 @@ class _Reader:
             except ModelError as error:
                 self._decodings += 1
                 broken.append(error)
-                at = begun.end()
+                at = begun.end()  # an object may begin inside of the broken one
             else:
                 objects.append(json_object)
-                at = json_object.end
+                at = json_object.end  # inner objects are no candidates
             if self._decodings > MAX_DECODINGS:
                 raise broken[0]
             if len(objects) > MAX_OBJECTS:
@@ -190,7 +191,7 @@ class _Reader:
                 mended = _without_comma(text, error.pos)
                 if self._decodings > MAX_DECODINGS or (mended is None and decoder is _LENIENT):
                     raise _not_json(error) from error
-                text, decoder = mended or text, _LENIENT
+                text, decoder = mended or text, _LENIENT  # of equal length: places stay the same
             except (RecursionError, ValueError) as error:
                 raise _not_json(error) from error
             else:
@@ -205,6 +206,7 @@ def _without_comma(text: str, place: int) -> str | None:
         while comma > 0 and text[comma - 1] in _WHITE_SPACE:
             comma -= 1
         comma -= 1
+    # A bounded piece: the rest may be two million characters.
     after = text[comma + 1 : comma + 1_000].lstrip(_WHITE_SPACE)
     if comma < 0 or text[comma] != "," or not after.startswith(("}", "]")):
         return None
@@ -212,7 +214,7 @@ def _without_comma(text: str, place: int) -> str | None:
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    members = dict(pairs)
+    members = dict(pairs)  # keeps the last of equal keys; other parsers keep the first
     if len(members) != len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)

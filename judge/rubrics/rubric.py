@@ -1,8 +1,7 @@
 """Rubrics: the texts by which conversation metrics are scored, stored in TOML files.
 
-The nine rubrics of seed 000 are in `judge/rubrics`; folders of users add others. The hash of its
-content is the version of a rubric, so that a changed word shows in every row that it scored. A file
-with a `kind` is not a metric but a judge (`assizes.judge.families.custom.toml_judges`).
+The nine rubrics of seed 000 are in `judge/rubrics`; folders of users add others. A file with a
+`kind` is not a metric but a judge (`assizes.judge.families.custom.toml_judges`).
 """
 
 from __future__ import annotations
@@ -46,11 +45,12 @@ _LEVELS: Final = {"scored": SCORED_LEVELS, "binary": BINARY_LEVELS}
 KIND: Final = "kind"
 """The key that makes a file of a rubric folder a judge instead of a metric."""
 
+# A name becomes a field of a reply model.
 _SNAKE_CASE = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 
 
 def free_name(name: str) -> str:
-    """The name itself, where a metric may have it.
+    """Check that a metric may have a name, and return the name.
 
     Raises:
         ValueError: when the name is not snake_case, too long or reserved.
@@ -70,6 +70,7 @@ class RubricTable(BaseModel):
 
     def content_hash(self) -> str:
         """The first 16 hex digits of the SHA-256 over the canonical JSON of the content."""
+        # The version of a rubric: a changed word shows in every row that it scored.
         body = as_json(self.model_dump(mode="json"))
         return hashlib.sha256(body.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
@@ -99,11 +100,11 @@ class Rubric(RubricTable):
     description: str = Field(min_length=1)
     tier: Tier
     score_type: Literal["scored", "binary"]
-    default_weight: float = Field(ge=0)
-    include_in_defaults: bool = False
-    notes: str = ""
-    levels: dict[str, Level]
-    prompt_examples: list[str] | None = None
+    default_weight: float = Field(ge=0)  # share in the overall score before normalisation
+    include_in_defaults: bool = False  # judged where a run chooses no metrics
+    notes: str = ""  # stands after the levels in the prompt
+    levels: dict[str, Level]  # key of the level -> its text
+    prompt_examples: list[str] | None = None  # keys of levels
 
     @model_validator(mode="after")
     def _check_levels(self) -> Rubric:
@@ -164,7 +165,7 @@ def rubrics(folders: Sequence[str] = ()) -> tuple[Rubric, ...]:
     """
     by_name = {rubric.name: (rubric, "built in") for rubric in built_in_rubrics()}
     for where, table in documents(folders):
-        if KIND in table:
+        if KIND in table:  # a judge, which another loader reads
             continue
         rubric = validate_table(Rubric, table, where)
         if rubric.name in by_name:
@@ -204,7 +205,7 @@ def documents(folders: Sequence[str]) -> list[tuple[str, dict[str, Any]]]:
     for folder in folders:
         if not Path(folder).is_dir():
             raise ConfigurationError(f"[judge] rubrics: {folder!r} is not a folder")
-        files = sorted(Path(folder).glob("*.toml"))
+        files = sorted(Path(folder).glob("*.toml"))  # file systems list in any order
         if not files:
             raise ConfigurationError(f"[judge] rubrics: no .toml file in folder {folder!r}")
         paths += files
@@ -227,8 +228,9 @@ def validate_table(model: type[T], table: Mapping[str, Any], where: str) -> T:
     try:
         return model.model_validate(table)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
+        first = error.errors(include_url=False)[0]  # one at a time: later ones often follow from it
         place = ".".join(str(part) for part in first["loc"]) or "rubric"
+        # A table as input would be the whole file in one message.
         input_note = "" if isinstance(first["input"], dict) else f" (given: {first['input']!r})"
         raise ConfigurationError(f"{where}: {place}: {first['msg']}{input_note}") from error
 

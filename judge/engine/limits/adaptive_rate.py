@@ -50,7 +50,7 @@ have windows of a minute."""
 class _Period:
     """The number of calls that were let through since a time."""
 
-    since: float
+    since: float  # seconds, on the clock of the calls
     calls: int = 0
 
 
@@ -58,24 +58,22 @@ class _Period:
 class AdaptiveRate:
     """Holds all calls of a model after a refusal, then goes on at a lower rate that grows with time.
 
-    The rate after a hold is a little lower than the rate at which calls were let through. That rate
-    is measured from the first start after a hold to the end of the next hold, which gives the
-    provider's rate whether the provider counts in windows or refills a bucket, and whether or not
-    it says how long to wait. The time between two holds is called a spell, and spells are numbered.
+    The rate after a hold is a little lower than the rate at which calls were let through. The time
+    between two holds is called a spell, and spells are numbered.
     """
 
-    _spell: int = 0
-    _let_through: int = 0
-    _refused: bool = False
-    _tries: int = 0
-    _refused_at: float = 0.0
+    _spell: int = 0  # number of the present spell
+    _let_through: int = 0  # calls of the spell that were not refused, or not yet
+    _refused: bool = False  # the spell has had a refusal: a hold is on
+    _tries: int = 0  # spells in a row in which every call was refused
+    _refused_at: float = 0.0  # first refusal of the spell
     _held_until: float = -NEVER
-    _due: float = -NEVER
-    _rate: float | None = None
-    _calm_s: float = CALM_S
+    _due: float = -NEVER  # when the next call may start by the rate alone
+    _rate: float | None = None  # calls a second at the end of the hold; `None`: no limit
+    _calm_s: float = CALM_S  # seconds without a refusal in which the rate doubles
     _resumed_at: float = 0.0
-    _period: _Period | None = None
-    _before: _Period | None = None
+    _period: _Period | None = None  # calls since the first start after a hold
+    _before: _Period | None = None  # the period before it
 
     def ready_at(self) -> float:
         """The time at which the next call may start."""
@@ -87,7 +85,7 @@ class AdaptiveRate:
             return None
         since_s = max(0.0, now - self._resumed_at)
         growth = 1 + min(GROWTH, self._rate / GROWTH_CALLS) * since_s
-        doubled = min(max(0.0, since_s / self._calm_s - 1), 30.0)
+        doubled = min(max(0.0, since_s / self._calm_s - 1), 30.0)  # bounded: exp2 overflows
         return self._rate * growth * math.exp2(doubled)
 
     def take(self, now: float) -> int:
@@ -96,6 +94,7 @@ class AdaptiveRate:
             self._resume(now)
         rate = self.rate(now)
         if rate is not None:
+            # A start that is late by no more than CATCH_UP_S does not put off the next one.
             self._due = max(self._due, now - CATCH_UP_S) + 1 / rate
         if self._period is not None and now - self._period.since > LONGEST_PERIOD_S:
             self._before, self._period = self._period, None
@@ -105,16 +104,16 @@ class AdaptiveRate:
         return self._spell
 
     def note_refusal(self, spell: int, at: float, now: float, retry_after_s: float | None) -> None:
-        """Note that a call was refused now, which started `at` a time on the same clock.
+        """Note that a call that started at the time `at` was refused at the time `now`.
 
-        `spell` is what `take` returned for the call; the provider may ask to wait for some seconds.
+        `spell` is what `take` returned for it; `retry_after_s` is the pause the provider asks for.
         """
         if self._period is not None and at >= self._period.since:
             self._period.calls -= 1
-        if spell != self._spell:
+        if spell != self._spell:  # started before the last hold, which was for such calls
             return
         self._let_through -= 1
-        if not self._refused:
+        if not self._refused:  # later refusals of the spell only lengthen the hold by their hints
             self._refused, self._refused_at = True, now
             if retry_after_s is None:
                 retry_after_s = min(FIRST_HOLD_S * 2.0**self._tries, LONGEST_HOLD_S)
@@ -124,6 +123,8 @@ class AdaptiveRate:
 
     def _resume(self, now: float) -> None:
         """End the hold and begin a new spell, at a lower rate than the one before."""
+        # Measured from the first start after a hold to the end of the next hold: the provider's
+        # rate, whether it counts in windows or refills a bucket, and with or without hints.
         period = self._period or _Period(now)
         if self._refused_at - period.since >= SHORTEST_PERIOD_S and period.calls >= FEWEST_CALLS:
             self._before, self._period = period, None
@@ -131,10 +132,10 @@ class AdaptiveRate:
         else:  # too short to say anything: the period before is counted as well
             before = self._before or _Period(period.since)
             calls, since = before.calls + period.calls, before.since
-        if calls <= 0 or (self._rate is None and calls < FEWEST_CALLS):
+        if calls <= 0 or (self._rate is None and calls < FEWEST_CALLS):  # nothing to measure
             self._rate, self._calm_s = FIRST_RATE, FIRST_CALM_S
         else:
-            measured = calls / max(now - since, 1.0)
+            measured = calls / max(now - since, 1.0)  # calls a second
             paced = self.rate(self._refused_at) or measured
             rate_share = KEPT_RATE_SHARE if self._let_through > 0 else 1.0
             rate = min(KEPT_RATE_SHARE * measured, rate_share * paced)

@@ -22,21 +22,15 @@ MAX_PLACES_OVERTAKEN: Final = 64
 
 @dataclass(slots=True, eq=False)
 class QueuedCall:
-    """One call that waits for its permit.
+    """One call that waits for its permit."""
 
-    `place` is the number of the ask in the order of arrival, over all models; the later calls of an
-    ask keep the place of its first call. For the group see `Limiter.admit`; `tokens` is an
-    estimate. The future gets the permit as its result when the call may start. A retry belongs to
-    an ask that had a permit before.
-    """
+    place: int  # of its ask in the order of arrival, over all models; later calls keep it
+    group: str  # see `Limiter.admit`
+    tokens: int  # estimate, answer included
+    permit_future: asyncio.Future[Permit]  # gets the permit when the call may start
+    is_retry: bool = False  # of an ask that had a permit before
 
-    place: int
-    group: str
-    tokens: int
-    permit_future: asyncio.Future[Permit]
-    is_retry: bool = False
-
-    def __lt__(self, other: QueuedCall) -> bool:
+    def __lt__(self, other: QueuedCall) -> bool:  # for the heap of retries
         return self.place < other.place
 
 
@@ -44,16 +38,17 @@ class FairQueue:
     """Orders waiting calls: retries first, then calls in the order of arrival, group by group.
 
     Retries go first because the deadline of their asks is running. Calls of the group that was
-    served last go before older calls, up to `MAX_PLACES_OVERTAKEN` places. Joining, leaving and
-    being served take the same time however many calls wait.
+    served last go before older calls, up to `MAX_PLACES_OVERTAKEN` places.
     """
 
     def __init__(self) -> None:
-        self._waiting: dict[QueuedCall, None] = {}
-        self._retries: list[QueuedCall] = []
+        self._waiting: dict[QueuedCall, None] = {}  # an ordered set
+        # A call that leaves stays in the other queues until it comes to their front: taking it out
+        # of the middle would take longer the more calls wait.
+        self._retries: list[QueuedCall] = []  # a heap, by place
         self._groups: dict[str, deque[QueuedCall]] = {}
-        self._order: deque[QueuedCall] = deque()
-        self._last = ""
+        self._order: deque[QueuedCall] = deque()  # all calls but retries, in order of arrival
+        self._last = ""  # the group that was served last
 
     def __bool__(self) -> bool:
         return self._trim_retries() or self._trim(self._order)
@@ -71,7 +66,7 @@ class FairQueue:
         """Remove a call, whether it was served or not."""
         self._waiting.pop(call, None)
         group = self._groups.get(call.group)
-        if group is not None and not self._trim(group):
+        if group is not None and not self._trim(group):  # a run may have many system messages
             del self._groups[call.group]
 
     def oldest(self) -> QueuedCall:
@@ -82,15 +77,12 @@ class FairQueue:
         return self._order[0]
 
     def next(self) -> QueuedCall:
-        """The next call: the oldest retry, else the oldest call of the last group, else the oldest.
-
-        A call of the last group is passed over where it came more than `MAX_PLACES_OVERTAKEN`
-        places after the oldest call.
-        """
+        """The next call: the oldest retry, else the oldest call of the last group, else the oldest."""
         oldest = self.oldest()
         group = self._groups.get(self._last)
         if oldest.is_retry or group is None or not self._trim(group):
             return oldest
+        # Bounded: a large group would else keep all other calls waiting until it is done.
         return group[0] if group[0].place - oldest.place <= MAX_PLACES_OVERTAKEN else oldest
 
     def pop(self) -> QueuedCall:
@@ -118,7 +110,7 @@ class FairQueue:
         return bool(self._retries)
 
     def _is_waiting(self, call: QueuedCall) -> bool:
-        if call.permit_future.cancelled():
+        if call.permit_future.cancelled():  # its task may not have run yet to leave the queue
             self._waiting.pop(call, None)
         return call in self._waiting
 
@@ -139,16 +131,17 @@ class StartSmoother:
     Calls that start together end together, then start together again: while such a wave of replies
     is handled, each reply waits for all others. Starts are therefore spaced, a little closer than
     slots become free on average: a wave is drawn out the first time it comes back, and calls whose
-    ends are spread already are hardly delayed. The next call may start when it is `due`.
+    ends are spread already are hardly delayed.
     """
 
     size: int
-    due: float = -NEVER
-    _held_s: float = 0.0
-    _seen: int = 0
+    due: float = -NEVER  # when the next call may start
+    _held_s: float = 0.0  # mean of about the last `size` calls
+    _seen: int = 0  # calls in the mean, 0..size
 
     def note_start(self, now: float) -> None:
         """Note that a call starts now."""
+        # A slot becomes free every held_s / size seconds (Little's law).
         gap_s = self._held_s / self.size / START_RATE_FACTOR
         self.due = max(self.due, now - gap_s) + gap_s
 
@@ -173,15 +166,12 @@ class Leases(Protocol):
 
 @dataclass(slots=True, eq=False)
 class Permit:
-    """The permission to make one model call, with what each limit charged for the call.
+    """The permission to make one model call, with what each limit charged for the call."""
 
-    `place` is the number of the ask in the order of arrival.
-    """
-
-    place: int
+    place: int  # of the ask in the order of arrival
     _adaptive_rate: AdaptiveRate
-    _at: float
-    _spell: int
+    _at: float  # start of the call, on the event loop's clock
+    _spell: int  # see `AdaptiveRate`
     _requests: Sequence[tuple[RateLimit, Charge]]
     _tokens: Sequence[tuple[RateLimit, Charge]]
 
@@ -203,17 +193,14 @@ class Permit:
 
 
 class _ModelLimiter:
-    """The limits of one model and the queue of calls that wait for them; calls start one by one.
-
-    Of requests and of tokens, this process may have a limit for itself, and one that it shares with
-    other processes.
-    """
+    """The limits of one model and the queue of calls that wait for them; calls start one by one."""
 
     def __init__(
         self, limits: LimitsConfig, shared: tuple[RateLimit | None, RateLimit | None]
     ) -> None:
         self.queue = FairQueue()
         self._adaptive_rate = AdaptiveRate()
+        # Each list holds up to two limits: one of this process, one shared with other processes.
         self._requests: list[RateLimit] = [limit for limit in shared[:1] if limit is not None]
         self._tokens: list[RateLimit] = [limit for limit in shared[1:] if limit is not None]
         if limits.requests_per_minute is not None:
@@ -222,7 +209,7 @@ class _ModelLimiter:
             self._tokens.insert(0, RateLimiter.of_tokens(limits.tokens_per_minute))
 
     def join(self, call: QueuedCall, now: float) -> None:
-        if not self.queue:
+        if not self.queue:  # what was not used while nobody waited is no credit
             for rate_limit in (*self._requests, *self._tokens):
                 rate_limit.begin(now)
         self.queue.join(call)
@@ -233,6 +220,7 @@ class _ModelLimiter:
             return NEVER
         tokens = self.queue.next().tokens
         times = [self._adaptive_rate.ready_at()]
+        # Only the next call is asked for: a cheap call does not overtake one that lacks tokens.
         try:
             times += [rate_limit.ready_at(1, now) for rate_limit in self._requests]
             times += [rate_limit.ready_at(tokens, now) for rate_limit in self._tokens]
@@ -263,20 +251,16 @@ class Limiter:
 
     Each model gets no more requests and tokens a minute than its limits allow. Where no limit is
     configured, the rate is found from the provider's refusals. One limiter serves every hearing of
-    a run, whatever shard the hearing belongs to: one pool for each shard would leave slots idle at
-    the end of each shard. Of the models that may be called now, the one whose oldest call has
-    waited longest goes first.
-
-    Of `size` slots, `in_flight` are in use; `peak` is the highest `in_flight` so far.
+    a run: one pool for each shard would leave slots idle at the end of each shard.
     """
 
     def __init__(self, limits: LimitsConfig, leases: Leases | None = None) -> None:
-        self.size = limits.max_in_flight
-        self.in_flight = 0
-        self.peak = 0
+        self.size = limits.max_in_flight  # slots
+        self.in_flight = 0  # slots in use
+        self.peak = 0  # the highest `in_flight` so far
         self._limits = limits
         self._leases = leases
-        self._model_limiters: dict[str, _ModelLimiter] = {}
+        self._model_limiters: dict[str, _ModelLimiter] = {}  # by name of the model
         self._places = itertools.count()
         self._start_smoother = StartSmoother(self.size)
         self._timer: asyncio.TimerHandle | None = None
@@ -312,8 +296,8 @@ class Limiter:
             future = call.permit_future
             if future.cancelled():
                 limiter.queue.leave(call)
-                self._start_ready_calls()
-            elif future.exception() is None:
+                self._start_ready_calls()  # the call behind it may take fewer tokens
+            elif future.exception() is None:  # the permit came first: nobody else gives it back
                 future.result().cancel()
                 self._release_slot()
             raise
@@ -336,6 +320,7 @@ class Limiter:
             if max(first, self._start_smoother.due) > now + _TINY_S:
                 self._set_timer(max(first, self._start_smoother.due))
                 return
+            # Of the models that may be called, that whose oldest call has waited longest.
             ready = [limiter for at, limiter in waiting if at <= now + _TINY_S]
             limiter = min(ready, key=lambda limiter: limiter.queue.oldest().place)
             call, permit = limiter.start(now)

@@ -32,15 +32,15 @@ the lag is made up for; a lag of more than `MAX_LAG_S` seconds is not made up fo
 NEVER: Final = math.inf
 """The time of something that does not happen unless something else happens first."""
 
-_TINY: Final = 1e-9
+_TINY: Final = 1e-9  # units or seconds that are left over by the rounding of floats
 
 
 @dataclass(slots=True, eq=False)
 class Charge:
-    """What a limit charged for a call that started at a time: a number of requests or of tokens."""
+    """What a limit charged for one call."""
 
-    at: float
-    cost: float
+    at: float  # start of the call
+    cost: float  # requests or tokens
 
 
 class RateLimit(Protocol):
@@ -67,34 +67,31 @@ class RateLimit(Protocol):
 
 @dataclass(slots=True)
 class _Schedule:
-    """The time at which the next call is due; it may lie at most `lag_s` seconds in the past.
+    """The time at which the next call is due."""
 
-    The rate is in requests or tokens a second.
-    """
-
-    rate: float
-    lag_s: float
+    rate: float  # requests or tokens a second
+    lag_s: float  # most seconds that `due` may lie in the past
     due: float = -NEVER
 
 
 class RateLimiter:
     """A limit that this process has for itself.
 
-    The starts of calls are spaced by their costs (GCRA, the generic cell rate algorithm with
-    virtual schedules); the first call starts at once, and there is no burst. One schedule runs at
-    the rate of the limit; a faster one bounds how quickly a lag is made up for. In addition, the
-    charges within a window never exceed what is allowed, whatever calls really took and however
-    late some of them started.
+    The starts of calls are spaced by their costs; the first call starts at once, and there is no
+    burst. In addition, the charges within a window never exceed what is allowed, whatever calls
+    really took and however late some of them started.
     """
 
     def __init__(self, allowed: float, window_s: float) -> None:
         """Make a limit of so many requests, or tokens, in a window of so many seconds."""
         self._allowed, self._window_s = allowed, window_s
         rate = allowed / window_s
+        # GCRA, the generic cell rate algorithm (ITU-T I.371), as virtual scheduling. One schedule
+        # runs at the rate of the limit; a faster one bounds how quickly a lag is made up for.
         fast = _Schedule(CATCH_UP_FACTOR * rate, CATCH_UP_S)
         self._schedules = (_Schedule(rate, MAX_LAG_S), fast)
-        self._charged: deque[Charge] = deque()
-        self._total = 0.0
+        self._charged: deque[Charge] = deque()  # of the last window, oldest first
+        self._total = 0.0  # their sum
 
     @classmethod
     def of_requests(cls, per_minute: int) -> RateLimiter:
@@ -112,16 +109,13 @@ class RateLimiter:
             schedule.due = max(schedule.due, now)
 
     def ready_at(self, cost: float, now: float) -> float:
-        """The time at which the schedules and the window allow a call of this cost.
-
-        A call that costs more than the window allows counts as one that costs just that much: it
-        starts when no other call was charged for the length of a window.
-        """
+        """The time at which the schedules and the window allow a call of this cost."""
         while self._charged and self._charged[0].at <= now - self._window_s:
             self._total -= self._charged.popleft().cost
+        # A call that costs more than the window allows waits for a window without other calls.
         excess = self._total + min(cost, self._allowed) - self._allowed
         free_at = -NEVER
-        for charge in self._charged:
+        for charge in self._charged:  # the oldest that have to leave the window first
             if excess <= 0:
                 break
             excess -= charge.cost
@@ -139,11 +133,9 @@ class RateLimiter:
         return charge
 
     def settle(self, charge: Charge, cost: float) -> None:
-        """Correct the charge, and move the schedules by the difference.
-
-        A charge that has left the window is not corrected any more.
-        """
+        """Correct the charge, and move the schedules by the difference."""
         difference = min(cost, self._allowed) - charge.cost
+        # A charge that has left the window is no part of the total any more.
         if self._charged and charge.at >= self._charged[0].at:
             self._total += difference
             for schedule in self._schedules:
@@ -159,14 +151,11 @@ which units are leased, so that no call waits for the server that grants them.""
 
 @dataclass(slots=True)
 class LeaseBlock:
-    """Units (requests or tokens) that were leased together, of which so many are left.
+    """Units (requests or tokens) that were leased together."""
 
-    The first unit may be used from the time `at` on, the others at `rate` units a second.
-    """
-
-    at: float
-    units: float
-    rate: float
+    at: float  # when the first unit that is left may be used
+    units: float  # units that are left
+    rate: float  # units a second at which the others may be used
 
 
 @dataclass(slots=True, eq=False)
@@ -174,18 +163,17 @@ class LeasedRate:
     """A limit that processes share: each process uses only the units that it leased.
 
     Each unit has a time of its own, so that all processes together keep the even spacing of a
-    single process; a unit that is late is lost, so that many processes cannot save up for a burst.
-    A call that costs more than `most` units counts as one of so many. When more units are needed,
-    `request_units` is called: the owner then leases some, calls `add` and wakes the waiting calls.
+    single process. When more units are needed, `request_units` is called: the owner then leases
+    some, calls `add` and wakes the waiting calls.
     """
 
-    most: float
+    most: float  # units; a call that costs more counts as one of so many
     request_units: Callable[[], None]
-    _blocks: deque[LeaseBlock] = field(default_factory=deque)
-    _held_units: float = 0.0
-    _needed_units: float = 0.0
-    _owed_units: float = 0.0
-    _error: AssizesError | None = None
+    _blocks: deque[LeaseBlock] = field(default_factory=deque)  # oldest first
+    _held_units: float = 0.0  # left in all blocks
+    _needed_units: float = 0.0  # by the next call
+    _owed_units: float = 0.0  # what calls took beyond their estimates; below 0: what they saved
+    _error: AssizesError | None = None  # `None` as long as units can come
 
     def begin(self, now: float) -> None:
         """Do nothing: leased units keep their times."""
@@ -213,7 +201,7 @@ class LeasedRate:
         if lacks > 0:
             return lacks
         last = self._blocks[-1] if self._blocks else None
-        ends = last.at + last.units / last.rate if last else now
+        ends = last.at + last.units / last.rate if last else now  # time of the last unit
         return 0.0 if ends < now + LEASE_AHEAD_S else -1.0
 
     def ready_at(self, cost: float, now: float) -> float:
@@ -238,7 +226,7 @@ class LeasedRate:
         cost = min(cost, self.most)
         self._owed_units += cost - charge.cost
         charge.cost = cost
-        if self._blocks:
+        if self._blocks:  # savings are bounded as units are: they cannot add up to a burst
             self._owed_units = max(self._owed_units, -MAX_LATE_S * self._blocks[-1].rate)
 
     def _use(self, units: float) -> None:
@@ -252,9 +240,10 @@ class LeasedRate:
             if block.units <= _TINY:
                 self._blocks.popleft()
         if not self._blocks:
-            self._held_units = 0.0
+            self._held_units = 0.0  # rid of what rounding left
 
     def _forget(self, now: float) -> None:
+        # Units that are late are lost: many processes could else save up for a burst.
         while self._blocks and (late_s := now - MAX_LATE_S - self._blocks[0].at) > _TINY:
             block = self._blocks[0]
             self._use(min(block.units, late_s * block.rate))
