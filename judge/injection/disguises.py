@@ -23,6 +23,7 @@ _ZERO_WIDTH: Final = (
 )
 _BIDI: Final = "\u202a-\u202e\u2066-\u2069"  # change the direction of writing
 _TAGS: Final = "\U000e0000-\U000e007f"  # ASCII that no font shows
+# Selectors of variants of a character; a run of them can encode any bytes.
 _SELECTORS: Final = "\ufe00-\ufe0f\U000e0100-\U000e01ef"
 
 _FLAG: Final = f"{_BLACK_FLAG}[\U000e0061-\U000e007a\U000e0030-\U000e0039]{{1,6}}\U000e007f"
@@ -81,7 +82,7 @@ _BASE64: Final = re.compile(r"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{20,}={0,2}(?![
 _HEX: Final = re.compile(r"(?<![0-9A-Fa-f])(?:[0-9A-Fa-f]{2}){12,}(?![0-9A-Fa-f])")
 _ESCAPED: Final = re.compile(r"%[0-9A-Fa-f]{2}")  # as in a URL
 _DOTTED: Final = re.compile(r"(?:\w[.\-_*]){3}\w")  # i.g.n.o.r.e
-_SPACED: Final = re.compile(r"(?<!\w)(?:\w[ .\-_*])+\w(?!\w)")
+_SPACED: Final = re.compile(r"(?<!\w)(?:\w[ .\-_*])+\w(?!\w)")  # i g n o r e, i-g-n-o-r-e
 # Possessive: a run of digits is matched once, because some runs are as long as their text.
 _MIXED_DIGITS: Final = re.compile(r"[a-z][0134578@$]++[a-z]|(?<![0134578@$])[0134578@$]++[a-z]{2}")
 _LETTERS: Final = str.maketrans("0134578@$", "oieastbas")  # leetspeak
@@ -159,7 +160,7 @@ def _decode_pieces(text: str, pattern: re.Pattern[str], decode: Callable[[str], 
 
 
 def _base64_bytes(piece: str) -> bytes:
-    bare = piece.rstrip("=").translate(str.maketrans("-_", "+/"))
+    bare = piece.rstrip("=").translate(str.maketrans("-_", "+/"))  # as in URLs (RFC 4648)
     return base64.b64decode(bare + "=" * (-len(bare) % 4), validate=True)
 
 

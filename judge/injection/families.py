@@ -225,7 +225,7 @@ def flags(case: Case) -> tuple[Flag, ...]:
     among = tuple(matching_families(bare, words))
     hidden = hidden_count(whole) if shape.hidden else 0
     places: dict[str, str] = {}  # flag -> first place
-    for text, place in reversed(texts.items()):  # in the order of the case
+    for text, place in reversed(texts.items()):
         names = [f"{INJECTION}{name}" for name in family_names(text, among)] if among else []
         names += [f"{DISGUISED}{name}" for name in disguise_names(text)] if disguises else []
         names += [HIDDEN_TEXT] if hidden > MOST_HIDDEN < hidden_count(text) else []
