@@ -128,7 +128,7 @@ def register_secrets(values: Iterable[str]) -> None:
     secrets = {
         value
         for value in values
-        # A word such as `postgres` would be masked in every log line; as a password it protects little.
+        # A word such as `postgres` would be masked wherever it stands in a log line.
         if len(value) >= SHORTEST_SECRET and not (value.isalpha() and value.islower())
     }
     if not secrets <= set(_ProcessSecrets.values):
@@ -193,7 +193,7 @@ def secrets_in(environment: Mapping[str, str]) -> Iterator[str]:
             for match in re.finditer(r"://([^/?#\s@]*)@", value):
                 written = match[1].partition(":")[2] or match[1]  # the password, or a token alone
                 yield from {written, unquote(written)}  # drivers log it decoded
-        elif is_secret(name) and not value.startswith(("/", "./", "~")):
+        elif is_secret(name) and not value.startswith(("/", "./", "~")):  # not a path of a key
             yield value
 
 

@@ -141,7 +141,7 @@ class Redactor:
         """
         known = placeholders or Placeholders()
         whole = case.model_dump_json()
-        data = whole.encode("utf-8", "surrogatepass")  # JSON input may hold half a surrogate pair
+        data = whole.encode("utf-8", "surrogatepass")
         folded = data.lower()
         # One search over the whole case: mostly few rules or none can match in it.
         rules = tuple(rule for rule in self.rules if rule.can_be_in(whole, data, folded))
@@ -209,7 +209,7 @@ class Redactor:
             return _map_parts(part, lambda item: self._redacted_part(name, item, known))
         text = part if isinstance(part, str) else _number(part)
         if text is not None:
-            # Name and value are put before the rules as JSON, since some rules need the name beside it.
+            # Name and value are searched together, as JSON: some rules need the name beside it.
             before = f'"{name[: telling.end("name")]}": "'
             whole = self.redact_text(f'{before}{text}"', known)
             if whole.startswith(before) and whole.endswith('"'):
@@ -232,14 +232,14 @@ def _map_parts(parts: list[Any] | tuple[Any, ...], convert: Callable[[Any], Any]
 
 
 def _apply_rule(rule: RedactionRule, text: str, known: Placeholders) -> str:
-    """The text with placeholders for the values that one rule finds; an empty value hides nothing."""
+    """The text with placeholders for the values that one rule finds."""
     group = VALUE if VALUE in rule.pattern.groupindex else 0
     parts, done, at = [], 0, 0  # done: up to here the text is in `parts`
     while at <= len(text) and (match := rule.pattern.search(text, at)) is not None:
         candidate, start = match[group] or "", match.start(group)
         value = None if _PLACEHOLDER.match(candidate) else rule.find_value(candidate)
         end = match.end()
-        if value:
+        if value:  # an empty value hides nothing
             end = start + len(value)  # the match may reach into the next value
             parts += [text[done:start], known.of(rule.kind, rule.plain(value))]
             done = end
