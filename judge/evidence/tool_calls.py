@@ -168,7 +168,7 @@ def tool_evidence(case: Case) -> ToolEvidence:
     writes_known = case.expected.writes is not None or declared
     expected_writes = tuple(call for call in expected or () if call.name in write_names)
     done_writes = tuple(each for each in called if each.call.name in write_names)
-    write_match = None  # unknown
+    write_match = None
     if expected is not None and (writes_known or expected_writes):
         pairs = _matches(expected_writes, done_writes).values()
         exact = all(match.differences == 0 for match in pairs)

@@ -80,7 +80,7 @@ MAX_DECODED: Final = 2_000
 
 _BASE64: Final = re.compile(r"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{20,}={0,2}(?![A-Za-z0-9+/=])")
 _HEX: Final = re.compile(r"(?<![0-9A-Fa-f])(?:[0-9A-Fa-f]{2}){12,}(?![0-9A-Fa-f])")
-_ESCAPED: Final = re.compile(r"%[0-9A-Fa-f]{2}")  # as in a URL
+_ESCAPED: Final = re.compile(r"%[0-9A-Fa-f]{2}")
 _DOTTED: Final = re.compile(r"(?:\w[.\-_*]){3}\w")  # i.g.n.o.r.e
 _SPACED: Final = re.compile(r"(?<!\w)(?:\w[ .\-_*])+\w(?!\w)")  # i g n o r e, i-g-n-o-r-e
 # Possessive: a run of digits is matched once, because some runs are as long as their text.
@@ -110,7 +110,7 @@ class TextShape:
     words: str  # the different words in lower case, one a line
     longest: int  # characters of the longest word
     spelled: bool  # whether four single letters in a row may spell out a word
-    ascii: bool  # whether the text is ASCII
+    ascii: bool
     hidden: bool  # whether it holds hidden characters
 
     @classmethod
