@@ -141,7 +141,7 @@ class _BackfillRunner:
         return ended, self._waiting
 
     async def _compare_parts(self) -> None:
-        """Compare the complete runs with their baselines, the earliest day first (decision 89)."""
+        """Compare the complete runs with their baselines, the earliest day first."""
         for part in sorted(self._parts, key=lambda part: part.day or date.min):
             # A later run might have the run of this part as its baseline.
             if part in self._waiting:

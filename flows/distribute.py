@@ -82,7 +82,8 @@ async def _judge_elsewhere(
     context: RunContext, run: PlannedRun, due: Sequence[Shard]
 ) -> ShardFailures:
     """Have the due shards judged in other processes, by partitions."""
-    seal = await asyncio.to_thread(create_shared_state_check, context, run.run_id)  # decision 74
+    # One cache and ledger for all are proved, not assumed (docs/decisions.md, decision 74).
+    seal = await asyncio.to_thread(create_shared_state_check, context, run.run_id)
     runner = context.config.runner
     opened: AbstractAsyncContextManager[Executor] = (
         work_pool(runner, run.run_id)

@@ -110,21 +110,19 @@ async def _run(
 async def _judge_anchors(
     context: RunContext, run: PlannedRun, result: BaselineResult
 ) -> BaselineResult:
-    """Judge the anchors where they are due, and attribute a change to the agent or to the judge.
-
-    Their labels, if any, calibrate the judge.
-    """
+    """Judge the anchors where they are due, and attribute a change to the agent or to the judge."""
     settings = context.config.anchors
     is_due = anchor_runs.has_due_anchors
     if await asyncio.to_thread(is_due, context.store, run.record, context.config):
-        config = anchor_runs.anchor_config(context.config)  # without cached replies (decision 45)
+        # Asked anew: the reply cache would answer for the model of last month.
+        config = anchor_runs.anchor_config(context.config)
         own_id = anchor_runs.anchors_id(run.run_id)
         outcome = await subflow_outcome(
             evaluate(config, run.record.trigger, run_id=own_id, return_state=True)
         )
         if isinstance(outcome, AssizesError):  # the run itself is judged and goes on
             log.warning("the anchors could not be judged: %s", outcome)
-        elif settings.labels is not None:
+        elif settings.labels is not None:  # verdicts of people calibrate the judge
             await _calibrate(context, config, outcome.run_id, settings.labels)
     return replace(result, attribution=await attribute_change(context, run, result.comparison))
 

@@ -82,12 +82,9 @@ def parse_outcome(result: Any) -> Any:
     return RunOutcome.model_validate(result) if isinstance(result, dict) else result
 
 
-# `Any`: Prefect types an async flow called with return_state as if it had been awaited already.
+# Prefect types an async flow called with return_state as if it had been awaited already.
 async def subflow_outcome(subflow: Any) -> RunOutcome | AssizesError:
-    """Wait for a subflow `evaluate` that was called with `return_state=True`.
-
-    Returns the outcome, or the `AssizesError` that ended the subflow; any other error is raised.
-    """
+    """The outcome of a subflow `evaluate`, or its `AssizesError`; any other error is raised."""
     outcome = parse_outcome(await (await subflow).aresult(raise_on_failure=False))
     if isinstance(outcome, RunOutcome | AssizesError):
         return outcome
@@ -101,12 +98,9 @@ def to_state(
     failures: ShardFailures,
     reports: dict[str, str],  # suffix -> path or URI
     *,
-    fail: bool,
+    fail: bool,  # whether any conclusion but `Passed` is a failed state
 ) -> State[Any]:
-    """A Prefect state named for the conclusion of a run; its data is the `RunOutcome`.
-
-    With `fail` any conclusion but `Passed` is a failed state.
-    """
+    """A Prefect state named for the conclusion of a run; its data is the `RunOutcome`."""
     conclusion, reasons = _conclusion(record, summary, baseline_result, failures)
     outcome = RunOutcome(
         run_id=record.run_id,

@@ -127,10 +127,7 @@ async def open_cluster(config: RunnerConfig, run_id: str) -> AsyncIterator[Clust
 
 
 class Cluster:
-    """An `Executor` of `assizes.flows.distribute`: partitions as Dask tasks, each a flow run.
-
-    Dask itself retries a task whose worker is gone.
-    """
+    """An `Executor` of `assizes.flows.distribute`: partitions as Dask tasks, each a flow run."""
 
     def __init__(self, client: Any, run_id: str) -> None:
         self._client = client
@@ -145,6 +142,7 @@ class Cluster:
 
     async def judge(self, job: PartitionJob, attempt: int) -> PartitionEnd:
         """Have a Dask worker judge a partition, and wait for the end of its flow run."""
+        # Dask itself retries a task whose worker died, before it gives up with this error.
         killed: Any = import_module("distributed").KilledWorker
         # Unique, because Dask answers a key that it knows with the earlier result.
         key = f"{job.partition.key(self._run_id, attempt)}-{uuid4().hex[:8]}"
@@ -190,5 +188,6 @@ def judge_by_dask(
         work: Any = judge_partition(**parameters, return_state=True)
         return partition_end(await work)
 
+    # The settings of the process that gave out the partition: the same Prefect server.
     with hydrated_context({"settings_context": settings}), tags(*tag_names):
         return asyncio.run(run_partition())

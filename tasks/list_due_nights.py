@@ -78,7 +78,7 @@ def days_in_progress(
         return {
             day
             for day, row in _dated_rows(store, config.name)
-            if row["status"] == "running" and day in days
+            if row["status"] == "running" and day in days  # without a lock its process has died
             if (until := store.locked_until(row["run_id"])) is not None and until > moment
         }
 

@@ -75,11 +75,7 @@ def lock_unfinished_run(context: RunContext, run: PlannedRun) -> AbstractAsyncCo
 
 
 def _intake(context: RunContext, request: RunRequest, selector: RecordSelector | None) -> Plan:
-    """The plan of the input; an empty plan where there is nothing to judge (decision 57).
-
-    Raises:
-        NothingDue: there is nothing to judge in a run that somebody began by hand.
-    """
+    """The plan of the input; where there is nothing to judge, an empty plan or `NothingDue`."""
     try:
         return plan_intake(
             context.config.transcripts,
@@ -90,13 +86,15 @@ def _intake(context: RunContext, request: RunRequest, selector: RecordSelector |
             policy=ScanPolicy(selector, context.preprocessor),
         )
     except NothingDue as error:
-        if request.trigger == "adhoc":  # of other runs nobody would see the error
+        # Of a scheduled run nobody would see the error, but the store shows its empty run.
+        if request.trigger == "adhoc":
             raise
         return error.plan or Plan.without_objects(request.date)
 
 
 def _resume_run(context: RunContext, request: RunRequest) -> PlannedRun:
-    """A run that was begun before, with the plan of that time (decision 38)."""
+    """A run that was begun before, with the plan of that time."""
+    # All rows of a run are judged in one way (docs/decisions.md, decision 38).
     stored = context.store.run(request.run_id or "")  # UnknownRun: it was never begun
     record = replace(_record(context, request, stored.plan), run_id=stored.run_id)
     plan = Plan.from_dict(stored.plan)

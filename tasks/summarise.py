@@ -130,7 +130,7 @@ def _intake_counts(run: PlannedRun, committed: Mapping[str, Mapping[str, int]]) 
     totals = sum((Counter(counts) for counts in committed.values()), Counter[str]())
     heard = {status: totals[status] for status in HEARD_STATUSES}
     intake = run.intake
-    if len(committed) == len(intake.shards):  # all are committed
+    if len(committed) == len(intake.shards):  # else counts are missing
         reconcile("cases due", intake.due, heard)
         reconcile("records rejected", intake.rejected, {"quarantined": totals["quarantined"]})
     return {

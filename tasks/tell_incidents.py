@@ -71,7 +71,7 @@ async def tell_incidents(context: RunContext, run: PlannedRun) -> list[Incident]
 
 
 def incidents_at(store: Store, record: RunRecord, config: SeriesConfig) -> list[Incident]:
-    """The incidents of whole series that are open at a run, or resolved by it (decision 55).
+    """The incidents of whole series that are open at a run, or resolved by it.
 
     Only the newest run of a name has any, once the name has enough runs for a reference.
 

@@ -76,6 +76,7 @@ def exchanges(transcript: Transcript) -> tuple[UserExchange, ...]:
         for index, turn in enumerate(turns)
         if turn.role == "user" and (index == 0 or turns[index - 1].role != "user")
     ]
+    # Turns before the first message belong to the first exchange.
     borders = pairwise([0, *cuts[1:], len(turns)] if turns else [])
     return tuple(UserExchange(start, turns[start:end]) for start, end in borders)
 

@@ -83,7 +83,7 @@ def tool_routing(read: CaseReading) -> RuleFinding:
     """
     tools, code = read.tools, "wrong_tool_selected"
     repeated = plain_reading.repeated_calls(tools.called)
-    slips = len(repeated) + len(tools.failed) + (tools.in_order is False)
+    slips = len(repeated) + len(tools.failed) + (tools.in_order is False)  # `None`: not known
     turns = _turns_of([*repeated, *tools.failed])
     if tools.expected is None:
         why = f"no expected calls given; {_count_text(slips, 'repeated or failed call')}"
@@ -121,7 +121,7 @@ def parameter_extraction(read: CaseReading) -> RuleFinding:
     differences = sum(match.differences for match in differing)
     errors = differences + len(unreadable) + len(invented)
     names = {match.made.call.name for match in differing} | {str(claim.tool) for claim in invented}
-    total = sum(max(1, len(made_call.call.arguments)) for made_call in calls)
+    total = sum(max(1, len(made_call.call.arguments)) for made_call in calls)  # at least 1 a call
     why = (
         f"{differences} arguments differ from the expected, {len(invented)} values never mentioned, "
         f"{len(unreadable)} unreadable, of {total} given"
@@ -185,6 +185,7 @@ def instruction_compliance(read: CaseReading) -> RuleFinding:
     refused: tuple[int, ...] = ()
     if tools.writes_known:
         expected = Counter(call.name for call in tools.expected_writes or ())
+        # An expected change was not made, and the agent refuses or apologises: it refused the change.
         if expected - Counter(made_call.call.name for made_call in tools.done_writes):
             refused = plain_reading.refusing_turns(read)
     retried = plain_reading.repeated_calls(tools.failed)
@@ -231,7 +232,7 @@ def conversation_management(read: CaseReading) -> RuleFinding:
     repeated_by_user = plain_reading.repeated_texts(
         [(index, turn.text) for index, turn in numbered if turn.role == "user" and turn.text]
     )
-    cut_off = read.tools.finished is False
+    cut_off = read.tools.finished is False  # `None`: not known
     last, last_text = read.texts[-1]
     open_end = not plain_reading.is_closing(last_text)
     why = (

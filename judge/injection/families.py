@@ -36,9 +36,9 @@ class AttackFamily:
     """One way to talk a judge into a verdict."""
 
     name: str  # in flags
-    cues: tuple[str, ...]  # strings without one of which no pattern matches
+    cues: tuple[str, ...]  # the patterns are tried only around these strings
     near: tuple[str, ...]  # if any: a cue counts only with one of them within `NEAR` characters
-    patterns: tuple[re.Pattern[str], ...]  # over text normalised by `plain`, tried around the cues
+    patterns: tuple[re.Pattern[str], ...]  # over text normalised by `plain`
 
     def has_match(self, bare: str, words: str | None = None) -> bool:
         """Whether a pattern matches in a text from `plain`, whose `different_words` may be given."""

@@ -97,17 +97,14 @@ class RedactionRule:
         return self.hint is None or self.hint.search(text) is not None
 
     def can_be_in(self, whole: str, data: bytes, folded: bytes) -> bool:
-        """The same test for many texts at once, in one JSON document.
-
-        `whole` is that document, `data` the same in UTF-8, `folded` is `data` in lower case.
-        """
+        """The same test for a JSON document: `whole`, in UTF-8 `data`, in lower case `folded`."""
         looked = folded if self.folds else data
         if self.needles and not any(needle.encode() in looked for needle in self.needles):
             return False
         return self.hint is None or self.hint.search(whole) is not None
 
 
-_UNLIKE_WORDS: Final = re.compile(r"[0-9!@#$%^*+=~]")  # characters that prose has seldom in a word
+_UNLIKE_WORDS: Final = re.compile(r"[0-9!@#$%^*+=~]")  # characters that words seldom have
 
 
 def _digits(text: str) -> str:
