@@ -185,7 +185,7 @@ def instruction_compliance(read: CaseReading) -> RuleFinding:
     refused: tuple[int, ...] = ()
     if tools.writes_known:
         expected = Counter(call.name for call in tools.expected_writes or ())
-        # An expected change was not made, and the agent refuses or apologises: it refused the change.
+        # An expected change was not made: words of refusal at the end mean that it was refused.
         if expected - Counter(made_call.call.name for made_call in tools.done_writes):
             refused = plain_reading.refusing_turns(read)
     retried = plain_reading.repeated_calls(tools.failed)
