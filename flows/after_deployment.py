@@ -58,7 +58,7 @@ async def after_deployment(
         ConfigurationError: the transcripts cannot be reached.
     """
     wanted = min_transcripts or config.after_deployment.min_transcripts
-    began: datetime = flow_run.scheduled_start_time
+    began: datetime = flow_run.scheduled_start_time  # the same after a restart
     run_config = version_config(config, version, agent)
     count = await _collect(run_config, wanted, began)
     # Prefect types an async flow called with return_state as if it had been awaited already.
@@ -77,26 +77,24 @@ async def after_deployment(
 def version_config(config: RunConfig, version: str, agent: str | None) -> RunConfig:
     """The configuration of a run over the transcripts of one version.
 
-    Without a baseline, or with `latest`, the baseline becomes the version before: once the version
-    was judged, the latest run would be one of the version itself.
+    Without a baseline, or with `latest`, the baseline becomes the version before.
     """
     where = config.transcripts.where | {"agent_version": version}
     if agent is not None:
         where["agent"] = agent
     transcripts = config.transcripts.model_copy(update={"where": where})
     comparison = config.comparison
+    # The latest run may be one of the version itself (docs/decisions.md, decision 59).
     if comparison.baseline in (None, LATEST):
         comparison = comparison.model_copy(update={"baseline": PREVIOUS_VERSION})
     return config.model_copy(update={"transcripts": transcripts, "comparison": comparison})
 
 
 def _dated_config(config: RunConfig, began: datetime) -> RunConfig:
-    """Fill date placeholders of the transcripts' URI: from the day of the deployment to tomorrow.
-
-    Tomorrow is in the range because clocks that are ahead may write to that day's folder already.
-    """
+    """Fill date placeholders of the transcripts' URI: the day of the deployment to tomorrow."""
     zone = config.nightly.time_zone
     first = day_of_moment(began, zone)
+    # Tomorrow too: a clock that is ahead may write to the folder of that day already.
     last = day_of_moment(datetime.now(UTC), zone) + timedelta(days=1)
     uri = covering_uri(config.transcripts.uri, days_between(first, last))
     transcripts = config.transcripts.model_copy(update={"uri": uri})
@@ -110,9 +108,10 @@ async def _collect(config: RunConfig, wanted: int, began: datetime) -> int:
     collected = TranscriptCounter(config.transcripts)
     report = progress_reporter.get()
     report(COLLECTING, 0, wanted)
-    reported = 0
+    reported = 0  # cases that the progress shows
     await _name_state(COLLECTING)
     while True:
+        # Each time anew: a new day may have begun since.
         collected.config = _dated_config(config, began).transcripts
         count = await asyncio.to_thread(collected.count_cases)
         report(COLLECTING, min(count, wanted) - reported, 0)
@@ -128,7 +127,7 @@ async def _collect(config: RunConfig, wanted: int, began: datetime) -> int:
 
 async def _name_state(name: str) -> None:
     """Rename the running state of this flow run, which people see in Prefect's UI."""
-    context = FlowRunContext.get()
+    context = FlowRunContext.get()  # None: the function was called without Prefect
     if context is None or context.flow_run is None:
         return
     async with get_client() as client:

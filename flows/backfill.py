@@ -89,15 +89,13 @@ async def backfill(
 
 
 def _divide_limits(config: RunConfig, at_once: int) -> RunConfig:
-    """The configuration of a part: its share of the rate limits when several are judged at once.
-
-    Limits that runs share by name (`[limits] shared`) stay whole: the Prefect server divides them.
-    """
+    """The configuration of a part: its share of the rate limits when several are judged at once."""
     if at_once == 1:
         return config
     limits = config.limits
     shares: dict[str, Any] = {"max_in_flight": max(1, limits.max_in_flight // at_once)}
     for name in ("requests_per_minute", "tokens_per_minute"):
+        # Limits that runs share by name stay whole: the Prefect server divides them.
         if limits.shared is None and (whole := getattr(limits, name)) is not None:
             shares[name] = max(1, whole // at_once)
     return config.model_copy(update={"limits": limits.model_copy(update=shares)})
@@ -109,22 +107,19 @@ class _BackfillRunner:
     def __init__(
         self, config: RunConfig, parts: Sequence[RunPart], at_once: int, *, alone: bool
     ) -> None:
-        """Begin nothing yet; the parts are begun in this order, at most `at_once` at the same time.
-
-        `alone`: whether no other process can write to the store.
-        """
-        self._alone = alone
+        """Begin nothing yet; the parts are begun in this order, at most `at_once` at a time."""
+        self._alone = alone  # whether no other process can write to the store
         # Unless each part ends after every part that its baseline rule may choose, the runs are
         # compared after all are judged. A fixed baseline is in the store before the backfill.
         in_turn = at_once == 1 and config.backfill.order == "oldest"
         self._compares_later = config.comparison.baseline in RULES and not in_turn
         self._config = _divide_limits(config, at_once)
         self._parts = parts
-        self._waiting = list(parts)
+        self._waiting = list(parts)  # parts not begun
         self._at_once = at_once
         self._pending: dict[asyncio.Task[PartOutcome], RunPart] = {}
-        self._ended: dict[str, PartOutcome] = {}
-        self._failing = 0
+        self._ended: dict[str, PartOutcome] = {}  # by the label of the part
+        self._failing = 0  # incomplete parts in a row
         self._progress = ProgressArtifact(f"assizes-backfill-progress-{artifact_key(config.name)}")
         self._stopped = False
 
@@ -146,17 +141,15 @@ class _BackfillRunner:
         return ended, self._waiting
 
     async def _compare_parts(self) -> None:
-        """Compare the complete runs with their baselines, the earliest day first.
-
-        The comparison stops before the first part that was not begun: a later run might have that
-        part's run as its baseline, and is compared once the part is judged.
-        """
+        """Compare the complete runs with their baselines, the earliest day first."""
         for part in sorted(self._parts, key=lambda part: part.day or date.min):
+            # A later run might have the run of this part as its baseline.
             if part in self._waiting:
                 log.warning("%s and on: compared once that is judged", part.label)
                 break
             ended = self._ended[part.label]
             if ended.run_id is not None and ended.conclusion in COMPLETE_CONCLUSIONS:
+                # A finished run is gone over by its stored plan, which costs no call.
                 self._ended[part.label] = await judge_part(
                     self._config, "backfill", part, ended.run_id
                 )
@@ -176,6 +169,7 @@ class _BackfillRunner:
     async def _wait_for_part(self) -> None:
         """Wait up to `POLL_INTERVAL_S` until a part has ended, and record its outcome."""
         if not self._pending:
+            # Every day that waits is judged by another process; it may be free later.
             await asyncio.sleep(POLL_INTERVAL_S if self._waiting else 0)
             return
         finished, _ = await asyncio.wait(

@@ -37,7 +37,7 @@ async def calibrate_judge(config: RunConfig, run_id: str | None = None) -> State
             them.
     """
     of_run = run_id
-    if of_run is None:
+    if of_run is None:  # a complete run of the same input costs nothing again
         outcome = await subflow_outcome(evaluate(config, return_state=True))
         if isinstance(outcome, AssizesError):
             raise outcome

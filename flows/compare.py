@@ -56,7 +56,7 @@ async def compare_runs(
     """
     limits = thresholds or ComparisonConfig()
     comparison, data = await asyncio.to_thread(_compare, store, baseline, candidate, limits)
-    await publish_artifacts(data, {}, keys=KEYS)
+    await publish_artifacts(data, {}, keys=KEYS)  # no report is written, so no links
     verdict = comparison.verdict
     state = Failed if fail_flow and verdict.ending != "fine" else Completed
     message = "no regression" if verdict.ending == "fine" else "; ".join(verdict.why)
@@ -68,5 +68,5 @@ def _compare(
 ) -> tuple[RunComparison, dict[str, Any]]:
     with existing_store(config) as store:
         comparison = compare_stored(store, baseline, candidate, thresholds)
-        record = store.run(comparison.candidate_run_id)
+        record = store.run(comparison.candidate_run_id)  # `candidate` may be a prefix
         return comparison, stored_report_data(store, record, comparison)

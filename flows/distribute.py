@@ -36,6 +36,7 @@ MAX_ATTEMPTS: Final = 3
 HALTED_STATES: Final = ("Cancelled", "Halted")
 """Names of the final states of a partition that was halted."""
 
+# The final state of a partition has the name of the class of its error.
 _ERRORS_BY_NAME: Final = {kind.__name__: kind for kind in (OverBudget, Halted, Inconclusive)}
 
 
@@ -52,7 +53,7 @@ async def judge_shards(
     """
     if run.is_finished:
         return batch_failures
-    done = await asyncio.to_thread(context.store.shard_counts, run.run_id)
+    done = await asyncio.to_thread(context.store.shard_counts, run.run_id)  # shard id -> counts
     context.progress("judging", 0, run.intake.due)
     judged = sum(counts.get("judged", 0) + counts.get("errored", 0) for counts in done.values())
     context.progress("judging", judged, 0)
@@ -81,6 +82,7 @@ async def _judge_elsewhere(
     context: RunContext, run: PlannedRun, due: Sequence[Shard]
 ) -> ShardFailures:
     """Have the due shards judged in other processes, by partitions."""
+    # One cache and ledger for all are proved, not assumed (docs/decisions.md, decision 74).
     seal = await asyncio.to_thread(create_shared_state_check, context, run.run_id)
     runner = context.config.runner
     opened: AbstractAsyncContextManager[Executor] = (
@@ -94,32 +96,30 @@ async def _judge_elsewhere(
         cases = {shard.shard_id: len(shard.due_positions()) for shard in due}
         done = {shard.shard_id for shard in shards} - cases.keys()
         taken = {shard_id for partition in open_partitions for shard_id in partition.shard_ids}
+        # Partitions that an earlier process gave out are waited for first.
         pieces = [*open_partitions, *partitions(shards, runner.partition_shards, done, taken)]
         return await _PartitionRunner(context, run, executor, seal, cases).judge(pieces)
 
 
 @dataclass
 class _PartitionRunner:
-    """Gives out the partitions of a run, a few at a time, and waits for their ends.
-
-    `_cases` is the number of due cases in each shard, by shard id.
-    """
+    """Gives out the partitions of a run, a few at a time, and waits for their ends."""
 
     _context: RunContext
     _run: PlannedRun
     _executor: Executor
-    _seal: str | None
-    _cases: Mapping[str, int]
+    _seal: str | None  # proves to a partition that it has the same cache
+    _cases: Mapping[str, int]  # shard id -> due cases
     _failures: ShardFailures = field(default_factory=ShardFailures)
     _pending: set[asyncio.Task[None]] = field(default_factory=set)
-    _any_judged: bool = False
+    _any_judged: bool = False  # whether a partition was judged: processes can work at all
 
     def __post_init__(self) -> None:
         self._config = partition_config(self._context.config)
 
     async def judge(self, pieces: Sequence[Partition]) -> ShardFailures:
         """Have all partitions judged, or as many as possible."""
-        waiting = list(reversed(pieces))
+        waiting = list(reversed(pieces))  # `pop` takes from the end
         most = self._config.runner.partitions_in_flight
         ledger = await asyncio.to_thread(self._context.ledger_for, self._run.run_id)
         try:
@@ -151,16 +151,13 @@ class _PartitionRunner:
             await self._executor.halt(" ".join(str(failures.stop).split()))
 
     async def _judge_piece(self, piece: Partition) -> None:
-        """Give out a partition until it is judged, with retries while the judging processes die.
-
-        The end of an earlier attempt (`stale`) is no try of this process.
-        """
+        """Give out a partition until it is judged, with retries while the judging processes die."""
         job = PartitionJob(self._config, self._run.run_id, piece, self._seal)
-        tries = 0
+        tries = 0  # of this process: the end of an earlier attempt (`stale`) is none
         for attempt in count(1):
             ended = await self._executor.judge(job, attempt)
             left: list[str] = []
-            if ended.stale or ended.name != JUDGED_STATE:
+            if ended.stale or ended.name != JUDGED_STATE:  # the store knows what was committed
                 done = await asyncio.to_thread(self._context.store.shard_counts, self._run.run_id)
                 left = [shard_id for shard_id in piece.shard_ids if shard_id not in done]
             if not left:
@@ -177,11 +174,7 @@ class _PartitionRunner:
                 log.warning("partition %d is given out again: %s", piece.number, ended.message)
 
     def _note_lost(self, ended: PartitionEnd, left: Sequence[str]) -> None:
-        """Count the shards that a partition left unjudged, and decide whether the run must stop.
-
-        The run stops at an error that the next partition would meet too, and when the processes die
-        before any partition was judged.
-        """
+        """Count the shards that a partition left unjudged, and decide whether the run must stop."""
         failures = self._failures
         error: AssizesError | str = ended.message
         if ended.name in HALTED_STATES and failures.stop is not None:
@@ -190,6 +183,7 @@ class _PartitionRunner:
             error = _ERRORS_BY_NAME.get(ended.name, AssizesError)(ended.message)
         for _ in left:
             failures.add_failure(error)
+        # The next partition would meet the same error, or processes that die as well.
         if failures.stop is None and isinstance(error, AssizesError):
             failures.stop = error
         elif failures.stop is None and ended.lost and not self._any_judged:

@@ -1,7 +1,7 @@
 """The flow `evaluate`: plan a run, judge, sum up, compare, judge the anchors, report, conclude.
 
-Anchors and canaries are runs of their own: they show whether the judge itself has changed, and whether
-it obeys an attack that is planted in a transcript.
+Anchors and canaries are runs of their own: they show whether the judge itself has changed, and
+whether it obeys an attack that is planted in a transcript.
 """
 
 from __future__ import annotations
@@ -95,12 +95,12 @@ async def _run(
     async with open_run_context(config) as context:
         planned = await plan_run(context, request)
         async with lock_unfinished_run(context, planned), show_progress(context):
-            batch_failures = await ask_by_batch(context, planned)
+            batch_failures = await ask_by_batch(context, planned)  # fills the reply cache
             failures = await judge_shards(context, planned, batch_failures)
             has_lost_shards = bool(failures.reasons) or failures.stop is not None
             run, summary = await summarise_run(context, planned, has_lost_shards=has_lost_shards)
         result = await compare_with_baseline(context, run, compares_later=compares_later)
-        if context.config.anchors.uri is not None:
+        if context.config.anchors.uri is not None:  # after the comparison, which they explain
             result = await _judge_anchors(context, run, result)
         links = await publish_report(context, run, summary, result.comparison)
         await tell_incidents(context, run)
@@ -110,22 +110,19 @@ async def _run(
 async def _judge_anchors(
     context: RunContext, run: PlannedRun, result: BaselineResult
 ) -> BaselineResult:
-    """Judge the anchors where they are due, and attribute a change to the agent or to the judge.
-
-    The anchors are a run of their own without cached replies; their labels, if any, calibrate the
-    judge. If the anchors cannot be judged, a warning is logged and the run goes on.
-    """
+    """Judge the anchors where they are due, and attribute a change to the agent or to the judge."""
     settings = context.config.anchors
     is_due = anchor_runs.has_due_anchors
     if await asyncio.to_thread(is_due, context.store, run.record, context.config):
+        # Asked anew: the reply cache would answer for the model of last month.
         config = anchor_runs.anchor_config(context.config)
         own_id = anchor_runs.anchors_id(run.run_id)
         outcome = await subflow_outcome(
             evaluate(config, run.record.trigger, run_id=own_id, return_state=True)
         )
-        if isinstance(outcome, AssizesError):
+        if isinstance(outcome, AssizesError):  # the run itself is judged and goes on
             log.warning("the anchors could not be judged: %s", outcome)
-        elif settings.labels is not None:
+        elif settings.labels is not None:  # verdicts of people calibrate the judge
             await _calibrate(context, config, outcome.run_id, settings.labels)
     return replace(result, attribution=await attribute_change(context, run, result.comparison))
 
@@ -156,8 +153,7 @@ async def judge_canaries(
     """Judge cases of a run again with an attack planted in each, as a run of its own.
 
     `config` is that of the run which judged the cases as they are, `name` the configuration whose
-    judge is tried. Without a `store` one is opened for as long as it is read. Returns what became
-    of the canaries; None when [calibration] wants none.
+    judge is tried. Returns what became of the canaries; `None` when [calibration] wants none.
 
     Raises:
         ConfigurationError: the labels cannot be read.
@@ -166,13 +162,14 @@ async def judge_canaries(
         return None
 
     def read(query: Callable[[Store], T]) -> T:
+        # Opened here, it is open only while it is read: the run of the canaries writes to it.
         with nullcontext(store) if store is not None else open_store(config.store) as opened:
             return query(opened)
 
     case_ids = await asyncio.to_thread(
         read, lambda opened: anchor_runs.chosen_canaries(opened, run_id, config.calibration)
     )
-    own_run_id = None
+    own_run_id = None  # no canary was judged
     if case_ids:
         own_config = anchor_runs.canary_config(config, case_ids, name)
         # Without cached replies every canary run is a new one; else the same canaries are the same.

@@ -1,7 +1,4 @@
-"""The flow `nightly`, and what it shares with other series: a run for each part of the transcripts.
-
-A part is most often a day.
-"""
+"""The flow `nightly`, and what it shares with other series: a run for each part, mostly a day."""
 
 from __future__ import annotations
 
@@ -49,69 +46,46 @@ _MAX_REASONS: Final = 5  # parts whose reasons an outcome names, at most
 
 
 class PartOutcome(BaseModel):
-    """The outcome of one part, in short; `assizes show RUN` shows all of it.
-
-    Attributes:
-        part: its label: a day or a URI.
-        run_id: the run; None when there is none.
-        reasons: why the run did not pass.
-        cases: cases that were judged, or tried.
-        quarantined: records that could not be read.
-        cases_pass_rate_pct: 0..100, as is weighted_metrics_score_pct.
-        cost_usd: paid by all processes that worked on the run; None when unknown.
-        report: path or URI of the HTML report.
-    """
+    """The outcome of one part, in short; `assizes show RUN` shows all of it."""
 
     model_config = ConfigDict(frozen=True)
 
-    part: str
-    run_id: str | None
+    part: str  # its label: a day or a URI
+    run_id: str | None  # `None`: no run was begun, or its outcome is not known
     conclusion: PartConclusion
     exit_code: int
-    reasons: list[str]
-    cases: int = 0
-    quarantined: int = 0
-    cases_pass_rate_pct: float | None = None
-    weighted_metrics_score_pct: float | None = None
-    cost_usd: float | None = None
-    report: str | None = None
+    reasons: list[str]  # why the run did not pass
+    cases: int = 0  # judged, or tried in vain
+    quarantined: int = 0  # records that could not be read
+    cases_pass_rate_pct: float | None = None  # 0..100
+    weighted_metrics_score_pct: float | None = None  # 0..100
+    cost_usd: float | None = None  # paid by all processes of the run; `None`: unknown
+    report: str | None = None  # path or URI of the HTML report
 
 
 class SeriesOutcome(BaseModel):
-    """The outcome of a series.
-
-    Attributes:
-        conclusion: the severest conclusion of a part, whose exit code is that of the series.
-        reasons: why parts did not pass, and how many were not begun.
-        parts: outcomes of the parts that were begun, in the order of the parts.
-        left: labels of the parts that were not begun.
-        cost_usd: the sum over the parts; None when it is known of no part.
-    """
+    """The outcome of a series."""
 
     model_config = ConfigDict(frozen=True)
 
-    name: str
-    conclusion: PartConclusion
-    exit_code: int
-    reasons: list[str]
-    parts: list[PartOutcome]
-    left: list[str] = []
-    cost_usd: float | None = None
+    name: str  # of the configuration
+    conclusion: PartConclusion  # the severest of a part
+    exit_code: int  # of the part with that conclusion
+    reasons: list[str]  # why parts did not pass, and how many were not begun
+    parts: list[PartOutcome]  # the parts that were begun, in their order
+    left: list[str] = []  # labels of the parts that were not begun
+    cost_usd: float | None = None  # sum over the parts; `None`: known of no part
 
 
 async def judge_part(
     config: RunConfig,
     trigger: Trigger,
     part: RunPart,
-    begun: str | None = None,
+    begun: str | None = None,  # id of a run of the part, which is resumed by its stored plan
     *,
-    compares_later: bool = False,
+    compares_later: bool = False,  # whether a baseline chosen by a rule waits
 ) -> PartOutcome:
-    """Evaluate one part; an error becomes part of the outcome, so that the other parts go on.
-
-    A run of the part that has the id `begun` is resumed by its stored plan. With `compares_later`
-    there is no comparison with a baseline that is chosen by a rule.
-    """
+    """Evaluate one part; an error becomes part of the outcome, so that the other parts go on."""
     evaluation = evaluate_uncompared if compares_later else evaluate
     manner: StartMode = "begin" if begun is None else "resume"
     # Prefect types an async flow called with return_state as if it had been awaited already.
@@ -126,7 +100,7 @@ async def judge_part(
     if isinstance(outcome, RunOutcome):
         return _part_outcome(part, outcome)
     if isinstance(outcome, BaseException):
-        clear_error_frames(outcome)
+        clear_error_frames(outcome)  # else Prefect keeps DuckDB connections alive
     return _failed_part(part, outcome, state.name or "Failed")
 
 
@@ -135,8 +109,8 @@ def conclude_parts(
 ) -> State[SeriesOutcome]:
     """A Prefect state named for the severest conclusion; its data is the `SeriesOutcome`.
 
-    `left` are the parts that were not begun. With `[runner] fail_flow` any conclusion but `Passed`
-    is a failed state. With `empty_counts` a part without data counts when others have data.
+    `left` are the parts that were not begun. With `empty_counts` a part without data counts when
+    others have data.
     """
     shown_parts = [part for part in parts if empty_counts or part.conclusion != "NoData"] or parts
     worst = min(shown_parts, key=lambda part: SEVEREST_FIRST.index(part.conclusion), default=None)
@@ -158,13 +132,14 @@ def conclude_parts(
 
 
 def total_cost_usd(parts: Sequence[PartOutcome]) -> float | None:
-    """The sum of the parts' costs in USD; None when the cost of no part is known."""
+    """The sum of the parts' costs in USD; `None`: the cost of no part is known."""
     known = [part.cost_usd for part in parts if part.cost_usd is not None]
     return sum(known) if known else None
 
 
 def _part_outcome(part: RunPart, outcome: RunOutcome) -> PartOutcome:
     summary, counts = outcome.summary, outcome.summary.counts
+    # The ledger counts what every process paid, also for replies that no row holds.
     paid = summary.total_platform_cost_usd if summary.spent_usd is None else summary.spent_usd
     return PartOutcome(
         part=part.label,
@@ -186,11 +161,10 @@ def _failed_part(part: RunPart, error: Any, state: str) -> PartOutcome:
     what = "" if isinstance(error, AssizesError) else f"{state}: "
     if what and isinstance(error, BaseException):
         what = f"{type(error).__name__}: "
-    reason = " ".join(f"{what}{error}".split())
+    reason = " ".join(f"{what}{error}".split())  # on one line
     conclusion = next((name for kind, name in _OF_ERRORS if isinstance(error, kind)), "Failed")
     log.error("%s could not be judged: %s%s", part.label, what, error)
-    # Of an error that is not ours, the exit code says that the transcripts may be good or bad.
-    code = error.exit_code if isinstance(error, AssizesError) else 4
+    code = error.exit_code if isinstance(error, AssizesError) else 4  # 4: inconclusive
     return PartOutcome(
         part=part.label, run_id=None, conclusion=conclusion, exit_code=code, reasons=[reason]
     )
@@ -237,6 +211,7 @@ async def nightly(config: RunConfig, on: date | None = None) -> State[SeriesOutc
     nights = [on] if on else await due_nights(config, _night(config))
     outcomes: list[PartOutcome] = []
     for night in nights:
+        # A spent budget or a stop holds for the nights after it as well.
         if outcomes and outcomes[-1].conclusion in ("Halted", "OverBudget"):
             break
         outcomes.append(await judge_part(config, "nightly", RunPart(night)))

@@ -39,8 +39,8 @@ EXIT_CODES: dict[Conclusion, int] = {
     "Inconclusive": 4,
     "Incomplete": 4,
     "OverBudget": 5,
-    "Halted": 130,
-    "NoData": 4,
+    "Halted": 130,  # as after SIGINT: 128 + 2
+    "NoData": 4,  # never a pass
 }
 
 CONCLUSIONS: Final[Mapping[str, Conclusion]] = {
@@ -61,46 +61,30 @@ MAX_REASONS: Final = 5  # reasons for lost shards in an outcome, at most; the lo
 
 
 class RunOutcome(BaseModel):
-    """The end of a run as callers see it: the CLI prints it, Prefect stores it as JSON.
-
-    Attributes:
-        judge_model: names of the models that judged, joined by commas.
-        conclusion: the name of the final state.
-        exit_code: of the command line.
-        reasons: why the run did not pass; empty when it did.
-        comparison: with the baseline; None where there was none.
-        attribution: whether the agent or the judge changed, where anchors tell.
-        reports: paths or URIs of the reports, by suffix.
-    """
+    """The end of a run as callers see it: the CLI prints it, Prefect stores it as JSON."""
 
     model_config = ConfigDict(frozen=True)
 
     run_id: str
-    judge_model: str
-    conclusion: Conclusion
-    exit_code: int
-    reasons: list[str]
+    judge_model: str  # names of the models that judged, joined by commas
+    conclusion: Conclusion  # the name of the final state
+    exit_code: int  # of the command line
+    reasons: list[str]  # why the run did not pass; empty when it did
     summary: RunSummary
-    comparison: RunComparison | None
-    attribution: Attribution | None = None
-    reports: dict[str, str]
+    comparison: RunComparison | None  # with the baseline; `None`: there was none
+    attribution: Attribution | None = None  # whether agent or judge changed; `None`: no anchors
+    reports: dict[str, str]  # suffix -> path or URI
 
 
 def parse_outcome(result: Any) -> Any:
-    """The result of a subflow `evaluate`: a `RunOutcome`, or an error.
-
-    When Prefect retries a flow run, it returns the results of finished subflows as the JSON that it
-    stored.
-    """
+    """The result of a subflow `evaluate`: a `RunOutcome`, or an error."""
+    # Prefect gives a retried flow run the results of its finished subflows as JSON.
     return RunOutcome.model_validate(result) if isinstance(result, dict) else result
 
 
+# Prefect types an async flow called with return_state as if it had been awaited already.
 async def subflow_outcome(subflow: Any) -> RunOutcome | AssizesError:
-    """Wait for a subflow `evaluate` that was called with `return_state=True`.
-
-    Prefect types the coroutine `subflow` as if it had been awaited already. Returns the outcome, or
-    the `AssizesError` that ended the subflow; any other error is raised.
-    """
+    """The outcome of a subflow `evaluate`, or its `AssizesError`; any other error is raised."""
     outcome = parse_outcome(await (await subflow).aresult(raise_on_failure=False))
     if isinstance(outcome, RunOutcome | AssizesError):
         return outcome
@@ -112,15 +96,11 @@ def to_state(
     summary: RunSummary,
     baseline_result: BaselineResult,
     failures: ShardFailures,
-    reports: dict[str, str],
+    reports: dict[str, str],  # suffix -> path or URI
     *,
-    fail: bool,
+    fail: bool,  # whether any conclusion but `Passed` is a failed state
 ) -> State[Any]:
-    """A Prefect state named for the conclusion of a run; its data is the `RunOutcome`.
-
-    `reports` are paths or URIs of the reports, by suffix. With `fail` any conclusion but `Passed`
-    is a failed state.
-    """
+    """A Prefect state named for the conclusion of a run; its data is the `RunOutcome`."""
     conclusion, reasons = _conclusion(record, summary, baseline_result, failures)
     outcome = RunOutcome(
         run_id=record.run_id,
@@ -150,7 +130,7 @@ def _conclusion(
             return "Inconclusive", [f"nothing to judge: {broken} of {read} records quarantined"]
         return "NoData", [f"no_data: nothing to judge in {read} records read"]
     comparison, attribution = baseline_result.comparison, baseline_result.attribution
-    ending: Ending = "inconclusive" if baseline_result.fault else "fine"
+    ending: Ending = "inconclusive" if baseline_result.fault else "fine"  # a fault is no pass
     why_worse = [baseline_result.fault] if baseline_result.fault else []
     if comparison is not None:
         ending = comparison.verdict.ending

@@ -59,7 +59,7 @@ async def judge_partition(
     Returns:
         The state `Judged`, or a failed state: `Left`, or the name of the error that ends the run.
     """
-    del partition
+    del partition  # it only names the flow run
     try:
         async with (
             send_heartbeats(config.runner.lost_after_s) as heartbeat,
@@ -69,7 +69,7 @@ async def judge_partition(
             run = await plan_run(context, RunRequest(run_id=run_id, manner="resume"))
             wanted = frozenset(shard_ids) - context.store.shard_counts(run_id).keys()
             due = [shard for shard in run.intake.shards if shard.shard_id in wanted]
-            heartbeat.on_halt(partial(context.halt, run_id))
+            heartbeat.on_halt(partial(context.halt, run_id))  # no further call, those in flight end
             async with lock_unfinished_run(context, run):
                 failures = await judge_locally(context, run_id, due)
     except AssizesError as error:
@@ -93,11 +93,12 @@ GRACE_S: Final = 120.0  # seconds that halted partitions get to finish their cal
 
 @asynccontextmanager
 async def open_cluster(config: RunnerConfig, run_id: str) -> AsyncIterator[Cluster]:
-    """The cluster at `dask_address`; without an address, one process per processor of this machine.
+    """The cluster at `dask_address`; without one, a process for each processor of this machine.
 
     Raises:
         ConfigurationError: when no Dask scheduler answers at the address.
     """
+    # Not prefect-dask: it sends the calling flow by value (docs/decisions.md, decision 75).
     dask: Any = import_module("distributed")  # an extra, without type hints
     async with AsyncExitStack() as stack:
         where: Any = config.dask_address
@@ -105,10 +106,10 @@ async def open_cluster(config: RunnerConfig, run_id: str) -> AsyncIterator[Clust
             where = await stack.enter_async_context(
                 dask.LocalCluster(
                     n_workers=os.cpu_count() or 1,
-                    threads_per_worker=1,
+                    threads_per_worker=1,  # a flow run has an event loop of its own
                     processes=True,
-                    host="127.0.0.1",
-                    dashboard_address="127.0.0.1:0",
+                    host="127.0.0.1",  # anybody who reaches a scheduler can run code
+                    dashboard_address="127.0.0.1:0",  # any free port
                     asynchronous=True,
                 )
             )
@@ -126,15 +127,12 @@ async def open_cluster(config: RunnerConfig, run_id: str) -> AsyncIterator[Clust
 
 
 class Cluster:
-    """Gives out partitions as Dask tasks; Dask itself retries a task whose worker is gone.
-
-    Implements `assizes.flows.distribute.Executor`.
-    """
+    """An `Executor` of `assizes.flows.distribute`: partitions as Dask tasks, each a flow run."""
 
     def __init__(self, client: Any, run_id: str) -> None:
         self._client = client
         self._run_id = run_id
-        self._tags = [*tags_of(run_id), f"dask:{uuid4().hex}"]
+        self._tags = [*tags_of(run_id), f"dask:{uuid4().hex}"]  # its own flow runs only
         self._halted = False
         self._settings = serialize_context()["settings_context"]
 
@@ -144,7 +142,9 @@ class Cluster:
 
     async def judge(self, job: PartitionJob, attempt: int) -> PartitionEnd:
         """Have a Dask worker judge a partition, and wait for the end of its flow run."""
+        # Dask itself retries a task whose worker died, before it gives up with this error.
         killed: Any = import_module("distributed").KilledWorker
+        # Unique, because Dask answers a key that it knows with the earlier result.
         key = f"{job.partition.key(self._run_id, attempt)}-{uuid4().hex[:8]}"
         future = self._client.submit(
             judge_by_dask, job.parameters(), self._tags, self._settings, key=key, pure=False
@@ -165,12 +165,10 @@ class Cluster:
             await halt_flow_runs(client, self._tags, why)
 
     async def aclose(self) -> None:
-        """Wait up to `GRACE_S` for halted partitions, then close the flow runs that are still open.
-
-        The cluster may end with this process, and calls in flight would be lost.
-        """
+        """Wait up to `GRACE_S` for halted partitions, then close the flow runs still open."""
         async with get_client() as client:
             left = await open_flow_runs(client, self._tags)
+            # A local cluster ends with this process, and calls in flight would be paid for nothing.
             deadline = time.monotonic() + GRACE_S
             while left and self._halted and time.monotonic() < deadline:
                 await asyncio.sleep(1.0)
@@ -183,16 +181,13 @@ class Cluster:
 def judge_by_dask(
     parameters: dict[str, Any], tag_names: list[str], settings: dict[str, Any]
 ) -> PartitionEnd:
-    """Judge a partition in the process of a Dask worker; returns how its flow run ended.
-
-    `parameters` are those of the flow `judge_partition`, `tag_names` tags for its flow run,
-    `settings` the Prefect settings of the process that gave out the partition.
-    """
+    """Judge a partition in the process of a Dask worker; returns how its flow run ended."""
 
     async def run_partition() -> PartitionEnd:
         # Prefect types an async flow called with return_state as if it had been awaited already.
         work: Any = judge_partition(**parameters, return_state=True)
         return partition_end(await work)
 
+    # The settings of the process that gave out the partition: the same Prefect server.
     with hydrated_context({"settings_context": settings}), tags(*tag_names):
         return asyncio.run(run_partition())

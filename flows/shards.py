@@ -28,19 +28,16 @@ RUN_ENDING_ERRORS: Final = (OverBudget, Halted, Inconclusive)
 
 @dataclass
 class ShardFailures:
-    """Why shards could not be judged: the number of shards by reason.
+    """Why shards could not be judged."""
 
-    After the error `stop` no further shard was begun; it is None while shards may be begun.
-    """
-
-    reasons: Counter[str] = field(default_factory=Counter)
-    stop: AssizesError | None = None
+    reasons: Counter[str] = field(default_factory=Counter)  # reason -> number of shards
+    stop: AssizesError | None = None  # after it no further shard was begun; `None`: they may be
 
     def add_failure(self, error: Exception | str) -> None:
         """Count a shard that could not be judged, and log its error the first time it occurs."""
         is_unexpected = isinstance(error, Exception) and not isinstance(error, AssizesError)
         kind = f"{type(error).__name__}: " if is_unexpected else ""
-        reason = " ".join(f"{kind}{error}".split())
+        reason = " ".join(f"{kind}{error}".split())  # on one line
         self.reasons[reason] += 1
         if isinstance(error, RUN_ENDING_ERRORS) and self.stop is None:
             self.stop = error
@@ -52,11 +49,10 @@ class ShardFailures:
 async def judge_locally(context: RunContext, run_id: str, due: Sequence[Shard]) -> ShardFailures:
     """Judge shards in this process, `[runner] shards_in_flight` at a time; returns the failures.
 
-    Cancelling this call cancels the tasks and waits for them. Once the budget is spent, the models
-    cannot be reached or the run was stopped, no further shard is begun.
+    Cancelling this call cancels the tasks and waits for them.
     """
     failures = ShardFailures()
-    waiting = list(reversed(due))
+    waiting = list(reversed(due))  # `pop` takes from the end
     most = context.config.runner.shards_in_flight
     pending: set[asyncio.Task[Exception | str | None]] = set()
     try:
@@ -79,7 +75,7 @@ async def judge_locally(context: RunContext, run_id: str, due: Sequence[Shard]) 
 
 
 async def _shard_failure(context: RunContext, run_id: str, shard: Shard) -> Exception | str | None:
-    """Judge a shard; returns None, or the error for which it could not be judged."""
+    """Judge a shard; returns `None`, or the error for which it could not be judged."""
     # Prefect types an async task called with return_state as if it had been awaited already.
     work: Any = judge_shard(context, run_id, shard, return_state=True)
     state: State[Any] = await work
@@ -93,8 +89,8 @@ async def _shard_failure(context: RunContext, run_id: str, shard: Shard) -> Exce
 async def ask_by_batch(context: RunContext, run: PlannedRun) -> ShardFailures:
     """With `[runner] batch`, have the hearings of a run answered by a provider batch per round.
 
-    Without that setting, batches that an earlier process of the run sent are still collected, since
-    they are paid for. Returns no failures, or with `stop` why no shard may be judged now.
+    Without that setting, batches that an earlier process of the run sent are still collected.
+    Returns no failures, or with `stop` why no shard may be judged now.
 
     Raises:
         AssizesError: when the log of the batches cannot be read or written.

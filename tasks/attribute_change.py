@@ -15,7 +15,7 @@ from assizes.tasks.publish_report import run_resource
 from assizes.tasks.runs.anchor_runs import stored_attribution
 from assizes.tasks.runtime.process import redacts_secrets
 
-EVENT_DRIFTED = "assizes.judge.drifted"
+EVENT_DRIFTED = "assizes.judge.drifted"  # the judge, not the agent, has changed
 
 
 @redacts_secrets

@@ -67,7 +67,7 @@ async def judge_by_batch(context: RunContext, run: PlannedRun, *, submits: bool 
         try:
             return await (hearings.run_rounds() if submits else hearings.collect_earlier())
         except asyncio.CancelledError:
-            for record in client.waiting:
+            for record in client.waiting:  # cancelled here, but paid for there
                 log.warning(
                     "batch %s (%d asks) goes on at the provider; the same command collects it",
                     *(record.batch_id, record.asks),
@@ -80,13 +80,11 @@ async def judge_by_batch(context: RunContext, run: PlannedRun, *, submits: bool 
 def has_begun_batches(context: RunContext, run_id: str) -> bool:
     """Whether an earlier process submitted batches of this run, whose replies are paid for.
 
-    `False` where no model may be asked at all (`replay_only`).
-
     Raises:
         StoreError: the log of the batches cannot be read.
     """
     cache = context.config.cache
-    if cache.use == "replay_only" or not context.assignment.has_paid_calls:
+    if cache.use == "replay_only" or not context.assignment.has_paid_calls:  # no model may be asked
         return False
     records = BatchLog(cache.uri, cache.storage_options, run_id).records()
     return any(record.state != "dropped" for record in records)
@@ -99,7 +97,7 @@ def _dependencies(
     return BatchDependencies(
         batch_log=BatchLog(cache.uri, cache.storage_options, run_id),
         endpoints=endpoints,
-        ledger=ledger or OpenLedger(),
+        ledger=ledger or OpenLedger(),  # `None`: no model costs anything
         poll_interval=PollInterval(context.config.runner.batch_poll_s),
         stopped_at=ledger.stopped_at if ledger else lambda: None,
         ledger_file=str(Path(ledger.path).resolve()) if ledger else "",
@@ -113,14 +111,14 @@ class _RunHearings:
 
     context: RunContext
     run_id: str
-    due: Sequence[Shard]
-    endpoints: Mapping[str, Batches]
+    due: Sequence[Shard]  # the shards that are not committed
+    endpoints: Mapping[str, Batches]  # mark of a model -> its batch endpoint
     client: BatchClient
-    folder: Path
+    folder: Path  # of the requests and replies; deleted at the end
 
     async def run_rounds(self) -> int:
         """Submit and collect round by round; returns the number of submitted rounds."""
-        await self.client.reopen()
+        await self.client.reopen()  # batches of an earlier process
         rounds = 0
         while True:
             await self.client.collect()
@@ -128,7 +126,7 @@ class _RunHearings:
                 drafts = await self._draft_requests(Path(round_folder))
                 # The engine continues unusable batch replies with single calls.
                 self.context.first_attempts = await self.client.close_round()
-                if not drafts:
+                if not drafts:  # no hearing lacks a reply
                     return rounds
                 await self.client.submit(drafts)
             rounds += 1
@@ -155,6 +153,7 @@ class _RunHearings:
         with Drafts(folder, BatchLimits()) as drafts:
 
             def add_ask(model: Model, ask: Ask[Any], key: str) -> None:
+                # Two hearings may put one ask, which is paid for once.
                 if self.client.keys.add(key):
                     drafts.add(model, self.endpoints[model_mark(model)].body(ask), ask, key)
 

@@ -52,8 +52,9 @@ async def _storage_fault(_task: Task[Any, Any], _run: TaskRun, state: State[Any]
     from duckdb import IOException
 
     faults = (OSError, BotoCoreError, ClientError, IOException)
+    # A record that cannot be read cannot be read the next time either.
     error = None if isinstance(state.data, DataError) else state.data
-    while isinstance(error, BaseException):
+    while isinstance(error, BaseException):  # our errors are raised from the fault
         if isinstance(error, faults):
             return True
         error = error.__cause__
@@ -82,6 +83,7 @@ async def judge_shard(context: RunContext, run_id: str, shard: Shard) -> dict[st
         OverBudget: the budget is spent.
         Halted: someone stopped the run.
     """
+    # In a thread: the event loop serves the calls of the other shards.
     records = await asyncio.to_thread(
         lambda: list(
             read_shard(shard, context.config.transcripts, context.spool, context.preprocessor)
@@ -91,7 +93,7 @@ async def judge_shard(context: RunContext, run_id: str, shard: Shard) -> dict[st
     due = frozenset(shard.due_positions())
     for record in records:
         if record.reject is not None and record.position in due:
-            raise record.reject
+            raise record.reject  # it could be read when the run was planned
     outcomes = await asyncio.gather(
         *(
             _judge_case(context, RowKey(run_id, shard.uri, record.position), record.case)
@@ -108,7 +110,7 @@ async def judge_shard(context: RunContext, run_id: str, shard: Shard) -> dict[st
     rows["rejects"] = list(_reject_rows(run_id, shard, records))
     counts: Counter[str] = Counter(outcome.verdict.status for outcome in outcomes)
     counts["quarantined"] = len(rows["rejects"])
-    shard.check(counts)
+    shard.check(counts)  # the rows must add up to the plan
     frames = {table: frame(table, rows[table]) for table in SHARD_TABLES}
     await asyncio.to_thread(
         context.store.commit_shard, run_id, shard.shard_id, frames, dict(counts)
@@ -119,22 +121,16 @@ async def judge_shard(context: RunContext, run_id: str, shard: Shard) -> dict[st
 
 
 def _check_models_answered(outcomes: Sequence[Findings], context: RunContext, run_id: str) -> None:
-    """Check that no stop and no outage kept the asks of the shard from their models.
+    """Raise an error when a stop or an outage kept asks of the shard from their models.
 
     A failed ask is a result, unless the model has never answered in this process: then the provider
-    is down, and the shard is left to a later attempt; replies that came stay in the cache. A judge
-    with several models that reached its quorum without one of them has judged.
-
-    Raises:
-        OverBudget: the budget ended the asks.
-        Halted: someone stopped the run.
-        Inconclusive: a model could not be reached.
+    is down, and the shard is left to a later attempt; replies that came stay in the cache.
     """
     silent = context.engine_for(run_id).silent_models
     panels = context.judge_panel.ensembles.items()
     ensembles = {name for name, ensemble in panels if len(ensemble.models) > 1}
-    stops: Counter[tuple[str, str]] = Counter()
-    outages: Counter[tuple[str, str]] = Counter()
+    stops: Counter[tuple[str, str]] = Counter()  # (model, error) -> asks
+    outages: Counter[tuple[str, str]] = Counter()  # (model, error) -> asks
     for outcome in outcomes:
         scores = outcome.rows["scores"]
         failed_judges = {
@@ -142,7 +138,8 @@ def _check_models_answered(outcomes: Sequence[Findings], context: RunContext, ru
         }
         complete_judges = ensembles - failed_judges
         for ask in (ask for ask in outcome.rows["asks"] if ask["error"]):
-            code = ask["error"].partition(":")[0]
+            code = ask["error"].partition(":")[0]  # `code: detail`
+            # A judge that reached its quorum without one of its models has judged.
             if code in _UNREACHABLE_CODES and ask["judge"] in complete_judges:
                 continue
             if code in STOPS:
@@ -150,7 +147,7 @@ def _check_models_answered(outcomes: Sequence[Findings], context: RunContext, ru
             elif code in OUTAGES and ask["model"] in silent:
                 outages[ask["model"], ask["error"]] += 1
     if failed := stops or outages:
-        model, error = min(failed, key=lambda stop: (-failed[stop], stop))
+        model, error = min(failed, key=lambda stop: (-failed[stop], stop))  # the most frequent
         raise _STOP_ERRORS.get(error.partition(":")[0], Inconclusive)(f"{model}: {error}")
 
 
@@ -172,7 +169,7 @@ class HearingEngine(Protocol):
 async def hear_all(
     engine: HearingEngine, judge_panel: JudgePanel, case: Case
 ) -> list[HearingResult]:
-    """Let every judge hear one case, one after the other; a judge that raises gets failed scores."""
+    """Let every judge hear one case, one by one; a judge that raises gets failed scores."""
     results = []
     for judge in judge_panel.judges_for(case):
         try:

@@ -35,12 +35,13 @@ async def due_nights(config: RunConfig, night: date) -> list[date]:
     """
 
     def load_missed_nights() -> list[date]:
-        with open_store(config.store, writing=True) as store:
+        with open_store(config.store, writing=True) as store:  # creates a missing store
             return _missed_nights(store, config.name, night)
 
     missed = await asyncio.to_thread(load_missed_nights)
     catch_up_nights = [day for day in missed if (night - day).days <= config.nightly.catch_up]
     skipped_nights = [day for day in missed if day not in catch_up_nights]
+    # Only the first run after an outage finds that the night before was missed.
     is_outage_over = bool(catch_up_nights) or night - timedelta(days=1) in skipped_nights
     if skipped_nights and is_outage_over:
         first, last = skipped_nights[0], skipped_nights[-1]
@@ -57,6 +58,7 @@ async def due_nights(config: RunConfig, night: date) -> list[date]:
 def _missed_nights(store: Store, name: str, night: date) -> list[date]:
     """The days before `night` without a complete run, since the first nightly run of a name."""
     rows = [(day, row) for day, row in _dated_rows(store, name) if day < night]
+    # An ad hoc run may be over a part of the day.
     done = {day for day, row in rows if row["status"] == COMPLETE and row["trigger"] != "adhoc"}
     first = min((day for day, row in rows if row["trigger"] == "nightly"), default=night)
     days = (first + timedelta(days=number) for number in range((night - first).days))
@@ -76,7 +78,7 @@ def days_in_progress(
         return {
             day
             for day, row in _dated_rows(store, config.name)
-            if row["status"] == "running" and day in days
+            if row["status"] == "running" and day in days  # without a lock its process has died
             if (until := store.locked_until(row["run_id"])) is not None and until > moment
         }
 

@@ -29,15 +29,11 @@ from assizes.tasks.store import RunRecord
 
 @dataclass(frozen=True, slots=True)
 class RunRequest:
-    """What a caller asks of a run beyond its configuration; see `assizes.flows.evaluate.evaluate`.
-
-    Without a `run_id`, the id is derived from the configuration and the input; `date` is the day
-    that fills the date placeholders of the transcripts' URI.
-    """
+    """What a caller asks of a run beyond its configuration; see the flow `evaluate`."""
 
     trigger: Trigger = "adhoc"
-    run_id: str | None = None
-    date: date | None = None
+    run_id: str | None = None  # `None`: derived from the configuration and the input
+    date: date | None = None  # fills the date placeholders of the transcripts' URI
     manner: StartMode = "begin"
 
 
@@ -56,7 +52,7 @@ async def plan_run(context: RunContext, request: RunRequest) -> PlannedRun:
         Inconclusive: there is nothing to judge.
     """
     if request.manner == "resume":
-        return await asyncio.to_thread(_resume_run, context, request)
+        return await asyncio.to_thread(_resume_run, context, request)  # without listing the input
     selector = await asyncio.to_thread(
         record_selector, context.store, context.config, context.judge_panel, request.date
     )
@@ -68,7 +64,7 @@ async def plan_run(context: RunContext, request: RunRequest) -> PlannedRun:
         record = await asyncio.to_thread(context.store.run, record.run_id)
         if record.status == COMPLETE:  # by another process, while this one waited
             await asyncio.to_thread(context.store.release_lock, record.run_id)
-    context.pin_prices(record.config.get("prices", {}))
+    context.pin_prices(record.config.get("prices", {}))  # those of the first start
     failpoint("plan.begun")
     return PlannedRun(record, Plan.from_dict(record.plan))
 
@@ -79,12 +75,7 @@ def lock_unfinished_run(context: RunContext, run: PlannedRun) -> AbstractAsyncCo
 
 
 def _intake(context: RunContext, request: RunRequest, selector: RecordSelector | None) -> Plan:
-    """The plan of the input; an empty plan where there is nothing to judge.
-
-    Raises:
-        NothingDue: there is nothing to judge in a run that somebody began by hand. Nobody would see
-            the error of a scheduled run, but the store shows its empty run.
-    """
+    """The plan of the input; where there is nothing to judge, an empty plan or `NothingDue`."""
     try:
         return plan_intake(
             context.config.transcripts,
@@ -95,20 +86,16 @@ def _intake(context: RunContext, request: RunRequest, selector: RecordSelector |
             policy=ScanPolicy(selector, context.preprocessor),
         )
     except NothingDue as error:
+        # Of a scheduled run nobody would see the error, but the store shows its empty run.
         if request.trigger == "adhoc":
             raise
         return error.plan or Plan.without_objects(request.date)
 
 
 def _resume_run(context: RunContext, request: RunRequest) -> PlannedRun:
-    """A run that was begun before, with the plan of that time.
-
-    Raises:
-        UnknownRun: no run of that id was begun.
-        StoreError: the run was begun with another configuration.
-        ConfigurationError: the run was begun with another file of ground truth.
-    """
-    stored = context.store.run(request.run_id or "")
+    """A run that was begun before, with the plan of that time."""
+    # All rows of a run are judged in one way (docs/decisions.md, decision 38).
+    stored = context.store.run(request.run_id or "")  # UnknownRun: it was never begun
     record = replace(_record(context, request, stored.plan), run_id=stored.run_id)
     plan = Plan.from_dict(stored.plan)
     if plan.truth_digest != context.preprocessor.truth_digest:
@@ -116,7 +103,7 @@ def _resume_run(context: RunContext, request: RunRequest) -> PlannedRun:
             f"[ground_truth] {context.config.ground_truth.uri!r} is another file than when run "
             f"{stored.run_id} was planned; put it back, or begin another run (--fork)"
         )
-    resumed_record = context.store.begin(record)
+    resumed_record = context.store.begin(record)  # StoreError: another configuration
     context.pin_prices(resumed_record.config.get("prices", {}))
     return PlannedRun(resumed_record, plan)
 

@@ -68,13 +68,10 @@ async def publish_report(
 def run_events(
     record: RunRecord, summary: RunSummary, data: Mapping[str, Any], links: Mapping[str, str]
 ) -> tuple[list[str], dict[str, Any]]:
-    """The names of the events of a finished run, and their payload, from the data of its report.
-
-    One event says that the run finished; unless it passed, a second one is there to alert on. The
-    payload has ids, numbers and the reasons of the verdict, but no text of transcripts.
-    """
+    """The names of the events of a finished run, and their payload, from the data of its report."""
     outcome, comparison = data["verdict"]["outcome"], data["comparison"]
     alerts = [] if outcome == "passed" else [_OUTCOME_EVENTS.get(outcome, EVENT_FAILED)]
+    # Ids, numbers and reasons only: events leave for chat programs, so no text of transcripts.
     return [EVENT_FINISHED, *alerts], {
         "run_id": record.run_id,
         "name": record.name,

@@ -44,9 +44,9 @@ _TRUNCATION_WARNING: Final = (
 
 
 class SummarisedRun(NamedTuple):
-    """A run as it stands in the store once it is summarised, and the summary."""
+    """A summarised run."""
 
-    run: PlannedRun
+    run: PlannedRun  # as it stands in the store now
     summary: RunSummary
 
 
@@ -103,20 +103,16 @@ def _summarise(context: RunContext, run: PlannedRun, has_lost_shards: bool) -> S
 def _summary_with_intake(
     context: RunContext, run: PlannedRun, summary: RunSummary, vanished: int
 ) -> RunSummary:
-    """The summary with population numbers, and with the warnings that follow from the plan.
-
-    The warnings are about odd records, lost parts, `vanished` objects (they went or changed before
-    they were read), the sample, ground truth, and conversations that no judge saw as a whole.
-    """
+    """The summary with population numbers, and with the warnings that follow from the plan."""
     intake, config, store = run.intake, context.config, context.store
     cases = store.scan(run.run_id, "cases")
     population = population_numbers(cases, intake.design, config.transcripts.always)
     lines = [
-        *warning_lines(intake.odd),
-        *fidelity_lines(intake.kept),
+        *warning_lines(intake.odd),  # records that were odd
+        *fidelity_lines(intake.kept),  # parts of records that a case has no place for
         *([_VANISHED_WARNING.format(vanished)] if vanished else ()),
         *(record_selectors.WARNINGS[name].format(count) for name, count in intake.passed.items()),
-        *shards.warning_lines(intake.design, intake.truth, population),
+        *shards.warning_lines(intake.design, intake.truth, population),  # sample, ground truth
     ]
     if config.judge.options.get(CONVERSATION, {}).get("context_tokens"):
         is_truncated = pl.col("details").str.contains(f'"{TRUNCATED}":', literal=True)
@@ -130,15 +126,11 @@ def _summary_with_intake(
 
 
 def _intake_counts(run: PlannedRun, committed: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
-    """The counts of the run by fate of the records; cases of uncommitted shards are not attempted.
-
-    Raises:
-        Unreconciled: every shard is committed, and the counts differ from the plan.
-    """
+    """The counts of the run by fate of the records; uncommitted cases are not attempted."""
     totals = sum((Counter(counts) for counts in committed.values()), Counter[str]())
     heard = {status: totals[status] for status in HEARD_STATUSES}
     intake = run.intake
-    if len(committed) == len(intake.shards):
+    if len(committed) == len(intake.shards):  # else counts are missing
         reconcile("cases due", intake.due, heard)
         reconcile("records rejected", intake.rejected, {"quarantined": totals["quarantined"]})
     return {
@@ -153,15 +145,11 @@ def _intake_counts(run: PlannedRun, committed: Mapping[str, Mapping[str, int]]) 
 
 @dataclass(frozen=True, slots=True)
 class BaselineResult:
-    """A run and its baseline: their comparison, if there is anything to compare.
+    """A run and its baseline."""
 
-    `fault` says why a configured comparison could not be made; `attribution`, whether the agent or
-    the judge changed, where anchors can tell.
-    """
-
-    comparison: RunComparison | None = None
-    fault: str | None = None
-    attribution: Attribution | None = None
+    comparison: RunComparison | None = None  # `None`: there is nothing to compare
+    fault: str | None = None  # why a configured comparison could not be made
+    attribution: Attribution | None = None  # whether agent or judge changed; `None`: no anchors
 
 
 @redacts_secrets

@@ -37,6 +37,7 @@ async def tell_incidents(context: RunContext, run: PlannedRun) -> list[Incident]
     Returns these incidents. A history that cannot be read leaves the run as it is, and is logged.
     """
     record = run.record
+    # Other runs of a name come in bursts.
     if record.trigger != "nightly" or record.status != COMPLETE:
         return []
     try:
@@ -70,7 +71,7 @@ async def tell_incidents(context: RunContext, run: PlannedRun) -> list[Incident]
 
 
 def incidents_at(store: Store, record: RunRecord, config: SeriesConfig) -> list[Incident]:
-    """The incidents of whole series (not of slices) that are open at a run, or resolved by it.
+    """The incidents of whole series that are open at a run, or resolved by it.
 
     Only the newest run of a name has any, once the name has enough runs for a reference.
 
@@ -80,11 +81,11 @@ def incidents_at(store: Store, record: RunRecord, config: SeriesConfig) -> list[
     of_name = (pl.col("name") == record.name) & (pl.col("status") == COMPLETE)
     if not config.announce or store.runs().filter(of_name).height <= config.reference_runs:
         return []
-    whole = config.model_copy(update={"slices": ()})
+    whole = config.model_copy(update={"slices": ()})  # slices are exploratory
     trends = stored_trends(store, RunRange(record.name), whole)
     points = ((point.at, point.run_id) for series in trends.series for point in series.points)
     newest = max(points, default=None)  # `None`: no run of the name ever had a case
-    if newest is None or newest[1] != record.run_id:
+    if newest is None or newest[1] != record.run_id:  # e.g. a missed night judged now
         return []
     return [
         incident

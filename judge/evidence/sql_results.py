@@ -1,8 +1,7 @@
-"""Compares two SQL results row for row.
+"""Compares two SQL results row for row (docs/decisions.md, decision 19).
 
 A result is a bag of rows, or a list where the expected statement has an ORDER BY. Numbers are equal
-within a tolerance whatever their type, texts must be the same, NULL equals NULL. Columns count in
-their order; `permute_columns` allows one reordering for all rows.
+within a tolerance whatever their type, texts must be the same, NULL equals NULL.
 """
 
 from __future__ import annotations
@@ -27,29 +26,21 @@ _EXACT_INTEGERS = 2**53
 
 @dataclass(frozen=True, slots=True)
 class ResultMatch:
-    """The outcome of comparing two results; `reason` says what decided.
+    """The outcome of comparing two results."""
 
-    `score`, 0..1, is 1.0 for equal results, else the size of the bag intersection of their rows
-    divided by the larger number of rows. Rows in a wrong order are not `equal`, but score 1.0.
-    """
-
-    equal: bool
-    score: float
-    reason: str
+    equal: bool  # false also for the expected rows in a wrong order, whose score is 1.0
+    score: float  # 0..1: the rows that both bags share / the larger number of rows
+    reason: str  # what decided, in words
 
 
 def compare_results(
     expected: SqlTable,
     actual: SqlTable,
     *,
-    permute_columns: bool = False,
-    float_tolerance: float = 1e-6,
+    permute_columns: bool = False,  # whether the same columns in another order are equal too
+    float_tolerance: float = 1e-6,  # a fraction of the larger number; absolute below 1
 ) -> ResultMatch:
-    """Compare a result with the expected one, whose `ordered` says whether the order of rows counts.
-
-    With `permute_columns` the same columns in another order are equal too. `float_tolerance` is the
-    largest difference of equal numbers: a fraction of the larger, absolute where both are below 1.
-    """
+    """Compare a result with the expected one, whose `ordered` says if the order of rows counts."""
     if (reason := _incomparable(expected, actual)) is not None:
         return ResultMatch(equal=False, score=0.0, reason=reason)
     if not expected.rows and not actual.rows:
@@ -57,9 +48,9 @@ def compare_results(
     shared = _shared_rows(expected.rows, actual.rows, float_tolerance)
     rows, actual_rows = len(expected.rows), len(actual.rows)
     larger = max(rows, actual_rows)
-    is_cut = expected.truncated or actual.truncated
+    is_cut = expected.truncated or actual.truncated  # at the row limit of the sandbox
     cut = "; only the first rows could be compared" if is_cut else ""
-    if rows == actual_rows:
+    if rows == actual_rows:  # only then can the results be equal
         columns = _ColumnMatcher(expected, actual, float_tolerance)
         if columns.has_same_rows(range(len(expected.columns))):
             return ResultMatch(equal=True, score=1.0, reason=f"{larger} equal rows{cut}")
@@ -68,7 +59,7 @@ def compare_results(
             reason = f"{larger} equal rows with the columns as {names}{cut}"
             return ResultMatch(equal=True, score=1.0, reason=reason)
     reason = f"{shared} of {rows} expected rows among {actual_rows} found{cut}"
-    if shared == rows == actual_rows:
+    if shared == rows == actual_rows:  # equal bags, but the expected statement orders its rows
         reason = f"the {rows} expected rows in another order{cut}"
     return ResultMatch(equal=False, score=round(shared / larger, 9), reason=reason)
 
@@ -87,6 +78,7 @@ def result_text(table: SqlTable, max_rows: int = 20) -> str:
 
 def _cell(value: Any) -> str:
     text = "NULL" if value is None else str(value)
+    # One line for each row: a line break in a value would look like the next row.
     return text.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
 
 
@@ -120,15 +112,11 @@ class _ColumnMatcher:
         return all(_is_alike(*pair, self._tolerance) for pair in zip(left, right, strict=True))
 
     def order(self) -> tuple[int, ...] | None:
-        """The actual columns in the order of the expected ones; `None`: none fits, or it took long.
-
-        Depth-first search tries only columns whose values fit, and extends only orders whose rows
-        agree.
-        """
+        """The actual columns in the order of the expected; `None`: none fits, or it took long."""
         width = len(self._expected.columns)
-        fitting: list[list[int]] = []
-        pending: list[tuple[int, ...]] = [()]
-        while pending and self._work > 0:
+        fitting: list[list[int]] = []  # expected column -> actual columns with the same values
+        pending: list[tuple[int, ...]] = [()]  # a stack: the search goes depth first
+        while pending and self._work > 0:  # n columns have n! orders: the work has a bound
             order = pending.pop()
             if len(order) == width:
                 return order
@@ -145,7 +133,7 @@ class _ColumnMatcher:
             if column in order or values in tried or self._work <= 0:
                 continue
             tried.add(values)
-            if self.has_same_rows((*order, column)):
+            if self.has_same_rows((*order, column)):  # else no longer order can fit
                 yield (*order, column)
 
     def _fitting(self, column: int) -> list[int]:
@@ -162,13 +150,13 @@ class _ColumnMatcher:
 def _shared_rows(left: Iterable[Row], right: Iterable[Row], tolerance: float) -> int:
     """The number of rows that two bags share: exactly equal rows, then rows within tolerance."""
     here, there = Counter(left), Counter(right)
-    exact = here & there
+    exact = here & there  # mostly nearly all rows, so that few are left to the slower search
     return exact.total() + _close_pairs(here - exact, there - exact, tolerance)
 
 
 def _close_pairs(left: Counter[Row], right: Counter[Row], tolerance: float) -> int:
     """The number of pairs of rows within tolerance; only rows with the same texts can pair."""
-    groups: defaultdict[Row, tuple[Counter[Row], Counter[Row]]]
+    groups: defaultdict[Row, tuple[Counter[Row], Counter[Row]]]  # texts -> numbers of each side
     groups = defaultdict(lambda: (Counter(), Counter()))
     for side, rows in enumerate((left, right)):
         for row, count in rows.items():
@@ -181,10 +169,8 @@ def _close_pairs(left: Counter[Row], right: Counter[Row], tolerance: float) -> i
 
 
 def _pair_rows(left: Counter[Row], right: Counter[Row], tolerance: float) -> int:
-    """The number of pairs, found greedily in the order of the column with most different numbers.
-
-    Each row has a number: rows without are either exactly equal or do not pair.
-    """
+    """The number of pairs, found greedily along the column with the most different numbers."""
+    # Each row has a number: rows of texts alone are equal and paired already, or in two groups.
     lead = max(range(len(next(iter(left)))), key=lambda column: len({row[column] for row in left}))
     free = sorted(right, key=lambda row: row[lead])
     pairs = 0
@@ -203,6 +189,8 @@ def _pair_rows(left: Counter[Row], right: Counter[Row], tolerance: float) -> int
 
 
 def _is_number(cell: Any) -> bool:
+    # A truth value is an int as well, and SQLite returns 0 and 1 for it. NaN and infinities
+    # are no numbers here: nothing is close to them.
     return isinstance(cell, int) or (isinstance(cell, float) and math.isfinite(cell))
 
 
@@ -217,5 +205,5 @@ def _is_close(number: float, other: float, tolerance: float) -> bool:
     """Whether two numbers are within tolerance; whole numbers that a float holds must be equal."""
     larger = max(abs(number), abs(other))
     if larger < _EXACT_INTEGERS and number == int(number) and other == int(other):
-        return number == other
+        return number == other  # with the tolerance, 1000001 would equal 1000000
     return abs(number - other) <= tolerance * max(1.0, larger)

@@ -16,7 +16,7 @@ from typing import Any, Final
 from assizes.judge.case import Case, Expected, ToolCall, ToolResult, Transcript, Turn
 from assizes.judge.evidence.tool_calls import MadeCall, made_calls
 
-_DEEPEST: Final = 8
+_DEEPEST: Final = 8  # a bound for hostile nesting
 """Levels of nested argument values that are searched for texts."""
 
 # The keys under which a step of seed 002 may give its name, its input and its output.
@@ -27,27 +27,22 @@ _OUTPUTS: Final = ("output", "result")
 
 @dataclass(frozen=True, slots=True)
 class AgentStep:
-    """One tool call with its result, and the index of the turn that made it.
+    """One tool call with its result."""
 
-    `raw` is the argument text where it was no JSON object. `result` is what the tool returned,
-    `None` for nothing; `failed` says that it was an error. `within` names the calls in which this
-    call was made, the outermost first.
-    """
-
-    turn: int
+    turn: int  # index of the turn that made the call
     name: str
     arguments: Mapping[str, Any]
-    raw: str | None = None
-    result: str | None = None
-    failed: bool = False
-    within: tuple[str, ...] = ()
+    raw: str | None = None  # the argument text where it was no JSON object
+    result: str | None = None  # what the tool returned; `None`: nothing
+    failed: bool = False  # whether the result is an error
+    within: tuple[str, ...] = ()  # names of the calls around this one, the outermost first
 
 
 @dataclass(frozen=True, slots=True)
 class UserExchange:
-    """A message of the user and the turns up to the next; `start` is the index of the first."""
+    """A message of the user and the turns up to the next message."""
 
-    start: int
+    start: int  # index of the first of the turns
     turns: tuple[Turn, ...]
 
 
@@ -74,16 +69,14 @@ def steps_of_tools(steps: Iterable[AgentStep], tools: Sequence[str]) -> tuple[Ag
 
 
 def exchanges(transcript: Transcript) -> tuple[UserExchange, ...]:
-    """The conversation cut before each message of the user; user turns in a row are one message.
-
-    Turns before the first message belong to the first exchange.
-    """
+    """The conversation cut before each message of the user; user turns in a row are one message."""
     turns = transcript.turns
     cuts = [
         index
         for index, turn in enumerate(turns)
         if turn.role == "user" and (index == 0 or turns[index - 1].role != "user")
     ]
+    # Turns before the first message belong to the first exchange.
     borders = pairwise([0, *cuts[1:], len(turns)] if turns else [])
     return tuple(UserExchange(start, turns[start:end]) for start, end in borders)
 
@@ -94,13 +87,10 @@ def requests(transcript: Transcript) -> tuple[str, ...]:
 
 
 def final_response(transcript: Transcript) -> str:
-    """The agent's last text after the user's last turn, or before it where that is the last turn.
-
-    It is empty where there is none.
-    """
+    """The agent's last text: after the user's last turn unless that ends it all; empty for none."""
     turns = transcript.turns
     last_user = max((i for i, turn in enumerate(turns) if turn.role == "user"), default=-1)
-    ended_by_user = bool(turns) and last_user == len(turns) - 1
+    ended_by_user = bool(turns) and last_user == len(turns) - 1  # e.g. by thanks
     texts = [
         text.strip()
         for index, text in transcript.agent_texts()
@@ -112,7 +102,7 @@ def final_response(transcript: Transcript) -> str:
 # The content of a step: SQL, found items, charts
 
 # Atomic groups keep the time linear: otherwise comments match in exponentially many ways.
-_LEADING = r"(?:\s|--[^\n]*+|(?>/\*.*?\*/)|\()*+"
+_LEADING = r"(?:\s|--[^\n]*+|(?>/\*.*?\*/)|\()*+"  # blanks, comments, brackets
 _SQL: Final = re.compile(
     _LEADING
     + r"""(?:
@@ -140,11 +130,9 @@ def is_sql(text: str) -> bool:
 def sql_calls(
     steps: Iterable[AgentStep], tools: Sequence[str], arguments: Sequence[str]
 ) -> tuple[SqlCall, ...]:
-    """Every SQL statement that the steps ran, in order.
+    """Every SQL statement that the steps ran, in order: the arguments that read as SQL.
 
-    An argument counts where it reads as SQL. With `tools`, only calls of these count, but every
-    text in an argument named in `arguments`. These names are also searched in the result of a tool
-    that writes its SQL itself.
+    With `tools`, only calls of these count, but every text in an argument named in `arguments`.
     """
     calls: list[SqlCall] = []
     for step in steps:
@@ -157,6 +145,7 @@ def sql_calls(
         ]
         if step.raw is not None and not step.arguments and (tools or is_sql(step.raw)):
             statements.append(step.raw)
+        # Some tools write their SQL themselves, and report it in their result.
         calls += [
             SqlCall(text.strip(), step) for text in statements or _reported_sql(step, arguments)
         ]
@@ -166,8 +155,8 @@ def sql_calls(
 def json_value(text: str | None) -> Any:
     """The JSON value of a text; `None` where the text is no JSON, or has NaN or infinities."""
     try:
-        return json.loads(text or "", parse_constant=_refuse_constant)
-    except (ValueError, RecursionError):
+        return json.loads(text or "", parse_constant=_refuse_constant)  # else NaN is accepted
+    except (ValueError, RecursionError):  # RecursionError: ten thousand opening brackets
         return None
 
 
@@ -186,7 +175,7 @@ def found_items(step: AgentStep) -> tuple[Any, ...]:
     The items are the members of a JSON list, or of a list in a JSON object, or the lines of a text.
     """
     text = (step.result or "").strip()
-    if step.failed or not text or _NOTHING.fullmatch(text):
+    if step.failed or not text or _NOTHING.fullmatch(text):  # an error text lists no items
         return ()
     value = json_value(text)
     if isinstance(value, Mapping):
@@ -208,6 +197,7 @@ def chart_type(step: AgentStep) -> str | None:
     for holder in (step.arguments, result if isinstance(result, Mapping) else {}):
         kinds = [(key, text) for key, text in _texts(holder) if key in _TYPE_KEYS]
         if kinds:
+            # The most telling key decides: a bare `type` may be that of an axis.
             return min(kinds, key=lambda pair: _TYPE_KEYS.index(pair[0]))[1]
     return None
 
@@ -233,6 +223,7 @@ def _walk_call(
 ) -> Iterator[AgentStep]:
     yield AgentStep(turn, call.name, call.arguments, call.raw, result, failed, within)
     for inner in call.tool_calls:
+        # A nested call does not say whether it failed.
         yield from _walk_call(turn, inner, inner.result, failed=False, within=(*within, call.name))
 
 
@@ -245,7 +236,7 @@ def _texts(value: Any, key: str = "", depth: int = 0) -> Iterator[tuple[str, str
             yield from _texts(item, str(name), depth + 1)
     elif isinstance(value, list | tuple) and depth < _DEEPEST:
         for item in value:
-            yield from _texts(item, key, depth + 1)
+            yield from _texts(item, key, depth + 1)  # the members of a list share its name
 
 
 def _reported_sql(step: AgentStep, arguments: Sequence[str]) -> list[str]:
@@ -264,15 +255,14 @@ def _refuse_constant(name: str) -> Any:
 
 
 def case_of(
-    input_data: Mapping[str, Any],
-    output_data: Mapping[str, Any],
+    input_data: Mapping[str, Any],  # `question`, perhaps `context` and `id`
+    output_data: Mapping[str, Any],  # `response` and `steps`
     expected: Mapping[str, Any] | None = None,
 ) -> Case:
     """A case from two objects: a question with its context, and an answer with its steps.
 
-    `input_data` has the `question`, perhaps `context` and `id`; `output_data` the `response` and
-    the `steps`: name, input, output, and the `tool_calls` of a sub-agent in the same shape. Keys of
-    `expected` that are no fields of `Expected` go to its `additional_input`.
+    A step has a name, an input, an output, and the `tool_calls` of a sub-agent in the same shape.
+    Keys of `expected` that are no fields of `Expected` go to its `additional_input`.
     """
     steps = list(output_data.get("steps") or ())
     calls = tuple(_call(step, f"step_{place}") for place, step in enumerate(steps))
@@ -305,16 +295,13 @@ def case_of(
 
 
 def as_data(case: Case) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-    """A case as the objects `input_data`, `output_data` and `expected`.
-
-    `question` is the last of the `questions`. Expected values that are not given have no key.
-    """
+    """A case as the objects `input_data`, `output_data` and `expected`; reverses `case_of`."""
     asked = requests(case.transcript)
     steps = [_step_data(made.call, _content(made)) for made in made_calls(case.transcript)]
     return (
         {
             "id": case.case_id,
-            "question": asked[-1] if asked else "",
+            "question": asked[-1] if asked else "",  # the last of the `questions`
             "questions": list(asked),
             "context": case.transcript.system,
         },
@@ -332,14 +319,14 @@ def _step_data(call: ToolCall, output: str | None) -> dict[str, Any]:
 def _call(step: Mapping[str, Any], call_id: str | None = None) -> ToolCall:
     arguments = _first(step, _INPUTS)
     value = json_value(arguments) if isinstance(arguments, str) else arguments
-    is_object = isinstance(value, Mapping)
+    is_object = isinstance(value, Mapping)  # else the text is kept raw
     return ToolCall(
         name=str(_first(step, _NAMES) or ""),
         arguments={str(key): item for key, item in value.items()} if is_object else {},
         raw=None if is_object else _as_text(arguments),
         id=call_id,
         tool_calls=tuple(_call(inner) for inner in step.get("tool_calls") or ()),
-        result=None if call_id else _as_text(_first(step, _OUTPUTS)),
+        result=None if call_id else _as_text(_first(step, _OUTPUTS)),  # with an id, a turn has it
     )
 
 

@@ -1,6 +1,6 @@
 """Compares the tool calls that an agent made with the expected ones, before any model is asked.
 
-A judge without ground truth is near chance on task completion, so code computes this for every one.
+A judge without ground truth is near chance on task completion.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from typing import Any
 from assizes.judge.case import Case, ExpectedCall, ToolCall, ToolResult, Transcript
 from assizes.judge.score import Metric
 
-_NUMBER = re.compile(r"[+-]?(?:0|[1-9]\d*)(?:\.\d+)?")
-_DEEPEST = 32
+_NUMBER = re.compile(r"[+-]?(?:0|[1-9]\d*)(?:\.\d+)?")  # no leading 0: an id such as 007 is a text
+_DEEPEST = 32  # levels of nesting in arguments; beyond, an attack on the stack
 _LISTED = 12
 """The most names or calls that one line of evidence lists."""
-_VALUE_CHARS = 40
-_NAME_CHARS = 60
+_VALUE_CHARS = 40  # of an argument value in a line of evidence
+_NAME_CHARS = 60  # of a name; names are chosen by whoever wrote the transcript
 
 
 @dataclass(frozen=True, slots=True)
 class MadeCall:
-    """A call that the agent made, the index of its turn, and its result (`None`: no result)."""
+    """A call that the agent made, with its result."""
 
-    turn: int
+    turn: int  # index of the turn
     call: ToolCall
-    result: ToolResult | None = None
+    result: ToolResult | None = None  # `None`: the transcript has none
 
     @property
     def has_failed(self) -> bool:
@@ -40,53 +40,37 @@ class MadeCall:
 
 @dataclass(frozen=True, slots=True)
 class CallMatch:
-    """An expected call, the call that was made for it, and the names of arguments that differ.
-
-    `position` is the place of the made call among the calls compared. `missing` names expected
-    arguments that are absent, `extra` unexpected ones, `different` those with another value;
-    `differences` is how many there are in all, 0 for an exact match.
-    """
+    """An expected call, the call that was made for it, and the names of arguments that differ."""
 
     expected: ExpectedCall
     made: MadeCall
-    position: int
-    missing: tuple[str, ...] = ()
-    extra: tuple[str, ...] = ()
-    different: tuple[str, ...] = ()
-    differences: int = 0
+    position: int  # place of the made call among the calls compared
+    missing: tuple[str, ...] = ()  # expected arguments that are absent
+    extra: tuple[str, ...] = ()  # unexpected arguments
+    different: tuple[str, ...] = ()  # arguments with another value
+    differences: int = 0  # how many there are in all; 0: an exact match
 
 
 @dataclass(frozen=True, slots=True)
 class ToolEvidence:
-    """The comparison of an agent's calls with the expected calls; `None` means not known.
-
-    `called` holds the successful calls in order, `failed` those that the tool answered with an
-    error, `unexpected` the successful calls that nobody expected. Of the expected calls, `matches`
-    were made (`in_order` or not) and `missed` were not. By tool name, 0..1, `recall` is matches /
-    expected calls and `precision` matches / successful calls; an empty divisor gives 1.
-
-    `expected_writes` and `done_writes` are the calls that change state; `write_match` says whether
-    both are equal as multisets, arguments included. Unless `writes_known`, the tools that change
-    state were guessed from the expected calls. `stated_texts` are the strings of `expected.said`
-    that the agent told the user, `unstated_texts` the others. `finished`: the conversation ended.
-    """
+    """The comparison of an agent's calls with the expected calls; `None` means not known."""
 
     expected: tuple[ExpectedCall, ...] | None
-    called: tuple[MadeCall, ...]
-    failed: tuple[MadeCall, ...]
-    matches: tuple[CallMatch, ...]
-    missed: tuple[ExpectedCall, ...]
-    unexpected: tuple[MadeCall, ...]
-    recall: float | None
-    precision: float | None
-    in_order: bool | None
-    writes_known: bool
-    expected_writes: tuple[ExpectedCall, ...] | None
-    done_writes: tuple[MadeCall, ...]
-    write_match: bool | None
-    stated_texts: tuple[str, ...]
-    unstated_texts: tuple[str, ...]
-    finished: bool | None
+    called: tuple[MadeCall, ...]  # the successful calls, in order
+    failed: tuple[MadeCall, ...]  # calls that the tool answered with an error
+    matches: tuple[CallMatch, ...]  # of the expected calls, those that were made
+    missed: tuple[ExpectedCall, ...]  # of the expected calls, those that were not made
+    unexpected: tuple[MadeCall, ...]  # successful calls that nobody expected
+    recall: float | None  # 0..1, by tool name: matches / expected calls; 1 where none is expected
+    precision: float | None  # 0..1, by tool name: matches / successful calls; 1 for no call
+    in_order: bool | None  # whether the matches were made in the expected order
+    writes_known: bool  # else the tools that change state were guessed from the expected calls
+    expected_writes: tuple[ExpectedCall, ...] | None  # the expected calls that change state
+    done_writes: tuple[MadeCall, ...]  # the successful calls that change state
+    write_match: bool | None  # whether both are equal as multisets, arguments included
+    stated_texts: tuple[str, ...]  # strings of `expected.said` that the agent told the user
+    unstated_texts: tuple[str, ...]  # the other strings of `expected.said`
+    finished: bool | None  # whether the conversation came to its end
 
     def text(self) -> str:
         """The comparison as at most 30 short lines for a judge's prompt."""
@@ -144,29 +128,26 @@ class ConversationEvidence:
 def canonical_text(value: Any) -> str:
     """An argument value as a text that is the same for values with the same meaning.
 
-    Numbers and numeric strings count as numbers (5, 5.0, "5"), strings are trimmed and without
-    case, lists have no order, `None` members of objects count as absent. Values nested deeper than
-    32 levels are ignored.
+    Numbers and numeric strings are numbers (5, 5.0, "5"), strings are trimmed and without case,
+    lists have no order, `None` members of objects and values below 32 levels do not count.
     """
     return json.dumps(_plain(value), ensure_ascii=False)
 
 
 def made_calls(transcript: Transcript) -> tuple[MadeCall, ...]:
-    """The agent's calls in order, each with its result.
-
-    The result is the one with the call's id, first among the turns before the agent's next turn,
-    else anywhere. For a call without an id it is the result at the same place among these turns.
-    """
+    """The agent's calls in order, each with its result."""
     by_id = transcript.results()
     made: list[MadeCall] = []
     for index, turn in enumerate(transcript.turns):
         if turn.role != "assistant" or not turn.tool_calls:
             continue
+        # An id may be used again later: a result before the agent's next turn comes first.
         following = transcript.turns[index + 1 :]
         before_next = itertools.takewhile(lambda later: later.role != "assistant", following)
         near = [later.tool_result for later in before_next if later.tool_result is not None]
         # Of two results with one id the first counts, so it is written last.
         known = by_id | {r.call_id: r for r in reversed(near) if r.call_id is not None}
+        # A result without an id answers the call at the same place of the turn.
         unnamed = {place: r for place, r in enumerate(near) if r.call_id is None}
         for place, call in enumerate(turn.tool_calls):
             named = None if call.id is None else known.get(call.id)
@@ -177,11 +158,11 @@ def made_calls(transcript: Transcript) -> tuple[MadeCall, ...]:
 def tool_evidence(case: Case) -> ToolEvidence:
     """Compare the tool calls of a case with its expected calls."""
     made = made_calls(case.transcript)
-    called = tuple(call for call in made if not call.has_failed)
+    called = tuple(call for call in made if not call.has_failed)  # a failed call has done nothing
     expected = case.expected.tool_calls
     match_by_index = _matches(expected or (), called)
     matches = tuple(match_by_index.values())
-    hit = {match.position for match in matches}
+    hit = {match.position for match in matches}  # places of the calls that were expected
     write_names = case.write_names()
     declared = any(tool.writes is not None for tool in case.transcript.tools)
     writes_known = case.expected.writes is not None or declared
@@ -226,22 +207,22 @@ def _plain(value: Any, depth: int = 0) -> Any:
         return None
     if isinstance(value, Mapping):
         members = {str(k): _plain(v, depth + 1) for k, v in value.items() if v is not None}
-        return dict(sorted(members.items()))
+        return dict(sorted(members.items()))  # keys have no order
     if isinstance(value, list | tuple):
         return sorted((_plain(item, depth + 1) for item in value), key=json.dumps)
     if isinstance(value, float) and math.isfinite(value):
-        return _trimmed_number(f"{value:.9f}")
+        return _trimmed_number(f"{value:.9f}")  # 9 digits: 0.1 + 0.2 is 0.3
     text = str(value).strip().casefold()
     return _trimmed_number(text.removeprefix("+")) if _NUMBER.fullmatch(text) else text
 
 
 def _trimmed_number(number: str) -> str:
     short = number.rstrip("0").rstrip(".") if "." in number else number
-    return "0" if short == "-0" else short
+    return "0" if short == "-0" else short  # -0.0000000001 becomes -0
 
 
 def _call_match(expected: ExpectedCall, made: MadeCall, position: int) -> CallMatch:
-    if expected.arguments is None:
+    if expected.arguments is None:  # any arguments will do
         return CallMatch(expected, made, position)
     due = {name: value for name, value in expected.arguments.items() if value is not None}
     actual = {name: value for name, value in made.call.arguments.items() if value is not None}
@@ -255,18 +236,17 @@ def _call_match(expected: ExpectedCall, made: MadeCall, position: int) -> CallMa
 
 
 def _matches(expected: Sequence[ExpectedCall], called: Sequence[MadeCall]) -> dict[int, CallMatch]:
-    """Pair each expected call, by its index, with at most one made call of the same tool.
-
-    Exact pairs come first, and calls with arguments before those that accept any, so that no call
-    takes the exact partner of another. Of equal matches the first after the pair before counts.
-    """
+    """Pair each expected call, by its index, with at most one made call of the same tool."""
     matches: dict[int, CallMatch] = {}
-    free = set(range(len(called)))
+    free = set(range(len(called)))  # places of the calls without a partner
+    # Exact pairs come first, and calls with arguments before those that accept any, so that no call
+    # takes the exact partner of another.
     given_first = sorted(range(len(expected)), key=lambda i: expected[i].arguments is None)
     for exact in (True, False):
         for index in given_first:
             if index in matches:
                 continue
+            # Of equally good calls, the first after the pair before counts, so that order is kept.
             before = max((m.position for i, m in matches.items() if i < index), default=-1)
             later = [place for place in sorted(free) if place > before]
             candidates = (
@@ -283,6 +263,7 @@ def _matches(expected: Sequence[ExpectedCall], called: Sequence[MadeCall]) -> di
 
 def _stated_texts(case: Case) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The strings of `expected.said` that the agent told the user, and the others."""
+    # Without commas: 1,327 and 1327 are the same amount.
     texts = [text.replace(",", "").casefold().strip() for _, text in case.transcript.agent_texts()]
     stated: list[str] = []
     unstated: list[str] = []
@@ -297,7 +278,7 @@ def _stated_texts(case: Case) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def _short(text: str, limit: int) -> str:
-    line = " ".join(text.split())
+    line = " ".join(text.split())  # a line break could begin a line of its own in a prompt
     return line if len(line) <= limit else f"{line[: limit - 3]}..."
 
 

@@ -27,7 +27,7 @@ from assizes.judge.heuristic.plain_reading import (
     values,
 )
 
-_SQL_WORD: Final = re.compile(r"\w+|[<>=!*]+")
+_SQL_WORD: Final = re.compile(r"\w+|[<>=!*]+")  # names, numbers, operators
 _SELECT_STAR: Final = re.compile(r"\bselect\s++(?:distinct\s++)?\*", re.IGNORECASE)
 
 _CHART_HINTS: Final = {
@@ -45,11 +45,11 @@ _CHART_WORDS: Final = re.compile(r"\b(?:charts?|graphs?|plots?|visuali[sz]\w*|di
 _HALF: Final = 0.5
 """Share of words that covers a concept, and share of concepts that covers an aspect."""
 
-_SENTENCE = re.compile(r"(?<=[.!?])\s+|;")
-_BULLET = re.compile(r"\s*(?:[-*•]|\(?\d{1,3}[.)])\s+")
-_LEAD_IN = re.compile(r"[^:,]{1,60}:(?:\s+|$)")
-_JOINT = re.compile(r",|\band\b", re.IGNORECASE)
-_CLAUSE = re.compile(r"[.!?](?=\s|$)|[;,\n]|\bbut\b", re.IGNORECASE)
+_SENTENCE = re.compile(r"(?<=[.!?])\s+|;")  # ends of sentences
+_BULLET = re.compile(r"\s*(?:[-*•]|\(?\d{1,3}[.)])\s+")  # of a list, also numbered
+_LEAD_IN = re.compile(r"[^:,]{1,60}:(?:\s+|$)")  # `Must mention:`
+_JOINT = re.compile(r",|\band\b", re.IGNORECASE)  # between the items of an enumeration
+_CLAUSE = re.compile(r"[.!?](?=\s|$)|[;,\n]|\bbut\b", re.IGNORECASE)  # 3.5 has no end
 _NEGATION = re.compile(r"\b(?:not|no|never|none|without|cannot)\b|n't\b", re.IGNORECASE)
 
 
@@ -63,7 +63,7 @@ def sql(evidence: SqlEvidence) -> dict[str, Any]:
     scores = []
     for match in evidence.matches:
         due = _sql_words(match.expected)
-        # Statements without any word have nothing in common.
+        # Jaccard index: words in both / words in either; no word at all is nothing in common.
         overlaps = [len(due & words) / len(due | words) for words in made if due | words]
         scores.append(max(overlaps, default=0.0) if match.score is None else match.score)
     compared = sum(match.score is not None for match in evidence.matches)
@@ -204,11 +204,11 @@ ANSWERS: Final[Mapping[type, Callable[[Any], dict[str, Any]]]] = {
 
 @dataclass(frozen=True, slots=True)
 class _ContentText:
-    """A text in lower case with its content words, cut to the singular."""
+    """A text in lower case with its content words."""
 
     text: str
-    words: frozenset[str]
-    negated: bool
+    words: frozenset[str]  # the content words, cut to the singular
+    negated: bool  # whether it holds a word such as `not` or `never`
 
     def has_half_of(self, wanted: _ContentText) -> bool:
         """Whether half of the wanted content words occur; without any, the whole text must occur."""
@@ -218,7 +218,7 @@ class _ContentText:
 
 
 def _content_text(text: str) -> _ContentText:
-    flat = text.replace("\u2019", "'").casefold()
+    flat = text.replace("\u2019", "'").casefold()  # the typographic apostrophe
     words = frozenset(
         word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word
         for word in content_words(flat)
@@ -251,6 +251,7 @@ def _aspects(criteria: str) -> Iterator[str]:
     for line in criteria.splitlines():
         bullet = _BULLET.match(line)
         for piece in _SENTENCE.split(line[bullet.end() :] if bullet else line):
+            # A bullet is one aspect, with its colon and commas.
             lead_in = None if bullet else _LEAD_IN.match(piece)
             items = _clauses(piece[lead_in.end() :]) if lead_in else [_bare(piece)]
             yield from filter(None, items)
@@ -277,7 +278,7 @@ def _sql_words(statement: str) -> set[str]:
 
 
 def _share(due: set[str], had: set[str]) -> float:
-    return len(due & had) / len(due) if due else 0.0
+    return len(due & had) / len(due) if due else 0.0  # 0..1; 0 where nothing is due
 
 
 def _text(value: Any) -> str:

@@ -26,14 +26,11 @@ ANSWERS: Final[Mapping[type, Callable[[Any], dict[str, Any]]]] = {
 
 
 class HeuristicModel:
-    """The offline judge: plain text rules answer from an ask's evidence, without a language model.
-
-    Its answers cost nothing to repeat, so they are not cached. A complaint changes nothing.
-    """
+    """The offline judge as a model: plain text rules answer from the evidence of an ask."""
 
     name = OFFLINE_MODEL
     provider = OFFLINE_PROVIDER
-    cache_key: str | None = None
+    cache_key: str | None = None  # not cached: an answer costs nothing to repeat
     price: Price | None = FREE
 
     def tokens(self, ask: Ask[Any], cap: int = 1) -> tuple[int, int]:

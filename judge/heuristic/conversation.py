@@ -1,9 +1,8 @@
 """Offline rules for the conversation judge: a level for each metric, without a language model.
 
-The offline judge is an honest baseline, and the default when no model is configured: it needs no
-key and no network, and gives the same answer every time. Where a case has ground truth, that
-decides. All else are surface signs: a level means no more than its rule's docstring says
-(docs/judges.md lists the rules).
+The offline judge is an honest baseline, and the default when no model is configured. Where a case
+has ground truth, that decides. All else are surface signs: a level means no more than its rule's
+docstring says (docs/judges.md lists the rules).
 """
 
 from __future__ import annotations
@@ -34,15 +33,12 @@ _FORMATTING: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class RuleFinding:
-    """What a rule finds: a level 0..5 (pass is 5, fail 0), and the reason in words.
+    """What a rule finds: a level, and the reason in words."""
 
-    The failure `code` counts where the level is not acceptable; `turns` are indices of turns.
-    """
-
-    level: int
+    level: int  # 0..5; of a yes/no metric 5 for a pass, 0 for a fail
     why: str
-    code: str
-    turns: tuple[int, ...] = ()
+    code: str  # of the failure; it counts where the level is not acceptable
+    turns: tuple[int, ...] = ()  # indices of the turns that show it
 
 
 def answer(evidence: ConversationEvidence) -> dict[str, Any]:
@@ -87,7 +83,7 @@ def tool_routing(read: CaseReading) -> RuleFinding:
     """
     tools, code = read.tools, "wrong_tool_selected"
     repeated = plain_reading.repeated_calls(tools.called)
-    slips = len(repeated) + len(tools.failed) + (tools.in_order is False)
+    slips = len(repeated) + len(tools.failed) + (tools.in_order is False)  # `None`: not known
     turns = _turns_of([*repeated, *tools.failed])
     if tools.expected is None:
         why = f"no expected calls given; {_count_text(slips, 'repeated or failed call')}"
@@ -104,7 +100,7 @@ def tool_routing(read: CaseReading) -> RuleFinding:
         return RuleFinding(_level(slips, 5, 4, 4, 3), why, code, turns)
     if not tools.called:
         return RuleFinding(0, why, "no_tool_called")
-    few = tools.recall is not None and tools.recall < 0.5
+    few = tools.recall is not None and tools.recall < 0.5  # more than half are missed
     level = 1 if few else _level(errors, 5, 3, 2)
     return RuleFinding(level, why, code, turns + _turns_of(wrong))
 
@@ -125,7 +121,7 @@ def parameter_extraction(read: CaseReading) -> RuleFinding:
     differences = sum(match.differences for match in differing)
     errors = differences + len(unreadable) + len(invented)
     names = {match.made.call.name for match in differing} | {str(claim.tool) for claim in invented}
-    total = sum(max(1, len(made_call.call.arguments)) for made_call in calls)
+    total = sum(max(1, len(made_call.call.arguments)) for made_call in calls)  # at least 1 a call
     why = (
         f"{differences} arguments differ from the expected, {len(invented)} values never mentioned, "
         f"{len(unreadable)} unreadable, of {total} given"
@@ -165,16 +161,13 @@ def grounding_fidelity(read: CaseReading) -> RuleFinding:
 
 
 def _support(claims: Sequence[Claim], what: str) -> tuple[int, str, tuple[int, ...]]:
-    """Return the level for claims that should have been heard before, why, and turns.
-
-    The level is 5 when all were, 4 when one was not. With two or more missing it is 4, 3, 2 or 1
-    for a share of at least 0.95, 0.8, 0.5 or 0.01, else 0.
-    """
+    """Return the level for claims that should have been heard before, why, and turns."""
     ungrounded = _turns_of([claim for claim in claims if not claim.is_grounded])
     why = f"{len(claims) - len(ungrounded)} of {len(claims)} {what} were heard before"
-    if len(ungrounded) <= 1:
+    if len(ungrounded) <= 1:  # one missing value: level 4, whatever the share
         return 5 - len(ungrounded), why, ungrounded
     share = round(1 - len(ungrounded) / len(claims), 9)
+    # Level 4 from 0.95 on, 3 from 0.8, 2 from 0.5, 1 from 0.01, else 0.
     return sum(share >= step for step in (0.01, 0.5, 0.8, 0.95)), why, ungrounded
 
 
@@ -192,6 +185,7 @@ def instruction_compliance(read: CaseReading) -> RuleFinding:
     refused: tuple[int, ...] = ()
     if tools.writes_known:
         expected = Counter(call.name for call in tools.expected_writes or ())
+        # An expected change was not made: words of refusal at the end mean that it was refused.
         if expected - Counter(made_call.call.name for made_call in tools.done_writes):
             refused = plain_reading.refusing_turns(read)
     retried = plain_reading.repeated_calls(tools.failed)
@@ -238,7 +232,7 @@ def conversation_management(read: CaseReading) -> RuleFinding:
     repeated_by_user = plain_reading.repeated_texts(
         [(index, turn.text) for index, turn in numbered if turn.role == "user" and turn.text]
     )
-    cut_off = read.tools.finished is False
+    cut_off = read.tools.finished is False  # `None`: not known
     last, last_text = read.texts[-1]
     open_end = not plain_reading.is_closing(last_text)
     why = (
@@ -327,22 +321,19 @@ RULES: Final[Mapping[str, Callable[[CaseReading], RuleFinding]]] = {
 
 
 def _holds(statement: str, read: CaseReading) -> tuple[bool, str]:
-    """Return whether an expected outcome holds, and the reason in words.
-
-    With ground truth, the state-changing calls decide a statement of refusal, task completion any
-    other. Without, half of its words must occur in what the agent said and called.
-    """
+    """Return whether an expected outcome holds, and the reason in words."""
     tools = read.tools
-    if plain_reading.is_prohibition(statement):
+    if plain_reading.is_prohibition(statement):  # what must not be done shows in the calls alone
         if tools.write_match is not None:
             same = "are" if tools.write_match else "are not"
             return tools.write_match, f"the state-changing calls {same} the expected ones"
         if tools.writes_known:
             done = _count_text(len(tools.done_writes), "state-changing call")
-            return not tools.done_writes, f"{done} made"
-    if tools.write_match is not None or read.case.expected.said:
+            return not tools.done_writes, f"{done} made"  # no change at all is allowed
+    if tools.write_match is not None or read.case.expected.said:  # ground truth
         finding = task_completion(read)
         return finding.level == 5, finding.why
+    # Without ground truth, half of its words must occur in what the agent said and called.
     held = plain_reading.has_overlap(statement, read)
     return held, f"{'at least' if held else 'less than'} half of its words occur in what was done"
 

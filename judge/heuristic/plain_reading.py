@@ -17,12 +17,12 @@ from assizes.judge.evidence.tool_calls import MadeCall, ToolEvidence, canonical_
 
 T = TypeVar("T")
 
-_THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
+_THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")  # the comma of 1,327
 _TOKEN = re.compile(r"\d+(?:\.\d+)?(?!\w)|\w+")
 _PLAIN_NUMBER = re.compile(r"\d+(?:\.\d+)?")
-_COUNTED = re.compile(r"\d{1,4}[a-z]+")
-_SENTENCE_END = re.compile(r"([.?!\n])")
-_WORD = re.compile(r"[^\W\d_]{3,}")
+_COUNTED = re.compile(r"\d{1,4}[a-z]+")  # 20th, 24h
+_SENTENCE_END = re.compile(r"([.?!\n])")  # a group, so that `split` keeps the signs
+_WORD = re.compile(r"[^\W\d_]{3,}")  # three letters or more, no digit
 
 _REQUEST = re.compile(
     r"\b(?:what|which|when|where|who|how many|how much|provide|share|tell me|give me)\b"
@@ -55,39 +55,33 @@ _COMMON = frozenset(
 class Claim:
     """Something specific that the agent said or gave to a tool: an identifier, an amount, a number.
 
-    `text` is in lower case, numbers without needless zeros. A grounded claim occurs before its turn
-    in the system prompt, tool descriptions, retrieved passages, tool results or user turns.
-    `after_result` says whether a tool had answered since the user last spoke. `tool` is the tool
-    whose argument held the claim, `None` for a claim in the agent's text.
+    A grounded claim occurs before its turn in the system prompt, tool descriptions, retrieved
+    passages, tool results or user turns.
     """
 
-    turn: int
-    text: str
+    turn: int  # index of the agent's turn
+    text: str  # in lower case, numbers without needless zeros
     is_grounded: bool
-    after_result: bool
-    tool: str | None = None
+    after_result: bool  # whether a tool had answered since the user last spoke
+    tool: str | None = None  # whose argument held the claim; `None`: it is in the agent's text
 
 
 @dataclass(frozen=True, slots=True)
 class CaseReading:
-    """A case with the evidence about its tool calls and its surface signs.
-
-    `texts` are the agent's texts, each after its turn index; `claims` are its claims in order.
-    `unexpected_writes` are the state-changing calls that were not expected, none where it is only
-    guessed which tools change state.
-    """
+    """A case with the evidence about its tool calls and its surface signs."""
 
     case: Case
     tools: ToolEvidence
-    texts: tuple[tuple[int, str], ...]
-    claims: tuple[Claim, ...]
+    texts: tuple[tuple[int, str], ...]  # (index of the turn, text) of the agent, in order
+    claims: tuple[Claim, ...]  # in order
+    # State-changing calls that nobody expected; none where it is guessed which tools change state.
     unexpected_writes: tuple[MadeCall, ...]
 
 
 def read_case(case: Case, tools: ToolEvidence) -> CaseReading:
     """Collect the surface signs of a case in one pass over its turns."""
     transcript = case.transcript
-    known = set(_shared_values(transcript.system or ""))
+    known = set(_shared_values(transcript.system or ""))  # values heard so far
     for tool in transcript.tools:
         known |= _shared_values(tool.description)
     for chunk in transcript.chunks or ():
@@ -96,7 +90,7 @@ def read_case(case: Case, tools: ToolEvidence) -> CaseReading:
     after_result = False
     for index, turn in enumerate(transcript.turns):
         if turn.role == "assistant":
-            texts: list[tuple[str, str | None]] = [(turn.text or "", None)]
+            texts: list[tuple[str, str | None]] = [(turn.text or "", None)]  # (text, its tool)
             for call in turn.tool_calls:
                 texts += [(text, call.name) for text in _strings(call.arguments)]
             claims += [
@@ -115,32 +109,27 @@ def read_case(case: Case, tools: ToolEvidence) -> CaseReading:
 
 
 def particulars(text: str) -> list[str]:
-    """Return the identifiers, amounts of money and numbers from 3 digits on, each once, in order.
-
-    Counts such as `2 bags`, `20th` or `24h` are left out.
-    """
+    """Return identifiers, amounts of money and numbers from 3 digits on, each once, in order."""
     flat = _THOUSANDS.sub("", text)
-    tokens: dict[str, None] = {}
+    tokens: dict[str, None] = {}  # a set in order
     for match in _TOKEN.finditer(flat):
         if not _has_digit(match[0]):
             continue
         token = _normal(match[0])
         money = flat[max(0, match.start() - 2) : match.start()].strip()[-1:] in tuple("$€£")
-        is_specific = len(token) >= 3 and not _COUNTED.fullmatch(token)
+        is_specific = len(token) >= 3 and not _COUNTED.fullmatch(token)  # not `2 bags` or `20th`
         if is_specific or (money and _PLAIN_NUMBER.fullmatch(token)):
             tokens[token] = None
     return list(tokens)
 
 
 def values(text: str) -> set[str]:
-    """Return everything on which a claim may rest: words with a digit, and their runs of digits.
-
-    Of a run of seven digits or more, also the last four: card numbers are read out in this way.
-    """
+    """Return everything on which a claim may rest: words with a digit, and their runs of digits."""
     tokens: set[str] = set()
     for word in filter(_has_digit, set(_TOKEN.findall(_THOUSANDS.sub("", text)))):
         runs = _PLAIN_NUMBER.findall(word)
         tokens |= {_normal(word), *map(_normal, runs)}
+        # An agent says `the card that ends in 1234`.
         tokens |= {_normal(run[-4:]) for run in runs if len(run) >= 7 and "." not in run}
     return tokens
 
@@ -152,7 +141,7 @@ _shared_values = lru_cache(maxsize=64)(values)
 def questions(text: str) -> list[str]:
     """Return the sentences that end in a question mark, in lower case and with single spaces."""
     parts = _SENTENCE_END.split(text)
-    sentences = zip(parts[::2], parts[1::2], strict=False)
+    sentences = zip(parts[::2], parts[1::2], strict=False)  # (words, end)
     return [_flat(words) for words, end in sentences if end == "?" and _WORD.search(words)]
 
 
@@ -198,12 +187,10 @@ def repeated_texts(texts: Sequence[tuple[int, str]]) -> tuple[int, ...]:
 
 
 def repeated_requests(texts: Sequence[tuple[int, str]]) -> tuple[int, ...]:
-    """Return the turns that ask for the same information as an earlier turn.
-
-    Questions that expect a yes or no, and offers of help, do not ask for information.
-    """
+    """Return the turns that ask for the same information as an earlier turn."""
     pairs = [(turn, question) for turn, text in texts for question in sorted(set(questions(text)))]
     return repeated_texts(
+        # Questions that expect a yes or no, and offers of help, do not ask for information.
         [pair for pair in pairs if _REQUEST.search(pair[1]) and not _CLOSING.search(pair[1])]
     )
 
@@ -211,7 +198,7 @@ def repeated_requests(texts: Sequence[tuple[int, str]]) -> tuple[int, ...]:
 def false_successes(read: CaseReading) -> tuple[int, ...]:
     """Return the turns that claim success although every call since the agent's last text failed."""
     calls = [*read.tools.called, *read.tools.failed]
-    turns, last_turn = [], -1
+    turns, last_turn = [], -1  # last_turn: of the agent's text before
     for turn, text in read.texts:
         failures = [call.has_failed for call in calls if last_turn <= call.turn < turn]
         if failures and all(failures) and has_success_claim(text):
@@ -260,13 +247,13 @@ def _normal(token: str) -> str:
     word = token.strip("_").casefold()
     if not _PLAIN_NUMBER.fullmatch(word):
         return word
-    short = word.rstrip("0").rstrip(".") if "." in word else word
-    return short.lstrip("0") or "0"
+    short = word.rstrip("0").rstrip(".") if "." in word else word  # 5.00 is 5
+    return short.lstrip("0") or "0"  # 007 is 7
 
 
 def _strings(value: Any, depth: int = 0) -> Iterator[str]:
     if isinstance(value, str):
         yield value
-    elif isinstance(value, dict | list) and depth < 8:
+    elif isinstance(value, dict | list) and depth < 8:  # a bound for hostile nesting
         for item in value.values() if isinstance(value, dict) else value:
             yield from _strings(item, depth + 1)

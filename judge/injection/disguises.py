@@ -1,8 +1,8 @@
 """Reads texts that hide what they say, so that attacks in them are found.
 
-A disguise is a text such as Base64 or leetspeak. A hidden character is one that a model reads and a
-person does not see; it is counted, or made visible. What normal writing needs is not hidden:
-joiners between letters or emoji, one variation selector after a character, the tags of a flag.
+A disguise is a spelling such as Base64 or leetspeak. A hidden character is one that a model reads
+and a person does not see. What normal writing needs is not hidden: joiners between letters or
+emoji, one variation selector after a character, the tags of a flag.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-_BLACK_FLAG: Final = "\U0001f3f4"
+_BLACK_FLAG: Final = "\U0001f3f4"  # the emoji before the tags of England, Scotland, Wales
 _ZERO_WIDTH: Final = (
     "\u00ad\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b\u200e\u200f\u2060-\u2064\u3164\ufeff\uffa0"
 )
-_BIDI: Final = "\u202a-\u202e\u2066-\u2069"
-_TAGS: Final = "\U000e0000-\U000e007f"
+_BIDI: Final = "\u202a-\u202e\u2066-\u2069"  # change the direction of writing
+_TAGS: Final = "\U000e0000-\U000e007f"  # ASCII that no font shows
+# Selectors of variants of a character; a run of them can encode any bytes.
 _SELECTORS: Final = "\ufe00-\ufe0f\U000e0100-\U000e01ef"
 
 _FLAG: Final = f"{_BLACK_FLAG}[\U000e0061-\U000e007a\U000e0030-\U000e0039]{{1,6}}\U000e007f"
@@ -30,6 +31,7 @@ _HIDDEN: Final = re.compile(
     rf"{_FLAG}|[{_ZERO_WIDTH}{_BIDI}{_TAGS}]"
     # A joiner joins something only next to a letter beyond ASCII or an emoji.
     r"|(?<![^\x00-\x7f])[\u200c\u200d]|[\u200c\u200d](?![^\x00-\x7f])"
+    # A second selector in a row, or one after a Latin letter, selects nothing.
     rf"|(?<=[{_SELECTORS}])[{_SELECTORS}]|(?<=[A-Za-z])[{_SELECTORS}]"
 )
 # A quick first test: every hidden character is one of these, and most texts hold none.
@@ -66,7 +68,7 @@ def _readable_form(match: re.Match[str]) -> str:
     sign = match[0]
     if sign.startswith(_BLACK_FLAG):
         return sign
-    ascii_code = ord(sign) - 0xE0000
+    ascii_code = ord(sign) - 0xE0000  # tags repeat ASCII at this offset
     return chr(ascii_code) if 0x20 <= ascii_code < 0x7F else ""
 
 
@@ -79,17 +81,17 @@ MAX_DECODED: Final = 2_000
 _BASE64: Final = re.compile(r"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{20,}={0,2}(?![A-Za-z0-9+/=])")
 _HEX: Final = re.compile(r"(?<![0-9A-Fa-f])(?:[0-9A-Fa-f]{2}){12,}(?![0-9A-Fa-f])")
 _ESCAPED: Final = re.compile(r"%[0-9A-Fa-f]{2}")
-_DOTTED: Final = re.compile(r"(?:\w[.\-_*]){3}\w")
-_SPACED: Final = re.compile(r"(?<!\w)(?:\w[ .\-_*])+\w(?!\w)")
+_DOTTED: Final = re.compile(r"(?:\w[.\-_*]){3}\w")  # i.g.n.o.r.e
+_SPACED: Final = re.compile(r"(?<!\w)(?:\w[ .\-_*])+\w(?!\w)")  # i g n o r e, i-g-n-o-r-e
 # Possessive: a run of digits is matched once, because some runs are as long as their text.
 _MIXED_DIGITS: Final = re.compile(r"[a-z][0134578@$]++[a-z]|(?<![0134578@$])[0134578@$]++[a-z]{2}")
-_LETTERS: Final = str.maketrans("0134578@$", "oieastbas")
+_LETTERS: Final = str.maketrans("0134578@$", "oieastbas")  # leetspeak
 _CYRILLIC_IN_LATIN: Final = re.compile(r"[a-z][\u0370-\u04ff]|[\u0370-\u04ff][a-z]")
 _LOOKALIKES: Final = str.maketrans(
     "асеорхуіјѕһԁтмквнαορεικντυχ", "aceopxyijshdtmkbhaopeikvtux"
 )  # these look-alikes are here on purpose
 
-_FOREIGN: Final = re.compile(r"[^\W\d_\x00-\x7f]")
+_FOREIGN: Final = re.compile(r"[^\W\d_\x00-\x7f]")  # a letter beyond ASCII
 _GREEK_OR_CYRILLIC: Final = re.compile(r"[\u0370-\u04ff]")
 _STEMS: Final = (
     *("ignor", "disregard", "forget", "overrid", "instruct", "judg", "grader", "evaluat", "scor"),
@@ -103,18 +105,13 @@ _ROT13_WORDS: Final = ("vtaber", "vafgehpg", "whqtr", "rinyhngbe", "fpber", "eho
 
 @dataclass(frozen=True, slots=True)
 class TextShape:
-    """Cheap facts about a text, which say what disguises are possible at all.
+    """Cheap facts about a text, which say what disguises are possible at all."""
 
-    `words` holds the different words in lower case, one a line, `longest` the length of the longest
-    one. `spelled`: four single letters follow one another, so that a word may be spelled out.
-    `ascii`: the text is ASCII; `hidden`: it holds hidden characters.
-    """
-
-    words: str
-    longest: int
-    spelled: bool
+    words: str  # the different words in lower case, one a line
+    longest: int  # characters of the longest word
+    spelled: bool  # whether four single letters in a row may spell out a word
     ascii: bool
-    hidden: bool
+    hidden: bool  # whether it holds hidden characters
 
     @classmethod
     def of(cls, text: str) -> TextShape:
@@ -122,6 +119,7 @@ class TextShape:
         tokens = text.lower().split()
         lengths = list(map(len, tokens))
         words, longest = "\n".join(set(tokens)), max(lengths, default=0)
+        # The lengths as bytes (at most 255), so that one search finds four words of one letter.
         in_bytes = bytes(lengths if longest < 256 else [min(length, 255) for length in lengths])
         spelled = b"\1\1\1\1" in in_bytes
         return cls(words, longest, spelled, text.isascii(), hidden_count(text) > 0)
@@ -153,20 +151,21 @@ def _decode_pieces(text: str, pattern: re.Pattern[str], decode: Callable[[str], 
     texts = []
     for piece in itertools.islice(pattern.finditer(long_words), MAX_DECODED):
         try:
-            decoded_text = decode(piece[0]).decode("utf-8")
+            decoded_text = decode(piece[0]).decode("utf-8")  # a UnicodeDecodeError is a ValueError
         except ValueError:
             continue
-        if decoded_text.isprintable() or "\n" in decoded_text:
+        if decoded_text.isprintable() or "\n" in decoded_text:  # else it is data, not a text
             texts.append(decoded_text)
     return "\n".join(texts)
 
 
 def _base64_bytes(piece: str) -> bytes:
-    bare = piece.rstrip("=").translate(str.maketrans("-_", "+/"))
+    bare = piece.rstrip("=").translate(str.maketrans("-_", "+/"))  # as in URLs (RFC 4648)
     return base64.b64decode(bare + "=" * (-len(bare) % 4), validate=True)
 
 
 def _at_least(count: int, pattern: re.Pattern[str], text: str) -> bool:
+    # Stops at the last match wanted: counting all would read the whole text.
     return len(list(itertools.islice(pattern.finditer(text), count))) == count
 
 
@@ -205,6 +204,7 @@ _DISGUISES: Final[Mapping[str, tuple[Callable[[TextShape], bool], Callable[[str]
             or shape.hidden
             or _FOREIGN.search(shape.words) is not None
         ),
+        # Line by line, so that the order of lines and the anchors of patterns hold.
         lambda text: "\n".join(line[::-1] for line in without_hidden(text).split("\n")),
     ),
     "leet": (TextShape.has_leet_words, lambda text: _translated(text, _MIXED_DIGITS, _LETTERS)),

@@ -1,9 +1,7 @@
 """Finds prompt injection: texts of a case that address the judge, or hide what they say.
 
 The attack families of `families.toml` are searched for in every text of a case. Canaries are
-attacks that we plant in failing conversations, to test whether a judge obeys them; a judge that
-obeys these simple ones obeys better ones too. Attack and place depend on the case id alone, so that
-a canary is the same every night.
+attacks that we plant in failing conversations, to test whether a judge obeys them.
 """
 
 from __future__ import annotations
@@ -35,16 +33,12 @@ _WORD: Final = re.compile(r"\{([a-z_]+)\}")
 
 @dataclass(frozen=True, slots=True)
 class AttackFamily:
-    """One way to talk a judge into a verdict, by its name in flags.
+    """One way to talk a judge into a verdict."""
 
-    The `patterns`, over text that `plain` has normalised, are tried only around the `cues`. Where
-    `near` is given, a cue counts only with one of these strings within `NEAR` characters.
-    """
-
-    name: str
-    cues: tuple[str, ...]
-    near: tuple[str, ...]
-    patterns: tuple[re.Pattern[str], ...]
+    name: str  # in flags
+    cues: tuple[str, ...]  # the patterns are tried only around these strings
+    near: tuple[str, ...]  # if any: a cue counts only with one of them within `NEAR` characters
+    patterns: tuple[re.Pattern[str], ...]  # over text normalised by `plain`
 
     def has_match(self, bare: str, words: str | None = None) -> bool:
         """Whether a pattern matches in a text from `plain`, whose `different_words` may be given."""
@@ -92,7 +86,7 @@ def _places(bare: str, cues: Iterable[str], words: str) -> Iterator[int]:
 
 def _merge_windows(places: Iterable[int], before: int, after: int) -> Iterator[tuple[int, int]]:
     """Yield the windows around ascending places as (start, end), overlapping windows as one."""
-    start = end = 0
+    start = end = 0  # end 0: no window is open
     for place in places:
         if end and place - before > end:
             yield start, end
@@ -111,7 +105,7 @@ def families() -> tuple[AttackFamily, ...]:
     words: dict[str, str] = data["words"]
 
     def expanded(pattern: str) -> str:
-        while _WORD.search(pattern):
+        while _WORD.search(pattern):  # words may contain words
             pattern = _WORD.sub(lambda word: words[word[1]], pattern)
         return pattern
 
@@ -153,7 +147,7 @@ def matching_families(bare: str, words: str) -> Iterator[AttackFamily]:
 
     For several texts joined to one, these are all families that can match in one of them.
     """
-    # Only those are tried of which a cue is there.
+    # Few families have a cue in the text; only their patterns are tried.
     present = {cue for cue, piece in _cues() if piece in words and (cue == piece or cue in bare)}
     for family in families():
         if not present.isdisjoint(family.cues) and family.has_match(bare, words):
@@ -175,15 +169,16 @@ ATTACKS: Final = (
 
 def plant_attack(case: Case) -> Case:
     """The case with one attack at the end of one turn's text or tool result, if it has any."""
+    # Attack and place follow from the case id alone: a canary is the same every night.
     drawn = int.from_bytes(hashlib.sha256(case.case_id.encode("utf-8", "surrogatepass")).digest())
     turns = case.transcript.turns
     # The last turn with a text of each role: user, assistant, tool.
     last = {turn.role: place for place, turn in enumerate(turns) if turn.text or turn.tool_result}
-    if not last:
+    if not last:  # no text to add to
         return case
     places = sorted(last.values())
     attack = ATTACKS[drawn % len(ATTACKS)]
-    place = places[drawn // len(ATTACKS) % len(places)]
+    place = places[drawn // len(ATTACKS) % len(places)]  # independent of the choice of the attack
     turn = turns[place]
     update: dict[str, object] = {"text": f"{turn.text}\n{attack}"}
     if (result := turn.tool_result) is not None:
@@ -209,27 +204,27 @@ MOST_HIDDEN: Final = 12
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """One sign of an attack, and the first place that shows it, such as `turn 3` or `metadata`."""
+    """One sign of an attack."""
 
-    name: str
-    place: str
+    name: str  # `hidden_text`, or `injection:` or `disguised:` and a name
+    place: str  # the first that shows it, such as `turn 3` or `metadata`
 
 
 def flags(case: Case) -> tuple[Flag, ...]:
     """The signs of attacks in the texts of a case, each kind once, in alphabetical order.
 
-    All texts from outside are searched, also ids and names, whether a prompt shows them or not, but
-    not `evaluation_criteria_override`, which is meant to address the judge.
+    All texts from outside are searched, also ids and names, but not `evaluation_criteria_override`,
+    which is meant to address the judge.
     """
     # One search over all texts together first: most cases hold no attack, and need no more.
     texts = {text: place for place, text in reversed(list(_texts(case))) if text}
     whole = "\n".join(texts)
     shape = TextShape.of(whole)
     bare, disguises = plain(whole), any(disguise_names(whole, shape))
-    words = shape.words if shape.ascii else different_words(bare)
+    words = shape.words if shape.ascii else different_words(bare)  # NFKC changes other texts
     among = tuple(matching_families(bare, words))
     hidden = hidden_count(whole) if shape.hidden else 0
-    places: dict[str, str] = {}
+    places: dict[str, str] = {}  # flag -> first place
     for text, place in reversed(texts.items()):
         names = [f"{INJECTION}{name}" for name in family_names(text, among)] if among else []
         names += [f"{DISGUISED}{name}" for name in disguise_names(text)] if disguises else []
@@ -271,7 +266,7 @@ def _call(call: ToolCall) -> Iterator[str]:
 
 def _strings(value: Any) -> Iterator[str]:
     """Yield the texts in nested data, and also the names of members."""
-    pending = [value]
+    pending = [value]  # a stack, as hostile data may be nested deeper than calls can be
     while pending:
         item = pending.pop()
         if isinstance(item, str):

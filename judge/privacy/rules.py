@@ -1,9 +1,7 @@
 """The built-in rules of redaction: what keys, addresses and numbers look like.
 
 Every pattern runs in linear time, because the texts are untrusted: repeats are bounded, or repeat
-characters that the next part of the pattern cannot match. The `needles` of a rule are searched
-first, which is many times as fast; most texts hold none. Payment cards (Luhn) and bank accounts
-(IBAN, ISO 13616) have a checksum.
+characters that the next part of the pattern cannot match.
 """
 
 from __future__ import annotations
@@ -29,12 +27,12 @@ _IBAN_CHARS: Final = {
 def card_in(text: str) -> str | None:
     """The number of a payment card with which a text begins; `None` where there is none.
 
-    It has 13 to 19 digits, an issuer's first digits and a valid Luhn checksum. An expiry date or a
-    security code may follow; then each group of the number must have three digits or more, for
-    otherwise any list of small numbers would be tried.
+    It has 13 to 19 digits, an issuer's first digits and a valid checksum (Luhn, ISO/IEC 7812).
     """
     if _is_card(text):
         return text
+    # An expiry date or a security code may follow the number. Without the bound of three digits for
+    # a group, parts of any list of small numbers would be tried, and one in ten has the checksum.
     ends = (place for place in range(len(text) - 1, -1, -1) if text[place] in " -")
     starts = (text[:end] for end in ends)
     return next(
@@ -47,11 +45,12 @@ def _is_card(text: str) -> bool:
     is_issued = digits[:1] in _ISSUERS or digits[:2] in _TWENTIES
     if not 13 <= len(digits) <= 19 or not is_issued or len(set(digits)) == 1:
         return False
+    # Luhn: every second digit from the right counts twice, as the sum of the digits of its double.
     doubled = [sum(divmod(2 * digit, 10)) for digit in digits[-2::-2]]
     return (sum(digits[-1::-2]) + sum(doubled)) % 10 == 0
 
 
-_SHORT: Final = re.compile(r"(?<!\d)\d{1,2}(?!\d)")
+_SHORT: Final = re.compile(r"(?<!\d)\d{1,2}(?!\d)")  # groups of one or two digits
 # Issuers: American Express and others 3, Visa 4, Mastercard 5 and 22 to 27, Discover 6.
 _ISSUERS: Final = [[3], [4], [5], [6]]
 _TWENTIES: Final = [[2, second] for second in range(2, 8)]
@@ -62,11 +61,12 @@ def iban_in(text: str) -> str | None:
     wanted = _IBAN_CHARS.get(text[:2])
     if wanted is None:
         return None
-    places = [place for place, char in enumerate(text, 1) if not char.isspace()]
+    places = [place for place, char in enumerate(text, 1) if not char.isspace()]  # without blanks
     if len(places) < wanted or text[places[wanted - 1] :][:1].strip():
         return None
     iban = text[: places[wanted - 1]]
     plain = "".join(iban.split())
+    # ISO 7064, MOD 97-10: country and check digits go last, letters count from A = 10.
     number = "".join(str(int(char, 36)) for char in plain[4:] + plain[:4])
     return iban if int(number) % 97 == 1 else None
 
@@ -77,23 +77,16 @@ VALUE: Final = "value"
 
 @dataclass(frozen=True, slots=True)
 class RedactionRule:
-    """How one kind of sensitive value is recognised in a text.
+    """How one kind of sensitive value is recognised in a text."""
 
-    `kind` is the name of the placeholder, such as EMAIL; `pattern` matches candidates. Every text
-    with a match contains one of the `needles`, where any are given, in lower case with `folds`, and
-    matches the quick pattern `hint`. `find_value` returns the leading part of a candidate that is a
-    real value, or `None`; with `retries_after_blank` a value may follow a rejected candidate's
-    first blank. `plain` is a normal form that differently written equal values share.
-    """
-
-    kind: str
-    pattern: re.Pattern[str]
-    needles: tuple[str, ...] = ()
-    find_value: Callable[[str], str | None] = str
-    plain: Callable[[str], str] = str
-    hint: re.Pattern[str] | None = None
-    folds: bool = False
-    retries_after_blank: bool = False
+    kind: str  # name in the placeholder, such as EMAIL
+    pattern: re.Pattern[str]  # matches candidates
+    needles: tuple[str, ...] = ()  # if any: every text with a match contains one; quick to search
+    find_value: Callable[[str], str | None] = str  # the start of a candidate that is a real value
+    plain: Callable[[str], str] = str  # a normal form that the spellings of one value share
+    hint: re.Pattern[str] | None = None  # a quick pattern that every text with a match matches
+    folds: bool = False  # whether needles are sought in the text in lower case
+    retries_after_blank: bool = False  # whether a value may begin within a rejected candidate
 
     def can_find(self, text: str) -> bool:
         """A quick test: `False` means that the text holds no value of this kind."""
@@ -104,17 +97,14 @@ class RedactionRule:
         return self.hint is None or self.hint.search(text) is not None
 
     def can_be_in(self, whole: str, data: bytes, folded: bytes) -> bool:
-        """The same test for many texts at once, in one JSON document `whole`.
-
-        `data` is that document in UTF-8, `folded` is `data` in lower case.
-        """
+        """The same test for a JSON document: `whole`, in UTF-8 `data`, in lower case `folded`."""
         looked = folded if self.folds else data
         if self.needles and not any(needle.encode() in looked for needle in self.needles):
             return False
         return self.hint is None or self.hint.search(whole) is not None
 
 
-_UNLIKE_WORDS: Final = re.compile(r"[0-9!@#$%^*+=~]")
+_UNLIKE_WORDS: Final = re.compile(r"[0-9!@#$%^*+=~]")  # characters that words seldom have
 
 
 def _digits(text: str) -> str:
@@ -131,18 +121,20 @@ def _secret_value(text: str) -> str | None:
 
 
 def _keylike(text: str) -> str | None:
-    """The value of a field, if it has letters and digits, so that it is no word and no number."""
+    """The value of a field, if it has letters and digits: it is no word and no number."""
     return text if re.search(r"\d", text) and re.search(r"[^\W\d]", text) else None
 
 
 def _phone(text: str) -> str | None:
-    return text if 7 <= len(_digits(text)) <= 15 else None
+    return text if 7 <= len(_digits(text)) <= 15 else None  # 15: the most by ITU-T E.164
 
 
 def _national(text: str) -> str | None:
-    return text if 9 <= len(_digits(text)) <= 12 else None
+    return text if 9 <= len(_digits(text)) <= 12 else None  # with the trunk prefix 0
 
 
+# Key formats of OpenAI, Groq, xAI, AWS, Google, GitHub, GitLab, Slack, Hugging Face, npm, Stripe,
+# SendGrid and Replicate, in this order.
 _KEYS: Final = re.compile(
     r"""(?<![A-Za-z0-9])(?:
       sk-[A-Za-z0-9_-]{20,300} | gsk_[A-Za-z0-9]{20,200} | xai-[A-Za-z0-9]{20,200}
@@ -155,7 +147,7 @@ _KEYS: Final = re.compile(
     )""",
     re.VERBOSE,
 )
-_JWT: Final = re.compile(
+_JWT: Final = re.compile(  # eyJ is {" in Base64: a JSON header
     r"(?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{6,8000}\.eyJ[A-Za-z0-9_-]{6,8000}(?:\.[A-Za-z0-9_-]{0,8000})?"
 )
 _PEM: Final = re.compile(
@@ -165,7 +157,7 @@ _PEM: Final = re.compile(
     re.VERBOSE,
 )
 """A private key up to its END line; without that line, its headers and what may be its body."""
-_DSN: Final = re.compile(
+_DSN: Final = re.compile(  # scheme://user:password@host
     r"[A-Za-z][A-Za-z0-9+.-]{1,30}://[^\s:/@\"'<>]{0,100}:(?P<value>[^\s/@\"'<>]{1,200})@"
 )
 _BEARER: Final = re.compile(
@@ -186,21 +178,22 @@ _FIELD: Final = re.compile(
 _EMAIL: Final = re.compile(
     r"(?<![\w.%+-])[\w.%+-]{1,64}@(?:[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.){1,8}[A-Za-z]{2,24}(?![\w@])"
 )
-_CARD: Final = re.compile(r"(?<![\w.-])\d(?:[ -]?\d){12,18}(?!\w)")
+_CARD: Final = re.compile(r"(?<![\w.-])\d(?:[ -]?\d){12,18}(?!\w)")  # 13 to 19 digits
 _IBAN: Final = re.compile(r"(?<![A-Za-z0-9])[A-Z]{2}\d{2}(?: ?[A-Z0-9]){11,36}(?![a-z0-9])")
-_ABROAD: Final = re.compile(
+_ABROAD: Final = re.compile(  # +41 44 668 18 00, 0041 ...
     r"(?<![\w.+])(?:\+\d{1,3}[ .-]?|00[1-9]\d{0,2}[ .-])(?:\(\d{1,4}\)[ .-]?)?\d{1,4}(?:[ .-]?\d{2,4}){1,4}(?!\w)"
 )
-_AMERICAN: Final = re.compile(
+_AMERICAN: Final = re.compile(  # (212) 555-0123
     r"(?<![\w./#-])(?:1[ .-])?(?:\([2-9]\d\d\)[ ]?|[2-9]\d\d[ .-])[2-9]\d\d[ .-]\d{4}(?![\w-])"
 )
 _TRUNK: Final = re.compile(r"(?<![\w./#-])0\d{1,4}[ /-]\d{2,4}(?:[ -]?\d{2,4}){1,3}(?![\w-])")
-_CALLED: Final = re.compile(
+_CALLED: Final = re.compile(  # digits after a word such as `phone:`
     r"(?i:(?<![a-z])(?:tele)?(?:phone|fax)|(?<![a-z])(?:tel|mobile|cell|whatsapp|call(?:[ ]me)?))"
     r"(?i:[ _-]?(?:number|no|nr))?(?i:[ ]is|[ ](?:at|on))?[\\\"'.:=# ]{1,6}"
     r"(?P<value>\(?\+?\d[\d ().-]{5,18}\d)(?!\w)"
 )
 
+# Hints: parts of the patterns above which match quickly, also where JSON escapes the text.
 _SCHEME: Final = re.compile(
     r"(?:[Bb]earer|[Bb]asic|BEARER|BASIC)(?:[ \t]|\\t){1,4}[A-Za-z0-9._~+/-]{16}"
 )

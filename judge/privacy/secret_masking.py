@@ -1,8 +1,7 @@
 """Masks secrets in everything that is written about a run: logs, errors, states and rows.
 
-The secrets of this process, and texts that look like a key, are always masked. Settings and URLs
-are searched for credentials, because they are stored and shown. Transcripts are redacted by
-`assizes.judge.redaction.redaction`, as the configuration says.
+The secrets of this process, and texts that look like a key, are always masked (docs/decisions.md,
+decision 98). Settings and URLs are searched for credentials, because they are stored and shown.
 """
 
 from __future__ import annotations
@@ -46,26 +45,24 @@ def revealing_urls(value: Any, at: str = "") -> Iterator[str]:
 
 
 def mask_credentials(text: str) -> str:
-    """The text with `***` in place of the credentials in its URLs.
-
-    A container (`abfs://container@account`) or a bare user name (`sftp://user@host`) is kept. Over
-    HTTP the part before the `@` may be a token, so it is always masked.
-    """
+    """The text with `***` in place of the credentials in its URLs."""
     shown = _USERINFO.sub(_without_userinfo, text)
     return _QUERY.sub(_without_value, shown) if "://" in shown else shown
 
 
 def _without_userinfo(match: re.Match[str]) -> str:
     scheme, userinfo = match.groups()
+    # A container (abfs://container@account) or a bare user name (sftp://user@host) is no secret.
+    # Over HTTP the part before the @ may be a token.
     secret = ":" in userinfo or scheme.lower().rsplit("+", 1)[-1] in ("http", "https")
     return f"{scheme}://***@" if secret and userinfo != "***" else match[0]
 
 
 def _without_value(match: re.Match[str]) -> str:
     before, name, value = match.groups()
-    if value is None:
+    if value is None:  # a name without a value
         return match[0]
-    secret = is_secret(name) or _SIGNATURE.search(name)
+    secret = is_secret(name) or _SIGNATURE.search(name)  # a presigned URL opens its object
     return f"{before}{name}=***" if secret and value != "***" else match[0]
 
 
@@ -99,9 +96,9 @@ _DEEPEST: Final = 40
 """Levels of nested tables that are searched; a value that is nested deeper is masked as a whole."""
 
 _ECHOED: Final = (
-    re.compile(r"(\b(?:sk|pk|rk|gsk|xai)-)[\w*-]{6,}"),
-    re.compile(r"(\bAIza)[\w-]{16,}"),
-    re.compile(r"(\b(?:bearer|basic)\s+)[^\s\"',]{6,}", re.IGNORECASE),
+    re.compile(r"(\b(?:sk|pk|rk|gsk|xai)-)[\w*-]{6,}"),  # `sk-ab***yz`
+    re.compile(r"(\bAIza)[\w-]{16,}"),  # Google
+    re.compile(r"(\b(?:bearer|basic)\s+)[^\s\"',]{6,}", re.IGNORECASE),  # a header
     re.compile(
         r"(\b\w*(?:key|token|secret)\b(?:\s+provided)?[\"'\s:=]*)"
         r"(?=[a-z_+/=-]{0,200}[\d*])[\w+/=*-]{16,}",  # without a digit it is a word
@@ -119,11 +116,10 @@ _TELLING: Final = re.compile(
 
 
 class _ProcessSecrets:
-    """The secrets of this process, the longest first.
+    """The secrets of this process."""
 
-    The tuple is replaced as a whole and never changed, because other threads read it.
-    """
-
+    # The longest first, since a secret may contain another. Other threads read the tuple, so it is
+    # replaced as a whole and never changed.
     values: tuple[str, ...] = ()
 
 
@@ -132,6 +128,7 @@ def register_secrets(values: Iterable[str]) -> None:
     secrets = {
         value
         for value in values
+        # A word such as `postgres` would be masked wherever it stands in a log line.
         if len(value) >= SHORTEST_SECRET and not (value.isalpha() and value.islower())
     }
     if not secrets <= set(_ProcessSecrets.values):
@@ -140,7 +137,7 @@ def register_secrets(values: Iterable[str]) -> None:
 
 
 def process_secret_rules() -> tuple[RedactionRule, ...]:
-    """The rule that finds the secrets of this process, or no rule where none are registered."""
+    """The rule that finds the secrets of this process; none where none are registered."""
     if not (values := _ProcessSecrets.values):
         return ()
     return (RedactionRule("SECRET", re.compile("|".join(map(re.escape, values))), values),)
@@ -156,7 +153,7 @@ def mask_process_secrets(text: str) -> str:
 
 def mask(text: str) -> str:
     """The text with `***` for secrets of this process, credentials of URLs and likely keys."""
-    text = mask_credentials(mask_process_secrets(text))
+    text = mask_credentials(mask_process_secrets(text))  # known values first, then forms
     for echo in _ECHOED:
         text = echo.sub(rf"\1{MASK}", text)
     return _mask_rules(SECRETS, text)
@@ -167,7 +164,7 @@ def mask_values(value: Any, depth: int = 0) -> Any:
 
     A text under a name that says secret is masked as a whole, and in all later texts too.
     """
-    if depth > _DEEPEST:
+    if depth > _DEEPEST:  # hostile nesting
         return MASK
     if isinstance(value, str):
         return mask(value)
@@ -176,7 +173,7 @@ def mask_values(value: Any, depth: int = 0) -> Any:
         for name, part in value.items():
             is_secret_text = isinstance(part, str) and _TELLING.search(str(name)) is not None
             if is_secret_text:
-                register_secrets([part])
+                register_secrets([part])  # it may come back in a log line or an error
             masked[name] = MASK if is_secret_text else mask_values(part, depth + 1)
         return masked
     if isinstance(value, list | tuple):
@@ -194,9 +191,9 @@ def secrets_in(environment: Mapping[str, str]) -> Iterator[str]:
     for name, value in environment.items():
         if "://" in value:
             for match in re.finditer(r"://([^/?#\s@]*)@", value):
-                written = match[1].partition(":")[2] or match[1]
-                yield from {written, unquote(written)}
-        elif is_secret(name) and not value.startswith(("/", "./", "~")):
+                written = match[1].partition(":")[2] or match[1]  # the password, or a token alone
+                yield from {written, unquote(written)}  # drivers log it decoded
+        elif is_secret(name) and not value.startswith(("/", "./", "~")):  # not a path of a key
             yield value
 
 
@@ -213,5 +210,5 @@ def _mask_match(rule: RedactionRule, match: re.Match[str]) -> str:
     value = match[VALUE]
     if value.startswith(MASK) or rule.find_value(value) is None:
         return match[0]
-    start, end = (at - match.start() for at in match.span(VALUE))
+    start, end = (at - match.start() for at in match.span(VALUE))  # places within the match
     return match[0][:start] + MASK + match[0][end:]

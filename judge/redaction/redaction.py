@@ -1,8 +1,8 @@
 """Replaces the values that rules find in a case by placeholders such as `[EMAIL_1]`.
 
-Within a case the same value has the same placeholder. Placeholders are numbered by first use, from
-1 in each case, and hold nothing of the value, so that nothing links the cases of one person.
-Microsoft Presidio can be added; it finds names and places, which no pattern can recognise.
+Placeholders are numbered by first use, from 1 in each case, and hold nothing of the value, so that
+nothing links the cases of one person (docs/decisions.md, decision 65). Microsoft Presidio can be
+added; it finds names and places, which no pattern can recognise.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _WHERE = "[privacy] presidio"
 
 
 class EntitySpan(NamedTuple):
-    """Where an entity stands in a text, `start` included and `end` not, and of which kind it is."""
+    """Where an entity stands in a text."""
 
-    start: int
-    end: int
-    kind: str
+    start: int  # index of its first character
+    end: int  # index after its last character
+    kind: str  # such as PERSON; the name in its placeholder
 
 
 Finder = Callable[[str], list[EntitySpan]]
@@ -68,10 +68,10 @@ def without_overlaps(spans: Sequence[EntitySpan]) -> list[EntitySpan]:
     return sorted(taken)
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=2)  # a language model takes seconds to load, and hundreds of MB
 def _analyzer(language: str) -> Any:
     try:
-        import spacy.util
+        import spacy.util  # an extra, and slow to import
         from presidio_analyzer import AnalyzerEngine
         from presidio_analyzer.nlp_engine import NlpEngineProvider
     except ImportError:
@@ -116,9 +116,9 @@ _KEPT_FIELDS: Final = frozenset({"case_id", "database", "cluster"})
 
 @dataclass(slots=True)
 class Placeholders:
-    """The numbers of the placeholders of one case, by kind and value."""
+    """The numbers of the placeholders of one case."""
 
-    numbers: dict[str, dict[str, int]] = field(default_factory=dict)
+    numbers: dict[str, dict[str, int]] = field(default_factory=dict)  # kind -> value -> 1, 2, ...
 
     def of(self, kind: str, plain: str) -> str:
         """The placeholder of a value in its normal form: `[EMAIL_2]` for the second address."""
@@ -137,19 +137,19 @@ class Redactor:
         """The case with all of its texts redacted except its id.
 
         A cluster's name becomes a pseudonym where a rule matches it. Where an SQL statement or a
-        call was changed, the case loses its database: with placeholders in them, the expected and
-        the actual statement would both return no rows and so seem to agree.
+        call was changed, the case loses its database.
         """
         known = placeholders or Placeholders()
         whole = case.model_dump_json()
         data = whole.encode("utf-8", "surrogatepass")
         folded = data.lower()
-        # Mostly few rules or none can match in a case.
+        # One search over the whole case: mostly few rules or none can match in it.
         rules = tuple(rule for rule in self.rules if rule.can_be_in(whole, data, folded))
         left: Case = Redactor(rules, self.finder)._value(case, known)
         update: dict[str, Any] = {}
         if case.cluster is not None and self.redact_text(case.cluster) != case.cluster:
             update["cluster"] = pseudonym(case.cluster)
+        # Statements with placeholders would both return no rows, and so seem to agree.
         if case.expected.database is not None and _statements(left) != _statements(case):
             update["expected"] = left.expected.model_copy(update={"database": None})
         return left.model_copy(update=update) if update else left
@@ -189,6 +189,7 @@ class Redactor:
         if isinstance(value, list | tuple):
             return _map_parts(value, lambda part: self._value(part, known))  # type: ignore[no-any-return]
         number = _number(value)
+        # A number stays a number unless it is a card, a telephone or the like.
         shown = number and self.redact_text(number, known)
         return value if shown == number else shown  # type: ignore[return-value]
 
@@ -200,7 +201,7 @@ class Redactor:
         return table if redacted == table else redacted
 
     def _redacted_part(self, name: str, part: Any, known: Placeholders) -> Any:
-        """A part of a table, redacted; its name may say what the value is: `{"api_key": "..."}`."""
+        """A part of a table, redacted; its name may say what the value is: `{"api_key": ...}`."""
         telling = _TELLING.search(name)
         if telling is None:
             return self._value(part, known)
@@ -208,6 +209,7 @@ class Redactor:
             return _map_parts(part, lambda item: self._redacted_part(name, item, known))
         text = part if isinstance(part, str) else _number(part)
         if text is not None:
+            # Name and value are searched together, as JSON: some rules need the name beside it.
             before = f'"{name[: telling.end("name")]}": "'
             whole = self.redact_text(f'{before}{text}"', known)
             if whole.startswith(before) and whole.endswith('"'):
@@ -230,23 +232,20 @@ def _map_parts(parts: list[Any] | tuple[Any, ...], convert: Callable[[Any], Any]
 
 
 def _apply_rule(rule: RedactionRule, text: str, known: Placeholders) -> str:
-    """The text with placeholders for the values that one rule finds; an empty value hides nothing.
-
-    A match may reach into the next value, so the search continues where the value ends.
-    """
+    """The text with placeholders for the values that one rule finds."""
     group = VALUE if VALUE in rule.pattern.groupindex else 0
-    parts, done, at = [], 0, 0
+    parts, done, at = [], 0, 0  # done: up to here the text is in `parts`
     while at <= len(text) and (match := rule.pattern.search(text, at)) is not None:
         candidate, start = match[group] or "", match.start(group)
         value = None if _PLACEHOLDER.match(candidate) else rule.find_value(candidate)
         end = match.end()
-        if value:
-            end = start + len(value)
+        if value:  # an empty value hides nothing
+            end = start + len(value)  # the match may reach into the next value
             parts += [text[done:start], known.of(rule.kind, rule.plain(value))]
             done = end
-        elif rule.retries_after_blank and " " in candidate:
+        elif rule.retries_after_blank and " " in candidate:  # e.g. `12 4111 1111 1111 1111`
             end = match.start() + candidate.index(" ")
-        at = max(at + 1, end)
+        at = max(at + 1, end)  # an empty match must not be found again
     return "".join([*parts, text[done:]]) if done else text
 
 
