@@ -60,7 +60,7 @@ def open_store(config: StoreConfig, *, writing: bool = False) -> Store:
 
 
 def existing_store(config: StoreConfig) -> Store:
-    """Open a store for writing that exists already; none is made.
+    """Open an existing store for writing; no store is made.
 
     Raises:
         NoStore: when there is no store.
@@ -80,14 +80,12 @@ def query_store(config: StoreConfig, statement: str, run_id: str | None = None) 
     """
     from assizes.tasks.store.sql import run_query
 
-    with open_store(config) as store:
+    with open_store(config) as store:  # read-only
         return run_query(store, store_file(config.uri), statement, run_id)
 
 
 def rebuild_store(config: StoreConfig, copy: StoreConfig | None) -> RebuildResult:
-    """Build the DuckDB file of a store again, from a Parquet store (`copy`) with the same runs.
-
-    Without a copy, what can be read of the file is salvaged.
+    """Build the DuckDB file of a store again, from a Parquet `copy` or else from its readable rows.
 
     Raises:
         StoreError: when the store is no DuckDB file, the copy is no Parquet store, or there is
@@ -103,7 +101,7 @@ def rebuild_store(config: StoreConfig, copy: StoreConfig | None) -> RebuildResul
         )
     if copy is None:
         return rebuild(config.uri, _duckdb_path(config.uri), None)
-    with open_store(copy) as source:
+    with open_store(copy) as source:  # read-only
         if isinstance(source, ParquetStore):
             return rebuild(config.uri, _duckdb_path(config.uri), source)
     raise StoreError(f"{copy.uri} is no Parquet store; accepted: a folder, s3://bucket/prefix")
@@ -111,7 +109,7 @@ def rebuild_store(config: StoreConfig, copy: StoreConfig | None) -> RebuildResul
 
 def _duckdb_path(uri: str) -> Path:
     file = Path(uri.removeprefix(_DUCKDB)).expanduser()
-    if not uri.startswith(_DUCKDB) or file == Path():
+    if not uri.startswith(_DUCKDB) or file == Path():  # the latter: `duckdb:///` alone
         raise StoreError(
             f"[store] uri {uri!r} names no file; accepted: duckdb:///file.duckdb in the working "
             "directory, duckdb:////path/to/file.duckdb anywhere"
