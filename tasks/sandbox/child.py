@@ -33,7 +33,7 @@ from typing import Any, Protocol, cast
 State = Counter[tuple[str, str]]
 """The content of a database: how often each pair (table, row as JSON) occurs."""
 
-_NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
+_NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}  # JSON has no such numbers
 
 
 class RefusedStatement(Exception):
@@ -69,6 +69,7 @@ def result(columns: Iterable[str], rows: Iterator[Any], caps: Caps) -> dict[str,
     bytes_left = caps.result_bytes
     for row in rows:
         cells = [cell(value, caps.cell_chars) for value in row]
+        # Estimated: 8 for quotes, comma and some escapes, 16 for the digits of a number.
         bytes_left -= sum(len(content) + 8 if isinstance(content, str) else 16 for content in cells)
         if len(answer["rows"]) == caps.rows or bytes_left < 0:
             return answer | {"truncated": True}
@@ -175,21 +176,20 @@ def confine_process(caps: Caps) -> None:
     memory = caps.memory_mb * 1_000_000
     resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core file would hold the data
     resource.setrlimit(resource.RLIMIT_NOFILE, (_DESCRIPTORS, _DESCRIPTORS))
 
 
 @contextmanager
 def limit_statement(caps: Caps) -> Iterator[None]:
-    """For the length of the block, allow no new file descriptor, and set timers on this process.
-
-    The timers (processor time, wall clock) kill this process even when its parent is gone.
-    """
+    """For the length of the block, allow no new file descriptor, and set timers on this process."""
+    # The signals of both timers kill this process even when its parent is gone.
     used = resource.getrusage(resource.RUSAGE_SELF)
+    # RLIMIT_CPU counts from the start of the process.
     seconds = math.ceil(used.ru_utime + used.ru_stime + caps.time_s + 0.5)
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, resource.RLIM_INFINITY))
     signal.setitimer(signal.ITIMER_REAL, caps.time_s + 0.5)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (0, _DESCRIPTORS))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, _DESCRIPTORS))  # the soft limit can rise again
     try:
         yield
     finally:
@@ -250,4 +250,4 @@ def main() -> None:
         body = json.dumps(child.answer(request), allow_nan=False).encode()
         rest = memoryview(len(body).to_bytes(4, "big") + body)
         while rest:
-            rest = rest[os.write(pipe, rest) :]
+            rest = rest[os.write(pipe, rest) :]  # a pipe may take a part at a time

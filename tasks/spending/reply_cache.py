@@ -214,7 +214,7 @@ class FileLocks(Closing):
             if file is None:
                 return
             file.users -= 1
-            if not file.users:
+            if not file.users:  # closed before, it would lose the locks of other runs here
                 del _open_files[self._name]
                 os.close(file.descriptor)
 
