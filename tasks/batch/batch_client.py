@@ -206,7 +206,7 @@ class BatchClient:
                 self._dependencies.poll_interval, find_or_submit
             )
         except errors.ModelError as error:
-            if not batch_requests.is_transient(error):  # otherwise it may have arrived
+            if not batch_requests.is_transient(error):  # else it may have arrived
                 await asyncio.to_thread(self._drop, record)
             what = f"no batch for {record.model}: {error}"
             raise errors.Inconclusive(f"{what}; run again, or without --batch") from error
@@ -312,10 +312,7 @@ class BatchClient:
         *,
         settles: bool,
     ) -> int:
-        """Store the first line of each ask in `tickets`, and remove these asks from `tickets`.
-
-        Returns the number of paid replies.
-        """
+        """Store each ask's first line and drop its ticket; returns the number of paid replies."""
         results: list[tuple[str, PaidReply]] = []
         for key, outcome in lines:
             if (ticket := tickets.pop(key, None)) is None:  # a second line, or a foreign ask

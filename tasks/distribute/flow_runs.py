@@ -101,10 +101,7 @@ async def _beat_until_cancelled(heartbeat: Heartbeat, flow_run_id: UUID, every_s
 async def _exchange_heartbeat(
     client: PrefectClient, flow_run_id: UUID, number: int | None
 ) -> str | None:
-    """Send heartbeat `number`, if not None, and read why this flow run must halt.
-
-    The reason is None while there is none, or while the server cannot be reached.
-    """
+    """Send heartbeat `number`, if any; returns why this flow run must halt, None for no reason."""
     try:
         if number is not None:
             await client.update_flow_run_labels(flow_run_id, {HEARTBEAT_LABEL: number})

@@ -68,15 +68,12 @@ class PartitionEnd:
 def partitions(
     shards: Sequence[Shard], size: int, done: Collection[str], in_progress: Collection[str]
 ) -> Iterator[Partition]:
-    """Cut the plan of a run into partitions of `size` shards; leave out those that are `done`.
-
-    Shards that other processes judge (`in_progress`) are in none.
-    """
+    """Cut a plan into partitions of `size` shards; shards `in_progress` elsewhere are left out."""
     # Always cut at the same places: a resumed run gives out the same partitions, by the same keys.
     for number, start in enumerate(range(0, len(shards), size)):
         ids = [shard.shard_id for shard in shards[start : start + size]]
         piece = tuple(shard_id for shard_id in ids if shard_id not in in_progress)
-        if any(shard_id not in done for shard_id in piece):  # a shard that is done costs a look
+        if any(shard_id not in done for shard_id in piece):  # done shards in it cost a look
             yield Partition(number, piece)
 
 

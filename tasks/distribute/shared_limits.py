@@ -127,11 +127,8 @@ class SlotLease:
 
 
 def slot_times(lease: SlotLease, queue_after: LimitSnapshot) -> tuple[float, float]:
-    """The start and the end of the time in which the slots of a lease become due, evenly spread.
-
-    They never become due faster than the limit, now as in `queue_after`, frees slots.
-    """
-    lasts_s = lease.slots / queue_after.decay
+    """The start and end of the time in which the slots of a lease become due, evenly spread."""
+    lasts_s = lease.slots / queue_after.decay  # no faster than the limit of now frees slots
     earliest, latest = lease.queue_before.all_free_at
     earliest, latest = max(earliest, lease.asked_at), max(latest, lease.taken_at)
     ends_earliest, ends_latest = queue_after.all_free_at
@@ -143,10 +140,8 @@ def slot_times(lease: SlotLease, queue_after: LimitSnapshot) -> tuple[float, flo
 
 
 async def _raise_when_busy(response: httpx.Response) -> None:
-    """Raise at once for HTTP 503 without a `Retry-After` header.
-
-    Prefect's client would wait two seconds; database conflicts are over in milliseconds.
-    """
+    """Raise at once for HTTP 503 without a `Retry-After` header."""
+    # Prefect's client would wait two seconds; database conflicts are over in milliseconds.
     if response.status_code == 503 and "Retry-After" not in response.headers:
         response.raise_for_status()
 
@@ -200,7 +195,7 @@ class _LimitLeaser:
         self._units_wanted = asyncio.Event()  # set while calls wait for units
         self._task: asyncio.Task[None] | None = None
         self._client: PrefectClient
-        self._round_trip_s = 0.0  # of the latest lease, with both looks
+        self._round_trip_s = 0.0  # seconds that the latest lease took, with both looks
         self._unreachable = False
         self._unreachable_since: float | None = None  # by time.monotonic
 
@@ -282,7 +277,7 @@ class _LimitLeaser:
         if not limit.active or not limit.limit:
             raise self._missing_limit("is switched off")
         self._per_minute = min(self._limit.per_minute, limit.limit / self._limit.slots_each)
-        decay = limit.slot_decay_per_second or 1.0  # not 0: it divides
+        decay = limit.slot_decay_per_second or 1.0  # a divisor: never 0
         return LimitSnapshot(since, _now(), limit.active_slots or 0, decay)
 
     def _missing_limit(self, what: str) -> ConfigurationError:
@@ -292,11 +287,7 @@ class _LimitLeaser:
         )
 
     async def _call_server(self, request: Callable[[], Awaitable[T]]) -> T:
-        """Call the server, and retry while its errors are transient.
-
-        Raises:
-            AssizesError: when the server refuses, or has not answered for `GIVE_UP_AFTER_S`.
-        """
+        """The answer of the server, retried while errors are transient; else an `AssizesError`."""
         self._unreachable_since = None
         try:
             async for attempt in AsyncRetrying(

@@ -95,10 +95,7 @@ class _WatchedRun:
 
 
 class WorkPool:
-    """Gives out partitions as flow runs, waits for their ends, and closes those without heartbeat.
-
-    Implements `assizes.flows.distribute.Executor`.
-    """
+    """The `assizes.flows.distribute.Executor` of flow runs, which are watched until they end."""
 
     def __init__(
         self, client: PrefectClient, config: RunnerConfig, run_id: str, deployment_id: UUID
@@ -144,7 +141,7 @@ class WorkPool:
             return PartitionEnd(AssizesError.__name__, self._unwatched_reason)
         now = time.monotonic()
         watched = _WatchedRun(asyncio.get_running_loop().create_future(), unchanged_since=now)
-        if not self._watched_runs:  # nothing was asked of server and workers until now
+        if not self._watched_runs:  # nothing was polled: the silence until now says nothing
             self._last_taken_at = self._last_answer_at = now
         self._watched_runs[flow_run_id] = watched
         try:
@@ -218,11 +215,7 @@ class WorkPool:
         _set_ending(watched, PartitionEnd("Crashed", message, lost=True))
 
     def _check_workers(self, runs: Iterable[FlowRun], now: float) -> None:
-        """Log a warning when no worker takes any partition.
-
-        Raises:
-            Inconclusive: when no worker has taken one for `NO_WORKER_GIVE_UP_S`.
-        """
+        """Warn when no worker takes a partition; `Inconclusive` after `NO_WORKER_GIVE_UP_S`."""
         if not all(run.state is not None and run.state.is_scheduled() for run in runs):
             self._last_taken_at, self._has_warned = now, False
         waited_s = now - self._last_taken_at

@@ -7,9 +7,6 @@ frame is its length in 4 bytes (big endian) and that many bytes of JSON:
     {"run": "SELECT ..."}  ->  {"columns", "rows", "truncated", "error", "spent"}
 
 `spent` asks the parent to end this process, which may hold memory that it cannot free.
-While a statement runs, no file descriptor can be opened (RLIMIT_NOFILE 0), so that neither a file
-nor a socket can be opened whatever an engine allows. Writing a byte to a file fails
-(RLIMIT_FSIZE 0).
 """
 
 from __future__ import annotations
@@ -90,11 +87,7 @@ def row_text(row: Iterable[Any], caps: Caps) -> str:
 
 
 def cell(value: Any, chars: int) -> Any:
-    """A value of a row as JSON: numbers, booleans and None stay, everything else becomes text.
-
-    A text of more than `chars` characters is cut and carries its hash, so that different texts stay
-    different.
-    """
+    """A value as JSON: numbers, booleans and None stay, all else is text, cut after `chars`."""
     if value is None or isinstance(value, bool | int):
         return value
     if isinstance(value, float | decimal.Decimal):
@@ -102,6 +95,7 @@ def cell(value: Any, chars: int) -> Any:
     text = _text(value)
     if len(text) <= chars:
         return text
+    # The hash keeps different texts different; a text may hold a lone surrogate.
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
     return f"{text[:chars]}... ({len(text)} characters, sha256 {digest})"
 
@@ -175,7 +169,7 @@ def confine_process(caps: Caps) -> None:
     """Limit this process for good: its memory, no byte into any file, few file descriptors."""
     memory = caps.memory_mb * 1_000_000
     resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))  # writing a byte to a file fails
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core file would hold the data
     resource.setrlimit(resource.RLIMIT_NOFILE, (_DESCRIPTORS, _DESCRIPTORS))
 
@@ -189,6 +183,7 @@ def limit_statement(caps: Caps) -> Iterator[None]:
     seconds = math.ceil(used.ru_utime + used.ru_stime + caps.time_s + 0.5)
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, resource.RLIM_INFINITY))
     signal.setitimer(signal.ITIMER_REAL, caps.time_s + 0.5)
+    # Neither a file nor a socket can be opened, whatever an engine allows.
     resource.setrlimit(resource.RLIMIT_NOFILE, (0, _DESCRIPTORS))  # the soft limit can rise again
     try:
         yield

@@ -70,10 +70,7 @@ class SandboxSqlRunner:
 
     @classmethod
     def of(cls, config: RunConfig) -> SandboxSqlRunner:
-        """The runner for the cases of a run, which may read databases of one folder only.
-
-        The ledger and the store of the run are hidden from the cases.
-        """
+        """The runner for a run's cases: of one folder, without the run's own ledger and store."""
         own_files = [Path(config.limits.ledger)]
         if (file := store_file(config.store.uri)) is not None:
             own_files.append(file)

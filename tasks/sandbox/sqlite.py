@@ -79,6 +79,8 @@ class SQLiteDatabase:
 
     def _read_schema(self) -> None:
         """Open every virtual table now, before statements run."""
+        # Later no file descriptor can be opened, and the authorizer would refuse the statements
+        # that write, which R-trees prepare.
         tables = self._connection.execute(
             "SELECT name FROM sqlite_master WHERE sql LIKE 'CREATE VIRTUAL TABLE%'"
         ).fetchall()
@@ -113,7 +115,7 @@ class SQLiteDatabase:
         word = first_word(sql)
         if word in (_OTHERS if self._writes else _OTHERS | _CHANGES):
             raise refusal(writes=self._writes)
-        if word in _CHANGES or (self._writes and word == "with"):  # a WITH may begin either
+        if word in _CHANGES or (self._writes and word == "with"):  # WITH may begin a change too
             return self._change_result(sql)
         answer = self._query_result(sql)
         if not answer["columns"]:  # such as an empty text, or a lone comment

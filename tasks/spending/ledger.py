@@ -253,7 +253,7 @@ class SqliteLedger:
                 self._waits = wait
             yield
         except sqlite3.OperationalError as error:
-            if wait or error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:  # of extended codes
+            if wait or error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:  # the primary code
                 raise
             raise busy from error
         finally:
@@ -281,10 +281,7 @@ def stop_line(at: str) -> str:
 def _excess(
     name: str, maximum: float, calls: int, nano: int, worst: int | None, model: str
 ) -> str | None:
-    """Why one more call, of `worst` nano-dollars, could exceed a limit; `None` where it could not.
-
-    `calls` and `nano` were counted (spent or reserved) in the scope of the limit.
-    """
+    """Why a call of `worst` nano-dollars could exceed a limit; `calls` and `nano` precede it."""
     if "usd" not in name:
         return f"{calls} calls were made" if calls + 1 > int(maximum) else None
     if worst is None:  # an unknown price could exceed any limit

@@ -100,7 +100,7 @@ def open_ledger_file(path: str) -> sqlite3.Connection:
             reraise=True,
         ):
             with attempt:
-                connection.execute("pragma journal_mode = wal")  # readers and writer do not wait
+                connection.execute("pragma journal_mode = wal")  # reading does not wait for writing
                 connection.execute("pragma synchronous = normal")  # a sync only per checkpoint
                 connection.execute(f"pragma wal_autocheckpoint = {_CHECKPOINT_PAGES}")
                 _create_tables(connection)

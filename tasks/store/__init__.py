@@ -109,7 +109,7 @@ def rebuild_store(config: StoreConfig, copy: StoreConfig | None) -> RebuildResul
 
 def _duckdb_path(uri: str) -> Path:
     file = Path(uri.removeprefix(_DUCKDB)).expanduser()
-    if not uri.startswith(_DUCKDB) or file == Path():  # the latter: `duckdb:///` alone
+    if not uri.startswith(_DUCKDB) or file == Path():  # nothing behind `duckdb:///`
         raise StoreError(
             f"[store] uri {uri!r} names no file; accepted: duckdb:///file.duckdb in the working "
             "directory, duckdb:////path/to/file.duckdb anywhere"

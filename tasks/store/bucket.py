@@ -46,7 +46,7 @@ class Bucket:
 
         endpoint = storage_options.get("endpoint_url")
         self.where = mask_credentials(f"{uri} at {endpoint}" if endpoint else uri)
-        self._errors: tuple[type[Exception], ...] = (OSError,)  # for a bucket out of reach
+        self._errors: tuple[type[Exception], ...] = (OSError,)  # of an operation
         self._can_create_once: bool | None = None  # None until the server has been probed
         try:
             # A cached listing would hide what other processes have just written.
@@ -62,7 +62,7 @@ class Bucket:
         if "s3" in self._fs.protocol:
             from botocore.exceptions import BotoCoreError
 
-            self._errors = (OSError, BotoCoreError)  # s3fs passes on what has no HTTP response
+            self._errors = (OSError, BotoCoreError)  # s3fs converts only errors with a response
 
     def creates_once(self) -> bool:
         """Whether the server honours conditional writes."""
@@ -153,7 +153,7 @@ class Bucket:
         )
         try:
             retrying(self._fs.pipe_file, self._path(name), data, mode="create")  # If-None-Match: *
-        except FileExistsError:  # into which s3fs turns only one of the refusals of servers
+        except FileExistsError:  # s3fs turns one form of the servers' refusal into this
             return False
         except OSError as error:
             if _http_status(error) == _PRECONDITION_FAILED:
@@ -184,7 +184,7 @@ class Bucket:
 
 
 def _is_busy(error: BaseException) -> bool:
-    is_locked = isinstance(error, OSError) and error.errno == errno.EBUSY  # s3fs: 409, 503
+    is_locked = isinstance(error, OSError) and error.errno == errno.EBUSY  # s3fs: HTTP 409, 503
     return is_locked or _http_status(error) in _BUSY_STATUSES
 
 
@@ -193,7 +193,7 @@ def _first_line(error: Exception) -> str:
 
 
 def _response(error: BaseException) -> Mapping[str, Any]:
-    return getattr(error.__cause__, "response", None) or {}  # botocore's, which s3fs translated
+    return getattr(error.__cause__, "response", None) or {}  # of botocore's error
 
 
 def _http_status(error: BaseException) -> int | None:

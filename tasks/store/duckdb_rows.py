@@ -33,6 +33,8 @@ _ROW_GROUP: Final = 122_880  # rows in a row group of a DuckDB file
 
 def create_statement(table: str) -> str:
     """The SQL statement that creates a public table unless it exists."""
+    # No primary key: its index would cost ten times the insert, and the shard's row in `_commits`
+    # keeps rows from being inserted twice.
     columns = ", ".join(f'"{name}" {TYPES[dtype]}' for name, dtype in TABLES[table].items())
     return f"create table if not exists {table} ({columns})"
 
@@ -111,8 +113,7 @@ def lazy_rows(
 ) -> pl.LazyFrame:
     """A lazy frame of the rows of a run whose row ids lie before `end`.
 
-    A query reads only its own columns, block by block; `connect` gives it the connection for the
-    length of a block, in a transaction.
+    A query reads only its own columns, block by block, each in a transaction of `connect`.
     """
 
     def blocks(
@@ -135,7 +136,7 @@ def lazy_rows(
             if not left:
                 return
 
-    return register_io_source(blocks, schema=TABLES[table], is_pure=True)  # pure: scanned once
+    return register_io_source(blocks, schema=TABLES[table], is_pure=True)  # pure: the same rows
 
 
 class _RowRange(NamedTuple):

@@ -41,8 +41,7 @@ class Objects(Protocol):
     def creates_once(self) -> bool:
         """Whether creating an object fails where another process has created the same object.
 
-        Where creating does not fail, `create` looks first whether the object exists: that is right
-        for one writer, not for several.
+        Where it does not, `create` looks first, which is right for one writer, not for several.
         """
 
     def create(self, name: str, data: bytes) -> bool:

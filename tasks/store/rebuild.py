@@ -67,7 +67,7 @@ def rebuild(uri: str, path: Path, copy: ParquetStore | None) -> RebuildResult:
                 _copy_runs(copy, store, result)
     result.old_file = _swap_files(path, scratch)
     failpoint("rebuild.after")
-    if not result.kept_run_ids:  # an earlier rebuild has copied them
+    if not result.kept_run_ids:  # copied by an earlier rebuild, if at all
         with DuckDBStore(uri, path, writing=False) as store:
             result.kept_run_ids = store.runs()["run_id"].to_list()
     return result
@@ -144,7 +144,7 @@ def _salvage_runs(source: Path, store: DuckDBStore, result: RebuildResult) -> bo
             _salvage_run(con, row, store, result)
             failpoint("rebuild.half")
         _salvage_comparisons(con, store, result)
-    result.losses.pop("every run", None)  # of the try before
+    result.losses.pop("every run", None)  # noted by the first try
     return True
 
 

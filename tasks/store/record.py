@@ -145,7 +145,7 @@ def checked_frames(
                 f"rows of {table!r} in run {run_id!r} have the columns {dict(rows.schema)!r}; "
                 f"accepted: {TABLES[table]!r}"
             )
-        # The comparison counts a missing run id as a foreign one.
+        # `ne_missing`: a run id that is missing is a foreign one as well.
         foreign_ids = rows.filter(pl.col("run_id").ne_missing(run_id))["run_id"]
         if foreign_ids.len():
             raise StoreError(
@@ -168,7 +168,7 @@ def resumable_run(stored: RunRecord, run: RunRecord, store: str) -> RunRecord:
     Raises:
         StoreError: when `run` has another configuration or another input.
     """
-    if not is_same_run(stored, replace(run, plan=stored.plan)):  # of any input
+    if not is_same_run(stored, replace(run, plan=stored.plan)):  # the input apart
         fields = [change.field for change in config_diff(stored.config, run.config)]
         some = ", ".join(fields[:_FIELDS_SHOWN]) or f"config_hash {stored.config_hash!r}"
         more = f" and {len(fields) - _FIELDS_SHOWN} more" if len(fields) > _FIELDS_SHOWN else ""
@@ -187,7 +187,7 @@ def resumable_run(stored: RunRecord, run: RunRecord, store: str) -> RunRecord:
 
 def is_same_run(stored: RunRecord, run: RunRecord) -> bool:
     """Whether two runs have the same configuration, judges and input."""
-    judges = [record.config.get(FINGERPRINTS) for record in (stored, run)]  # None: older
+    judges = [record.config.get(FINGERPRINTS) for record in (stored, run)]  # None in old runs
     return (
         stored.config_hash == run.config_hash
         and (None in judges or judges[0] == judges[1])

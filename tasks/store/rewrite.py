@@ -91,7 +91,7 @@ class Rewriter:
             yield
         except StoreError:
             if self._manifest.snapshot(self._run_id).number == self._snapshot.number:
-                raise  # the part is missing though nobody has rewritten the run
+                raise  # no other process is to blame
             # The other process may have deleted old parts before this one had read them.
             self._remove(self._written_parts)
             raise self._conflict() from None

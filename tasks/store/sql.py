@@ -63,10 +63,7 @@ def run_query(
 
 
 def _show_file(con: Connection, tables: Iterable[str], run: str | None) -> None:
-    """Make temporary views that hide the file's own tables of the same names.
-
-    A view shows the rows of one run, and adds columns that a file of an older version lacks.
-    """
+    """Make temporary views (of one run, with all columns) that hide the file's own tables."""
     # The file's name in SQL: below, the view hides the table of the same name.
     ((name,),) = con.execute("select current_database()").fetchall()
     for table in tables:

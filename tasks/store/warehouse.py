@@ -1,8 +1,6 @@
 """A store in one DuckDB file: the public tables, ready for SQL, for one writer at a time.
 
-The rows of a shard and its row in `_commits` are inserted in one transaction. No table has a primary
-key: the index would cost ten times the insert, and the shard's row in `_commits` already keeps rows
-from being inserted twice.
+The rows of a shard and its row in `_commits` are inserted in one transaction.
 """
 
 from __future__ import annotations
