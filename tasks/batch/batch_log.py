@@ -259,7 +259,7 @@ class BatchAccounts:
             for key, usd in worst_cases:
                 tickets[key] = self._ledger.reserve(PlannedCall(key, model, usd))
         except AssizesError:
-            self.cancel(tickets)  # the part cannot be submitted
+            self.cancel(tickets)
             raise
         return tickets
 
@@ -272,7 +272,7 @@ class BatchAccounts:
         """Settle an ask with its outcome; a provider charges only the asks that it answered."""
         code = outcome.code if isinstance(outcome, ModelError) else None
         reply = outcome.completion if isinstance(outcome, UnusableReply) else outcome
-        spending = CallSpending(code, 0.0)  # a fault is not charged
+        spending = CallSpending(code, 0.0)
         if isinstance(reply, Completion):
             spending = CallSpending(code, reply.cost_usd, reply.input_tokens, reply.output_tokens)
         self._ledger.settle(ticket, spending, key)

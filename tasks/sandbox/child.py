@@ -87,7 +87,7 @@ def row_text(row: Iterable[Any], caps: Caps) -> str:
 
 
 def cell(value: Any, chars: int) -> Any:
-    """A value as JSON: numbers, booleans and None stay, all else is text, cut after `chars`."""
+    """A value as JSON: number, boolean or None; else text, cut after `chars` and with a hash."""
     if value is None or isinstance(value, bool | int):
         return value
     if isinstance(value, float | decimal.Decimal):

@@ -57,7 +57,7 @@ def find_fixture(database: str, base: Path | None, own_files: Collection[Path] =
     Raises:
         NoFixture: when there is no such file, it lies elsewhere, or is no database.
     """
-    if "\x00" in database or not database:  # such a name raises ValueError in resolve()
+    if "\x00" in database or not database:  # a NUL makes resolve() raise ValueError
         raise NoFixture(database, "is no path")
     full_path = (base or Path.cwd()) / database
     inside = base or (full_path.parent if Path(database).is_absolute() else Path.cwd())

@@ -64,11 +64,11 @@ class FileReplyCache:
         self._root = root.rstrip("/")
         self._is_local = "file" in self._files.protocol
         self._faults: tuple[type[Exception], ...] = (OSError,)  # what a place out of reach raises
-        self._warned = False  # one warning a run is enough
+        self._warned = False
         if "s3" in self._files.protocol:
             from botocore.exceptions import BotoCoreError
 
-            self._faults = (OSError, BotoCoreError)  # s3fs passes on what has no HTTP response
+            self._faults = (OSError, BotoCoreError)  # s3fs converts only errors with a response
 
     def request_locks(self) -> FileLocks | None:
         """Locks that keep two processes from asking for the same reply; `None` unless local."""
@@ -167,7 +167,7 @@ def _write_whole(path: Path, body: bytes) -> None:
 class _OpenLockFile:
     """A lock file as this process has it open."""
 
-    descriptor: int  # of the open file
+    descriptor: int
     users: int = 0  # instances of FileLocks
     locked_offsets: set[int] = field(default_factory=set)  # bytes that some user has locked
 

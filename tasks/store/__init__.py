@@ -80,7 +80,7 @@ def query_store(config: StoreConfig, statement: str, run_id: str | None = None) 
     """
     from assizes.tasks.store.sql import run_query
 
-    with open_store(config) as store:  # read-only
+    with open_store(config) as store:
         return run_query(store, store_file(config.uri), statement, run_id)
 
 
@@ -101,7 +101,7 @@ def rebuild_store(config: StoreConfig, copy: StoreConfig | None) -> RebuildResul
         )
     if copy is None:
         return rebuild(config.uri, _duckdb_path(config.uri), None)
-    with open_store(copy) as source:  # read-only
+    with open_store(copy) as source:
         if isinstance(source, ParquetStore):
             return rebuild(config.uri, _duckdb_path(config.uri), source)
     raise StoreError(f"{copy.uri} is no Parquet store; accepted: a folder, s3://bucket/prefix")

@@ -136,7 +136,7 @@ def lazy_rows(
             if not left:
                 return
 
-    return register_io_source(blocks, schema=TABLES[table], is_pure=True)  # pure: the same rows
+    return register_io_source(blocks, schema=TABLES[table], is_pure=True)
 
 
 class _RowRange(NamedTuple):

@@ -99,7 +99,7 @@ class ParquetStore(Closing):
         tables = record.checked_frames(run_id, frames)
         self._check_known(run_id)
         name = f"runs/{run_id}/commits/{shard_id}.json"
-        if self.objects.read([name]):  # committed earlier: write no parts
+        if self.objects.read([name]):
             return False
         attempt = uuid.uuid4().hex
         parts = {
@@ -117,8 +117,8 @@ class ParquetStore(Closing):
         failpoint("lake.mark.before")
         winner = self._create_mark(name, mark, attempt)
         failpoint("lake.mark.after")
-        # The rows of a faster writer stay. Where this very write was retried, since its
-        # acknowledgement came late, the mark that is there is its own.
+        # Another writer was faster, and its rows stay. A put of this call that was retried, because
+        # its acknowledgement came late, finds its own attempt id in the mark.
         if winner != attempt:
             self.objects.remove(f"runs/{run_id}/parts/{part.name}" for part in parts.values())
         return winner == attempt

@@ -35,7 +35,7 @@ _FETCH_BATCH: Final = 64  # parts that are fetched together
 class StoredDocument:
     """A document as it was read."""
 
-    content: Mapping[str, Any]  # the JSON object
+    content: Mapping[str, Any]
     sha256: str  # of its bytes, in hexadecimal digits
 
 

@@ -40,7 +40,7 @@ class Rewriter:
         self._objects = objects
         self._manifest = manifest
         self._run_id = run_id
-        self._snapshot = manifest.snapshot(run_id)  # what this object rewrites
+        self._snapshot = manifest.snapshot(run_id)
         self._attempt = uuid.uuid4().hex  # makes the names of new parts unique
         self._written_parts: list[ParquetPart] = []  # deleted again after a conflict
 
@@ -60,7 +60,7 @@ class Rewriter:
                 table: [self._merge_parts(table, group) for group in _part_groups(parts)]
                 for table, parts in old_parts.items()
             }
-            if self._written_parts:  # else there was nothing to merge
+            if self._written_parts:
                 self._publish(merged)
         return CompactionResult(*(sum(map(len, parts.values())) for parts in (old_parts, merged)))
 

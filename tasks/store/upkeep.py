@@ -125,7 +125,7 @@ class DataSubject:
         matches = {
             case_id
             for case_id, tags in rows.collect().iter_rows()
-            if self.tags.items() <= json.loads(tags or "{}").items()  # has all tags
+            if self.tags.items() <= json.loads(tags or "{}").items()
         }
         return sorted(matches)
 
@@ -135,7 +135,7 @@ class SubjectRows:
     """The cases of a subject in one run."""
 
     run_id: str
-    case_ids: list[str]  # sorted
+    case_ids: list[str]
     rows: dict[str, int]  # their number by table
 
 
