@@ -223,10 +223,7 @@ class SqliteLedger:
 
     @contextmanager
     def _transaction(self, *, wait: bool = True) -> Iterator[None]:
-        """A transaction of SQLite; it also writes the settlements that are due.
-
-        Raises `LedgerBusy` when another process or thread is writing and `wait` is false.
-        """
+        """A transaction that first writes what is due; without `wait` it may raise `LedgerBusy`."""
         with self._exclusive_access(wait=wait):
             with self._file:  # commits, or rolls back after an error
                 # The write lock comes before the totals are read: two processes cannot both fit in.
