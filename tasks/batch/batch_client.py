@@ -60,11 +60,11 @@ class BatchClient:
         self._dependencies = dependencies
         self._log = dependencies.batch_log
         self._accounts = BatchAccounts(dependencies.ledger)
-        self._own_ledgers = ("", dependencies.ledger_file)
+        self._own_ledgers = ("", dependencies.ledger_file)  # whose tickets may be settled here
         self._results = BatchResults(folder)
-        self._records: dict[str, BatchRecord] = {}
-        self._first_attempts: dict[str, PaidReply] = {}
-        self._failed_polls: Counter[str] = Counter()
+        self._records: dict[str, BatchRecord] = {}  # by name
+        self._first_attempts: dict[str, PaidReply] = {}  # by key, until the round is closed
+        self._failed_polls: Counter[str] = Counter()  # in a row, by name of the record
 
     @property
     def waiting(self) -> list[BatchRecord]:
@@ -91,12 +91,12 @@ class BatchClient:
         """
         for record in await asyncio.to_thread(self._log.records):
             self._records[record.name] = record
-            if record.state == "dropped":
+            if record.state == "dropped":  # never submitted, so its asks are free
                 continue
             tickets = await asyncio.to_thread(self._log.tickets, record)
             for key in tickets:
                 self.keys.add(key)
-            if record.state == "prepared":
+            if record.state == "prepared":  # its process died: was the batch submitted?
                 await self._check_submission(record)
 
     async def submit(self, drafts: Sequence[Draft]) -> None:
@@ -131,6 +131,7 @@ class BatchClient:
             try:
                 await finish_before_cancel(self._submit_draft(record, draft))
             except errors.Inconclusive:
+                # Whether the failed part was submitted after all, a later process finds out.
                 for later, _ in prepared[number:]:
                     await asyncio.to_thread(self._drop, later)
                 raise
@@ -205,7 +206,7 @@ class BatchClient:
                 self._dependencies.poll_interval, find_or_submit
             )
         except errors.ModelError as error:
-            if not batch_requests.is_transient(error):
+            if not batch_requests.is_transient(error):  # else it may have arrived
                 await asyncio.to_thread(self._drop, record)
             what = f"no batch for {record.model}: {error}"
             raise errors.Inconclusive(f"{what}; run again, or without --batch") from error
@@ -275,7 +276,7 @@ class BatchClient:
             )
         except errors.ModelError as error:
             raise _collection_error(record, error) from error
-        if answered < record.asks:
+        if answered < record.asks:  # the rest expired, or failed at the provider
             log.warning(
                 "batch %s of %s is %s%s: %d of its %d asks are put one by one, at the full price",
                 *(record.batch_id, record.model, status.name, status.why and f" ({status.why})"),
@@ -311,13 +312,10 @@ class BatchClient:
         *,
         settles: bool,
     ) -> int:
-        """Store the first line of each ask in `tickets`, and remove these asks from `tickets`.
-
-        Returns the number of paid replies.
-        """
+        """Store each ask's first line and drop its ticket; returns the number of paid replies."""
         results: list[tuple[str, PaidReply]] = []
         for key, outcome in lines:
-            if (ticket := tickets.pop(key, None)) is None:
+            if (ticket := tickets.pop(key, None)) is None:  # a second line, or a foreign ask
                 continue
             if isinstance(outcome, Completion | UnusableReply):
                 results.append((key, outcome))

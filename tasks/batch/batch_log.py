@@ -77,10 +77,10 @@ class BatchRecord:
 
 @dataclass(frozen=True, slots=True)
 class _StoredReply:
-    """A paid reply as JSON; `code` says why the reply is unusable, `None` for a usable one."""
+    """A paid reply in the form in which it is stored."""
 
     completion: Completion
-    code: str | None = None
+    code: str | None = None  # why the reply is unusable; None for a usable one
     detail: str = ""
 
     @classmethod
@@ -132,6 +132,7 @@ class BatchLog:
         Raises:
             StoreError: also where another process has written a part of the same name.
         """
+        # The tickets come first: a record without them could not be settled.
         lines = "".join(f"{key} {ticket}\n" for key, ticket in tickets)
         self._objects.replace(self._name(record, "asks"), lines.encode())
         body = _RECORD_ADAPTER.dump_json(record, indent=1)
@@ -188,6 +189,7 @@ class BatchResults:
         self._lock = Lock()
         path = folder / "inbox.db"
         self._file = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        # No care for a crash: a later process collects the results from the provider again.
         self._file.execute("pragma journal_mode = memory")
         self._file.execute("pragma synchronous = off")
         self._file.execute("create table came (key text primary key, body blob) without rowid")
@@ -196,7 +198,7 @@ class BatchResults:
         """Store replies by key; a reply that is stored again is the same."""
         rows = [(key, _REPLY_ADAPTER.dump_json(_StoredReply.of(reply))) for key, reply in lines]
         with self._lock:
-            self._file.execute("begin")
+            self._file.execute("begin")  # one transaction for a chunk: faster than one for each row
             self._file.executemany("insert or replace into came values (?, ?)", rows)
             self._file.execute("commit")
 
@@ -219,13 +221,10 @@ class BatchResults:
 
 
 class BatchedKeys:
-    """The keys of the asks that were ever part of a batch of a run, 16 bytes each.
-
-    A run can hold millions of asks; half of a SHA-256 is enough to tell them apart.
-    """
+    """The keys of the asks that were ever part of a batch of a run."""
 
     def __init__(self) -> None:
-        self._seen: set[bytes] = set()
+        self._seen: set[bytes] = set()  # 16 bytes, half of a SHA-256: a run may have millions
 
     def __contains__(self, key: str) -> bool:
         return bytes.fromhex(key[:32]) in self._seen

@@ -28,22 +28,22 @@ from assizes.tasks.runtime.process import Closing
 
 T = TypeVar("T")
 
-ENDPOINT: Final = "/v1/chat/completions"
+ENDPOINT: Final = "/v1/chat/completions"  # in each line, as OpenAI's batch files have it
 CALL_ATTEMPTS: Final = 5  # tries of a request to the batch endpoint before the run gives up
 CANCEL_GRACE_S: Final = 5.0  # a cancelled run's wait for the answer to the request in flight
 
 
 @dataclass(frozen=True, slots=True)
 class BatchLimits:
-    """The most requests (`asks`) and bytes (`size`) of one batch: the smallest of all providers."""
+    """The bounds of one batch: the smallest of all providers."""
 
-    asks: int = 50_000
-    size: int = 200_000_000
+    asks: int = 50_000  # requests
+    size: int = 200_000_000  # bytes
 
 
 @dataclass(slots=True)
 class Draft:
-    """One file of requests to one model, and a second file with key and worst case of each request."""
+    """One file of requests to one model, and a second one (`.worst`) with the worst case of each."""
 
     model: str
     mark: str  # of the model with its parameters (`assizes.judge.engine.batching.model_mark`)
@@ -53,7 +53,7 @@ class Draft:
     keys_hash: str = ""  # SHA-256 over the keys, in order; set when the file is closed
 
     def worst_cases(self) -> Iterator[tuple[str, float | None]]:
-        """Key and worst-case dollars at the price of a batch (`None` without a price) of each ask."""
+        """Key and worst-case dollars of each ask at the batch price; `None` without a price."""
         with self.path.with_suffix(".worst").open(encoding="ascii") as lines:
             for line in lines:
                 key, _, usd = line.strip().partition(" ")
@@ -69,6 +69,7 @@ class _DraftWriter:
 
     def write(self, key: str, line: bytes, worst_usd: float | None) -> None:
         self._requests.write(line)
+        # repr() gives back the very same float when it is read.
         self._worst.write(f"{key} {'' if worst_usd is None else repr(worst_usd)}\n")
         self._digest.update(key.encode() + b"\n")
         self.draft.asks += 1
@@ -93,8 +94,7 @@ class Drafts(Closing):
     def add(self, model: Model, body: dict[str, Any], ask: Ask[Any], key: str) -> None:
         """Write one request; begins another draft where the open one is full.
 
-        `body` is the request, as a live call would send it; the worst-case cost is that of `ask`;
-        `key` is the key of the ask in the reply cache.
+        `body` is what a live call of `ask` would send; `key` is the ask's key in the reply cache.
         """
         request = {"custom_id": key, "method": "POST", "url": ENDPOINT, "body": body}
         try:
@@ -126,7 +126,7 @@ class Drafts(Closing):
 
 @dataclass(frozen=True, slots=True)
 class PollInterval:
-    """Seconds between two polls of a batch: the first pause, doubled up to the longest."""
+    """The pauses between two polls of a batch, each twice the one before."""
 
     first_s: float = 2.0
     longest_s: float = 60.0
@@ -161,7 +161,7 @@ async def finish_before_cancel(work: Coroutine[Any, Any, T]) -> T:
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:
-        await asyncio.wait([running], timeout=CANCEL_GRACE_S)
+        await asyncio.wait([running], timeout=CANCEL_GRACE_S)  # does not cancel the work itself
         raise
 
 

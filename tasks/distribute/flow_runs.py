@@ -46,7 +46,7 @@ HALT_LABEL: Final = "assizes.halt"
 class Heartbeat:
     """Passes a request to halt on to a callback, whichever of the two comes first."""
 
-    _why: str | None = None
+    _why: str | None = None  # the reason of a request to halt, once there is one
     _halt: Callable[[str], None] | None = None
 
     def on_halt(self, halt: Callable[[str], None]) -> None:
@@ -70,7 +70,7 @@ async def send_heartbeats(lost_after_s: float) -> AsyncIterator[Heartbeat]:
     """
     heartbeat, flow_run_id = Heartbeat(), flow_run.id
     if flow_run_id is None:
-        yield heartbeat
+        yield heartbeat  # outside of a flow run there is nobody to tell
         return
     every_s = lost_after_s / HEARTBEATS_PER_TIMEOUT
     beats = _beat_until_cancelled(heartbeat, UUID(str(flow_run_id)), every_s)
@@ -84,11 +84,9 @@ async def send_heartbeats(lost_after_s: float) -> AsyncIterator[Heartbeat]:
 
 
 async def _beat_until_cancelled(heartbeat: Heartbeat, flow_run_id: UUID, every_s: float) -> None:
-    """Send heartbeats to the end of the block, also after a request to halt.
-
-    A halted flow run still waits for its calls in flight and stores the replies.
-    """
+    """Send heartbeats to the end of the block, also after a request to halt."""
     checks_per_beat = max(1, round(every_s / HALT_CHECK_INTERVAL_S))
+    # A halted flow run still waits for its calls in flight and stores the replies: it is alive.
     halting = False
     async with get_client() as client:
         for check_number in count():
@@ -103,10 +101,7 @@ async def _beat_until_cancelled(heartbeat: Heartbeat, flow_run_id: UUID, every_s
 async def _exchange_heartbeat(
     client: PrefectClient, flow_run_id: UUID, number: int | None
 ) -> str | None:
-    """Send heartbeat `number`, if not None, and read why this flow run must halt.
-
-    The reason is None while there is none, or while the server cannot be reached.
-    """
+    """Send heartbeat `number`, if any; returns why this flow run must halt, None for no reason."""
     try:
         if number is not None:
             await client.update_flow_run_labels(flow_run_id, {HEARTBEAT_LABEL: number})
@@ -119,7 +114,7 @@ async def _exchange_heartbeat(
     state = run.state
     if state is None or state.is_running():
         return None
-    return state.message or f"its flow run is {state.name}"
+    return state.message or f"its flow run is {state.name}"  # ended or paused from outside
 
 
 def tags_of(run_id: str) -> list[str]:
@@ -157,10 +152,7 @@ async def flow_runs_by_id(client: PrefectClient, ids: Sequence[UUID]) -> dict[UU
 
 
 async def halt_flow_runs(client: PrefectClient, tags: Sequence[str], why: str) -> None:
-    """Cancel flow runs that have not begun, and ask the others to make no further call.
-
-    When the server cannot be reached, only a warning is logged.
-    """
+    """Cancel flow runs that have not begun, and halt the others; only warn without a server."""
     try:
         for run in await open_flow_runs(client, tags):
             if HALT_LABEL not in run.labels:
@@ -170,13 +162,11 @@ async def halt_flow_runs(client: PrefectClient, tags: Sequence[str], why: str) -
 
 
 async def halt_flow_run(client: PrefectClient, run: FlowRun, why: str) -> None:
-    """Ask a flow run that was open when it was read to make no further call.
-
-    A running one gets a label only: cancelling it would kill its process with the calls in flight,
-    and any other state could replace a final state that it has reached since.
-    """
+    """Ask a flow run that was open when it was read to make no further call."""
     try:
         await client.update_flow_run_labels(run.id, {HALT_LABEL: why})
+        # Decision 73: to cancel a running one would kill its process with the calls in flight, and
+        # another state could replace a final one that it has reached since.
         if run.state is None or not run.state.is_running():
             await client.set_flow_run_state(run.id, Cancelled(message=why), force=True)
     except ObjectNotFound:  # the flow run was deleted

@@ -24,9 +24,9 @@ LEFT_STATE: Final = "Left"
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """Shards that one process judges; `number` counts from 0 over the plan of the run."""
+    """Shards that one process judges."""
 
-    number: int
+    number: int  # from 0, over the plan of the run
     shard_ids: tuple[str, ...]
 
     def key(self, run_id: str, attempt: int) -> str:
@@ -37,15 +37,12 @@ class Partition:
 
 @dataclass(frozen=True, slots=True)
 class PartitionJob:
-    """A partition for another process to judge: the parameters of the flow `judge_partition`.
-
-    `seal` is the token of `assizes.tasks.context.shared_state`; None for no check.
-    """
+    """A partition for another process to judge: the parameters of the flow `judge_partition`."""
 
     config: RunConfig
     run_id: str
     partition: Partition
-    seal: str | None = None
+    seal: str | None = None  # the token of `context.shared_state`; None for no check
 
     def parameters(self) -> dict[str, Any]:
         """The parameters as plain JSON values: a configuration and ids, never a transcript."""
@@ -71,15 +68,12 @@ class PartitionEnd:
 def partitions(
     shards: Sequence[Shard], size: int, done: Collection[str], in_progress: Collection[str]
 ) -> Iterator[Partition]:
-    """Cut the plan of a run into partitions of `size` shards; leave out those that are `done`.
-
-    The cuts do not depend on the progress of the run, so that a resumed run gives out the same
-    partitions under the same keys. Shards that other processes judge (`in_progress`) are in none.
-    """
+    """Cut a plan into partitions of `size` shards; shards `in_progress` elsewhere are left out."""
+    # Always cut at the same places: a resumed run gives out the same partitions, by the same keys.
     for number, start in enumerate(range(0, len(shards), size)):
         ids = [shard.shard_id for shard in shards[start : start + size]]
         piece = tuple(shard_id for shard_id in ids if shard_id not in in_progress)
-        if any(shard_id not in done for shard_id in piece):
+        if any(shard_id not in done for shard_id in piece):  # done shards in it cost a look
             yield Partition(number, piece)
 
 
@@ -137,8 +131,7 @@ def check_store(config: RunConfig, store: Store) -> None:
 def partition_config(config: RunConfig) -> RunConfig:
     """The configuration for the process that judges a partition: with `[runner] kind = "local"`.
 
-    Local paths become absolute, as its working directory may differ. No setting changed here is part
-    of a run's identity.
+    Local paths are absolute, as working directories differ; no part of a run's identity changes.
     """
     ledger = str(Path(config.limits.ledger).absolute())
     update: dict[str, Any] = {

@@ -67,14 +67,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class SharedLimit:
-    """A limit of the Prefect server, as every process sets it up.
-
-    It lets `per_minute` units (requests or tokens) through, each of which takes `slots_each` slots.
-    """
+    """A limit of the Prefect server, as every process sets it up."""
 
     name: str
-    per_minute: int
-    slots_each: int
+    per_minute: int  # units (requests or tokens) that it lets through
+    slots_each: int  # slots that a unit takes
 
     @property
     def slots(self) -> int:
@@ -105,15 +102,12 @@ def shared_limits(
 
 @dataclass(frozen=True, slots=True)
 class LimitSnapshot:
-    """The slots of a limit that were occupied at some time between question and answer.
-
-    `decay` is the number of slots that become free in a second.
-    """
+    """The slots of a limit that were occupied at some time between question and answer."""
 
     asked_at: float
     answered_at: float
-    occupied: float
-    decay: float
+    occupied: float  # slots
+    decay: float  # slots that become free in a second
 
     @property
     def all_free_at(self) -> tuple[float, float]:
@@ -126,32 +120,28 @@ class LimitSnapshot:
 class SlotLease:
     """Slots that this process took: asked for at `asked_at`, and confirmed by `taken_at`."""
 
-    queue_before: LimitSnapshot
+    queue_before: LimitSnapshot  # read before the slots were asked for
     asked_at: float
     taken_at: float
     slots: int
 
 
 def slot_times(lease: SlotLease, queue_after: LimitSnapshot) -> tuple[float, float]:
-    """The start and the end of the time in which the slots of a lease become due, evenly spread.
-
-    They never become due faster than the limit, now as in `queue_after`, frees slots.
-    """
-    lasts_s = lease.slots / queue_after.decay
+    """The start and end of the time in which the slots of a lease become due, evenly spread."""
+    lasts_s = lease.slots / queue_after.decay  # no faster than the limit of now frees slots
     earliest, latest = lease.queue_before.all_free_at
     earliest, latest = max(earliest, lease.asked_at), max(latest, lease.taken_at)
     ends_earliest, ends_latest = queue_after.all_free_at
     if latest + lasts_s < ends_earliest:  # other processes took slots in between
         return (earliest + latest) / 2, (ends_earliest + ends_latest) / 2
+    # Else both looks bound the same end; the middle of what they leave open is taken.
     end = (max(earliest + lasts_s, ends_earliest) + min(latest + lasts_s, ends_latest)) / 2
     return end - lasts_s, end
 
 
 async def _raise_when_busy(response: httpx.Response) -> None:
-    """Raise at once for HTTP 503 without a `Retry-After` header.
-
-    Prefect's client would wait two seconds; database conflicts are over in milliseconds.
-    """
+    """Raise at once for HTTP 503 without a `Retry-After` header."""
+    # Prefect's client would wait two seconds; database conflicts are over in milliseconds.
     if response.status_code == 503 and "Retry-After" not in response.headers:
         response.raise_for_status()
 
@@ -195,22 +185,19 @@ class PrefectLeases:
 
 
 class _LimitLeaser:
-    """Leases units of one limit ahead of their use, as long as calls wait for units.
-
-    `_per_minute` is lower than configured where another run has set the limit lower.
-    """
+    """Leases units of one limit ahead of their use, as long as calls wait for units."""
 
     def __init__(self, limit: SharedLimit, wake: Callable[[], None]) -> None:
         self.rate = LeasedRate(limit.per_minute, self._request_units)
         self._limit = limit
-        self._per_minute: float = limit.per_minute
+        self._per_minute: float = limit.per_minute  # less where another run has set it lower
         self._wake = wake
-        self._units_wanted = asyncio.Event()
+        self._units_wanted = asyncio.Event()  # set while calls wait for units
         self._task: asyncio.Task[None] | None = None
         self._client: PrefectClient
-        self._round_trip_s = 0.0
+        self._round_trip_s = 0.0  # seconds that the latest lease took, with both looks
         self._unreachable = False
-        self._unreachable_since: float | None = None
+        self._unreachable_since: float | None = None  # by time.monotonic
 
     async def aclose(self) -> None:
         if self._task is not None:
@@ -271,6 +258,7 @@ class _LimitLeaser:
     async def _take_slots(self, units: float) -> SlotLease:
         """Take the slots of some units, or of the whole limit where that is less."""
         before = await self._read_limit()
+        # Rounded first: a float error of 1e-12 would take one slot more.
         slots = math.ceil(round(min(units, self._per_minute) * self._limit.slots_each, 6))
         since = _now()
         response = await self._client.increment_concurrency_slots(
@@ -289,7 +277,7 @@ class _LimitLeaser:
         if not limit.active or not limit.limit:
             raise self._missing_limit("is switched off")
         self._per_minute = min(self._limit.per_minute, limit.limit / self._limit.slots_each)
-        decay = limit.slot_decay_per_second or 1.0
+        decay = limit.slot_decay_per_second or 1.0  # a divisor: never 0
         return LimitSnapshot(since, _now(), limit.active_slots or 0, decay)
 
     def _missing_limit(self, what: str) -> ConfigurationError:
@@ -299,11 +287,7 @@ class _LimitLeaser:
         )
 
     async def _call_server(self, request: Callable[[], Awaitable[T]]) -> T:
-        """Call the server, and retry while its errors are transient.
-
-        Raises:
-            AssizesError: when the server refuses, or has not answered for `GIVE_UP_AFTER_S`.
-        """
+        """The answer of the server, retried while errors are transient; else an `AssizesError`."""
         self._unreachable_since = None
         try:
             async for attempt in AsyncRetrying(
@@ -366,5 +350,5 @@ def _is_transient(error: BaseException) -> bool:
     """Whether a retry may succeed; HTTP 423 means that the limit is leased a minute ahead."""
     if isinstance(error, httpx.HTTPStatusError):
         status = error.response.status_code
-        return status in (408, 409, 423, 429) or status >= 500
+        return status in (408, 409, 423, 429) or status >= 500  # 409: a conflict in the database
     return isinstance(error, httpx.TransportError | ObjectAlreadyExists)

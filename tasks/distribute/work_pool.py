@@ -80,32 +80,22 @@ async def work_pool(config: RunnerConfig, run_id: str) -> AsyncIterator[WorkPool
 
 
 async def check_work_pool(config: RunnerConfig) -> None:
-    """Check what `work_pool` needs.
-
-    Raises:
-        ConfigurationError: as `work_pool` does.
-    """
+    """Raise the `ConfigurationError` that `work_pool` would raise, if any."""
     async with _open_deployment(config):
         pass
 
 
 @dataclass
 class _WatchedRun:
-    """A flow run that is waited for: its ending is set once it has ended or is given up.
-
-    `last_seen`: its state and heartbeat, unchanged since then in seconds of `time.monotonic`.
-    """
+    """A flow run that is waited for: its ending is set once it has ended or is given up."""
 
     ending: asyncio.Future[PartitionEnd]
-    last_seen: tuple[object, ...] = ()
-    unchanged_since: float = 0.0
+    last_seen: tuple[object, ...] = ()  # the id of its state, and the value of its heartbeat
+    unchanged_since: float = 0.0  # seconds of time.monotonic
 
 
 class WorkPool:
-    """Gives out partitions as flow runs, waits for their ends, and closes those without heartbeat.
-
-    Implements `assizes.flows.distribute.Executor`.
-    """
+    """The `assizes.flows.distribute.Executor` of flow runs, which are watched until they end."""
 
     def __init__(
         self, client: PrefectClient, config: RunnerConfig, run_id: str, deployment_id: UUID
@@ -114,11 +104,11 @@ class WorkPool:
         self._config = config
         self._run_id = run_id
         self._deployment_id = deployment_id
-        self._watched_runs: dict[UUID, _WatchedRun] = {}
-        self._open_runs: dict[Partition, UUID] = {}
+        self._watched_runs: dict[UUID, _WatchedRun] = {}  # by the id of the flow run
+        self._open_runs: dict[Partition, UUID] = {}  # ids of flow runs that others gave out
         self._last_answer_at = self._last_taken_at = time.monotonic()
         self._has_warned = False
-        self._unwatched_reason: str | None = None
+        self._unwatched_reason: str | None = None  # set once `watch` has ended
 
     async def open_partitions(self) -> list[Partition]:
         """Partitions whose flow runs have not ended, given out by an earlier or another process."""
@@ -151,7 +141,7 @@ class WorkPool:
             return PartitionEnd(AssizesError.__name__, self._unwatched_reason)
         now = time.monotonic()
         watched = _WatchedRun(asyncio.get_running_loop().create_future(), unchanged_since=now)
-        if not self._watched_runs:
+        if not self._watched_runs:  # nothing was polled: the silence until now says nothing
             self._last_taken_at = self._last_answer_at = now
         self._watched_runs[flow_run_id] = watched
         try:
@@ -176,6 +166,7 @@ class WorkPool:
                     except (httpx.HTTPError, PrefectException) as error:
                         self._note_unreachable(error)
         finally:
+            # A call of `judge` from now on must not wait for an end that nobody looks for.
             self._unwatched_reason = "the partitions are not watched any more"
             self._fail_all(AssizesError(self._unwatched_reason))
 
@@ -215,7 +206,7 @@ class WorkPool:
         if life_signs != watched.last_seen:
             watched.last_seen, watched.unchanged_since = life_signs, now
         silent_s = now - watched.unchanged_since
-        if run.state is None or run.state.is_scheduled() or run.state.is_paused():
+        if run.state is None or run.state.is_scheduled() or run.state.is_paused():  # no process yet
             return
         if silent_s <= (PENDING_LIMIT_S if run.state.is_pending() else self._config.lost_after_s):
             return
@@ -224,11 +215,7 @@ class WorkPool:
         _set_ending(watched, PartitionEnd("Crashed", message, lost=True))
 
     def _check_workers(self, runs: Iterable[FlowRun], now: float) -> None:
-        """Log a warning when no worker takes any partition.
-
-        Raises:
-            Inconclusive: when no worker has taken one for `NO_WORKER_GIVE_UP_S`.
-        """
+        """Warn when no worker takes a partition; `Inconclusive` after `NO_WORKER_GIVE_UP_S`."""
         if not all(run.state is not None and run.state.is_scheduled() for run in runs):
             self._last_taken_at, self._has_warned = now, False
         waited_s = now - self._last_taken_at
@@ -247,13 +234,10 @@ class WorkPool:
             )
 
     def _note_unreachable(self, error: Exception) -> None:
-        """Give up all partitions once the server has not answered for `SERVER_GIVE_UP_S`.
-
-        Until then no flow run counts as silent, since its heartbeat cannot be read.
-        """
+        """Give up all partitions once the server has not answered for `SERVER_GIVE_UP_S`."""
         now = time.monotonic()
         for watched in self._watched_runs.values():
-            watched.unchanged_since = now
+            watched.unchanged_since = now  # not silent: its heartbeat cannot be read
         if now - self._last_answer_at > SERVER_GIVE_UP_S:
             silence = f"the Prefect server does not answer for {SERVER_GIVE_UP_S:.0f} s"
             self._fail_all(AssizesError(f"{silence}: {str(error) or type(error).__name__}"))

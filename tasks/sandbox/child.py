@@ -7,9 +7,6 @@ frame is its length in 4 bytes (big endian) and that many bytes of JSON:
     {"run": "SELECT ..."}  ->  {"columns", "rows", "truncated", "error", "spent"}
 
 `spent` asks the parent to end this process, which may hold memory that it cannot free.
-While a statement runs, no file descriptor can be opened (RLIMIT_NOFILE 0), so that neither a file
-nor a socket can be opened whatever an engine allows. Writing a byte to a file fails
-(RLIMIT_FSIZE 0).
 """
 
 from __future__ import annotations
@@ -33,7 +30,7 @@ from typing import Any, Protocol, cast
 State = Counter[tuple[str, str]]
 """The content of a database: how often each pair (table, row as JSON) occurs."""
 
-_NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
+_NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}  # JSON has no such numbers
 
 
 class RefusedStatement(Exception):
@@ -69,6 +66,7 @@ def result(columns: Iterable[str], rows: Iterator[Any], caps: Caps) -> dict[str,
     bytes_left = caps.result_bytes
     for row in rows:
         cells = [cell(value, caps.cell_chars) for value in row]
+        # Estimated: 8 for quotes, comma and some escapes, 16 for the digits of a number.
         bytes_left -= sum(len(content) + 8 if isinstance(content, str) else 16 for content in cells)
         if len(answer["rows"]) == caps.rows or bytes_left < 0:
             return answer | {"truncated": True}
@@ -89,11 +87,7 @@ def row_text(row: Iterable[Any], caps: Caps) -> str:
 
 
 def cell(value: Any, chars: int) -> Any:
-    """A value of a row as JSON: numbers, booleans and None stay, everything else becomes text.
-
-    A text of more than `chars` characters is cut and carries its hash, so that different texts stay
-    different.
-    """
+    """A value as JSON: number, boolean or None; else text, cut after `chars` and with a hash."""
     if value is None or isinstance(value, bool | int):
         return value
     if isinstance(value, float | decimal.Decimal):
@@ -101,6 +95,7 @@ def cell(value: Any, chars: int) -> Any:
     text = _text(value)
     if len(text) <= chars:
         return text
+    # The hash keeps different texts different; a text may hold a lone surrogate.
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
     return f"{text[:chars]}... ({len(text)} characters, sha256 {digest})"
 
@@ -174,22 +169,22 @@ def confine_process(caps: Caps) -> None:
     """Limit this process for good: its memory, no byte into any file, few file descriptors."""
     memory = caps.memory_mb * 1_000_000
     resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))  # writing a byte to a file fails
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core file would hold the data
     resource.setrlimit(resource.RLIMIT_NOFILE, (_DESCRIPTORS, _DESCRIPTORS))
 
 
 @contextmanager
 def limit_statement(caps: Caps) -> Iterator[None]:
-    """For the length of the block, allow no new file descriptor, and set timers on this process.
-
-    The timers (processor time, wall clock) kill this process even when its parent is gone.
-    """
+    """For the length of the block, allow no new file descriptor, and set timers on this process."""
+    # The signals of both timers kill this process even when its parent is gone.
     used = resource.getrusage(resource.RUSAGE_SELF)
+    # RLIMIT_CPU counts from the start of the process.
     seconds = math.ceil(used.ru_utime + used.ru_stime + caps.time_s + 0.5)
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, resource.RLIM_INFINITY))
     signal.setitimer(signal.ITIMER_REAL, caps.time_s + 0.5)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (0, _DESCRIPTORS))
+    # Neither a file nor a socket can be opened, whatever an engine allows.
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, _DESCRIPTORS))  # the soft limit can rise again
     try:
         yield
     finally:
@@ -250,4 +245,4 @@ def main() -> None:
         body = json.dumps(child.answer(request), allow_nan=False).encode()
         rest = memoryview(len(body).to_bytes(4, "big") + body)
         while rest:
-            rest = rest[os.write(pipe, rest) :]
+            rest = rest[os.write(pipe, rest) :]  # a pipe may take a part at a time

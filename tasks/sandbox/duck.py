@@ -12,19 +12,19 @@ from assizes.tasks.sandbox.child import Caps, State, effect, refusal, result, ro
 
 _KINDS = duckdb.StatementType
 _QUERIES = (_KINDS.SELECT,)
-_CHANGES = (
+_CHANGES = (  # only on a copy in memory
     *(_KINDS.INSERT, _KINDS.UPDATE, _KINDS.DELETE, _KINDS.MERGE_INTO),
     *(_KINDS.CREATE, _KINDS.DROP, _KINDS.ALTER),
 )
 _LOCKS = (
-    "TimeZone='UTC'",
-    "autoinstall_known_extensions=false",
-    "autoload_known_extensions=false",
+    "TimeZone='UTC'",  # the same times on every machine
+    "autoinstall_known_extensions=false",  # no code from the network
+    "autoload_known_extensions=false",  # nor from the disk
     "allow_community_extensions=false",
-    "python_enable_replacements=false",
-    "max_temp_directory_size='0KB'",
-    "enable_external_access=false",
-    "lock_configuration=true",
+    "python_enable_replacements=false",  # no variable of Python is a table
+    "max_temp_directory_size='0KB'",  # no spilling to the disk
+    "enable_external_access=false",  # no file, no URL, no ATTACH
+    "lock_configuration=true",  # the last: no statement undoes the others
 )
 _EVERY_TYPE = (
     "SELECT TIMESTAMPTZ '2000-01-01 00:00:00+00', TIMESTAMP '2000-01-01', DATE '2000-01-01', "
@@ -69,7 +69,7 @@ class DuckDBDatabase:
         Raises:
             RefusedStatement: for a statement of any other kind, or several statements in one text.
         """
-        statements = self._connection.extract_statements(sql)
+        statements = self._connection.extract_statements(sql)  # by DuckDB's own parser
         allowed = _QUERIES + _CHANGES if self._writes else _QUERIES
         if len(statements) != 1 or statements[0].type not in allowed:
             raise refusal(writes=self._writes)
@@ -82,7 +82,7 @@ class DuckDBDatabase:
         return effect(before, self._state(), self._caps)
 
     def _rows(self) -> Iterator[tuple[Any, ...]]:
-        while batch := self._connection.fetchmany(1_000):
+        while batch := self._connection.fetchmany(1_000):  # as Python values, a batch at a time
             yield from batch
 
     def _state(self) -> State:
@@ -92,7 +92,7 @@ class DuckDBDatabase:
             "SELECT schema_name, table_name, sql FROM duckdb_tables() WHERE NOT internal"
         ).fetchall()
         for schema, name, sql in tables:
-            state[name, sql] += 1
+            state[name, sql] += 1  # the table itself, for CREATE, ALTER and DROP
             quoted = ".".join('"' + part.replace('"', '""') + '"' for part in (schema, name))
             self._connection.execute(f"SELECT * FROM {quoted}")
             state.update((name, row_text(row, self._caps)) for row in self._rows())

@@ -62,18 +62,15 @@ class SandboxSqlRunner:
         self._own_files = frozenset(path.resolve() for path in own_files)
         self._writes = writes_allowed
         self._caps = caps
-        self._free = asyncio.Semaphore(children)
-        self._copying = asyncio.Lock()
-        self._idle: list[Worker] = []
-        self._workers: set[Worker] = set()
-        self._copies: FixtureCopies | None = None
+        self._free = asyncio.Semaphore(children)  # queries at once, each with a child of its own
+        self._copying = asyncio.Lock()  # one copy is made at a time
+        self._idle: list[Worker] = []  # without a query now
+        self._workers: set[Worker] = set()  # all that live
+        self._copies: FixtureCopies | None = None  # None until the first query
 
     @classmethod
     def of(cls, config: RunConfig) -> SandboxSqlRunner:
-        """The runner for the cases of a run, which may read databases of one folder only.
-
-        The ledger and the store of the run are hidden from the cases.
-        """
+        """The runner for a run's cases: of one folder, without the run's own ledger and store."""
         own_files = [Path(config.limits.ledger)]
         if (file := store_file(config.store.uri)) is not None:
             own_files.append(file)
@@ -157,7 +154,7 @@ class SandboxSqlRunner:
         return await self._open_database(worker, fixture)
 
     async def _open_database(self, worker: Worker, fixture: Fixture) -> Worker:
-        fault: str | None = "it was not opened"
+        fault: str | None = "it was not opened"  # stays so where `open` raises
         try:
             fault = await worker.open(fixture, writes=self._writes)
         finally:

@@ -38,15 +38,15 @@ _SCHEMA = frozenset(("sqlite_master", "sqlite_temp_master"))
 _UNSAFE_FUNCTIONS = frozenset(("load_extension", "fts3_tokenizer"))
 """`load_extension` loads code; `fts3_tokenizer` returns and takes addresses in memory."""
 
-_LIMITS = (
-    (sqlite3.SQLITE_LIMIT_LENGTH, 10_000_000),
+_LIMITS = (  # as sqlite.org/security.html advises, with wider values
+    (sqlite3.SQLITE_LIMIT_LENGTH, 10_000_000),  # bytes of a text, a blob or a row
     (sqlite3.SQLITE_LIMIT_COLUMN, 2_000),
-    (sqlite3.SQLITE_LIMIT_EXPR_DEPTH, 500),
-    (sqlite3.SQLITE_LIMIT_COMPOUND_SELECT, 200),
+    (sqlite3.SQLITE_LIMIT_EXPR_DEPTH, 500),  # SQLite recurses over expressions
+    (sqlite3.SQLITE_LIMIT_COMPOUND_SELECT, 200),  # SELECTs joined by UNION and the like
     (sqlite3.SQLITE_LIMIT_FUNCTION_ARG, 100),
-    (sqlite3.SQLITE_LIMIT_ATTACHED, 0),
-    (sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH, 1_000),
-    (sqlite3.SQLITE_LIMIT_TRIGGER_DEPTH, 50),
+    (sqlite3.SQLITE_LIMIT_ATTACHED, 0),  # no ATTACH: no other file
+    (sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH, 1_000),  # bytes; matching can take quadratic time
+    (sqlite3.SQLITE_LIMIT_TRIGGER_DEPTH, 50),  # triggers that set off each other
     (sqlite3.SQLITE_LIMIT_WORKER_THREADS, 0),
 )
 
@@ -66,9 +66,11 @@ class SQLiteDatabase:
         self._caps = caps
         self._writes = writes
         self._connection = _open_connection(path, writes=writes)
+        # A text in the file need not be valid UTF-8.
         self._connection.text_factory = lambda text: text.decode("utf-8", "replace")
         self._read_schema()
         heap = f"hard_heap_limit={caps.engine_mb * 1_000_000}"
+        # No temporary files; the second checks the pages of a crafted file.
         for pragma in ("temp_store=MEMORY", "cell_size_check=ON", heap):
             self._connection.execute(f"PRAGMA {pragma}")
         for limit, value in _LIMITS:
@@ -76,11 +78,9 @@ class SQLiteDatabase:
         self._connection.set_authorizer(self._authorize_action)
 
     def _read_schema(self) -> None:
-        """Open every virtual table now.
-
-        While statements run, no file descriptor can be opened, and the authorizer would refuse the
-        writing statements that R-trees prepare.
-        """
+        """Open every virtual table now, before statements run."""
+        # Later no file descriptor can be opened, and the authorizer would refuse the statements
+        # that write, which R-trees prepare.
         tables = self._connection.execute(
             "SELECT name FROM sqlite_master WHERE sql LIKE 'CREATE VIRTUAL TABLE%'"
         ).fetchall()
@@ -110,14 +110,15 @@ class SQLiteDatabase:
             RefusedStatement: for a statement of any other kind.
         """
         deadline = time.monotonic() + self._caps.time_s
+        # Looks at the clock each 5,000 instructions of SQLite's virtual machine.
         self._connection.set_progress_handler(lambda: time.monotonic() > deadline, 5_000)
         word = first_word(sql)
         if word in (_OTHERS if self._writes else _OTHERS | _CHANGES):
             raise refusal(writes=self._writes)
-        if word in _CHANGES or (self._writes and word == "with"):
+        if word in _CHANGES or (self._writes and word == "with"):  # WITH may begin a change too
             return self._change_result(sql)
         answer = self._query_result(sql)
-        if not answer["columns"]:
+        if not answer["columns"]:  # such as an empty text, or a lone comment
             raise refusal(writes=self._writes)
         return answer
 
@@ -165,6 +166,7 @@ class SQLiteDatabase:
 
 
 def _open_connection(path: str, *, writes: bool) -> sqlite3.Connection:
+    # Immutable: SQLite looks for no journal and takes no lock.
     quoted = path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
     address = f"file:{quoted}?mode=ro&immutable=1"
     file = sqlite3.connect(address, uri=True, isolation_level=None)

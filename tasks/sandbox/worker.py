@@ -40,11 +40,11 @@ class NoFixture(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Fixture:
-    """A database file: the name that a case gives it, its path, and the engine that reads it."""
+    """A database file that a case names."""
 
-    name: str
+    name: str  # as the case gives it
     path: Path
-    engine: EngineName
+    engine: EngineName  # told by the first bytes of the file
 
 
 def find_fixture(database: str, base: Path | None, own_files: Collection[Path] = ()) -> Fixture:
@@ -57,21 +57,21 @@ def find_fixture(database: str, base: Path | None, own_files: Collection[Path] =
     Raises:
         NoFixture: when there is no such file, it lies elsewhere, or is no database.
     """
-    if "\x00" in database or not database:
+    if "\x00" in database or not database:  # a NUL makes resolve() raise ValueError
         raise NoFixture(database, "is no path")
     full_path = (base or Path.cwd()) / database
     inside = base or (full_path.parent if Path(database).is_absolute() else Path.cwd())
     try:
-        path = full_path.resolve(strict=True)
+        path = full_path.resolve(strict=True)  # follows links, so that their targets are checked
         mode = path.stat().st_mode
-    except (OSError, RuntimeError) as error:
+    except (OSError, RuntimeError) as error:  # the latter: links in a circle
         raise NoFixture(database, "is not there") from error
-    if not path.is_relative_to(inside.resolve()):
+    if not path.is_relative_to(inside.resolve()):  # by `..` or by a link
         raise NoFixture(database, "leads out of its folder; [transcripts] databases names one")
     parts = path.relative_to(inside.resolve()).parts
     if path in own_files or any(part.startswith(".") for part in parts):
         raise NoFixture(database, "is hidden, or a file of a run")
-    if not stat.S_ISREG(mode):
+    if not stat.S_ISREG(mode):  # a pipe or a device may never end
         raise NoFixture(database, "is not a file")
     return Fixture(database, path, _engine(path, database))
 
@@ -86,6 +86,7 @@ def _engine(path: Path, database: str) -> EngineName:
     is_sqlite = head == b"SQLite format 3\x00"
     if not is_sqlite and head[8:12] != b"DUCK":
         raise NoFixture(database, "is neither a SQLite nor a DuckDB file")
+    # A copy without its log would lack the newest rows, or be torn.
     for log in (f"{path}-wal", f"{path}-journal", f"{path}.wal"):
         if Path(log).exists() and Path(log).stat().st_size:
             raise NoFixture(database, f"is being written: {Path(log).name} is not empty")
@@ -103,10 +104,10 @@ class FixtureCopies:
         self._folder = Path(tempfile.mkdtemp(prefix="assizes-sql-"))
         self.empty = self._folder / "empty"
         self.empty.mkdir()
-        self._copies: OrderedDict[_Key, Path] = OrderedDict()
-        self._lent_counts: Counter[Path] = Counter()
+        self._copies: OrderedDict[_Key, Path] = OrderedDict()  # the least recently used first
+        self._lent_counts: Counter[Path] = Counter()  # queries that read each copy now
         self._lock = Lock()
-        self._copy_count = 0
+        self._copy_count = 0  # ever made; names the next one
 
     def lend_copy(self, fixture: Fixture) -> Fixture:
         """Lend a copy of a file, made when there is none; it is kept until `return_copy`.
@@ -252,8 +253,8 @@ class Worker:
         await self._process.wait()
 
     async def _send_request(self, request: dict[str, Any], seconds: float) -> dict[str, Any]:
-        """Send a frame and read the answer; any error or cancelling meanwhile leaves `failed` set."""
-        failed, self.failed = self.failed, True
+        """Send a frame and read the answer; an error or a cancel meanwhile leaves `failed` set."""
+        failed, self.failed = self.failed, True  # a late answer would be taken for the next one
         if failed:
             raise ChildEnded("the sandbox has ended")
         try:
@@ -275,7 +276,7 @@ class Worker:
         pipe_in.write(len(body).to_bytes(4, "big") + body)
         await pipe_in.drain()
         length = int.from_bytes(await pipe_out.readexactly(4), "big")
-        if length > _FRAME_BYTES:
+        if length > _FRAME_BYTES:  # a child that was taken over must not fill this memory
             raise OSError(f"a frame of {length} bytes")
         answer: dict[str, Any] = json.loads(await pipe_out.readexactly(length))
         return answer
@@ -295,12 +296,13 @@ async def start_worker(caps: Caps, folder: Path) -> Worker:
         OSError: when the system cannot start a process.
     """
     process = await asyncio.create_subprocess_exec(
+        # Isolated (-I): no PYTHON* variables, no user packages, no import from the current folder.
         *(sys.executable, "-I", "-c", _PROGRAM, json.dumps(asdict(caps))),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,
         cwd=folder,
-        env={},
-        start_new_session=True,
+        env={},  # no keys of providers
+        start_new_session=True,  # Ctrl-C at the terminal does not reach the child
     )
     return Worker(process, caps)

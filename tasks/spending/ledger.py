@@ -31,6 +31,7 @@ _LIMITS: Final = ("budget_usd", "budget_usd_per_day", "max_asks", "max_asks_per_
 
 LOCK_WAIT_S: Final = 0.01  # the wait of a call with `wait=False` for another thread
 
+# Values: the scope of all runs, then the run's scope and the id of its session.
 _SELECT_STOP: Final = "select at from stops where scope = ? or (scope = ? and upto >= ?)"
 _SELECT_EARLIER_STOP: Final = (  # if no session has begun since
     "select at from stops where scope = ? and upto >= "
@@ -42,19 +43,19 @@ _RESERVE: Final = (
     "insert into calls (run_id, day, at, key, model, worst_nano, counted_nano, state) "
     "values (?, ?, ?, ?, ?, ?, ?, 'reserved') returning id"
 )
-_ADD: Final = (
+_ADD: Final = (  # ?1 and ?2 are the scopes of run and day, ?3 the worst case in nano-dollars or 0
     "insert into totals (scope, calls, nano, open_calls, open_nano, unpriced) "
     "values (?1, 1, ?3, 1, ?3, 0), (?2, 1, ?3, 1, ?3, 0) on conflict (scope) do update set "
     "calls = calls + 1, nano = nano + ?3, open_calls = open_calls + 1, open_nano = open_nano + ?3"
 )
-_SETTLE: Final = (
+_SETTLE: Final = (  # ?1 ticket, ?2 cost, ?3 to ?6 tokens, ms and error code, ?7 run, ?8 key or null
     "update calls set state = 'settled', cost_nano = ?2, "
     "counted_nano = coalesce(?2, worst_nano, 0), input_tokens = ?3, output_tokens = ?4, "
     "latency_ms = ?5, code = ?6 where id = ?1 and run_id = ?7 and key = coalesce(?8, key) "
     "and state = 'reserved' returning day, coalesce(worst_nano, 0), counted_nano, "
     "worst_nano is null and cost_nano is null"
 )
-_CORRECT: Final = (
+_CORRECT: Final = (  # ?1, ?2 scopes, ?3 cost less worst case, ?4 worst case, ?5 1 without a price
     "update totals set nano = nano + ?3, open_calls = open_calls - 1, "
     "open_nano = open_nano - ?4, unpriced = unpriced + ?5 where scope in (?1, ?2)"
 )
@@ -62,11 +63,11 @@ _CANCEL: Final = (
     "delete from calls where id = ? and run_id = ? and key = ? and state = 'reserved' "
     "returning day, coalesce(worst_nano, 0)"
 )
-_TAKE_BACK: Final = (
+_TAKE_BACK: Final = (  # ?1 and ?2 scopes, ?3 the worst case that was reserved
     "update totals set calls = calls - 1, nano = nano - ?3, open_calls = open_calls - 1, "
     "open_nano = open_nano - ?3 where scope in (?1, ?2)"
 )
-_CLAIM: Final = (
+_CLAIM: Final = (  # an update without effect, so that SQLite returns the place of the first claim
     "insert into claims (run_id, key, place) values (?, ?, ?) "
     "on conflict (run_id, key) do update set place = place returning place"
 )
@@ -77,8 +78,7 @@ class SqliteLedger:
 
     Implements `assizes.judge.engine.ledger.Ledger`. Opening the ledger begins a session of the run
     (a row of the table `sittings`): a stop that was written before is over, a stop written later
-    applies. `resumed_after` is when the run was stopped before this session, `None` if it was not.
-    All methods may be called from any thread.
+    applies. All methods may be called from any thread.
 
     Raises:
         ConfigurationError: the file cannot be created.
@@ -95,20 +95,20 @@ class SqliteLedger:
     ) -> None:
         self.path = path
         self.run_id = run_id
-        self._clock = clock
-        self._lock = RLock()
-        self._fault: str | None = None
+        self._clock = clock  # seconds since 1970; its days are those of UTC
+        self._lock = RLock()  # of the connection, which has one transaction at a time
+        self._fault: str | None = None  # the first error of the file; after it nothing is reserved
         self._run_scope = f"run:{run_id}"
         maxima = ((name, getattr(limits, name)) for name in _LIMITS)
         self._limits = {name: maximum for name, maximum in maxima if maximum is not None}
-        self._due: list[tuple[Any, ...]] = []
-        self._waits = True
+        self._due: list[tuple[Any, ...]] = []  # values of _SETTLE that wait for a transaction
+        self._waits = True  # whether SQLite's busy timeout is above 0 now
         self._file = ledger_file.open_ledger_file(path)
         try:
             with self._transaction():
                 stops = (self._run_scope, run_id)
                 stop = self._file.execute(_SELECT_EARLIER_STOP, stops).fetchone()
-                self.resumed_after = None if stop is None else str(stop[0])
+                self.resumed_after = None if stop is None else str(stop[0])  # when it was stopped
                 row = (run_id, _utc_text(clock()), os.getpid())
                 self._session = int(self._file.execute(_BEGIN_SESSION, row).fetchone()[0])
         except sqlite3.Error as error:
@@ -124,8 +124,8 @@ class SqliteLedger:
             LedgerBusy: another process is writing and `wait` is false.
         """
         at = _utc_text(self._clock())
-        day = at[:10]
-        worst = None if call.worst_usd is None else math.ceil(call.worst_usd * NANO)
+        day = at[:10]  # YYYY-MM-DD
+        worst = None if call.worst_usd is None else math.ceil(call.worst_usd * NANO)  # never less
         if self._fault is not None:
             raise NotAsked("closing", self._fault)
         try:
@@ -144,17 +144,15 @@ class SqliteLedger:
         """Replace the worst case of a call with its cost; only the first settlement counts.
 
         Another process may settle the ticket. A ticket of another run, or of another ask than
-        `key`, comes from another ledger and is ignored.
-
-        No error is raised, so that no reply is lost: after a fault of the file the call stays counted
-        at its worst case, and the next reservation is refused. While another process is writing,
-        the settlement waits for the next transaction.
+        `key`, comes from another ledger and is ignored. No error is raised, so that no reply is
+        lost: after a fault of the file the call stays counted at its worst case, and the next
+        reservation is refused.
         """
         cost = None if spent.cost_usd is None else round(spent.cost_usd * NANO)
         tokens = (spent.input_tokens, spent.output_tokens)
         self._due.append((ticket, cost, *tokens, spent.latency_ms, spent.code, self.run_id, key))
         with self._note_faults(), suppress(LedgerBusy), self._transaction(wait=False):
-            pass
+            pass  # the transaction writes what is due; if another process writes, the next one does
 
     def cancel(self, ticket: int, key: str) -> None:
         """Cancel the reservation of a call that was never made, unless it was settled before."""
@@ -175,7 +173,7 @@ class SqliteLedger:
                 row = self._file.execute(_CLAIM, (self.run_id, key, place)).fetchone()
         except sqlite3.Error as error:
             self._note_fault(error)
-            return True
+            return True  # this ask pays: a cost in two rows is better than in none
         return bool(row[0] == place)
 
     def run_account(self, run_id: str | None = None) -> Account:
@@ -225,21 +223,19 @@ class SqliteLedger:
 
     @contextmanager
     def _transaction(self, *, wait: bool = True) -> Iterator[None]:
-        """A transaction of SQLite; it also writes the settlements that are due.
-
-        Raises `LedgerBusy` when another process or thread is writing and `wait` is false.
-        """
+        """A transaction that first writes what is due; without `wait` it may raise `LedgerBusy`."""
         with self._exclusive_access(wait=wait):
             with self._file:  # commits, or rolls back after an error
+                # The write lock comes before the totals are read: two processes cannot both fit in.
                 self._file.execute("begin immediate")
-                due = list(self._due)
+                due = list(self._due)  # other threads may append meanwhile
                 for row in due:
                     settled_rows = self._file.execute(_SETTLE, row).fetchall()
                     for day, worst, counted, unpriced in settled_rows:
                         scopes = (self._run_scope, f"day:{day}")
                         self._file.execute(_CORRECT, (*scopes, counted - worst, worst, unpriced))
                 yield
-            del self._due[: len(due)]
+            del self._due[: len(due)]  # only after the commit: what was rolled back stays due
 
     @contextmanager
     def _exclusive_access(self, *, wait: bool) -> Iterator[None]:
@@ -254,7 +250,7 @@ class SqliteLedger:
                 self._waits = wait
             yield
         except sqlite3.OperationalError as error:
-            if wait or error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
+            if wait or error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:  # the primary code
                 raise
             raise busy from error
         finally:
@@ -282,13 +278,10 @@ def stop_line(at: str) -> str:
 def _excess(
     name: str, maximum: float, calls: int, nano: int, worst: int | None, model: str
 ) -> str | None:
-    """Why one more call, of `worst` nano-dollars, could exceed a limit; `None` where it could not.
-
-    `calls` were counted, and `nano` nano-dollars spent or reserved, in the scope of the limit.
-    """
+    """Why a call of `worst` nano-dollars could exceed a limit; `calls` and `nano` precede it."""
     if "usd" not in name:
         return f"{calls} calls were made" if calls + 1 > int(maximum) else None
-    if worst is None:
+    if worst is None:  # an unknown price could exceed any limit
         return f"no price is known for {model}"
     if nano + worst <= math.floor(maximum * NANO):
         return None

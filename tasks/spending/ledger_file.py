@@ -25,10 +25,9 @@ SELECT_TOTALS: Final = (
     "select calls, nano, open_calls, open_nano, unpriced from totals where scope = ?"
 )
 
-# Pages of 4 KiB between two checkpoints: 16 MB, because a checkpoint waits for the disk.
-_CHECKPOINT_PAGES: Final = 4000
-_APPLICATION_ID: Final = 0x41535A4C  # "ASZL"
-_VERSION: Final = 1
+_CHECKPOINT_PAGES: Final = 4000  # of 4 KiB: 16 MB, because each checkpoint waits for the disk
+_APPLICATION_ID: Final = 0x41535A4C  # "ASZL": tells a ledger from any other SQLite file
+_VERSION: Final = 1  # of the tables, kept as SQLite's user_version
 
 # `sittings` holds a row for each time that a process began or resumed a run; a stop applies to the
 # sessions up to its `upto`.
@@ -88,20 +87,21 @@ def open_ledger_file(path: str) -> sqlite3.Connection:
     connection: sqlite3.Connection | None = None
     try:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
+        # Without an isolation level the module begins no transaction of its own.
         connection = sqlite3.connect(
             path, timeout=MAX_BUSY_S, isolation_level=None, check_same_thread=False
         )
-        _check_is_ledger(connection, path)
+        _check_is_ledger(connection, path)  # before anything is written into a foreign file
         # Where two processes create the file at once, the switch to WAL fails instead of waiting.
         for attempt in Retrying(
             retry=retry_if_exception_type(sqlite3.OperationalError),
             wait=wait_random(0.005, 0.05),
-            stop=stop_after_delay(5),
+            stop=stop_after_delay(5),  # seconds
             reraise=True,
         ):
             with attempt:
-                connection.execute("pragma journal_mode = wal")
-                connection.execute("pragma synchronous = normal")
+                connection.execute("pragma journal_mode = wal")  # reading does not wait for writing
+                connection.execute("pragma synchronous = normal")  # a sync only per checkpoint
                 connection.execute(f"pragma wal_autocheckpoint = {_CHECKPOINT_PAGES}")
                 _create_tables(connection)
         _check_is_ledger(connection, path, is_created=True)
@@ -110,7 +110,7 @@ def open_ledger_file(path: str) -> sqlite3.Connection:
             connection.close()
         if isinstance(error, StoreError):
             raise
-        if isinstance(error, sqlite3.Error) and "not a database" in str(error):
+        if isinstance(error, sqlite3.Error) and "not a database" in str(error):  # SQLite's words
             raise _no_ledger(path, "it is no SQLite database") from None
         reason = (error.strerror if isinstance(error, OSError) else None) or error
         raise ConfigurationError(
@@ -162,6 +162,7 @@ def run_spending(path: str, run_id: str) -> Account:
 def write_stop(path: str, run_id: str | None) -> None:
     """Stop the present session of a run, or with `None` every run until `lift_stop`."""
     scope = ALL_RUNS if run_id is None else f"run:{run_id}"
+    # A session begun later has a higher id than `upto`, and is not stopped.
     sql = "insert or replace into stops (scope, upto, at) select ?, coalesce(max(id), 0), ? from sittings"
     _rows(path, sql, scope, f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC", creates=True)
 
@@ -195,7 +196,7 @@ def _check_is_ledger(
     ((mark,),) = connection.execute("pragma application_id").fetchall()
     ((version,),) = connection.execute("pragma user_version").fetchall()
     ((tables,),) = connection.execute("select count(*) from sqlite_master").fetchall()
-    if not (mark or tables or is_created):
+    if not (mark or tables or is_created):  # an empty file, to become a ledger
         return
     if mark != _APPLICATION_ID:
         raise _no_ledger(path, "it holds something else")
@@ -210,7 +211,7 @@ def _create_tables(connection: sqlite3.Connection) -> None:
     with connection:  # commits, or rolls back after an error
         connection.execute("begin immediate")
         ((mark,),) = connection.execute("pragma application_id").fetchall()
-        if not mark:
+        if not mark:  # another process may have been faster
             for statement in filter(str.strip, _TABLES.split(";")):
                 connection.execute(statement)
             connection.execute(f"pragma application_id = {_APPLICATION_ID}")

@@ -6,9 +6,7 @@ the last write wins.
 
 Two processes that share a local cache shall not pay for the same reply either. The first one to ask
 locks a byte of one file, chosen by the key, until the reply has come; the others wait. The system
-releases the lock of a process that dies, so nothing has to be cleaned up. A lock of `fcntl` belongs
-to the process and is lost when the process closes the file anywhere. So all runs of one process
-share one open file, and the locked bytes are noted beside it.
+releases the lock of a process that dies, so nothing has to be cleaned up.
 """
 
 from __future__ import annotations
@@ -65,12 +63,12 @@ class FileReplyCache:
         self._files, root = url_to_fs(uri, **options)
         self._root = root.rstrip("/")
         self._is_local = "file" in self._files.protocol
-        self._faults: tuple[type[Exception], ...] = (OSError,)
+        self._faults: tuple[type[Exception], ...] = (OSError,)  # what a place out of reach raises
         self._warned = False
         if "s3" in self._files.protocol:
             from botocore.exceptions import BotoCoreError
 
-            self._faults = (OSError, BotoCoreError)
+            self._faults = (OSError, BotoCoreError)  # s3fs converts only errors with a response
 
     def request_locks(self) -> FileLocks | None:
         """Locks that keep two processes from asking for the same reply; `None` unless local."""
@@ -97,7 +95,7 @@ class FileReplyCache:
         try:
             return _REPLY_ADAPTER.validate_json(self._files.cat_file(self._path(key)))
         except (FileNotFoundError, ValidationError):
-            pass
+            pass  # no reply, or one that another version wrote
         except self._faults as error:
             self._warn("read", error)
         return None
@@ -146,11 +144,11 @@ class RunReplyCache:
 def _write_whole(path: Path, body: bytes) -> None:
     """Write a file under a temporary name and rename it, so that no reader sees half of it."""
     temporary = path.with_name(f".{_WRITER}-{os.getpid()}-{next(_NUMBERS)}.tmp")
-    half = len(body) // 2
+    half = len(body) // 2  # in two halves, so that a test can kill the writer in between
     try:
         try:
             file = temporary.open("xb", buffering=0)
-        except FileNotFoundError:
+        except FileNotFoundError:  # the first reply in its folder
             path.parent.mkdir(parents=True, exist_ok=True)
             file = temporary.open("xb", buffering=0)
         with file:
@@ -167,15 +165,17 @@ def _write_whole(path: Path, body: bytes) -> None:
 
 @dataclass
 class _OpenLockFile:
-    """A lock file as this process has it open: shared by `users`, with these bytes locked."""
+    """A lock file as this process has it open."""
 
     descriptor: int
-    users: int = 0
-    locked_offsets: set[int] = field(default_factory=set)
+    users: int = 0  # instances of FileLocks
+    locked_offsets: set[int] = field(default_factory=set)  # bytes that some user has locked
 
 
-_open_files: Final[dict[str, _OpenLockFile]] = {}
-_guard: Final = threading.Lock()
+# A lock of `fcntl` belongs to the process, and is lost when the process closes the file anywhere.
+# So all runs of one process share one open file, and the locked bytes are noted beside it.
+_open_files: Final[dict[str, _OpenLockFile]] = {}  # by real path
+_guard: Final = threading.Lock()  # of _open_files and what is noted in them
 
 
 class FileLocks(Closing):
@@ -186,17 +186,17 @@ class FileLocks(Closing):
 
     def __init__(self, folder: str) -> None:
         self._path = Path(folder) / LOCK_FILE
-        self._name = ""
+        self._name = ""  # real path of the lock file, once it is open
         self._file: _OpenLockFile | None = None
-        self._own_offsets: set[int] = set()
-        self._is_unlockable = False
+        self._own_offsets: set[int] = set()  # bytes locked through this instance
+        self._is_unlockable = False  # set once the file system turns out to have no locks
 
     @asynccontextmanager
     async def lock(self, key: str) -> AsyncIterator[None]:
         """Hold the lock of a key of 64 hex digits; waits until no other process holds it."""
         offset = int(key[:_KEY_DIGITS], 16)
         wait_s = _FIRST_WAIT_S
-        while not self._try_lock(offset):
+        while not self._try_lock(offset):  # polled: to wait in fcntl would block the event loop
             await asyncio.sleep(wait_s)
             wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
         try:
@@ -214,7 +214,7 @@ class FileLocks(Closing):
             if file is None:
                 return
             file.users -= 1
-            if not file.users:
+            if not file.users:  # closed before, it would lose the locks of other runs here
                 del _open_files[self._name]
                 os.close(file.descriptor)
 
@@ -225,7 +225,7 @@ class FileLocks(Closing):
         with _guard:
             try:
                 file = self._file = self._file or self._open()
-                if offset in file.locked_offsets:
+                if offset in file.locked_offsets:  # fcntl would grant it: this process holds it
                     return False
                 fcntl.lockf(file.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, offset)
             except OSError as error:

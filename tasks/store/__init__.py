@@ -60,7 +60,7 @@ def open_store(config: StoreConfig, *, writing: bool = False) -> Store:
 
 
 def existing_store(config: StoreConfig) -> Store:
-    """Open a store for writing that exists already; none is made.
+    """Open an existing store for writing; no store is made.
 
     Raises:
         NoStore: when there is no store.
@@ -85,9 +85,7 @@ def query_store(config: StoreConfig, statement: str, run_id: str | None = None) 
 
 
 def rebuild_store(config: StoreConfig, copy: StoreConfig | None) -> RebuildResult:
-    """Build the DuckDB file of a store again, from a Parquet store (`copy`) with the same runs.
-
-    Without a copy, what can be read of the file is salvaged.
+    """Build the DuckDB file of a store again, from a Parquet `copy` or else from its readable rows.
 
     Raises:
         StoreError: when the store is no DuckDB file, the copy is no Parquet store, or there is
@@ -111,7 +109,7 @@ def rebuild_store(config: StoreConfig, copy: StoreConfig | None) -> RebuildResul
 
 def _duckdb_path(uri: str) -> Path:
     file = Path(uri.removeprefix(_DUCKDB)).expanduser()
-    if not uri.startswith(_DUCKDB) or file == Path():
+    if not uri.startswith(_DUCKDB) or file == Path():  # nothing behind `duckdb:///`
         raise StoreError(
             f"[store] uri {uri!r} names no file; accepted: duckdb:///file.duckdb in the working "
             "directory, duckdb:////path/to/file.duckdb anywhere"

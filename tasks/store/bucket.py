@@ -21,7 +21,7 @@ PROBES: Final = "probes"  # the folder of what `creates_once` writes as a test a
 _BUSY_STATUSES: Final = frozenset({409, 429, 500, 502, 503, 504})
 """HTTP statuses after which a conditional put is retried."""
 _ATTEMPTS: Final = 4  # tries of one conditional put
-_PRECONDITION_FAILED: Final = 412
+_PRECONDITION_FAILED: Final = 412  # the HTTP status of a conditional put where the object exists
 
 
 def objects_at(uri: str, storage_options: Mapping[str, Any]) -> Objects:
@@ -46,9 +46,10 @@ class Bucket:
 
         endpoint = storage_options.get("endpoint_url")
         self.where = mask_credentials(f"{uri} at {endpoint}" if endpoint else uri)
-        self._errors: tuple[type[Exception], ...] = (OSError,)
-        self._can_create_once: bool | None = None
+        self._errors: tuple[type[Exception], ...] = (OSError,)  # of an operation
+        self._can_create_once: bool | None = None  # None until the server has been probed
         try:
+            # A cached listing would hide what other processes have just written.
             self._fs, root = url_to_fs(
                 uri, skip_instance_cache=True, use_listings_cache=False, **storage_options
             )
@@ -61,15 +62,12 @@ class Bucket:
         if "s3" in self._fs.protocol:
             from botocore.exceptions import BotoCoreError
 
-            self._errors = (OSError, BotoCoreError)
+            self._errors = (OSError, BotoCoreError)  # s3fs converts only errors with a response
 
     def creates_once(self) -> bool:
-        """Whether the server honours conditional writes.
-
-        Some servers ignore the condition without a word. So the first call puts a probe twice: the
-        server must refuse the second put.
-        """
+        """Whether the server honours conditional writes."""
         if self._can_create_once is None:
+            # Some servers ignore the condition without a word, and accept the second put as well.
             name = f"{PROBES}/{uuid.uuid4().hex}"
             failpoint("bucket.probe.before")
             self._put_new(name, b"once")
@@ -82,7 +80,7 @@ class Bucket:
     def create(self, name: str, data: bytes) -> bool:
         """Put an object if it is absent; after a conflict or a fault of the server, retry."""
         with self._convert_errors("write", name):
-            if not self.creates_once() and self._fs.exists(self._path(name)):
+            if not self.creates_once() and self._fs.exists(self._path(name)):  # safe for one writer
                 return False
             failpoint("bucket.create.before")
             created = self._put_new(name, data)
@@ -107,6 +105,7 @@ class Bucket:
                 reply = replies[self._path(name)]
                 if isinstance(reply, bytes):
                     contents[name] = reply
+                # s3fs raises FileNotFoundError for a missing bucket as well.
                 elif not isinstance(reply, FileNotFoundError) or _is_missing_bucket(reply):
                     raise reply
         return contents
@@ -121,6 +120,7 @@ class Bucket:
         for entry in self._list_objects(folder):
             if entry["type"] == "file":
                 name = entry["name"]
+                # s3fs has the first key, other file systems the second, or no time in a listing.
                 time = entry.get("LastModified") or entry.get("created") or self._fs.modified(name)
                 aware: datetime = time if time.tzinfo else time.replace(tzinfo=UTC)
                 listing.append(Entry(PurePosixPath(name).name, entry["size"] or 0, aware))
@@ -133,34 +133,27 @@ class Bucket:
                 self._fs.rm_file(self._path(name))
 
     def sources(self, sizes: Mapping[str, int]) -> list[bytes]:
-        """The bytes of the objects.
-
-        A whole part is fetched faster than polars reads it in pieces, and polars would need the
-        credentials a second time.
-        """
+        """The bytes of the objects, each fetched whole."""
+        # Polars would read a part in slower pieces, and need the credentials a second time.
         contents = self.read(list(sizes))
         for name, size in sizes.items():
             check_size(self.where, name, len(contents[name]) if name in contents else None, size)
         return [contents[name] for name in sizes]
 
     def _put_new(self, name: str, data: bytes) -> bool:
-        """Put an object on the condition that it is absent; returns whether it was.
-
-        Servers refuse in two ways: s3fs turns one of the answers into `FileExistsError`, the other
-        is HTTP 412.
-        """
+        """Put an object on the condition that it is absent; returns whether it was."""
         from tenacity import Retrying, retry_if_exception, stop_after_attempt
         from tenacity.wait import wait_random_exponential
 
         retrying = Retrying(
             retry=retry_if_exception(_is_busy),
             stop=stop_after_attempt(_ATTEMPTS),
-            wait=wait_random_exponential(0.05, max=1.0),
+            wait=wait_random_exponential(0.05, max=1.0),  # seconds
             reraise=True,
         )
         try:
-            retrying(self._fs.pipe_file, self._path(name), data, mode="create")
-        except FileExistsError:
+            retrying(self._fs.pipe_file, self._path(name), data, mode="create")  # If-None-Match: *
+        except FileExistsError:  # s3fs turns one form of the servers' refusal into this
             return False
         except OSError as error:
             if _http_status(error) == _PRECONDITION_FAILED:
@@ -175,7 +168,7 @@ class Bucket:
             except FileNotFoundError as error:
                 if _is_missing_bucket(error):
                     raise
-                return []
+                return []  # no object lies below that prefix
         return sorted(listing, key=lambda entry: str(entry["name"]))
 
     def _path(self, name: str) -> str:
@@ -191,7 +184,7 @@ class Bucket:
 
 
 def _is_busy(error: BaseException) -> bool:
-    is_locked = isinstance(error, OSError) and error.errno == errno.EBUSY
+    is_locked = isinstance(error, OSError) and error.errno == errno.EBUSY  # s3fs: HTTP 409, 503
     return is_locked or _http_status(error) in _BUSY_STATUSES
 
 
@@ -200,7 +193,7 @@ def _first_line(error: Exception) -> str:
 
 
 def _response(error: BaseException) -> Mapping[str, Any]:
-    return getattr(error.__cause__, "response", None) or {}
+    return getattr(error.__cause__, "response", None) or {}  # of botocore's error
 
 
 def _http_status(error: BaseException) -> int | None:

@@ -3,8 +3,7 @@
 DuckDB opens a file whose write-ahead log was cut short without an error: whole transactions are
 gone, and the rest looks right. So each commit is also appended to `<file>.commits` after its
 transaction: one line, synced to disk before the commit is acknowledged. A file that lacks what its
-journal lists is damaged. Each line carries a checksum; a line that was cut short or altered is
-ignored.
+journal lists is damaged.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from assizes.tasks.store.objects import sync_folder
 
 log = logging.getLogger(__name__)
 
-_OWN_TABLES: Final = (
+_OWN_TABLES: Final = (  # counts and plan are JSON; sha is the digest of a shard's rows
     "create table _commits (run_id VARCHAR, shard VARCHAR, sha VARCHAR, counts VARCHAR, rows BIGINT)",
     "create table _plans (run_id VARCHAR, plan VARCHAR)",
     "create table _meta (schema_version INTEGER)",
@@ -43,9 +42,7 @@ _OWN_TABLES: Final = (
 IN_MEMORY: Final = Path(":memory:")  # the path of a store that is in memory only
 LOCK_WAIT_S: Final = 3.0  # the wait of a writer for another process; readers close the file soon
 
-_LOCK_MESSAGE: Final = (
-    "Conflicting lock"  # in DuckDB's error when another process has the file open
-)
+_LOCK_MESSAGE: Final = "Conflicting lock"  # in DuckDB's error when another process has the file
 _MAGIC: Final = slice(8, 12)  # the bytes of a DuckDB file that read `DUCK`
 _MAX_NAMED_SHARDS: Final = 3  # lost shards of a run that an error message names, at most
 
@@ -57,13 +54,10 @@ DAMAGE_PATTERN: Final = re.compile(
 
 @dataclass(slots=True)
 class CommitState:
-    """The commits that a journal lists or a file holds: the shards, and the ended runs.
-
-    A shard (run id, shard id) has had these digests, the newest last: deleting the rows of a
-    subject changes the digest.
-    """
+    """The commits that a journal lists or a file holds: the shards, and the ended runs."""
 
     store: str | None = None  # the id of the DuckDB file
+    # Digests by (run id, shard id), the newest last: deleting a subject's rows changes a digest.
     shards: dict[tuple[str, str], list[str]] = field(default_factory=dict)
     endings: dict[str, str] = field(default_factory=dict)  # the final statuses by run id
 
@@ -74,9 +68,9 @@ class CommitState:
 
 @dataclass(frozen=True, slots=True)
 class Journal:
-    """The journal of one DuckDB file; `path` is None for a store in memory, which has no journal."""
+    """The journal of one DuckDB file."""
 
-    path: Path | None
+    path: Path | None  # None for a store in memory, which has no journal
 
     def read(self) -> CommitState:
         """The commits that the journal lists; empty where there is no journal."""
@@ -84,9 +78,9 @@ class Journal:
         if self.path is None or not self.path.exists():
             return state
         for line in self.path.read_bytes().split(b"\n"):
-            crc, _, body = line.partition(b" ")
+            crc, _, body = line.partition(b" ")  # 8 hex digits, then JSON
             if b"%08x" % zlib.crc32(body) != crc:
-                continue
+                continue  # a line that was cut short or altered
             entry: dict[str, Any] = json.loads(body)
             if "store" in entry:
                 state.store = entry["store"]
@@ -99,7 +93,7 @@ class Journal:
     def catch_up(self, file_state: CommitState) -> None:
         """Append what the file holds and the journal lacks: a writer died between the two writes."""
         listed = self.read()
-        is_same_file = listed.store == file_state.store
+        is_same_file = listed.store == file_state.store  # not where somebody put another file here
         entries: list[dict[str, Any]] = [] if is_same_file else [{"store": file_state.store}]
         entries += [
             {"run": run_id, "shard": shard_id, "sha": shas[-1]}
@@ -115,13 +109,9 @@ class Journal:
             self.append(entries)
 
     def append(self, entries: Sequence[Mapping[str, Any]]) -> None:
-        """Append lines and sync them to disk.
-
-        Each entry has the file's id (`store`), the digest (`sha`) of the rows of a `shard` of a
-        `run`, or the status as which a `run` has `ended`.
-        """
+        """Append {`store`: file id}, {`run`, `shard`, `sha`: digest} or {`run`, `ended`: status}."""
         if (path := self.path) is None:
-            return
+            return  # a store in memory
         bodies = [rows.as_json(dict(entry)).encode() for entry in entries]
         data = b"".join(b"%08x %b\n" % (zlib.crc32(body), body) for body in bodies)
         failpoint("journal.append.before")
@@ -135,24 +125,22 @@ class Journal:
                 before=lambda: os.truncate(path, max(0, path.stat().st_size - len(data) // 2)),
             )
             file.flush()
+            # Only now is the commit acknowledged: it must survive a power cut.
             os.fsync(file.fileno())
-        if is_new:
+        if is_new:  # the name of the file must survive as well
             sync_folder(path.parent)
         failpoint("journal.append.after")
 
 
 def _missing_commits(listed: CommitState, file_state: CommitState) -> list[str]:
-    """Descriptions, run by run, of what a journal lists and its file lacks; empty when it is whole.
-
-    The journal of another file counts for nothing. A digest that the journal does not list is no
-    damage: a writer died between the write to the file and the write to the journal.
-    """
+    """What a journal lists and its file lacks, described run by run; empty for a whole file."""
     if file_state.store != listed.store:
-        return []
+        return []  # the journal of another file counts for nothing
     missing: dict[str, list[str]] = {}
     for (run_id, shard_id), shas in listed.shards.items():
         file_sha = file_state.shards.get((run_id, shard_id), [""])[-1]
-        if file_sha == "" or file_sha in shas[:-1]:
+        # An unlisted digest is no damage: a writer died between its writes to file and journal.
+        if file_sha == "" or file_sha in shas[:-1]:  # gone, or from before a deletion
             missing.setdefault(run_id, []).append(shard_id)
     descriptions = []
     for run_id, shards in sorted(missing.items()):
@@ -172,8 +160,7 @@ def _missing_commits(listed: CommitState, file_state: CommitState) -> list[str]:
 def open_connection(uri: str, path: Path, *, writing: bool) -> Connection:
     """Open a connection to the DuckDB file of a store, not yet checked against its journal.
 
-    Opening for writing makes the file, and waits `LOCK_WAIT_S` for other processes. `uri` is for
-    messages.
+    Opening for writing makes the file, and waits `LOCK_WAIT_S` for others; `uri` is for messages.
 
     Raises:
         StoreBusy: when another process has the file open.
@@ -186,7 +173,7 @@ def open_connection(uri: str, path: Path, *, writing: bool) -> Connection:
             con = Retrying(
                 retry=retry_if_exception_message(match=rf"(?s).*{_LOCK_MESSAGE}"),
                 stop=stop_after_delay(LOCK_WAIT_S),
-                wait=wait_fixed(0.05),
+                wait=wait_fixed(0.05),  # seconds
                 reraise=True,
             )(duckdb.connect, path)
         elif path.exists():
@@ -209,8 +196,7 @@ def prepare_tables(
 ) -> None:
     """Check that a file has the schema of this version and all that its journal lists.
 
-    In a new file the tables are made, if it may be written. `present` is what `present_tables`
-    returns; `uri` is for messages.
+    A new file gets its tables if it may be written; `present` is what `present_tables` returned.
 
     Raises:
         SchemaVersion: when the file has another schema version.
@@ -222,7 +208,7 @@ def prepare_tables(
         version = con.execute("select max(schema_version) from _meta").fetchall()[0][0]
         if version != rows.SCHEMA_VERSION:
             raise SchemaVersion.mismatch(uri, version, rows.SCHEMA_VERSION)
-        has_ids = "_identity" in present and listed.store is not None
+        has_ids = "_identity" in present and listed.store is not None  # older files have none
         if has_ids and (missing := _missing_commits(listed, read_commit_state(con))):
             what = f"its journal lists {', '.join(missing)}, and they are not there"
             raise damage_error(uri, what)
@@ -243,8 +229,8 @@ def prepare_tables(
 
 def assign_identity(con: Connection) -> None:
     """Make a checked file ready for writing: later tables and columns, and an id for its journal."""
-    con.execute("pragma enable_checkpoint_on_shutdown")
-    con.execute(create_statement("calibrations"))
+    con.execute("pragma enable_checkpoint_on_shutdown")  # `open_connection` had disabled it
+    con.execute(create_statement("calibrations"))  # younger than the schema version (decision 41)
     for table in rows.LATER_COLUMNS:  # they are `null` in the rows of an older file
         held = con.sql(f"select * from {table} limit 0").columns
         for name, dtype in rows.missing_columns(table, held).items():
@@ -308,7 +294,7 @@ def _open_error(uri: str, path: Path, message: str) -> StoreError:
             f"{uri} is in use by {holder}; wait until it ends or stop it, "
             "or point [store] uri to a folder, which takes several writers"
         )
-    if "different configuration" in message:
+    if "different configuration" in message:  # in DuckDB's error for a second connection
         return StoreBusy(
             f"{uri} is open in this process (process {os.getpid()}) the other way, for reading or "
             "for writing; close it there first"

@@ -33,6 +33,8 @@ _ROW_GROUP: Final = 122_880  # rows in a row group of a DuckDB file
 
 def create_statement(table: str) -> str:
     """The SQL statement that creates a public table unless it exists."""
+    # No primary key: its index would cost ten times the insert, and the shard's row in `_commits`
+    # keeps rows from being inserted twice.
     columns = ", ".join(f'"{name}" {TYPES[dtype]}' for name, dtype in TABLES[table].items())
     return f"create table if not exists {table} ({columns})"
 
@@ -40,14 +42,13 @@ def create_statement(table: str) -> str:
 def present_tables(con: Connection, *, writing: bool) -> set[str]:
     """Names of the tables in a file; for reading, only those among `_READER_TABLES`.
 
-    Listing all tables would take a quarter of the time of opening. Call this outside a transaction:
-    looking at a table that is missing would end the transaction.
+    Call this outside a transaction: looking at a table that is missing ends the transaction.
     """
     if writing:
         rows = con.execute("select table_name from information_schema.tables").fetchall()
         return {name for (name,) in rows}
     present = set()
-    for table in _READER_TABLES:
+    for table in _READER_TABLES:  # listing all tables takes a quarter of the time of opening
         with suppress(duckdb.CatalogException):
             con.execute(f"select 1 from {table} limit 0")
             present.add(table)
@@ -55,7 +56,7 @@ def present_tables(con: Connection, *, writing: bool) -> set[str]:
 
 
 def select_list(con: Connection, table: str, columns: Iterable[str]) -> str:
-    """The SELECT list for some columns of a table; a column that an older file lacks is `null`."""
+    """The SELECT list for some columns of a table; one that an older file lacks reads as None."""
     absent = {}
     if table in LATER_COLUMNS:
         absent = missing_columns(table, con.sql(f"select * from {table} limit 0").columns)
@@ -66,15 +67,12 @@ def select_list(con: Connection, table: str, columns: Iterable[str]) -> str:
 
 
 def insert_rows(con: Connection, table: str, rows: pl.DataFrame) -> None:
-    """Append rows to a table.
-
-    More rows than one row group may be stored in another order: keeping their order within little
-    memory takes DuckDB half as long again. After an error call `restore_row_order`.
-    """
+    """Append rows to a table, perhaps in another order; after an error call `restore_row_order`."""
     if rows.is_empty():
         return
     con.register("_incoming", ArrowView(rows))
     if rows.height > _ROW_GROUP:
+        # Keeping the order of many rows within little memory takes DuckDB half as long again.
         con.execute("set preserve_insertion_order=false")
     con.execute(f"insert into {table} select * from _incoming")
     restore_row_order(con)
@@ -95,7 +93,7 @@ def rows_of(con: Connection, table: str, run_id: str | None = None) -> pl.DataFr
     else:
         relation = con.sql(f"{query} where run_id = $run_id", params={"run_id": run_id})
     rows = pl.DataFrame(ArrowView(relation)).cast(pl.Schema(TABLES[table]))
-    return rows.sort(KEYS[table], maintain_order=True)
+    return rows.sort(KEYS[table], maintain_order=True)  # rows of equal keys stay as they came
 
 
 def run_ids(con: Connection) -> list[str]:
@@ -115,13 +113,12 @@ def lazy_rows(
 ) -> pl.LazyFrame:
     """A lazy frame of the rows of a run whose row ids lie before `end`.
 
-    A query reads only its own columns, block by block; `connect` gives it the connection for the
-    length of a block, in a transaction.
+    A query reads only its own columns, block by block, each in a transaction of `connect`.
     """
 
     def blocks(
         columns: list[str] | None, predicate: pl.Expr | None, limit: int | None, _: int | None
-    ) -> Iterator[pl.DataFrame]:
+    ) -> Iterator[pl.DataFrame]:  # polars passes columns, filter, row limit, batch size
         left = end if limit is None else limit
         for start in range(0, end, _BLOCK_ROWS):
             with connect() as con:
@@ -148,21 +145,19 @@ class _RowRange(NamedTuple):
     con: Connection
     table: str
     run_id: str
-    start: int
-    stop: int
+    start: int  # first row id
+    stop: int  # row id behind the last
 
     def narrow_range(self, predicate: pl.Expr | None) -> _RowRange:
-        """The range from the first row that meets a condition to the last.
-
-        Only the columns of the condition are read, and not the texts of thousands of other cases.
-        """
+        """The range from the first row that meets a condition to the last."""
         if predicate is None:
             return self
+        # Only the columns of the condition are read, not the texts of thousands of other cases.
         names = list(dict.fromkeys(predicate.meta.root_names()))
         ids = self.read(names, "rowid").filter(predicate)["rowid"]
         first, last = ids.min(), ids.max()
         if not isinstance(first, int) or not isinstance(last, int):
-            return self._replace(stop=self.start)
+            return self._replace(stop=self.start)  # no row meets the condition: an empty range
         return self._replace(start=first, stop=last + 1)
 
     def read(self, columns: list[str], *extra: str) -> pl.DataFrame:

@@ -38,15 +38,12 @@ from assizes.tasks.store.objects import Objects
 from assizes.tasks.store.record import RUN_TABLES, Counts, Frames, RunRecord, checked_id
 from assizes.tasks.store.rewrite import CompactionResult, Rewriter
 
-_META: Final = "_assizes.json"
+_META: Final = "_assizes.json"  # the document without which there is no store
 _ENDS: Final = (SUCCESS, "STOPPED.json")  # documents that end a run; the first that exists counts
 
 
 class ParquetStore(Closing):
-    """The Parquet store; see `assizes.tasks.store.protocol.Store` for what its methods promise.
-
-    `objects` are the objects of the lake; `manifest` names the parts that hold the rows of each run.
-    """
+    """The Parquet store; see `assizes.tasks.store.protocol.Store` for what its methods promise."""
 
     sliceable: Final = True
 
@@ -54,11 +51,11 @@ class ParquetStore(Closing):
         self.uri = uri
         self.objects = objects
         self._documents = Documents(uri, objects)
-        self.manifest = Manifest(objects, self._documents)
-        self._known_run_ids: set[str] = set()
-        self._lock_owner = uuid.uuid4().hex
+        self.manifest = Manifest(objects, self._documents)  # names the parts of each run's rows
+        self._known_run_ids: set[str] = set()  # seen in the store, so not looked for again
+        self._lock_owner = uuid.uuid4().hex  # names this process's locks
         if writing:
-            objects.create(_META, encode_document())
+            objects.create(_META, encode_document())  # no effect where it is there already
         if not self._documents.read_documents([_META]):
             raise NoStore.at(uri)
 
@@ -68,15 +65,14 @@ class ParquetStore(Closing):
         return self.objects.creates_once()
 
     def begin(self, run: RunRecord) -> RunRecord:
-        """Store a run that begins, or return the stored run.
-
-        The plan is created before the run, so that every run that can be seen has a plan.
-        """
+        """Store a run that begins, or return the stored run."""
         failpoint("lake.begin.before")
         checked_id(run.run_id, "run id")
         if self._stored_run(run.run_id) is None:
+            # The plan is created before the run, so that every run that can be seen has a plan.
             name = f"runs/{run.run_id}/input.json"
             if not self.objects.create(name, as_json(run.plan).encode()):
+                # The plan of another process, or of one that was killed here, stands.
                 planned = replace(run, plan=self.plan(run.run_id) or {})
                 record.resumable_run(planned, run, self.uri)
             failpoint("lake.begin.planned")
@@ -88,7 +84,7 @@ class ParquetStore(Closing):
     def plan(self, run_id: str) -> dict[str, Any] | None:
         """The plan that a run began with; None where there is no such run."""
         name = f"runs/{run_id}/input.json"
-        is_id = record.ID_PATTERN.fullmatch(run_id)
+        is_id = record.ID_PATTERN.fullmatch(run_id)  # any other text could lead out of the store
         data = self.objects.read([name]).get(name) if is_id else None
         return None if data is None else self._documents.parse(name, data)
 
@@ -98,11 +94,7 @@ class ParquetStore(Closing):
         return {shard: dict(mark["counts"]) for shard, mark in self.manifest.marks(run_id).items()}
 
     def commit_shard(self, run_id: str, shard_id: str, frames: Frames, counts: Counts) -> bool:
-        """Write the parts, then create the commit mark that names them.
-
-        When the mark exists already, either another writer was faster, whose rows stay, or this very
-        write was retried because its acknowledgement came late. The attempt id in the mark tells.
-        """
+        """Write the parts, then create the commit mark that names them."""
         checked_id(shard_id, "shard id")
         tables = record.checked_frames(run_id, frames)
         self._check_known(run_id)
@@ -125,6 +117,8 @@ class ParquetStore(Closing):
         failpoint("lake.mark.before")
         winner = self._create_mark(name, mark, attempt)
         failpoint("lake.mark.after")
+        # Another writer was faster, and its rows stay. A put of this call that was retried, because
+        # its acknowledgement came late, finds its own attempt id in the mark.
         if winner != attempt:
             self.objects.remove(f"runs/{run_id}/parts/{part.name}" for part in parts.values())
         return winner == attempt
@@ -137,19 +131,19 @@ class ParquetStore(Closing):
         end = encode_document(
             run=_with_iso_times(final.row()),
             run_metrics=metrics.select("name", "value").to_dicts(),
-            commits=self.manifest.digest(run.run_id),
+            commits=self.manifest.digest(run.run_id),  # shows readers a mark that is lost later
         )
         success, stopped = (f"runs/{run.run_id}/{name}" for name in _ENDS)
         failpoint("lake.finish.before")
         if final.status != COMPLETE:
-            self.objects.replace(stopped, end)
+            self.objects.replace(stopped, end)  # such a run may go on, and end again
         elif not self.objects.create(success, end):
             self._final_run(run, metrics)  # raises where the other process ended it otherwise
         failpoint("lake.finish.after")
 
     def runs(self) -> pl.DataFrame:
         """Table runs, newest first."""
-        kinds = ("run.json", *reversed(_ENDS))
+        kinds = ("run.json", *reversed(_ENDS))  # of a run, the last document that exists counts
         names = [f"runs/{run_id}/{kind}" for run_id in self.objects.names("runs") for kind in kinds]
         documents = self._documents.read_documents(names)
         latest = {name.split("/")[1]: document.content for name, document in documents.items()}
@@ -172,7 +166,7 @@ class ParquetStore(Closing):
             run_id, lambda now: list(self.manifest.frames(name, now.parts(name)))
         )
         rows = pl.concat([frame(name, []), *frames], rechunk=True)
-        return rows.sort(KEYS[name], maintain_order=True)
+        return rows.sort(KEYS[name], maintain_order=True)  # rows of equal keys stay as they came
 
     def scan(self, run_id: str, name: str) -> pl.LazyFrame:
         """The committed parts as one lazy frame."""
@@ -184,10 +178,10 @@ class ParquetStore(Closing):
             return frame(name, []).lazy()
         return pl.scan_parquet(
             sources,
-            glob=False,
-            hive_partitioning=False,
+            glob=False,  # a name may hold [ or *
+            hive_partitioning=False,  # no columns from "key=value" in a path
             schema=TABLES[name],
-            missing_columns="insert",
+            missing_columns="insert",  # that an older part lacks
         )
 
     def sources(self, run_id: str, name: str) -> list[Path] | list[bytes]:
@@ -271,14 +265,14 @@ class ParquetStore(Closing):
             if self.objects.create(name, mark):
                 return attempt
         except StoreError as error:
-            fault = error
+            fault = error  # the write may have arrived all the same: the mark tells
         document = self._documents.read_lasting([name]).get(name)
         if document is None:
             raise fault or StoreError(f"{self.objects.where}: {name} was there and is gone")
         return str(document.content.get("attempt"))
 
     def _document_table(self, table: str) -> pl.DataFrame:
-        """A table that has a document for each row; table `comparisons` has them in `comparison`."""
+        """A table with a document for each row, under the singular of its name (`comparison`)."""
         documents = self._documents.read_folder(table).values()
         rows = [document.content[table[:-1]] for document in documents]
         texts = pl.DataFrame(rows, schema={**TABLES[table], "at": pl.String}, orient="row")

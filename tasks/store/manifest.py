@@ -33,22 +33,19 @@ _FETCH_BATCH: Final = 64  # parts that are fetched together
 
 @dataclass(frozen=True, slots=True)
 class StoredDocument:
-    """The content of a document, and the SHA-256 of its bytes."""
+    """A document as it was read."""
 
     content: Mapping[str, Any]
-    sha256: str
+    sha256: str  # of its bytes, in hexadecimal digits
 
 
 class Documents:
-    """Reads the documents of one lake.
-
-    Lasting documents are created once and never change, so they are cached once they were read.
-    """
+    """Reads the documents of one lake; lasting ones never change and are fetched once."""
 
     def __init__(self, uri: str, objects: Objects) -> None:
         self._uri = uri
         self._objects = objects
-        self._lasting: dict[str, StoredDocument] = {}
+        self._lasting: dict[str, StoredDocument] = {}  # by object name
 
     def read_documents(self, names: Iterable[str]) -> dict[str, StoredDocument]:
         """The named documents that exist, by object name in the order given.
@@ -107,20 +104,20 @@ class ParquetPart:
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """New parts, by table, that replace those of some shards; a run's generations count from 1."""
+    """New parts that replace those of some shards."""
 
-    number: int
-    shards: frozenset[str]
-    parts: Mapping[str, Sequence[ParquetPart]]
+    number: int  # counts the generations of a run from 1
+    shards: frozenset[str]  # ids of the shards whose parts are replaced
+    parts: Mapping[str, Sequence[ParquetPart]]  # by table
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The commit marks of a run by shard id, and its newest generation if any, at one moment."""
+    """What the documents of a run name at one moment."""
 
     run_id: str
-    marks: Mapping[str, Mapping[str, Any]]
-    generations: Sequence[Generation]
+    marks: Mapping[str, Mapping[str, Any]]  # contents of the commit marks, by shard id
+    generations: Sequence[Generation]  # the newest alone, or none
 
     @property
     def number(self) -> int:
@@ -148,7 +145,7 @@ class Manifest:
         """
         documents = self._documents.read_folder(f"runs/{run_id}/commits")
         for success in self._documents.read_lasting([f"runs/{run_id}/{SUCCESS}"]).values():
-            expected = success.content.get("commits")
+            expected = success.content.get("commits")  # None in a run of an older version
             if expected is not None and expected != _commits_digest(documents.values()):
                 raise StoreError(
                     f"{self._objects.where}: run {run_id!r} was complete with {expected['shards']} "
@@ -189,7 +186,7 @@ class Manifest:
             try:
                 return read(snapshot)
             except StoreError:
-                if self.snapshot(run_id).number == snapshot.number:
+                if self.snapshot(run_id).number == snapshot.number:  # not rewritten: it is damaged
                     raise
 
     def referenced_part_names(self, run_id: str, settled_number: int) -> set[str]:
@@ -210,7 +207,7 @@ class Manifest:
     def frames(self, table: str, parts: Mapping[str, ParquetPart]) -> Iterator[pl.DataFrame]:
         """The rows of each part of a table, checked against the part's size and SHA-256.
 
-        A column that was added to the table after a part was written is `null` in its rows.
+        A column that was added to the table after a part was written is None in its rows.
 
         Raises:
             StoreError: when a part is missing or is not what was committed.
@@ -238,12 +235,9 @@ class Manifest:
         return ParquetPart(name, len(data), hashlib.sha256(data).hexdigest(), rows.height)
 
     def publish(self, run_id: str, generation: Generation) -> bool:
-        """Create the document of a generation, so that the generation counts from now on.
-
-        Returns False when another process has published a generation of that number.
-        """
+        """Create the document of a generation; False where another process was first."""
         name = f"runs/{run_id}/generations/{generation.number:06d}.json"
-        attempt = uuid.uuid4().hex
+        attempt = uuid.uuid4().hex  # tells a retried write of this process from another's
         body = encode_document(
             run_id=run_id,
             generation=generation.number,
@@ -275,5 +269,5 @@ def _current_parts(
 
 def _commits_digest(marks: Iterable[StoredDocument]) -> dict[str, Any]:
     """The number of commit marks, and one SHA-256 over the SHA-256 of each."""
-    lines = sorted(f"{mark.content['shard']} {mark.sha256}\n" for mark in marks)
+    lines = sorted(f"{mark.content['shard']} {mark.sha256}\n" for mark in marks)  # in any order
     return {"shards": len(lines), "sha256": hashlib.sha256("".join(lines).encode()).hexdigest()}

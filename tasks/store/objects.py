@@ -41,8 +41,7 @@ class Objects(Protocol):
     def creates_once(self) -> bool:
         """Whether creating an object fails where another process has created the same object.
 
-        Where creating does not fail, `create` looks first whether the object exists: that is right
-        for one writer, not for several.
+        Where it does not, `create` looks first, which is right for one writer, not for several.
         """
 
     def create(self, name: str, data: bytes) -> bool:
@@ -101,16 +100,14 @@ class Folder:
         return True
 
     def create(self, name: str, data: bytes) -> bool:
-        """Write a draft beside the final name, then link the final name to the draft.
-
-        Making the link fails where the file exists, and the linked file is complete. Opening the
-        final name exclusively would show readers a file that is half written.
-        """
+        """Write a draft beside the final name, then link the final name to the draft."""
         final = self._root / name
         failpoint("folder.create.before")
         with self._convert_errors("write", name), _draft_file(final, data) as draft:
             failpoint("folder.create.written")
             try:
+                # A link fails where the file exists, and shows a whole file at once. The final name
+                # opened exclusively would show readers a file that is half written.
                 final.hardlink_to(draft)
             except FileExistsError:
                 return False
@@ -123,7 +120,7 @@ class Folder:
         failpoint("folder.replace.before")
         with self._convert_errors("write", name), _draft_file(self._root / name, data) as draft:
             failpoint("folder.replace.written")
-            draft.replace(self._root / name)
+            draft.replace(self._root / name)  # atomic: readers see the old file or the new one
         failpoint("folder.replace.after")
 
     def read(self, names: Sequence[str]) -> dict[str, bytes]:
@@ -140,11 +137,11 @@ class Folder:
             return [path.name for path in self._paths(folder) if not path.name.startswith(".")]
 
     def entries(self, folder: str) -> list[Entry]:
-        """Files of a folder, drafts too; a file deleted during the listing is left out."""
+        """Files of a folder, drafts too."""
         listing = []
         with self._convert_errors("list", folder):
             for path in self._paths(folder):
-                with suppress(FileNotFoundError):
+                with suppress(FileNotFoundError):  # deleted since it was listed
                     stat = path.stat()
                     modified = datetime.fromtimestamp(stat.st_mtime, UTC)
                     listing.append(Entry(path.name, stat.st_size, modified))
@@ -184,12 +181,12 @@ def _draft_file(final: Path, data: bytes) -> Iterator[Path]:
     folder = final.parent
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True)
-    for path in missing:
+    for path in missing:  # a new folder's own name must survive a power cut too
         sync_folder(path.parent)
-    draft = folder / f".{uuid.uuid4().hex}"
+    draft = folder / f".{uuid.uuid4().hex}"  # a name that `Folder.names` leaves out
     try:
         with draft.open("xb") as file:
-            half = len(data) // 2
+            half = len(data) // 2  # in two halves, so that a test can kill the writer in between
             file.write(data[:half])
             failpoint("folder.create.half", before=file.flush)
             file.write(data[half:])

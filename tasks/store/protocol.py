@@ -74,10 +74,7 @@ class Store(AbstractContextManager["Store", None], Protocol):
         """
 
     def table(self, run_id: str, name: str) -> pl.DataFrame:
-        """The rows of one run in table scores, asks, cases, rejects or run_metrics, sorted by keys.
-
-        `run_id` is the whole id of a stored run.
-        """
+        """The rows of a run (`run_id` is its whole id) in one of `RUN_TABLES`, sorted by keys."""
 
     def scan(self, run_id: str, name: str) -> pl.LazyFrame:
         """The rows that `table` returns, as a lazy frame in no promised order."""
@@ -92,8 +89,7 @@ class Store(AbstractContextManager["Store", None], Protocol):
     def acquire_lock(self, run_id: str, until: datetime) -> None:
         """Tell other processes that this process works on a run; the lock expires at `until`.
 
-        Calling this method again before `until` extends the lock. The lock is advisory: it does not
-        stop other processes from writing.
+        Calling it again before `until` extends the lock, which is advisory: others can still write.
         """
 
     def release_lock(self, run_id: str) -> None:

@@ -36,15 +36,12 @@ _READ_ERRORS: Final = (duckdb.Error, pl.exceptions.PolarsError)
 
 @dataclass(slots=True)
 class RebuildResult:
-    """The runs that are in the new file, and where the damaged file (if any) is now.
-
-    `losses` holds the reason for each run that could not be read, by run id; or for all of them
-    under `every run`, `every comparison` or `every calibration`.
-    """
+    """The runs in the new file, and the reasons why others are lost."""
 
     kept_run_ids: list[str] = field(default_factory=list)
+    # Reasons by run id, or under `every run`, `every comparison` or `every calibration`.
     losses: dict[str, str] = field(default_factory=dict)
-    old_file: Path | None = None
+    old_file: Path | None = None  # where the damaged file is now, if there was one
 
 
 def rebuild(uri: str, path: Path, copy: ParquetStore | None) -> RebuildResult:
@@ -57,9 +54,10 @@ def rebuild(uri: str, path: Path, copy: ParquetStore | None) -> RebuildResult:
     """
     scratch = path.with_name(f"{path.name}.rebuilt")
     result = RebuildResult()
+    # A scratch file without the old one: an interrupted rebuild lacks only its last renames.
     if path.exists() or not scratch.exists():
         _check_needed(uri, path, copy)
-        for leftover in _store_files(scratch):
+        for leftover in _store_files(scratch):  # of a rebuild that was interrupted earlier
             leftover.unlink(missing_ok=True)
         failpoint("rebuild.before")
         with DuckDBStore(f"{uri} (rebuilt)", scratch, writing=True) as store:
@@ -69,7 +67,7 @@ def rebuild(uri: str, path: Path, copy: ParquetStore | None) -> RebuildResult:
                 _copy_runs(copy, store, result)
     result.old_file = _swap_files(path, scratch)
     failpoint("rebuild.after")
-    if not result.kept_run_ids:
+    if not result.kept_run_ids:  # copied by an earlier rebuild, if at all
         with DuckDBStore(uri, path, writing=False) as store:
             result.kept_run_ids = store.runs()["run_id"].to_list()
     return result
@@ -84,13 +82,13 @@ def _check_needed(uri: str, path: Path, copy: ParquetStore | None) -> None:
     except StoreError:
         if not any(file.exists() for file in _store_files(path)) and copy is None:
             raise
-        return
+        return  # damaged, or replaced by the copy
     if copy is None:
         raise StoreError(f"{uri} is whole: nothing to rebuild")
 
 
 def _copy_runs(copy: ParquetStore, store: DuckDBStore, result: RebuildResult) -> None:
-    for run_id in reversed(copy.runs()["run_id"].to_list()):
+    for run_id in reversed(copy.runs()["run_id"].to_list()):  # the oldest first
         run = copy.run(run_id)
         store.adopt_run(run, _rows(copy, run_id), copy.shard_counts(run_id))
         result.kept_run_ids.append(run_id)
@@ -102,11 +100,12 @@ def _copy_runs(copy: ParquetStore, store: DuckDBStore, result: RebuildResult) ->
 
 
 def _rows(copy: ParquetStore, run_id: str) -> Iterator[tuple[str, pl.DataFrame]]:
-    """The rows of a run by table, in pieces of `_PIECE_ROWS`: small inserts are slow in DuckDB."""
+    """The rows of a run by table, in pieces of at least `_PIECE_ROWS`, but for the last."""
     for table in SHARD_TABLES:
         piece: list[pl.DataFrame] = []
         for rows in copy.manifest.frames(table, copy.manifest.snapshot(run_id).parts(table)):
             piece.append(rows)
+            # Small inserts are slow in DuckDB.
             if sum(frame.height for frame in piece) >= _PIECE_ROWS:
                 yield table, pl.concat(piece)
                 piece = []
@@ -116,18 +115,15 @@ def _rows(copy: ParquetStore, run_id: str) -> Iterator[tuple[str, pl.DataFrame]]
 
 
 def _salvage(path: Path, store: DuckDBStore, result: RebuildResult) -> None:
-    """Copy each run that can be read whole into the new file.
-
-    The first try reads the damaged file with its write-ahead log. If that fails, the second reads a
-    hard link to the file, beside which DuckDB finds no log.
-    """
+    """Copy each run that can be read whole into the new file."""
     bare = path.with_name(f"{path.name}.bare")
-    bare.unlink(missing_ok=True)
+    bare.unlink(missing_ok=True)  # left by a rebuild that was killed
     if not path.exists():
         result.losses["every run"] = f"{path.name} is not there"
         return
-    bare.hardlink_to(path)
+    bare.hardlink_to(path)  # a name beside which DuckDB finds no write-ahead log
     try:
+        # First with the write-ahead log, which holds the newest runs; without it where that fails.
         if not any(_salvage_runs(source, store, result) for source in (path, bare)):
             result.losses.setdefault("every run", "the file cannot be read")
     finally:
@@ -140,7 +136,7 @@ def _salvage_runs(source: Path, store: DuckDBStore, result: RebuildResult) -> bo
         try:
             con = opened.enter_context(duckdb.connect(source, read_only=True))
             con.execute("set TimeZone='UTC'")
-            runs = rows_of(con, "runs").unique("run_id", maintain_order=True)
+            runs = rows_of(con, "runs").unique("run_id", maintain_order=True)  # no unique index
         except _READ_ERRORS as error:
             result.losses["every run"] = first_line(error)
             return False
@@ -148,7 +144,7 @@ def _salvage_runs(source: Path, store: DuckDBStore, result: RebuildResult) -> bo
             _salvage_run(con, row, store, result)
             failpoint("rebuild.half")
         _salvage_comparisons(con, store, result)
-    result.losses.pop("every run", None)
+    result.losses.pop("every run", None)  # noted by the first try
     return True
 
 
@@ -190,17 +186,15 @@ def _store_files(path: Path) -> list[Path]:
 
 
 def _swap_files(path: Path, scratch: Path) -> Path | None:
-    """Rename the old files, then the new ones into their place: the new DuckDB file last of all.
-
-    Returns the new path of the old file; None where there was none.
-    """
+    """Rename old files, then new ones into their place; returns the old file's new path, if any."""
     # The first free name, or the name that an interrupted rebuild gave the damaged file already.
     names = (path.with_name(f"{path.name}.damaged-{number}") for number in itertools.count(1))
     old_path = last = next(names)
     while any(file.exists() for file in _store_files(old_path)):
         old_path, last = next(names), old_path
     if not path.exists():
-        old_path = last
+        old_path = last  # its renames had begun: go on under the same name
+    # A triple of current, new and old path for the DuckDB file, its log and its journal each.
     paths = list(zip(*map(_store_files, (path, scratch, old_path)), strict=True))
     journal = paths[-1][0]
     for current, new, old in paths:
@@ -208,7 +202,7 @@ def _swap_files(path: Path, scratch: Path) -> Path | None:
         if current.exists() and (current != journal or new.exists()):
             current.rename(old)
         failpoint("rebuild.aside")
-    for current, new, _ in reversed(paths):
+    for current, new, _ in reversed(paths):  # the DuckDB file last: with it the rebuild is done
         if new.exists():
             new.rename(current)
     sync_folder(path.parent)

@@ -38,40 +38,34 @@ ID_PATTERN: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 
 @dataclass(frozen=True, slots=True)
 class ArrowView:
-    """A frame or relation of which only its Arrow stream can be seen.
-
-    DuckDB would convert a bare polars frame with pyarrow; it reads the stream of this view directly.
-    """
+    """A frame or relation of which only its Arrow stream can be seen."""
 
     # Polars remembers the class of what it reads: a class of DuckDB, or one defined in a module that
     # imports duckdb, would keep that module alive past interpreter exit, and its bindings then print
     # a leak report to stderr. So the class stands here.
     source: pl.DataFrame | duckdb.DuckDBPyRelation
 
+    # DuckDB reads this stream directly; a bare polars frame it would convert with pyarrow.
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         return self.source.__arrow_c_stream__(requested_schema)
 
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """One run: its row of table runs as Python values, and the plan with which it began.
-
-    Times are aware and in UTC. `plan` is the input manifest; a resumed run follows that plan and
-    does not list its input again.
-    """
+    """One run: its row of table runs as Python values, and the plan with which it began."""
 
     run_id: str
-    name: str
-    trigger: str
-    status: str
-    config: dict[str, Any]
+    name: str  # of the series to which the run belongs
+    trigger: str  # nightly, deployment, backfill or adhoc
+    status: str  # running, or one of FINAL_STATUSES
+    config: dict[str, Any]  # the whole configuration, as JSON values
     config_hash: str
     judge_model: str
-    started_at: datetime
-    finished_at: datetime | None = None
-    counts: dict[str, int] = field(default_factory=dict)
-    summary: dict[str, Any] | None = None
-    plan: dict[str, Any] = field(default_factory=dict)
+    started_at: datetime  # aware, in UTC, as is finished_at
+    finished_at: datetime | None = None  # None until the run ends
+    counts: dict[str, int] = field(default_factory=dict)  # records by status
+    summary: dict[str, Any] | None = None  # None until the run ends
+    plan: dict[str, Any] = field(default_factory=dict)  # input manifest; a resumed run follows it
 
     def row(self) -> dict[str, Any]:
         """The row of table runs."""
@@ -119,10 +113,11 @@ def checked_metrics(run_id: str, rows: pl.DataFrame) -> pl.DataFrame:
 
     Raises:
         StoreError: when the rows have another schema, belong to another run, or hold NaN or
-            infinity. A missing number is a `null`.
+            infinity. A missing number is None.
     """
     frames = checked_frames(run_id, {"run_metrics": rows}, ("run_metrics",))
     metrics = frames["run_metrics"].sort(KEYS["run_metrics"])
+    # NaN would pass a threshold in DuckDB and Polars, where it is above all numbers (decision 2).
     invalid = metrics.filter(pl.col("value").is_finite().not_())
     if invalid.height:
         raise StoreError(
@@ -150,6 +145,7 @@ def checked_frames(
                 f"rows of {table!r} in run {run_id!r} have the columns {dict(rows.schema)!r}; "
                 f"accepted: {TABLES[table]!r}"
             )
+        # `ne_missing`: a run id that is missing is a foreign one as well.
         foreign_ids = rows.filter(pl.col("run_id").ne_missing(run_id))["run_id"]
         if foreign_ids.len():
             raise StoreError(
@@ -172,7 +168,7 @@ def resumable_run(stored: RunRecord, run: RunRecord, store: str) -> RunRecord:
     Raises:
         StoreError: when `run` has another configuration or another input.
     """
-    if not is_same_run(stored, replace(run, plan=stored.plan)):
+    if not is_same_run(stored, replace(run, plan=stored.plan)):  # the input apart
         fields = [change.field for change in config_diff(stored.config, run.config)]
         some = ", ".join(fields[:_FIELDS_SHOWN]) or f"config_hash {stored.config_hash!r}"
         more = f" and {len(fields) - _FIELDS_SHOWN} more" if len(fields) > _FIELDS_SHOWN else ""
@@ -191,7 +187,7 @@ def resumable_run(stored: RunRecord, run: RunRecord, store: str) -> RunRecord:
 
 def is_same_run(stored: RunRecord, run: RunRecord) -> bool:
     """Whether two runs have the same configuration, judges and input."""
-    judges = [record.config.get(FINGERPRINTS) for record in (stored, run)]
+    judges = [record.config.get(FINGERPRINTS) for record in (stored, run)]  # None in old runs
     return (
         stored.config_hash == run.config_hash
         and (None in judges or judges[0] == judges[1])
@@ -205,8 +201,7 @@ def final_record(
     """The record of a run that ends, or None when the store holds the same end already.
 
     The record has the stored configuration, plan and start; status, end time, counts and summary
-    are those of `run`. A run that ends again in the same way keeps the time at which it first ended.
-    `same_metrics` says whether the store holds the same run metrics already.
+    are those of `run`. `same_metrics` says whether the store holds the same run metrics already.
 
     Raises:
         StoreError: when the configuration is another, the status is not a final one, or the stored
@@ -227,7 +222,7 @@ def final_record(
     changed = [name for name in ("status", "counts", "summary") if before[name] != after[name]]
     if not same_metrics:
         changed.append("run_metrics")
-    if not changed:
+    if not changed:  # ended again in the same way: its first end time stays
         return None
     if stored.status == COMPLETE:
         raise StoreError(
@@ -245,7 +240,7 @@ def full_id(prefix: str, known: Iterable[str], store: str) -> str:
     """
     ids = list(known)
     matches = [run_id for run_id in ids if prefix and run_id.startswith(prefix)]
-    if prefix in matches:
+    if prefix in matches:  # a whole id, though others may begin with it
         return prefix
     if not matches:
         raise UnknownRun.in_store(prefix, store, ids)

@@ -41,8 +41,8 @@ class Rewriter:
         self._manifest = manifest
         self._run_id = run_id
         self._snapshot = manifest.snapshot(run_id)
-        self._attempt = uuid.uuid4().hex
-        self._written_parts: list[ParquetPart] = []
+        self._attempt = uuid.uuid4().hex  # makes the names of new parts unique
+        self._written_parts: list[ParquetPart] = []  # deleted again after a conflict
 
     def compact(self, run: RunRecord) -> CompactionResult:
         """Merge the small parts of a complete run; its rows stay unchanged.
@@ -82,20 +82,17 @@ class Rewriter:
                         new_parts[table][index] = self._write(table, remaining)
             if old_parts:
                 self._publish(new_parts)
-                self._remove(old_parts)
+                self._remove(old_parts)  # not left to the garbage collection: it waits for a day
 
     @contextmanager
     def _detect_conflict(self) -> Iterator[None]:
-        """Turn a missing part into a conflict when another process has rewritten the run.
-
-        That process may have deleted old parts before this one had read them. The new parts that
-        this one has written are deleted.
-        """
+        """Turn a missing part into a conflict when another process has rewritten the run."""
         try:
             yield
         except StoreError:
             if self._manifest.snapshot(self._run_id).number == self._snapshot.number:
-                raise
+                raise  # no other process is to blame
+            # The other process may have deleted old parts before this one had read them.
             self._remove(self._written_parts)
             raise self._conflict() from None
 
@@ -116,6 +113,7 @@ class Rewriter:
 
     def _publish(self, parts: dict[str, list[ParquetPart]]) -> None:
         earlier = self._snapshot.generations
+        # A generation takes over what earlier ones replaced: readers look at the newest alone.
         covered = frozenset(self._snapshot.marks).union(*(before.shards for before in earlier))
         generation = Generation(self._snapshot.number + 1, covered, parts)
         failpoint("rewrite.publish.before")

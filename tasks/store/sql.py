@@ -19,8 +19,8 @@ from assizes.tasks.store.lake import ParquetStore
 from assizes.tasks.store.protocol import Store
 from assizes.tasks.store.record import ArrowView
 
-_WORD: Final = re.compile(r"\w+")
-_READ_STATEMENTS: Final = frozenset({"SELECT", "EXPLAIN"})
+_WORD: Final = re.compile(r"\w+")  # what may be the name of a table
+_READ_STATEMENTS: Final = frozenset({"SELECT", "EXPLAIN"})  # as DuckDB names their kinds
 
 
 def run_query(
@@ -38,9 +38,9 @@ def run_query(
     run = store.run(run_id).run_id if run_id is not None else None
     con = duckdb.connect() if file is None else duckdb.connect(file, read_only=True)
     try:
-        con.execute("set TimeZone='UTC'")
+        con.execute("set TimeZone='UTC'")  # else times come back in the zone of this machine
         con.execute("set enable_progress_bar=false")
-        con.execute("set autoinstall_known_extensions=false")
+        con.execute("set autoinstall_known_extensions=false")  # nothing from the network
         statements = con.extract_statements(statement)  # by DuckDB's own parser
         kinds = [str(parsed.type).rpartition(".")[2] for parsed in statements]
         if len(kinds) != 1 or kinds[0] not in _READ_STATEMENTS:
@@ -63,10 +63,8 @@ def run_query(
 
 
 def _show_file(con: Connection, tables: Iterable[str], run: str | None) -> None:
-    """Make temporary views that hide the file's own tables of the same names.
-
-    A view shows the rows of one run, and adds columns that a file of an older version lacks.
-    """
+    """Make temporary views (of one run, with all columns) that hide the file's own tables."""
+    # The file's name in SQL: below, the view hides the table of the same name.
     ((name,),) = con.execute("select current_database()").fetchall()
     for table in tables:
         columns = "*"
@@ -78,7 +76,7 @@ def _show_file(con: Connection, tables: Iterable[str], run: str | None) -> None:
 
 
 def _all_columns(table: str, held: Iterable[str]) -> str:
-    """The SELECT list of a table that has the columns `held`: those that it lacks are `null`."""
+    """The SELECT list of a table that has the columns `held`: those that it lacks are None."""
     lacking = rows.missing_columns(table, held).items()
     return ", ".join(["*", *(f'null::{TYPES[dtype]} as "{name}"' for name, dtype in lacking)])
 
@@ -107,7 +105,7 @@ def _show_lake_table(
             files.project(_all_columns(table, files.columns)).create_view(table)
             return
         parts = (rows.add_later_columns(table, pl.read_parquet(data)) for data in sources)
-        frames = [rows.frame(table, []), *parts]
+        frames = [rows.frame(table, []), *parts]  # an empty frame first: there may be no part
     con.register("_incoming", ArrowView(pl.concat(frames)))
     condition = _run_condition(table, run)
     con.execute(f"create temp table {table} as select * from _incoming {condition}")

@@ -1,9 +1,8 @@
 """Maintenance of a store: delete the rows of a data subject, collect garbage, compact a run.
 
 Garbage is what nobody reads in a lake. Writers leave it when they die or when another writer was
-faster, and rewriting a run replaces its parts. Parts are listed before the commit marks that may
-name them, so that a part is not taken for garbage whose mark is created in between. An object
-younger than the longest attempt is never garbage, since its mark may still come.
+faster, and rewriting a run replaces its parts. An object younger than the longest attempt is never
+garbage, since its mark may still come.
 """
 
 from __future__ import annotations
@@ -78,9 +77,11 @@ def _garbage_of_run(
     """The drafts and the unnamed parts of a run that were written before `limit`."""
     folder = f"runs/{run_id}"
     yield from _drafts(objects, [folder, *(f"{folder}/{name}" for name in _FOLDERS)], limit)
+    # Parts are listed before the marks that may name them: a mark created in between counts.
     if not (old := _old_objects(objects, f"{folder}/parts", limit)):
         return
     generations = _old_objects(objects, f"{folder}/generations", limit)
+    # Generations are numbered from 1; every reader has seen those of before the limit.
     settled_number = max((int(name.partition(".")[0]) for name in generations), default=0)
     referenced_names = manifest.referenced_part_names(run_id, settled_number)
     for name, size in old.items():
@@ -131,20 +132,17 @@ class DataSubject:
 
 @dataclass(frozen=True, slots=True)
 class SubjectRows:
-    """The cases of a subject in one run, and the number of their rows by table."""
+    """The cases of a subject in one run."""
 
     run_id: str
     case_ids: list[str]
-    rows: dict[str, int]
+    rows: dict[str, int]  # their number by table
 
 
 def find_subject(
     store: Store, subject: DataSubject, run_id: str | None = None
 ) -> list[SubjectRows]:
-    """The runs in which a subject has rows, newest first.
-
-    `run_id` is the only run to look at (a unique prefix will do); None stands for all runs.
-    """
+    """The runs in which a subject has rows, newest first; only `run_id` (or a prefix) if given."""
     runs = [store.run(run_id).run_id] if run_id is not None else store.runs()["run_id"].to_list()
     subject_rows = []
     for stored_run_id in runs:
@@ -168,10 +166,7 @@ def forget_subject(store: Store, subject_rows: list[SubjectRows]) -> None:
 def collect_garbage(
     store: Store, *, older_than: timedelta = LONGEST_ATTEMPT, removing: bool
 ) -> list[Garbage]:
-    """The objects of a lake that nobody reads any more, as `list_garbage` returns them.
-
-    With `removing` the objects are deleted too. A DuckDB file has none.
-    """
+    """The garbage of a lake, which is deleted too with `removing`; a DuckDB file has none."""
     if not isinstance(store, ParquetStore):
         return []
     items = list_garbage(store.objects, store.manifest, datetime.now(UTC), older_than)

@@ -1,8 +1,6 @@
 """A store in one DuckDB file: the public tables, ready for SQL, for one writer at a time.
 
-The rows of a shard and its row in `_commits` are inserted in one transaction. No table has a primary
-key: the index would cost ten times the insert, and the shard's row in `_commits` already keeps rows
-from being inserted twice.
+The rows of a shard and its row in `_commits` are inserted in one transaction.
 """
 
 from __future__ import annotations
@@ -44,8 +42,8 @@ class DuckDBStore(Closing):
 
     def __init__(self, uri: str, path: Path, *, writing: bool) -> None:
         self.uri = uri
-        self._lock = threading.Lock()
-        self._connection: Connection | None = None
+        self._lock = threading.Lock()  # of the connection, which has one transaction at a time
+        self._connection: Connection | None = None  # None until it is open, and once closed
         in_memory = path == duckdb_file.IN_MEMORY
         journal = None if in_memory else path.with_name(f"{path.name}.commits")
         self._journal = duckdb_file.Journal(journal)
@@ -55,12 +53,12 @@ class DuckDBStore(Closing):
         self._connection = duckdb_file.open_connection(uri, path, writing=writing)
         failpoint("warehouse.open.connected")
         with ExitStack() as undo:
-            undo.callback(self.close)
+            undo.callback(self.close)  # after an error below: another process may need the file
             with self._exclusive_connection() as con:
                 present = duckdb_rows.present_tables(con, writing=writing)
             self._has_calibrations = writing or "calibrations" in present
             with self._transaction() as con:
-                con.execute("set TimeZone='UTC'")
+                con.execute("set TimeZone='UTC'")  # else times come back in the machine's zone
                 # Merging row groups at a checkpoint takes memory by the hundred MB, the more the
                 # longer the table; files stay about the same without it, and queries as fast.
                 con.execute("set max_vacuum_tasks=0")
@@ -160,6 +158,7 @@ class DuckDBStore(Closing):
             for table, rows in frames:
                 duckdb_rows.insert_rows(con, table, rows.select(list(TABLES[table])))
             for shard_id, counts in commits.items():
+                # Any new text will do: the rows come in pieces, and no digest is computed again.
                 sha = f"adopted {uuid.uuid4().hex}"
                 row = [run.run_id, shard_id, sha, as_json(dict(counts)), None]
                 con.execute("insert into _commits values (?, ?, ?, ?, ?)", row)
@@ -191,23 +190,20 @@ class DuckDBStore(Closing):
         record.check_table(name, record.RUN_TABLES)
         with self._transaction() as con:
             self._check_known(con, run_id)
-            # New rows get higher row ids.
+            # New rows get higher row ids: the frame shows the rows of now, whenever it is collected.
             end = f"select coalesce(max(rowid) + 1, 0) from {name} where run_id = ?"
             ((end_row_id,),) = con.execute(end, [run_id]).fetchall()
         return duckdb_rows.lazy_rows(self._transaction, name, run_id, end_row_id)
 
     def forget(self, run_id: str, case_ids: Collection[str]) -> None:
-        """Delete the rows in one transaction, and change the digest of every shard of the run.
-
-        The journal then lists the new digests, so that a file that lost this transaction is seen to
-        be damaged.
-        """
+        """Delete the rows in one transaction, and change the digest of every shard of the run."""
         with self._transaction() as con:
             self._check_known(con, run_id)
             for table in record.CASE_TABLES:
                 matches = "run_id = ? and list_contains(?, case_id)"
                 con.execute(f"delete from {table} where {matches}", [run_id, list(case_ids)])
                 failpoint("warehouse.forget.deleted")
+            # The journal lists the new digests: a file that lost this transaction looks damaged.
             statement = "update _commits set sha = sha[:64] || ' ' || ? where run_id = ?"
             con.execute(statement, [uuid.uuid4().hex, run_id])
         failpoint("warehouse.forget.after")
@@ -255,15 +251,13 @@ class DuckDBStore(Closing):
             return duckdb_rows.rows_of(con, "calibrations")
 
     def close(self) -> None:
-        """Close the file, so that another process may write to it.
-
-        The reference to the connection is dropped as well: Prefect keeps the arguments of its last
-        tasks until the interpreter ends, and DuckDB would then print a report of leaked objects.
-        """
+        """Close the file, so that another process may write to it."""
         failpoint("warehouse.close.before")
         with self._lock:
             if self._connection is not None:
                 self._connection.close()
+            # Prefect keeps the arguments of its last tasks until the interpreter ends: DuckDB would
+            # then print a report of leaked objects.
             self._connection = None
         failpoint("warehouse.close.after")
 
