@@ -51,7 +51,7 @@ def anchor_config(config: RunConfig) -> RunConfig:
 
 
 def _side_run_config(body: dict[str, Any]) -> RunConfig:
-    body["comparison"] |= {"baseline": None}  # the run it belongs to compares the two
+    body["comparison"] |= {"baseline": None}  # no gate and no regression of its own
     body["runner"] |= {"fail_flow": False, "batch": False}
     body["anchors"] |= {"uri": None}  # an anchor run has no anchors of its own
     return RunConfig.model_validate(body)
@@ -144,7 +144,7 @@ def canary_config(config: RunConfig, case_ids: list[str], name: str) -> RunConfi
     that of the run whose judge is tested.
     """
     body = config.model_dump(mode="python")
-    # An attack: a quote in the id of a case would end the text within the filter (SQL).
+    # An attack: SQL injection by a quote in the id of a case, which is data.
     id_list = ", ".join("'" + case_id.replace("'", "''") + "'" for case_id in case_ids)
     selection = SelectionConfig(filter=f"case_id IN ({id_list})").model_dump(mode="python")
     body["name"] = f"{name[:_MAX_NAME_CHARS]}-{CANARIES}"

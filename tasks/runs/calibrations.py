@@ -61,7 +61,7 @@ class LabelSource:
 
     where: str  # URI of the file, or `cases:NAME`
     digest: str  # 16 hex digits of the SHA-256 of the file or of the carried labels
-    labels: Labels  # by metric
+    labels: Labels
 
 
 def calibrate_run(store: Store, run_id: str, config: CalibrationConfig) -> CalibrationResult:

@@ -30,7 +30,7 @@ OVERALL: Final = "overall_score"
 LATENCY: Final = "agent_latency_ms"
 
 _COLUMNS: Final[Mapping[str, str]] = {PASS_RATE: "passed", OVERALL: OVERALL, LATENCY: LATENCY}
-_SPANS: Final[Mapping[str, float]] = {OVERALL: 100.0, LATENCY: 0.0}  # scale; 0: no end
+_SPANS: Final[Mapping[str, float]] = {OVERALL: 100.0, LATENCY: 0.0}  # widths; 0: no upper end
 _SLICES: Final = ("agent", "agent_version")
 _KEY: Final = ("case_id", "repetition")
 
@@ -101,7 +101,8 @@ def _bridges(store: Store, name: str) -> Bridges:
     """How much more each judge gives than the judge before it, on anchors that both judged."""
     runs = [(_run_judge(store, run), run) for run in anchor_runs(store, name)]
     shifts = {}
-    for (former, before), (later, after) in pairwise(runs):  # nearest to a change of judges
+    # Where the judge changes between two anchor runs, these are the nearest to the change.
+    for (former, before), (later, after) in pairwise(runs):
         score_change = change(overall_scores(store, before), overall_scores(store, after))
         if former == later or score_change is None or not score_change.paired:
             continue
@@ -121,6 +122,7 @@ def _records(store: Store, run_range: RunRange) -> list[RunRecord]:
         for row in complete_runs.iter_rows(named=True)
         if cache_use(row) != "replay_only" and row["summary"] is not None
     ]
+    # The table of runs has the newest first.
     name, since = run_range.name or (rows[0]["name"] if rows else None), run_range.since
     rows = [
         row for row in rows if row["name"] == name and (since is None or row["started_at"] >= since)
@@ -145,6 +147,7 @@ def _points(
     for place, name in enumerate(sliced):
         of = pl.lit("") if not name else pl.col(f"slice_{place}")
         labelled = values.with_columns(of=of)
+        # A case that called several tools counts in the slice of each.
         known = (labelled.explode("of") if name == TOOL else labelled).drop_nulls("of")
         for mean in _means(known):
             point = Point(
@@ -174,7 +177,7 @@ def _cluster_and_slices(slices: Sequence[str]) -> list[pl.Expr]:
         elif name == TOOL:
             column = pl.col("tools")
         elif name.startswith("tags.") and name != "tags.":
-            # An attack: a quote in a tag's name would end the key within the JSON path.
+            # A quote in the name of a tag would end the key within the JSON path.
             escaped = name.removeprefix("tags.").replace("'", "\\'")
             column = pl.col("tags").str.json_path_match(f"$['{escaped}']")
         else:
@@ -226,7 +229,6 @@ def _means(values: pl.LazyFrame) -> Iterable[_Mean]:
     )
     for row in rows.iter_rows(named=True):
         count, n = row["clusters"], row["n"]
-        # SE = sqrt(C / (C - 1) * sum over C clusters of (sum of residuals)^2) / n. One cluster: no
-        # error is known, 0 says so.
+        # SE = sqrt(C / (C - 1) * sum over C clusters of (sum of residuals)^2) / n; unknown for one.
         variance = count / (count - 1) * row["squares"] if count > 1 else 0.0
         yield _Mean(row["series"], row["of"], row["mean"], variance**0.5 / n, n)

@@ -42,7 +42,7 @@ _PARTIAL_SETTINGS: Final = (
 )
 """Settings under which a run takes only some of the records that it could read."""
 
-_KEY_BYTES: Final = 16  # of a digest: 128 bits, no two of a billion cases share one
+_KEY_BYTES: Final = 16  # 128 bits: no two of a billion cases share a key
 
 WARNINGS: Final = {
     "judged_before": "since_last: {} records that were read are cases which earlier runs have judged",
@@ -253,6 +253,7 @@ def _judged_keys(
     own_judges = (config.model_dump(mode="json")["judge"], fingerprints(judge_panel))
     for run_id, stored, of_day in _earlier_runs(store, config.name):
         judges = (stored.get("judge"), stored.get("fingerprints"))
+        # What only other judges judged is new; runs about the same day are attempts of this run.
         if judges != own_judges or (day is not None and of_day == day):
             continue
         cases = store.scan(run_id, "cases").filter(pl.col("error").is_null())

@@ -155,8 +155,6 @@ async def replay_stored_hearing(
     rows = [row for row in execution.asks if row["judge"] == judge]
     sql_runner = SandboxSqlRunner.of(config)
     try:
-        # The panel of the run's configuration: prompts are rendered by today's code from its
-        # rubrics.
         for candidate in resolve_judges(config.judge).judges_for(case):
             if candidate.name == judge:
                 return await replay_hearing(candidate, case, rows, sql_runner)

@@ -141,6 +141,8 @@ async def run_lock(store: Store, run_id: str) -> AsyncIterator[None]:
 
 async def acquire_run_lock(store: Store, run_id: str) -> None:
     """Acquire the lock of a run; wait while another process holds it."""
+    # Every process writes its lock before it looks for others', so of two that come at once at most
+    # one goes on; where each sees the other, both release theirs and wait for a random time.
     while True:
         if not await asyncio.to_thread(_is_locked_by_others, store, run_id):
             await asyncio.to_thread(_renew_lock, store, run_id)
