@@ -79,14 +79,15 @@ class RunContext:
         self.preprocessor = preprocessor  # turns the case of a record into the case that is heard
         self.progress = progress  # called by everything within the run
         self.sql_runner = SandboxSqlRunner.of(config)  # runs the SQL of agents in a sandbox
-        self.first_attempts: Mapping[str, PaidReply] = {}  # of batches, unfit; by ask key
+        # Paid batch replies that did not fit, by ask key: each is the first attempt of its ask.
+        self.first_attempts: Mapping[str, PaidReply] = {}
         self._reply_cache = FileReplyCache(config.cache.uri, config.cache.storage_options)
         # Asking twice does harm only where an ask costs money.
         self._request_locks = (
             self._reply_cache.request_locks() if assignment.has_paid_calls else None
         )
         self.ledger: SqliteLedger | None = None  # counts calls and dollars; opened by `ledger_for`
-        self._leases: PrefectLeases | None = None
+        self._leases: PrefectLeases | None = None  # `None`: no limit is shared with other processes
         if config.limits.shared is not None:
             from assizes.tasks.distribute.shared_limits import PrefectLeases
 
@@ -102,7 +103,7 @@ class RunContext:
 
     def pin_prices(self, prices: Mapping[str, Any]) -> None:
         """Use the prices with which the run was begun, even where newer prices are known."""
-        # A price that was unknown then is the price known now.
+        # Where a price was unknown then, the one known now applies.
         known_prices = {name: price for name, price in prices.items() if price is not None}
         if known_prices.items() <= self.prices().items():
             return
@@ -212,7 +213,7 @@ async def open_run_context(config: RunConfig) -> AsyncIterator[RunContext]:
     assignment = await asyncio.to_thread(assign_callable_models, config, judge_panel)
     preprocessor = await asyncio.to_thread(CasePreprocessor.from_config, config)
     if assignment.has_paid_calls:
-        await asyncio.to_thread(probe_ledger, config.limits.ledger)
+        await asyncio.to_thread(probe_ledger, config.limits.ledger)  # before anything is written
     async with AsyncExitStack() as closing:
         store = await asyncio.to_thread(open_store, config.store, writing=True)
         closing.push_async_callback(asyncio.to_thread, store.close)

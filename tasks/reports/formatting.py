@@ -41,7 +41,7 @@ def clean(text: str, limit: int) -> str:
 
     An invisible character becomes its code point in angle brackets.
     """
-    text = text[: limit + 1].replace("\r\n", "\n").replace("\r", "\n")  # bounds the work
+    text = text[: limit + 1].replace("\r\n", "\n").replace("\r", "\n")  # bounds the work below
     text = _INVISIBLE.sub(lambda match: f"\u27e8U+{ord(match[0]):04X}\u27e9", text)
     text = _CONTROLS.sub("\ufffd", text)
     return text if len(text) <= limit else text[:limit].rstrip() + "\u2026"

@@ -99,7 +99,7 @@ def calibrate_judgements(store: Store | None, config: CalibrationConfig) -> Cali
     if len(source.labels) > 1:
         raise ConfigurationError(f"{source.where}: several metrics, and judgements name none")
     ((metric, labels),) = source.labels.items()
-    items = _rated_items(labels, grades, {})
+    items = _rated_items(labels, grades, {})  # without a run no clusters are known
     if all(item.missing for item in items):
         raise ConfigurationError(f"{where}: not one labelled case was judged there")
     subject = CalibrationSubject(

@@ -197,7 +197,7 @@ def baseline_by_rule(store: Store, rule: str, record: RunRecord) -> str | None:
     """
     rows = _earlier_rows(store, record)  # the nearest first; the rules below leave some out
     if rule == LATEST_PASSED:
-        regressed_ids = {
+        regressed_ids = {  # runs that were found worse than a baseline
             row["candidate"]
             for row in store.comparisons().iter_rows(named=True)
             if json.loads(row["verdict"]).get("ending") == "regressed"
@@ -260,13 +260,14 @@ def _earlier_rows(store: Store, record: RunRecord) -> Iterable[Mapping[str, Any]
 
 def _sort_key(row: Mapping[str, Any]) -> tuple[int, datetime, str]:
     """Sorts runs by their number, as the clocks of two machines may differ by a day."""
+    # Runs from before there were numbers come first, by their clock.
     return json.loads(row["config"]).get(SEQUENCE, 0), row["started_at"], row["run_id"]
 
 
 def _of_another_version(
     store: Store, record: RunRecord, rows: Iterable[Mapping[str, Any]]
 ) -> Iterator[Mapping[str, Any]]:
-    """The rows of the runs that share no agent version with a run, but its agent."""
+    """The rows of the runs of the same agent that share no agent version with a run."""
     own_versions = _agent_values(store, record, "agent_version")
     agent = record.config["transcripts"]["where"].get("agent")
     for row in rows if own_versions else ():

@@ -40,7 +40,7 @@ set already is kept."""
 
 _LONGEST_CHAIN: Final = 20  # errors looked at in a chain of causes and contexts
 
-_in_our_flow: Final = ContextVar("assizes_flow", default=False)  # then no pickle is read
+_in_our_flow: Final = ContextVar("assizes_flow", default=False)  # while True, no pickle is read
 _ends_on_sigterm: ContextVar[bool] = ContextVar("asked", default=False)  # set by commands only
 
 
@@ -65,7 +65,7 @@ def install_log_redaction() -> None:
 def mask_error(error: BaseException) -> None:
     """Hide secrets in the arguments of an error and of the errors that it came from."""
     pending: list[BaseException | None] = [error]
-    seen: set[int] = set()  # chains of errors can be circles
+    seen: set[int] = set()  # by id: causes and contexts can form a circle
     while pending and len(seen) < _LONGEST_CHAIN:
         current = pending.pop()
         if current is None or id(current) in seen:
@@ -96,7 +96,7 @@ class _CleanRecordFactory:
 
     def __init__(self, make: Callable[..., logging.LogRecord]) -> None:
         self._make = make
-        self.steps: tuple[tuple[TextFilter, ErrorFilter | None], ...] = ()
+        self.steps: tuple[tuple[TextFilter, ErrorFilter | None], ...] = ()  # applied in this order
 
     def __call__(self, *args: Any, **kwargs: Any) -> logging.LogRecord:
         record = self._make(*args, **kwargs)
@@ -122,7 +122,7 @@ class _CleanRecordFactory:
 def redacts_secrets(flow_or_task: _Made) -> _Made:
     """A flow or task whose errors carry no secret, and a flow whose recorded parameters do not.
 
-    Within a run no result is read that is a pickle (`_refuse_pickles`).
+    While it runs, no result that is a pickle is read.
     """
     # Prefect has no hook that runs before each run in a process.
     flow_or_task.fn = _masked(flow_or_task.fn)
