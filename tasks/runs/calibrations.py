@@ -164,7 +164,7 @@ def _calibrate_metric(
 def _with_repetitions(
     labels: Mapping[ItemKey, PeopleGrades], judged: Iterable[ItemKey]
 ) -> dict[ItemKey, PeopleGrades]:
-    """The labels with a repetition each; a label without one is of the only one of its case."""
+    """The labels by case and repetition; a label without a repetition is of the only one."""
     repetitions = defaultdict(list)
     for case_id, repetition in sorted(judged):
         repetitions[case_id].append(repetition or 0)
@@ -204,7 +204,7 @@ def _save_calibrations(
     at: datetime | None,
     config: CalibrationConfig,
 ) -> CalibrationResult:
-    """Store the calibrations, and list where they fall short, also of earlier calibrations."""
+    """Store the calibrations, and list where they fall short of the floors and of earlier ones."""
     before = [] if store is None else stored_calibrations(store)  # read first: without the new ones
     reasons: list[str] = []
     for calibration in calibrations:
