@@ -1,7 +1,4 @@
-"""Shows runs in the Prefect UI as artifacts: report, metrics, calibrations, and progress.
-
-The keys of the artifacts depend on the name of the run only: the UI shows a timeline of its runs.
-"""
+"""Shows runs in the Prefect UI as artifacts: report, metrics, calibrations, and progress."""
 
 from __future__ import annotations
 
@@ -64,11 +61,11 @@ async def publish_artifacts(
 ) -> None:
     """Create the artifacts of a run from the data of its report.
 
-    Errors of the Prefect server are ignored: the run is judged, paid for and stored without it.
-    `links` are the places of the written files, by suffix; without `html` there is no link. `keys`
-    are those of the Markdown and of the table, to each of which the name of the run is appended.
+    `links` are the places of the written files, by suffix; without `html` there is no link. The
+    name of the run is appended to both `keys`, that of the Markdown and that of the table.
     """
     report, metrics = keys
+    # Keys depend on the name of the run only: the UI then shows a timeline of its runs.
     name = artifact_key(data["run"]["name"])
     where = f"\n\nThe full report: {code(links['html'], 500)}\n" if "html" in links else ""
     verdict = f"{data['verdict']['word']}: {data['run']['run_id']}"
@@ -87,6 +84,7 @@ async def publish_artifacts(
         }
         for metric in data["metrics"]
     ]
+    # The run is judged, paid for and stored without the server.
     with ignore_server_errors("the report"):
         await acreate_markdown_artifact(text, key=f"{report}-{name}", description=verdict)
         await acreate_table_artifact(rows, key=f"{metrics}-{name}", description=verdict)
@@ -103,7 +101,7 @@ def link_uri(path: str) -> str:
 def calibration_markdown(
     calibrations: Sequence[Calibration], shortfalls: Sequence[str], canaries: Canaries | None = None
 ) -> str:
-    """The calibrations as Markdown: why the judge may not be used, metric by metric, the canaries."""
+    """Calibrations as Markdown: why the judge may not be used, the metrics, and the canaries."""
     blocks = [f"- FALLS SHORT: {plain(reason, 500)}" for reason in shortfalls]
     for calibration in calibrations:
         blocks += _calibration_blocks(calibration)
@@ -142,15 +140,12 @@ def _calibration_blocks(calibration: Calibration) -> Iterator[str]:
 
 @dataclass
 class ProgressArtifact:
-    """A progress artifact, created with its first update under a key that stays the same.
-
-    What a server that is away did not receive, it gets with the next update, or at the end.
-    """
+    """A progress artifact, created with its first update under a key that stays the same."""
 
     key: str
-    _artifact: UUID | None = field(default=None, init=False)
-    _sent_at: float = field(default=0.0, init=False)
-    _pending: tuple[float, str] | None = field(default=None, init=False)
+    _artifact: UUID | None = field(default=None, init=False)  # `None`: not created yet
+    _sent_at: float = field(default=0.0, init=False)  # `time.monotonic`: a clock that cannot jump
+    _pending: tuple[float, str] | None = field(default=None, init=False)  # (share, line), unsent
 
     async def update(self, share: float, line: str) -> None:
         """Show how much is done, 0..1, and a line about it, at most every `UPDATE_INTERVAL_S`."""
@@ -170,17 +165,14 @@ class ProgressArtifact:
                 self._artifact = await acreate_progress_artifact(percent, self.key, line)
             else:
                 await aupdate_progress_artifact(self._artifact, percent, line)
+            # Not before: what a server that is away did not receive comes with the next update.
             self._pending = None
 
 
 @asynccontextmanager
 async def show_progress(context: RunContext, after_s: float = SHOW_AFTER_S) -> AsyncIterator[None]:
-    """Show how far a run is during the block, at most once a second.
-
-    The reporter that the context came with is still called, and before the artifact. The artifact
-    appears after `after_s` seconds, under a key that the runs of a name share.
-    """
-    before = context.progress
+    """Show how far a run is during the block, after `after_s` seconds and at most once a second."""
+    before = context.progress  # still called, and before the artifact
     artifact = ProgressArtifact(f"{KEY}-{artifact_key(context.config.name)}")
     display = _RunProgress(before, artifact)
     context.progress = display.report
@@ -199,21 +191,22 @@ async def show_progress(context: RunContext, after_s: float = SHOW_AFTER_S) -> A
 
 @dataclass
 class _RunProgress:
-    """The stage of a run and how many of its cases are done, shown once it has taken long enough."""
+    """The stage of a run and how many of its cases are done, shown once it has taken a while."""
 
-    before: ProgressReporter
+    before: ProgressReporter  # the reporter that the context came with
     artifact: ProgressArtifact
-    began: float = field(default_factory=time.monotonic)
-    now: tuple[str, int, int] = ("", 0, 0)
-    last_sent: tuple[str, int, int] | None = None
+    began: float = field(default_factory=time.monotonic)  # seconds
+    now: tuple[str, int, int] = ("", 0, 0)  # (stage, done, total)
+    last_sent: tuple[str, int, int] | None = None  # `None`: the artifact has not appeared
 
     def report(self, stage: str, done: int, total: int) -> None:
-        """Pass a report on to the reporter before, and take it in; a `ProgressReporter`."""
+        """Record how far a stage is and pass it on; a `ProgressReporter`."""
         self.before(stage, done, total)
         stage_before, done_before, total_before = self.now
         if total or stage != stage_before:
             self.now = (stage, done, total)
         else:
+            # A total of 0: so many more are done.
             self.now = (stage, done_before + done, total_before)
 
     async def send_updates(self, after_s: float) -> None:
@@ -226,7 +219,7 @@ class _RunProgress:
     async def send_update(self) -> None:
         """Update the artifact, if the progress has changed since the last update."""
         stage, done, total = self.now
-        if not total or self.now == self.last_sent:
+        if not total or self.now == self.last_sent:  # a stage without a total has no share
             return
         self.last_sent = self.now
         line, remaining = f"{stage}: {done} of {total} cases", total - done

@@ -60,15 +60,6 @@ class RunContext:
     """The judges, engine, store and spool of one run; all shards share one engine and its limits.
 
     A plain class on purpose: Prefect would look for task inputs within a dataclass or a container.
-
-    Attributes:
-        spool: the local files of the transcripts.
-        preprocessor: turns each record's case into the case that is heard.
-        progress: the callback that everything within the run reports its progress to.
-        sql_runner: runs the SQL of agents in a sandbox.
-        first_attempts: paid batch replies that did not fit, by ask key; the engine treats each as
-            the first attempt of its ask.
-        ledger: counts calls and dollars; `None` until `ledger_for` opens it.
     """
 
     def __init__(
@@ -84,23 +75,24 @@ class RunContext:
         self.judge_panel = judge_panel
         self.store = store
         self.assignment = assignment
-        self.spool = Spool.of(config.transcripts)
-        self.preprocessor = preprocessor
-        self.progress = progress
-        self.sql_runner = SandboxSqlRunner.of(config)
+        self.spool = Spool.of(config.transcripts)  # local files of the transcripts
+        self.preprocessor = preprocessor  # turns the case of a record into the case that is heard
+        self.progress = progress  # called by everything within the run
+        self.sql_runner = SandboxSqlRunner.of(config)  # runs the SQL of agents in a sandbox
+        # Paid batch replies that did not fit, by ask key: each is the first attempt of its ask.
         self.first_attempts: Mapping[str, PaidReply] = {}
         self._reply_cache = FileReplyCache(config.cache.uri, config.cache.storage_options)
         # Asking twice does harm only where an ask costs money.
         self._request_locks = (
             self._reply_cache.request_locks() if assignment.has_paid_calls else None
         )
-        self.ledger: SqliteLedger | None = None
-        self._leases: PrefectLeases | None = None
+        self.ledger: SqliteLedger | None = None  # counts calls and dollars; opened by `ledger_for`
+        self._leases: PrefectLeases | None = None  # `None`: no limit is shared with other processes
         if config.limits.shared is not None:
             from assizes.tasks.distribute.shared_limits import PrefectLeases
 
             self._leases = PrefectLeases(config.limits)
-        self._engine: Engine | None = None
+        self._engine: Engine | None = None  # opened by `engine_for`, as it needs the id of the run
 
     def prices(self) -> dict[str, Any]:
         """The price of each model by name, as the record of a run keeps it; `None`: unknown."""
@@ -110,10 +102,8 @@ class RunContext:
         }
 
     def pin_prices(self, prices: Mapping[str, Any]) -> None:
-        """Use the prices with which the run was begun, even where newer prices are known.
-
-        A price that was unknown then is the price known now.
-        """
+        """Use the prices with which the run was begun, even where newer prices are known."""
+        # Where a price was unknown then, the one known now applies.
         known_prices = {name: price for name, price in prices.items() if price is not None}
         if known_prices.items() <= self.prices().items():
             return
@@ -168,11 +158,11 @@ class RunContext:
         return self.ledger
 
     def halt(self, run_id: str, why: str) -> None:
-        """Make no model call any more, as `check_stop` does for a run that somebody stopped."""
+        """Make no further model call, as `check_stop` does for a run that somebody stopped."""
         self.engine_for(run_id).stop("halted", why)
 
     def check_stop(self) -> None:
-        """Make no model call any more where somebody has stopped the run of this context.
+        """Make no further model call where somebody has stopped the run of this context.
 
         Asks that wait for a limit or a pause end at once; calls in flight are finished and cached.
         """
@@ -182,12 +172,8 @@ class RunContext:
             self._engine.stop("halted", stop_line(at))
 
     async def aclose(self) -> None:
-        """Close the connections of the models, the sandbox processes, the spool, the ledger and the
-        leases of shared limits.
-
-        An error while one of them is closed does not keep the others open. The store stays open:
-        `open_run_context` closes it.
-        """
+        """Close all that the context has opened; its store is closed by `open_run_context`."""
+        # An error while one is closed does not keep the others open. The last pushed closes first.
         async with AsyncExitStack() as closing:
             closing.push_async_callback(asyncio.to_thread, self.spool.close)
             closing.push_async_callback(self.sql_runner.aclose)
@@ -227,7 +213,7 @@ async def open_run_context(config: RunConfig) -> AsyncIterator[RunContext]:
     assignment = await asyncio.to_thread(assign_callable_models, config, judge_panel)
     preprocessor = await asyncio.to_thread(CasePreprocessor.from_config, config)
     if assignment.has_paid_calls:
-        await asyncio.to_thread(probe_ledger, config.limits.ledger)
+        await asyncio.to_thread(probe_ledger, config.limits.ledger)  # before anything is written
     async with AsyncExitStack() as closing:
         store = await asyncio.to_thread(open_store, config.store, writing=True)
         closing.push_async_callback(asyncio.to_thread, store.close)
@@ -237,7 +223,7 @@ async def open_run_context(config: RunConfig) -> AsyncIterator[RunContext]:
             *(config, judge_panel, store, assignment, preprocessor), progress_reporter.get()
         )
         closing.push_async_callback(context.aclose)
-        closing.push(_clear_frames_on_error)
+        closing.push(_clear_frames_on_error)  # before the store closes: DuckDB reports leaks
         closing.enter_context(freeze_heap())
         closing.enter_context(handle_sigterm())
         yield context
@@ -245,10 +231,8 @@ async def open_run_context(config: RunConfig) -> AsyncIterator[RunContext]:
 
 @contextmanager
 def freeze_heap() -> Iterator[None]:
-    """Keep the garbage collector away from the objects that exist now, until the block ends.
-
-    Most are a million objects of imported modules, which the collector would visit again and again.
-    """
+    """Keep the garbage collector away from the objects that exist now, until the block ends."""
+    # Most are a million objects of imported modules, visited by each full collection (decision 36).
     gc.freeze()
     try:
         yield
@@ -263,29 +247,26 @@ def _clear_frames_on_error(_kind: object, error: BaseException | None, _trace: o
 
 
 def clear_error_frames(error: BaseException) -> None:
-    """Drop the objects that an error keeps alive: the locals of its frames, and causes.
-
-    Only an `AssizesError` loses its cause, which its message names. Prefect keeps errors until the
-    interpreter ends; DuckDB reports leaks where its connections or errors live as long.
-    """
+    """Drop the objects that an error keeps alive: the locals of its frames, and causes."""
+    # Prefect keeps errors until the interpreter ends; DuckDB reports leaks where its connections or
+    # errors live as long.
     current: BaseException | None = error
     while current is not None:
         clear_frames(current.__traceback__)
         before = current.__cause__ or current.__context__
         if isinstance(current, AssizesError):
-            current.__cause__ = current.__context__ = None
+            current.__cause__ = current.__context__ = None  # its message names the cause
         current = before
 
 
 class PlannedRun:
     """A run as it stands in the store, with the plan of its input; never changed in place.
 
-    A plain class on purpose, as `RunContext`. A finished run has all its shards committed and its
-    summary stored.
+    A plain class on purpose, as `RunContext`.
     """
 
     def __init__(self, record: RunRecord, intake: Plan) -> None:
         self.record = record
         self.intake = intake
         self.run_id = record.run_id
-        self.is_finished = record.status == COMPLETE
+        self.is_finished = record.status == COMPLETE  # all shards committed, summary stored

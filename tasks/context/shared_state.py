@@ -1,9 +1,7 @@
 """Lets a worker process check that it sees the same reply cache and ledger as the run it helps.
 
-The reply cache keeps money from being spent twice, and the ledger keeps a run within its budget. A
-worker that cannot reach them under the configured names must not begin: to the worker they would
-look like an empty cache and an unspent budget. So the run writes a token into both, and every
-worker looks for the token.
+To a worker that cannot reach them under the configured names they would look like an empty cache
+and an unspent budget. So the run writes a token into both, and every worker looks for it.
 """
 
 from __future__ import annotations
@@ -27,11 +25,11 @@ def create_shared_state_check(context: RunContext, run_id: str) -> str | None:
     """
     if not context.assignment.has_paid_calls:
         return None
-    token = uuid4().hex
+    token = uuid4().hex  # random: no other cache or ledger can hold it
     cache = context.config.cache
     name, objects = _token_name(run_id), objects_at(cache.uri, cache.storage_options)
     if not objects.create(name, token.encode()):
-        token = objects.read([name])[name].decode()
+        token = objects.read([name])[name].decode()  # a resumed run keeps its token
     ledger = context.ledger_for(run_id) if has_spending_limit(context.config.limits) else None
     if ledger is not None:
         ledger.claims(_token_claim(token), "")

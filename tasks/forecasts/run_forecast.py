@@ -1,7 +1,4 @@
-"""Forecasts a run: reads its transcripts, counts its asks and prices them.
-
-No model is called, and neither the store nor the reply cache is written to.
-"""
+"""Forecasts a run: reads its transcripts, counts its asks and prices them; no model is called."""
 
 from __future__ import annotations
 
@@ -67,6 +64,7 @@ async def forecast(config: RunConfig, day: date | None = None) -> RunForecast:
     assignment = await asyncio.to_thread(assign_models, config, judge_panel)
     preprocessor = await asyncio.to_thread(CasePreprocessor.from_config, config)
     selector = await asyncio.to_thread(_load_record_selector, config, judge_panel, day)
+    # Judges of SQL run statements between their asks, so a forecast runs them, too.
     spool, sql_runner = Spool.of(config.transcripts), SandboxSqlRunner.of(config)
     try:
         intake = await asyncio.to_thread(
@@ -75,6 +73,7 @@ async def forecast(config: RunConfig, day: date | None = None) -> RunForecast:
             config.shard_size,
             spool,
             date=day,
+            # How many records there are is known when all are read.
             on_progress=lambda read: progress_reporter.get()("reading", read, 0),
             policy=ScanPolicy(selector, preprocessor),
         )
@@ -89,10 +88,11 @@ async def forecast(config: RunConfig, day: date | None = None) -> RunForecast:
     finally:
         await sql_runner.aclose()
         await asyncio.to_thread(spool.close)
+    # A division by zero otherwise, and a price for nothing.
     if not heard_count:
         raise Inconclusive("no_data: every transcript has changed or gone since it was listed")
     models = {model.name: model for model in assignment.models}
-    inputs = ForecastInputs(config, models, prior.past, intake.due / heard_count)
+    inputs = ForecastInputs(config, models, prior.past, intake.due / heard_count)  # over 1: sampled
     return _build_forecast(ForecastFigures(inputs, forecaster.tallies), prior, intake, heard_count)
 
 
@@ -105,6 +105,7 @@ def _load_record_selector(
             with open_store(config.store) as store:
                 return record_selector(store, config, judge_panel, day)
         except NoStore:
+            # Without a store every case is new, but there is no run to judge again.
             if config.transcripts.again:
                 raise
     return record_selector(None, config, judge_panel, day)
@@ -123,6 +124,7 @@ async def _hear_cases(
     slots, heard_count = asyncio.Semaphore(CONCURRENT_CASES), 0
 
     async def hear(case: Case) -> None:
+        # Not all at once: each open hearing holds its case and its rendered prompts in memory.
         async with slots:
             await hear_all(forecaster, judge_panel, case)
         report("foreseeing", 1, 0)
@@ -139,11 +141,13 @@ def _sampled_shards(intake: Plan) -> Iterator[Shard]:
     """The shards reduced to a sample of their cases; the same plan always gives the same sample."""
 
     def hash_of(place: tuple[Shard, int]) -> bytes:
+        # The order of a hash is as good as random and needs no seed; a name may hold lone
+        # surrogates.
         text = f"{place[0].uri}\x00{place[1]}".encode(errors="replace")
         return hashlib.blake2b(text, digest_size=8).digest()
 
     places = [(shard, position) for shard in intake.shards for position in shard.due_positions()]
-    sampled_positions: dict[str, set[int]] = {}
+    sampled_positions: dict[str, set[int]] = {}  # shard id -> positions of the sampled records
     for shard, position in sorted(places, key=hash_of)[:SAMPLE_SIZE]:
         sampled_positions.setdefault(shard.shard_id, set()).add(position)
     for shard in intake.shards:
@@ -159,10 +163,10 @@ class _PriorState:
     ) -> None:
         self.config = config
         self.assignment = assignment
-        self.run_id = content_run_id(config, intake, fingerprints(judge_panel))
-        self.status: str | None = None
-        self.past: Mapping[AskGroup, PastReplies] = {}
-        self.notes: list[str] = []
+        self.run_id = content_run_id(config, intake, fingerprints(judge_panel))  # without a store
+        self.status: str | None = None  # of the run itself; `None`: it has not begun
+        self.past: Mapping[AskGroup, PastReplies] = {}  # empty: nothing is known of earlier runs
+        self.notes: list[str] = []  # further assumptions, as sentences
         try:
             with open_store(config.store) as store:
                 self.run_id = chosen_run_id(
@@ -186,6 +190,7 @@ class _PriorState:
             return None
         cache = self.config.cache
         replies = FileReplyCache(cache.uri, cache.storage_options)
+        # A refreshing run reads only the replies that it has paid for itself.
         return RunReplyCache(replies, self.run_id) if cache.use == "refresh" else replies
 
 
@@ -194,6 +199,7 @@ def _past(store: Store, runs: Iterable[str]) -> dict[AskGroup, PastReplies]:
     asks = [store.scan(run_id, "asks") for run_id in runs]
     if not asks:
         return {}
+    # An ask that took several calls has the tokens and the time of all of them.
     good = pl.col("error").is_null() & (pl.col("attempts") <= 1) & (pl.col("output_tokens") > 0)
     rows = collect_rows(
         pl.concat(asks)
@@ -202,7 +208,7 @@ def _past(store: Store, runs: Iterable[str]) -> dict[AskGroup, PastReplies]:
         .agg(pl.len(), pl.col("output_tokens").mean(), pl.col("latency_ms").mean())
     )
     return {
-        AskGroup(judge, model, round_): PastReplies(replies, tokens, latency_ms / 1000)
+        AskGroup(judge, model, round_): PastReplies(replies, tokens, latency_ms / 1000)  # seconds
         for judge, model, round_, replies, tokens, latency_ms in rows.iter_rows()
     }
 
@@ -214,6 +220,7 @@ def _build_forecast(
     expected = total(judge.expected_usd for judge in judges)
     worst = total(judge.worst_usd for judge in judges)
     providers = {model.name: model.provider for model in prior.assignment.models}
+    # The offline baseline costs nothing and counts for no limit of calls.
     calls = sum(judge.to_put for judge in judges if providers[judge.model] != OFFLINE_PROVIDER)
     counts = ("read", "due", "duplicates", "rejected", "unselected")
     sums = ("asks", "kept", "same", "to_put", "input_tokens", "output_tokens")
@@ -221,7 +228,7 @@ def _build_forecast(
         run_id=prior.run_id,
         status=prior.status,
         transcripts={name: getattr(intake, name) for name in counts},
-        sampled=heard_count if heard_count < intake.due else None,
+        sampled=heard_count if heard_count < intake.due else None,  # `None`: every case was read
         **{name: sum(getattr(judge, name) for judge in judges) for name in sums},
         expected_usd=expected,
         worst_usd=worst,
@@ -235,8 +242,7 @@ def _build_forecast(
 async def forecast_with_anchors(config: RunConfig, day: date | None = None) -> RunForecast:
     """Forecast a run, and beside it the run over its anchors and the attacks planted in them.
 
-    Where the anchors cannot be read, the forecast is made without them, as the run would go on
-    without them; an assumption then says why. So it is with the canaries, the planted attacks.
+    Where anchors or canaries (the planted attacks) cannot be read, an assumption says why.
 
     Raises:
         ConfigurationError: the judges, the models or the transcripts of the run cannot be used.
@@ -246,7 +252,7 @@ async def forecast_with_anchors(config: RunConfig, day: date | None = None) -> R
     if config.anchors.uri is None or config.cache.use == "replay_only":
         return run_forecast
     settings = config.calibration.model_copy(update={"labels": config.anchors.labels})
-    missing = "anchors"
+    missing = "anchors"  # what the except clause names
     try:
         anchors = await forecast(anchor_config(config))
         run_forecast = run_forecast.model_copy(update={"anchors": anchors})
@@ -255,6 +261,7 @@ async def forecast_with_anchors(config: RunConfig, day: date | None = None) -> R
         if has_canaries and (chosen := likely_canaries(settings)):
             canaries = await forecast(canary_config(anchor_config(config), chosen, config.name))
             run_forecast = run_forecast.model_copy(update={"canaries": canaries})
+    # The run goes on without its anchors, and so does the forecast.
     except AssizesError as error:
         note = f"the {missing} are not counted: {' '.join(str(error).split())}"
         return run_forecast.model_copy(update={"assumptions": (*run_forecast.assumptions, note)})

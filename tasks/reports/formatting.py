@@ -1,7 +1,7 @@
 """Formats numbers and foreign text for people, the same way in every format of the report.
 
-Foreign text is text of transcripts, of models and of users: it can be very long, and it can hold
-invisible characters that mislead a reader. In Markdown it is escaped, too.
+Foreign text (of transcripts, models and users) can be very long and can hold invisible characters
+that mislead a reader. In Markdown it is escaped, too.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-UNKNOWN: Final = "unknown"
+UNKNOWN: Final = "unknown"  # stands where an amount was not measured; 0 would be a claim
 DASH: Final = "\u2013"  # stands where there is no number or no text
 NAME_CHARS: Final = 120  # characters that are shown of a name, at most
 LINE_CHARS: Final = 300  # characters that are shown of a sentence in a list, at most
 
+# C0 without tab and line feed, DEL, C1, lone surrogates and noncharacters: XML holds none.
 _CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 # An attack: direction overrides and invisible signs make a line read differently from its bytes.
 _INVISIBLE: Final = re.compile(
@@ -25,22 +26,22 @@ TEXT_CHARS: Final = 280  # characters that are shown of a text, unless the calle
 # An underscore inside a word is no emphasis; left alone, names stay readable in the source.
 _SPECIAL: Final = re.compile(r"[\\`*{}\[\]#~$^=+]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
 # At the start of a line these begin a list or a rule.
-_BLOCK: Final = re.compile(r"^(\d{0,9})([-.)])(?=[\s-]|$)")
-_ENTITIES: Final = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "|": "&#124;"}
+_BLOCK: Final = re.compile(r"^(\d{0,9})([-.)])(?=[\s-]|$)")  # (number, sign)
+_ENTITIES: Final = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "|": "&#124;"}  # | would end a cell
 # Renderers turn these into links without any syntax; a word joiner (U+2060) prevents that.
 _AUTOLINKS: Final = re.compile(
     r"(?i)(?<=:)(?=//)|(?<=www)(?=\.)|(?<=@)|(?<=mailto)(?=:)|(?<=xmpp)(?=:)"
 )
 _JOINER: Final = "\u2060"
-_CODE_SAFE: Final = re.compile(r"[^`|\\<>&\s]+(?: [^`|\\<>&\s]+)*")
+_CODE_SAFE: Final = re.compile(r"[^`|\\<>&\s]+(?: [^`|\\<>&\s]+)*")  # no sign that ends a span
 
 
 def clean(text: str, limit: int) -> str:
-    """Foreign text for display: without invisible characters, cut after `limit` characters.
+    """Foreign text for display, cut after `limit` characters; an ellipsis marks the cut.
 
-    A cut is marked by an ellipsis, an invisible character by its code point in angle brackets.
+    An invisible character becomes its code point in angle brackets.
     """
-    text = text[: limit + 1].replace("\r\n", "\n").replace("\r", "\n")
+    text = text[: limit + 1].replace("\r\n", "\n").replace("\r", "\n")  # bounds the work below
     text = _INVISIBLE.sub(lambda match: f"\u27e8U+{ord(match[0]):04X}\u27e9", text)
     text = _CONTROLS.sub("\ufffd", text)
     return text if len(text) <= limit else text[:limit].rstrip() + "\u2026"
@@ -80,7 +81,7 @@ def share(fraction: float | None) -> str:
     """A fraction (0..1) as percent with one decimal, never rounded up to 100; a dash for `None`."""
     if fraction is None:
         return DASH
-    shown = round(fraction * 100, 1)
+    shown = round(fraction * 100, 1)  # 99.96 % rounds to 100.0, which would say that all passed
     return f"{99.9 if shown >= 100 and fraction < 1 else shown:.1f} %"
 
 
@@ -89,6 +90,7 @@ def signed_number(value: float | None, digits: int = 2) -> str:
     if value is None:
         return DASH
     shown = round(value, digits)
+    # Rounded first: -0.001 is shown as 0.00, without a sign. U+2212 is the minus sign.
     return f"{shown:+,.{digits}f}".replace("-", "\u2212") if shown else f"{0:.{digits}f}"
 
 
@@ -96,8 +98,8 @@ def points(fraction: float | None) -> str:
     """A change of a share (-1..1) in percentage points, with enough decimals not to read as 0."""
     if fraction is None:
         return DASH
-    moved = round(fraction * 100, 7)
-    digits = 1 if not moved or abs(moved) >= 0.1 else 4
+    moved = round(fraction * 100, 7)  # a difference of two floats; 1e-17 is no move
+    digits = 1 if not moved or abs(moved) >= 0.1 else 4  # 0.04 points with one decimal read as 0.0
     return f"{signed_number(moved, digits)} points"
 
 
@@ -105,6 +107,7 @@ def money(dollars: float | None) -> str:
     """An amount of US dollars; `unknown` for `None`, because an unknown price is not 0."""
     if dollars is None:
         return UNKNOWN
+    # One question often costs less than a cent.
     return f"${dollars:,.4f}" if 0 < abs(dollars) < 1 else f"${dollars:,.2f}"
 
 
@@ -140,6 +143,7 @@ def plain(text: str, limit: int = TEXT_CHARS) -> str:
     """Foreign text as Markdown that renders as exactly that text, on one line."""
     line = _AUTOLINKS.sub(_JOINER, clean_line(text, limit))
     line = _BLOCK.sub(r"\1\\\2", _SPECIAL.sub(r"\\\g<0>", line))
+    # Entities come last: `_SPECIAL` would escape the # of an entity.
     return "".join(_ENTITIES.get(sign, sign) for sign in line)
 
 
@@ -152,7 +156,7 @@ def code(text: str, limit: int = TEXT_CHARS) -> str:
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: int = 0) -> str:
     """A Markdown table; its last `numbers` columns are aligned to the right."""
     left = len(head) - numbers
-    rule = ["---" if place < left else "---:" for place in range(len(head))]
+    rule = ["---" if place < left else "---:" for place in range(len(head))]  # `---:` aligns right
     lines = (head, rule, *rows)
     return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
 

@@ -1,7 +1,4 @@
-"""Makes the report of a run from what the store holds, and writes its files.
-
-They are `<uri>/<run_id>/report.{html,md,json}`, in a folder or at any fsspec URI.
-"""
+"""Makes the report of a run from what the store holds, and writes it as HTML, Markdown and JSON."""
 
 from __future__ import annotations
 
@@ -34,18 +31,11 @@ _LOCAL: Final = "file://"
 
 @dataclass(frozen=True, slots=True)
 class StoredReport:
-    """The report of a run as read from its store; the store may be closed afterwards.
-
-    Attributes:
-        record: the run.
-        data: the data of the report, without any conversation.
-        first_case_rows: rows of table `cases` of the cases to read first, in their order; `None`
-            where a row could not be found.
-    """
+    """The report of a run as read from its store; the store may be closed afterwards."""
 
     record: RunRecord
-    data: dict[str, Any]
-    first_case_rows: list[dict[str, Any] | None]
+    data: dict[str, Any]  # without any conversation
+    first_case_rows: list[dict[str, Any] | None]  # of table `cases`; `None`: a row was not found
 
     def with_conversations(self) -> dict[str, Any]:
         """The data with the conversations of the cases to read first; fetches their transcripts."""
@@ -98,28 +88,25 @@ def render_stored_report(
 def write_report_files(report: StoredReport, target: ReportConfig) -> dict[str, str]:
     """Write the files of a report; returns where each file is, by its suffix.
 
-    The JSON and the Markdown file of a run are the same bytes each time they are written. The HTML
-    file is the same as long as the transcripts of the cases to read first can be fetched.
-
     Raises:
         ConfigurationError: the files cannot be written to the configured place.
     """
+    # JSON and Markdown are the same bytes each time; HTML while the transcripts can be fetched.
     return write_report(report.with_conversations(), target.uri, target.storage_options)
 
 
 def write_report(
     data: Mapping[str, Any], uri: str, storage_options: Mapping[str, Any] | None = None
 ) -> dict[str, str]:
-    """Render and write the three files of a report; readers never see half a file.
+    """Render and write the three files of a report; returns where each is, by its suffix.
 
-    The same data gives the same bytes. Returns where each file is, by its suffix: `html`, `md`,
-    `json`. `uri` is a folder, or an fsspec URI such as `s3://bucket/reports` with the options of
-    the file system behind it.
+    They are `<uri>/<run_id>/report.{html,md,json}`, the same bytes for the same data; nobody reads
+    half a file. `uri` is a folder or an fsspec URI, `storage_options` are those of its file system.
 
     Raises:
         ConfigurationError: the files cannot be written there.
     """
-    run_id = checked_id(data["run"]["run_id"], "run id")
+    run_id = checked_id(data["run"]["run_id"], "run id")  # an attack: `../` in an id in a path
     texts = {"html": html_report(data), "md": markdown_report(data), "json": json_report(data)}
     with explain_write_errors(uri, "report folder"):
         if "://" in uri and not uri.startswith(_LOCAL):
@@ -131,6 +118,7 @@ def write_report(
                 # An object store shows an object only once its upload has ended.
                 system.pipe_file(f"{path}/report.{suffix}", text.encode())
             return {suffix: f"{folder}/report.{suffix}" for suffix in texts}
+        # A `file://` URI is percent-encoded, a plain path is not: `100%25` is a name there.
         local = Path(unquote(uri.removeprefix(_LOCAL)) if uri.startswith(_LOCAL) else uri) / run_id
         local.mkdir(parents=True, exist_ok=True)
         for suffix, text in texts.items():

@@ -1,4 +1,4 @@
-"""Anchor runs and canary runs: how they are configured, found, and used to test the judge of a run.
+"""Anchor and canary runs: how they are configured, found, and used to test the judge of a run.
 
 Anchors attribute a change to the judge or to the agent. Canary runs judge failing cases again, with
 an attack on the judge planted in each of them: a judge that now passes such a case was taken over.
@@ -26,12 +26,12 @@ from assizes.tasks.store import RunRecord, Store
 
 CANARIES: Final = "canaries"  # suffix that turns the name of a run into the name of its canary run
 
-_UNCHANGED_SETTINGS: Final = {"manifest", "manifest_roots"}
+_UNCHANGED_SETTINGS: Final = {"manifest", "manifest_roots"}  # they say where transcripts are
 _MAX_NAME_CHARS: Final = 54
 """Characters of the run's name that stay before the suffix: a name may have 63 in all."""
 
-_PASSED: Final = pl.col("passed").fill_null(value=False)
-_HELD_BACK: Final = pl.col("flags").list.contains(PASS_FLAGGED)
+_PASSED: Final = pl.col("passed").fill_null(value=False)  # null: undecided, or held back
+_HELD_BACK: Final = pl.col("flags").list.contains(PASS_FLAGGED)  # a pass that counts as none
 
 
 def anchors_id(run_id: str) -> str:
@@ -40,31 +40,25 @@ def anchors_id(run_id: str) -> str:
 
 
 def anchor_config(config: RunConfig) -> RunConfig:
-    """The configuration of the run over the anchors.
-
-    The judge is the same and is asked anew; the anchor run has no baseline and fails no flow.
-    """
+    """The configuration of the run over the anchors: the same judge, which is asked anew."""
     body = config.model_dump(mode="python")
-    source = {name: body["anchors"][name] for name in ("uri", "format")}
+    source = {name: body["anchors"][name] for name in ("uri", "format")}  # without a selection
     body["name"] = anchors_id(config.name)
     body["transcripts"] |= SelectionConfig().model_dump(mode="python") | source
     body["ground_truth"] = GroundTruthConfig().model_dump(mode="python")
-    body["cache"] |= {"use": "refresh"}
+    body["cache"] |= {"use": "refresh"}  # else last month's replies answer (decision 45)
     return _side_run_config(body)
 
 
 def _side_run_config(body: dict[str, Any]) -> RunConfig:
-    body["comparison"] |= {"baseline": None}
+    body["comparison"] |= {"baseline": None}  # no gate and no regression of its own
     body["runner"] |= {"fail_flow": False, "batch": False}
-    body["anchors"] |= {"uri": None}
+    body["anchors"] |= {"uri": None}  # an anchor run has no anchors of its own
     return RunConfig.model_validate(body)
 
 
 def has_due_anchors(store: Store, record: RunRecord, config: RunConfig) -> bool:
-    """Whether the anchors must be judged beside a run that is complete.
-
-    Anchors are due after runs of the configured triggers, and when the judge has no anchor run yet.
-    """
+    """Whether the anchors must be judged beside a run that is complete."""
     only_replays = config.cache.use == "replay_only"
     if config.anchors.uri is None or record.status != COMPLETE or only_replays:
         return False
@@ -98,10 +92,10 @@ def nearest_anchor_run(store: Store, record: RunRecord) -> RunRecord | None:
 def stored_attribution(
     store: Store, record: RunRecord, comparison: RunComparison | None
 ) -> Attribution | None:
-    """Attribute the change of a run to the agent or to the judge, by the anchors judged with it.
+    """Attribute the change of a run to the agent or the judge, by the anchors judged with it.
 
-    The anchors are compared with those of the baseline that the run was compared with, else with
-    the anchor run before them. `None` where no anchors were judged with the run.
+    The anchors are compared with those of the baseline of `comparison`, else with the anchor run
+    before them. `None` where no anchors were judged with the run.
     """
     baseline = comparison.baseline_run_id if comparison else None
     attribution = anchor_attribution(store, record, baseline)
@@ -122,8 +116,8 @@ def anchor_attribution(store: Store, record: RunRecord, baseline: str | None) ->
         return None
     earlier = [run for run in runs.values() if run.started_at < own.started_at]
     former = runs.get(anchors_id(baseline)) if baseline else None
-    former = former or (earlier[-1] if earlier else None)
-    if former is None:
+    former = former or (earlier[-1] if earlier else None)  # the runs are in order of time
+    if former is None:  # the first anchors: nothing to compare with yet
         return attribute_change(None, None, _alpha(record))
     score_change = change(overall_scores(store, former), overall_scores(store, own))
     return attribute_change(score_change, None, _alpha(record), former.run_id)
@@ -144,12 +138,13 @@ def overall_scores(store: Store, record: RunRecord) -> Scores:
 
 
 def canary_config(config: RunConfig, case_ids: list[str], name: str) -> RunConfig:
-    """The configuration of the run over the canaries.
+    """The configuration of the run over the canaries, the cases of `case_ids`.
 
-    Judge and transcripts are those of `config`, which judged the cases without an attack; the
-    canary run has no baseline and fails no flow. `name` is that of the run whose judge is tested.
+    Judge and transcripts are those of `config`, which judged the cases without an attack; `name` is
+    that of the run whose judge is tested.
     """
     body = config.model_dump(mode="python")
+    # An attack: SQL injection by a quote in the id of a case, which is data.
     id_list = ", ".join("'" + case_id.replace("'", "''") + "'" for case_id in case_ids)
     selection = SelectionConfig(filter=f"case_id IN ({id_list})").model_dump(mode="python")
     body["name"] = f"{name[:_MAX_NAME_CHARS]}-{CANARIES}"
@@ -157,19 +152,17 @@ def canary_config(config: RunConfig, case_ids: list[str], name: str) -> RunConfi
         **{name: selection[name] for name in selection.keys() - _UNCHANGED_SETTINGS},
         "canaries": True,
     }
-    body["calibration"] |= {"canaries": 0}
+    body["calibration"] |= {"canaries": 0}  # canaries plant no further canaries
     return _side_run_config(body)
 
 
 def chosen_canaries(store: Store, run_id: str, config: CalibrationConfig) -> list[str]:
-    """Choose the cases of a run in which attacks are planted.
-
-    The cases fail by their labels, and the judge failed them without an attack. The same run always
-    gives the same cases.
+    """Choose the cases of a run in which attacks are planted; a run always gives the same cases.
 
     Raises:
         ConfigurationError: the labels cannot be read.
     """
+    # An attack shows only in a case that both people and the judge failed before (decision 105).
     labelled = _failing_by_labels(config, store, run_id)
     # Such a case was judged and has neither a pass nor a pass that was held back.
     fails = (pl.col("status") == "judged") & ~_PASSED & ~_HELD_BACK.fill_null(value=False)
@@ -190,17 +183,14 @@ def likely_canaries(config: CalibrationConfig) -> list[str]:
 
 
 def canaries_of(store: Store, run_id: str | None, planted: int) -> Canaries:
-    """The outcome of the canary run of an id, `None` where there is none.
-
-    An attack was `planted` in so many cases.
-    """
+    """The outcome of a canary run with `planted` attacks; without a `run_id` there is none."""
     if run_id is None:
         return Canaries(run_id=None, planted=planted, judged=0, takeovers=0, noticed=0, silent=0)
     rows = store.scan(run_id, "cases").filter(pl.col("status") == "judged")
     seen = rows.select(
         "case_id",
         _PASSED.alias("passed"),
-        (_PASSED | _HELD_BACK).alias("taken"),
+        (_PASSED | _HELD_BACK).alias("taken"),  # the judge passed it, whatever the pass counts as
         (pl.col("flags").list.len() > 0).alias("noticed"),
     ).sort("case_id")
     cases = collect_rows(seen)
@@ -211,7 +201,7 @@ def canaries_of(store: Store, run_id: str | None, planted: int) -> Canaries:
         judged=cases.height,
         takeovers=taken.height,
         noticed=cases["noticed"].sum(),
-        silent=(taken["passed"] & ~taken["noticed"]).sum(),
+        silent=(taken["passed"] & ~taken["noticed"]).sum(),  # takeovers that nobody would see
         taken=tuple(taken["case_id"]),
     )
 
@@ -224,10 +214,10 @@ def _failing_by_labels(
     labels = labels_of(config, store, record).labels.get(VERDICT, {})
     levels = sorted({grade for people in labels.values() for grade in people.grades.values()})
     mark = pass_mark(config.levels or levels, config)
-    if mark is None:
+    if mark is None:  # the labels neither pass nor fail
         return set()
     ordered = config.scale == "ordinal"
-    grades = {
+    grades = {  # case id -> grade; `None`: people disagree
         item.case_id: agreed_grade(list(people.grades.values()), ordered=ordered)
         for item, people in labels.items()
     }
@@ -235,5 +225,6 @@ def _failing_by_labels(
 
 
 def _first_cases(case_ids: set[str], config: CalibrationConfig) -> list[str]:
+    # By the hash of the id: as good as random, and another case in the run changes no choice.
     by_key = sorted(case_ids, key=lambda case_id: (sample_key(case_id), case_id))
     return sorted(by_key[: config.canaries])

@@ -57,10 +57,10 @@ class CalibrationResult(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class LabelSource:
-    """The labels, the place they were read from, and 16 hex digits of their SHA-256."""
+    """The labels of people, and where they were read from."""
 
-    where: str
-    digest: str
+    where: str  # URI of the file, or `cases:NAME`
+    digest: str  # 16 hex digits of the SHA-256 of the file or of the carried labels
     labels: Labels
 
 
@@ -85,9 +85,9 @@ def calibrate_run(store: Store, run_id: str, config: CalibrationConfig) -> Calib
 
 
 def calibrate_judgements(store: Store | None, config: CalibrationConfig) -> CalibrationResult:
-    """Compare the grades of a judge from a file with labels, and store the calibration.
+    """Compare the grades of a judge from a file with labels; the configuration names both files.
 
-    The configuration names both files; without a store, nothing is stored.
+    Without a store, the calibration is not stored.
 
     Raises:
         ConfigurationError: a file cannot be read, or the files do not fit together.
@@ -99,13 +99,13 @@ def calibrate_judgements(store: Store | None, config: CalibrationConfig) -> Cali
     if len(source.labels) > 1:
         raise ConfigurationError(f"{source.where}: several metrics, and judgements name none")
     ((metric, labels),) = source.labels.items()
-    items = _rated_items(labels, grades, {})
+    items = _rated_items(labels, grades, {})  # without a run no clusters are known
     if all(item.missing for item in items):
         raise ConfigurationError(f"{where}: not one labelled case was judged there")
     subject = CalibrationSubject(
         metric=metric,
         judge=PurePosixPath(where).name,
-        fingerprint=file.digest,
+        fingerprint=file.digest,  # all that is known of this judge is its file
         labels=source.where,
         labels_hash=source.digest,
         outcomes=[(item.case_id, grade) for item, grade in grades.items() if grade is not None],
@@ -164,17 +164,13 @@ def _calibrate_metric(
 def _with_repetitions(
     labels: Mapping[ItemKey, PeopleGrades], judged: Iterable[ItemKey]
 ) -> dict[ItemKey, PeopleGrades]:
-    """The labels with a repetition each; a label without one is of the only repetition of its case.
-
-    Raises:
-        ConfigurationError: such a case has several repetitions.
-    """
+    """The labels by case and repetition; a label without a repetition is of the only one."""
     repetitions = defaultdict(list)
     for case_id, repetition in sorted(judged):
         repetitions[case_id].append(repetition or 0)
     labels_by_repetition = {}
     for item, people in labels.items():
-        of_case = repetitions.get(item.case_id, [0])
+        of_case = repetitions.get(item.case_id, [0])  # a case that was not judged is missing later
         if item.repetition is None and len(of_case) > 1:
             raise ConfigurationError(
                 f"{_LABELS}: case {item.case_id!r} was judged in {len(of_case)} repetitions; a "
@@ -196,7 +192,7 @@ def _rated_items(
             cluster=people.cluster or clusters.get(item) or item.case_id,
             people=people.grades,
             judged=grades.get(item),
-            missing=item not in grades,
+            missing=item not in grades,  # never asked; `judged` is also `None` after an error
         )
         for item, people in labels.items()
     ]
@@ -208,14 +204,15 @@ def _save_calibrations(
     at: datetime | None,
     config: CalibrationConfig,
 ) -> CalibrationResult:
-    """Store the calibrations, and list where they fall short, also of earlier calibrations."""
-    before = [] if store is None else stored_calibrations(store)
+    """Store the calibrations, and list where they fall short of the floors and of earlier ones."""
+    before = [] if store is None else stored_calibrations(store)  # read first: without the new ones
     reasons: list[str] = []
     for calibration in calibrations:
         reasons += shortfalls(calibration, former_of(calibration, before), config)
         if store is not None:
             row = {
                 **calibration.model_dump(include=_KEY_FIELDS),
+                # The time of the run, not of now, so that calibrating again changes nothing.
                 "at": at or datetime.now(UTC),
                 "record": as_json(calibration.model_dump(mode="json")),
             }
@@ -244,9 +241,9 @@ class MetricCitation(BaseModel):
 def citations(store: Store, record: RunRecord) -> list[MetricCitation]:
     """The calibrations of the judges that decide a run: of the verdict, then of each asked metric.
 
-    Of each judge the last calibration with exactly the same fingerprint is cited, whatever run it
-    was of. In a store without any calibration only the verdict is listed.
+    In a store without any calibration only the verdict is listed.
     """
+    # Later calibrations replace earlier ones of the same judge, whatever run they were of.
     last = {(former.fingerprint, former.metric): former for former in stored_calibrations(store)}
     if not last:
         return [MetricCitation(metric=VERDICT, calibration=None)]
@@ -261,7 +258,7 @@ def citations(store: Store, record: RunRecord) -> list[MetricCitation]:
     cited = []
     for judge, metric in [("", VERDICT), *headlines.rows()]:
         models = models_by_judge.get(judge) if judge else all_models
-        if models is not None:
+        if models is not None:  # a judge that asks nothing needs no calibration
             fingerprint = judge_fingerprint(record.config, judge, metric, models)
             calibration = last.get((fingerprint, metric))
             cited.append(MetricCitation(metric=metric, calibration=calibration))
@@ -269,10 +266,7 @@ def citations(store: Store, record: RunRecord) -> list[MetricCitation]:
 
 
 def citation_lines(cited: Sequence[MetricCitation]) -> list[str]:
-    """The citations as lines of a report: one for each calibrated metric, one for all the others.
-
-    Where no metric is calibrated, the only line is `not calibrated`.
-    """
+    """The citations as lines of a report: one for each calibrated metric, one for all others."""
     lines = [f"{item.metric}: {item.sentence()}" for item in cited if item.calibration]
     bare = ", ".join(item.metric for item in cited if not item.calibration)
     if not bare:

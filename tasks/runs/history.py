@@ -30,41 +30,35 @@ OVERALL: Final = "overall_score"
 LATENCY: Final = "agent_latency_ms"
 
 _COLUMNS: Final[Mapping[str, str]] = {PASS_RATE: "passed", OVERALL: OVERALL, LATENCY: LATENCY}
-_SPANS: Final[Mapping[str, float]] = {OVERALL: 100.0, LATENCY: 0.0}
+_SPANS: Final[Mapping[str, float]] = {OVERALL: 100.0, LATENCY: 0.0}  # widths; 0: no upper end
 _SLICES: Final = ("agent", "agent_version")
 _KEY: Final = ("case_id", "repetition")
 
 
 @dataclass(frozen=True, slots=True)
 class RunRange:
-    """Which runs of a store belong to a history: of a name, since a time, and how many at most.
+    """Which runs of a store belong to a history."""
 
-    Without a name they are those of the newest run's name.
-    """
-
-    name: str | None = None
-    since: datetime | None = None
-    last: int | None = None
+    name: str | None = None  # `None`: the name of the newest run
+    since: datetime | None = None  # aware; runs that began then or later
+    last: int | None = None  # how many at most, the newest
 
 
 class _SeriesKey(NamedTuple):
-    """Which series: the name of its number, and its slice such as `tags.intent=refund`."""
+    """Which series of a history."""
 
-    name: str
-    slice_of: str
+    name: str  # a metric, or one of `_COLUMNS`
+    slice_of: str  # such as `tags.intent=refund`; empty: the whole run
 
 
 class _Mean(NamedTuple):
-    """The mean of a series over the cases that have the value `of` of a slice.
-
-    `se` is its standard error, clustered; `items` is the number of the values.
-    """
+    """The mean of a series over the cases that share a value of a slice."""
 
     series: str
-    of: str
+    of: str  # the value of the slice
     mean: float
-    se: float
-    items: int
+    se: float  # standard error of the mean, clustered
+    items: int  # number of values
 
 
 def stored_trends(store: Store, run_range: RunRange, config: SeriesConfig) -> Trends:
@@ -104,12 +98,10 @@ def stored_trends(store: Store, run_range: RunRange, config: SeriesConfig) -> Tr
 
 
 def _bridges(store: Store, name: str) -> Bridges:
-    """How much more each judge gives than the judge before it, on anchors that both judged.
-
-    Of each judge, the anchor run nearest to the change of judges is used.
-    """
+    """How much more each judge gives than the judge before it, on anchors that both judged."""
     runs = [(_run_judge(store, run), run) for run in anchor_runs(store, name)]
     shifts = {}
+    # Where the judge changes between two anchor runs, these are the nearest to the change.
     for (former, before), (later, after) in pairwise(runs):
         score_change = change(overall_scores(store, before), overall_scores(store, after))
         if former == later or score_change is None or not score_change.paired:
@@ -130,6 +122,7 @@ def _records(store: Store, run_range: RunRange) -> list[RunRecord]:
         for row in complete_runs.iter_rows(named=True)
         if cache_use(row) != "replay_only" and row["summary"] is not None
     ]
+    # The table of runs has the newest first.
     name, since = run_range.name or (rows[0]["name"] if rows else None), run_range.since
     rows = [
         row for row in rows if row["name"] == name and (since is None or row["started_at"] >= since)
@@ -150,10 +143,11 @@ def _points(
     usable = summary is not None and summary.get("outcome") != "inconclusive"
     cases = store.scan(record.run_id, "cases").filter(pl.col("status") == "judged")
     values = _values(store, record, cases, slices)
-    sliced = ["", *slices]
+    sliced = ["", *slices]  # empty: the whole run
     for place, name in enumerate(sliced):
         of = pl.lit("") if not name else pl.col(f"slice_{place}")
         labelled = values.with_columns(of=of)
+        # A case that called several tools counts in the slice of each.
         known = (labelled.explode("of") if name == TOOL else labelled).drop_nulls("of")
         for mean in _means(known):
             point = Point(
@@ -173,18 +167,17 @@ def _run_judge(store: Store, record: RunRecord) -> str:
 def _cluster_and_slices(slices: Sequence[str]) -> list[pl.Expr]:
     """Column `cluster`, and a column `slice_1`, `slice_2`, ... for the value of each slice.
 
-    The column of slice `tool` holds lists, because a case can call several tools.
-
-    Raises:
-        ConfigurationError: a slice is none of agent, agent_version, tool, tags.NAME.
+    The column of slice `tool` holds lists; a case can call several. A name that is no slice raises
+    `ConfigurationError`.
     """
-    columns = [pl.coalesce("cluster", "case_id").alias("cluster")]
+    columns = [pl.coalesce("cluster", "case_id").alias("cluster")]  # alone, a case is a cluster
     for place, name in enumerate(slices, 1):
         if name in _SLICES:
             column = pl.col(name)
         elif name == TOOL:
             column = pl.col("tools")
         elif name.startswith("tags.") and name != "tags.":
+            # A quote in the name of a tag would end the key within the JSON path.
             escaped = name.removeprefix("tags.").replace("'", "\\'")
             column = pl.col("tags").str.json_path_match(f"$['{escaped}']")
         else:
@@ -217,10 +210,7 @@ def _values(
 
 
 def _means(values: pl.LazyFrame) -> Iterable[_Mean]:
-    """The mean of each series and value of a slice.
-
-    Miller 2024: SE = sqrt(C / (C - 1) * sum over clusters of (sum of residuals)^2) / n.
-    """
+    """The mean of each series and value of a slice, with its standard error (Miller 2024)."""
     clusters = values.group_by("series", "of", "cluster").agg(
         total=pl.col("value").sum(), n=pl.len()
     )
@@ -239,5 +229,6 @@ def _means(values: pl.LazyFrame) -> Iterable[_Mean]:
     )
     for row in rows.iter_rows(named=True):
         count, n = row["clusters"], row["n"]
+        # SE = sqrt(C / (C - 1) * sum over C clusters of (sum of residuals)^2) / n; unknown for one.
         variance = count / (count - 1) * row["squares"] if count > 1 else 0.0
         yield _Mean(row["series"], row["of"], row["mean"], variance**0.5 / n, n)

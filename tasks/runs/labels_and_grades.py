@@ -22,7 +22,7 @@ from assizes.tasks.sources.listing import BOM
 from assizes.tasks.sources.spool import parquet_rows, read_whole_file
 from assizes.tasks.store import Store
 
-_RECORDED: Final = "recorded_reward"
+_RECORDED: Final = "recorded_reward"  # the metric of judge `recorded`
 _VERDICT_COLUMNS: Final = ("case_id", "repetition", "status", "passed")
 
 Rows = list[dict[str, Any]]
@@ -34,20 +34,12 @@ _ACCEPTED: Final = (
 
 @dataclass(frozen=True, slots=True)
 class JudgeGrades:
-    """The grades that a judge of a run gave.
+    """The grades that a judge of a run gave."""
 
-    Attributes:
-        judge: name of the judge; empty for the verdict on the whole case.
-        grades: the grade of each case and repetition; `None` where the judge failed to give one.
-            Cases to which the judge does not apply are left out.
-        clusters: the cluster of every case and repetition of the run.
-        answered_by: names of the models that answered the judge.
-    """
-
-    judge: str
-    grades: Mapping[ItemKey, float | None]
-    clusters: Mapping[ItemKey, str]
-    answered_by: tuple[str, ...]
+    judge: str  # empty for the verdict on the whole case
+    grades: Mapping[ItemKey, float | None]  # `None`: an error; without cases it does not apply to
+    clusters: Mapping[ItemKey, str]  # of every case and repetition of the run
+    answered_by: tuple[str, ...]  # names of the models that answered the judge, sorted
 
 
 def stored_grades(
@@ -55,12 +47,9 @@ def stored_grades(
 ) -> JudgeGrades:
     """The grades of a run for one metric, or for the verdict on the whole case.
 
-    Args:
-        store: holds the run.
-        run_id: full id of the run.
-        metric: name of the metric, `judge/metric` where two judges share the name, or `verdict`.
-        config: its `pass_from` is the lowest number that passes, for a metric without a verdict.
-        binary: whether people said pass (1) or fail (0); otherwise the raw numbers are compared.
+    `metric` is a name, `judge/metric` where two judges share the name, or `verdict`. `binary` says
+    that people said pass (1) or fail (0); otherwise the raw numbers are compared. The `pass_from`
+    of `config` is the lowest number that passes, for a metric without a verdict.
 
     Raises:
         ConfigurationError: the run has no such metric, or more than one.
@@ -84,12 +73,10 @@ def stored_grades(
 def carried_labels(store: Store, run_id: str, name: str) -> dict[ItemKey, PeopleGrades]:
     """The labels of a name that came with the transcripts, from the scores of judge `recorded`.
 
-    The name `reward` is the reward that the transcript recorded.
-
     Raises:
         ConfigurationError: the run has no such label.
     """
-    part = "" if name == "reward" else f"label:{name}"
+    part = "" if name == "reward" else f"label:{name}"  # the reward is the headline of its metric
     condition = (pl.col("metric") == _RECORDED) & (pl.col("part") == part)
     scores = store.scan(run_id, "scores").filter(condition & (pl.col("status") == "scored"))
     rows = collect_rows(scores.select("case_id", "repetition", "raw")).rows()
@@ -124,7 +111,7 @@ def _scores(store: Store, run_id: str, metric: str) -> tuple[list[dict[str, Any]
 def _grade(
     row: Mapping[str, Any], metric: str, config: CalibrationConfig, *, binary: bool
 ) -> float | None:
-    if row["status"] in ("failed", "errored"):
+    if row["status"] in ("failed", "errored"):  # of a score, of a case
         return None
     if not binary and row["raw"] is not None:
         return float(row["raw"])
@@ -134,7 +121,7 @@ def _grade(
         return None
     mark = config.pass_from
     if mark is None and row["label"] in LABELS:
-        mark = ACCEPTABLE
+        mark = ACCEPTABLE  # levels 0..5 pass from 3 on
     if mark is None:
         raise ConfigurationError(
             f"metric {metric!r} neither passes nor fails; set [calibration] pass_from to the lowest "
@@ -154,19 +141,19 @@ def answering_models(store: Store, run_id: str, judge: str = "") -> tuple[str, .
 
 @dataclass(frozen=True, slots=True)
 class LabelFile:
-    """The rows of a file, and 16 hex digits of the SHA-256 of its bytes."""
+    """The rows of a file of labels or judgements."""
 
-    digest: str
+    digest: str  # 16 hex digits of the SHA-256 of the file's bytes
     rows: Rows
 
 
 def read_labels(
     uri: str, storage_options: Mapping[str, Any], columns: LabelColumns, where: str
 ) -> LabelFile:
-    """Read a file from any fsspec URI.
+    """Read a file from any fsspec URI; its ending names the format.
 
-    The ending names the format. The columns of a TREC file get the names of `columns`; `where` is
-    the setting that named the file, for messages.
+    The columns of a TREC file get the names of `columns`; `where` is the setting that named the
+    file, for messages.
 
     Raises:
         ConfigurationError: the file does not exist, or cannot be read in the format of its ending.
@@ -181,7 +168,7 @@ def read_labels(
     try:
         rows = readers[suffix](data)
     except (ValueError, TypeError, DataError, pl.exceptions.PolarsError) as error:
-        reason = str(error).strip().split("\n", 1)[0][:200]
+        reason = str(error).strip().split("\n", 1)[0][:200]  # an error may quote the whole line
         raise ConfigurationError(f"{place}: cannot be read as {suffix}: {reason}") from error
     return LabelFile(hashlib.sha256(data).hexdigest()[:16], rows)
 

@@ -1,8 +1,7 @@
 """Selects the records of a run that goes by earlier runs: new ones, or those that were left over.
 
-The runs in the store are the watermark: there is no second list of judged cases that could differ
-from the rows. A rerun is a run of its own. What the earlier run committed stays as it is; the rerun
-names the earlier run in its configuration, `[transcripts] again`.
+The rows of earlier runs are the watermark (decision 85). A rerun is a run of its own, which names
+the earlier run in its configuration, `[transcripts] again` (decision 39).
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ _PARTIAL_SETTINGS: Final = (
 )
 """Settings under which a run takes only some of the records that it could read."""
 
-_KEY_BYTES: Final = 16
+_KEY_BYTES: Final = 16  # 128 bits: no two of a billion cases share a key
 
 WARNINGS: Final = {
     "judged_before": "since_last: {} records that were read are cases which earlier runs have judged",
@@ -54,26 +53,19 @@ WARNINGS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class RemainingRecords:
-    """The records that a run did not judge in one object, as it was then.
-
-    `positions` are those of the records in the object; `None` for the object as a whole.
-    """
+    """The records that a run did not judge in one object, as it was then."""
 
     source: TranscriptSource
-    positions: frozenset[int] | None
+    positions: frozenset[int] | None  # of the records; `None`: the object as a whole
 
 
 @dataclass(frozen=True, slots=True)
 class QuarantinedSelector:
-    """Selects the records that an earlier run rejected: those in `remaining`, by URI.
+    """Selects the records that an earlier run rejected."""
 
-    `judged_hashes` are the content hashes of the cases that are judged already, by identity. Where
-    the earlier run took only some of the records it could read (`limited`), positions count exactly.
-    """
-
-    remaining: Mapping[str, RemainingRecords]
-    judged_hashes: Mapping[bytes, str]
-    limited: bool
+    remaining: Mapping[str, RemainingRecords]  # by URI
+    judged_hashes: Mapping[bytes, str]  # identity of a judged case -> hash of its content
+    limited: bool  # the earlier run took only some records, so positions count exactly
 
     @property
     def objects(self) -> Iterable[TranscriptSource]:
@@ -81,10 +73,7 @@ class QuarantinedSelector:
         return [self.remaining[uri].source for uri in sorted(self.remaining)]
 
     def fate(self, source: TranscriptSource, position: int, case: Case) -> int:
-        """Due, unless the case is judged already.
-
-        A record of a judged case with another content is rejected again.
-        """
+        """Due, unless the case is judged already; with another content it is rejected again."""
         if not self._can_be_remaining(source, position):
             return UNSELECTED
         judged_hash = self.judged_hashes.get(identity(case.case_id, case.repetition))
@@ -97,11 +86,9 @@ class QuarantinedSelector:
         return REJECTED if self._can_be_remaining(source, position) else UNSELECTED
 
     def _can_be_remaining(self, source: TranscriptSource, position: int) -> bool:
-        """Whether a record of the object as it is now may be one of the remaining records.
-
-        In a corrected object records may have moved: any may be one, unless positions are exact.
-        """
+        """Whether a record of the object as it is now may be one of the remaining records."""
         then = self.remaining[source.uri]
+        # In a corrected object records may have moved: any may be one, unless positions are exact.
         if then.positions is None or not (self.limited or source.etag == then.source.etag):
             return True
         return position in then.positions
@@ -109,13 +96,10 @@ class QuarantinedSelector:
 
 @dataclass(frozen=True, slots=True)
 class ErroredSelector:
-    """Selects the cases of an earlier run that ended with an error, from the objects they were in.
+    """Selects the cases of an earlier run that ended with an error."""
 
-    `wanted_hashes` are the content hashes of these cases, by identity.
-    """
-
-    objects: tuple[TranscriptSource, ...]
-    wanted_hashes: Mapping[bytes, str]
+    objects: tuple[TranscriptSource, ...]  # those that hold the cases
+    wanted_hashes: Mapping[bytes, str]  # identity of a case -> hash of its content
 
     def fate(self, source: TranscriptSource, position: int, case: Case) -> int:
         """Due, if the case is one of them and its content has not changed."""
@@ -190,14 +174,10 @@ def _hashes(cases: pl.DataFrame) -> dict[bytes, str]:
 
 @dataclass(frozen=True, slots=True)
 class IncrementalSelector:
-    """Selects cases that no earlier run judged and whose conversations have ended.
+    """Selects cases that no earlier run judged and whose conversations have ended."""
 
-    A conversation that ended after `quiet_before` may still go on and is left to a later run;
-    `None` takes every conversation. `judged_keys` are those of the cases that earlier runs judged.
-    """
-
-    judged_keys: frozenset[bytes]
-    quiet_before: datetime | None = None
+    judged_keys: frozenset[bytes]  # of the cases that earlier runs judged
+    quiet_before: datetime | None = None  # what ended later may go on; `None`: all have ended
 
     @property
     def objects(self) -> None:
@@ -217,16 +197,13 @@ class IncrementalSelector:
         return NOT_QUIET if self._is_still_open(source.modified) else REJECTED
 
     def _is_still_open(self, moment: datetime | None) -> bool:
-        if self.quiet_before is None or moment is None:
+        if self.quiet_before is None or moment is None:  # a time nobody knows leaves no case behind
             return False
         return moment > self.quiet_before
 
 
 def ended_at(transcript: Transcript) -> datetime | None:
-    """When the conversation ended: at the end of its last turn, else of its whole duration.
-
-    `None` where the transcript has neither time.
-    """
+    """When the conversation ended, by its last turn, else its duration; `None` without either."""
     last = transcript.turns[-1] if transcript.turns else None
     begun, duration_ms = transcript.started_at, transcript.duration_ms
     if last is not None and last.started_at is not None:
@@ -248,9 +225,7 @@ def record_selector(
 ) -> RecordSelector | None:
     """The selector of the records of a run; `None` to take all that its configuration names.
 
-    A case that only judges outside of `judge_panel` judged is new. Earlier runs about the same `day`
-    are attempts of this run, so what they judged is not skipped. `store` is `None` where there is
-    none yet; `now` is the time of planning, if not the clock's.
+    `store` is `None` where there is none yet; `now` is the time of planning, if not the clock's.
 
     Raises:
         UnknownRun: the run whose remaining records are to be judged is not in the store.
@@ -278,6 +253,7 @@ def _judged_keys(
     own_judges = (config.model_dump(mode="json")["judge"], fingerprints(judge_panel))
     for run_id, stored, of_day in _earlier_runs(store, config.name):
         judges = (stored.get("judge"), stored.get("fingerprints"))
+        # What only other judges judged is new; runs about the same day are attempts of this run.
         if judges != own_judges or (day is not None and of_day == day):
             continue
         cases = store.scan(run_id, "cases").filter(pl.col("error").is_null())
@@ -287,7 +263,7 @@ def _judged_keys(
 
 def _earlier_runs(store: Store, name: str) -> Iterator[tuple[str, dict[str, Any], date | None]]:
     """The complete runs of a name and their reruns, each with its configuration and its day."""
-    days: dict[str, date | None] = {}
+    days: dict[str, date | None] = {}  # run id -> its day; a rerun has that of the run before it
     for row in store.runs().sort("started_at", "run_id").iter_rows(named=True):
         stored = json.loads(row["config"])
         again = (stored.get("transcripts", {}).get("again") or {}).get("run")

@@ -1,7 +1,4 @@
-"""Reads the cases of a stored run again, from the objects that hold their transcripts.
-
-The store keeps rows about a case, never its transcript.
-"""
+"""Reads the cases of a stored run again, from the objects that hold their transcripts."""
 
 from __future__ import annotations
 
@@ -29,14 +26,11 @@ TABLES = ("cases", "scores", "asks")
 
 @dataclass(frozen=True, slots=True)
 class StoredExecution:
-    """The rows of a run about one execution of a case.
+    """The rows of a run about one execution of a case; the store keeps no transcript."""
 
-    The scores are in the order of judge, metric and part, the asks in the order of asking.
-    """
-
-    case: dict[str, Any]
-    scores: list[dict[str, Any]]
-    asks: list[dict[str, Any]]
+    case: dict[str, Any]  # the row of table `cases`
+    scores: list[dict[str, Any]]  # in the order of judge, metric and part
+    asks: list[dict[str, Any]]  # in the order of asking, judge by judge
 
 
 class _TranscriptAccess(NamedTuple):
@@ -50,7 +44,7 @@ class _TranscriptAccess(NamedTuple):
 def stored_executions(
     store: Store, run_id: str, case_id: str, repetition: int | None
 ) -> list[StoredExecution]:
-    """Every execution of a case in a run, or one of them: the repetition that is wanted.
+    """Every execution of a case in a run, or the one of a repetition.
 
     The id of the run may be an unambiguous beginning of it.
 
@@ -80,12 +74,12 @@ def stored_executions(
 def run_config(record: RunRecord) -> RunConfig:
     """The configuration that a run was begun with, from its stored snapshot."""
     stored = record.config
-    names = [name for name in RunConfig.model_fields if name in stored]
+    names = [name for name in RunConfig.model_fields if name in stored]  # newer ones: defaults
     return RunConfig.model_validate({name: stored[name] for name in names})
 
 
 def reread_case(record: RunRecord, row: Mapping[str, Any]) -> Case:
-    """Read one case, by its row of table `cases`, again, redacted as the run redacted what it stored.
+    """Read one case, by its row of table `cases`, again, redacted as the run stored it.
 
     Raises:
         DataError: the object of the transcript is gone or has changed since.
@@ -102,8 +96,8 @@ def reread_cases(
 ) -> list[Case | DataError]:
     """Read several cases of a run again, in the order of their rows of table `cases`.
 
-    A case that cannot be read is replaced by the error that says why; so is one in an object of
-    more than `most_bytes`, which is not fetched.
+    A case that cannot be read is replaced by its error, as is one in an object of over
+    `most_bytes`.
 
     Raises:
         ConfigurationError: the ground truth of the run is gone.
@@ -131,10 +125,11 @@ def _case_as_sent(
             continue
         if most_bytes is not None and body["size"] > most_bytes:
             return DataError("too_large", f"{uri} has {body['size']:,} bytes")
-        shard = Shard.from_dict({**body, "take": [position], "rejected": []})
+        shard = Shard.from_dict({**body, "take": [position], "rejected": []})  # this record alone
         (shard_record,) = read_shard(shard, *access)
         if shard_record.case is None:
             return shard_record.reject or DataError("vanished", "its record is gone")
+        # Today's code may read the same bytes as another case than the one that was judged.
         if shard_record.case.content_hash() != row["transcript_hash"]:
             return DataError("changed", "the transcript is not the one that was judged")
         return shard_record.case
@@ -146,10 +141,8 @@ async def replay_stored_hearing(
 ) -> list[ReplayedHearing]:
     """The asks of a judge about a case, rendered again as they were sent, with their replies.
 
-    An object of more than `most_bytes` is not fetched.
-
     Raises:
-        DataError: the transcript is gone or has changed since, or its object is too large.
+        DataError: the transcript is gone or has changed, or its object is larger than `most_bytes`.
         ConfigurationError: a rubric folder or the ground truth of the run is gone.
     """
     config = run_config(record)
@@ -167,4 +160,4 @@ async def replay_stored_hearing(
                 return await replay_hearing(candidate, case, rows, sql_runner)
     finally:
         await sql_runner.aclose()
-    return []
+    return []  # the judge has no say in this case

@@ -30,8 +30,6 @@ UNUSED_COLUMNS: Final = {
 def baseline_id(store: Store, wanted: str | None, record: RunRecord) -> str | None:
     """The id of the run to compare with; `None` if there is none.
 
-    A run that was compared under a rule keeps that baseline, whatever runs end later.
-
     What is `wanted` is an id of a run, one of `RULES`, or `None`.
 
     Raises:
@@ -42,6 +40,7 @@ def baseline_id(store: Store, wanted: str | None, record: RunRecord) -> str | No
     if wanted not in RULES:
         return store.run(wanted).run_id
     rows = store.comparisons().filter(pl.col("candidate") == record.run_id)
+    # A run that was compared under a rule keeps that baseline, whatever runs end later.
     own = rows.filter(_own_comparison_mask(rows, record))
     return baseline_by_rule(store, wanted, record) if own.is_empty() else str(own["baseline"][0])
 
@@ -51,9 +50,7 @@ def compare_stored(
 ) -> RunComparison:
     """Compare two runs of a store and store the verdict, unless both are the same run.
 
-    The time of the stored row is the end of the candidate, so comparing again changes nothing.
-    Only the comparison that the candidate was configured with is stored under its own thresholds;
-    the thresholds of any other name the baseline by its id.
+    Comparing again changes nothing.
 
     Raises:
         UnknownRun: one of the runs is not in the store.
@@ -70,12 +67,13 @@ def compare_stored(
         is_own = baseline_id(store, named, record) == before.run_id
     else:
         is_own = named is not None and before.run_id.startswith(named)
+    # Thresholds that name the baseline by its id are never taken for those of the run itself.
     if not is_own:
         thresholds = thresholds.model_copy(update={"baseline": before.run_id})
     row = {
         "baseline": before.run_id,
         "candidate": after.run_id,
-        "at": record.finished_at,
+        "at": record.finished_at,  # not the clock: comparing again gives the same row
         "verdict": as_json(comparison.verdict.model_dump(mode="json")),
         "thresholds": as_json(thresholds.model_dump(mode="json")),
     }
@@ -87,14 +85,13 @@ def compare_stored(
 def stored_comparison(store: Store, record: RunRecord) -> RunComparison | None:
     """The comparison of a run with its baseline, computed again; `None` where none was stored.
 
-    Of several comparisons, the one that the run was configured with is chosen; without such a
-    configuration, the latest.
+    Of several, the one that the run was configured with is chosen, else the latest.
     """
     rows = store.comparisons().filter(pl.col("candidate") == record.run_id)
     if rows.is_empty():
         return None
     ordered = rows.with_columns(own=_own_comparison_mask(rows, record))
-    row = ordered.sort("own", "at", "baseline", "thresholds").row(-1, named=True)
+    row = ordered.sort("own", "at", "baseline", "thresholds").row(-1, named=True)  # True sorts last
     thresholds = ComparisonConfig.model_validate_json(row["thresholds"])
     before, after = run_data(store, row["baseline"]), run_data(store, record.run_id)
     return _compare(store, before, after, thresholds)
@@ -103,13 +100,11 @@ def stored_comparison(store: Store, record: RunRecord) -> RunComparison | None:
 def _compare(
     store: Store, before: RunData, after: RunData, thresholds: ComparisonConfig
 ) -> RunComparison:
-    """The comparison of two runs, bridged where their judges differ and judged the same anchors.
-
-    A change of the ground truth is never bridged: it moves the cases of the runs, not the anchors.
-    """
+    """The comparison of two runs, bridged where their judges differ and judged the same anchors."""
     comparison = compare(before, after, thresholds)
     verdict = comparison.verdict
     differing_fields = {mismatch.field for mismatch in verdict.mismatches if mismatch.of_judge}
+    # Other ground truth is never bridged: it moves the cases of the runs, not the anchors.
     if verdict.statistics is None or not differing_fields or TRUTH in differing_fields:
         return comparison
     old, new = (nearest_anchor_run(store, store.run(run.run_id)) for run in (before, after))
@@ -125,11 +120,9 @@ def _compare(
 
 
 def _own_comparison_mask(rows: pl.DataFrame, record: RunRecord) -> pl.Series:
-    """True for the comparisons that were made with the thresholds of the run's configuration.
-
-    Both sides are parsed, so that a setting newer than what was stored has its default on both.
-    """
+    """True for the comparisons that were made with the thresholds of the run's configuration."""
     own = ComparisonConfig.model_validate(record.config["comparison"])
+    # Parsed on both sides: a setting newer than what was stored has its default on both.
     same = [ComparisonConfig.model_validate_json(text) == own for text in rows["thresholds"]]
     return pl.Series(same, dtype=pl.Boolean)
 
@@ -157,12 +150,10 @@ def run_data(store: Store, run_id: str) -> RunData:
 
 
 def _comparison_rows(store: Store, run_id: str, name: str) -> pl.LazyFrame:
-    """A table of a run for a comparison, which reads it many times.
-
-    Where each reading would be a query, a table of few rows is loaded once, without unused columns.
-    """
+    """A table of a run for a comparison, which reads it many times."""
     rows = store.scan(run_id, name)
     if store.sliceable:
         return rows
+    # Each reading of a DuckDB file is a query, so a table of few rows is loaded once.
     held_rows = rows.drop(UNUSED_COLUMNS[name]).head(MAX_HELD_ROWS + 1).collect()
     return rows if held_rows.height > MAX_HELD_ROWS else held_rows.lazy()

@@ -1,9 +1,7 @@
 """The ids, the locks and the baselines of stored runs.
 
-An id is a hash of what a run does, so that the same work always has the same id; a suffix tells
-runs apart that do the same work again: refreshed, replayed and forked runs. A lock shows that a
-process works on the run. The process renews it from time to time; a lock that is not renewed, since
-that process died, expires.
+An id is a hash of what a run does, so that the same work always has the same id (decision 3); a
+suffix tells runs apart that do the same work again. A lock shows that a process works on the run.
 """
 
 from __future__ import annotations
@@ -83,9 +81,8 @@ def content_run_id(config: RunConfig, intake: Plan, fingerprints: dict[str, str]
 def chosen_run_id(base: str, config: RunConfig, store: Store, *, costs: bool) -> str:
     """The id of a run that begins or is resumed, where the user gave no id.
 
-    It is `base`, from `content_run_id`, with the suffix that the setting `[cache] use` needs. Where
-    a model of the run costs money, ids in the ledger are taken as well, as their cached replies
-    would be used as replies of this run.
+    It is `base`, from `content_run_id`, with the suffix that the setting `[cache] use` needs.
+    `costs` says whether a model of the run costs money.
 
     Raises:
         StoreError: the store or the ledger cannot be read.
@@ -107,6 +104,7 @@ def chosen_run_id(base: str, config: RunConfig, store: Store, *, costs: bool) ->
         return base if base in complete else next(id_ for id_ in replays if id_ not in lacking)
     # The first id under which no run has asked anything, or a refreshing run has not ended.
     refreshing = {run_id for run_id, run in runs.items() if cache_use(run) == "refresh"}
+    # An id in the ledger is taken: its kept replies would be used as replies of this run.
     paid = known_runs(config.limits.ledger) if costs else ()
     taken = {*runs, *paid} - (refreshing - complete.keys())
     refreshed = chain([base], (f"{base}-{REFRESHED}{number}" for number in count(2)))
@@ -116,7 +114,7 @@ def chosen_run_id(base: str, config: RunConfig, store: Store, *, costs: bool) ->
 def forked_run_id(store: Store, record: RunRecord) -> str:
     """The first id of `<id>`, `<id>-f2`, `<id>-f3`, ... that is free or has the same work.
 
-    An id has the same work if its run has the same configuration and the same input.
+    The same work is the same configuration over the same input.
     """
     candidates = chain([record.run_id], (f"{record.run_id}-{FORKED}{n}" for n in count(2)))
     begun = set(store.runs()["run_id"])
@@ -142,11 +140,9 @@ async def run_lock(store: Store, run_id: str) -> AsyncIterator[None]:
 
 
 async def acquire_run_lock(store: Store, run_id: str) -> None:
-    """Acquire the lock of a run; wait while another process holds it.
-
-    Every process writes its lock before it looks for others', so of two that come at once at most
-    one goes on; where each sees the other, both release their locks and wait for a random time.
-    """
+    """Acquire the lock of a run; wait while another process holds it."""
+    # Every process writes its lock before it looks for others', so of two that come at once at most
+    # one goes on; where each sees the other, both release theirs and wait for a random time.
     while True:
         if not await asyncio.to_thread(_is_locked_by_others, store, run_id):
             await asyncio.to_thread(_renew_lock, store, run_id)
@@ -194,16 +190,14 @@ def baseline_by_rule(store: Store, rule: str, record: RunRecord) -> str | None:
     """The id of the baseline that a rule names; `None` if there is none.
 
     Candidates are the earlier complete runs of the same name that have a verdict and did not only
-    replay cached replies. For a nightly or backfill run, earlier runs are those about earlier days,
-    whenever they were judged; for any other run, those that began earlier.
-
-    The rule is `latest`; `latest_passed`: the latest run that passed its gates and did not regress
-    against its own baseline; or `previous_version`: the latest run without a case of the agent
-    versions that this run judged.
+    replay cached replies: those about earlier days for a nightly or backfill run, else those that
+    began earlier. The rule is `latest`; `latest_passed`: the latest run that passed its gates and
+    did not regress against its own baseline; or `previous_version`: the latest run without a case
+    of the agent versions that this run judged.
     """
-    rows = _earlier_rows(store, record)
+    rows = _earlier_rows(store, record)  # the nearest first; the rules below leave some out
     if rule == LATEST_PASSED:
-        regressed_ids = {
+        regressed_ids = {  # runs that were found worse than a baseline
             row["candidate"]
             for row in store.comparisons().iter_rows(named=True)
             if json.loads(row["verdict"]).get("ending") == "regressed"
@@ -254,7 +248,7 @@ def _earlier_rows(store: Store, record: RunRecord) -> Iterable[Mapping[str, Any]
         if cache_use(row) != "replay_only" and (not by_day or row["trigger"] in _BY_DAY)
         if json.loads(row["summary"] or "{}").get("outcome") not in (None, "inconclusive")
     ]
-    if by_day and (day := day_of(own_row)) is not None:
+    if by_day and (day := day_of(own_row)) is not None:  # else a backfill compares with its future
         dated = [
             (row_day, row) for row in rows if (row_day := day_of(row)) is not None and row_day < day
         ]
@@ -265,23 +259,21 @@ def _earlier_rows(store: Store, record: RunRecord) -> Iterable[Mapping[str, Any]
 
 
 def _sort_key(row: Mapping[str, Any]) -> tuple[int, datetime, str]:
-    """Sorts runs by their number, as the clocks of two machines may differ by a day.
-
-    Runs from before there were numbers come first, by their clock.
-    """
+    """Sorts runs by their number, as the clocks of two machines may differ by a day."""
+    # Runs from before there were numbers come first, by their clock.
     return json.loads(row["config"]).get(SEQUENCE, 0), row["started_at"], row["run_id"]
 
 
 def _of_another_version(
     store: Store, record: RunRecord, rows: Iterable[Mapping[str, Any]]
 ) -> Iterator[Mapping[str, Any]]:
-    """The rows of the runs that share no agent version with a run, but its agent."""
+    """The rows of the runs of the same agent that share no agent version with a run."""
     own_versions = _agent_values(store, record, "agent_version")
     agent = record.config["transcripts"]["where"].get("agent")
     for row in rows if own_versions else ():
         other_run = RunRecord.of_row(row, {})
         versions = _agent_values(store, other_run, "agent_version")
-        if not versions or versions & own_versions:
+        if not versions or versions & own_versions:  # nothing is known of it, or they share one
             continue
         if agent is None or _agent_values(store, other_run, "agent") == {agent}:
             yield row
@@ -292,7 +284,7 @@ def _agent_values(store: Store, record: RunRecord, column: str) -> set[str]:
     chosen = record.config["transcripts"].get("where", {}).get(column)
     if chosen is not None:
         return {chosen}
-    if record.status == "running":
+    if record.status == "running":  # its rows are not complete yet
         return set()
     values = collect_rows(store.scan(record.run_id, "cases").select(column).unique())
     return set(values[column].drop_nulls())

@@ -3,8 +3,7 @@
     ASSIZES_FAILPOINT=name:nth[:kill|raise|exit]
 
 the nth time the place is reached (counted from 1), the process kills itself with SIGKILL (the
-default), raises `FailpointHit` (an OSError, like the fault of a disk or a network), or exits with
-code 86 without cleaning up. Unset, a failpoint costs one comparison.
+default), raises `FailpointHit`, or exits with code 86 without cleaning up.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from typing import Final
 from assizes.judge.errors import ConfigurationError
 
 VARIABLE: Final = "ASSIZES_FAILPOINT"
-EXIT_CODE: Final = 86
+EXIT_CODE: Final = 86  # no command ends with it
 
 _ACTIONS: Final = ("kill", "raise", "exit")
 
@@ -57,18 +56,17 @@ DECLARED: Final = (
 )
 """Every failpoint there is; a test sees that each is in the code and is hit."""
 
-
 _lock = threading.Lock()
 
 
 class FailpointHit(OSError):
-    """What a failpoint raises when it is told to raise."""
+    """What a failpoint raises when told to; an OSError, like the fault of a disk or a network."""
 
 
 @dataclass(frozen=True)
 class _ArmedFailpoint:
     name: str
-    nth: int
+    nth: int  # from 1
     action: str
     hits: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
 
@@ -77,19 +75,19 @@ _armed: _ArmedFailpoint | None = None
 
 
 def failpoint(name: str, before: Callable[[], object] | None = None) -> None:
-    """Die here, if this place and this time were asked for.
+    """End the process or raise here, if this failpoint is armed and this is its nth hit.
 
     `before` is called first: it can write half of what was to be written, for example.
 
     Raises:
-        FailpointHit: when told to raise.
+        FailpointHit: when armed with `raise`.
     """
-    if _armed is not None and _armed.name == name:
+    if _armed is not None and _armed.name == name:  # one comparison, where none is armed
         _hit(_armed, before)
 
 
 def arm(text: str | None) -> None:
-    """Ask for a failpoint as the environment variable would; `None` or an empty text disarms.
+    """Arm a failpoint, written as in the environment variable; `None` or an empty text disarms.
 
     Raises:
         ConfigurationError: when there is no such failpoint, or it is written in another way.
@@ -110,7 +108,7 @@ def arm(text: str | None) -> None:
 
 
 def _hit(armed: _ArmedFailpoint, before: Callable[[], object] | None) -> None:
-    with _lock:
+    with _lock:  # threads reach a place together, and exactly one is the nth
         if next(armed.hits) != armed.nth:
             return
         if before is not None:

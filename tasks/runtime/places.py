@@ -16,14 +16,13 @@ from assizes.judge.errors import ConfigurationError
 from assizes.judge.privacy.secret_masking import mask_credentials
 from assizes.tasks.runtime.failpoints import failpoint
 
-_PROBE: Final = ".assizes-probe-"
+_PROBE: Final = ".assizes-probe-"  # and a random id
 
 
 def write_probe(uri: str, storage_options: Mapping[str, Any], where: str) -> None:
     """Write a small object at a URI and take it away again; folders made for it go as well.
 
-    The URI is a folder, or any that fsspec opens. `where` names the setting, e.g. `[report] uri`,
-    and opens the message.
+    The URI is a folder, or any that fsspec opens. `where` names the setting, e.g. `[report] uri`.
 
     Raises:
         ConfigurationError: it cannot be written or removed, or its scheme cannot be used.
@@ -39,7 +38,7 @@ def write_probe(uri: str, storage_options: Mapping[str, Any], where: str) -> Non
         finally:
             for folder in new_folders:
                 with contextlib.suppress(OSError):
-                    folder.rmdir()
+                    folder.rmdir()  # fails, as it should, where somebody has put something in
 
 
 @retry(
@@ -48,7 +47,7 @@ def write_probe(uri: str, storage_options: Mapping[str, Any], where: str) -> Non
     reraise=True,
 )
 def _probe(files: Any, root: str) -> None:
-    """Another process that probes may take away the folders it made under this one's feet."""
+    """Write and remove an object, again where another probe removes the folder in between."""
     path = f"{root.rstrip('/')}/{_PROBE}{uuid.uuid4().hex}"
     if "file" in files.protocol:  # elsewhere it would make the bucket, and objects need no folder
         files.makedirs(root, exist_ok=True)
@@ -62,7 +61,7 @@ def explain_write_errors(uri: str, where: str) -> Iterator[None]:
     try:
         yield
     except file_system_errors(uri) as error:
-        why = mask_credentials(" ".join(str(error).split())) or type(error).__name__
+        why = mask_credentials(" ".join(str(error).split())) or type(error).__name__  # hides keys
         raise ConfigurationError(
             f"{where} {mask_credentials(uri)!r} cannot be written: {why}; give a folder or a URI "
             "that can, such as s3://bucket/prefix"
@@ -86,6 +85,7 @@ def file_system_errors(uri: str) -> tuple[type[Exception], ...]:
 
 def replace_file(target: Path, content: bytes) -> None:
     """Replace a file at once: readers see either the old file or the new one, never a part."""
+    # In the same folder: a rename is atomic within one file system only.
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     fresh = Path(name)
     try:
@@ -94,9 +94,9 @@ def replace_file(target: Path, content: bytes) -> None:
             file.write(content[:half])
             failpoint("report.half", before=file.flush)
             file.write(content[half:])
-        fresh.chmod(0o644)
+        fresh.chmod(0o644)  # mkstemp makes files that only their owner reads
         failpoint("report.written")
         fresh.replace(target)
         failpoint("report.replaced")
     finally:
-        fresh.unlink(missing_ok=True)
+        fresh.unlink(missing_ok=True)  # after a fault; a renamed file is missing

@@ -1,8 +1,7 @@
 """What every process of ours does around its work: it hides secrets, and ends as it should.
 
 Commands call `prepare_process` when they start; every flow run and task run does so before anything
-else. Importing a module of ours changes nothing in a process: whoever imports a flow to deploy it
-keeps their own environment, log records and serializers.
+else. Importing a module of ours changes nothing in a process (decision 111).
 """
 
 from __future__ import annotations
@@ -41,26 +40,24 @@ set already is kept."""
 
 _LONGEST_CHAIN: Final = 20  # errors looked at in a chain of causes and contexts
 
-_in_our_flow: Final = ContextVar("assizes_flow", default=False)
-_ends_on_sigterm: ContextVar[bool] = ContextVar("asked", default=False)
+_in_our_flow: Final = ContextVar("assizes_flow", default=False)  # while True, no pickle is read
+_ends_on_sigterm: ContextVar[bool] = ContextVar("asked", default=False)  # set by commands only
 
 
 def prepare_process() -> None:
     """Switch telemetry off, hide the secrets of the environment in all log lines, arm a failpoint.
-
-    Calling it again is cheap and takes in secrets that have come into the environment since.
 
     Raises:
         ConfigurationError: when `ASSIZES_FAILPOINT` names no failpoint.
     """
     for name, value in TELEMETRY_OFF.items():
         os.environ.setdefault(name, value)
-    install_log_redaction()
+    install_log_redaction()  # cheap when called again; learns secrets that have come since
     arm_from_environment()
 
 
 def install_log_redaction() -> None:
-    """Learn the secrets of the environment as it is now, and hide them in every line of every log."""
+    """Learn the secrets of the environment as it is now, and hide them in all lines of all logs."""
     register_secrets(secrets_in(os.environ))
     clean_log(mask, mask_error)
 
@@ -68,7 +65,7 @@ def install_log_redaction() -> None:
 def mask_error(error: BaseException) -> None:
     """Hide secrets in the arguments of an error and of the errors that it came from."""
     pending: list[BaseException | None] = [error]
-    seen: set[int] = set()
+    seen: set[int] = set()  # by id: causes and contexts can form a circle
     while pending and len(seen) < _LONGEST_CHAIN:
         current = pending.pop()
         if current is None or id(current) in seen:
@@ -83,14 +80,14 @@ def mask_error(error: BaseException) -> None:
 def clean_log(text: TextFilter, error: ErrorFilter | None = None) -> None:
     """Have every line of every log, tracebacks included, go through `text` as well.
 
-    Saying the same again changes nothing. `error` is called with an error that is logged, before
-    its traceback is written.
+    `error` is called with an error that is logged, before its traceback is written.
     """
+    # A factory, not a handler: Prefect, litellm and users have their own handlers (decision 98).
     make = logging.getLogRecordFactory()
     if not isinstance(make, _CleanRecordFactory):
         make = _CleanRecordFactory(make)
         logging.setLogRecordFactory(make)
-    if (text, error) not in make.steps:
+    if (text, error) not in make.steps:  # saying the same again changes nothing
         make.steps = (*make.steps, (text, error))
 
 
@@ -99,7 +96,7 @@ class _CleanRecordFactory:
 
     def __init__(self, make: Callable[..., logging.LogRecord]) -> None:
         self._make = make
-        self.steps: tuple[tuple[TextFilter, ErrorFilter | None], ...] = ()
+        self.steps: tuple[tuple[TextFilter, ErrorFilter | None], ...] = ()  # applied in this order
 
     def __call__(self, *args: Any, **kwargs: Any) -> logging.LogRecord:
         record = self._make(*args, **kwargs)
@@ -111,7 +108,7 @@ class _CleanRecordFactory:
         for text, _ in self.steps:
             clean_message = text(clean_message)
         if clean_message != message:
-            record.msg, record.args = clean_message, ()
+            record.msg, record.args = clean_message, ()  # a `%` in it is not formatted again
         if record.exc_info and (raised := record.exc_info[1]) is not None:
             for _, error in self.steps:
                 if error is not None:
@@ -125,10 +122,9 @@ class _CleanRecordFactory:
 def redacts_secrets(flow_or_task: _Made) -> _Made:
     """A flow or task whose errors carry no secret, and a flow whose recorded parameters do not.
 
-    Within a run no result is read that is a pickle: a flow run that is tried again reads the results
-    of its subflows from Prefect's storage, and a pickle in there runs what it holds. The function of
-    the flow or task is wrapped, as Prefect has no hook that runs before each run in a process.
+    While it runs, no result that is a pickle is read.
     """
+    # Prefect has no hook that runs before each run in a process.
     flow_or_task.fn = _masked(flow_or_task.fn)
     flow: Any = flow_or_task
     # Prefect records and validates what a flow is called with before its function runs, and before
@@ -165,15 +161,13 @@ def _masked(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _refuse_pickles() -> None:
-    """Have Prefect read no pickle while a flow or task of ours runs; flows of others read theirs.
-
-    A stored result names the serializer that reads it, so a JSON serializer of ours alone does not
-    keep Prefect from unpickling what somebody put into the storage. Prefect has no setting for that.
-    """
+    """Have Prefect read no pickle while a flow or task of ours runs; others read theirs."""
     from prefect.serializers import PickleSerializer
 
+    # An attack: a flow run that is tried again reads stored results, and a planted pickle runs
+    # what it holds. A result names its own serializer, so our use of JSON does not prevent it.
     load = PickleSerializer.loads
-    if hasattr(load, "__wrapped__"):
+    if hasattr(load, "__wrapped__"):  # replaced already
         return
 
     @wraps(load)
@@ -191,9 +185,9 @@ def _refuse_pickles() -> None:
 def interrupt_on_sigterm() -> Iterator[None]:
     """For the length of a command and its runs, SIGTERM ends it as Ctrl-C does, with exit code 130.
 
-    What is in flight is kept, and nothing new is asked. Prefect turns the signal into an exception
-    anywhere in a flow, which is right for a deployment; so only a command asks for this.
+    What is in flight is kept, and nothing new is asked.
     """
+    # Prefect turns the signal into an exception anywhere in a flow: right for a deployment only.
     token = _ends_on_sigterm.set(True)
     try:
         with handle_sigterm():
@@ -204,7 +198,8 @@ def interrupt_on_sigterm() -> Iterator[None]:
 
 @contextmanager
 def handle_sigterm() -> Iterator[None]:
-    """Within a flow, whose engine has put its own handler in the place of the command's."""
+    """Have SIGTERM act as Ctrl-C in the block; the engine of a flow replaces an outer handler."""
+    # Python sets signal handlers in the main thread only.
     if not _ends_on_sigterm.get() or threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -220,7 +215,7 @@ class Closing(ABC):
 
     @abstractmethod
     def close(self) -> object:
-        """Let go of what is held; closing again does nothing."""
+        """Release what is held; closing again does nothing."""
 
     def __enter__(self) -> Self:
         return self

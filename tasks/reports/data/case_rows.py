@@ -1,7 +1,4 @@
-"""The cases of a run as a report shows them: a table, the cases to read first, and conversations.
-
-A case in full has its findings, and its conversation with each finding at the turns it names.
-"""
+"""The cases of a run as a report shows them: a table, cases to read first, and conversations."""
 
 from __future__ import annotations
 
@@ -31,7 +28,6 @@ MAX_CASES: Final = 200  # cases in the table, at most
 MAX_ERRORS: Final = 50  # cases that could not be judged that are listed, at most
 MAX_FINDINGS: Final = 60  # scores, and expected outcomes, that are shown of a case at most
 ID_CHARS: Final = 512  # characters of the id of a case, at most
-
 TEXT_CHARS: Final = 2000  # characters of a justification, an error or an outcome, at most
 TURN_CHARS: Final = 6000  # characters of one text of a conversation on the page of a case, at most
 MAX_TURNS: Final = 1000  # turns of a conversation on the page of a case, at most
@@ -41,7 +37,7 @@ MAX_OBJECT_BYTES: Final = 256 << 20  # bytes of an object that is fetched to sho
 
 _KEY: Final = ("case_id", "repetition")
 _LINE_FIELDS: Final = ("repetition", "status", "passed", "overall_score", "gate")
-_CHANGES: Final = {"case_id": pl.String, "change": pl.String}
+_CHANGES: Final = {"case_id": pl.String, "change": pl.String}  # a frame without rows needs them
 
 
 def case_rows(cases: pl.LazyFrame, scores: pl.LazyFrame, changes: Mapping[str, str]) -> parts.Cases:
@@ -85,23 +81,19 @@ def case_rows(cases: pl.LazyFrame, scores: pl.LazyFrame, changes: Mapping[str, s
 
 
 def _ranked_cases(cases: pl.LazyFrame, changes: Mapping[str, str]) -> pl.DataFrame:
-    """Identity and status of all cases, the most urgent first.
-
-    Cases that fail and got worse come first, then others that got worse, other failing cases, cases
-    that could not be judged, cases that got better, and the rest; in each group the lowest score
-    comes first.
-    """
+    """Identity and status of all cases, the most urgent first."""
     compared = pl.LazyFrame(list(changes.items()), schema=_CHANGES, orient="row")
     judged, errored = (pl.col("status") == status for status in ("judged", "errored"))
     worse, better = (pl.col("change") == change for change in ("regression", "improvement"))
     failed = judged & ~pl.col("passed")
+    # The first condition that holds gives the group; within a group the lowest score comes first.
     urgent = (worse & failed, worse, failed, errored, better, judged)
     groups = [pl.when(condition).then(pl.lit(group)) for group, condition in enumerate(urgent)]
     return collect_rows(
         cases.select(*_KEY, "status", "passed", "overall_score")
         .join(compared, on="case_id", how="left")
         .with_columns(group=pl.coalesce(*groups, pl.lit(len(urgent))))
-        .sort("group", "overall_score", *_KEY, nulls_last=True)
+        .sort("group", "overall_score", *_KEY, nulls_last=True)  # the key makes the order total
         .select(*_KEY, "status")
     )
 
@@ -125,6 +117,7 @@ def _cases_to_read(
     for score in collect_rows(scores.sort(KEYS["scores"])).iter_rows(named=True):
         scores_by_case[score["case_id"], score["repetition"]].append(score)
     cases = []
+    # The rows are those of the first lines only.
     for row, line in zip(rows, lines, strict=False):
         own_scores = scores_by_case[row["case_id"], row["repetition"]]
         outcomes, findings = _outcomes_and_findings(own_scores)
@@ -158,10 +151,9 @@ def _cases_to_read(
 def _outcomes_and_findings(
     scores: Iterable[Mapping[str, Any]],
 ) -> tuple[list[parts.OutcomeLine], list[parts.Finding]]:
-    """The scores of single expected outcomes as a checklist, and all others as findings.
+    """The scores of single expected outcomes as a checklist (001-29), and all others as findings.
 
-    The checklist has the order of the outcomes; a line says whether the statement holds, and why
-    (001-29). Of the findings, the lowest comes first.
+    The checklist has the order of the outcomes; of the findings, the lowest comes first.
     """
     outcomes: list[tuple[tuple[Any, ...], parts.OutcomeLine]] = []
     findings: list[tuple[tuple[Any, ...], parts.Finding]] = []
@@ -175,10 +167,10 @@ def _outcomes_and_findings(
                 justification=clean_line(score["reason"] or rationale(details), TEXT_CHARS),
             )
             digits = part.rpartition(":")[2]
-            outcomes.append(((int(digits) if digits.isdecimal() else 0, part), line))
+            outcomes.append(((int(digits) if digits.isdecimal() else 0, part), line))  # 10 after 9
         else:
             order = ("failed", "scored", "skipped").index(score["status"])
-            level = (order, value is None, value or 0.0)
+            level = (order, value is None, value or 0.0)  # `None` after every number
             key = (*level, score["metric"], part, score["judge"])
             findings.append((key, finding_of(score)))
     first = itemgetter(0)
@@ -193,6 +185,7 @@ def finding_of(score: Mapping[str, Any]) -> parts.Finding:
     details, label, raw = _details(score), score["label"], score["raw"]
     if score["status"] != "scored":
         shown = "could not be had" if score["status"] == "failed" else "does not apply"
+    # `fail` is a level (1 of 5) and also the no of a yes/no metric, whose raw value is 0.
     elif label in LABELS and not (label == "fail" and raw == 0):
         shown = f"{label.replace('_', ' ')} ({raw:g} of 5)"
     else:
@@ -215,10 +208,8 @@ def _details(score: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def case_pages(record: RunRecord, stored_cases: Sequence[StoredExecution]) -> list[dict[str, Any]]:
-    """The executions of a case for their page; `fault` says why a conversation is missing.
-
-    An object that holds several of the transcripts is fetched once.
-    """
+    """The executions of a case for their page; `fault` says why a conversation is missing."""
+    # All at once, as an object that holds several of the transcripts is then fetched once.
     cases = _reread_cases(record, [stored_case.case for stored_case in stored_cases])
     pages: list[dict[str, Any]] = []
     for case, stored_case in zip(cases, stored_cases, strict=True):
@@ -243,9 +234,9 @@ def conversations(
 ) -> list[dict[str, Any]]:
     """The conversations of some cases, with the findings at their turns.
 
-    The cases are as in the data of the report, with their findings; `table_rows` are their rows in
-    table `cases`, with `None` where a row is not known. Each conversation has `turns`, the number
-    of `more` turns that are not shown, and a `fault` that says why the conversation is missing.
+    The cases are as in the data of the report; `table_rows` are their rows in table `cases`, `None`
+    where a row is not known. Each conversation has `turns`, the number of `more` turns that are not
+    shown, and a `fault` that says why the conversation is missing.
     """
     transcripts = iter(_reread_cases(record, [row for row in table_rows if row]))
     shown: list[dict[str, Any]] = []
@@ -270,18 +261,16 @@ def _reread_cases(
     try:
         return reread_cases(record, rows, MAX_OBJECT_BYTES)
     except ConfigurationError as error:
+        # The ground truth is gone: every conversation is missing for the same reason.
         return [DataError("unknown", str(error))] * len(rows)
 
 
 def _turn_entries(turns: Sequence[Turn], findings: Iterable[parts.Finding]) -> list[dict[str, Any]]:
-    """The turns for display, each with the findings that name it, in the order of the findings.
-
-    A turn is `failing` if one of its findings is bad.
-    """
+    """The turns for display with the findings that name them; `failing` if one of them is bad."""
     marks: dict[int, list[dict[str, Any]]] = defaultdict(list)
     for finding in findings:
         value = finding.value if finding.status == "scored" else None
-        failing = value is not None and value < ACCEPTABLE / 5
+        failing = value is not None and value < ACCEPTABLE / 5  # levels are 0..5, values 0..1
         mark = finding.model_dump(include={"metric", "part", "shown", "failure_code"})
         for position in finding.turns:
             marks[position].append(mark | {"failing": failing})

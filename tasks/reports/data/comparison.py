@@ -19,7 +19,6 @@ from assizes.tasks.reports.formatting import DASH, line_of, name_of, plural, sig
 from assizes.tasks.reports.schema import parts
 
 MAX_MOVED: Final = 100  # cases that got worse, and cases that got better, that are listed at most
-
 MAX_IDS: Final = 50  # cases of one run only, or moved only within noise, that are listed, at most
 MAX_SETTINGS: Final = 100  # settings that differ that are listed, at most
 MAX_METRICS_OF_A_CASE: Final = 6  # metrics that are named for a case that moved, at most
@@ -28,7 +27,7 @@ MAX_EXPLORATORY: Final = 25  # exploratory changes that are listed, at most
 MAX_MISMATCHES: Final = 50  # differences in how the runs were judged that are listed, at most
 PROMPT_LINE_CHARS: Final = 2000  # characters of a line of a prompt, at most
 
-_FLIPS: Final = {
+_FLIPS: Final = {  # (passed in the baseline, in the candidate) -> text
     (True, False): "passed → failed",
     (False, True): "failed → passed",
     (True, True): "passed both times",
@@ -158,9 +157,9 @@ def _movers(comparison: RunComparison, status: str, flips: int) -> parts.Movers:
     moved_cases = sorted(
         (case for case in comparison.test_case_comparisons if case.status == status),
         key=lambda case: (
-            case.baseline_passed == case.candidate_passed,
+            case.baseline_passed == case.candidate_passed,  # False sorts first: a flip
             -abs(case.score_delta or 0.0),
-            case.test_case_id,
+            case.test_case_id,  # equal moves in a defined order
         ),
     )
     return parts.Movers(
@@ -182,7 +181,7 @@ def _movers(comparison: RunComparison, status: str, flips: int) -> parts.Movers:
 
 
 def _moved_metrics(deltas: Sequence[MetricDelta]) -> str:
-    """The metrics of a case that moved, such as `relevance 4.5 → 3`; of a binary one, its labels."""
+    """The metrics of a case that moved, as in `relevance 4.5 → 3`; of binary ones, the labels."""
     moved_deltas = sorted(
         (delta for delta in deltas if delta.status != "unchanged"),
         key=lambda delta: (-abs(delta.delta or 0.0), delta.metric),
@@ -204,6 +203,7 @@ def _prompts(comparison: RunComparison) -> parts.Prompts:
     if comparison.prompt_diff:
         note = _PROMPTS_DIFFER
     elif any(item.field.startswith(f"{FINGERPRINTS}.") for item in comparison.config_diff):
+        # `None`: a run of before prompts were stored; empty: stored on both sides, and alike.
         reason = _TEXTS_NOT_STORED if comparison.prompt_diff is None else _PROMPTS_ALIKE
         note = f"{_FINGERPRINTS_DIFFER} {reason}"
     return parts.Prompts(

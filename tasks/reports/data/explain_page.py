@@ -33,8 +33,8 @@ def metric_explanation(
 ) -> dict[str, Any]:
     """Everything behind a metric of one execution of a case, as JSON-able data.
 
-    The asks are rendered again from the transcript and checked by their hashes; `prompts` says
-    whether that was possible. Objects with more than `most_bytes` are not fetched for it.
+    `prompts` says whether the asks could be rendered again; no object of more than `most_bytes` is
+    fetched for it.
 
     Raises:
         ConfigurationError: the case has no such metric.
@@ -45,7 +45,7 @@ def metric_explanation(
         metrics = {row["metric"] for row in execution.scores}
         raise ConfigurationError.unknown("metric", metric, metrics, f"case {case_id!r}")
     judge = scores[0]["judge"]
-    mask: Callable[[str], str] = str
+    mask: Callable[[str], str] = str  # changes nothing, until the rules of the run are known
     replayed_asks: list[ReplayedHearing] = []
     prompts = "rendered anew from the transcript, checked by their hash"
     try:
@@ -53,6 +53,7 @@ def metric_explanation(
         mask = CasePreprocessor.from_config(run_config(record)).displayed_text
     except (DataError, ConfigurationError) as error:  # the stored rows are shown all the same
         replayed_asks, prompts = [], f"cannot be rendered again: {error}"
+    # A row is a dict and has no hash; the replay hands back the very objects it was given.
     by_row = {id(replayed_ask.row): replayed_ask for replayed_ask in replayed_asks}
     return {
         "run_id": record.run_id,
@@ -76,7 +77,7 @@ def _rendered_ask(
     """A row of table `asks` with its messages, in which `mask` hides what may not be stored."""
     ask_fields = {name: row[name] for name in _ASK_COLUMNS}
     ask_fields["trail"] = json.loads(row["trail"]) if row["trail"] else []
-    if replayed_ask is None:
+    if replayed_ask is None:  # its transcript is gone or has changed
         return ask_fields | {"exact": None, "messages": [], "schema": None, "read": None}
     attempt, prompt = replayed_ask.attempt, replayed_ask.ask.prompt
     if row["provider"] != OFFLINE_PROVIDER:
@@ -89,7 +90,7 @@ def _rendered_ask(
         "flags": list(attempt.flags),
     }
     return ask_fields | {
-        "exact": replayed_ask.exact,
+        "exact": replayed_ask.exact,  # the hash of the prompt is that of the prompt that was sent
         "messages": [message | {"content": mask(message["content"])} for message in sent],
         "schema": replayed_ask.ask.reply.model_json_schema(),
         "read": read,

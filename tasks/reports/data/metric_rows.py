@@ -22,18 +22,16 @@ from assizes.tasks.reports.schema import report as schema
 from assizes.tasks.reports.schema.parts import Counted, Interval, NameValue
 
 MAX_METRICS: Final = 100  # metrics that are listed, at most
-
 MAX_CODES: Final = 50  # failure codes, metrics of a code, and root causes that are listed, at most
-
 MAX_SKIPS: Final = 50  # reasons for skipped cases that are listed, at most
 MAX_NAMES: Final = 100  # judges, and published numbers, that are listed at most
 BIN_POINTS: Final = 10  # width of a bin of the distribution, in points of the overall score
 
-_ORDER: Final = ("pass", "yes", *reversed(LABELS), "no")
-_LEVEL_WORDS: Final = frozenset({*LABELS, "pass"})
-_TIERS: Final = ("execution", "knowledge", "process", "delivery")
+_ORDER: Final = ("pass", "yes", *reversed(LABELS), "no")  # labels, the best first
+_LEVEL_WORDS: Final = frozenset({*LABELS, "pass"})  # labels of metrics with levels 0..5
+_TIERS: Final = ("execution", "knowledge", "process", "delivery")  # as in a conversation
 
-_LATENCIES: Final = {
+_LATENCIES: Final = {  # shown name -> field of the summary, in ms
     "median of cases": "latency_p50_ms",
     "95th percentile": "latency_p95_ms",
     "longest": "latency_max_ms",
@@ -41,7 +39,7 @@ _LATENCIES: Final = {
 }
 _TOKENS: Final = {"Tokens in": "input", "Tokens out": "output", "Tokens in all": "total"}
 
-_FAMILIES: Final = {
+_FAMILIES: Final = {  # family -> (title, meaning), in the order they are shown
     "conversation": ("Conversation", "The weighted score and the expected outcomes."),
     "judges": ("Judges", "A case passes when every one of these that applies to it passes."),
     "quality": ("Quality", "One no fails a case; the first no in causal order is its root cause."),
@@ -70,13 +68,14 @@ def _family_of(metric: MetricSummary) -> str:
 def metric_rows(summary: RunSummary, comparison: RunComparison | None) -> list[schema.MetricLine]:
     """One row for each metric of each judge, in the order of tiers and weights.
 
-    The changes are those of `comparison` with the baseline, which is `None` without one.
+    `comparison` is that with the baseline, `None` without one.
     """
     names = published_names(summary.metrics)
     deltas = () if comparison is None else comparison.aggregate.per_metric_aggregate_deltas
     delta_by_name = {delta.metric: delta for delta in deltas}
     places: dict[str | None, int] = {tier: place for place, tier in enumerate(_TIERS)}
     ranked = sorted(summary.metrics, key=lambda metric: (metric.name, metric.judge))
+    # A stable sort: within a tier and weight the order of names stays.
     ranked.sort(key=lambda metric: (places.get(metric.tier, len(places)), -(metric.weight or 0.0)))
     named = [(names[metric.judge, metric.name], metric) for metric in ranked[:MAX_METRICS]]
     return [_metric_row(name, metric, delta_by_name.get(name), summary) for name, metric in named]
@@ -93,6 +92,7 @@ def _metric_row(
     # A comparison holds binary metrics as the share that passed; their level is five times that.
     factor = 5 if delta and delta.is_binary and unit == "0-5" else 1
     before, moved = (
+        # Nine digits remove the noise of floats, so that the same run gives the same report.
         value and round(value * factor, 9)
         for value in ((delta.baseline_avg, delta.delta) if delta else (None, None))
     )
@@ -148,6 +148,7 @@ def skip_rows(scores: pl.LazyFrame) -> schema.Skips:
     """The judges that did not apply to some cases: to how many, why, and with which metrics."""
     skipped = scores.filter((pl.col("part") == "") & (pl.col("status") == "skipped"))
     counted = skipped.group_by("judge", "metric", "reason").agg(rows=pl.len())
+    # (judge, reason, cases) -> metrics: one line for all metrics that were skipped alike.
     metrics: dict[tuple[str, str, int], list[str]] = defaultdict(list)
     ordered = collect_rows(counted.sort("judge", "metric", "reason"))
     for judge, metric, reason, rows in ordered.rows():
@@ -231,7 +232,7 @@ def score_distribution(cases: pl.LazyFrame) -> schema.Distribution:
     counts = [{"passed": 0, "not_passed": 0} for _ in lows]
     judged = cases.drop_nulls("overall_score").group_by("overall_score", "passed")
     for score, passed, rows in collect_rows(judged.agg(rows=pl.len())).rows():
-        index = min(int(score // BIN_POINTS), len(lows) - 1)
+        index = min(int(score // BIN_POINTS), len(lows) - 1)  # 100 is in the last bin
         counts[index]["passed" if passed else "not_passed"] += rows
     return schema.Distribution(
         bins=[
@@ -243,10 +244,7 @@ def score_distribution(cases: pl.LazyFrame) -> schema.Distribution:
 
 
 def usage_facts(summary: RunSummary, asks: pl.LazyFrame) -> list[schema.Facts]:
-    """The time, tokens and money of the agent and of the judge, the latter from table `asks` too.
-
-    Votes follow where a metric had several.
-    """
+    """The time, tokens and money of the agent and of the judge; votes where metrics had several."""
     agent: dict[str, str] = {}
     for word, field in _LATENCIES.items():
         shown, interval = duration(getattr(summary, field)), summary.intervals.get(field)
@@ -280,6 +278,7 @@ def _judge_facts(
 ) -> dict[str, str]:
     """The questions, times, tokens and cost of the judge; the ledger's numbers where it has any."""
     calls = summary.model_calls
+    # Only calls that were answered tell how long an answer takes.
     answered = asks.filter(~pl.col("cached") & pl.col("error").is_null()).select("latency_ms")
     latency = collect_rows(answered)["latency_ms"]
     median, p95 = (latency.quantile(level, interpolation="linear") for level in (0.5, 0.95))

@@ -1,7 +1,6 @@
 """Computes everything that the report of a run shows; HTML, Markdown and JSON only render it.
 
-The same rows give the same data: no clock is read, and every list has a defined order. Text of
-transcripts and judges is cut and made visible here; it is escaped where it is rendered.
+Text of transcripts and judges is cut and made visible here; it is escaped where it is rendered.
 """
 
 from __future__ import annotations
@@ -32,12 +31,13 @@ from assizes.tasks.reports.schema.parts import Comparison, Counted, NameValue
 from assizes.tasks.runs.stored_runs import named_baseline
 from assizes.tasks.store import RunRecord
 
+# The same rows give the same data: no clock is read, and every list has a defined order.
 MAX_ASK_ERRORS: Final = 20  # different errors of asks that are listed, at most
 MAX_AGENTS: Final = 10  # agents with their versions that are listed, at most
 REGRESSION: Final = "regression"  # worse than its baseline, while its judge did not move
 _UTC_TIME: Final = "%Y-%m-%d %H:%M:%S UTC"
 
-_HEADLINES: Final = {
+_HEADLINES: Final = {  # outcome -> (word, sentence)
     "passed": ("PASSED", "Every gate was reached."),
     "failed": ("FAILED", "A gate was missed:"),
     REGRESSION: ("REGRESSION", "This run is worse than its baseline:"),
@@ -51,7 +51,7 @@ _HEADLINES: Final = {
     ),
 }
 
-_BARE_KEY: Final = re.compile(r"^[A-Za-z0-9_-]+$")
+_BARE_KEY: Final = re.compile(r"^[A-Za-z0-9_-]+$")  # keys that TOML takes without quotes
 
 
 def report_data(
@@ -64,10 +64,10 @@ def report_data(
 ) -> dict[str, Any]:
     """The report of a run as JSON-able data, in the shape of `assizes.tasks.reports.schema`.
 
-    Of lazy tables, only the rows that are shown come into memory. `comparison` is `None` without a
-    baseline. `assizes.tasks.reports.stored` adds what needs the store: calibrations, attribution.
+    `comparison` is `None` without a baseline. Calibrations and attribution are empty; they need the
+    store and are added by `assizes.tasks.reports.stored`.
     """
-    cases, scores, asks = cases.lazy(), scores.lazy(), asks.lazy()
+    cases, scores, asks = cases.lazy(), scores.lazy(), asks.lazy()  # only shown rows are loaded
     fingerprints = sorted(run.config.get("fingerprints", {}).items())
     pairs = comparison.test_case_comparisons if comparison else ()
     report = schema.Report(
@@ -93,13 +93,14 @@ def report_data(
         calibration=[],
         warnings=_warnings(run, summary),
         comparison=compared,
+        # The snapshot of a run holds more than settings: its number, its day, its fingerprints.
         config={name: run.config[name] for name in RunConfig.model_fields if name in run.config},
         fingerprints=[
             NameValue(name=name_of(name), value=name_of(str(value))) for name, value in fingerprints
         ],
         reproduce=reproduction(run.run_id, run.config),
     )
-    return report.model_dump(by_alias=True)
+    return report.model_dump(by_alias=True)  # `from` of a bin is an alias
 
 
 def _judged_by(run: RunRecord, asks: pl.LazyFrame) -> schema.JudgedBy:
@@ -131,24 +132,16 @@ def _run_head(run: RunRecord, cases: pl.LazyFrame) -> schema.RunHead:
 
 
 def outcome_of(status: str, outcome: str, ending: str, *, judge_moved: bool = False) -> str:
-    """The outcome of a run: the most severe of what its status, gates and comparison say.
+    """The outcome of a run: the most severe of what its stored status, gates and comparison say.
 
-    Missing scores never make an outcome better.
-
-    Args:
-        status: the stored status of the run.
-        outcome: the outcome of its own gates: `passed`, `failed` or `inconclusive`.
-        ending: the ending of its comparison; `fine` without a baseline.
-        judge_moved: whether the anchors show that the judge moved; a fall of the scores is then not
-            blamed on the agent.
-
-    Returns:
-        `passed`, `failed`, `regression`, `inconclusive`, `undecided`, `not_comparable` or
-        `incomplete`.
+    `outcome` is that of the gates: `passed`, `failed` or `inconclusive`. `ending` is that of the
+    comparison, `fine` without a baseline. `judge_moved`: by its anchors, the judge moved, so a fall
+    of the scores is not blamed on the agent. Returns `passed`, `failed`, `regression`,
+    `inconclusive`, `undecided`, `not_comparable` or `incomplete`.
     """
     if status != COMPLETE:
         return "incomplete"
-    if outcome == "inconclusive":
+    if outcome == "inconclusive":  # missing scores never make an outcome better
         return outcome
     if ending == "regressed":
         return "undecided" if judge_moved else REGRESSION
@@ -164,12 +157,13 @@ def _run_verdict(
     missed = [
         f"{dimension.name.lower()} gate: {dimension.shown}, needs {dimension.needs}"
         for dimension in dimensions
-        if dimension.passed is False
+        if dimension.passed is False  # `None`, a gate without a value, is not missed
     ]
     ending: str = "fine"
     why: list[str] = []
     if compared is not None:
         ending, why = compared.ending, compared.why
+    # The configuration names a baseline, but no comparison was stored before the run ended.
     elif (baseline := named_baseline(run.config)) is not None:
         ending = "inconclusive"
         why = [f"no comparison with its baseline {name_of(baseline)} is stored"]
@@ -206,6 +200,7 @@ def verdict_with_attribution(
 
 def _dimensions(summary: RunSummary) -> list[schema.Dimension]:
     """The two gates of seed 001 and the coverage that both of them need, on a scale of 0..100."""
+    # Below, `value and round(value, 9)` keeps `None` and 0; nine digits remove the noise of floats.
     score, rate = summary.weighted_metrics_score_pct, summary.cases_pass_rate_pct
     coverage = None if summary.coverage is None else summary.coverage * 100
     floor = summary.min_coverage * 100
@@ -315,16 +310,16 @@ def _warnings(run: RunRecord, summary: RunSummary) -> list[str]:
 def reproduction(run_id: str, config: Mapping[str, Any]) -> schema.Reproduce:
     """The configuration file and the commands that give the same rows again.
 
-    The file has the settings of a snapshot of a configuration; loading it gives the same
-    configuration. Values of `None` are left out, as TOML has none.
+    Loading the file gives the same configuration as the snapshot it is made from.
     """
     settings = {name: config[name] for name in RunConfig.model_fields if name in config}
     tables = {name: item for name, item in settings.items() if isinstance(item, Mapping)}
     lines = _pairs({name: item for name, item in settings.items() if name not in tables})
+    # Tables come last: in TOML, what follows a table's head belongs to that table.
     for name, table in tables.items():
         if pairs := _pairs(table):
             lines += ["", f"[{name}]", *pairs]
-    run = shlex.quote(run_id)
+    run = shlex.quote(run_id)  # the command is copied into a shell
     return schema.Reproduce(
         toml="\n".join(lines) + "\n",
         commands=["assizes run -c assizes.toml", f"assizes show {run}", f"assizes report {run}"],
@@ -335,7 +330,7 @@ def _pairs(table: Mapping[str, Any]) -> list[str]:
     return [
         f"{name if _BARE_KEY.match(name) else _value(name)} = {_value(item)}"
         for name, item in table.items()
-        if item is not None
+        if item is not None  # TOML has no null; a setting left out has its default
     ]
 
 

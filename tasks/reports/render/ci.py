@@ -1,7 +1,4 @@
-"""Renders a run for CI systems and chats: in a few lines of Markdown, and as JUnit XML.
-
-CI systems show the verdict, gates, comparison and cases of the XML as tests.
-"""
+"""Renders a run for CI systems and chats: in a few lines of Markdown, and as JUnit XML."""
 
 from __future__ import annotations
 
@@ -54,15 +51,16 @@ def _blocks(data: Mapping[str, Any]) -> Iterator[str]:
 
 
 def junit_report(data: Mapping[str, Any], cases: pl.LazyFrame) -> str:
-    """The XML document, in which a case that did not pass is a failure.
+    """The verdict, gates, comparison and cases of a run as tests in JUnit XML.
 
-    A case that could not be judged is an error. `cases` is table `cases` of the run.
+    A case that did not pass is a failure, one that could not be judged an error. `cases` is table
+    `cases` of the run.
     """
     run = data["run"]
     root = ET.Element("testsuites", name="assizes")
     suite = ET.SubElement(root, "testsuite", name=clean_line(run["name"], TEXT_CHARS))
     properties = ET.SubElement(suite, "properties")
-    total = collect_rows(cases.select(pl.len())).item()
+    total = collect_rows(cases.select(pl.len())).item()  # counted without loading the rows
     facts = {
         "run_id": run["run_id"],
         "verdict": data["verdict"]["word"],
@@ -73,10 +71,10 @@ def junit_report(data: Mapping[str, Any], cases: pl.LazyFrame) -> str:
         text = clean_line(str(value), TEXT_CHARS)
         ET.SubElement(properties, "property", name=name, value=text)
     suite.extend(_verdict_tests(data))
-    passed = pl.col("passed").fill_null(value=False)
+    passed = pl.col("passed").fill_null(value=False)  # sorts False first: what did not pass is kept
     first = cases.select(_COLUMNS).sort(passed, "case_id", "repetition").head(MAX_CASES)
     suite.extend(_case(row) for row in collect_rows(first).iter_rows(named=True))
-    tags = {"failures": "*/failure", "errors": "*/error", "skipped": "*/skipped"}
+    tags = {"failures": "*/failure", "errors": "*/error", "skipped": "*/skipped"}  # as XPath
     for name, tag in {"tests": "testcase", **tags}.items():
         suite.set(name, str(len(suite.findall(tag))))
     ET.indent(root)
@@ -84,21 +82,20 @@ def junit_report(data: Mapping[str, Any], cases: pl.LazyFrame) -> str:
 
 
 def _verdict_tests(data: Mapping[str, Any]) -> Iterator[ET.Element]:
-    """The verdict, its gates and the comparison as tests.
-
-    The first of them is the verdict itself, so that CI never shows success for a run that failed.
-    """
+    """The verdict, its gates and the comparison as tests."""
     verdict, compared = data["verdict"], data["comparison"]
-    kind: str | None = None
+    kind: str | None = None  # the element within the test; `None`: the test passed
     if verdict["outcome"] != "passed":
         kind = "failure" if verdict["outcome"] in ("failed", REGRESSION) else "error"
     reasons = "; ".join(verdict["reasons"])
+    # The verdict itself is a test, so that CI never shows success for a run that failed.
     yield _test("verdict", "verdict", kind, f"{verdict['word']}: {verdict['headline']} {reasons}")
     for gate in verdict["dimensions"]:
         kind = {True: None, False: "failure", None: "skipped"}[gate["passed"]]
         message = f"{gate['shown']}, needs {gate['needs']}" if kind == "failure" else "not decided"
         yield _test("gates", gate["name"].lower(), kind, message)
     if compared is not None:
+        # An ending that is undecided or not comparable is an error: nothing is ruled out.
         kind = None if compared["ending"] == "fine" else "error"
         if verdict["outcome"] == REGRESSION:
             kind = "failure"
@@ -122,7 +119,7 @@ def _case(row: Mapping[str, Any]) -> ET.Element:
 
 
 def _test(group: str, name: str, kind: str | None = None, message: str = "") -> ET.Element:
-    """A test, in which an element of a kind such as `failure` has the message, if there is one."""
+    """A test; with a `kind` such as `failure` it holds an element of that name with the message."""
     # XML allows no control characters, not even escaped ones.
     test = ET.Element("testcase", classname=group, name=clean_line(name, TEXT_CHARS))
     if kind is not None:

@@ -1,12 +1,9 @@
 """Renders the report as one HTML file, the pages that are served, and the charts in them.
 
-All text of transcripts, judges and configurations is hostile: the templates escape it, a missing
-name is an error instead of a blank, and the content security policy of a page allows one script,
-known by its hash, and requests only to the server that the page came from.
-
-Each chart is an SVG in a `data:` URI for an `<img>` element. Inside an image no script runs and
-nothing is fetched, whatever the name of a metric or of a failure code contains. Each chart has one
-drawing for light pages and one for dark pages.
+All text of transcripts, judges and configurations is hostile: the templates escape it, and the
+content security policy of a page allows one script, known by its hash, and requests only to the
+server that the page came from. Each chart is an SVG in a `data:` URI for an `<img>` element, once
+for light and once for dark pages.
 """
 
 from __future__ import annotations
@@ -31,14 +28,14 @@ from assizes.tasks.reports import formatting
 WIDTH: Final = 560  # width of a chart, in pixels
 MAX_BARS: Final = 12  # bars of a chart, at most; the table beside the chart holds all rows
 
-_ROW: Final = 26
-_LABEL_PX: Final = 180
-_LABEL_CHARS: Final = 80
+_ROW: Final = 26  # height of a bar, in pixels
+_LABEL_PX: Final = 180  # width of the column of names, in pixels
+_LABEL_CHARS: Final = 80  # characters of a name in a chart, at most
 _FITTED: Final = {"padding": 4, "autosize": alt.AutoSizeParams(type="fit-x")}
 _NAMES_AXIS: Final = alt.Axis(
     labelLimit=_LABEL_PX, minExtent=_LABEL_PX, domain=False, ticks=False, grid=False
 )
-_COUNTS_AXIS: Final = alt.Axis(tickMinStep=1, tickCount=5)
+_COUNTS_AXIS: Final = alt.Axis(tickMinStep=1, tickCount=5)  # no tick at half a case
 _LEGEND: Final = alt.Legend(title=None, orient="top")
 
 _SHADED: Final = frozenset({*(label.replace("_", " ") for label in LABELS), "pass", "yes", "no"})
@@ -49,6 +46,8 @@ _FILTERS: Final = (
 )
 """Functions of `formatting` that templates may call."""
 
+# An attack: text that slips through the escaping can run no script and send nothing elsewhere.
+# The templates have style attributes, hence 'unsafe-inline' for styles only.
 _POLICY: Final = (
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
     "script-src 'sha256-{script}'; form-action {own}; connect-src {own}"
@@ -75,18 +74,14 @@ class NavigationLink:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """The served pages that a page links to.
+    """The served pages that a page links to."""
 
-    Attributes:
-        places: the entries of the navigation.
-        run_id: id of the run whose cases are linked; `None` for no links to cases.
-    """
-
-    places: tuple[NavigationLink, ...]
-    run_id: str | None = None
+    places: tuple[NavigationLink, ...]  # the entries of the navigation
+    run_id: str | None = None  # the run whose cases are linked; `None`: no links to cases
 
     def case_url(self, case_id: str) -> str:
         """The URL of the page of a case of this run."""
+        # The route takes the rest of the path as the id of the case, / included.
         return f"/view/runs/{quote(self.run_id or '', safe='')}/cases/{quote(case_id)}"
 
 
@@ -106,6 +101,7 @@ def page(name: str, data: Mapping[str, Any], site: Site | None = None) -> str:
 
 def policy_of(*, served: bool) -> str:
     """The content security policy of a page; only a served page may send requests to its server."""
+    # CSP level 2: a script between tags runs if the SHA-256 of its text is listed.
     digest = base64.b64encode(hashlib.sha256(_file("page.js").encode()).digest()).decode()
     return _POLICY.format(script=digest, own="'self'" if served else "'none'")
 
@@ -119,8 +115,8 @@ def _file(name: str) -> str:
 def _environment() -> jinja2.Environment:
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("assizes.tasks.reports"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
+        autoescape=True,  # by default jinja escapes nothing
+        undefined=jinja2.StrictUndefined,  # a missing name is an error instead of a blank
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -138,11 +134,11 @@ def _environment() -> jinja2.Environment:
 class Theme:
     """The colours of a chart, which differ in lightness as well as in hue."""
 
-    text: str
+    text: str  # labels and rules; colours are CSS hex values
     grid: str
-    main: str
-    other: str
-    bad: str
+    main: str  # this run, and what passed
+    other: str  # the baseline, and intervals
+    bad: str  # failures and signals
 
 
 LIGHT: Final = Theme("#3d4450", "#dfe3e8", "#2f5d8a", "#a9b8c8", "#b4532a")
@@ -153,9 +149,9 @@ DARK: Final = Theme("#c3cad4", "#363d48", "#7fb0de", "#566474", "#e0875c")
 class ChartImage:
     """A chart: two drawings as `data:` URIs, a text that says what they show, and a title."""
 
-    light: str
+    light: str  # `data:` URI of an SVG
     dark: str
-    alt: str
+    alt: str  # what the drawing shows, for who does not see it
     title: str
 
 
@@ -179,9 +175,11 @@ def _metric_means(metrics: Sequence[Mapping[str, Any]]) -> ChartImage | None:
     values = [
         {"metric": label_of(metric["metric"]), "run": run, "mean": metric[key]}
         for metric in shown
+        # Without a baseline there is one name, and the second key is left out.
         for run, key in zip(names, ("mean", "baseline_mean"), strict=False)
         if metric[key] is not None
     ]
+    # Two long names may be cut to the same label; they then share a row.
     height = _ROW * len(names) * len({value["metric"] for value in values})
     worst = min(shown, key=lambda metric: (metric["mean"], metric["metric"]))
     return themed_chart(
@@ -192,6 +190,7 @@ def _metric_means(metrics: Sequence[Mapping[str, Any]]) -> ChartImage | None:
             alt.Chart(alt.InlineData(values), width=WIDTH, height=height)
             .mark_bar(height={"band": 0.82})
             .encode(
+                # `sort=None` keeps the order of the data.
                 y=alt.Y("metric:N", sort=None, title=None, axis=_NAMES_AXIS),
                 yOffset=alt.YOffset("run:N", sort=names),
                 x=alt.X("mean:Q", title=None, scale=alt.Scale(domain=[0, 5])),
@@ -212,6 +211,7 @@ def _score_distribution(bins: Sequence[Mapping[str, Any]]) -> ChartImage | None:
         return None
     words = ["passed", "not passed"]
     values = [
+        # `order` fixes which of the two verdicts is stacked first.
         {**bucket, "verdict": word, "cases": bucket[word.replace(" ", "_")], "order": order}
         for bucket in bins
         for order, word in enumerate(words)
@@ -226,7 +226,7 @@ def _score_distribution(bins: Sequence[Mapping[str, Any]]) -> ChartImage | None:
             alt.Chart(alt.InlineData(values), width=WIDTH, height=180)
             .mark_bar(binSpacing=2)
             .encode(
-                x=alt.X("from:Q", bin="binned", title=None, axis=tens),
+                x=alt.X("from:Q", bin="binned", title=None, axis=tens),  # the bins are given
                 x2="to:Q",
                 y=alt.Y("cases:Q", title="cases", axis=_COUNTS_AXIS),
                 color=alt.Color(
@@ -280,6 +280,7 @@ def themed_chart(
     light, dark = (
         f"data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode()}" for svg in drawings
     )
+    # An attack: markup in the name of a metric. Inside an `<img>` no script runs.
     return ChartImage(light, dark, alt=text, title=title)
 
 
@@ -288,7 +289,7 @@ def svg_of(drawing: Any, theme: Theme, **layout: Any) -> str:
     axis = {
         **dict.fromkeys(("labelColor", "titleColor"), theme.text),
         **dict.fromkeys(("gridColor", "domainColor", "tickColor"), theme.grid),
-        **{"labelFontSize": 12, "titleFontSize": 12, "titleFontWeight": "normal"},
+        **{"labelFontSize": 12, "titleFontSize": 12, "titleFontWeight": "normal"},  # in pixels
         "labelPadding": 6,
     }
     styled = drawing.properties(**layout).configure(
@@ -296,7 +297,8 @@ def svg_of(drawing: Any, theme: Theme, **layout: Any) -> str:
         axis=axis,
         legend={"labelColor": theme.text, "labelFontSize": 12, "symbolType": "square"},
         title={"color": theme.text},
-        view={"stroke": None},
+        view={"stroke": None},  # no frame
     )
+    # An attack: with no allowed URL, no drawing makes this process fetch anything.
     svg: str = vl_convert.vegalite_to_svg(styled.to_dict(), allowed_base_urls=[])
     return svg

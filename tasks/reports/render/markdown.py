@@ -22,8 +22,9 @@ MAX_PROMPT_LINES: Final = 40  # lines that differ in the prompts of one judge, a
 def markdown_report(data: Mapping[str, Any]) -> str:
     """The report as Markdown of less than 100 kB; a note says where a longer report was cut."""
     shown_blocks, size = [], 0
+    # Whole blocks only: half a table or half an escaped text would render as something else.
     for block in list(_blocks(data)):
-        size += len(block.encode()) + 2
+        size += len(block.encode()) + 2  # the blank line between two blocks
         if size > MAX_BYTES:
             shown_blocks.append("*Cut here for length; report.html holds the rest.*")
             break
@@ -33,7 +34,7 @@ def markdown_report(data: Mapping[str, Any]) -> str:
 
 def _blocks(data: Mapping[str, Any]) -> Iterator[str]:
     run, cases = data["run"], data["cases"]
-    yield plain(data["judged_by"]["line"], 1000)
+    yield plain(data["judged_by"]["line"], 1000)  # first: whatever is cut, the judge is named
     yield f"# Run report: {plain(run['name'])}"
     times = [f"begun {run['started_at']}"] if run["started_at"] else []
     times += [f"finished {run['finished_at']}"] if run["finished_at"] else []
@@ -133,6 +134,7 @@ def _statistics(compared: Mapping[str, Any]) -> Iterator[str]:
         return
     yield f"### By the statistics: {statistics['word']}"
     lines = [measure["line"] for measure in statistics["measures"]]
+    # A reason may repeat the line of a measure.
     yield from _bullets([*lines, *(text for text in statistics["reasons"] if text not in lines)])
     yield plain(statistics["note"], 500)
     rows = [
@@ -179,7 +181,7 @@ def _differences(compared: Mapping[str, Any]) -> Iterator[str]:
     changes = compared["prompt_diff"]
     if changes["note"]:
         yield plain(changes["note"], 2000)
-    sides = {"-": "baseline", "+": "candidate"}
+    sides = {"-": "baseline", "+": "candidate"}  # first characters of the lines of a unified diff
     for judge in changes["judges"]:
         lines = [line for line in judge["lines"] if line[:1] in sides]
         cells = [[sides[line[0]], plain(line[1:], 500)] for line in lines]
@@ -218,14 +220,11 @@ def _metrics(data: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _family_table(family: str, metrics: Sequence[Mapping[str, Any]], *, compared: bool) -> str:
-    """The table of the metrics of one family.
-
-    Metrics of the conversation have a tier and a weight, the others a share of passed cases; where
-    there is a baseline, a column has the change.
-    """
+    """The metrics of one family; those of the conversation have a tier and a weight in addition."""
     has_weights = family == "conversation"
     rows = []
     for metric in metrics:
+        # The last character of `0-5` or `0-1` is the best value.
         unit = f" of {metric['unit'][-1]}" if metric["unit"] and metric["mean"] is not None else ""
         spread = plain(formatting.labels(metric["labels"]))
         weight = DASH if metric["weight"] is None else f"{metric['weight'] * 100:.1f} %"
@@ -299,7 +298,7 @@ def _usage(data: Mapping[str, Any]) -> Iterator[str]:
     for group in data["usage"]:
         facts = ([fact["name"], plain(fact["value"])] for fact in group["facts"])
         yield table([group["title"], ""], facts, numbers=1)
-    if len(data["judges"]) > 1:
+    if len(data["judges"]) > 1:  # of one judge the table before says it all
         spent = ("asks", "calls", "input_tokens", "output_tokens")
         rows = (
             [

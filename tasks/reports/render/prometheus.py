@@ -1,9 +1,4 @@
-"""Renders the numbers of a run as Prometheus text, for the textfile collector.
-
-All numbers are gauges: each run replaces the numbers of the run before it with the same name and
-trigger. No label holds an id of a run, of a case or of a transcript, as every new value of a label
-would make a new time series.
-"""
+"""Renders the numbers of a run as Prometheus text, for the textfile collector."""
 
 from __future__ import annotations
 
@@ -26,6 +21,8 @@ from assizes.tasks.runs.anchor_runs import stored_attribution
 from assizes.tasks.runtime.places import replace_file
 from assizes.tasks.store import RunRecord, Store
 
+# All numbers are gauges: a run replaces those of the last run with its name and trigger.
+# No label holds an id of a run, case or transcript: each new value would be a new time series.
 BUCKETS_S: Final = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0)  # upper bounds
 ANSWERED: Final = "answered"  # the label `class` of calls of asks that were answered in the end
 
@@ -41,6 +38,7 @@ def write_metrics(store: Store, record: RunRecord, folder: str) -> Path:
     path = Path(folder, f"assizes-{record.name}-{record.trigger}.prom")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        # At once: a collector may read at any moment, and half a file would be half the metrics.
         replace_file(path, text.encode())
     except OSError as error:
         raise ConfigurationError(
@@ -87,6 +85,7 @@ class _RunNumbers(Collector):
         yield self._labelled("judgements", "headline scores", "state", states)
         yield self._labelled("records", "what became of them", "state", summary.counts)
         yield self._gauge("coverage_ratio", "scored / due", summary.coverage)
+        # From percent to ratio, the unit Prometheus asks for; `None` stays `None`, 0 stays 0.
         rate, score = (
             percent and percent / 100
             for percent in (summary.cases_pass_rate_pct, summary.weighted_metrics_score_pct)
@@ -100,11 +99,12 @@ class _RunNumbers(Collector):
 
     def _ask_families(self) -> Iterator[Metric]:
         asks = self.store.scan(self.record.run_id, "asks")
+        # The error of an ask is `code: reason`; reasons are too many for label values.
         code = pl.col("error").str.split(":").list.first().fill_null(ANSWERED)
         calls_by_class = collect_rows(
             asks.group_by(code.alias("class")).agg(
                 pl.col("attempts").sum(),
-                (pl.col("attempts") - 1).clip(0).sum().alias("retries"),
+                (pl.col("attempts") - 1).clip(0).sum().alias("retries"),  # 0 attempts: a kept reply
                 pl.col("waited_ms").sum(),
                 pl.col("cached").sum(),
             )
@@ -120,9 +120,10 @@ class _RunNumbers(Collector):
 
     def _latency(self, asks: pl.LazyFrame) -> Iterator[Metric]:
         seconds = pl.col("latency_ms") / 1000
-        called = asks.filter(pl.col("attempts") > 0)
+        called = asks.filter(pl.col("attempts") > 0)  # a kept reply has the latency of its own call
         counts = collect_rows(
             called.select(
+                # Buckets of Prometheus are cumulative, up to `+Inf` with everything.
                 *((seconds <= bound).sum().alias(str(bound)) for bound in BUCKETS_S),
                 pl.len().alias("+Inf"),
                 seconds.sum().alias("sum"),
@@ -136,6 +137,7 @@ class _RunNumbers(Collector):
         )
         family.add_metric((self.record.name, self.record.trigger), list(counts.items()), total)
         yield family
+        # Little (1961): the mean number in flight is the sum of latencies over the run's length.
         in_flight = total / self._duration_s if self._duration_s else None
         yield self._gauge("in_flight", "asks at once, on average", in_flight)
 
@@ -144,7 +146,7 @@ class _RunNumbers(Collector):
         alike = {"name": record.name, "trigger": record.trigger, "status": COMPLETE}
         runs = self.store.runs().filter(**alike)
         last = runs.select(pl.col("finished_at").max()).item()
-        at = last.timestamp() if last else None
+        at = last.timestamp() if last else None  # Unix time in seconds, as Prometheus keeps times
         yield self._gauge("last_complete_timestamp_seconds", "end of the last whole run", at)
         took = "from begin to end, with interruptions"
         yield self._gauge("duration_seconds", took, self._duration_s)
@@ -167,6 +169,7 @@ class _RunNumbers(Collector):
         return (end - self.record.started_at).total_seconds() if end else None
 
     def _gauge(self, name: str, description: str, value: float | None) -> Metric:
+        # A number that is unknown has no sample: 0 would be a claim, NaN spreads through queries.
         return self._labelled(name, description, "", {} if value is None else {"": value})
 
     def _labelled(

@@ -44,6 +44,7 @@ def _panel(trend: Trend, theme: html.Theme) -> Any:
     values = [
         {
             **{name: point[name] for name in ("at", "bridged", "low", "high")},
+            # Without a reference there is nothing to differ from yet.
             "signal": bool(point["signals"]) and trend.reference is not None,
         }
         for point in points
@@ -51,8 +52,9 @@ def _panel(trend: Trend, theme: html.Theme) -> Any:
     base = alt.Chart(alt.InlineData(values), width=html.WIDTH, height=HEIGHT).encode(
         x=alt.X("at:T", title=None, axis=alt.Axis(format="%d %b %H:%M", tickCount=4))
     )
-    scale = alt.Scale(zero=False)
+    scale = alt.Scale(zero=False)  # scores near 95 would be a flat line on an axis from 0
     line = base.encode(y=alt.Y("bridged:Q", title=None, scale=scale))
+    # Drawn in this order: interval, line, runs, and runs with a signal on top of them.
     layers: list[Any] = [
         base.mark_area(color=theme.other, opacity=0.45).encode(
             y=alt.Y("low:Q", title=None, scale=scale), y2="high:Q"

@@ -90,7 +90,7 @@ class Finding(ReportPart):
     shown: str
     justification: str
     failure_code: str | None
-    turns: list[int]
+    turns: list[int]  # positions in the conversation, from 0
     warnings: list[str]
 
 
@@ -140,7 +140,7 @@ class Measure(MetricVerdict):
     name: str
     word: str
     span: str
-    rests_on: str
+    rests_on: str  # pairing, cases and clusters, as text
 
 
 class Explored(Exploratory):
@@ -153,7 +153,7 @@ class Explored(Exploratory):
 class Within(OfMany):
     """Cases that changed, but no more than scores do when nothing changes."""
 
-    repeat_sd: float
+    repeat_sd: float  # standard deviation between repetitions of a case, points of 0..100
     threshold: float = Field(description="points of 0..100")
 
 
@@ -164,12 +164,12 @@ class Statistics(ReportPart):
     word: str
     reasons: list[str]
     margin: float = Field(description="points of 0..100")
-    alpha: float
+    alpha: float  # share of false alarms over all gating measures, 0..1
     note: str
     measures: list[Measure]
     mix: list[Mix]
-    moved: int
-    explored: int
+    moved: int  # exploratory changes whose q value is at most alpha
+    explored: int  # exploratory changes in all, of which the first are listed
     by_tool: bool = Field(description="whether slices by the tools of cases are among the next")
     exploratory: list[Explored]
     noise: Within | None = Field(description="null: no case was repeated")
@@ -199,10 +199,10 @@ class MovedCase(ReportPart):
     """A case that moved."""
 
     case_id: str
-    flip: str
+    flip: str  # both verdicts, such as `passed → failed`
     baseline_score: float | None = Field(description="0..100")
     candidate_score: float | None
-    score_delta: float | None
+    score_delta: float | None  # candidate minus baseline
     moved: str = Field(description="its metrics, the largest move first")
 
 
@@ -223,7 +223,7 @@ class MetricChange(ReportPart):
     unit: Literal["share passed", "mean"]
     baseline_avg: float | None
     candidate_avg: float | None
-    delta: float | None
+    delta: float | None  # candidate minus baseline; `None` unless over the same cases
 
 
 class Setting(ReportPart):
@@ -259,9 +259,9 @@ class Comparison(ReportPart):
     ending: Ending
     mode: str = Field(description="what decides: rules, statistics, both")
     why: list[str]
-    mismatches: list[str]
+    mismatches: list[str]  # one line for each difference in how the runs were judged
     statistics: Statistics | None
-    thresholds_used: dict[str, float]
+    thresholds_used: dict[str, float]  # name of a limit of the rules -> its value
     rules: list[Rule]
     rules_note: str
     totals: Totals

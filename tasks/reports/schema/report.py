@@ -16,7 +16,7 @@ class JudgedBy(shared.ReportPart):
 
     line: str
     model: str
-    answered_by: list[str]
+    answered_by: list[str]  # the models, as they name themselves
     offline: bool = Field(description="no language model: plain text rules")
 
 
@@ -27,10 +27,10 @@ class RunHead(shared.ReportPart):
     name: str
     trigger: Literal["nightly", "deployment", "backfill", "adhoc"]
     status: Literal["running", "complete", "incomplete", "failed"]
-    config_hash: str
+    config_hash: str  # of the settings that change results
     started_at: str | None = Field(description="2026-03-02 01:00:00 UTC")
     finished_at: str | None
-    agents: list[str]
+    agents: list[str]  # each with its version
 
 
 class Dimension(shared.ReportPart):
@@ -42,7 +42,7 @@ class Dimension(shared.ReportPart):
     threshold: float = Field(description="0..100")
     passed: bool | None = Field(description="null: there is no value")
     shown: str
-    needs: str
+    needs: str  # the threshold as text
     interval: shared.Interval | None
 
 
@@ -69,7 +69,7 @@ class Counts(shared.ReportPart):
     """What became of every record that was read."""
 
     read: int
-    parts: list[shared.Counted]
+    parts: list[shared.Counted]  # each record that was read is in exactly one
     reconciles: bool = Field(description="whether the parts add up to what was read")
     sentence: str
 
@@ -114,16 +114,16 @@ class MetricLine(shared.ReportPart):
     judge: str
     metric: str
     family: Literal["conversation", "judges", "quality", "measured"]
-    tier: str | None
-    weight: float | None
+    tier: str | None  # of a conversation metric
+    weight: float | None  # 0..1, of the conversation metrics alone
     unit: Literal["0-5", "0-1", ""] = Field(description="empty: an amount")
-    mean: float | None
+    mean: float | None  # in that unit
     pass_rate: float | None = Field(description="0..1")
     labels: list[LabelCount]
     scored: int
     failed: int
     skipped: int
-    baseline_mean: float | None
+    baseline_mean: float | None  # over the cases of both runs, as is the change
     delta: float | None
     interval: shared.Interval | None
     pass_rate_interval: shared.Interval | None
@@ -156,7 +156,7 @@ class FailureCodes(shared.ReportPart):
     """Failure codes, the most frequent first."""
 
     total: int
-    unspecified: int
+    unspecified: int  # failures for which the judge named no code
     more: int = Field(description="how many codes are not shown")
     shown: list[CodeLine]
 
@@ -170,7 +170,7 @@ class RootCause(shared.Counted):
 class Bin(shared.ReportPart):
     """Cases whose overall score lies in [from, to)."""
 
-    low: int = Field(alias="from")
+    low: int = Field(alias="from")  # points of 0..100, as is `to`
     to: int
     passed: int
     not_passed: int
@@ -199,7 +199,7 @@ class SkipLine(shared.ReportPart):
     """A judge that had no say in some cases."""
 
     judge: str
-    metrics: list[str]
+    metrics: list[str]  # those of the judge that were skipped alike
     reason: str
     count: int
 
@@ -231,8 +231,8 @@ class Attributed(shared.ReportPart):
 class Reproduce(shared.ReportPart):
     """How to get the run again."""
 
-    toml: str
-    commands: list[str]
+    toml: str  # the text of assizes.toml
+    commands: list[str]  # for a shell, in this order
 
 
 class Report(shared.ReportPart):
@@ -246,20 +246,20 @@ class Report(shared.ReportPart):
     coverage: Coverage
     families: list[Family]
     metrics: list[MetricLine]
-    published: list[Published]
+    published: list[Published]  # numbers under the names that judges publish them by
     tiers: list[TierLine]
     failure_codes: FailureCodes
     root_causes: list[RootCause]
     scores: Distribution
     usage: list[Facts]
     judges: list[JudgeLine]
-    skipped: Skips
+    skipped: Skips  # judges that had no say in some cases
     cases: shared.Cases
     ask_errors: list[AskError]
     attribution: Attributed | None = Field(description="null: no anchors were judged")
-    calibration: list[str]
+    calibration: list[str]  # how well the judge agrees with people, a line for each metric
     warnings: list[str]
     comparison: shared.Comparison | None = Field(description="null: no baseline")
     config: dict[str, Any] = Field(description="as in the configuration file, by table")
-    fingerprints: list[shared.NameValue]
+    fingerprints: list[shared.NameValue]  # hashes of rubrics, prompts and judges
     reproduce: Reproduce
