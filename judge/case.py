@@ -285,7 +285,6 @@ class Case(_CaseModel):
         """The first 32 hex digits of the SHA-256 over everything that a judge may look at."""
         # Defaults are left out, so that a field added to the models later changes no old hash.
         body = self.model_dump_json(exclude={"metadata", "labels"}, exclude_defaults=True)
-        # JSON may hold half of a surrogate pair, which UTF-8 as such refuses.
         return hashlib.sha256(body.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
     def write_names(self) -> frozenset[str]:
