@@ -24,8 +24,7 @@ RECORDED_REWARD: Final = Metric(
 class RecordedJudge:
     """Repeats the verdicts found in the data, so that other judges can be compared with them.
 
-    The headline score is `labels["reward"]`, every other label the part `label:<name>`. A label is
-    a number 0..1; it has passed when it is 1 after rounding to 9 decimals.
+    The headline score is `labels["reward"]`, every other label the part `label:<name>`.
     """
 
     name = "recorded"
@@ -46,7 +45,7 @@ class RecordedJudge:
 
 
 def _recorded_score(verdict: float, name: str, part: str = "") -> Score:
-    if not 0 <= verdict <= 1:
+    if not 0 <= verdict <= 1:  # another range would be read as passes
         reason = f"label {name!r} is {verdict!r}, wanted 0 to 1"
         return Score.failed(RECORDED_REWARD.name, reason, "invalid_label", part)
     return Score.of(RECORDED_REWARD, verdict, part=part, passed=round(verdict, 9) >= 1)
@@ -78,10 +77,7 @@ def _usage(name: str, display_name: str, description: str, run_name: str = "") -
 
 
 class DocumentRecall:
-    """Document recall: retrieved expected documents / expected documents; no model is asked.
-
-    A document is counted once by its `doc_uri`, however many of its chunks were retrieved.
-    """
+    """Document recall: retrieved expected documents / expected documents; no model is asked."""
 
     name = DOCUMENT_RECALL.name
     version = "1"
@@ -97,10 +93,11 @@ class DocumentRecall:
 
     def judge(self, case: Case) -> list[Score]:
         """The headline score; its details list the documents `found` and `not_found`."""
+        # Sets: a document counts once, however many of its chunks were retrieved.
         expected = {document.doc_uri for document in case.expected.retrieved_context}
         retrieved = {chunk.doc_uri for chunk in case.transcript.retrieved_chunks()}
         details = {"found": sorted(expected & retrieved), "not_found": sorted(expected - retrieved)}
-        recall = rounded_value(len(details["found"]) / len(expected))
+        recall = rounded_value(len(details["found"]) / len(expected))  # seed 004
         return [Score.of(DOCUMENT_RECALL, recall, details=details)]
 
 
@@ -118,7 +115,7 @@ class AgentUsage:
                 ("output", "Output", "output_token_count"),
             )
         ),
-        _usage("latency_seconds", "Latency", _LATENCY),
+        _usage("latency_seconds", "Latency", _LATENCY),  # whole conversation
     )
 
     def missing(self, case: Case) -> str | None:
@@ -128,7 +125,7 @@ class AgentUsage:
     def judge(self, case: Case) -> list[Score]:
         """Four scores: total, input and output tokens, and the latency in seconds."""
         usage = case.transcript.agent_usage()
-        counts: list[float | None] = [None, None, None]
+        counts: list[float | None] = [None, None, None]  # total, input, output
         if usage is not None:
             inputs, outputs = usage.input_tokens, usage.output_tokens
             counts = [inputs + outputs, inputs, outputs]
@@ -143,11 +140,12 @@ class AgentUsage:
 
 def latency_seconds(transcript: Transcript) -> float | None:
     """Seconds from trace start to trace end, as recorded or from the turns; `None`: not known."""
-    if transcript.duration_ms is not None:
+    if transcript.duration_ms is not None:  # as recorded
         return rounded_value(transcript.duration_ms / 1000)
     if not transcript.turns:
         return None
     first, last = transcript.turns[0], transcript.turns[-1]
+    # The latency of the last turn is the time from its start to the end of the trace.
     if first.started_at is None or last.started_at is None or last.latency_ms is None:
         return None
     return rounded_value(
