@@ -65,12 +65,12 @@ class ResponseReply(StepReply):
 
 @dataclass(frozen=True, slots=True)
 class ResponseEvidence:
-    """The facts of the response judge's ask; `refusal` says that the agent must not answer."""
+    """The facts of the response judge's ask."""
 
-    context: str
-    requests: tuple[str, ...]
+    context: str  # the agent's instructions and the user's permissions
+    requests: tuple[str, ...]  # all texts of the user; the last one is answered
     expected: str
-    refusal: bool
+    refusal: bool  # whether the agent must not answer
     steps: tuple[AgentStep, ...]
     response: str
 
@@ -102,7 +102,7 @@ class ResponseQualityJudge(StepJudge):
             "expected_response": step_scores.shorten_text(expected, MAX_SHOWN),
             "extracted_response": step_scores.shorten_text(response, MAX_SHOWN),
         }
-        if not response:
+        if not response:  # nothing for a model to read
             reason = "Rightly answered nothing" if refusal else "The response is empty"
             return StepFinding(1.0 if refusal else 0.0, reason, details)
         evidence = ResponseEvidence(
@@ -129,10 +129,10 @@ MAX_STEPS: Final = 2000
 
 @dataclass(frozen=True, slots=True)
 class PathMatch:
-    """How far the steps follow one path: a score 0..1, and how many expected calls were made."""
+    """How far the steps follow one path."""
 
-    share: float
-    matched: int
+    share: float  # 0..1
+    matched: int  # expected calls that were made
     missed: tuple[ExpectedCall, ...]
 
 
@@ -156,10 +156,11 @@ class TrajectoryJudge(StepJudge):
 
     def evaluate(self, case: Case) -> Steps[StepFinding]:
         """The share of the best path; no model is asked."""
-        yield from ()
+        yield from ()  # a generator that asks nothing
         steps = steps_of(case.transcript)[:MAX_STEPS]
         paths, mode = case.expected.trajectory, case.expected.trajectory_match
         matches = [path_match(path, steps, mode) for path in paths]
+        # Of equal paths the first.
         best = max(range(len(matches)), key=lambda place: matches[place].share)
         user_requests = requests(case.transcript)
         shares = []
@@ -203,6 +204,7 @@ def path_match(path: Sequence[ExpectedCall], steps: Sequence[AgentStep], mode: s
         return _any_order(path_steps, every)
     if mode == "in_order":
         return _in_order(path_steps, every, len(path_steps))
+    # A path of mode `exact` may name the calls of sub-agents or leave them out.
     own = [_key(step) for step in steps if not step.within]
     sides = [_in_order(path_steps, side, max(len(path_steps), len(side))) for side in (every, own)]
     return max(sides, key=lambda match: match.share)
@@ -229,7 +231,8 @@ def _key(step: AgentStep) -> _StepKey:
 
 def _in_order(path: Sequence[_PathStep], step_keys: Sequence[_StepKey], total: int) -> PathMatch:
     """The length of the longest common subsequence of path and steps, divided by `total`."""
-    lengths = [[0] * (len(step_keys) + 1) for _ in range(len(path) + 1)]
+    # Dynamic programming (Wagner and Fischer, 1974), from the ends, to be read forwards.
+    lengths = [[0] * (len(step_keys) + 1) for _ in range(len(path) + 1)]  # of path[i:], steps[j:]
     for i in range(len(path) - 1, -1, -1):
         for j in range(len(step_keys) - 1, -1, -1):
             if path[i].is_met_by(step_keys[j]):
@@ -250,7 +253,7 @@ def _in_order(path: Sequence[_PathStep], step_keys: Sequence[_StepKey], total: i
 
 def _any_order(path: Sequence[_PathStep], step_keys: Sequence[_StepKey]) -> PathMatch:
     """Each expected call uses up one step; calls with expected arguments choose first."""
-    free = dict(enumerate(step_keys))
+    free = dict(enumerate(step_keys))  # place -> step that no call has used
     missed = []
     for path_step in sorted(path, key=lambda entry: entry.arguments is None):
         place = next((i for i, step_key in free.items() if path_step.is_met_by(step_key)), None)
@@ -263,11 +266,11 @@ def _any_order(path: Sequence[_PathStep], step_keys: Sequence[_StepKey]) -> Path
 
 
 def _path_share(part: int, total: int) -> float:
-    return round(part / total, 9) if total else 1.0
+    return round(part / total, 9) if total else 1.0  # an empty path asks for nothing
 
 
 def _call_text(expected: ExpectedCall) -> str:
-    if expected.arguments is None:
+    if expected.arguments is None:  # any will do
         return f"{expected.name}(any)"
     text = step_scores.arguments_text(AgentStep(0, expected.name, expected.arguments))
     return f"{expected.name}({step_scores.shorten_text(text, 200)})"

@@ -69,17 +69,13 @@ class SearchReply(StepReply):
 
 @dataclass(frozen=True, slots=True)
 class SearchEvidence:
-    """The facts of the search judge's ask.
-
-    `expected` holds the expected results, or one description in words. `covered` says of each
-    result whether it was found; it is empty for a description.
-    """
+    """The facts of the search judge's ask."""
 
     requests: tuple[str, ...]
-    expected: tuple[Any, ...]
-    results: tuple[Any, ...]
+    expected: tuple[Any, ...]  # results, or one description in words
+    results: tuple[Any, ...]  # what the searches returned
     steps: tuple[AgentStep, ...]
-    covered: tuple[bool, ...]
+    covered: tuple[bool, ...]  # by expected result: was it found? Empty for a description
 
     @property
     def coverage(self) -> float | None:
@@ -134,6 +130,7 @@ class SearchJudge(StepJudge):
             return StepFinding(1.0, "Rightly found nothing", details)
         if not steps:
             return step_scores.uncalled_finding("no search: results", self.options.tools, details)
+        # A text that holds no JSON list describes in words, which code cannot count.
         described = isinstance(expected, str) and expected_results == (expected.strip(),)
         flags = [any(_is_result(value, item) for item in results) for value in expected_results]
         covered = () if described else tuple(flags)
@@ -157,10 +154,8 @@ def _expected_results(expected: str | Sequence[Any] | None) -> tuple[Any, ...]:
 
 
 def _is_result(expected: Any, item: Any) -> bool:
-    """Whether an item equals an expected result, or holds it as a value or as whole words.
-
-    Of an expected object it must hold every value, under the same keys where it is an object too.
-    """
+    """Whether an item equals an expected result, or holds it as a value or as whole words."""
+    # Of an expected object all values must be there, in an object under the same keys.
     if isinstance(expected, Mapping):
         if isinstance(item, Mapping):
             pairs = ((item.get(key), value) for key, value in expected.items())
@@ -169,6 +164,7 @@ def _is_result(expected: Any, item: Any) -> bool:
     wanted, leaves = canonical_text(expected), _leaves(item)
     if any(canonical_text(value) == wanted for value in (item, *leaves)):
         return True
+    # Lookarounds, as `\b` wants a word character at both ends, unlike "C++". "" is in any text.
     words = re.escape(str(expected).strip().casefold())
     texts = [leaf.casefold() for leaf in leaves if isinstance(leaf, str)]
     return bool(words) and any(re.search(rf"(?<!\w){words}(?!\w)", text) for text in texts)
@@ -228,15 +224,12 @@ class VisualizationReply(StepReply):
 
 @dataclass(frozen=True, slots=True)
 class VisualizationEvidence:
-    """The facts of the visualization judge's ask.
-
-    `chart_types` holds the kind of each chart made without an error; `None`: the call names none.
-    """
+    """The facts of the visualization judge's ask."""
 
     requests: tuple[str, ...]
-    expected_type: str
+    expected_type: str  # `ANY`, or the kind that the case names
     steps: tuple[AgentStep, ...]
-    chart_types: tuple[str | None, ...]
+    chart_types: tuple[str | None, ...]  # of charts without an error; `None`: not named
 
     @property
     def as_expected(self) -> bool | None:
@@ -274,7 +267,7 @@ class VisualizationJudge(StepJudge):
             "question": user_requests[-1] if user_requests else "",
             "expected_has_chart": wanted,
             "expected_chart_type": kind,
-            "extracted_has_chart": bool(steps),
+            "extracted_has_chart": bool(steps),  # also one that failed
             "extracted_chart_type": next(filter(None, chart_types), None),
         }
         if not wanted:
@@ -302,17 +295,13 @@ class VisualizationJudge(StepJudge):
 
 
 def _is_chart_expected(expected: Expected) -> bool:
-    """Whether a chart is expected; a `chart_type` without `has_chart` implies a chart.
-
-    Raises:
-        JudgeFailed: `invalid_expected`, for a `has_chart` that is neither true, false nor `null`.
-    """
+    """Whether a chart is expected."""
     value = expected.has_chart
     if isinstance(value, bool):
         return value
     if value is None:
-        return not step_scores.is_null(expected.chart_type)
-    word = value.strip().casefold()
+        return not step_scores.is_null(expected.chart_type)  # a kind implies a chart
+    word = value.strip().casefold()  # a text, as a CSV cell holds it
     if word not in ("true", "false", "null"):
         raise step_scores.invalid_expected(f"has_chart is {value!r}, wanted true, false or 'null'")
     return word == "true"

@@ -32,18 +32,14 @@ Strategy = Literal["concept", "aspect", "weighted"]
 
 @dataclass(frozen=True, slots=True)
 class AspectCoverage:
-    """The coverage of one aspect by one answer, or by several answers together.
-
-    `covered_concepts` holds ids, `contradicted` the ids of concepts whose opposite was said and not
-    taken back. `reason` explains the answer `turn`.
-    """
+    """The coverage of one aspect by one answer, or by several answers together."""
 
     aspect: Aspect
-    marked_covered: bool
-    covered_concepts: frozenset[str]
-    contradicted: frozenset[str]
-    reason: str
-    turn: AnsweredTurn
+    marked_covered: bool  # by the model
+    covered_concepts: frozenset[str]  # ids
+    contradicted: frozenset[str]  # ids of concepts whose opposite was said, and not taken back
+    reason: str  # of the answer `turn`
+    turn: AnsweredTurn  # the last that changed it
 
     @property
     def is_covered(self) -> bool:
@@ -85,7 +81,7 @@ class CoverageCounts:
     """The four counts from which every score of this family is computed; the totals are above 0."""
 
     concepts_covered: int
-    concepts: int
+    concepts: int  # above 0, as `aspects`
     aspects_covered: int
     aspects: int
 
@@ -103,16 +99,13 @@ class CoverageCounts:
 
 
 def numbered_aspects(decomposition: Decomposition) -> tuple[Aspect, ...]:
-    """The aspects with fixed ids: a1, a2 ..., their concepts a1c1, a1c2 ...
-
-    Blank and repeated concepts are removed. An aspect without any gets its own name as its only
-    concept; an entry without any text is not an aspect.
-    """
+    """The aspects with fixed ids: a1, a2 ..., their concepts a1c1, a1c2 ..."""
     aspects: list[Aspect] = []
     for entry in decomposition.aspects:
+        # Blank and repeated concepts go; an aspect without any has its name as its only concept.
         texts = {text.casefold(): text for concept in entry.concepts if (text := _line(concept))}
         name = _line(entry.aspect) or "; ".join(texts.values())
-        if name:
+        if name:  # an entry without any text is no aspect
             id_ = f"a{len(aspects) + 1}"
             concepts = enumerate(texts.values() or [name], 1)
             numbered = tuple(Concept(f"{id_}c{place}", text) for place, text in concepts)
@@ -125,11 +118,10 @@ def coverage_of(
 ) -> CriteriaCoverage | None:
     """The coverage of one answer by one reply; `None` when the reply names none of the aspects.
 
-    The first finding on an aspect counts; findings on other ids are ignored with a warning. With
-    `contradictions` a contradicted concept counts as missing, and its aspect as not covered.
+    With `contradictions` a contradicted concept counts as missing, and its aspect as not covered.
     """
     known = {aspect.id for aspect in aspects}
-    findings: dict[str, AspectFinding] = {}
+    findings: dict[str, AspectFinding] = {}  # aspect id -> the first finding on it
     warnings: list[str] = []
     for finding in reply.aspects:
         id_ = normalised_id(finding.id)
@@ -139,7 +131,7 @@ def coverage_of(
             warnings.append(f"ignored a second finding on aspect {id_!r}")
         else:
             findings[id_] = finding
-    if not findings:
+    if not findings:  # no reply, and no 0 (decision 22)
         return None
     pairs = [
         _aspect_coverage(aspect, findings.get(aspect.id), turn, contradictions=contradictions)
@@ -153,10 +145,7 @@ def coverage_of(
 
 
 def merge_coverages(coverages: Sequence[CriteriaCoverage]) -> CriteriaCoverage:
-    """The union of the coverage of several answers, in the order of the answers.
-
-    A contradicted concept is no longer covered, until a later answer covers it again.
-    """
+    """The union of the coverage of several answers, in the order of the answers."""
     by_aspect = zip(*(coverage.aspect_coverages for coverage in coverages), strict=True)
     return CriteriaCoverage(
         tuple(functools.reduce(_merge_later, of_aspect) for of_aspect in by_aspect),
@@ -194,13 +183,15 @@ def _aspect_coverage(
         for id_ in sorted(covered & missing & known)
     ]
     against = frozenset(contradicted & known) if contradictions else frozenset()
+    # What stands in both lists is missing, and an id that is none of ours counts for nothing.
     concepts = frozenset((covered - missing) & known) - against
-    marked = finding.covered and bool(concepts) and not against
+    marked = finding.covered and bool(concepts) and not against  # nothing covered, not met
     return AspectCoverage(aspect, marked, concepts, against, _line(finding.reason), turn), warnings
 
 
 def _merge_later(first: AspectCoverage, later: AspectCoverage) -> AspectCoverage:
     """The coverage of an aspect after a later answer, with the reason of the last that changed it."""
+    # A contradicted concept is no longer covered, until a later answer covers it again.
     both = replace(
         first,
         marked_covered=first.marked_covered or later.marked_covered,
@@ -222,14 +213,10 @@ def _short(text: str) -> str:
 def signals(
     aspect_coverages: Sequence[AspectCoverage],
     strategy: Strategy,
-    concept_weight: float,
-    turn_count: int,
+    concept_weight: float,  # 0..1, of the concept score in `weighted`
+    turn_count: int,  # answers that were evaluated
 ) -> dict[str, Any]:
-    """The diagnostic signals of seed 003 under their published names: the details of a score.
-
-    `weighted_score`, for the strategy `weighted` alone, has the concept score with `concept_weight`,
-    0..1. `turn_count` says how many answers were evaluated.
-    """
+    """The diagnostic signals of seed 003 under their published names: the details of a score."""
     totals = coverage_counts(aspect_coverages)
     weighted = {"weighted_score": totals.score("weighted", concept_weight)}
     return {
@@ -248,7 +235,7 @@ def signals(
 
 def interpretation(score: float) -> str:
     """The meaning of a coverage score 0..1 (seed 003), in bands from 1, from 0.7, from 0.5."""
-    bands = {
+    bands = {  # the least score of each
         1.0: "all criteria fully covered",
         0.7: "most criteria met, minor gaps",
         0.5: "half of the criteria covered",

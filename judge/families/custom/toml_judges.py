@@ -1,8 +1,7 @@
 """Judges that a user writes as TOML files with a `kind`, in the folders of [judge] rubrics.
 
 A judge of kind `ANSWER` rates the last answer of a conversation, one of kind `RETRIEVAL` each
-retrieved chunk (seed 004). Both join the quality gate under their own name. Scales other than
-yes/no share the prompt of the built-in judges and accept other words as answers.
+retrieved chunk (seed 004). Both join the quality gate under their own name.
 """
 
 from __future__ import annotations
@@ -38,13 +37,13 @@ MAX_NAME: Final = 63
 
 RatingScale = Literal["yes_no", "binary", "scored", "labelled"]
 
-_WORDS: Final[Mapping[str, tuple[str, ...]]] = {
+_WORDS: Final[Mapping[str, tuple[str, ...]]] = {  # scale -> answers, the best first
     "yes_no": ("yes", "no"),
     "binary": BINARY_LEVELS,
     "scored": SCORED_LEVELS,
 }
 _SCALES: Final = {"binary": Scale.BINARY, "scored": Scale.SCORED, "labelled": Scale.FRACTION}
-_DEFAULT_THRESHOLDS: Final = {"scored": ACCEPTABLE / 5, "labelled": 0.5}
+_DEFAULT_THRESHOLDS: Final = {"scored": ACCEPTABLE / 5, "labelled": 0.5}  # 0..1, inclusive
 
 
 class RatedLevel(Level):
@@ -173,26 +172,24 @@ class GradedJudge(AnswerJudge):
             passed = word == BINARY_LEVELS[0]
             return [Score.of(self.metric, 5.0 * passed, passed=passed, details=details)]
         if self.custom.scale == "scored":
-            score = Score.of(self.metric, int(word), details=details)
+            score = Score.of(self.metric, int(word), details=details)  # "0" to "5", no more
         else:
             value = self.custom.levels[word].value
             score = replace(Score.of(self.metric, value or 0.0, details=details), label=word)
-        value = round(score.value or 0.0, 9)
+        value = round(score.value or 0.0, 9)  # as stored
         return [replace(score, passed=value >= round(self.threshold or 0.0, 9))]
 
 
 def entries(folders: Sequence[str], taken_names: Mapping[str, str]) -> dict[str, JudgeEntry]:
     """The catalogue entries of the judges in rubric folders, by name, in the order of their files.
 
-    Files without a `kind` are conversation metrics. `taken_names` holds what has a name already.
-
     Raises:
-        ConfigurationError: for an invalid file, and for a name that is taken.
+        ConfigurationError: for an invalid file, and for a name that is in `taken_names`.
     """
     judge_entries: dict[str, JudgeEntry] = {}
-    holders = dict(taken_names)
+    holders = dict(taken_names)  # name -> what has it
     for where, table in documents(folders):
-        if KIND not in table:
+        if KIND not in table:  # a conversation metric
             continue
         rubric = validate_table(CustomRubric, table, where)
         if rubric.name in holders:
@@ -221,7 +218,7 @@ def _entry(rubric: CustomRubric) -> JudgeEntry:
         needs_ground_truth="expected_response" in rubric.inputs,
         create_judge=create_judge,
         options=GradedOptions if graded else JudgeOptions,
-        offline=False,
+        offline=False,  # no rule of ours can read a user's question
     )
 
 
@@ -231,7 +228,7 @@ class _GradedReply(BaseModel):
     rationale: str
 
 
-@functools.lru_cache(maxsize=256)
+@functools.lru_cache(maxsize=256)  # one class for equal words
 def graded_reply(words: tuple[str, ...]) -> type[BaseModel]:
     """The pydantic model of a reply: a rationale, then one of these words as the rating."""
     rating: Any = Literal[words]  # the words are known at run time only
