@@ -37,7 +37,7 @@ Moment = Annotated[datetime, AfterValidator(_with_zone)]
 """A point in time with a time zone; a time that was written without a zone is taken as UTC."""
 
 
-# A misspelt key is rejected rather than lost. NaN compares otherwise in DuckDB than in Python.
+# A misspelt key is rejected rather than lost. NaN has no order that all tools share (decision 2).
 class _CaseModel(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -64,7 +64,7 @@ class ToolResult(_CaseModel):
 
     content: str = ""
     call_id: str | None = None  # of the `ToolCall` that it answers
-    name: str | None = None  # of the tool
+    name: str | None = None
     is_error: bool = False
 
 
@@ -89,7 +89,7 @@ class Turn(_CaseModel):
     """
 
     role: Role
-    text: str | None = None  # none in a message that holds tool calls only
+    text: str | None = None  # `None` in a message that holds tool calls only
     tool_calls: tuple[ToolCall, ...] = ()
     tool_result: ToolResult | None = None
     chunks: tuple[Chunk, ...] | None = Field(
@@ -245,7 +245,7 @@ class Expected(_CaseModel):
     trajectory: tuple[tuple[ExpectedCall, ...], ...] = Field(
         default=(), description="accepted paths of tool calls, any of them"
     )
-    trajectory_match: Literal["in_order", "exact", "set"] = "in_order"  # see `TrajectoryJudge`
+    trajectory_match: Literal["in_order", "exact", "set"] = "in_order"
     acceptance_criteria: str | tuple[str, ...] | None = None
     additional_input: dict[str, Any] = Field(
         default_factory=dict, description="criteria by key, e.g. `Complete`"

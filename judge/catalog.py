@@ -198,7 +198,7 @@ def resolved_weights(
         weights[choice.metric] = _weight(choice, defaults[choice.metric])
     if not selection:
         weights = {m.name: m.default_weight for m in known if m.include_in_defaults}
-    total = math.fsum(weights.values())  # the same in any order of the selection
+    total = math.fsum(weights.values())  # exact: the order of the selection does not matter
     if total <= 0:
         raise ConfigurationError(
             f"[judge] metrics: the weights of {', '.join(sorted(weights))} sum to 0; "
@@ -209,7 +209,7 @@ def resolved_weights(
 
 def _weight(selection: MetricSelection, default: float) -> float:
     weight = selection.weight
-    if weight is None and default == 0:  # 0 was not chosen: it has to be said
+    if weight is None and default == 0:  # a default of 0 means: to be given
         raise ConfigurationError(
             f"[judge] metrics: {selection.metric!r} has no default weight; "
             f'give one, e.g. {{ metric = "{selection.metric}", weight = 0.5 }}'
@@ -231,7 +231,7 @@ def known_judges(rubric_folders: Sequence[str] = ()) -> dict[str, JudgeEntry]:
     """
     taken = dict.fromkeys((*BUILT_IN, OUTCOMES), "a built-in metric")
     taken |= dict.fromkeys(JUDGES, "a built-in judge")
-    if rubric_folders:  # the words for built-in names win
+    if rubric_folders:  # built-in names keep their own words
         taken = {rubric.name: "a metric" for rubric in rubrics(rubric_folders)} | taken
     return {**JUDGES, **toml_judges.entries(rubric_folders, taken)}
 
@@ -279,7 +279,7 @@ def _options(config: JudgeConfig, name: str, entry: JudgeEntry) -> JudgeOptions:
     try:
         return entry.options.model_validate(config.options.get(name, {}))
     except ValidationError as error:
-        fault = error.errors(include_url=False)[0]  # an error is one line: the first fault
+        fault = error.errors(include_url=False)[0]  # the first of several
         option = ".".join(str(part) for part in fault["loc"])
         known = ", ".join(entry.options.model_fields)
         raise ConfigurationError(

@@ -37,7 +37,7 @@ def truth_of(row: Mapping[str, Any], columns: Mapping[str, str]) -> Expected:
 
 def add_ground_truth(case: Case, truth: Expected) -> Case:
     """The case with these expected values in place of its own values of the same name."""
-    update = {name: getattr(truth, name) for name in truth.model_fields_set}  # not the defaults
+    update = {name: getattr(truth, name) for name in truth.model_fields_set}  # no defaults
     # Copies are not validated: of `facts` and `response`, which exclude each other, one goes.
     if "facts" in update and "response" not in update:
         update["response"] = None

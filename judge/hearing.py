@@ -77,7 +77,7 @@ class Hearing:
         forgotten = [
             Score.failed(metric.name, "the judge returned no score for it", "missing_score")
             for metric in self.judge.metrics
-            if metric.name not in headlines  # a part alone is no verdict
+            if metric.name not in headlines  # a part is no headline
         ]
         self.asks, self._steps = (), None
         self.scores = [*scores, *forgotten]

@@ -40,8 +40,8 @@ class Assessment:
 
     name: str
     rating: str | None  # "yes" or "no"
-    rationale: str | None  # one to three sentences
-    error_message: str | None = None  # where both are missing
+    rationale: str | None
+    error_message: str | None = None  # why both are missing
 
 
 async def acorrectness(

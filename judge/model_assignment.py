@@ -64,7 +64,7 @@ def assign_models(config: RunConfig, judge_panel: JudgePanel) -> ModelAssignment
         models = tuple(map(model, ensemble.models))
         senior = None if ensemble.senior is None else model(ensemble.senior)
         voting = EnsembleModels(models, ensemble.repeats, senior)
-        own[name] = models[0] if ensemble.is_plain else voting  # of one vote nothing is reduced
+        own[name] = models[0] if ensemble.is_plain else voting  # one vote needs no reduction
     return ModelAssignment(model(config.judge), own)
 
 
@@ -81,7 +81,7 @@ def assign_callable_models(config: RunConfig, judge_panel: JudgePanel) -> ModelA
             check_model(judge)
     assignment = assign_models(config, judge_panel)
     for model in assignment.models:
-        if config.limits.spending_is_limited and model.price is None:  # would bound nothing
+        if config.limits.spending_is_limited and model.price is None:  # bounds nothing
             budget = "budget_usd" if config.limits.budget_usd is not None else "budget_usd_per_day"
             raise ConfigurationError(
                 f"[limits] {budget} is set, but no price is known for {model.name!r}; give it in "

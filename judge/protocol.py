@@ -114,7 +114,7 @@ class NoReply:
     """The failure of a model or a query, as a value."""
 
     code: str  # e.g. `timeout`; see `assizes.judge.engine.faults`
-    reason: str  # a sentence
+    reason: str
     raw: str = ""  # the text of an unusable reply; empty: none came
 
 
@@ -161,7 +161,7 @@ class Judge(Protocol):
 
 def ask_each(asks: Sequence[Ask[T]]) -> Steps[list[T | NoReply]]:
     """Ask one round of questions together; a failed question gives a `NoReply` in its place."""
-    return list((yield asks))  # a generator: the driver sends the answers in here
+    return list((yield asks))  # the driver sends the answers to this `yield`
 
 
 def ask(
@@ -194,7 +194,7 @@ def together(lines: Sequence[Steps[R]]) -> Steps[list[R | NoReply]]:
 
     A generator that fails leaves its `NoReply` in its place of the list; the others continue.
     """
-    results: list[Any] = [None] * len(lines)  # in the order of `lines`
+    results: list[Any] = [None] * len(lines)
     waiting: dict[int, Sequence[Question]] = {}  # index of a generator -> its pending round
 
     def advance(index: int, answers: Sequence[Any] | None) -> None:

@@ -18,7 +18,7 @@ SCHEMA_VERSION: Final = 2
 COMPLETE: Final = "complete"
 """The status of a run that has nothing left to do; only complete runs are final and compared."""
 
-_TIME: Final = pl.Datetime("us", "UTC")  # no finer than DuckDB's TIMESTAMPTZ
+_TIME: Final = pl.Datetime("us", "UTC")  # microseconds, as DuckDB's TIMESTAMPTZ
 
 
 def _columns(dtype: Any, *names: str) -> dict[str, Any]:
@@ -42,7 +42,7 @@ SCORES: Final[dict[str, Any]] = {
 ASKS: Final[dict[str, Any]] = {
     **_ID,
     "judge": pl.String,
-    **_columns(pl.Int32, "round", "index"),  # of the hearing, and in its round; from 0
+    **_columns(pl.Int32, "round", "index"),  # of the hearing; of the ask in the round; from 0
     **_columns(pl.String, "model", "provider", "answered_by", "prompt_hash"),
     "cached": pl.Boolean,  # paid for earlier: the cost is 0
     "attempts": pl.Int32,  # model calls
@@ -58,12 +58,12 @@ ASKS: Final[dict[str, Any]] = {
 
 CASES: Final[dict[str, Any]] = {
     **_ID,
-    "transcript_uri": pl.String,  # the object that was read
+    "transcript_uri": pl.String,
     "position": pl.Int64,  # of the record in the object, from 0
     **_columns(pl.String, "transcript_hash", "agent", "agent_version", "tags", "cluster"),
     "started_at": _TIME,
     "overall_score": pl.Float64,  # 0..100; NULL: no score
-    **_columns(pl.Boolean, "score_passed", "passed"),  # threshold alone; the verdict
+    **_columns(pl.Boolean, "score_passed", "passed"),  # the threshold is reached; the verdict
     **_columns(pl.String, "gate", "root_cause", "summary", "status", "error"),
     "turn_count": pl.Int32,  # the system prompt is no turn
     **_columns(pl.Float64, "agent_latency_ms", "duration_ms"),  # median of turns; wall clock

@@ -95,7 +95,7 @@ class Score:
         label: str | None = None
         match metric.scale:
             case Scale.SCORED:
-                value, label = raw / 5, LABELS[int(raw)]  # an integer level
+                value, label = raw / 5, LABELS[int(raw)]  # a level 0..5
             case Scale.BINARY:
                 value, label = raw / 5, "pass" if raw == 5 else "fail"
             case Scale.YES_NO:

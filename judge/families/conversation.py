@@ -109,7 +109,7 @@ class _ConversationReply(ConversationReplyPart):
         return self
 
 
-@functools.lru_cache(maxsize=256)  # one class for equal metrics
+@functools.lru_cache(maxsize=256)  # equal metrics share a class, whose schema is made once
 def reply_model(metrics: tuple[tuple[str, Scale], ...], *, outcomes: bool) -> type[BaseModel]:
     """The pydantic model of a reply: one key for each metric (name and scale), one for outcomes."""
     fields: dict[str, Any] = {

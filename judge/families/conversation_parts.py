@@ -139,7 +139,8 @@ def _worst_and_last(
     for of_name in by_name.values():
         # A window without a value counts as the worst: what was not judged may be as bad as any.
         worst = min(of_name, key=lambda pair: -1.0 if pair[1].value is None else pair[1].value)
-        for window, score in [worst, of_name[-1]][worst is of_name[-1] :]:  # once if both are one
+        # Both may be one finding, which is shown once.
+        for window, score in [worst, of_name[-1]][worst is of_name[-1] :]:
             yield f"{_cut_text(_finding(score), most_chars)} ({_turns(window)})"
 
 

@@ -115,7 +115,7 @@ class AgentUsage:
                 ("output", "Output", "output_token_count"),
             )
         ),
-        _usage("latency_seconds", "Latency", _LATENCY),  # whole conversation
+        _usage("latency_seconds", "Latency", _LATENCY),
     )
 
     def missing(self, case: Case) -> str | None:
@@ -140,7 +140,7 @@ class AgentUsage:
 
 def latency_seconds(transcript: Transcript) -> float | None:
     """Seconds from trace start to trace end, as recorded or from the turns; `None`: not known."""
-    if transcript.duration_ms is not None:  # as recorded
+    if transcript.duration_ms is not None:
         return rounded_value(transcript.duration_ms / 1000)
     if not transcript.turns:
         return None

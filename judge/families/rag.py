@@ -84,7 +84,7 @@ class LastExchange:
 
     request: str | None
     response: str | None
-    before: tuple[Turn, ...] = ()  # in front of both
+    before: tuple[Turn, ...] = ()  # the turns in front of both
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ def _last_turn_of(turns: Sequence[Turn], role: str) -> int | None:
 def expected_statements(case: Case) -> tuple[str, ...]:
     """The expected response as one statement, or else the expected facts, without blank texts."""
     expected = case.expected
-    texts = (expected.response,) if expected.response else expected.facts  # one of the two at most
+    texts = (expected.response,) if expected.response else expected.facts  # never both
     return tuple(text for text in texts if text.strip())
 
 
@@ -158,7 +158,7 @@ class _RubricJudge:
             needs=tuple(NEEDS[name] for name in rubric.inputs),
             needs_ground_truth="expected_response" in rubric.inputs,
             rubric=prompt,
-            rubric_hash=hashlib.sha256(self.system.encode()).hexdigest()[:16],  # rules too
+            rubric_hash=hashlib.sha256(self.system.encode()).hexdigest()[:16],  # with its rules
             gate="quality",
             run_names=(run_name, *rubric.also_published),
         )
@@ -268,7 +268,7 @@ def _rating_score(metric: Metric, rating: Rating, part: str = "", **more: str) -
 def _chunk_part(metric: Metric, place: int, chunk: Chunk, reply: Rating | NoReply) -> Score:
     part = f"chunk:{place}"
     uri = {} if chunk.doc_uri is None else {"doc_uri": chunk.doc_uri}
-    if isinstance(reply, NoReply):  # this chunk only
+    if isinstance(reply, NoReply):  # the other chunks still count
         return Score.failed(metric.name, reply.reason, reply.code, part, **uri)
     return _rating_score(metric, reply, part, **uri)
 
@@ -276,7 +276,7 @@ def _chunk_part(metric: Metric, place: int, chunk: Chunk, reply: Rating | NoRepl
 def _precision(metric: Metric, parts: Sequence[Score]) -> Score:
     """The precision yes / rated (seed 004); a chunk without a rating is no "no" and is left out."""
     rated = [part for part in parts if part.status == "scored"]
-    if not rated:  # all failed: no number, and no 0
+    if not rated:  # no number at all, rather than a 0
         reason = f"none of {len(parts)} chunks could be rated: {parts[0].reason}"
         return Score.failed(metric.name, reason, "no_chunk_rated")
     yes = sum(part.passed is True for part in rated)

@@ -160,7 +160,6 @@ class TrajectoryJudge(StepJudge):
         steps = steps_of(case.transcript)[:MAX_STEPS]
         paths, mode = case.expected.trajectory, case.expected.trajectory_match
         matches = [path_match(path, steps, mode) for path in paths]
-        # Of equal paths the first.
         best = max(range(len(matches)), key=lambda place: matches[place].share)
         user_requests = requests(case.transcript)
         shares = []
@@ -270,7 +269,7 @@ def _path_share(part: int, total: int) -> float:
 
 
 def _call_text(expected: ExpectedCall) -> str:
-    if expected.arguments is None:  # any will do
+    if expected.arguments is None:
         return f"{expected.name}(any)"
     text = step_scores.arguments_text(AgentStep(0, expected.name, expected.arguments))
     return f"{expected.name}({step_scores.shorten_text(text, 200)})"

@@ -70,7 +70,7 @@ class StatementMatch:
     """An expected statement, and the statement of the agent whose result agrees with it best."""
 
     expected: str
-    actual: str | None  # `None`: no statement is left
+    actual: str | None  # `None`: there was none to compare
     equal: bool | None  # `None`: no results to compare
     score: float | None  # 0..1; `None` as above
     reason: str  # what decided, for prompt and details
@@ -81,7 +81,7 @@ class SqlEvidence:
     """The facts of the SQL judge's ask."""
 
     requests: tuple[str, ...]
-    expected: tuple[str, ...]  # statements
+    expected: tuple[str, ...]
     calls: tuple[SqlCall, ...]
     matches: tuple[StatementMatch, ...]
     failed: tuple[str, ...] = ()  # statements of the agent that did not run

@@ -120,7 +120,7 @@ class StepJudge(ABC):
     needs: ClassVar[tuple[str, ...]]  # expected values, for listings
     description: ClassVar[str]
     prompts: ClassVar[tuple[str, ...]] = ()  # the first is the system message
-    reply: ClassVar[type[StepReply]]  # of a judge that asks a model, as the weights
+    reply: ClassVar[type[StepReply]]  # set by judges that ask a model, as the weights
     weights: ClassVar[Mapping[str, float]]  # sub-score -> share; the sum is 1
 
     def __init__(self, options: StepOptions) -> None:
@@ -171,7 +171,7 @@ class StepJudge(ABC):
         user = "\n\n".join(data_section(heading, text) for heading, text in sections)
         reply = yield from ask(Prompt(self.prompts[0], user), self.reply, evidence)
         subs: dict[str, SubFinding] = {name: getattr(reply, name) for name in self.weights}
-        scores = {name: clamp_score(sub.score)[0] for name, sub in subs.items()}  # each in 0..1
+        scores = {name: clamp_score(sub.score)[0] for name, sub in subs.items()}
         value = round(math.fsum(scores[name] * share for name, share in self.weights.items()), 9)
         reasoning = ", ".join(f"{_title(name)}: {score:.2f}" for name, score in scores.items())
         return StepFinding(value, reasoning, details, subs, turns_of(steps))
@@ -239,10 +239,10 @@ class StepJudge(ABC):
 def _turn_cases(case: Case) -> Iterator[tuple[int, Case]]:
     """Yield each exchange as a case, after the index of its first turn in the conversation."""
     expected_turns = _expected_turns(case.expected)
-    # Beside a list the values of the case count for no exchange.
+    # Where there is a list, the values of the case count for no exchange.
     otherwise = Expected() if expected_turns else case.expected
     silence = UserExchange(len(case.transcript.turns), ())
-    # The longer side goes on: expected values of an exchange that never took place are not met.
+    # The longer side counts: an exchange that never took place cannot meet its expected values.
     pairs = list(zip_longest(exchanges(case.transcript), expected_turns))
     for exchange, expected in pairs:
         start, turns = (exchange or silence).start, (exchange or silence).turns
@@ -260,7 +260,7 @@ def _expected_turns(expected: Expected) -> list[Expected]:
         return []
     if not isinstance(turns, list):
         raise invalid_expected(f"additional_input.{TURNS} is no list of objects")
-    defaults = {"database": expected.database}  # one fixture for all
+    defaults = {"database": expected.database}  # one file for all exchanges
     expected_turns = []
     for place, fields in enumerate(turns):
         try:
@@ -283,10 +283,10 @@ def shown_steps(steps: Sequence[AgentStep]) -> str:
     for step in steps[:MAX_CALLS]:
         around = f" (within {' > '.join(step.within)})" if step.within else ""
         failed = " (failed)" if step.failed else ""
-        name = " ".join(step.name.split())  # no line of it looks like another step
+        name = " ".join(step.name.split())  # in one line, or it could look like another step
         lines.append(f"[{step.turn}] {name}({arguments_text(step)}){around}")
         result = shorten_text((step.result or "").strip(), MAX_RESULT_CHARS)
-        result = "\n    ".join(result.splitlines()) or "(empty)"  # nor one of these
+        result = "\n    ".join(result.splitlines()) or "(empty)"  # indented for that reason
         lines.append(f"  result{failed}: {result}")
     if len(steps) > MAX_CALLS:
         lines.append(f"and {len(steps) - MAX_CALLS} more calls")

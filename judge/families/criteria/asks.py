@@ -111,7 +111,7 @@ class Wording:
 
     heading: str  # of the section with the criteria
     decompose: str  # system message of the first ask
-    check: str  # of the second
+    check: str  # system message of the second
 
 
 def _wording(heading: str, decompose: str, source: str, measure: str) -> Wording:
@@ -131,7 +131,7 @@ REFERENCE_WORDING: Final = _wording(
 class Concept:
     """One thing that an answer must hold."""
 
-    id: str  # a1c1; unique in a case
+    id: str  # a1c1, a1c2 ...; unique in a case
     text: str
 
 
@@ -139,7 +139,7 @@ class Concept:
 class Aspect:
     """One requirement of the criteria, with at least one concept."""
 
-    id: str  # a1; numbered by code
+    id: str  # a1, a2 ...; numbered by code
     name: str
     concepts: tuple[Concept, ...]
 

@@ -35,7 +35,7 @@ class AspectCoverage:
     """The coverage of one aspect by one answer, or by several answers together."""
 
     aspect: Aspect
-    marked_covered: bool  # by the model
+    marked_covered: bool  # as the model says
     covered_concepts: frozenset[str]  # ids
     contradicted: frozenset[str]  # ids of concepts whose opposite was said, and not taken back
     reason: str  # of the answer `turn`
@@ -81,7 +81,7 @@ class CoverageCounts:
     """The four counts from which every score of this family is computed; the totals are above 0."""
 
     concepts_covered: int
-    concepts: int  # above 0, as `aspects`
+    concepts: int
     aspects_covered: int
     aspects: int
 
@@ -131,7 +131,7 @@ def coverage_of(
             warnings.append(f"ignored a second finding on aspect {id_!r}")
         else:
             findings[id_] = finding
-    if not findings:  # no reply, and no 0 (decision 22)
+    if not findings:  # a failed judge, not a 0 (decision 22)
         return None
     pairs = [
         _aspect_coverage(aspect, findings.get(aspect.id), turn, contradictions=contradictions)
@@ -185,7 +185,8 @@ def _aspect_coverage(
     against = frozenset(contradicted & known) if contradictions else frozenset()
     # What stands in both lists is missing, and an id that is none of ours counts for nothing.
     concepts = frozenset((covered - missing) & known) - against
-    marked = finding.covered and bool(concepts) and not against  # nothing covered, not met
+    # An aspect of which no concept is covered is not covered, whatever the model says.
+    marked = finding.covered and bool(concepts) and not against
     return AspectCoverage(aspect, marked, concepts, against, _line(finding.reason), turn), warnings
 
 
@@ -235,7 +236,7 @@ def signals(
 
 def interpretation(score: float) -> str:
     """The meaning of a coverage score 0..1 (seed 003), in bands from 1, from 0.7, from 0.5."""
-    bands = {  # the least score of each
+    bands = {  # lowest score -> meaning, best first
         1.0: "all criteria fully covered",
         0.7: "most criteria met, minor gaps",
         0.5: "half of the criteria covered",

@@ -201,7 +201,7 @@ class CoverageJudge:
         )
         contradictions = self.options.check_for_contradictions
         coverage = coverage_of(aspects, reply, turn, contradictions=contradictions)
-        if coverage is None:  # decision 22
+        if coverage is None:  # not a 0 (decision 22)
             raise JudgeFailed(NoReply("no_coverage", "the reply speaks of none of the aspects"))
         return coverage
 
@@ -221,7 +221,7 @@ class CoverageJudge:
         part: str = "",
     ) -> Score:
         options = self.options
-        # The mean of turns is given; pooled counts would weigh turns by their number of concepts.
+        # `value` is given where turns are averaged: pooled counts would weigh them by concepts.
         score = self._value(coverage.aspect_coverages) if value is None else value
         details = signals(
             coverage.aspect_coverages,

@@ -187,7 +187,7 @@ def _entry(
     target: Any, create_judge: Callable[[Any, Sequence[Any]], Judge], options: type[JudgeOptions]
 ) -> JudgeEntry:
     metrics = _declared_metrics(target)
-    asks = inspect.isgeneratorfunction(getattr(target, "judge", target))  # it yields
+    asks = inspect.isgeneratorfunction(getattr(target, "judge", target))  # judges that yield
     offline = getattr(target, "offline", None)
     needs = getattr(target, "needs", None) or dict.fromkeys(n for m in metrics for n in m.needs)
     return JudgeEntry(
@@ -228,7 +228,7 @@ def _keyword_options(target: Any, parameters: Sequence[inspect.Parameter]) -> ty
             ... if parameter.default is parameter.empty else parameter.default,
         )
         for parameter in parameters
-        if parameter.name not in _ENGINE_OPTIONS  # `model` is a field already
+        if parameter.name not in _ENGINE_OPTIONS  # `JudgeOptions` has it
     }
     return create_model("Options", __base__=_KeywordOptions, **fields) if fields else JudgeOptions
 
