@@ -1,7 +1,4 @@
-"""The table of built-in judges and metrics, and the choice that a configuration makes from it.
-
-Everything is listed here by hand; nothing registers itself on import.
-"""
+"""The table of built-in judges and metrics, and the choice that a configuration makes from it."""
 
 from __future__ import annotations
 
@@ -36,7 +33,7 @@ _HEAVIEST: Final = 1e9
 
 CONVERSATION: Final = ConversationJudge.name
 
-JUDGES: Final[Mapping[str, JudgeEntry]] = {  # by name, in the order of listings
+JUDGES: Final[Mapping[str, JudgeEntry]] = {  # by hand: nothing registers itself on import
     CONVERSATION: JudgeEntry(
         description="Scores the conversation metrics and the expected outcomes with one ask.",
         needs=("transcript",),
@@ -66,9 +63,9 @@ class JudgePanel:
     metrics: tuple[Metric, ...]  # all that the judges promise to score
     pass_threshold: float  # overall score that passes, 0..100, inclusive
     ensembles: Mapping[str, Ensemble] = field(default_factory=dict)  # judge that asks -> models
-    model_ids: tuple[str, ...] = (OFFLINE_MODEL,)  # that answer, the shared ones first
-    flagged_passes: FlaggedPasses = "apart"  # where a case addresses its judges (injection)
-    second_look: bool = False  # whether such a case is judged twice
+    model_ids: tuple[str, ...] = (OFFLINE_MODEL,)  # those that answer, the shared ones first
+    flagged_passes: FlaggedPasses = "apart"  # of a pass whose case addresses its judges
+    second_look: bool = False  # whether such a case (prompt injection) is judged twice
 
     def judges_for(self, case: Case) -> tuple[Judge, ...]:
         """The judges for this case, which ask once more where it calls for a second look."""
@@ -231,7 +228,7 @@ def known_judges(rubric_folders: Sequence[str] = ()) -> dict[str, JudgeEntry]:
     """
     taken = dict.fromkeys((*BUILT_IN, OUTCOMES), "a built-in metric")
     taken |= dict.fromkeys(JUDGES, "a built-in judge")
-    if rubric_folders:  # built-in names keep their own words
+    if rubric_folders:  # of two holders of a name the built-in one is named
         taken = {rubric.name: "a metric" for rubric in rubrics(rubric_folders)} | taken
     return {**JUDGES, **toml_judges.entries(rubric_folders, taken)}
 

@@ -190,10 +190,7 @@ def look_up(query: Query) -> Steps[QueryResult | NoReply]:
 
 
 def together(lines: Sequence[Steps[R]]) -> Steps[list[R | NoReply]]:
-    """Advance several generators round by round, so that each round is asked at once.
-
-    A generator that fails leaves its `NoReply` in its place of the list; the others continue.
-    """
+    """Advance several generators round by round; one that fails gives a `NoReply` in its place."""
     results: list[Any] = [None] * len(lines)
     waiting: dict[int, Sequence[Question]] = {}  # index of a generator -> its pending round
 
@@ -203,7 +200,7 @@ def together(lines: Sequence[Steps[R]]) -> Steps[list[R | NoReply]]:
         except StopIteration as done:
             results[index] = done.value
         except JudgeFailed as failed:
-            results[index] = failed.no_reply
+            results[index] = failed.no_reply  # the others continue
 
     for index in range(len(lines)):
         advance(index, None)

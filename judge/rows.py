@@ -1,8 +1,4 @@
-"""The public tables, column by column; the same names in Parquet and DuckDB (docs/rows.md).
-
-Frames are sorted by their keys, so that the same rows give the same bytes, whatever the order in
-which the cases were judged.
-"""
+"""The public tables, column by column; the same names in Parquet and DuckDB (docs/rows.md)."""
 
 from __future__ import annotations
 
@@ -129,6 +125,7 @@ def frame(table: str, rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
         KeyError: for a name that is not among `TABLES`.
     """
     # With the schema: types guessed from rows would differ where a column is empty in a shard.
+    # Sorted, so that equal rows give equal bytes, whatever the order of judging.
     return pl.DataFrame(list(rows), schema=TABLES[table], orient="row").sort(KEYS[table])
 
 

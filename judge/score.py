@@ -61,14 +61,11 @@ class Metric:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """One finding of a judge about one metric, or about a `part` of it such as `outcome:2`.
-
-    A scored finding has a finite number; a skipped or failed one has a `reason` and no number.
-    """
+    """One finding of a judge about one metric, or about a `part` of it such as `outcome:2`."""
 
     metric: str
     part: str = ""  # empty: the headline
-    status: Status = "scored"
+    status: Status = "scored"  # scored: a finite number; else a reason and no number
     value: float | None = None  # 0..1
     raw: float | None = None  # in the unit of the metric's scale
     label: str | None = None

@@ -1,7 +1,4 @@
-"""Which of the cases are judged: first filters, then a sample that depends on the case ids alone.
-
-Every night and every machine draws the same cases, and all repetitions of a case together.
-"""
+"""Which of the cases are judged: first filters, then a sample by the case ids alone."""
 
 from __future__ import annotations
 
@@ -57,6 +54,7 @@ def facts(case: Case) -> dict[str, Any]:
 
 def sample_key(case_id: str, seed: int = 0) -> int:
     """The number by which a case is drawn, from 0 to below 2^64: lower numbers are drawn first."""
+    # Of the id alone: all repetitions of a case are drawn together, and the same each night.
     text = case_id if seed == 0 else f"{seed}\n{case_id}"
     # Not `hash()`, which differs from process to process: each machine must draw the same cases.
     data = text.encode("utf-8", "surrogatepass")

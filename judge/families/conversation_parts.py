@@ -266,15 +266,12 @@ def outcome_doubts(statements: Sequence[str], findings: Sequence[OutcomeFinding]
 
 
 def outcome_scores(statements: Sequence[str], findings: Sequence[OutcomeFinding]) -> list[Score]:
-    """The headline score, and a part for each statement in the order of the case (seed 001).
-
-    Without any valid finding the headline is `failed`, and the overall score decides the case.
-    """
+    """The headline score, and a part for each statement in the order of the case (seed 001)."""
     if not statements:
         return [Score.skipped(OUTCOMES, "no expected outcomes defined")]
     aligned = _align_findings(statements, findings)
     warned: dict[str, Any] = {"warnings": list(aligned.ignored)} if aligned.ignored else {}
-    if not any(aligned.findings):  # not one came back (decision 11)
+    if not any(aligned.findings):  # the overall score decides then (decision 11)
         reason = "the judge evaluated none of the expected outcomes"
         return [Score.failed(OUTCOMES, reason, "no_outcomes").with_details(**warned)]
     parts = []

@@ -22,10 +22,7 @@ RECORDED_REWARD: Final = Metric(
 
 
 class RecordedJudge:
-    """Repeats the verdicts found in the data, so that other judges can be compared with them.
-
-    The headline score is `labels["reward"]`, every other label the part `label:<name>`.
-    """
+    """Repeats the verdicts found in the data, so that other judges can be compared with them."""
 
     name = "recorded"
     version = "1"
@@ -37,6 +34,7 @@ class RecordedJudge:
 
     def judge(self, case: Case) -> list[Score]:
         """The headline score, then one part for each other label, sorted by name."""
+        # `labels["reward"]` is the headline score, every other label a part.
         others = sorted(name for name in case.labels if name != REWARD)
         parts = [_recorded_score(case.labels[name], name, f"label:{name}") for name in others]
         if REWARD not in case.labels:

@@ -1,7 +1,4 @@
-"""Yes/no judges (seed 004): `AnswerJudge` rates an answer, `RetrievalJudge` each retrieved chunk.
-
-A judge that a user writes is the same class, with a name and a prompt of its own.
-"""
+"""Yes/no judges (seed 004): `AnswerJudge` rates an answer, `RetrievalJudge` each chunk."""
 
 from __future__ import annotations
 

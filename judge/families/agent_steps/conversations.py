@@ -1,8 +1,4 @@
-"""The judges of a whole conversation (seed 002), and the entries of all agent-step judges.
-
-Does the final response do what is expected, and do the agent's steps support it? Did the calls
-follow one of the accepted paths? The second question is answered without a model.
-"""
+"""The judges of a whole conversation (seed 002), and the entries of all agent-step judges."""
 
 from __future__ import annotations
 
@@ -137,13 +133,7 @@ class PathMatch:
 
 
 class TrajectoryJudge(StepJudge):
-    """Compares all steps, in order, with the accepted paths of tool calls; the best path counts.
-
-    The score depends on `expected.trajectory_match`. `in_order`: the share of the path's calls made
-    in its order; other calls may stand between them. `set`: the share made in any order, each as
-    often as the path lists it. `exact`: the calls made in order, divided by the length of the
-    longer side, so that 1 means no others; a path may leave out all calls of sub-agents.
-    """
+    """Compares all steps, in order, with the accepted paths of tool calls; the best path counts."""
 
     name = "trajectory"
     strategy = EvaluationStrategy.TRAJECTORY
@@ -190,7 +180,7 @@ class TrajectoryJudge(StepJudge):
 
 
 def path_match(path: Sequence[ExpectedCall], steps: Sequence[AgentStep], mode: str) -> PathMatch:
-    """How far the steps follow a path in a mode that `TrajectoryJudge` explains.
+    """How far the steps follow a path; `mode` is that of `expected.trajectory_match`.
 
     An empty path scores 1, in mode `exact` only without steps.
     """
@@ -199,11 +189,14 @@ def path_match(path: Sequence[ExpectedCall], steps: Sequence[AgentStep], mode: s
         for call in path
     ]
     every = [_key(step) for step in steps]
+    # The share of the path's calls made in any order, each as often as the path lists it.
     if mode == "set":
         return _any_order(path_steps, every)
+    # The share made in the order of the path; other calls may stand between them.
     if mode == "in_order":
         return _in_order(path_steps, every, len(path_steps))
-    # A path of mode `exact` may name the calls of sub-agents or leave them out.
+    # `exact` divides by the longer side, so that 1 means no other calls; a path may name the calls
+    # of sub-agents or leave them out.
     own = [_key(step) for step in steps if not step.within]
     sides = [_in_order(path_steps, side, max(len(path_steps), len(side))) for side in (every, own)]
     return max(sides, key=lambda match: match.share)

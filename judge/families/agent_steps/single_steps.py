@@ -1,8 +1,4 @@
-"""The judges of searches and of charts (seed 002).
-
-Did the agent's searches find what is asked for? Code counts how many of the expected results were
-found; the model reads that count as a fact. Did a chart help, and does its kind suit the data?
-"""
+"""The judges of searches and of charts (seed 002)."""
 
 from __future__ import annotations
 
@@ -132,6 +128,7 @@ class SearchJudge(StepJudge):
             return step_scores.uncalled_finding("no search: results", self.options.tools, details)
         # A text that holds no JSON list describes in words, which code cannot count.
         described = isinstance(expected, str) and expected_results == (expected.strip(),)
+        # Code counts; the model reads the count as a fact.
         flags = [any(_is_result(value, item) for item in results) for value in expected_results]
         covered = () if described else tuple(flags)
         evidence = SearchEvidence(user_requests, expected_results, results, steps, covered)

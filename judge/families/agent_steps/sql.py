@@ -1,8 +1,4 @@
-"""The SQL judge (seed 002): do the agent's statements return what the expected statements return?
-
-A `SqlRunner` executes the statements of both sides on the case's database fixture. Code compares
-their results, and the model reads that comparison as a fact.
-"""
+"""The SQL judge (seed 002): do the agent's statements return what the expected ones return?"""
 
 from __future__ import annotations
 
@@ -134,6 +130,7 @@ class SqlJudge(StepJudge):
         details: dict[str, Any],
     ) -> Steps[StepFinding]:
         agent_statements = tuple(call.statement for call in calls)[: step_scores.MAX_CALLS]
+        # Both sides run on the database of the case; the model reads what code compares as a fact.
         tables = yield from _tables(case.expected.database, expected, agent_statements)
         failed: tuple[str, ...] = ()
         if isinstance(tables, NoReply):

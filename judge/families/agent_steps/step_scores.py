@@ -1,8 +1,4 @@
-"""The base class of the agent-step judges (seed 002), and the texts and scores that they share.
-
-Each judge gives a headline score 0..1 with its sub-scores as parts. Code decides, without a model,
-where nothing may be done (negative cases), and where an expected call was never made.
-"""
+"""The base class of the agent-step judges (seed 002), and the texts and scores that they share."""
 
 from __future__ import annotations
 
@@ -109,10 +105,7 @@ def uncalled_finding(missed: str, tools: Sequence[str], details: Mapping[str, An
 
 
 class StepJudge(ABC):
-    """A judge of seed 002: one headline score under the judge's own name, sub-scores as parts.
-
-    A subclass evaluates one case, or with `per_turn` each exchange as a case of its own.
-    """
+    """A judge of seed 002: one headline score under the judge's own name, sub-scores as parts."""
 
     name: ClassVar[str]
     strategy: ClassVar[EvaluationStrategy]
@@ -156,7 +149,7 @@ class StepJudge(ABC):
 
     def judge(self, case: Case) -> Steps[list[Score]]:
         """The headline score and its parts; no ask where code can decide."""
-        if self.options.per_turn:
+        if self.options.per_turn:  # each exchange as a case of its own
             return (yield from self._scores_by_turn(case))
         return self._scores((yield from self.evaluate(case)))
 

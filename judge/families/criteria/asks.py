@@ -1,9 +1,4 @@
-"""The input and the two asks of the criteria judges.
-
-The first ask, which points an answer must hold, depends on the query and the criteria alone, so
-that the reply cache answers it once for any number of transcripts. The second ask, which of them it
-does hold, always asks for contradictions, so that both settings of that option share their replies.
-"""
+"""The input and the two asks of the criteria judges."""
 
 from __future__ import annotations
 
@@ -82,6 +77,7 @@ One JSON object, nothing else, with the keys in this order:
 - reasoning: one or two sentences on how you split it
 - aspects: list of objects of aspect (a short name) and concepts (list of texts)"""
 
+# Always asks for contradictions, so that both settings of that option share their replies.
 _CHECK: Final = """\
 You check an AI agent's answer against listed aspects. Aspects and their concepts have ids: a1, a1c1 and so on.
 
@@ -201,6 +197,7 @@ class CoverageEvidence:
 
 def decompose_ask(wording: Wording, query: str, criteria: str) -> Ask[Decomposition]:
     """The first ask: which aspects, with which concepts, do the criteria require?"""
+    # Of query and criteria alone: the reply cache answers it once for any number of transcripts.
     sections = [data_section("Query", query), data_section(wording.heading, criteria)]
     prompt = Prompt(wording.decompose, "\n\n".join(sections))
     return Ask(prompt, Decomposition, DecomposeEvidence(query, criteria))

@@ -1,8 +1,4 @@
-"""How much of its criteria an answer covers: numbered aspects, their coverage, the score, signals.
-
-Code numbers the aspects after the first ask. They alone are the denominator of a score, so that a
-reply which forgets an aspect or invents one cannot raise it.
-"""
+"""How much of its criteria an answer covers: numbered aspects, coverage, score, signals."""
 
 from __future__ import annotations
 
@@ -100,6 +96,8 @@ class CoverageCounts:
 
 def numbered_aspects(decomposition: Decomposition) -> tuple[Aspect, ...]:
     """The aspects with fixed ids: a1, a2 ..., their concepts a1c1, a1c2 ..."""
+    # Numbered by code, they alone are the denominator of a score: a reply that forgets an aspect,
+    # or invents one, cannot raise it.
     aspects: list[Aspect] = []
     for entry in decomposition.aspects:
         # Blank and repeated concepts go; an aspect without any has its name as its only concept.
@@ -116,10 +114,7 @@ def numbered_aspects(decomposition: Decomposition) -> tuple[Aspect, ...]:
 def coverage_of(
     aspects: Sequence[Aspect], reply: CoverageReply, turn: AnsweredTurn, *, contradictions: bool
 ) -> CriteriaCoverage | None:
-    """The coverage of one answer by one reply; `None` when the reply names none of the aspects.
-
-    With `contradictions` a contradicted concept counts as missing, and its aspect as not covered.
-    """
+    """The coverage of one answer by one reply; `None` when the reply names none of the aspects."""
     known = {aspect.id for aspect in aspects}
     findings: dict[str, AspectFinding] = {}  # aspect id -> the first finding on it
     warnings: list[str] = []
@@ -182,6 +177,7 @@ def _aspect_coverage(
         f"concept {id_!r} is both covered and missing, taken as missing"
         for id_ in sorted(covered & missing & known)
     ]
+    # Where contradictions count, a contradicted concept is missing, and its aspect not covered.
     against = frozenset(contradicted & known) if contradictions else frozenset()
     # What stands in both lists is missing, and an id that is none of ours counts for nothing.
     concepts = frozenset((covered - missing) & known) - against

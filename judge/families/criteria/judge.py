@@ -1,8 +1,4 @@
-"""Answer criteria and answer completeness (seed 003): how much of its criteria an answer covers.
-
-The model splits the criteria or the reference answer into aspects with concepts, for which each
-evaluated answer is then checked.
-"""
+"""Answer criteria and answer completeness (seed 003): how much of its criteria an answer covers."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Judges that a user writes as TOML files with a `kind`, in the folders of [judge] rubrics.
-
-A judge of kind `ANSWER` rates the last answer of a conversation, one of kind `RETRIEVAL` each
-retrieved chunk (seed 004). Both join the quality gate under their own name.
-"""
+"""Judges that a user writes as TOML files with a `kind`, in the folders of [judge] rubrics."""
 
 from __future__ import annotations
 
@@ -61,7 +57,7 @@ class CustomRubric(RubricTable):
     which a scored or labelled judge passes, inclusive.
     """
 
-    kind: Literal["ANSWER", "RETRIEVAL"]
+    kind: Literal["ANSWER", "RETRIEVAL"]  # of the last answer; of each retrieved chunk (seed 004)
     name: Annotated[str, AfterValidator(free_name)] = Field(max_length=MAX_NAME)
     display_name: str = ""
     description: str = Field(min_length=1)
