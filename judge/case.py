@@ -136,7 +136,7 @@ class Transcript(_CaseModel):
     def retrieval(self) -> tuple[Chunk, ...] | None:
         """Passages of the last retrieval step (seed 004), else of the whole; `None`: none known."""
         steps = [turn.chunks for turn in self.turns if turn.chunks is not None]
-        return steps[-1] if steps else self.chunks  # empty: it found nothing
+        return steps[-1] if steps else self.chunks  # an empty one found nothing
 
     def retrieved_chunks(self) -> tuple[Chunk, ...]:
         """The passages of `retrieval`; an empty tuple also where no retrieval is known."""
@@ -290,7 +290,7 @@ class Case(_CaseModel):
     def write_names(self) -> frozenset[str]:
         """Names of the tools that change state, from the first of three sources that says any."""
         if self.expected.writes is not None:
-            return frozenset(self.expected.writes)  # empty: there are none
+            return frozenset(self.expected.writes)
         declared = [tool for tool in self.transcript.tools if tool.writes is not None]
         if declared:
             return frozenset(tool.name for tool in declared if tool.writes)

@@ -64,7 +64,7 @@ class JudgePanel:
     pass_threshold: float  # overall score that passes, 0..100, inclusive
     ensembles: Mapping[str, Ensemble] = field(default_factory=dict)  # judge that asks -> models
     model_ids: tuple[str, ...] = (OFFLINE_MODEL,)  # those that answer, the shared ones first
-    flagged_passes: FlaggedPasses = "apart"  # of a pass whose case addresses its judges
+    flagged_passes: FlaggedPasses = "apart"  # passes of cases that address their judges
     second_look: bool = False  # whether such a case (prompt injection) is judged twice
 
     def judges_for(self, case: Case) -> tuple[Judge, ...]:
@@ -206,7 +206,7 @@ def resolved_weights(
 
 def _weight(selection: MetricSelection, default: float) -> float:
     weight = selection.weight
-    if weight is None and default == 0:  # a default of 0 means: to be given
+    if weight is None and default == 0:
         raise ConfigurationError(
             f"[judge] metrics: {selection.metric!r} has no default weight; "
             f'give one, e.g. {{ metric = "{selection.metric}", weight = 0.5 }}'
@@ -228,7 +228,7 @@ def known_judges(rubric_folders: Sequence[str] = ()) -> dict[str, JudgeEntry]:
     """
     taken = dict.fromkeys((*BUILT_IN, OUTCOMES), "a built-in metric")
     taken |= dict.fromkeys(JUDGES, "a built-in judge")
-    if rubric_folders:  # of two holders of a name the built-in one is named
+    if rubric_folders:
         taken = {rubric.name: "a metric" for rubric in rubrics(rubric_folders)} | taken
     return {**JUDGES, **toml_judges.entries(rubric_folders, taken)}
 
@@ -276,7 +276,7 @@ def _options(config: JudgeConfig, name: str, entry: JudgeEntry) -> JudgeOptions:
     try:
         return entry.options.model_validate(config.options.get(name, {}))
     except ValidationError as error:
-        fault = error.errors(include_url=False)[0]  # the first of several
+        fault = error.errors(include_url=False)[0]
         option = ".".join(str(part) for part in fault["loc"])
         known = ", ".join(entry.options.model_fields)
         raise ConfigurationError(

@@ -37,7 +37,7 @@ def truth_of(row: Mapping[str, Any], columns: Mapping[str, str]) -> Expected:
 
 def add_ground_truth(case: Case, truth: Expected) -> Case:
     """The case with these expected values in place of its own values of the same name."""
-    update = {name: getattr(truth, name) for name in truth.model_fields_set}  # no defaults
+    update = {name: getattr(truth, name) for name in truth.model_fields_set}
     # Copies are not validated: of `facts` and `response`, which exclude each other, one goes.
     if "facts" in update and "response" not in update:
         update["response"] = None
@@ -49,7 +49,7 @@ def add_ground_truth(case: Case, truth: Expected) -> Case:
 def _value(name: str, column: str, cell: Any) -> Any:
     if not isinstance(cell, str) or name in _TEXTS:
         return cell  # numbers and lists, as Parquet and JSON have them
-    if cell.lstrip()[:1] in ("[", "{"):  # begins like a JSON list or object
+    if cell.lstrip()[:1] in ("[", "{"):
         try:
             return strict_json(cell.encode("utf-8", "surrogatepass"))
         except DataError as error:

@@ -72,12 +72,12 @@ class Hearing:
     def _close(self, scores: list[Score]) -> None:
         headlines = Counter(score.metric for score in scores if not score.part)
         for name, times in headlines.items():
-            if times > 1:  # two rows with one key
+            if times > 1:  # they would be two rows with one key
                 raise ValueError(f"judge {self.judge.name!r} returned two scores for {name!r}")
         forgotten = [
             Score.failed(metric.name, "the judge returned no score for it", "missing_score")
             for metric in self.judge.metrics
-            if metric.name not in headlines  # a part is no headline
+            if metric.name not in headlines
         ]
         self.asks, self._steps = (), None
         self.scores = [*scores, *forgotten]

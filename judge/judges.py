@@ -165,6 +165,6 @@ async def _hear(name: str, model: str | Model | None, row: Mapping[str, Any]) ->
 
 
 def _assessment(score: Score) -> Assessment:
-    if score.status != "scored":  # no input, or no usable reply
+    if score.status != "scored":
         return Assessment(score.metric, None, None, score.reason)
     return Assessment(score.metric, score.label, score.details["rationale"])

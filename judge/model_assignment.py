@@ -33,7 +33,7 @@ class ModelAssignment:
     @property
     def has_cacheable_replies(self) -> bool:
         """Whether any model gives replies that the reply cache stores."""
-        return any(model.cache_key for model in self.models)  # the offline model has none
+        return any(model.cache_key for model in self.models)
 
     @property
     def has_paid_calls(self) -> bool:
@@ -81,7 +81,7 @@ def assign_callable_models(config: RunConfig, judge_panel: JudgePanel) -> ModelA
             check_model(judge)
     assignment = assign_models(config, judge_panel)
     for model in assignment.models:
-        if config.limits.spending_is_limited and model.price is None:  # bounds nothing
+        if config.limits.spending_is_limited and model.price is None:  # no budget holds then
             budget = "budget_usd" if config.limits.budget_usd is not None else "budget_usd_per_day"
             raise ConfigurationError(
                 f"[limits] {budget} is set, but no price is known for {model.name!r}; give it in "

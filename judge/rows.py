@@ -41,7 +41,7 @@ ASKS: Final[dict[str, Any]] = {
     **_columns(pl.Int32, "round", "index"),  # of the hearing; of the ask in the round; from 0
     **_columns(pl.String, "model", "provider", "answered_by", "prompt_hash"),
     "cached": pl.Boolean,  # paid for earlier: the cost is 0
-    "attempts": pl.Int32,  # model calls
+    "attempts": pl.Int32,
     **_columns(pl.Int64, "input_tokens", "output_tokens"),  # NULL: not known, never 0
     **_columns(pl.Float64, "cost_usd", "latency_ms"),  # of all attempts
     **_columns(pl.String, "error", "reply"),  # `code: reason`; the text as it came

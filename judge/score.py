@@ -53,7 +53,7 @@ class Metric:
     include_in_defaults: bool = False
     needs: tuple[str, ...] = ()  # parts of a case without which it is skipped
     needs_ground_truth: bool = False  # an expected value is among them
-    rubric: str = ""  # the text by which a model scores
+    rubric: str = ""
     rubric_hash: str = ""  # changes with one character of it
     gate: Gate | None = None  # how the headline decides over a case, if it does
     run_names: tuple[str, ...] = ()  # of its mean in a run: of values, for amounts of `raw`

@@ -136,7 +136,7 @@ def _share_out(number: int, sizes: Mapping[str, int]) -> dict[str, int]:
     whole: dict[str, int] = {}
     left, total = number, sum(sizes.values())
     ordered = sorted(sizes, key=lambda name: (sizes[name], name))
-    for name in ordered:  # from the smallest; one that gets enough ends it
+    for name in ordered:
         if left * sizes[name] >= total:
             break
         whole[name] = 1  # its proportional share is below one

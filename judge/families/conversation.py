@@ -187,14 +187,14 @@ class ConversationJudge:
         shown = case.model_copy(update={"transcript": window_view.transcript})
         window_scores: list[list[Score]] = []
         for window in window_view.windows:
-            part = window if len(window_view.windows) > 1 else None  # `None`: the whole
+            part = window if len(window_view.windows) > 1 else None
             # Asked apart, no window could say whether an outcome holds (decision 67).
             findings = findings_so_far(window_view, window_scores) if window_scores else ""
             user = user_message(shown, tools, self.weighted, part, findings)
             reply = yield from ask(
                 Prompt(self.system, user),
                 reply_model(names_and_scales, outcomes=bool(statements)),
-                ConversationEvidence(case, tools, self.weighted),  # the case is uncut here
+                ConversationEvidence(case, tools, self.weighted),  # the uncut case
                 functools.partial(_doubts, self.weighted, statements),
             )
             scores = [
@@ -217,7 +217,7 @@ def user_message(
     tools: ToolEvidence,
     metrics: Sequence[Metric],
     window: range | None = None,  # of turns; `None`: all are shown
-    findings: str = "",  # those in the windows before
+    findings: str = "",
 ) -> str:
     """The case in data sections, then the ids of the metrics to score."""
     transcript, expected = case.transcript, case.expected
@@ -282,7 +282,7 @@ def _metric_score(
 
 
 def _short(text: str) -> str:
-    return text if len(text) <= 80 else f"{text[:77]}..."  # a model may write pages
+    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def _doubts(metrics: Sequence[Metric], statements: Sequence[str], reply: BaseModel) -> str | None:

@@ -84,7 +84,7 @@ def transcript_view(
     free_tokens -= findings_tokens
     read, cut_texts, sizes = short, 0, _sizes(short)
     for most in _TEXT_CHARS:
-        if max(sizes) <= free_tokens:  # each turn fits in a window
+        if max(sizes) <= free_tokens:
             break
         read, cut_texts = _shorten_turns(short, most, results=False)
         sizes = _sizes(read)
@@ -285,7 +285,7 @@ def outcome_scores(statements: Sequence[str], findings: Sequence[OutcomeFinding]
         details["justification"] = finding.justification
         label = "pass" if passed else "fail"
         parts.append(Score(OUTCOMES, part, "scored", share, share, label, passed, details=details))
-    values = [part.raw or 0.0 for part in parts]  # 0 for a failed part
+    values = [part.raw or 0.0 for part in parts]
     share = round(math.fsum(values) / len(values), 9)
     headline = Score.of(EXPECTED_OUTCOMES, share, passed=all(values), details=warned)
     return [headline, *parts]
@@ -331,6 +331,6 @@ def _stray_reason(statements: Sequence[str], finding: OutcomeFinding) -> str | N
         " ".join(neutralise(text).casefold().split()).strip(" .\"'")
         for text in (finding.statement, *statements)
     )
-    if key == keys[finding.number - 1] or key not in keys:  # reworded is fine
+    if key == keys[finding.number - 1] or key not in keys:  # a reworded copy is fine
         return None
     return f"number {finding.number} has the words of {keys.index(key) + 1}"

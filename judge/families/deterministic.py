@@ -95,7 +95,7 @@ class DocumentRecall:
         expected = {document.doc_uri for document in case.expected.retrieved_context}
         retrieved = {chunk.doc_uri for chunk in case.transcript.retrieved_chunks()}
         details = {"found": sorted(expected & retrieved), "not_found": sorted(expected - retrieved)}
-        recall = rounded_value(len(details["found"]) / len(expected))  # seed 004
+        recall = rounded_value(len(details["found"]) / len(expected))
         return [Score.of(DOCUMENT_RECALL, recall, details=details)]
 
 

@@ -98,7 +98,7 @@ class RatingEvidence:
 def last_exchange(transcript: Transcript) -> LastExchange:
     """The agent's last text, and the last text of the user before it."""
     turns = transcript.turns
-    answer = _last_turn_of(turns, "assistant")  # `None`: the agent wrote nothing
+    answer = _last_turn_of(turns, "assistant")
     request = _last_turn_of(turns if answer is None else turns[:answer], "user")
     # A closing "thanks" is a request only where there is no other (decision 21).
     if request is None:
@@ -121,7 +121,7 @@ def _last_turn_of(turns: Sequence[Turn], role: str) -> int | None:
 def expected_statements(case: Case) -> tuple[str, ...]:
     """The expected response as one statement, or else the expected facts, without blank texts."""
     expected = case.expected
-    texts = (expected.response,) if expected.response else expected.facts  # never both
+    texts = (expected.response,) if expected.response else expected.facts
     return tuple(text for text in texts if text.strip())
 
 
@@ -236,7 +236,7 @@ class RetrievalJudge(_RubricJudge):
             rubric = rubric.model_copy(update={"inputs": inputs})
         run_name = f"retrieval/llm_judged/{rubric.name}/precision/average"
         super().__init__(rubric, Scale.FRACTION, run_name)
-        self.rating = Metric(rubric.name, scale=Scale.YES_NO)  # of one chunk
+        self.rating = Metric(rubric.name, scale=Scale.YES_NO)  # of a chunk, yes or no
 
     def judge(self, case: Case) -> list[Score] | Steps[list[Score]]:
         """One ask for each chunk, all in one round."""

@@ -98,7 +98,7 @@ class ResponseQualityJudge(StepJudge):
             "expected_response": step_scores.shorten_text(expected, MAX_SHOWN),
             "extracted_response": step_scores.shorten_text(response, MAX_SHOWN),
         }
-        if not response:  # nothing for a model to read
+        if not response:
             reason = "Rightly answered nothing" if refusal else "The response is empty"
             return StepFinding(1.0 if refusal else 0.0, reason, details)
         evidence = ResponseEvidence(
@@ -128,7 +128,7 @@ class PathMatch:
     """How far the steps follow one path."""
 
     share: float  # 0..1
-    matched: int  # expected calls that were made
+    matched: int
     missed: tuple[ExpectedCall, ...]
 
 

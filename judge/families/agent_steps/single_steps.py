@@ -69,9 +69,9 @@ class SearchEvidence:
 
     requests: tuple[str, ...]
     expected: tuple[Any, ...]  # results, or one description in words
-    results: tuple[Any, ...]  # what the searches returned
+    results: tuple[Any, ...]
     steps: tuple[AgentStep, ...]
-    covered: tuple[bool, ...]  # by expected result: was it found? Empty for a description
+    covered: tuple[bool, ...]  # whether each was found; empty for a description
 
     @property
     def coverage(self) -> float | None:
@@ -264,7 +264,7 @@ class VisualizationJudge(StepJudge):
             "question": user_requests[-1] if user_requests else "",
             "expected_has_chart": wanted,
             "expected_chart_type": kind,
-            "extracted_has_chart": bool(steps),  # also one that failed
+            "extracted_has_chart": bool(steps),
             "extracted_chart_type": next(filter(None, chart_types), None),
         }
         if not wanted:
@@ -298,7 +298,7 @@ def _is_chart_expected(expected: Expected) -> bool:
         return value
     if value is None:
         return not step_scores.is_null(expected.chart_type)  # a kind implies a chart
-    word = value.strip().casefold()  # a text, as a CSV cell holds it
+    word = value.strip().casefold()
     if word not in ("true", "false", "null"):
         raise step_scores.invalid_expected(f"has_chart is {value!r}, wanted true, false or 'null'")
     return word == "true"

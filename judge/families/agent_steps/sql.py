@@ -69,7 +69,7 @@ class StatementMatch:
     actual: str | None  # `None`: there was none to compare
     equal: bool | None  # `None`: no results to compare
     score: float | None  # 0..1; `None` as above
-    reason: str  # what decided, for prompt and details
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +165,7 @@ class SqlJudge(StepJudge):
     ) -> list[StatementMatch]:
         """For each expected statement the best match; no statement of the agent serves twice."""
         matches: dict[int, StatementMatch] = {}  # place among the expected -> match
-        free = dict(enumerate(agent_tables))  # not yet matched
+        free = dict(enumerate(agent_tables))
         # Equal results first, so that no weaker match takes a statement from an equal one.
         for exact in (True, False):
             for place, table in enumerate(expected_tables):

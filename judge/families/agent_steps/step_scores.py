@@ -149,7 +149,7 @@ class StepJudge(ABC):
 
     def judge(self, case: Case) -> Steps[list[Score]]:
         """The headline score and its parts; no ask where code can decide."""
-        if self.options.per_turn:  # each exchange as a case of its own
+        if self.options.per_turn:
             return (yield from self._scores_by_turn(case))
         return self._scores((yield from self.evaluate(case)))
 

@@ -31,8 +31,8 @@ class AspectCoverage:
     """The coverage of one aspect by one answer, or by several answers together."""
 
     aspect: Aspect
-    marked_covered: bool  # as the model says
-    covered_concepts: frozenset[str]  # ids
+    marked_covered: bool
+    covered_concepts: frozenset[str]  # ids of concepts
     contradicted: frozenset[str]  # ids of concepts whose opposite was said, and not taken back
     reason: str  # of the answer `turn`
     turn: AnsweredTurn  # the last that changed it
@@ -103,7 +103,7 @@ def numbered_aspects(decomposition: Decomposition) -> tuple[Aspect, ...]:
         # Blank and repeated concepts go; an aspect without any has its name as its only concept.
         texts = {text.casefold(): text for concept in entry.concepts if (text := _line(concept))}
         name = _line(entry.aspect) or "; ".join(texts.values())
-        if name:  # an entry without any text is no aspect
+        if name:
             id_ = f"a{len(aspects) + 1}"
             concepts = enumerate(texts.values() or [name], 1)
             numbered = tuple(Concept(f"{id_}c{place}", text) for place, text in concepts)

@@ -146,7 +146,7 @@ class CoverageJudge:
         results = yield from together([self._check_turn(criteria, aspects, turn) for turn in turns])
         parts = self._turn_scores(turns, results)
         coverages = [result for result in results if isinstance(result, CriteriaCoverage)]
-        if len(coverages) < len(turns):  # the union would be too small
+        if len(coverages) < len(turns):
             return [self._failed_score(turns, results), *parts]
         union = merge_coverages(coverages)
         headline = self._coverage_score(union, turns)

@@ -187,7 +187,7 @@ def _entry(
     target: Any, create_judge: Callable[[Any, Sequence[Any]], Judge], options: type[JudgeOptions]
 ) -> JudgeEntry:
     metrics = _declared_metrics(target)
-    asks = inspect.isgeneratorfunction(getattr(target, "judge", target))  # judges that yield
+    asks = inspect.isgeneratorfunction(getattr(target, "judge", target))
     offline = getattr(target, "offline", None)
     needs = getattr(target, "needs", None) or dict.fromkeys(n for m in metrics for n in m.needs)
     return JudgeEntry(

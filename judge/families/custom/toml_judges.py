@@ -168,11 +168,11 @@ class GradedJudge(AnswerJudge):
             passed = word == BINARY_LEVELS[0]
             return [Score.of(self.metric, 5.0 * passed, passed=passed, details=details)]
         if self.custom.scale == "scored":
-            score = Score.of(self.metric, int(word), details=details)  # "0" to "5", by the schema
+            score = Score.of(self.metric, int(word), details=details)
         else:
             value = self.custom.levels[word].value
             score = replace(Score.of(self.metric, value or 0.0, details=details), label=word)
-        value = round(score.value or 0.0, 9)  # without float noise
+        value = round(score.value or 0.0, 9)
         return [replace(score, passed=value >= round(self.threshold or 0.0, 9))]
 
 
@@ -185,7 +185,7 @@ def entries(folders: Sequence[str], taken_names: Mapping[str, str]) -> dict[str,
     judge_entries: dict[str, JudgeEntry] = {}
     holders = dict(taken_names)  # name -> what has it
     for where, table in documents(folders):
-        if KIND not in table:  # it is a conversation metric
+        if KIND not in table:
             continue
         rubric = validate_table(CustomRubric, table, where)
         if rubric.name in holders:
@@ -224,7 +224,7 @@ class _GradedReply(BaseModel):
     rationale: str
 
 
-@functools.lru_cache(maxsize=256)  # equal words share a class
+@functools.lru_cache(maxsize=256)
 def graded_reply(words: tuple[str, ...]) -> type[BaseModel]:
     """The pydantic model of a reply: a rationale, then one of these words as the rating."""
     rating: Any = Literal[words]  # the words are known at run time only
