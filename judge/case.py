@@ -1,8 +1,4 @@
-"""A case: what an agent said and did, and what was expected of it.
-
-These models are also the `native` transcript format, one JSON object a line; the files in
-`judge/formats` turn every other format into them.
-"""
+"""A case: what an agent said and did, and what was expected; a JSON line in the format `native`."""
 
 from __future__ import annotations
 
@@ -29,6 +25,7 @@ MOST_MS: Final = 1e15
 def _with_zone(moment: datetime) -> datetime:
     if moment.tzinfo is None:
         return moment.replace(tzinfo=UTC)
+    # Filters and rows convert to UTC later, where an error would end the run, not reject a record.
     try:
         moment.astimezone(UTC)
     except OverflowError:
@@ -40,6 +37,7 @@ Moment = Annotated[datetime, AfterValidator(_with_zone)]
 """A point in time with a time zone; a time that was written without a zone is taken as UTC."""
 
 
+# A misspelt key is rejected rather than lost. NaN has no order that all tools share (decision 2).
 class _CaseModel(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -49,7 +47,7 @@ class ToolCall(_CaseModel):
 
     name: str
     arguments: dict[str, Any] = Field(default_factory=dict)
-    id: str | None = None
+    id: str | None = None  # repeated by the `ToolResult.call_id` of its answer
     raw: str | None = Field(
         default=None, description="the argument text where it was not a JSON object"
     )
@@ -65,7 +63,7 @@ class ToolResult(_CaseModel):
     """The answer of a tool to one call."""
 
     content: str = ""
-    call_id: str | None = None
+    call_id: str | None = None  # of the `ToolCall` that it answers
     name: str | None = None
     is_error: bool = False
 
@@ -81,7 +79,7 @@ class Chunk(_CaseModel):
     """A retrieved passage."""
 
     content: str
-    doc_uri: str | None = None
+    doc_uri: str | None = None  # the document that the passage was cut from
 
 
 class Turn(_CaseModel):
@@ -91,14 +89,14 @@ class Turn(_CaseModel):
     """
 
     role: Role
-    text: str | None = None
+    text: str | None = None  # `None` in a message that holds tool calls only
     tool_calls: tuple[ToolCall, ...] = ()
     tool_result: ToolResult | None = None
     chunks: tuple[Chunk, ...] | None = Field(
         default=None, description="what a retrieval step returned; empty: it found nothing"
     )
     started_at: Moment | None = None
-    latency_ms: float | None = Field(default=None, ge=0, le=MOST_MS)
+    latency_ms: float | None = Field(default=None, ge=0, le=MOST_MS)  # since `started_at`
     usage: Usage | None = None
     cost_usd: float | None = Field(default=None, ge=-MOST_USD, le=MOST_USD)
 
@@ -108,7 +106,7 @@ class ToolSpec(_CaseModel):
 
     name: str
     description: str = ""
-    parameters: dict[str, Any] = Field(default_factory=dict)
+    parameters: dict[str, Any] = Field(default_factory=dict)  # JSON Schema of the arguments
     writes: bool | None = None
 
 
@@ -116,13 +114,13 @@ class Transcript(_CaseModel):
     """A recorded conversation: its turns, and the setup in which the agent worked."""
 
     turns: tuple[Turn, ...] = ()
-    system: str | None = None
+    system: str | None = None  # system prompt of the agent
     tools: tuple[ToolSpec, ...] = ()
     chunks: tuple[Chunk, ...] | None = Field(
         default=None, description="retrieved for the whole; null: no retrieval is known"
     )
     started_at: Moment | None = None
-    duration_ms: float | None = Field(default=None, ge=0, le=MOST_MS)
+    duration_ms: float | None = Field(default=None, ge=0, le=MOST_MS)  # wall clock
     agent_cost_usd: float | None = Field(default=None, ge=-MOST_USD, le=MOST_USD)
     finished: bool | None = Field(
         default=None, description="false: cut off before its end; null: not known"
@@ -136,12 +134,9 @@ class Transcript(_CaseModel):
                     yield index, call
 
     def retrieval(self) -> tuple[Chunk, ...] | None:
-        """The passages of the last retrieval step (seed 004), else those of the whole transcript.
-
-        An empty tuple: the retrieval found nothing. `None`: no retrieval is known.
-        """
+        """Passages of the last retrieval step (seed 004), else of the whole; `None`: none known."""
         steps = [turn.chunks for turn in self.turns if turn.chunks is not None]
-        return steps[-1] if steps else self.chunks
+        return steps[-1] if steps else self.chunks  # an empty one found nothing
 
     def retrieved_chunks(self) -> tuple[Chunk, ...]:
         """The passages of `retrieval`; an empty tuple also where no retrieval is known."""
@@ -157,6 +152,7 @@ class Transcript(_CaseModel):
 
     def results(self) -> dict[str, ToolResult]:
         """Tool results by call id; results without an id are left out."""
+        # Of several results with one id the last counts.
         return {
             turn.tool_result.call_id: turn.tool_result
             for turn in self.turns
@@ -241,7 +237,7 @@ class Expected(_CaseModel):
     search_results: str | tuple[Any, ...] | None = Field(
         default=None, description="what must be found; `null`: no search; empty: nothing found"
     )
-    has_chart: bool | str | None = None
+    has_chart: bool | str | None = None  # as text: "true", "false" or "null"
     chart_type: str | None = None
     response_quality: str | None = Field(
         default=None, description="what a good answer does; `null`: nothing may be answered"
@@ -269,7 +265,7 @@ class Case(_CaseModel):
     """One conversation to be judged, identified within a run by `(case_id, repetition)`."""
 
     case_id: str = Field(min_length=1, max_length=512)
-    repetition: int = Field(default=0, ge=0, le=10**9)
+    repetition: int = Field(default=0, ge=0, le=10**9)  # which trial, from 0
     transcript: Transcript
     expected: Expected = Field(default_factory=Expected)
     agent: str | None = None
@@ -287,15 +283,12 @@ class Case(_CaseModel):
 
     def content_hash(self) -> str:
         """The first 32 hex digits of the SHA-256 over everything that a judge may look at."""
+        # Defaults are left out, so that a field added to the models later changes no old hash.
         body = self.model_dump_json(exclude={"metadata", "labels"}, exclude_defaults=True)
         return hashlib.sha256(body.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
     def write_names(self) -> frozenset[str]:
-        """The names of the tools that change state.
-
-        The first of these counts that says anything: `expected.writes`, the declared tools, the
-        expected calls.
-        """
+        """Names of the tools that change state, from the first of three sources that says any."""
         if self.expected.writes is not None:
             return frozenset(self.expected.writes)
         declared = [tool for tool in self.transcript.tools if tool.writes is not None]

@@ -1,7 +1,4 @@
-"""The table of built-in judges and metrics, and the choice that a configuration makes from it.
-
-Everything is listed here by hand; nothing registers itself on import.
-"""
+"""The table of built-in judges and metrics, and the choice that a configuration makes from it."""
 
 from __future__ import annotations
 
@@ -36,7 +33,7 @@ _HEAVIEST: Final = 1e9
 
 CONVERSATION: Final = ConversationJudge.name
 
-JUDGES: Final[Mapping[str, JudgeEntry]] = {
+JUDGES: Final[Mapping[str, JudgeEntry]] = {  # by hand: nothing registers itself on import
     CONVERSATION: JudgeEntry(
         description="Scores the conversation metrics and the expected outcomes with one ask.",
         needs=("transcript",),
@@ -59,23 +56,16 @@ JUDGES: Final[Mapping[str, JudgeEntry]] = {
 
 @dataclass(frozen=True)
 class JudgePanel:
-    """The judges of a run with their weights: a configuration resolved before any model is asked.
-
-    `weights` are those of the conversation metrics alone, with the sum 1; `metrics` is all that the
-    judges promise to score. A case passes from the overall score `pass_threshold`, 0..100, on.
-    `ensembles` holds the models of each judge that asks any, by its name; `model_ids` those that
-    answer, those of `[judge] model` or `panel` first. `flagged_passes` says how a pass counts when
-    the case addresses its judges (prompt injection), `second_look` whether they are asked again.
-    """
+    """The judges of a run: a configuration resolved before any model is asked."""
 
     judges: tuple[Judge, ...]
-    weights: Mapping[str, float]
-    metrics: tuple[Metric, ...]
-    pass_threshold: float
-    ensembles: Mapping[str, Ensemble] = field(default_factory=dict)
-    model_ids: tuple[str, ...] = (OFFLINE_MODEL,)
-    flagged_passes: FlaggedPasses = "apart"
-    second_look: bool = False
+    weights: Mapping[str, float]  # conversation metric -> share; the sum is 1
+    metrics: tuple[Metric, ...]  # all that the judges promise to score
+    pass_threshold: float  # overall score that passes, 0..100, inclusive
+    ensembles: Mapping[str, Ensemble] = field(default_factory=dict)  # judge that asks -> models
+    model_ids: tuple[str, ...] = (OFFLINE_MODEL,)  # those that answer, the shared ones first
+    flagged_passes: FlaggedPasses = "apart"  # passes of cases that address their judges
+    second_look: bool = False  # whether such a case (prompt injection) is judged twice
 
     def judges_for(self, case: Case) -> tuple[Judge, ...]:
         """The judges for this case, which ask once more where it calls for a second look."""
@@ -93,7 +83,7 @@ def available_metrics(rubric_folders: Sequence[str] = ()) -> list[Metric]:
 
 def metrics_listing(rubric_folders: Sequence[str] = ()) -> dict[str, Any]:
     """The document that seed 000 serves under `/config/available-metrics`."""
-    names = ("name", "display_name", "description", "tier", "default_weight")
+    names = ("name", "display_name", "description", "tier", "default_weight")  # keys of seed 000
     data = [
         {name: getattr(metric, name) for name in names}
         | {
@@ -107,11 +97,8 @@ def metrics_listing(rubric_folders: Sequence[str] = ()) -> dict[str, Any]:
 
 
 def judges_listing(config: JudgeConfig | None = None) -> list[dict[str, Any]]:
-    """The judges to choose from, one JSON object each: first the built-in table in its order.
-
-    A configuration adds the judges of its rubric folders and its `module:attribute` references.
-    `step`, `response` or `retrieval`, is what a judge of seed 004 looks at, `gate` how the judge
-    decides over a case, and `options` holds the defaults.
+    """The judges to choose from as JSON objects: first the built-in table in its order, then the
+    judges that a configuration adds, by rubric folders and `module:attribute` references.
 
     Raises:
         ConfigurationError: for a judge that cannot be created.
@@ -128,6 +115,7 @@ def _listing_row(config: JudgeConfig, name: str, entry: JudgeEntry) -> dict[str,
         option: None if field.is_required() else field.get_default(call_default_factory=True)
         for option, field in entry.options.model_fields.items()
     }
+    # The names of seed 004 begin with what a judge looks at: `retrieval/llm_judged/...`.
     steps = (name.partition("/")[0] for metric in judge.metrics for name in metric.run_names)
     return {
         "name": name,
@@ -139,7 +127,7 @@ def _listing_row(config: JudgeConfig, name: str, entry: JudgeEntry) -> dict[str,
         "scale": list(dict.fromkeys(metric.scale.value for metric in judge.metrics)),
         "gate": next((metric.gate for metric in judge.metrics if metric.gate), None),
         "offline": entry.offline,
-        "options": to_jsonable_python(defaults, fallback=str),
+        "options": to_jsonable_python(defaults, fallback=str),  # a user's may be of any type
     }
 
 
@@ -148,8 +136,7 @@ def resolve_judges(config: JudgeConfig) -> JudgePanel:
 
     Raises:
         ConfigurationError: for a name that is unknown or given twice, weights that cannot be
-            normalised, a metric that lacks a weight, or a judge or metric for which the offline
-            model has no rule.
+            normalised, and whatever the offline model has no rule for.
     """
     chosen = _chosen_entries(config)
     known = rubrics(config.rubrics)
@@ -162,9 +149,11 @@ def resolve_judges(config: JudgeConfig) -> JudgePanel:
         for name, entry in chosen.items()
         if entry.asks
     }
+    # Before any judge is made: the offline model refuses what it cannot judge (decision 14).
     for name, entry in chosen.items():
         for member in ensembles[name].members if name in ensembles else (config,):
             _check_offline(member, name, entry, weights)
+    # A metric with the explicit weight 0 is among them: it is judged all the same (seed 000).
     chosen_rubrics = [rubric for rubric in known if rubric.name in weights]
     judges = tuple(
         entry.create_judge(options[name], chosen_rubrics) for name, entry in chosen.items()
@@ -190,9 +179,8 @@ def resolved_weights(
 ) -> dict[str, float]:
     """The weights of the chosen metrics, normalised to the sum 1, in the order of the catalogue.
 
-    An empty selection means the default metrics. Without a weight, a metric's default counts; where
-    that is 0, a weight must be given. An explicit 0 is kept: the metric is judged and contributes
-    nothing to the score (seed 000, weight resolution).
+    An empty selection means the default metrics. An explicit 0 is kept: the metric is judged and
+    contributes nothing to the score (seed 000, weight resolution).
 
     Raises:
         ConfigurationError: for unknown or doubled metrics, and weights that cannot be normalised.
@@ -207,7 +195,7 @@ def resolved_weights(
         weights[choice.metric] = _weight(choice, defaults[choice.metric])
     if not selection:
         weights = {m.name: m.default_weight for m in known if m.include_in_defaults}
-    total = math.fsum(weights.values())
+    total = math.fsum(weights.values())  # exact: the order of the selection does not matter
     if total <= 0:
         raise ConfigurationError(
             f"[judge] metrics: the weights of {', '.join(sorted(weights))} sum to 0; "
@@ -225,7 +213,7 @@ def _weight(selection: MetricSelection, default: float) -> float:
         )
     if weight is None:
         return default
-    if not 0 <= weight <= _HEAVIEST:
+    if not 0 <= weight <= _HEAVIEST:  # NaN is in no range
         raise ConfigurationError(
             f"[judge] metrics: weight {weight!r} of {selection.metric!r}; wanted 0 to {_HEAVIEST:g}"
         )
@@ -256,7 +244,7 @@ def _chosen_entries(config: JudgeConfig) -> dict[str, JudgeEntry]:
         if name in chosen:
             raise ConfigurationError(f"[judge] judges: {name!r} is chosen twice")
         chosen[name] = entry
-    for name in config.options:
+    for name in config.options:  # a typo would leave the defaults in force
         if name not in chosen:
             raise ConfigurationError(
                 f"[judge.options.{name}]: {name!r} is not among judges {list(chosen)!r}"
@@ -284,11 +272,7 @@ def _resolve_judge(reference: str, known: Mapping[str, JudgeEntry]) -> tuple[str
 
 
 def _options(config: JudgeConfig, name: str, entry: JudgeEntry) -> JudgeOptions:
-    """The validated options of one judge.
-
-    Raises:
-        ConfigurationError: for an option that is unknown or has a wrong value.
-    """
+    """The validated options of one judge."""
     try:
         return entry.options.model_validate(config.options.get(name, {}))
     except ValidationError as error:
@@ -303,7 +287,8 @@ def _options(config: JudgeConfig, name: str, entry: JudgeEntry) -> JudgeOptions:
 
 def _promised_metrics(judges: Sequence[Judge]) -> tuple[Metric, ...]:
     promised = [(judge.name, metric) for judge in judges for metric in judge.metrics]
-    scorers: dict[str, str] = {}
+    # Weights, gates and numbers of a run know a metric by its name alone, without its judge.
+    scorers: dict[str, str] = {}  # metric -> judge
     for name, metric in promised:
         if metric.name in scorers:
             raise ConfigurationError(
@@ -334,10 +319,7 @@ def _check_offline(
 
 
 def fingerprints(panel: JudgePanel) -> dict[str, str]:
-    """What the scores of a panel depend on, to notice that a judge has changed.
-
-    The key `judge:<name>` holds the version of a judge, `metric:<name>` the hash of a rubric.
-    """
+    """What scores depend on: versions by `judge:<name>`, rubric hashes by `metric:<name>`."""
     judges = {f"judge:{judge.name}": judge.version for judge in panel.judges}
     hashes = {f"metric:{m.name}": m.rubric_hash for m in panel.metrics if m.rubric_hash}
     return dict(sorted({**judges, **hashes}.items()))

@@ -34,7 +34,7 @@ from assizes.judge.privacy.secret_masking import mask
 class AssizesError(Exception):
     """The root of the tree. Its message is one line for a person, with secrets masked."""
 
-    exit_code: ClassVar[int] = 2
+    exit_code: ClassVar[int] = 2  # of the command line
 
     def __init__(self, *parts: object) -> None:
         """Mask the secrets that a library, a server or a person put into the message."""
@@ -52,15 +52,11 @@ class ConfigurationError(AssizesError):
 
 
 class DataError(AssizesError):
-    """One record cannot become a case.
-
-    `code` is the reason by which rows are grouped, such as `json`, `schema`, `encoding`; `detail`
-    says in at most one sentence what is wrong, never with the record itself.
-    """
+    """One record cannot become a case; rejects are grouped by `code`, e.g. `json` or `schema`."""
 
     def __init__(self, code: str, detail: str) -> None:
         super().__init__(f"{code}: {detail}")
-        self.code, self.detail = code, mask(detail)
+        self.code, self.detail = code, mask(detail)  # one sentence, never the record itself
 
 
 class StoreError(AssizesError):
@@ -82,7 +78,7 @@ class UnknownRun(StoreError):
     @classmethod
     def in_store(cls, run_id: str, store: str, known: Iterable[str]) -> UnknownRun:
         """The error for an unknown id; its message names up to five ids that the store has."""
-        some = ", ".join(list(known)[:5]) or "no run at all"
+        some = ", ".join(list(known)[:5]) or "no run at all"  # a store may hold thousands
         return cls(f"no run {run_id!r} in {store}; it holds {some}")
 
 
@@ -145,26 +141,21 @@ class OverBudget(AssizesError):
 class Halted(AssizesError):
     """Somebody stopped the run with `assizes stop`."""
 
-    exit_code = 130
+    exit_code = 130  # as after Ctrl-C: 128 + SIGINT
 
 
 class ModelError(AssizesError):
-    """A model did not give a usable answer.
-
-    `code` is a machine-readable reason; `assizes.judge.engine.faults` says how the engine reacts.
-    In `detail` text of the provider is cut, and keys are masked. `retry_after_s` is how many seconds
-    the provider asks to wait, `status` the HTTP status; `None` where there is none.
-    """
+    """A model gave no usable answer; `assizes.judge.engine.faults` says what follows."""
 
     exit_code = 4
 
     def __init__(
         self,
-        code: str,
-        detail: str,
+        code: str,  # for programs, e.g. `timeout`
+        detail: str,  # text of the provider is cut by the caller
         *,
-        retry_after_s: float | None = None,
-        status: int | None = None,
+        retry_after_s: float | None = None,  # how long the provider asks to wait
+        status: int | None = None,  # of the HTTP response
     ) -> None:
         super().__init__(f"{code}: {detail}")
         self.code, self.detail = code, mask(detail)

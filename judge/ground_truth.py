@@ -19,10 +19,7 @@ _LISTS: Final = {"outcomes", "said", "writes", "facts"}
 
 
 def truth_of(row: Mapping[str, Any], columns: Mapping[str, str]) -> Expected:
-    """The expected values of one row, whose `columns` are given by the name of the value.
-
-    An empty cell gives no value. A cell that begins like a JSON list or object is read as JSON,
-    except for values that are plain texts.
+    """The expected values of one row; `columns` gives the column of each value by its name.
 
     Raises:
         DataError: with the code `schema` or `json`; the detail names the field or the column.
@@ -30,7 +27,7 @@ def truth_of(row: Mapping[str, Any], columns: Mapping[str, str]) -> Expected:
     values = {
         name: _value(name, column, cell)
         for name, column in columns.items()
-        if (cell := row.get(column)) is not None and cell != ""
+        if (cell := row.get(column)) is not None and cell != ""  # an empty cell gives no value
     }
     try:
         return Expected.model_validate(values)
@@ -39,11 +36,9 @@ def truth_of(row: Mapping[str, Any], columns: Mapping[str, str]) -> Expected:
 
 
 def add_ground_truth(case: Case, truth: Expected) -> Case:
-    """The case with the given expected values; they replace the case's own values of the same name.
-
-    `facts` and `response` exclude each other, so each of the two removes the other.
-    """
+    """The case with these expected values in place of its own values of the same name."""
     update = {name: getattr(truth, name) for name in truth.model_fields_set}
+    # Copies are not validated: of `facts` and `response`, which exclude each other, one goes.
     if "facts" in update and "response" not in update:
         update["response"] = None
     if "response" in update and "facts" not in update:
@@ -53,7 +48,7 @@ def add_ground_truth(case: Case, truth: Expected) -> Case:
 
 def _value(name: str, column: str, cell: Any) -> Any:
     if not isinstance(cell, str) or name in _TEXTS:
-        return cell
+        return cell  # numbers and lists, as Parquet and JSON have them
     if cell.lstrip()[:1] in ("[", "{"):
         try:
             return strict_json(cell.encode("utf-8", "surrogatepass"))

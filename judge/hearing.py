@@ -16,17 +16,16 @@ from assizes.judge.score import Score
 class Hearing:
     """A small state machine: while the hearing has `asks`, `answer` them; then read its `scores`.
 
-    Every metric that the judge promised gets a headline score: skipped where the judge does not
-    apply to the case, failed where a reply is missing or the judge forgot the metric. Any other
-    exception of the judge is a bug and is not caught.
+    Every metric that the judge promised gets a headline score, skipped or failed where there is no
+    number. An exception of the judge other than `JudgeFailed` is a bug and is not caught.
     """
 
     def __init__(self, judge: Judge, case: Case) -> None:
         """Open the hearing and run the judge up to its first round of questions."""
         self.judge = judge
         self.case = case
-        self.asks: Sequence[Question] = ()
-        self.scores: list[Score] = []
+        self.asks: Sequence[Question] = ()  # the pending round; empty when closed
+        self.scores: list[Score] = []  # final when closed
         self._steps: Generator[Sequence[Question], Sequence[Any], list[Score]] | None = None
         reason = f"conversation status is {case.status!r}, only completed ones are judged"
         if case.status == "completed":
@@ -35,7 +34,7 @@ class Hearing:
             self.scores = [Score.skipped(metric.name, reason) for metric in judge.metrics]
             return
         findings = judge.judge(case)
-        if isinstance(findings, list):
+        if isinstance(findings, list):  # the judge asks nothing
             self._close(findings)
         else:
             self._steps = findings
@@ -61,7 +60,7 @@ class Hearing:
             raise ValueError("the hearing is closed")
         try:
             asks = self._steps.send(replies)  # type: ignore[arg-type]  # None starts a generator
-            while not asks:
+            while not asks:  # an empty round, e.g. `ask_each([])`: nobody would answer it
                 asks = self._steps.send(())
             self.asks = asks
         except StopIteration as done:
@@ -73,7 +72,7 @@ class Hearing:
     def _close(self, scores: list[Score]) -> None:
         headlines = Counter(score.metric for score in scores if not score.part)
         for name, times in headlines.items():
-            if times > 1:
+            if times > 1:  # they would be two rows with one key
                 raise ValueError(f"judge {self.judge.name!r} returned two scores for {name!r}")
         forgotten = [
             Score.failed(metric.name, "the judge returned no score for it", "missing_score")

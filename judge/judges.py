@@ -31,20 +31,17 @@ R = TypeVar("R")
 Context = Sequence[Mapping[str, str]]
 """Retrieved chunks, each `{"content": "..."}`, with a `doc_uri` where it is known."""
 
-_LIMITS: Final = LimitsConfig()
+_LIMITS: Final = LimitsConfig()  # the defaults: a direct call has no budget and no ledger
 
 
 @dataclass(frozen=True, slots=True)
 class Assessment:
-    """The answer of one judge: a rating of yes or no, and its rationale.
-
-    Where the judge gave no answer, both are `None` and `error_message` says why.
-    """
+    """The answer of one judge, or where it gave none, the reason."""
 
     name: str
-    rating: str | None
+    rating: str | None  # "yes" or "no"
     rationale: str | None
-    error_message: str | None = None
+    error_message: str | None = None  # why both are missing
 
 
 async def acorrectness(
@@ -116,7 +113,7 @@ async def achunk_relevance(
     context = list(retrieved_context)
     row = {"request": request, "response": response, "retrieved_context": context}
     headline, *parts = (await _hear("chunk_relevance", model, row)).scores
-    if headline.status == "skipped":
+    if headline.status == "skipped":  # it has no parts: each chunk gets the reason
         return [_assessment(headline)] * len(context)
     return [_assessment(part) for part in parts]
 
@@ -127,6 +124,7 @@ def _blocking(twin: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, R]:
 
     @wraps(twin)
     def judge(*args: P.args, **kwargs: P.kwargs) -> R:
+        # `asyncio.run` would refuse as well, but leave the coroutine behind and not name the twin.
         try:
             asyncio.get_running_loop()
         except RuntimeError:
@@ -136,7 +134,7 @@ def _blocking(twin: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, R]:
             f"there, use: await judges.{twin.__name__}(...)"
         )
 
-    judge.__name__ = judge.__qualname__ = name
+    judge.__name__ = judge.__qualname__ = name  # `wraps` took the twin's
     return judge
 
 
@@ -156,9 +154,9 @@ async def _hear(name: str, model: str | Model | None, row: Mapping[str, Any]) ->
     """The hearing of one judge on a row of an evaluation set; a model made here is closed here."""
     case = row_case({**row, "request_id": "direct call"})
     if model is not None and not isinstance(model, str):
-        return await Engine(model, _LIMITS).hear(built_in(name), case)
+        return await Engine(model, _LIMITS).hear(built_in(name), case)  # stays open: the caller's
     config = JudgeConfig(model=model)
-    check_model(config)
+    check_model(config)  # a missing key is an error, not an answer
     engine = Engine(model_for(config, _LIMITS), _LIMITS)
     try:
         return await engine.hear(built_in(name), case)

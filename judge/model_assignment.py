@@ -21,11 +21,12 @@ class ModelAssignment:
     """The models of a run: `shared` answers every judge that has no model of its own in `own`."""
 
     shared: Model
-    own: Mapping[str, Model | EnsembleModels]
+    own: Mapping[str, Model | EnsembleModels]  # by name of the judge
 
     @property
     def models(self) -> tuple[Model, ...]:
         """Every model once, the shared model first."""
+        # By identity: models have no equality, and equal settings share one object.
         each = {id(model): model for model in (self.shared, *members_of(self.own.values()))}
         return tuple(each.values())
 
@@ -49,9 +50,11 @@ def assign_models(config: RunConfig, judge_panel: JudgePanel) -> ModelAssignment
     models_by_key: dict[str, Model] = {}
 
     def model(judge: JudgeConfig) -> Model:
+        # Equal settings share a model, and with it one circuit breaker and one count of its calls.
         key = judge.model_dump_json()
         if key not in models_by_key:
             candidate = model_for(judge, config.limits)
+            # The offline model's answers are in no cache: they are worked out again, at no cost.
             replayed = config.cache.use == "replay_only" and candidate.provider != OFFLINE_PROVIDER
             models_by_key[key] = ReplayOnlyModel(candidate) if replayed else candidate
         return models_by_key[key]
@@ -61,25 +64,24 @@ def assign_models(config: RunConfig, judge_panel: JudgePanel) -> ModelAssignment
         models = tuple(map(model, ensemble.models))
         senior = None if ensemble.senior is None else model(ensemble.senior)
         voting = EnsembleModels(models, ensemble.repeats, senior)
-        own[name] = models[0] if ensemble.is_plain else voting
+        own[name] = models[0] if ensemble.is_plain else voting  # one vote needs no reduction
     return ModelAssignment(model(config.judge), own)
 
 
 def assign_callable_models(config: RunConfig, judge_panel: JudgePanel) -> ModelAssignment:
-    """The models of a run, after a check that every one of them can be called and paid for.
+    """The models of a run, after a check that each can be called, batched and paid for.
 
     Raises:
-        ConfigurationError: when a model cannot be called, e.g. without an API key, when batches are
-            configured and its provider has none, or when a budget is set and no price is known.
+        ConfigurationError: for an API key, a batch endpoint or a price that is missing.
     """
-    if config.cache.use != "replay_only":
+    if config.cache.use != "replay_only":  # replays need no key
         ensembles = judge_panel.ensembles.values()
         judges = (config.judge, *(member for each in ensembles for member in each.members))
         for judge in {judge.model_dump_json(): judge for judge in judges}.values():
             check_model(judge)
     assignment = assign_models(config, judge_panel)
     for model in assignment.models:
-        if config.limits.spending_is_limited and model.price is None:
+        if config.limits.spending_is_limited and model.price is None:  # no budget holds then
             budget = "budget_usd" if config.limits.budget_usd is not None else "budget_usd_per_day"
             raise ConfigurationError(
                 f"[limits] {budget} is set, but no price is known for {model.name!r}; give it in "
@@ -88,5 +90,5 @@ def assign_callable_models(config: RunConfig, judge_panel: JudgePanel) -> ModelA
             )
     if config.runner.batch:
         for model in assignment.models:
-            batches_of(model)
+            batches_of(model)  # raises where there is no endpoint
     return assignment

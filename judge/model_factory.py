@@ -15,13 +15,13 @@ def check_model(config: JudgeConfig) -> None:
     """
     if config.model_id == OFFLINE_MODEL:
         return
-    from assizes.judge.models.litellm_model import check
+    from assizes.judge.models.litellm_model import check  # imports litellm: seconds (decision 7)
 
     check(config)
 
 
 def model_for(config: JudgeConfig, limits: LimitsConfig) -> Model:
-    """Return the model of a run: `HeuristicModel` for `offline/lexical`, else `LiteLLM`.
+    """The model of a run: `HeuristicModel` for `offline/lexical`, else `LiteLLM`.
 
     Raises:
         ConfigurationError: when the model's provider is unknown.

@@ -28,31 +28,29 @@ def unused_id(text: str) -> str:
     """39 decimal digits derived from a text by SHA-256, which the text itself does not contain."""
     data = text.encode("utf-8", "surrogatepass")
     draws = (hashlib.sha256(data + b"again" * times).hexdigest() for times in itertools.count())
-    candidates = (f"{int(drawn[:32], 16):039d}" for drawn in draws)
+    candidates = (f"{int(drawn[:32], 16):039d}" for drawn in draws)  # 128 bits lie below 10^39
     return next(candidate for candidate in candidates if candidate not in text)
 
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """The two messages of an ask: `system` is equal over a run, so that providers can cache it."""
+    """The two messages of an ask."""
 
-    system: str
-    user: str
+    system: str  # role, rules and rubric: equal over a run, so that providers can cache it
+    user: str  # the case, as data sections
 
 
 @dataclass(frozen=True)
 class Ask(Generic[T]):
     """One question to a model, whose answer must fit the pydantic model `reply`.
 
-    `evidence` holds the facts of the prompt as a typed value, from which the offline judge answers.
-    `doubts` returns what a fitting reply still lacks, or `None`. A reply with doubts is asked for
-    once more; the second reply counts even if doubts remain.
+    A reply with doubts is asked for once more; the second reply counts even if doubts remain.
     """
 
     prompt: Prompt
     reply: type[T]
-    evidence: object = None
-    doubts: Callable[[T], str | None] | None = None
+    evidence: object = None  # facts of the prompt as values; the offline judge reads these
+    doubts: Callable[[T], str | None] | None = None  # what a fitting reply lacks; `None`: nothing
 
     @cached_property
     def prompt_hash(self) -> str:
@@ -61,12 +59,9 @@ class Ask(Generic[T]):
 
     @cached_property
     def reply_id(self) -> str:
-        """The id that the model must repeat in its reply: 39 decimal digits, 128 bits.
-
-        It also closes the data sections of the prompt. It depends on the whole prompt, so that the
-        author of a transcript cannot know it: a delimiter without it is a fake, an object without
-        it an echo. The same ask always has the same id, so that cached replies still fit.
-        """
+        """The id that the model must repeat, and that closes the data of the prompt: 39 digits."""
+        # Of the whole prompt, so that the author of a transcript cannot know it: a delimiter that
+        # lacks it is forged, an object an echo. It stays the same for replies that are cached.
         return unused_id(self._text)
 
     @cached_property
@@ -74,44 +69,37 @@ class Ask(Generic[T]):
         return "\x00".join((self.prompt.system, self.prompt.user, _schema_text(self.reply)))
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=256)  # few reply models, many asks
 def _schema_text(reply: type[BaseModel]) -> str:
     return json.dumps(reply.model_json_schema(), sort_keys=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """One question to a database: read-only SQL statements on a copy of a case's database file.
+    """Read-only SQL on a copy of a case's database; answered by a `QueryResult`, or a `NoReply`."""
 
-    The answer is a `QueryResult`, or a `NoReply` where the file cannot be opened.
-    """
-
-    database: str
-    statements: tuple[str, ...]
+    database: str  # path of a SQLite or DuckDB file
+    statements: tuple[str, ...]  # run in order, on the same copy
 
 
 @dataclass(frozen=True, slots=True)
 class QueryResult:
-    """The results of the statements of a query: one `SqlTable` each, in order."""
+    """The results of the statements of a query."""
 
-    tables: tuple[SqlTable, ...]
+    tables: tuple[SqlTable, ...]  # one for each statement, in order
 
 
 @dataclass(frozen=True, slots=True)
 class SqlTable:
-    """The result of one statement; `error` says why it failed, `None` when it ran.
-
-    `rows` and `row_count` end at the row limit of the sandbox; `truncated` says that there were
-    more. With an ORDER BY the result is `ordered`, so that the order of rows counts.
-    """
+    """The result of one statement."""
 
     statement: str
     columns: tuple[str, ...] = ()
-    rows: tuple[tuple[Any, ...], ...] = ()
-    row_count: int = 0
-    truncated: bool = False
-    ordered: bool = False
-    error: str | None = None
+    rows: tuple[tuple[Any, ...], ...] = ()  # up to the row limit of the sandbox
+    row_count: int = 0  # length of `rows`
+    truncated: bool = False  # there were more rows
+    ordered: bool = False  # it has an ORDER BY, so the order of its rows counts
+    error: str | None = None  # why it failed; `None`: it ran
 
 
 class SqlRunner(Protocol):
@@ -123,13 +111,11 @@ class SqlRunner(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class NoReply:
-    """The failure of a model or a query as a value: a code such as `timeout` or `invalid_reply`, a
-    sentence, and the raw text of the reply, empty where no text came.
-    """
+    """The failure of a model or a query, as a value."""
 
-    code: str
+    code: str  # e.g. `timeout`; see `assizes.judge.engine.faults`
     reason: str
-    raw: str = ""
+    raw: str = ""  # the text of an unusable reply; empty: none came
 
 
 NO_SQL_RUNNER: Final = NoReply("no_clerk", "there is nobody here to run statements on a database")
@@ -175,7 +161,7 @@ class Judge(Protocol):
 
 def ask_each(asks: Sequence[Ask[T]]) -> Steps[list[T | NoReply]]:
     """Ask one round of questions together; a failed question gives a `NoReply` in its place."""
-    return list((yield asks))
+    return list((yield asks))  # the driver sends the answers to this `yield`
 
 
 def ask(
@@ -204,12 +190,9 @@ def look_up(query: Query) -> Steps[QueryResult | NoReply]:
 
 
 def together(lines: Sequence[Steps[R]]) -> Steps[list[R | NoReply]]:
-    """Advance several generators round by round, so that each round is asked at once.
-
-    A generator that fails leaves its `NoReply` in its place of the list; the others continue.
-    """
+    """Advance several generators round by round; one that fails gives a `NoReply` in its place."""
     results: list[Any] = [None] * len(lines)
-    waiting: dict[int, Sequence[Question]] = {}
+    waiting: dict[int, Sequence[Question]] = {}  # index of a generator -> its pending round
 
     def advance(index: int, answers: Sequence[Any] | None) -> None:
         try:
@@ -217,12 +200,12 @@ def together(lines: Sequence[Steps[R]]) -> Steps[list[R | NoReply]]:
         except StopIteration as done:
             results[index] = done.value
         except JudgeFailed as failed:
-            results[index] = failed.no_reply
+            results[index] = failed.no_reply  # the others continue
 
     for index in range(len(lines)):
         advance(index, None)
     while waiting:
-        asked, waiting = waiting, {}
+        asked, waiting = waiting, {}  # `advance` adds the next rounds
         answers = iter((yield [question for asks in asked.values() for question in asks]))
         for index, asks in asked.items():
             advance(index, [next(answers) for _ in asks])

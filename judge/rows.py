@@ -1,8 +1,4 @@
-"""The public tables, column by column; the same names in Parquet and DuckDB (docs/rows.md).
-
-Frames are sorted by their keys, so that the same rows give the same bytes, whatever the order in
-which the cases were judged.
-"""
+"""The public tables, column by column; the same names in Parquet and DuckDB (docs/rows.md)."""
 
 from __future__ import annotations
 
@@ -18,7 +14,7 @@ SCHEMA_VERSION: Final = 2
 COMPLETE: Final = "complete"
 """The status of a run that has nothing left to do; only complete runs are final and compared."""
 
-_TIME: Final = pl.Datetime("us", "UTC")
+_TIME: Final = pl.Datetime("us", "UTC")  # microseconds, as DuckDB's TIMESTAMPTZ
 
 
 def _columns(dtype: Any, *names: str) -> dict[str, Any]:
@@ -29,73 +25,73 @@ _ID: Final = {"run_id": pl.String, "case_id": pl.String, "repetition": pl.Int32}
 
 SCORES: Final[dict[str, Any]] = {
     **_ID,
-    **_columns(pl.String, "judge", "metric", "part"),
-    **_columns(pl.Float64, "value", "raw"),
+    **_columns(pl.String, "judge", "metric", "part"),  # part: empty on headlines
+    **_columns(pl.Float64, "value", "raw"),  # 0..1; in the metric's own unit
     "label": pl.String,
-    "passed": pl.Boolean,
-    "weight": pl.Float64,
+    "passed": pl.Boolean,  # NULL: the metric has no threshold
+    "weight": pl.Float64,  # share in the overall score, 0..1; NULL: none
     **_columns(pl.String, "tier", "status", "reason", "failure_code"),
-    "turns": pl.List(pl.Int32),
-    **_columns(pl.String, "details", "judge_version", "rubric_hash"),
+    "turns": pl.List(pl.Int32),  # indexes from 0
+    **_columns(pl.String, "details", "judge_version", "rubric_hash"),  # details: JSON
 }
 
 ASKS: Final[dict[str, Any]] = {
     **_ID,
     "judge": pl.String,
-    **_columns(pl.Int32, "round", "index"),
+    **_columns(pl.Int32, "round", "index"),  # of the hearing; of the ask in the round; from 0
     **_columns(pl.String, "model", "provider", "answered_by", "prompt_hash"),
-    "cached": pl.Boolean,
+    "cached": pl.Boolean,  # paid for earlier: the cost is 0
     "attempts": pl.Int32,
-    **_columns(pl.Int64, "input_tokens", "output_tokens"),
-    **_columns(pl.Float64, "cost_usd", "latency_ms"),
-    **_columns(pl.String, "error", "reply"),
-    "sample": pl.Int32,
+    **_columns(pl.Int64, "input_tokens", "output_tokens"),  # NULL: not known, never 0
+    **_columns(pl.Float64, "cost_usd", "latency_ms"),  # of all attempts
+    **_columns(pl.String, "error", "reply"),  # `code: reason`; the text as it came
+    "sample": pl.Int32,  # which repeat of its model, from 0
     **_columns(pl.String, "fingerprint", "cost_source"),
-    "waited_ms": pl.Float64,
+    "waited_ms": pl.Float64,  # for limits, slots and pauses
     "flags": pl.List(pl.String),
-    "trail": pl.String,
+    "trail": pl.String,  # JSON: one object a call
 }
 
 CASES: Final[dict[str, Any]] = {
     **_ID,
     "transcript_uri": pl.String,
-    "position": pl.Int64,
+    "position": pl.Int64,  # of the record in the object, from 0
     **_columns(pl.String, "transcript_hash", "agent", "agent_version", "tags", "cluster"),
     "started_at": _TIME,
-    "overall_score": pl.Float64,
-    **_columns(pl.Boolean, "score_passed", "passed"),
+    "overall_score": pl.Float64,  # 0..100; NULL: no score
+    **_columns(pl.Boolean, "score_passed", "passed"),  # the threshold is reached; the verdict
     **_columns(pl.String, "gate", "root_cause", "summary", "status", "error"),
-    "turn_count": pl.Int32,
-    **_columns(pl.Float64, "agent_latency_ms", "duration_ms"),
+    "turn_count": pl.Int32,  # the system prompt is no turn
+    **_columns(pl.Float64, "agent_latency_ms", "duration_ms"),  # median of turns; wall clock
     **_columns(pl.Int64, "agent_tokens", "agent_input_tokens", "agent_output_tokens"),
     "agent_cost_usd": pl.Float64,
-    **_columns(pl.List(pl.String), "tools", "flags"),
+    **_columns(pl.List(pl.String), "tools", "flags"),  # NULL: older than the column
 }
 
 _RUNS: Final[dict[str, Any]] = {
     **_columns(pl.String, "run_id", "name", "trigger", "status"),
-    **_columns(pl.String, "config", "config_hash", "judge_model"),
+    **_columns(pl.String, "config", "config_hash", "judge_model"),  # config: JSON
     **_columns(_TIME, "started_at", "finished_at"),
-    **_columns(pl.String, "counts", "summary"),
+    **_columns(pl.String, "counts", "summary"),  # JSON
 }
 
 _REJECTS: Final[dict[str, Any]] = {
     **_columns(pl.String, "run_id", "uri"),
-    **_columns(pl.Int64, "position", "byte_offset"),
+    **_columns(pl.Int64, "position", "byte_offset"),  # offset in the unpacked object
     **_columns(pl.String, "reason", "detail", "sha256", "excerpt"),
 }
 
 TABLES: Final[dict[str, dict[str, Any]]] = {
-    "scores": SCORES,
-    "asks": ASKS,
-    "cases": CASES,
+    "scores": SCORES,  # one row a finding
+    "asks": ASKS,  # one row a question to a model
+    "cases": CASES,  # one row a judged conversation
     "runs": _RUNS,
     "run_metrics": {**_columns(pl.String, "run_id", "name"), "value": pl.Float64},
     "rejects": _REJECTS,
     "comparisons": {
         **_columns(pl.String, "baseline", "candidate"),
         "at": _TIME,
-        **_columns(pl.String, "verdict", "thresholds"),
+        **_columns(pl.String, "verdict", "thresholds"),  # JSON
     },
     "calibrations": {
         **_columns(pl.String, "fingerprint", "metric", "labels_hash", "run_id"),
@@ -104,7 +100,7 @@ TABLES: Final[dict[str, dict[str, Any]]] = {
     },
 }
 
-KEYS: Final[dict[str, tuple[str, ...]]] = {
+KEYS: Final[dict[str, tuple[str, ...]]] = {  # table -> columns that name a row
     "scores": ("run_id", "case_id", "repetition", "judge", "metric", "part"),
     "asks": ("run_id", "case_id", "repetition", "judge", "round", "index"),
     "cases": ("run_id", "case_id", "repetition"),
@@ -128,6 +124,8 @@ def frame(table: str, rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
     Raises:
         KeyError: for a name that is not among `TABLES`.
     """
+    # With the schema: types guessed from rows would differ where a column is empty in a shard.
+    # Sorted, so that equal rows give equal bytes, whatever the order of judging.
     return pl.DataFrame(list(rows), schema=TABLES[table], orient="row").sort(KEYS[table])
 
 

@@ -42,56 +42,43 @@ class Scale(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A named quantity that a judge promises to score.
-
-    `default_weight` is its share in the overall score before normalisation; with 0 a weight must be
-    given when the metric is chosen. `needs` are the parts of a case without which the judge skips
-    it. `gate` says how the headline score decides over the case (`assizes.judge.verdicts.verdict`).
-    Under `run_names` a run publishes the mean of the values, or of the raw numbers for amounts.
-    """
+    """A named quantity that a judge promises to score."""
 
     name: str
     scale: Scale = Scale.FRACTION
     display_name: str = ""
     description: str = ""
     tier: Tier | None = None
-    default_weight: float = 0.0
+    default_weight: float = 0.0  # share in the overall score, not normalised; 0: must be given
     include_in_defaults: bool = False
-    needs: tuple[str, ...] = ()
-    needs_ground_truth: bool = False
+    needs: tuple[str, ...] = ()  # parts of a case without which it is skipped
+    needs_ground_truth: bool = False  # an expected value is among them
     rubric: str = ""
-    rubric_hash: str = ""
-    gate: Gate | None = None
-    run_names: tuple[str, ...] = ()
+    rubric_hash: str = ""  # changes with one character of it
+    gate: Gate | None = None  # how the headline decides over a case, if it does
+    run_names: tuple[str, ...] = ()  # of its mean in a run: of values, for amounts of `raw`
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """One finding of a judge about one metric, or about a `part` of it such as `outcome:2`.
-
-    A scored finding has a finite number; a skipped or failed one has a `reason` and no number.
-    """
+    """One finding of a judge about one metric, or about a `part` of it such as `outcome:2`."""
 
     metric: str
-    part: str = ""
-    status: Status = "scored"
-    value: float | None = None
-    raw: float | None = None
+    part: str = ""  # empty: the headline
+    status: Status = "scored"  # scored: a finite number; else a reason and no number
+    value: float | None = None  # 0..1
+    raw: float | None = None  # in the unit of the metric's scale
     label: str | None = None
-    passed: bool | None = None
-    reason: str | None = None
-    failure_code: str | None = None
-    turns: tuple[int, ...] = ()
-    details: Mapping[str, Any] = field(default_factory=dict)
+    passed: bool | None = None  # `None`: the metric has no threshold
+    reason: str | None = None  # why it is skipped or failed
+    failure_code: str | None = None  # snake_case; below `ACCEPTABLE` only
+    turns: tuple[int, ...] = ()  # indexes of the turns it is about
+    details: Mapping[str, Any] = field(default_factory=dict)  # JSON values
 
     def __post_init__(self) -> None:
-        """Check that numbers and reason fit the status.
-
-        Raises:
-            ValueError: when they do not, which is a bug of the judge.
-        """
+        """Raise ValueError where numbers and reason do not fit the status: a bug of the judge."""
         numbers = [n for n in (self.value, self.raw) if n is not None]
-        if not all(math.isfinite(n) for n in numbers):
+        if not all(math.isfinite(n) for n in numbers):  # NaN >= 0.8 is true in DuckDB (decision 2)
             raise ValueError(f"score of {self.metric!r} is not finite: {numbers}")
         if self.status == "scored" and not numbers:
             raise ValueError(f"score of {self.metric!r} is scored but has no number")
@@ -105,13 +92,13 @@ class Score:
         label: str | None = None
         match metric.scale:
             case Scale.SCORED:
-                value, label = raw / 5, LABELS[int(raw)]
+                value, label = raw / 5, LABELS[int(raw)]  # a level 0..5
             case Scale.BINARY:
                 value, label = raw / 5, "pass" if raw == 5 else "fail"
             case Scale.YES_NO:
                 label = "yes" if raw == 1 else "no"
             case Scale.AMOUNT:
-                value = None
+                value = None  # no best value to divide by
         return cls(metric=metric.name, raw=float(raw), value=value, label=label, **rest)
 
     @classmethod

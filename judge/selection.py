@@ -1,7 +1,4 @@
-"""Which of the cases are judged: first filters, then a sample that depends on the case ids alone.
-
-Every night and every machine draws the same cases, and all repetitions of a case together.
-"""
+"""Which of the cases are judged: first filters, then a sample by the case ids alone."""
 
 from __future__ import annotations
 
@@ -41,6 +38,7 @@ def facts(case: Case) -> dict[str, Any]:
     own = ("case_id", "repetition", "agent", "agent_version", "status", "cluster")
     return {
         **{name: getattr(case, name) for name in own},
+        # Naive UTC: the columns of a filter have no zone (`FACTS`).
         "started_at": None if started is None else started.astimezone(UTC).replace(tzinfo=None),
         "duration_ms": transcript.duration_ms,
         "turn_count": len(transcript.turns),
@@ -56,7 +54,9 @@ def facts(case: Case) -> dict[str, Any]:
 
 def sample_key(case_id: str, seed: int = 0) -> int:
     """The number by which a case is drawn, from 0 to below 2^64: lower numbers are drawn first."""
+    # Of the id alone: all repetitions of a case are drawn together, and the same each night.
     text = case_id if seed == 0 else f"{seed}\n{case_id}"
+    # Not `hash()`, which differs from process to process: each machine must draw the same cases.
     data = text.encode("utf-8", "surrogatepass")
     return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest())
 
@@ -70,6 +70,7 @@ def stratum_name(
     fields: Mapping[str, str | None], tags: Mapping[str, str], by: Sequence[str]
 ) -> str:
     """The name of the stratum of a case with these fields and tags."""
+    # A tag named like a field never hides it; cases without the tag are a stratum, too.
     return as_json({name: fields[name] if name in fields else tags.get(name) for name in by})
 
 
@@ -102,7 +103,7 @@ def draw_sample(
 
 
 def _by_share(members: Mapping[str, list[str]], config: SelectionConfig) -> dict[str, set[str]]:
-    bound = config.sample * 2**64
+    bound = config.sample * 2**64  # keys lie in 0..2^64
     return {
         name: {case_id for case_id in ids if sample_key(case_id, config.seed) < bound}
         for name, ids in members.items()
@@ -113,7 +114,7 @@ def _by_number(members: Mapping[str, list[str]], config: SelectionConfig) -> dic
     sizes = {name: len(ids) for name, ids in members.items()}
     if config.per_stratum is not None:
         wanted = {name: min(size, config.per_stratum) for name, size in sizes.items()}
-    elif config.number is None:
+    elif config.number is None:  # rounded up: at least one of each stratum
         wanted = {name: math.ceil(size * config.sample) for name, size in sizes.items()}
     else:
         wanted = _share_out(min(config.number, sum(sizes.values())), sizes)
@@ -125,18 +126,13 @@ def _by_number(members: Mapping[str, list[str]], config: SelectionConfig) -> dic
 
 
 def _share_out(number: int, sizes: Mapping[str, int]) -> dict[str, int]:
-    """Divide a number of cases among strata in proportion to their sizes, at least one for each.
-
-    Shares are rounded down; the remaining cases go to the strata that lost most by rounding.
-
-    Raises:
-        ConfigurationError: when there are more strata than cases to draw.
-    """
+    """Divide a number of cases among strata in proportion to their sizes, at least one for each."""
     if len(sizes) > number:
         raise ConfigurationError(
             f"[transcripts] number: {number} cases cannot be drawn from {len(sizes)} strata, of each "
             "at least one; raise it, or stratify by less"
         )
+    # Hamilton's method of largest remainders, in integers; small strata get their one case first.
     whole: dict[str, int] = {}
     left, total = number, sum(sizes.values())
     ordered = sorted(sizes, key=lambda name: (sizes[name], name))

@@ -1,8 +1,4 @@
-"""The conversation judge (seed 000): one ask scores all chosen metrics and the case's outcomes.
-
-The system message depends on the chosen metrics alone, so that a provider can cache it during a
-run; the user message holds the case.
-"""
+"""The conversation judge (seed 000): one ask scores all chosen metrics and the case's outcomes."""
 
 from __future__ import annotations
 
@@ -106,19 +102,18 @@ class _ConversationReply(ConversationReplyPart):
 
     @model_validator(mode="after")
     def _holds_something(self) -> Self:
+        # A reply of none of the keys would fit a schema in which each may be missing.
         names = type(self).model_fields
         if not any(getattr(self, name) for name in names):
             raise ValueError(f"it holds none of {', '.join(names)}")
         return self
 
 
-@functools.lru_cache(maxsize=256)
+@functools.lru_cache(maxsize=256)  # equal metrics share a class, whose schema is made once
 def reply_model(metrics: tuple[tuple[str, Scale], ...], *, outcomes: bool) -> type[BaseModel]:
-    """The pydantic model of a reply: one key for each metric (name and scale), one for outcomes.
-
-    A key that the language model leaves out is `None`; a reply without any key is invalid.
-    """
+    """The pydantic model of a reply: one key for each metric (name and scale), one for outcomes."""
     fields: dict[str, Any] = {
+        # `None` for a key that the model leaves out: the others still count.
         name: (BinaryFinding if scale is Scale.BINARY else ScoredFinding, None)
         for name, scale in metrics
     }
@@ -131,7 +126,7 @@ class ConversationJudge:
     """Scores a conversation by its rubrics, and the expected outcomes of the case one by one."""
 
     name = "conversation"
-    version = "3"
+    version = "3"  # goes up with the rules
 
     def __init__(self, rubrics: Sequence[Rubric], reading: ReadingOptions | None = None) -> None:
         """Promise the metrics of these rubrics, in this order, and the expected outcomes."""
@@ -142,8 +137,9 @@ class ConversationJudge:
         if tool_metrics := [r.name for r in rubrics if r.name in _TOOL_METRICS]:
             rules.append(_NO_TOOLS_RULE.format(", ".join(tool_metrics)))
         blocks = [prompt_text(rubric) for rubric in rubrics]
+        # Nothing of a case stands in it, so that a provider can cache it over a run.
         self.system = "\n\n".join(["\n".join(rules), _REPLY, "# Metrics", *blocks])
-        self.prompts = (self.system,)
+        self.prompts = (self.system,)  # kept with a run, to be compared with another's
 
     def missing(self, case: Case) -> str | None:
         """No case is skipped; a case with an empty transcript fails."""
@@ -161,7 +157,7 @@ class ConversationJudge:
         return self._ask_by_window(case)
 
     def _unanswered_scores(self, case: Case) -> list[Score]:
-        # No model is asked: it would take the absence of mistakes for merit.
+        # No model is asked: it would take the absence of mistakes for merit (decision 40).
         why = "The agent never speaks."
         scores = [
             Score.of(
@@ -183,7 +179,7 @@ class ConversationJudge:
         """One ask for each window; its prompt also holds the findings of the windows before."""
         tools, statements = tool_evidence(case), case.expected.outcomes
         names_and_scales = tuple((metric.name, metric.scale) for metric in self.weighted)
-        frame_tokens = 0
+        frame_tokens = 0  # of a prompt without its transcript
         if self.reading.context_tokens is not None:
             empty = user_message(case, tools, self.weighted, range(0))
             frame_tokens = estimated_tokens(self.system, empty)
@@ -192,18 +188,20 @@ class ConversationJudge:
         window_scores: list[list[Score]] = []
         for window in window_view.windows:
             part = window if len(window_view.windows) > 1 else None
+            # Asked apart, no window could say whether an outcome holds (decision 67).
             findings = findings_so_far(window_view, window_scores) if window_scores else ""
             user = user_message(shown, tools, self.weighted, part, findings)
             reply = yield from ask(
                 Prompt(self.system, user),
                 reply_model(names_and_scales, outcomes=bool(statements)),
-                ConversationEvidence(case, tools, self.weighted),
+                ConversationEvidence(case, tools, self.weighted),  # the uncut case
                 functools.partial(_doubts, self.weighted, statements),
             )
             scores = [
                 _metric_score(metric, getattr(reply, metric.name), case.transcript)
                 for metric in self.weighted
             ]
+            # A reply model has no such field where the case has no outcomes.
             outcomes = outcome_scores(statements, getattr(reply, OUTCOMES, None) or [])
             window_scores.append([*scores, *outcomes])
         windows, cut_chars = len(window_view.windows), window_view.cut_chars
@@ -218,13 +216,10 @@ def user_message(
     case: Case,
     tools: ToolEvidence,
     metrics: Sequence[Metric],
-    window: range | None = None,
+    window: range | None = None,  # of turns; `None`: all are shown
     findings: str = "",
 ) -> str:
-    """The case in data sections, then the ids of the metrics to score.
-
-    Of the turns, `window` is shown, or all of them. `findings` are those in the windows before.
-    """
+    """The case in data sections, then the ids of the metrics to score."""
     transcript, expected = case.transcript, case.expected
     heading = "Transcript, with turn numbers"
     if window is not None:
@@ -245,6 +240,7 @@ def user_message(
         ("Your findings in the turns before", findings),
         (heading, rendered_transcript(transcript, window)),
     ]
+    # `data_section` breaks what looks like a delimiter, so that no text can leave its section.
     shown = [data_section(title, body) for title, body in sections if body]
     ids = ", ".join(metric.name for metric in metrics)
     outcomes = f"; {OUTCOMES} ({len(expected.outcomes)})" if expected.outcomes else ""
@@ -258,14 +254,15 @@ def _metric_score(
         reason = "the judge's reply has no entry for it"
         return Score.failed(metric.name, reason, "missing_metric")
     level = 5 * finding.passed if isinstance(finding, BinaryFinding) else finding.score
-    raw = min(max(level, 0), 5)
+    raw = min(max(level, 0), 5)  # decision 10; a pass is 5, a fail 0
     warnings = [] if raw == level else [f"score {level} is outside 0..5, taken as {raw}"]
     count = len(transcript.turns)
     turns = sorted({turn for turn in finding.turns if 0 <= turn < count})
     if strays := sorted(set(finding.turns).difference(turns)):
         warnings.append(f"turns {_short(str(strays))} are not among the {count} of the transcript")
     code = None
-    if raw < ACCEPTABLE:
+    if raw < ACCEPTABLE:  # from there on a code means nothing
+        # `WrongTool`, `wrong tool`, `wrong-tool`: one code, by which rows can be grouped.
         words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", finding.failure_code or "").lower()
         label = re.sub(r"[\W_]+", "_", words).strip("_")[:80].rstrip("_")
         code = UNSPECIFIED_FAILURE if label in ("", "null", "none", "n_a", "na") else label

@@ -2,10 +2,6 @@
 
 A conversation longer than one prompt has its tool results shortened, then its turns split into
 windows. Every cut is marked, and every score of such a case has `truncated_input` in its details.
-
-The checklist holds the expected outcomes of a case. A finding belongs to the statement with its
-number, never to the one with its words: a model may reorder and reword them. A statement without a
-finding after the second ask, or with contradictory findings, has failed.
 """
 
 from __future__ import annotations
@@ -59,33 +55,28 @@ class ReadingOptions(JudgeOptions):
 
 @dataclass(frozen=True, slots=True)
 class TranscriptView:
-    """A transcript as the prompts show it, its long texts cut by `cut_chars` characters in all.
-
-    `windows` are ranges of turns in order, one where a single prompt holds all turns;
-    `findings_tokens` is the most tokens of earlier findings in the prompt of a window.
-    """
+    """A transcript as the prompts show it, its long texts cut."""
 
     transcript: Transcript
-    windows: tuple[range, ...]
-    cut_chars: int = 0
-    findings_tokens: int = 0
+    windows: tuple[range, ...]  # turns of each prompt, in order; one range: all in one prompt
+    cut_chars: int = 0  # left out in all
+    findings_tokens: int = 0  # the most for earlier findings in a prompt
 
 
 def transcript_view(
     transcript: Transcript, options: ReadingOptions, around_tokens: int
 ) -> TranscriptView:
-    """The whole transcript where it fits; else with shortened tool results; else in windows.
-
-    The transcript has at least one turn; a prompt without it has `around_tokens` tokens.
-    """
+    """The whole transcript where it fits; else with shortened tool results; else in windows."""
     whole = range(len(transcript.turns))
     if options.context_tokens is None:
         return TranscriptView(transcript, (whole,))
+    # `around_tokens`, the rest of a prompt, could leave nothing for the transcript, or less.
     free_tokens = max(_LEAST_TOKENS, options.context_tokens - around_tokens)
     if estimated_tokens(rendered_transcript(transcript)) <= free_tokens:
         return TranscriptView(transcript, (whole,))
     short, cut = transcript, 0
     for most in _RESULT_CHARS:
+        # Always from the original: a cut of a cut text would hide its mark and count twice.
         short, cut = _shorten_turns(transcript, most, results=True)
         if estimated_tokens(rendered_transcript(short)) <= free_tokens:
             return TranscriptView(short, (whole,), cut)
@@ -104,34 +95,28 @@ def transcript_view(
 def reduce_windows(
     metrics: Sequence[Metric], window_scores: Sequence[Sequence[Score]]
 ) -> list[Score]:
-    """One score for each metric from the scores of all windows; the outcomes of the last window.
-
-    A metric that one window could not score is not scored: the fault may stand in that window.
-    """
+    """One score for each metric from the scores of all windows; the outcomes of the last window."""
     names = [metric.name for metric in metrics]
     scores = []
     for name in names:
         of_metric = [score for each in window_scores for score in each if score.metric == name]
         unscored = [score for score in of_metric if score.status != "scored"]
-        if unscored:
+        if unscored:  # the fault may stand in this very window
             scores.append(unscored[0])
-        elif name in AT_THE_END:
+        elif name in AT_THE_END:  # it knows the findings of all before
             scores.append(of_metric[-1])
-        else:
+        else:  # the worst window, the first of equal ones
             scores.append(min(of_metric, key=lambda score: score.raw or 0.0))
     return [*scores, *(score for score in window_scores[-1] if score.metric not in names)]
 
 
 def findings_so_far(view: TranscriptView, window_scores: Sequence[Sequence[Score]]) -> str:
-    """The findings in the windows already judged, as text for the prompt of the next window.
-
-    Where they have more than `view.findings_tokens` tokens, only the worst and the last finding of
-    each metric and outcome remain, each cut to fit.
-    """
-    pairs = list(zip(view.windows, window_scores, strict=False))
+    """The findings in the windows already judged, as text for the prompt of the next window."""
+    pairs = list(zip(view.windows, window_scores, strict=False))  # the windows judged so far
     text = "\n".join(
         "\n".join([f"{_turns(window)}:", *map(_finding, scores)]) for window, scores in pairs
     )
+    # What is too long is reduced to the worst and the last finding of each metric, ever shorter.
     for most in _FINDING_CHARS:
         if estimated_tokens(text) <= view.findings_tokens:
             return text
@@ -145,13 +130,16 @@ def findings_so_far(view: TranscriptView, window_scores: Sequence[Sequence[Score
 def _worst_and_last(
     pairs: Sequence[tuple[range, Sequence[Score]]], most_chars: int
 ) -> Iterator[str]:
+    # (metric, part) -> its findings in the order of the windows
     by_name: dict[tuple[str, str], list[tuple[range, Score]]] = {}
     for window, scores in pairs:
         for score in scores:
             by_name.setdefault((score.metric, score.part), []).append((window, score))
     yield f"{_turns(range(pairs[-1][0].stop))}, of each the worst and the last finding:"
     for of_name in by_name.values():
+        # A window without a value counts as the worst: what was not judged may be as bad as any.
         worst = min(of_name, key=lambda pair: -1.0 if pair[1].value is None else pair[1].value)
+        # Both may be one finding, which is shown once.
         for window, score in [worst, of_name[-1]][worst is of_name[-1] :]:
             yield f"{_cut_text(_finding(score), most_chars)} ({_turns(window)})"
 
@@ -188,11 +176,12 @@ def _sizes(transcript: Transcript) -> list[int]:
 def _windows(sizes: Sequence[int], free_tokens: int, overlap: int) -> tuple[range, ...]:
     """As few windows as fit, each with a new turn and up to `overlap` turns of the one before."""
     count = len(sizes)
-    up_to = [0, *itertools.accumulate(sizes)]
+    up_to = [0, *itertools.accumulate(sizes)]  # up_to[i]: tokens of the turns before i
     windows: list[range] = []
     stop = 0
     while stop < count:
         start = max(0, stop - overlap)
+        # The overlap gives way to the first new turn; a turn too long for a window stands alone.
         while start < stop and up_to[stop + 1] - up_to[start] > free_tokens:
             start += 1
         stop += 1
@@ -255,14 +244,11 @@ class OutcomeFinding(ConversationReplyPart):
 
 @dataclass(frozen=True, slots=True)
 class _AlignedFindings:
-    """The findings in the order of the case's statements, `None` for a statement without one.
+    """The findings in the order of the case's statements."""
 
-    `doubled` holds numbers judged more than once, `ignored` why findings were not counted.
-    """
-
-    findings: tuple[OutcomeFinding | None, ...]
-    doubled: tuple[int, ...]
-    ignored: tuple[str, ...]
+    findings: tuple[OutcomeFinding | None, ...]  # `None`: none that counts
+    doubled: tuple[int, ...]  # numbers judged more than once
+    ignored: tuple[str, ...]  # why findings were not counted, as sentences
 
 
 def outcome_doubts(statements: Sequence[str], findings: Sequence[OutcomeFinding]) -> list[str]:
@@ -275,26 +261,23 @@ def outcome_doubts(statements: Sequence[str], findings: Sequence[OutcomeFinding]
         for fault, numbers in faults.items()
         if numbers
     ]
+    # Entries that were ignored are no reason to pay for a second ask where each statement has one.
     return [*doubts, *aligned.ignored] if doubts else []
 
 
 def outcome_scores(statements: Sequence[str], findings: Sequence[OutcomeFinding]) -> list[Score]:
-    """The headline score, and a part for each statement in the order of the case (seed 001).
-
-    A statement without a finding has failed, and the headline has then not passed. Without any
-    valid finding the headline is `failed`, and the overall score decides the case.
-    """
+    """The headline score, and a part for each statement in the order of the case (seed 001)."""
     if not statements:
         return [Score.skipped(OUTCOMES, "no expected outcomes defined")]
     aligned = _align_findings(statements, findings)
     warned: dict[str, Any] = {"warnings": list(aligned.ignored)} if aligned.ignored else {}
-    if not any(aligned.findings):
+    if not any(aligned.findings):  # the overall score decides then (decision 11)
         reason = "the judge evaluated none of the expected outcomes"
         return [Score.failed(OUTCOMES, reason, "no_outcomes").with_details(**warned)]
     parts = []
     for place, (statement, finding) in enumerate(zip(statements, aligned.findings, strict=True)):
         part, details = f"outcome:{place}", {"statement": statement}
-        if finding is None:
+        if finding is None:  # asked for twice: it counts as not passed
             details["justification"] = NOT_EVALUATED
             parts.append(Score.failed(OUTCOMES, NOT_EVALUATED, "missing_outcome", part, **details))
             continue
@@ -315,6 +298,7 @@ def _align_findings(
         # Where one number counts from 0, every other number may be off by one as well.
         numbering = f"{OUTCOMES} is numbered from 0, the statements from 1"
         return _AlignedFindings((None,) * len(statements), (), (numbering,))
+    # By number, never by words: models reorder and reword statements (decision 27).
     by_number: dict[int, list[OutcomeFinding]] = {}
     ignored: list[str] = []
     for finding in findings:
@@ -342,10 +326,11 @@ def _stray_reason(statements: Sequence[str], finding: OutcomeFinding) -> str | N
     """Why a finding is not counted: an unknown number, or the words of another statement."""
     if not 1 <= finding.number <= len(statements):
         return f"number {str(finding.number)[:20]} is not among 1 to {len(statements)}"
+    # The model copies what its prompt showed, with look-alikes of delimiters broken.
     key, *keys = (
         " ".join(neutralise(text).casefold().split()).strip(" .\"'")
         for text in (finding.statement, *statements)
     )
-    if key == keys[finding.number - 1] or key not in keys:
+    if key == keys[finding.number - 1] or key not in keys:  # a reworded copy is fine
         return None
     return f"number {finding.number} has the words of {keys.index(key) + 1}"

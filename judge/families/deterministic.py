@@ -22,11 +22,7 @@ RECORDED_REWARD: Final = Metric(
 
 
 class RecordedJudge:
-    """Repeats the verdicts found in the data, so that other judges can be compared with them.
-
-    The headline score is `labels["reward"]`, every other label the part `label:<name>`. A label is
-    a number 0..1; it has passed when it is 1 after rounding to 9 decimals.
-    """
+    """Repeats the verdicts found in the data, so that other judges can be compared with them."""
 
     name = "recorded"
     version = "1"
@@ -38,6 +34,7 @@ class RecordedJudge:
 
     def judge(self, case: Case) -> list[Score]:
         """The headline score, then one part for each other label, sorted by name."""
+        # `labels["reward"]` is the headline score, every other label a part.
         others = sorted(name for name in case.labels if name != REWARD)
         parts = [_recorded_score(case.labels[name], name, f"label:{name}") for name in others]
         if REWARD not in case.labels:
@@ -46,7 +43,7 @@ class RecordedJudge:
 
 
 def _recorded_score(verdict: float, name: str, part: str = "") -> Score:
-    if not 0 <= verdict <= 1:
+    if not 0 <= verdict <= 1:  # another range would be read as passes
         reason = f"label {name!r} is {verdict!r}, wanted 0 to 1"
         return Score.failed(RECORDED_REWARD.name, reason, "invalid_label", part)
     return Score.of(RECORDED_REWARD, verdict, part=part, passed=round(verdict, 9) >= 1)
@@ -78,10 +75,7 @@ def _usage(name: str, display_name: str, description: str, run_name: str = "") -
 
 
 class DocumentRecall:
-    """Document recall: retrieved expected documents / expected documents; no model is asked.
-
-    A document is counted once by its `doc_uri`, however many of its chunks were retrieved.
-    """
+    """Document recall: retrieved expected documents / expected documents; no model is asked."""
 
     name = DOCUMENT_RECALL.name
     version = "1"
@@ -97,6 +91,7 @@ class DocumentRecall:
 
     def judge(self, case: Case) -> list[Score]:
         """The headline score; its details list the documents `found` and `not_found`."""
+        # Sets: a document counts once, however many of its chunks were retrieved.
         expected = {document.doc_uri for document in case.expected.retrieved_context}
         retrieved = {chunk.doc_uri for chunk in case.transcript.retrieved_chunks()}
         details = {"found": sorted(expected & retrieved), "not_found": sorted(expected - retrieved)}
@@ -128,7 +123,7 @@ class AgentUsage:
     def judge(self, case: Case) -> list[Score]:
         """Four scores: total, input and output tokens, and the latency in seconds."""
         usage = case.transcript.agent_usage()
-        counts: list[float | None] = [None, None, None]
+        counts: list[float | None] = [None, None, None]  # total, input, output
         if usage is not None:
             inputs, outputs = usage.input_tokens, usage.output_tokens
             counts = [inputs + outputs, inputs, outputs]
@@ -148,6 +143,7 @@ def latency_seconds(transcript: Transcript) -> float | None:
     if not transcript.turns:
         return None
     first, last = transcript.turns[0], transcript.turns[-1]
+    # The latency of the last turn is the time from its start to the end of the trace.
     if first.started_at is None or last.started_at is None or last.latency_ms is None:
         return None
     return rounded_value(

@@ -23,18 +23,12 @@ class JudgeOptions(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class JudgeEntry:
-    """One judge of the catalogue, with a `description` of one sentence for listings.
+    """One judge of the catalogue."""
 
-    `needs` are the parts of a case that it needs, by the names of the native format;
-    `needs_ground_truth` says that an expected value is among them. `create_judge` takes the
-    validated `options` and the chosen conversation rubrics. `asks` says whether the judge may ask a
-    model, `offline` whether `offline/lexical` can answer; it is true for a judge that asks nothing.
-    """
-
-    description: str
-    needs: tuple[str, ...]
-    needs_ground_truth: bool
-    create_judge: Callable[[Any, Sequence[Rubric]], Judge]
-    options: type[JudgeOptions] = JudgeOptions
-    offline: bool = True
-    asks: bool = True
+    description: str  # one sentence, for listings
+    needs: tuple[str, ...]  # parts of a case, by their names in the native format
+    needs_ground_truth: bool  # an expected value is among the needs
+    create_judge: Callable[[Any, Sequence[Rubric]], Judge]  # (validated options, chosen rubrics)
+    options: type[JudgeOptions] = JudgeOptions  # the model of [judge.options.NAME]
+    offline: bool = True  # `offline/lexical` can answer, or nothing is asked
+    asks: bool = True  # whether it may ask a model

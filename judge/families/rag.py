@@ -1,7 +1,4 @@
-"""Yes/no judges (seed 004): `AnswerJudge` rates an answer, `RetrievalJudge` each retrieved chunk.
-
-A judge that a user writes is the same class, with a name and a prompt of its own.
-"""
+"""Yes/no judges (seed 004): `AnswerJudge` rates an answer, `RetrievalJudge` each chunk."""
 
 from __future__ import annotations
 
@@ -84,31 +81,26 @@ class LastExchange:
 
     request: str | None
     response: str | None
-    before: tuple[Turn, ...] = ()
+    before: tuple[Turn, ...] = ()  # the turns in front of both
 
 
 @dataclass(frozen=True, slots=True)
 class RatingEvidence:
-    """The facts of a yes/no judge's ask: the last exchange, the passages, the expected statements.
+    """The facts of a yes/no judge's ask."""
 
-    `context` holds all retrieved passages, or the one chunk that a retrieval judge asks about.
-    """
-
-    judge: str
+    judge: str  # name of the judge, by which the offline model picks its rule
     request: str | None
     response: str | None
-    context: tuple[str, ...] = ()
-    expected: tuple[str, ...] = ()
+    context: tuple[str, ...] = ()  # all passages, or the one chunk that is rated
+    expected: tuple[str, ...] = ()  # statements of the expected response
 
 
 def last_exchange(transcript: Transcript) -> LastExchange:
-    """The agent's last text, and the last text of the user before it.
-
-    A text of the user without an answer (thanks, goodbye) is a request only where there is no other.
-    """
+    """The agent's last text, and the last text of the user before it."""
     turns = transcript.turns
     answer = _last_turn_of(turns, "assistant")
     request = _last_turn_of(turns if answer is None else turns[:answer], "user")
+    # A closing "thanks" is a request only where there is no other (decision 21).
     if request is None:
         request = _last_turn_of(turns, "user")
     start = min((place for place in (request, answer) if place is not None), default=0)
@@ -133,6 +125,7 @@ def expected_statements(case: Case) -> tuple[str, ...]:
     return tuple(text for text in texts if text.strip())
 
 
+# As reasons name them: the columns of an evaluation set of seed 004.
 _INPUT_WORDS: Final[dict[Input, str]] = {
     "request": "request",
     "response": "response",
@@ -162,7 +155,7 @@ class _RubricJudge:
             needs=tuple(NEEDS[name] for name in rubric.inputs),
             needs_ground_truth="expected_response" in rubric.inputs,
             rubric=prompt,
-            rubric_hash=hashlib.sha256(self.system.encode()).hexdigest()[:16],
+            rubric_hash=hashlib.sha256(self.system.encode()).hexdigest()[:16],  # with its rules
             gate="quality",
             run_names=(run_name, *rubric.also_published),
         )
@@ -179,6 +172,7 @@ class _RubricJudge:
         available: dict[Input, bool] = {
             "request": last.request is not None,
             "response": last.response is not None,
+            # An empty retrieval found nothing, and is judged; an absent one is not (decision 23).
             "retrieved_context": case.transcript.retrieval() is not None,
             "expected_response": bool(expected_statements(case)),
         }
@@ -188,11 +182,7 @@ class _RubricJudge:
     def prompt_and_evidence(
         self, case: Case, chunk: Chunk | None = None
     ) -> tuple[Prompt, RatingEvidence]:
-        """The facts of a case as text for a language model, and as values.
-
-        The text holds the inputs that the rubric names and the case has; of the retrieved chunks
-        all, or only `chunk`. With the request goes the conversation before the last exchange.
-        """
+        """The facts of a case as text for a model and as values; of the chunks all, or one."""
         last, expected = last_exchange(case.transcript), expected_statements(case)
         chunks = case.transcript.retrieved_chunks() if chunk is None else (chunk,)
         contents = tuple(shown_chunk.content for shown_chunk in chunks)
@@ -204,7 +194,7 @@ class _RubricJudge:
             wanted = ("Expected facts", numbered_list(expected) if expected else None)
         before = rendered_transcript(Transcript(turns=last.before))
         sections: list[tuple[Input, str, str | None]] = [
-            ("request", "Conversation before", before or None),
+            ("request", "Conversation before", before or None),  # goes with the request
             ("request", "Request", last.request),
             ("response", "Response", last.response),
             ("retrieved_context", *context),
@@ -212,7 +202,7 @@ class _RubricJudge:
         ]
         shown = {*self.rubric.inputs, *self.rubric.optional}
         user = "\n\n".join(
-            data_section(heading, body or EMPTY)
+            data_section(heading, body or EMPTY)  # "" is shown, `None` left out
             for name, heading, body in sections
             if name in shown and body is not None
         )
@@ -236,24 +226,22 @@ class AnswerJudge(_RubricJudge):
 
 
 class RetrievalJudge(_RubricJudge):
-    """Rates each retrieved chunk; the headline score is the precision, chunks yes / chunks rated.
-
-    It has passed when one chunk was rated yes; a retrieval without chunks has precision 0.
-    """
+    """Rates each retrieved chunk; the headline score is the precision, yes / rated."""
 
     def __init__(self, rubric: YesNoRubric) -> None:
         """Promise the precision under the rubric's name, and a part `chunk:i` for each chunk."""
+        # The file of a user may forget it: without chunks there is nothing to rate.
         if "retrieved_context" not in rubric.inputs:
             inputs = (*rubric.inputs, "retrieved_context")
             rubric = rubric.model_copy(update={"inputs": inputs})
         run_name = f"retrieval/llm_judged/{rubric.name}/precision/average"
         super().__init__(rubric, Scale.FRACTION, run_name)
-        self.rating = Metric(rubric.name, scale=Scale.YES_NO)
+        self.rating = Metric(rubric.name, scale=Scale.YES_NO)  # of a chunk, yes or no
 
     def judge(self, case: Case) -> list[Score] | Steps[list[Score]]:
         """One ask for each chunk, all in one round."""
         chunks = case.transcript.retrieved_chunks()
-        if not chunks:
+        if not chunks:  # a retrieval that found nothing (decision 23)
             details = {"rationale": "the retrieval returned no chunk"}
             return [Score.of(self.metric, 0.0, passed=False, details=details)]
         return self._ask_about_chunks(case, chunks)
@@ -277,7 +265,7 @@ def _rating_score(metric: Metric, rating: Rating, part: str = "", **more: str) -
 def _chunk_part(metric: Metric, place: int, chunk: Chunk, reply: Rating | NoReply) -> Score:
     part = f"chunk:{place}"
     uri = {} if chunk.doc_uri is None else {"doc_uri": chunk.doc_uri}
-    if isinstance(reply, NoReply):
+    if isinstance(reply, NoReply):  # the other chunks still count
         return Score.failed(metric.name, reply.reason, reply.code, part, **uri)
     return _rating_score(metric, reply, part, **uri)
 
@@ -285,13 +273,14 @@ def _chunk_part(metric: Metric, place: int, chunk: Chunk, reply: Rating | NoRepl
 def _precision(metric: Metric, parts: Sequence[Score]) -> Score:
     """The precision yes / rated (seed 004); a chunk without a rating is no "no" and is left out."""
     rated = [part for part in parts if part.status == "scored"]
-    if not rated:
+    if not rated:  # no number at all, rather than a 0
         reason = f"none of {len(parts)} chunks could be rated: {parts[0].reason}"
         return Score.failed(metric.name, reason, "no_chunk_rated")
     yes = sum(part.passed is True for part in rated)
     counts_text = f"{yes} of {len(rated)} rated chunks: yes"
     unrated = len(parts) - len(rated)
     rationale = f"{counts_text}; {unrated} could not be rated" if unrated else counts_text
+    # One useful chunk is enough to pass (seed 004); how many more there are, the number says.
     return Score.of(
         metric, rounded_value(yes / len(rated)), passed=yes > 0, details={"rationale": rationale}
     )

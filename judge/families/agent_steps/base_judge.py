@@ -2,7 +2,7 @@
 
 A `BaseJudge` reads a question, an answer with its steps, and the expected values; it returns one
 result or `None`. Its `evaluate` may do anything, also call a model: then neither the reply cache
-nor the limits of the run see that call. The built-in judges ask through `assizes.judge.protocol`.
+nor the limits of the run see that call.
 """
 
 from __future__ import annotations
@@ -33,15 +33,12 @@ class EvaluationStrategy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class JudgeResult:
-    """The result of a judge of seed 002: a score 0..1, and whether it reached the threshold.
+    """The result of a judge of seed 002."""
 
-    `metadata` holds extracted values, and sub-scores as `{"score", "reasoning"}`.
-    """
-
-    score: float
-    passed: bool
+    score: float  # 0..1; outside it is clamped with a warning
+    passed: bool  # by the judge's own threshold
     reasoning: str
-    metadata: Mapping[str, Any] = field(default_factory=dict)
+    metadata: Mapping[str, Any] = field(default_factory=dict)  # sub-scores: {"score", "reasoning"}
 
 
 class BaseJudge(ABC):
@@ -58,16 +55,11 @@ class BaseJudge(ABC):
     @abstractmethod
     def evaluate(
         self,
-        input_data: dict[str, Any],
-        output_data: dict[str, Any],
-        expected: dict[str, Any] | None = None,
+        input_data: dict[str, Any],  # the last `question`, all `questions`, `context`: instructions
+        output_data: dict[str, Any],  # `response`, `steps`: name, input, output, tool_calls
+        expected: dict[str, Any] | None = None,  # a key for each expected value that is specified
     ) -> JudgeResult | None:
-        """The result for one case; `None` where the judge does not apply.
-
-        `input_data` has the last `question`, all `questions` and the agent's instructions as
-        `context`. `output_data` has `response` and `steps`; a step has `name`, `input`, `output`
-        and `tool_calls`. `expected` has a key for each expected value that is specified.
-        """
+        """The result for one case; `None` where the judge does not apply."""
 
     @property
     def metrics(self) -> tuple[Metric, ...]:
@@ -88,6 +80,7 @@ class BaseJudge(ABC):
         subs = {str(key): value for key, value in result.metadata.items() if _is_sub_score(value)}
         # JSON must be able to hold the details; what it cannot express becomes its text.
         others = {
+            # `parse_constant`: NaN and Infinity, which `dumps` lets through.
             str(key): json.loads(json.dumps(value, default=str), parse_constant=str)
             for key, value in result.metadata.items()
             if key not in subs
@@ -95,7 +88,7 @@ class BaseJudge(ABC):
         details = {"reasoning": result.reasoning, "strategy": str(self.strategy), **others}
         headline = self._score(result.score, details)
         if headline.status == "scored":
-            headline = replace(headline, passed=result.passed)
+            headline = replace(headline, passed=result.passed)  # its own threshold decides
         parts = [
             self._score(sub["score"], {"reasoning": str(sub.get("reasoning", ""))}, key)
             for key, sub in sorted(subs.items())
@@ -120,4 +113,4 @@ def clamp_score(raw_score: float) -> tuple[float, list[str]]:
 
 def _is_sub_score(value: Any) -> bool:
     score = value.get("score") if isinstance(value, Mapping) else None
-    return isinstance(score, int | float) and not isinstance(score, bool)
+    return isinstance(score, int | float) and not isinstance(score, bool)  # True is an int

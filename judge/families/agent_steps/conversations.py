@@ -1,8 +1,4 @@
-"""The judges of a whole conversation (seed 002), and the entries of all agent-step judges.
-
-Does the final response do what is expected, and do the agent's steps support it? Did the calls
-follow one of the accepted paths? The second question is answered without a model.
-"""
+"""The judges of a whole conversation (seed 002), and the entries of all agent-step judges."""
 
 from __future__ import annotations
 
@@ -65,12 +61,12 @@ class ResponseReply(StepReply):
 
 @dataclass(frozen=True, slots=True)
 class ResponseEvidence:
-    """The facts of the response judge's ask; `refusal` says that the agent must not answer."""
+    """The facts of the response judge's ask."""
 
-    context: str
-    requests: tuple[str, ...]
+    context: str  # the agent's instructions and the user's permissions
+    requests: tuple[str, ...]  # all texts of the user; the last one is answered
     expected: str
-    refusal: bool
+    refusal: bool  # whether the agent must not answer
     steps: tuple[AgentStep, ...]
     response: str
 
@@ -129,21 +125,15 @@ MAX_STEPS: Final = 2000
 
 @dataclass(frozen=True, slots=True)
 class PathMatch:
-    """How far the steps follow one path: a score 0..1, and how many expected calls were made."""
+    """How far the steps follow one path."""
 
-    share: float
+    share: float  # 0..1
     matched: int
     missed: tuple[ExpectedCall, ...]
 
 
 class TrajectoryJudge(StepJudge):
-    """Compares all steps, in order, with the accepted paths of tool calls; the best path counts.
-
-    The score depends on `expected.trajectory_match`. `in_order`: the share of the path's calls made
-    in its order; other calls may stand between them. `set`: the share made in any order, each as
-    often as the path lists it. `exact`: the calls made in order, divided by the length of the
-    longer side, so that 1 means no others; a path may leave out all calls of sub-agents.
-    """
+    """Compares all steps, in order, with the accepted paths of tool calls; the best path counts."""
 
     name = "trajectory"
     strategy = EvaluationStrategy.TRAJECTORY
@@ -156,7 +146,7 @@ class TrajectoryJudge(StepJudge):
 
     def evaluate(self, case: Case) -> Steps[StepFinding]:
         """The share of the best path; no model is asked."""
-        yield from ()
+        yield from ()  # a generator that asks nothing
         steps = steps_of(case.transcript)[:MAX_STEPS]
         paths, mode = case.expected.trajectory, case.expected.trajectory_match
         matches = [path_match(path, steps, mode) for path in paths]
@@ -190,7 +180,7 @@ class TrajectoryJudge(StepJudge):
 
 
 def path_match(path: Sequence[ExpectedCall], steps: Sequence[AgentStep], mode: str) -> PathMatch:
-    """How far the steps follow a path in a mode that `TrajectoryJudge` explains.
+    """How far the steps follow a path; `mode` is that of `expected.trajectory_match`.
 
     An empty path scores 1, in mode `exact` only without steps.
     """
@@ -199,10 +189,14 @@ def path_match(path: Sequence[ExpectedCall], steps: Sequence[AgentStep], mode: s
         for call in path
     ]
     every = [_key(step) for step in steps]
+    # The share of the path's calls made in any order, each as often as the path lists it.
     if mode == "set":
         return _any_order(path_steps, every)
+    # The share made in the order of the path; other calls may stand between them.
     if mode == "in_order":
         return _in_order(path_steps, every, len(path_steps))
+    # `exact` divides by the longer side, so that 1 means no other calls; a path may name the calls
+    # of sub-agents or leave them out.
     own = [_key(step) for step in steps if not step.within]
     sides = [_in_order(path_steps, side, max(len(path_steps), len(side))) for side in (every, own)]
     return max(sides, key=lambda match: match.share)
@@ -229,7 +223,8 @@ def _key(step: AgentStep) -> _StepKey:
 
 def _in_order(path: Sequence[_PathStep], step_keys: Sequence[_StepKey], total: int) -> PathMatch:
     """The length of the longest common subsequence of path and steps, divided by `total`."""
-    lengths = [[0] * (len(step_keys) + 1) for _ in range(len(path) + 1)]
+    # Dynamic programming (Wagner and Fischer, 1974), from the ends, to be read forwards.
+    lengths = [[0] * (len(step_keys) + 1) for _ in range(len(path) + 1)]  # of path[i:], steps[j:]
     for i in range(len(path) - 1, -1, -1):
         for j in range(len(step_keys) - 1, -1, -1):
             if path[i].is_met_by(step_keys[j]):
@@ -250,7 +245,7 @@ def _in_order(path: Sequence[_PathStep], step_keys: Sequence[_StepKey], total: i
 
 def _any_order(path: Sequence[_PathStep], step_keys: Sequence[_StepKey]) -> PathMatch:
     """Each expected call uses up one step; calls with expected arguments choose first."""
-    free = dict(enumerate(step_keys))
+    free = dict(enumerate(step_keys))  # place -> step that no call has used
     missed = []
     for path_step in sorted(path, key=lambda entry: entry.arguments is None):
         place = next((i for i, step_key in free.items() if path_step.is_met_by(step_key)), None)
@@ -263,7 +258,7 @@ def _any_order(path: Sequence[_PathStep], step_keys: Sequence[_StepKey]) -> Path
 
 
 def _path_share(part: int, total: int) -> float:
-    return round(part / total, 9) if total else 1.0
+    return round(part / total, 9) if total else 1.0  # an empty path asks for nothing
 
 
 def _call_text(expected: ExpectedCall) -> str:

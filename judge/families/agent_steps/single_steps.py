@@ -1,8 +1,4 @@
-"""The judges of searches and of charts (seed 002).
-
-Did the agent's searches find what is asked for? Code counts how many of the expected results were
-found; the model reads that count as a fact. Did a chart help, and does its kind suit the data?
-"""
+"""The judges of searches and of charts (seed 002)."""
 
 from __future__ import annotations
 
@@ -69,17 +65,13 @@ class SearchReply(StepReply):
 
 @dataclass(frozen=True, slots=True)
 class SearchEvidence:
-    """The facts of the search judge's ask.
-
-    `expected` holds the expected results, or one description in words. `covered` says of each
-    result whether it was found; it is empty for a description.
-    """
+    """The facts of the search judge's ask."""
 
     requests: tuple[str, ...]
-    expected: tuple[Any, ...]
+    expected: tuple[Any, ...]  # results, or one description in words
     results: tuple[Any, ...]
     steps: tuple[AgentStep, ...]
-    covered: tuple[bool, ...]
+    covered: tuple[bool, ...]  # whether each was found; empty for a description
 
     @property
     def coverage(self) -> float | None:
@@ -134,7 +126,9 @@ class SearchJudge(StepJudge):
             return StepFinding(1.0, "Rightly found nothing", details)
         if not steps:
             return step_scores.uncalled_finding("no search: results", self.options.tools, details)
+        # A text that holds no JSON list describes in words, which code cannot count.
         described = isinstance(expected, str) and expected_results == (expected.strip(),)
+        # Code counts; the model reads the count as a fact.
         flags = [any(_is_result(value, item) for item in results) for value in expected_results]
         covered = () if described else tuple(flags)
         evidence = SearchEvidence(user_requests, expected_results, results, steps, covered)
@@ -157,10 +151,8 @@ def _expected_results(expected: str | Sequence[Any] | None) -> tuple[Any, ...]:
 
 
 def _is_result(expected: Any, item: Any) -> bool:
-    """Whether an item equals an expected result, or holds it as a value or as whole words.
-
-    Of an expected object it must hold every value, under the same keys where it is an object too.
-    """
+    """Whether an item equals an expected result, or holds it as a value or as whole words."""
+    # Of an expected object all values must be there, in an object under the same keys.
     if isinstance(expected, Mapping):
         if isinstance(item, Mapping):
             pairs = ((item.get(key), value) for key, value in expected.items())
@@ -169,6 +161,7 @@ def _is_result(expected: Any, item: Any) -> bool:
     wanted, leaves = canonical_text(expected), _leaves(item)
     if any(canonical_text(value) == wanted for value in (item, *leaves)):
         return True
+    # Lookarounds, as `\b` wants a word character at both ends, unlike "C++". "" is in any text.
     words = re.escape(str(expected).strip().casefold())
     texts = [leaf.casefold() for leaf in leaves if isinstance(leaf, str)]
     return bool(words) and any(re.search(rf"(?<!\w){words}(?!\w)", text) for text in texts)
@@ -228,15 +221,12 @@ class VisualizationReply(StepReply):
 
 @dataclass(frozen=True, slots=True)
 class VisualizationEvidence:
-    """The facts of the visualization judge's ask.
-
-    `chart_types` holds the kind of each chart made without an error; `None`: the call names none.
-    """
+    """The facts of the visualization judge's ask."""
 
     requests: tuple[str, ...]
-    expected_type: str
+    expected_type: str  # `ANY`, or the kind that the case names
     steps: tuple[AgentStep, ...]
-    chart_types: tuple[str | None, ...]
+    chart_types: tuple[str | None, ...]  # of charts without an error; `None`: not named
 
     @property
     def as_expected(self) -> bool | None:
@@ -302,16 +292,12 @@ class VisualizationJudge(StepJudge):
 
 
 def _is_chart_expected(expected: Expected) -> bool:
-    """Whether a chart is expected; a `chart_type` without `has_chart` implies a chart.
-
-    Raises:
-        JudgeFailed: `invalid_expected`, for a `has_chart` that is neither true, false nor `null`.
-    """
+    """Whether a chart is expected."""
     value = expected.has_chart
     if isinstance(value, bool):
         return value
     if value is None:
-        return not step_scores.is_null(expected.chart_type)
+        return not step_scores.is_null(expected.chart_type)  # a kind implies a chart
     word = value.strip().casefold()
     if word not in ("true", "false", "null"):
         raise step_scores.invalid_expected(f"has_chart is {value!r}, wanted true, false or 'null'")

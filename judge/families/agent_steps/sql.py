@@ -1,8 +1,4 @@
-"""The SQL judge (seed 002): do the agent's statements return what the expected statements return?
-
-A `SqlRunner` executes the statements of both sides on the case's database fixture. Code compares
-their results, and the model reads that comparison as a fact.
-"""
+"""The SQL judge (seed 002): do the agent's statements return what the expected ones return?"""
 
 from __future__ import annotations
 
@@ -67,27 +63,24 @@ class SqlReply(StepReply):
 
 @dataclass(frozen=True, slots=True)
 class StatementMatch:
-    """An expected statement, and the statement of the agent whose result agrees with it best.
-
-    `score` is 0..1; `equal` and `score` are `None` where no results could be compared.
-    """
+    """An expected statement, and the statement of the agent whose result agrees with it best."""
 
     expected: str
-    actual: str | None
-    equal: bool | None
-    score: float | None
+    actual: str | None  # `None`: there was none to compare
+    equal: bool | None  # `None`: no results to compare
+    score: float | None  # 0..1; `None` as above
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class SqlEvidence:
-    """The facts of the SQL judge's ask; `failed` holds the agent's statements that did not run."""
+    """The facts of the SQL judge's ask."""
 
     requests: tuple[str, ...]
     expected: tuple[str, ...]
     calls: tuple[SqlCall, ...]
     matches: tuple[StatementMatch, ...]
-    failed: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()  # statements of the agent that did not run
 
 
 class SqlJudge(StepJudge):
@@ -137,6 +130,7 @@ class SqlJudge(StepJudge):
         details: dict[str, Any],
     ) -> Steps[StepFinding]:
         agent_statements = tuple(call.statement for call in calls)[: step_scores.MAX_CALLS]
+        # Both sides run on the database of the case; the model reads what code compares as a fact.
         tables = yield from _tables(case.expected.database, expected, agent_statements)
         failed: tuple[str, ...] = ()
         if isinstance(tables, NoReply):
@@ -170,7 +164,7 @@ class SqlJudge(StepJudge):
         agent_tables: Sequence[SqlTable],
     ) -> list[StatementMatch]:
         """For each expected statement the best match; no statement of the agent serves twice."""
-        matches: dict[int, StatementMatch] = {}
+        matches: dict[int, StatementMatch] = {}  # place among the expected -> match
         free = dict(enumerate(agent_tables))
         # Equal results first, so that no weaker match takes a statement from an equal one.
         for exact in (True, False):
@@ -180,7 +174,7 @@ class SqlJudge(StepJudge):
                 best_place, match = self._best(expected[place], table, free)
                 if match.equal or not exact:
                     matches[place] = match
-                    free.pop(best_place, None)
+                    free.pop(best_place, None)  # -1: nothing was used up
         return [matches[place] for place in range(len(expected))]
 
     def _best(
@@ -213,13 +207,10 @@ _Tables = tuple[SqlTable, ...]
 def _tables(
     database: str | None, expected: tuple[str, ...], agent_statements: tuple[str, ...]
 ) -> Steps[tuple[_Tables, _Tables] | NoReply]:
-    """The expected results and the agent's, or the failure of the first side that has none.
-
-    Each side runs on a copy of its own of the database: a write of one side must not change what
-    the other side reads.
-    """
+    """The expected results and the agent's, or the failure of the first side that has none."""
     if database is None:
         return NoReply("no_database", "the case names no database")
+    # Two queries are two copies: a write of one side must not change what the other side reads.
     answers: Sequence[QueryResult | NoReply] = yield [
         Query(database, expected),
         Query(database, agent_statements),

@@ -1,8 +1,4 @@
-"""The base class of the agent-step judges (seed 002), and the texts and scores that they share.
-
-Each judge gives a headline score 0..1 with its sub-scores as parts. Code decides, without a model,
-where nothing may be done (negative cases), and where an expected call was never made.
-"""
+"""The base class of the agent-step judges (seed 002), and the texts and scores that they share."""
 
 from __future__ import annotations
 
@@ -78,31 +74,24 @@ class SubFinding(StepReply):
 
 @dataclass(frozen=True, slots=True)
 class StepFinding:
-    """The result of a judge, with a score `value` of 0..1, for a case or one of its exchanges.
+    """The result of a judge for a case or one of its exchanges."""
 
-    `subs` are the model's sub-scores by name, `turns` the indexes of the turns that were judged.
-    """
-
-    value: float
+    value: float  # 0..1
     reasoning: str
     details: Mapping[str, Any] = field(default_factory=dict)
-    subs: Mapping[str, SubFinding] = field(default_factory=dict)
-    turns: tuple[int, ...] = ()
+    subs: Mapping[str, SubFinding] = field(default_factory=dict)  # the model's sub-scores by name
+    turns: tuple[int, ...] = ()  # indexes of the turns that were judged
 
 
 def negative_case_finding(
-    steps: Sequence[AgentStep],
-    operations: Sequence[str],
+    steps: Sequence[AgentStep],  # of the forbidden kind
+    operations: Sequence[str],  # the same as short texts, for the details
     details: Mapping[str, Any],
     *,
-    fault: str,
-    merit: str,
+    fault: str,  # begins the reasoning for a 0
+    merit: str,  # the reasoning for a 1
 ) -> StepFinding:
-    """The finding where nothing may be done: 1, for `merit`, when the agent did nothing, else 0.
-
-    `steps` are those of the forbidden kind, `operations` the same as short texts, which join the
-    details. `fault` begins the reasoning for a 0.
-    """
+    """The finding where nothing may be done: 1 when the agent did nothing, else 0."""
     details = {**details, "operations": list(operations)}
     if not operations:
         return StepFinding(1.0, merit, details)
@@ -116,21 +105,16 @@ def uncalled_finding(missed: str, tools: Sequence[str], details: Mapping[str, An
 
 
 class StepJudge(ABC):
-    """A judge of seed 002: one headline score under the judge's own name, sub-scores as parts.
-
-    A subclass says which expected values it needs, and evaluates one case, or with `per_turn` each
-    exchange as a case of its own. A subclass that asks a model names the `reply` model and the
-    `weights` of its sub-scores, with the sum 1; the first of its `prompts` is the system message.
-    """
+    """A judge of seed 002: one headline score under the judge's own name, sub-scores as parts."""
 
     name: ClassVar[str]
     strategy: ClassVar[EvaluationStrategy]
     version: ClassVar[str] = "1"
-    needs: ClassVar[tuple[str, ...]]
+    needs: ClassVar[tuple[str, ...]]  # expected values, for listings
     description: ClassVar[str]
-    prompts: ClassVar[tuple[str, ...]] = ()
-    reply: ClassVar[type[StepReply]]
-    weights: ClassVar[Mapping[str, float]]
+    prompts: ClassVar[tuple[str, ...]] = ()  # the first is the system message
+    reply: ClassVar[type[StepReply]]  # set by judges that ask a model, as the weights
+    weights: ClassVar[Mapping[str, float]]  # sub-score -> share; the sum is 1
 
     def __init__(self, options: StepOptions) -> None:
         """Keep the options and promise one metric under the judge's name."""
@@ -176,10 +160,7 @@ class StepJudge(ABC):
         details: Mapping[str, Any],
         steps: Sequence[AgentStep] = (),
     ) -> Steps[StepFinding]:
-        """One ask that shows the sections, each a heading and its text, as data.
-
-        The score is the weighted sum of the clamped sub-scores, with 9 decimals.
-        """
+        """One ask that shows the sections, each a heading and its text, as data."""
         user = "\n\n".join(data_section(heading, text) for heading, text in sections)
         reply = yield from ask(Prompt(self.prompts[0], user), self.reply, evidence)
         subs: dict[str, SubFinding] = {name: getattr(reply, name) for name in self.weights}
@@ -202,7 +183,7 @@ class StepJudge(ABC):
             self._metric,
             value,
             part=part,
-            passed=value >= round(self.options.threshold, 9),
+            passed=value >= round(self.options.threshold, 9),  # both rounded: 0.1 + 0.2 reaches 0.3
             turns=finding.turns,
             details={
                 "reasoning": finding.reasoning,
@@ -249,23 +230,18 @@ class StepJudge(ABC):
 
 
 def _turn_cases(case: Case) -> Iterator[tuple[int, Case]]:
-    """Yield each exchange as a case, after the index of its first turn in the conversation.
-
-    Its expected values stand at its place in `expected.additional_input["turns"]`, or without that
-    list are those of the case. Unanswered words count only where they have expected values.
-
-    Raises:
-        JudgeFailed: `invalid_expected`, when the expected values of an exchange are invalid.
-    """
+    """Yield each exchange as a case, after the index of its first turn in the conversation."""
     expected_turns = _expected_turns(case.expected)
+    # Where there is a list, the values of the case count for no exchange.
     otherwise = Expected() if expected_turns else case.expected
     silence = UserExchange(len(case.transcript.turns), ())
+    # The longer side counts: an exchange that never took place cannot meet its expected values.
     pairs = list(zip_longest(exchanges(case.transcript), expected_turns))
     for exchange, expected in pairs:
         start, turns = (exchange or silence).start, (exchange or silence).turns
         is_answered = any(turn.role == "assistant" for turn in turns)
         if not is_answered and expected is None and len(pairs) > 1:
-            continue
+            continue  # words that nobody answered, and of which nothing is expected
         transcript = case.transcript.model_copy(update={"turns": turns})
         update = {"transcript": transcript, "expected": expected or otherwise}
         yield start, case.model_copy(update=update)
@@ -277,10 +253,11 @@ def _expected_turns(expected: Expected) -> list[Expected]:
         return []
     if not isinstance(turns, list):
         raise invalid_expected(f"additional_input.{TURNS} is no list of objects")
-    defaults = {"database": expected.database}
+    defaults = {"database": expected.database}  # one file for all exchanges
     expected_turns = []
     for place, fields in enumerate(turns):
         try:
+            # JSON null stands for an exchange of which nothing is expected.
             expected_turns.append(Expected.model_validate(defaults | (fields or {})))
         except (ValidationError, TypeError) as error:
             problem = " ".join(str(error).split())[:200]
@@ -299,10 +276,10 @@ def shown_steps(steps: Sequence[AgentStep]) -> str:
     for step in steps[:MAX_CALLS]:
         around = f" (within {' > '.join(step.within)})" if step.within else ""
         failed = " (failed)" if step.failed else ""
-        name = " ".join(step.name.split())
+        name = " ".join(step.name.split())  # in one line, or it could look like another step
         lines.append(f"[{step.turn}] {name}({arguments_text(step)}){around}")
         result = shorten_text((step.result or "").strip(), MAX_RESULT_CHARS)
-        result = "\n    ".join(result.splitlines()) or "(empty)"
+        result = "\n    ".join(result.splitlines()) or "(empty)"  # indented for that reason
         lines.append(f"  result{failed}: {result}")
     if len(steps) > MAX_CALLS:
         lines.append(f"and {len(steps) - MAX_CALLS} more calls")

@@ -1,9 +1,4 @@
-"""The input and the two asks of the criteria judges.
-
-The first ask, which points an answer must hold, depends on the query and the criteria alone, so
-that the reply cache answers it once for any number of transcripts. The second ask, which of them it
-does hold, always asks for contradictions, so that both settings of that option share their replies.
-"""
+"""The input and the two asks of the criteria judges."""
 
 from __future__ import annotations
 
@@ -20,23 +15,16 @@ from assizes.judge.protocol import Ask, Prompt
 
 @dataclass(frozen=True, slots=True)
 class AnsweredTurn:
-    """A question of the user with the agent's answer.
+    """A question of the user with the agent's answer."""
 
-    `index` counts the answered questions from 0; `at` is the index of the answer among all turns.
-    """
-
-    index: int
-    at: int
+    index: int  # among the answered questions, from 0
+    at: int  # of the answer among all turns
     query: str
     response: str
 
 
 def answered_turns(transcript: Transcript) -> tuple[AnsweredTurn, ...]:
-    """Each user message that the agent answered, with the first text that answers it.
-
-    Of several user messages in a row the last one is answered. A text beside a tool call only
-    announces the answer, so it counts where the agent says nothing else.
-    """
+    """Each user message that the agent answered, with the first text that answers it."""
     texts = [
         (at, turn)
         for at, turn in enumerate(transcript.turns)
@@ -47,8 +35,9 @@ def answered_turns(transcript: Transcript) -> tuple[AnsweredTurn, ...]:
     for role, pairs in groupby(texts, key=lambda pair: pair[1].role):
         group = list(pairs)
         if role == "user":
-            query = group[-1][1].text
+            query = group[-1][1].text  # the last of several in a row
         elif query is not None:
+            # A text beside a tool call only announces the answer, unless it is all there is.
             at, answer = next((pair for pair in group if not pair[1].tool_calls), group[0])
             answered.append(AnsweredTurn(len(answered), at, query, answer.text or ""))
     return tuple(answered)
@@ -88,6 +77,7 @@ One JSON object, nothing else, with the keys in this order:
 - reasoning: one or two sentences on how you split it
 - aspects: list of objects of aspect (a short name) and concepts (list of texts)"""
 
+# Always asks for contradictions, so that both settings of that option share their replies.
 _CHECK: Final = """\
 You check an AI agent's answer against listed aspects. Aspects and their concepts have ids: a1, a1c1 and so on.
 
@@ -113,11 +103,11 @@ One JSON object, nothing else, with the key aspects: a list with one object for 
 
 @dataclass(frozen=True, slots=True)
 class Wording:
-    """What is equal for all cases: the name of the criteria, the system messages of both asks."""
+    """What is equal for all cases."""
 
-    heading: str
-    decompose: str
-    check: str
+    heading: str  # of the section with the criteria
+    decompose: str  # system message of the first ask
+    check: str  # system message of the second
 
 
 def _wording(heading: str, decompose: str, source: str, measure: str) -> Wording:
@@ -135,9 +125,9 @@ REFERENCE_WORDING: Final = _wording(
 
 @dataclass(frozen=True, slots=True)
 class Concept:
-    """One thing that an answer must hold; the id is unique among all aspects of a case."""
+    """One thing that an answer must hold."""
 
-    id: str
+    id: str  # a1c1, a1c2 ...; unique in a case
     text: str
 
 
@@ -145,7 +135,7 @@ class Concept:
 class Aspect:
     """One requirement of the criteria, with at least one concept."""
 
-    id: str
+    id: str  # a1, a2 ...; numbered by code
     name: str
     concepts: tuple[Concept, ...]
 
@@ -154,6 +144,7 @@ class _Reply(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+# Models write null for an empty list; that is no reason to pay for another ask.
 _Texts = Annotated[list[str], BeforeValidator(lambda value: [] if value is None else value)]
 
 
@@ -206,6 +197,7 @@ class CoverageEvidence:
 
 def decompose_ask(wording: Wording, query: str, criteria: str) -> Ask[Decomposition]:
     """The first ask: which aspects, with which concepts, do the criteria require?"""
+    # Of query and criteria alone: the reply cache answers it once for any number of transcripts.
     sections = [data_section("Query", query), data_section(wording.heading, criteria)]
     prompt = Prompt(wording.decompose, "\n\n".join(sections))
     return Ask(prompt, Decomposition, DecomposeEvidence(query, criteria))
@@ -214,14 +206,12 @@ def decompose_ask(wording: Wording, query: str, criteria: str) -> Ask[Decomposit
 def coverage_ask(
     wording: Wording, criteria: str, aspects: tuple[Aspect, ...], turn: AnsweredTurn
 ) -> Ask[CoverageReply]:
-    """The second ask: which concepts does this answer cover?
-
-    The sections that are equal for many answers stand first, where a provider can cache them.
-    """
+    """The second ask: which concepts does this answer cover?"""
     lines = []
     for aspect in aspects:
         lines.append(f"{aspect.id}: {aspect.name}")
         lines += [f"  {concept.id}: {concept.text}" for concept in aspect.concepts]
+    # What is equal for many answers stands first, where a provider can cache it.
     sections = [
         data_section(wording.heading, criteria),
         data_section("Aspects with their concepts", "\n".join(lines)),

@@ -1,8 +1,4 @@
-"""How much of its criteria an answer covers: numbered aspects, their coverage, the score, signals.
-
-Code numbers the aspects after the first ask. They alone are the denominator of a score, so that a
-reply which forgets an aspect or invents one cannot raise it.
-"""
+"""How much of its criteria an answer covers: numbered aspects, coverage, score, signals."""
 
 from __future__ import annotations
 
@@ -32,18 +28,14 @@ Strategy = Literal["concept", "aspect", "weighted"]
 
 @dataclass(frozen=True, slots=True)
 class AspectCoverage:
-    """The coverage of one aspect by one answer, or by several answers together.
-
-    `covered_concepts` holds ids, `contradicted` the ids of concepts whose opposite was said and not
-    taken back. `reason` explains the answer `turn`.
-    """
+    """The coverage of one aspect by one answer, or by several answers together."""
 
     aspect: Aspect
     marked_covered: bool
-    covered_concepts: frozenset[str]
-    contradicted: frozenset[str]
-    reason: str
-    turn: AnsweredTurn
+    covered_concepts: frozenset[str]  # ids of concepts
+    contradicted: frozenset[str]  # ids of concepts whose opposite was said, and not taken back
+    reason: str  # of the answer `turn`
+    turn: AnsweredTurn  # the last that changed it
 
     @property
     def is_covered(self) -> bool:
@@ -103,13 +95,12 @@ class CoverageCounts:
 
 
 def numbered_aspects(decomposition: Decomposition) -> tuple[Aspect, ...]:
-    """The aspects with fixed ids: a1, a2 ..., their concepts a1c1, a1c2 ...
-
-    Blank and repeated concepts are removed. An aspect without any gets its own name as its only
-    concept; an entry without any text is not an aspect.
-    """
+    """The aspects with fixed ids: a1, a2 ..., their concepts a1c1, a1c2 ..."""
+    # Numbered by code, they alone are the denominator of a score: a reply that forgets an aspect,
+    # or invents one, cannot raise it.
     aspects: list[Aspect] = []
     for entry in decomposition.aspects:
+        # Blank and repeated concepts go; an aspect without any has its name as its only concept.
         texts = {text.casefold(): text for concept in entry.concepts if (text := _line(concept))}
         name = _line(entry.aspect) or "; ".join(texts.values())
         if name:
@@ -123,13 +114,9 @@ def numbered_aspects(decomposition: Decomposition) -> tuple[Aspect, ...]:
 def coverage_of(
     aspects: Sequence[Aspect], reply: CoverageReply, turn: AnsweredTurn, *, contradictions: bool
 ) -> CriteriaCoverage | None:
-    """The coverage of one answer by one reply; `None` when the reply names none of the aspects.
-
-    The first finding on an aspect counts; findings on other ids are ignored with a warning. With
-    `contradictions` a contradicted concept counts as missing, and its aspect as not covered.
-    """
+    """The coverage of one answer by one reply; `None` when the reply names none of the aspects."""
     known = {aspect.id for aspect in aspects}
-    findings: dict[str, AspectFinding] = {}
+    findings: dict[str, AspectFinding] = {}  # aspect id -> the first finding on it
     warnings: list[str] = []
     for finding in reply.aspects:
         id_ = normalised_id(finding.id)
@@ -139,7 +126,7 @@ def coverage_of(
             warnings.append(f"ignored a second finding on aspect {id_!r}")
         else:
             findings[id_] = finding
-    if not findings:
+    if not findings:  # a failed judge, not a 0 (decision 22)
         return None
     pairs = [
         _aspect_coverage(aspect, findings.get(aspect.id), turn, contradictions=contradictions)
@@ -153,10 +140,7 @@ def coverage_of(
 
 
 def merge_coverages(coverages: Sequence[CriteriaCoverage]) -> CriteriaCoverage:
-    """The union of the coverage of several answers, in the order of the answers.
-
-    A contradicted concept is no longer covered, until a later answer covers it again.
-    """
+    """The union of the coverage of several answers, in the order of the answers."""
     by_aspect = zip(*(coverage.aspect_coverages for coverage in coverages), strict=True)
     return CriteriaCoverage(
         tuple(functools.reduce(_merge_later, of_aspect) for of_aspect in by_aspect),
@@ -193,14 +177,18 @@ def _aspect_coverage(
         f"concept {id_!r} is both covered and missing, taken as missing"
         for id_ in sorted(covered & missing & known)
     ]
+    # Where contradictions count, a contradicted concept is missing, and its aspect not covered.
     against = frozenset(contradicted & known) if contradictions else frozenset()
+    # What stands in both lists is missing, and an id that is none of ours counts for nothing.
     concepts = frozenset((covered - missing) & known) - against
+    # An aspect of which no concept is covered is not covered, whatever the model says.
     marked = finding.covered and bool(concepts) and not against
     return AspectCoverage(aspect, marked, concepts, against, _line(finding.reason), turn), warnings
 
 
 def _merge_later(first: AspectCoverage, later: AspectCoverage) -> AspectCoverage:
     """The coverage of an aspect after a later answer, with the reason of the last that changed it."""
+    # A contradicted concept is no longer covered, until a later answer covers it again.
     both = replace(
         first,
         marked_covered=first.marked_covered or later.marked_covered,
@@ -222,14 +210,10 @@ def _short(text: str) -> str:
 def signals(
     aspect_coverages: Sequence[AspectCoverage],
     strategy: Strategy,
-    concept_weight: float,
-    turn_count: int,
+    concept_weight: float,  # 0..1, of the concept score in `weighted`
+    turn_count: int,  # answers that were evaluated
 ) -> dict[str, Any]:
-    """The diagnostic signals of seed 003 under their published names: the details of a score.
-
-    `weighted_score`, for the strategy `weighted` alone, has the concept score with `concept_weight`,
-    0..1. `turn_count` says how many answers were evaluated.
-    """
+    """The diagnostic signals of seed 003 under their published names: the details of a score."""
     totals = coverage_counts(aspect_coverages)
     weighted = {"weighted_score": totals.score("weighted", concept_weight)}
     return {
@@ -248,7 +232,7 @@ def signals(
 
 def interpretation(score: float) -> str:
     """The meaning of a coverage score 0..1 (seed 003), in bands from 1, from 0.7, from 0.5."""
-    bands = {
+    bands = {  # lowest score -> meaning, best first
         1.0: "all criteria fully covered",
         0.7: "most criteria met, minor gaps",
         0.5: "half of the criteria covered",

@@ -1,8 +1,4 @@
-"""Answer criteria and answer completeness (seed 003): how much of its criteria an answer covers.
-
-The model splits the acceptance criteria, or the reference answer, into aspects with concepts; then
-each evaluated answer is checked for these.
-"""
+"""Answer criteria and answer completeness (seed 003): how much of its criteria an answer covers."""
 
 from __future__ import annotations
 
@@ -75,14 +71,11 @@ class AnswerCompletenessOptions(CoverageOptions):
 
 @dataclass(frozen=True, slots=True)
 class CoverageStandard:
-    """The standard of a criteria judge: what an answer must hold, and where a case says so.
-
-    `texts` yields the places of the criteria in a case, each with its value, the preferred first.
-    """
+    """The standard of a criteria judge: what an answer must hold, and where a case says so."""
 
     metric: Metric
     wording: Wording
-    texts: Callable[[Case, Any], Iterator[tuple[str, object]]]
+    texts: Callable[[Case, Any], Iterator[tuple[str, object]]]  # (place, value), preferred first
 
 
 def _criteria_places(case: Case, options: AnswerCriteriaOptions) -> Iterator[tuple[str, object]]:
@@ -132,7 +125,7 @@ class CoverageJudge:
 
     def judge(self, case: Case) -> Steps[list[Score]]:
         """Two rounds of asks: the aspects of the criteria, then the coverage of each answer."""
-        criteria = self._criteria(case) or ""
+        criteria = self._criteria(case) or ""  # `missing` was asked before: never empty
         turns = answered_turns(case.transcript)
         if self.options.multi_turn_strategy == "last_turn":
             return self._cumulative_scores(criteria, turns[-1:])
@@ -147,7 +140,7 @@ class CoverageJudge:
     def _cumulative_scores(
         self, criteria: str, turns: Sequence[AnsweredTurn]
     ) -> Steps[list[Score]]:
-        aspects = yield from self._aspects(turns[0].query, criteria)
+        aspects = yield from self._aspects(turns[0].query, criteria)  # one set for all turns
         if not aspects:
             return [self._no_aspects()]
         results = yield from together([self._check_turn(criteria, aspects, turn) for turn in turns])
@@ -204,7 +197,7 @@ class CoverageJudge:
         )
         contradictions = self.options.check_for_contradictions
         coverage = coverage_of(aspects, reply, turn, contradictions=contradictions)
-        if coverage is None:
+        if coverage is None:  # not a 0 (decision 22)
             raise JudgeFailed(NoReply("no_coverage", "the reply speaks of none of the aspects"))
         return coverage
 
@@ -224,6 +217,7 @@ class CoverageJudge:
         part: str = "",
     ) -> Score:
         options = self.options
+        # `value` is given where turns are averaged: pooled counts would weigh them by concepts.
         score = self._value(coverage.aspect_coverages) if value is None else value
         details = signals(
             coverage.aspect_coverages,
@@ -292,7 +286,7 @@ def _entry(
     options: type[CoverageOptions],
     description: str,
 ) -> JudgeEntry:
-    rubric = f"{wording.decompose}\n\n{wording.check}"
+    rubric = f"{wording.decompose}\n\n{wording.check}"  # a changed word shows in each row
     metric = replace(
         metric,
         scale=Scale.FRACTION,

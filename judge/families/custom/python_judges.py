@@ -50,6 +50,7 @@ def load_reference(reference: str, setting: str, wanted: str) -> Any:
     if here not in sys.path:
         # At the end, so that a file of the current folder never hides an installed module.
         sys.path.append(here)
+    # Else a file that was written a moment ago is not found.
     importlib.invalidate_caches()
     try:
         module = importlib.import_module(module_name)
@@ -78,19 +79,16 @@ _ENGINE_OPTIONS: Final = frozenset(JudgeOptions.model_fields)
 
 
 class FunctionJudge:
-    """A plain function `Case -> list[Score]` as a judge.
-
-    The metrics are the function's attribute `metrics`, else one fraction 0..1 with its name. The
-    version is the attribute `version`, else a hash of the source of the function's module, so that
-    a changed function is another judge.
-    """
+    """A plain function `Case -> list[Score]` as a judge."""
 
     def __init__(
         self, function: Callable[..., Any], name: str, options: Mapping[str, Any] | None = None
     ) -> None:
         """Keep the function, and its keyword arguments beside the case."""
         self.name = name
+        # By the source of its module a changed function is another judge.
         self.version = str(getattr(function, "version", None) or _source_hash(function))
+        # Without declared metrics one fraction 0..1 with the name of the judge.
         self.metrics = _declared_metrics(function) or (
             Metric(name, description=_first_line(function)),
         )
@@ -108,7 +106,7 @@ class FunctionJudge:
             TypeError: when the function returned anything but scores.
         """
         result = self._function(case, **self._options)
-        if isinstance(result, Generator):
+        if isinstance(result, Generator):  # it asks: the hearing drives it
             return result
         scores = list(result) if isinstance(result, list | tuple) else [result]
         if strays := [type(value).__name__ for value in scores if not isinstance(value, Score)]:
@@ -143,7 +141,7 @@ def load_judge(reference: str) -> NamedEntry:
     if isinstance(target, Judge):
         return NamedEntry(target.name, _entry(target, lambda _, _chosen: target, JudgeOptions))
     if callable(target):
-        name, parameters = _name(target, reference), _parameters(target)[1:]
+        name, parameters = _name(target, reference), _parameters(target)[1:]  # [0] is the case
 
         def create_judge(options: Any, _chosen: Sequence[Any]) -> Judge:
             return FunctionJudge(target, name, _keywords(options, parameters))
@@ -219,6 +217,7 @@ def _parameters(target: Any) -> list[inspect.Parameter]:
 
 def _keyword_options(target: Any, parameters: Sequence[inspect.Parameter]) -> type[JudgeOptions]:
     """An options model with one field for each parameter, validated by the annotations."""
+    # Annotations may name what is imported for type checkers only; then any value will do.
     try:
         hints = typing.get_type_hints(vars(target).get("__init__", target))
     except (NameError, TypeError):
@@ -229,7 +228,7 @@ def _keyword_options(target: Any, parameters: Sequence[inspect.Parameter]) -> ty
             ... if parameter.default is parameter.empty else parameter.default,
         )
         for parameter in parameters
-        if parameter.name not in _ENGINE_OPTIONS
+        if parameter.name not in _ENGINE_OPTIONS  # `JudgeOptions` has it
     }
     return create_model("Options", __base__=_KeywordOptions, **fields) if fields else JudgeOptions
 
@@ -246,4 +245,5 @@ def _first_line(target: Any) -> str:
 def _source_hash(function: Any) -> str:
     module = sys.modules.get(getattr(function, "__module__", None) or "")
     file = getattr(module, "__file__", None)
+    # The whole file, since the function may call others of it.
     return "1" if file is None else hashlib.sha256(Path(file).read_bytes()).hexdigest()[:16]

@@ -1,9 +1,4 @@
-"""Judges that a user writes as TOML files with a `kind`, in the folders of [judge] rubrics.
-
-A judge of kind `ANSWER` rates the last answer of a conversation, one of kind `RETRIEVAL` each
-retrieved chunk (seed 004). Both join the quality gate under their own name. Scales other than
-yes/no share the prompt of the built-in judges and accept other words as answers.
-"""
+"""Judges that a user writes as TOML files with a `kind`, in the folders of [judge] rubrics."""
 
 from __future__ import annotations
 
@@ -38,13 +33,13 @@ MAX_NAME: Final = 63
 
 RatingScale = Literal["yes_no", "binary", "scored", "labelled"]
 
-_WORDS: Final[Mapping[str, tuple[str, ...]]] = {
+_WORDS: Final[Mapping[str, tuple[str, ...]]] = {  # scale -> answers, the best first
     "yes_no": ("yes", "no"),
     "binary": BINARY_LEVELS,
     "scored": SCORED_LEVELS,
 }
 _SCALES: Final = {"binary": Scale.BINARY, "scored": Scale.SCORED, "labelled": Scale.FRACTION}
-_DEFAULT_THRESHOLDS: Final = {"scored": ACCEPTABLE / 5, "labelled": 0.5}
+_DEFAULT_THRESHOLDS: Final = {"scored": ACCEPTABLE / 5, "labelled": 0.5}  # 0..1, inclusive
 
 
 class RatedLevel(Level):
@@ -62,7 +57,7 @@ class CustomRubric(RubricTable):
     which a scored or labelled judge passes, inclusive.
     """
 
-    kind: Literal["ANSWER", "RETRIEVAL"]
+    kind: Literal["ANSWER", "RETRIEVAL"]  # of the last answer; of each retrieved chunk (seed 004)
     name: Annotated[str, AfterValidator(free_name)] = Field(max_length=MAX_NAME)
     display_name: str = ""
     description: str = Field(min_length=1)
@@ -184,13 +179,11 @@ class GradedJudge(AnswerJudge):
 def entries(folders: Sequence[str], taken_names: Mapping[str, str]) -> dict[str, JudgeEntry]:
     """The catalogue entries of the judges in rubric folders, by name, in the order of their files.
 
-    Files without a `kind` are conversation metrics. `taken_names` holds what has a name already.
-
     Raises:
-        ConfigurationError: for an invalid file, and for a name that is taken.
+        ConfigurationError: for an invalid file, and for a name that is in `taken_names`.
     """
     judge_entries: dict[str, JudgeEntry] = {}
-    holders = dict(taken_names)
+    holders = dict(taken_names)  # name -> what has it
     for where, table in documents(folders):
         if KIND not in table:
             continue
@@ -221,7 +214,7 @@ def _entry(rubric: CustomRubric) -> JudgeEntry:
         needs_ground_truth="expected_response" in rubric.inputs,
         create_judge=create_judge,
         options=GradedOptions if graded else JudgeOptions,
-        offline=False,
+        offline=False,  # no rule of ours can read a user's question
     )
 
 
