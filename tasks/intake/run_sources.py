@@ -198,7 +198,7 @@ class RunPart:
         if self.uri is None:
             return config
         transcripts = config.transcripts.model_copy(update={"uri": self.uri})
-        # Validated anew: the checks on other settings may depend on the URI.
+        # `model_copy` checks nothing, and the place may hold a secret: a URL with a password.
         return RunConfig.model_validate({**dict(config), "transcripts": transcripts})
 
 

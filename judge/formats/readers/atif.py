@@ -18,7 +18,7 @@ _STEP_FIELDS: Final = {
     *("step_id", "source", "timestamp", "message", "reasoning_content", "tool_calls"),
     *("observation", "metrics", "model_name", "reasoning_effort"),
 }
-_ROLES: Final = {"user": "user", "agent": "assistant"}
+_ROLES: Final = {"user": "user", "agent": "assistant"}  # by source; a system step is no turn
 _TOKEN_FIELDS: Final = ("prompt_tokens", "completion_tokens")
 
 
@@ -57,7 +57,7 @@ def _add_step(step: dict[str, Any], path: str, builder: ConversationBuilder) -> 
     if source == "system":
         builder.add_system(builder.text_of(step.get("message")))
         return
-    if source not in _ROLES:
+    if source not in _ROLES:  # 40 characters: a record may hold any text here
         raise DataError(
             "schema", f"{path}.source: found {source[:40]!r}, expected user, agent, system"
         )
