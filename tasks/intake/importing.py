@@ -30,13 +30,13 @@ _MAX_SHOWN_REJECTS: Final = 20
 class ImportResult:
     """The counts of an import: `records` = `cases` + the sum of `rejected`."""
 
-    records: int = 0  # records read
+    records: int = 0
     cases: int = 0  # records that became cases
     formats: Counter[str] = field(default_factory=Counter)  # name -> cases
     kept: Counter[str] = field(default_factory=Counter)  # `fidelity_counts` of all cases
     lost: Counter[str] = field(default_factory=Counter)  # path of a field -> times lost
     rejected: Counter[str] = field(default_factory=Counter)  # code -> records
-    rejects: list[str] = field(default_factory=list)  # the first, as "uri#position: reason"
+    rejects: list[str] = field(default_factory=list)  # the first ones, "uri#position: reason"
     labels: int = 0  # rows written to the labels file
 
     def reject(self, where: str, error: DataError) -> None:
@@ -81,7 +81,7 @@ def import_transcripts(config: TranscriptsConfig, out: Path, to: str, labels: Pa
             drafts[1].replace(labels)
     except OSError as error:
         raise ConfigurationError(f"{str(out)!r} cannot be written: {error.strerror}") from error
-    finally:  # after success they have been renamed, and `missing_ok` passes
+    finally:  # a draft is left after an error, or where there are no labels
         for draft in drafts:
             draft.unlink(missing_ok=True)
     return result
@@ -112,7 +112,7 @@ def _cases(config: TranscriptsConfig, spool: Spool, result: ImportResult) -> Ite
         except DataError as error:
             result.reject(source.uri, error)
     for format_, sources in in_pieces.values():
-        uri = sources[0].uri if len(sources) == 1 else config.uri  # of what is joined
+        uri = sources[0].uri if len(sources) == 1 else config.uri
         try:
             raws = reader.joined_records(sources, format_)
         except DataError as error:

@@ -83,7 +83,7 @@ class ObjectFailure(NamedTuple):
     """Why an object as a whole gives no record."""
 
     code: str  # of the reject, such as "gzip_corrupt"
-    detail: str  # a sentence
+    detail: str
     excerpt: str  # how the object begins, at most 80 printable characters
 
 
@@ -92,7 +92,7 @@ class Shard:
     """Consecutive records of one object, by reference; one task judges one shard."""
 
     shard_id: str  # number in the plan, "-", 8 hex digits of a hash over the other fields
-    uri: str  # of the object
+    uri: str
     etag: str  # pins the object; see `TranscriptSource`
     size: int  # bytes of the object as stored
     format: str  # a key of `FORMATS`; empty where the object was never recognised
@@ -150,7 +150,7 @@ class Plan:
 
     Objects: listed = read + empty + rejected, always; `reread` of them changed during the first
     reading. `content_hash` is SHA-256 over uri, etag and the fate of every record, whatever the
-    shard size, and over uri and etag of the objects that a manifest names.
+    shard size, over the objects that a manifest names, and over the digest of the ground truth.
     """
 
     shards: tuple[Shard, ...]  # each with a case to judge or a reject

@@ -237,7 +237,7 @@ def _is_missing_for_day(template: str, uri: str) -> bool:
 
 
 def _refresh_if_present(source: TranscriptSource, options: Mapping[str, Any]) -> TranscriptSource:
-    """An object as it is now; an object that is gone as it was."""
+    """The object as it is now, or as it was where it is gone."""
     try:
         return source if source.etag == LINK else refresh_source(source, options)
     except DataError:

@@ -66,18 +66,18 @@ _RecordPosition = tuple[int, int]
 class Scan:
     """Reads the objects of a run one by one, and remembers which cases it has seen."""
 
-    config: TranscriptsConfig  # which records are wanted
-    reader: TranscriptReader  # of the objects
+    config: TranscriptsConfig
+    reader: TranscriptReader
     policy: plans.ScanPolicy = plans.DEFAULT_SCAN_POLICY  # what else selects and prepares cases
     on_progress: Callable[[int], None] | None = None  # is given `total`, also after an object
     objects: list[ScannedObject] = field(default_factory=list)  # in the order of reading
     total: int = 0  # records read
-    reasons: Counter[str] = field(default_factory=Counter)  # over all objects, like the next
-    oddity_counts: Counter[str] = field(default_factory=Counter)  # over all objects
+    reasons: Counter[str] = field(default_factory=Counter)  # over all objects, like those below
+    oddity_counts: Counter[str] = field(default_factory=Counter)
     case_ids: set[str] = field(default_factory=set)  # of readable cases, with ground truth only
     # Where the first record of each case identity stands, sampled or not.
     first_places: dict[bytes, _RecordPosition] = field(default_factory=dict)
-    part_counts: Counter[str] = field(default_factory=Counter)  # over all objects
+    part_counts: Counter[str] = field(default_factory=Counter)
     # Only identities that occur twice or more; the first place of each stands first.
     _duplicates: dict[bytes, list[_RecordPosition]] = field(default_factory=dict)
 
@@ -121,7 +121,7 @@ class Scan:
             opened = self.reader.spool.open(source)
             with opened.stream:
                 head, format_ = self.reader.recognise(opened)
-                # No format: blanks only, or a packed object that breaks before its first line ends.
+                # Blanks only; with a fault, what could be unpacked of a broken object is blank.
                 if (format_ := format_ or opened.fault) is None:
                     return scanned
                 if isinstance(format_, DataError):
@@ -227,7 +227,7 @@ class Scan:
         ):
             first = contents[case_identity].setdefault(self._content_hash(*place), place)
             if first is not place:
-                number, position = place  # of the object and of the record in it
+                number, position = place
                 self.objects[number].fates[position] = plans.DUPLICATE
                 uri = self.objects[first[0]].source.uri
                 self.objects[number].copies[position] = f"{uri}#{first[1]}"

@@ -241,7 +241,7 @@ def _draw(objects: list[ScannedObject], config: SelectionConfig) -> tuple[Stratu
         for position, (case_id, _) in scanned.sample_keys.items():
             if scanned.fates[position] == plans.DUE and case_id not in drawn_ids:
                 scanned.fates[position] = plans.UNSELECTED
-        scanned.sample_keys = {}  # of no more use; two texts for each case
+        scanned.sample_keys = {}
     return drawn_strata
 
 
@@ -253,7 +253,7 @@ def warning_lines(
     `of_all` holds estimates for all cases that could have been drawn, by name.
     """
     lines = []
-    if design.get("strata"):  # a sample was drawn
+    if design.get("strata"):
         cases, drawn_count = (
             sum(stratum[name] for stratum in design["strata"]) for name in ("cases", "drawn")
         )

@@ -40,7 +40,7 @@ MAX_BYTES: Final = 1 << 30
 """The most bytes that a file of labels or ground truth may have once unpacked."""
 
 _MB: Final = 1 << 20
-_COPY_BYTES: Final = 1 << 20  # a block
+_COPY_BYTES: Final = 1 << 20
 _DISK_FULL_CODES: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # space, quota, file size
 _CUT_CODES: Final = ("gzip_corrupt", "zstd_corrupt")  # can be salvaged
 _PACKED_SUFFIXES: Final[dict[str, Packing]] = {".gz": "gzip", ".zst": "zstd"}
@@ -56,7 +56,7 @@ _MAX_DOCUMENTS: Final = 2
 class OpenedObject(NamedTuple):
     """A transcript object that was as it was listed when its local file was opened."""
 
-    source: listing.TranscriptSource  # as it was listed
+    source: listing.TranscriptSource
     stream: IO[bytes]  # plain content, an archive as lines; the caller closes it
     fault: DataError | None  # what broke behind the salvaged beginning; `None`: nothing
 

@@ -136,8 +136,8 @@ class _Unpacker:
     out: IO[bytes]
     cap: int  # of unpacked bytes
     to_last_byte: bool
-    bytes_in: int = 0  # packed bytes read so far
-    bytes_out: int = 0  # unpacked bytes written so far
+    bytes_in: int = 0
+    bytes_out: int = 0
 
     def _write(self, data: bytes) -> None:
         self.bytes_out += len(data)

@@ -45,11 +45,11 @@ class _Passage(BaseModel):
     doc_uri: str | None = None
 
 
-class _Message(ChatMessage):  # with the further fields of this format
+class _Message(ChatMessage):
     retrieved_context: list[_Passage] | None = None
     usage: _Tokens | None = None
     started_at: Moment | None = None
-    latency_ms: float | None = Field(default=None, ge=0)  # of an answer
+    latency_ms: float | None = Field(default=None, ge=0)
 
 
 class _Chat(BaseModel):

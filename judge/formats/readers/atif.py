@@ -57,7 +57,7 @@ def _add_step(step: dict[str, Any], path: str, builder: ConversationBuilder) -> 
     if source == "system":
         builder.add_system(builder.text_of(step.get("message")))
         return
-    if source not in _ROLES:  # 40 characters: a record may hold any text here
+    if source not in _ROLES:
         raise DataError(
             "schema", f"{path}.source: found {source[:40]!r}, expected user, agent, system"
         )

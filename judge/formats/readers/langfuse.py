@@ -28,7 +28,7 @@ _KINDS: Final[dict[str, Kind]] = {
     "CHAIN": "agent",
     "SPAN": "agent",
 }
-_TYPES: Final = {*_KINDS, "EVENT", "EVALUATOR", "EMBEDDING", "GUARDRAIL"}  # of any observation
+_TYPES: Final = {*_KINDS, "EVENT", "EVALUATOR", "EMBEDDING", "GUARDRAIL"}
 _CAMEL_NAMES: Final = (  # of the API; the blob export has snake case
     *("traceId", "sessionId", "userId", "observationId", "parentObservationId", "startTime"),
     *("endTime", "usageDetails", "totalCost", "dataType", "stringValue", "statusMessage"),

@@ -38,7 +38,7 @@ def _read(value: dict[str, Any]) -> Case:
     builder = chat.ConversationBuilder()
     builder.tally.count_unread(value, _RECORD_FIELDS, "record")
     add_openai_messages(shapes.messages_of(value), builder)
-    add_openai_messages(completion_messages(value), builder)  # the last answer
+    add_openai_messages(completion_messages(value), builder)
     started = shapes.moment(
         value.get("created_at") or value.get("timestamp") or value.get("created")
     )

@@ -15,8 +15,7 @@ from assizes.judge.case import Case
 from assizes.judge.errors import DataError
 from assizes.judge.formats.shared.parsing import lines_of, schema_errors, strict_json
 
-# A possessive `*+` never gives back what it took: a string without an end costs one pass, not a
-# search for another split of it.
+# Possessive (`*+`): `*` would keep a state for each character, some 120 times the string's memory.
 _TOKEN: Final = re.compile(rb'"(?:[^"\\]|\\.)*+(?P<end>"?)|(?P<mark>[\[\]{},])', re.DOTALL)
 _MARK: Final = re.compile(rb"[\[\]{},]")
 
@@ -43,7 +42,7 @@ class Format:
 class Layout:
     """How one record of a format is read, whatever container the record came in."""
 
-    name: str  # of the format
+    name: str
     fits: Callable[[dict[str, Any]], bool]  # as `Format.fits`, of one record
     read: Callable[[dict[str, Any]], Case]  # `DataError` where the record holds no case
     # The records of a document; None: the elements of a list, or the document itself.
@@ -86,7 +85,7 @@ class Piece(NamedTuple):
 
     part: str  # id of what the piece belongs to, such as a trace
     conversation_id: str | None  # of the whole part; None where this piece does not name it
-    value: Any  # JSON
+    value: Any
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,7 +174,7 @@ class UnreadableRecord:
 def strict_document(
     document: bytes, name: str | None = None
 ) -> tuple[Any, dict[int, UnreadableRecord]]:
-    """Read a document, with None in the place of each broken record, and those by their positions.
+    """Return the value of a document, with None for each broken record, and these by position.
 
     The list of records stands under the key `name`; without a name the document is that list.
 

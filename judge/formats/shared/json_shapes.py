@@ -29,59 +29,35 @@ how many of the unit make a second. A smaller number is seconds."""
 
 
 def mapping(value: Any, path: str) -> dict[str, Any]:
-    """Return a value as an object; JSON null gives an empty one.
-
-    Raises:
-        DataError: `schema`, when the value has another type.
-    """
+    """Return a value as an object, an empty one for JSON null; else `DataError` (`schema`)."""
     return _typed(dict, value, path, "an object") if value is not None else {}
 
 
 def sequence(value: Any, path: str) -> list[Any]:
-    """Return a value as a list; JSON null gives an empty one.
-
-    Raises:
-        DataError: `schema`, when the value has another type.
-    """
+    """Return a value as a list, an empty one for JSON null; else `DataError` (`schema`)."""
     return _typed(list, value, path, "a list") if value is not None else []
 
 
 def objects(value: Any, path: str) -> list[dict[str, Any]]:
-    """Return a list of objects, all under one path; JSON null gives an empty list.
-
-    Raises:
-        DataError: `schema`, when the value is no list, or an element is no object.
-    """
+    """Return a list of objects, all under one path; JSON null gives an empty list."""
     return [mapping(item, path) for item in sequence(value, path)]
 
 
 def numbered_objects(value: Any, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield path and element of a list of objects; the path of an element is `path.0` and so on.
-
-    Raises:
-        DataError: `schema`, when the value is no list, or an element is no object.
-    """
+    """Yield path and element of a list of objects; an element's path is `path.0` and so on."""
     for place, item in enumerate(sequence(value, path)):
         yield f"{path}.{place}", mapping(item, f"{path}.{place}")
 
 
 def messages_of(value: dict[str, Any]) -> list[Any]:
-    """Return the messages of a record.
-
-    Raises:
-        DataError: `schema`, when the record has none, or they are no list.
-    """
+    """Return the messages of a record; `DataError` (`schema`) where it has no list of them."""
     if value.get("messages") is None:
         raise DataError("schema", "messages: missing")
     return sequence(decode_if_json(value["messages"]), "messages")
 
 
 def string(value: Any, path: str) -> str:
-    """Return a value as text.
-
-    Raises:
-        DataError: `schema`, when the value is missing or has another type.
-    """
+    """Return a value as text; `DataError` (`schema`) where it is missing or no text."""
     return _typed(str, value, path, "text")
 
 

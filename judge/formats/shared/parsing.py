@@ -1,8 +1,8 @@
 """What all readers share: strict JSON, checks of records and cases, and what a case does not say.
 
-A run counts two things that a reader notes: by fidelity, the parts of a transcript for which a case
-has no place (each under its fate: marked, moved, dropped, ...), so nothing is lost silently; and the
-oddities of a case that is judged all the same.
+A reader notes two things, which a run counts: its fidelity, that is the parts of a transcript for
+which a case has no place (each with its fate: marked, moved, dropped, ...), so that nothing is lost
+silently, and the oddities of a case that is judged all the same.
 """
 
 from __future__ import annotations
@@ -236,7 +236,7 @@ def fidelity_lines(counts: Mapping[str, int]) -> tuple[str, ...]:
 
 
 def oddities(case: Case) -> set[str]:
-    """Return the codes of a case's oddities."""
+    """Return the codes of what is odd about a case, such as `time_order`."""
     transcript = case.transcript
     turns, calls = transcript.turns, [call for _, call in transcript.calls()]
     starts = (transcript.started_at, *(turn.started_at for turn in turns))

@@ -1,4 +1,4 @@
-"""A conversation from the spans of traces, or from model calls sent the whole history again.
+"""A conversation from the spans of traces, or from model calls that repeat the whole history.
 
 Spans of model calls give the history, tool spans the calls and results, retriever spans the
 passages. The longest chain of model calls gives the turns of a trace; the traces of one session are
@@ -230,7 +230,7 @@ class Chain:
     """Model calls each of which begins with the call before and its answer: one conversation."""
 
     turns: tuple[Turn, ...]  # up to the answer of the last call
-    calls: list[RecordedCall]  # in order
+    calls: list[RecordedCall]
 
 
 def chains_of(calls: Iterable[RecordedCall]) -> list[Chain]:
@@ -302,8 +302,8 @@ def _overlap(turns: Sequence[Turn], part: Sequence[Turn]) -> int:
     for stop, size in enumerate(_matching_tail_sizes(turn_codes, part_codes), 1):
         start = stop - size
         unknown = unknown_counts[start]
-        # A tail of frequent words (`Done.`) may match by chance: what is unknown in front of a match
-        # must be short enough for a summary, and something new must follow the match.
+        # A tail of frequent words (`Done.`) may match by chance: unknown turns in front of a match
+        # must be few enough for a summary, and something new must follow it.
         at_most = max(_MAX_SUMMARY_TURNS, start // 2)
         if unknown and (unknown > at_most or stop == len(part_codes)):
             continue
