@@ -62,7 +62,7 @@ class CasePreprocessor:
         self.truth_digest = truth.digest if truth is not None else None
         self._redactor = redaction.redactor(privacy)
         self._sends_raw = privacy.send == "raw"
-        # "raw" still hides secrets, unless `redact` leaves them out (decision 64).
+        # "raw" still hides secrets, unless `redact` leaves them out (docs/decisions.md, 64).
         self._sent_redactor = redaction.secrets_only(privacy) if self._sends_raw else self._redactor
         # Rejects are shown to people, and nobody has checked what stands in them: all rules apply.
         self._excerpt_redactor = redaction.Redactor(

@@ -155,7 +155,7 @@ def _step_pattern(names: Sequence[str]) -> str:
     """A glob pattern that matches all of several names of one folder or file."""
     if len(set(map(len, names))) > 1:
         return "*"  # names of unequal length have no pattern by character
-    # By position: 01 and 12 give [01][12], which also matches 02 and 11 (decision 61).
+    # By position: 01 and 12 give [01][12], which also matches 02 and 11 (docs/decisions.md, 61).
     choices = ("".join(sorted(set(chars))) for chars in zip(*names, strict=True))
     return "".join(chars if len(chars) == 1 else f"[{chars}]" for chars in choices)
 
@@ -252,7 +252,7 @@ def _manifest_names(
     scheme, _, rest = manifest.uri.rpartition("://")
     folder = manifest.uri.rpartition("/")[0]
     # Whoever writes a manifest may choose among the transcripts, not among all files of this
-    # machine: a name must lie below its folder (S3: in its bucket) or a root (decision 95).
+    # machine: a name must lie below its folder (S3: bucket) or a root (docs/decisions.md, 95).
     own_root = f"s3://{rest.partition('/')[0]}" if scheme == "s3" else rest.rpartition("/")[0]
     roots = [own_root, *more_roots]
     for number, entry in enumerate(_entries(manifest, spool, where), 1):

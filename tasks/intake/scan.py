@@ -121,7 +121,7 @@ class Scan:
             opened = self.reader.spool.open(source)
             with opened.stream:
                 head, format_ = self.reader.recognise(opened)
-                # Blanks only; with a fault, what could be unpacked of a broken object is blank.
+                # None: blanks only. A broken object of which only blanks are left has a fault.
                 if (format_ := format_ or opened.fault) is None:
                     return scanned
                 if isinstance(format_, DataError):

@@ -136,7 +136,7 @@ def _plan(
 ) -> plans.Plan:
     objects, truth = scan.objects, preprocessor.truth
     fates = sum((Counter(scanned.fates) for scanned in objects), Counter[int]())
-    # What the run judges, whatever the shard size: the run id is a hash of it (decision 3).
+    # What is judged, whatever the shard size: the run id is made of it (docs/decisions.md, 3).
     content: list[Any] = [(s.source.uri, s.source.etag, s.fates.decode()) for s in objects]
     content += [(s.source.uri, s.manifest_pin) for s in objects if s.manifest_pin is not None]
     content += [preprocessor.truth_digest] if truth else []

@@ -111,7 +111,7 @@ def refresh_source(source: TranscriptSource, options: Mapping[str, Any]) -> Tran
         raise vanished_error(source)
     with suppress(Inconclusive):  # an empty listing
         for candidate in list_sources(source.uri, options):
-            if candidate.uri == source.uri:  # else a folder has taken its place
+            if candidate.uri == source.uri:  # not what lies in a folder of that name
                 return candidate
     raise vanished_error(source)
 
@@ -202,7 +202,7 @@ def _is_own_output(path: str, exists: Callable[[str], bool]) -> bool:
 
 
 def _local_sources(path: Path) -> Iterator[TranscriptSource]:
-    # `None`: `uri` itself names the file, so a link there is meant (decision 94).
+    # `None`: `uri` itself names the file, so a link there is meant (docs/decisions.md, 94).
     folder: SourceFolder | None = None
     paths: Iterable[Path] = [path]
     if path.is_dir():
@@ -222,7 +222,7 @@ def _local_sources(path: Path) -> Iterator[TranscriptSource]:
         try:
             if folder is None or folder.contains(file_path):
                 state = file_path.stat()
-                # The content decides: times differ between checkouts of one file (decision 5).
+                # The content pins it: checkouts differ in their times (docs/decisions.md, 5).
                 etag = file_etag(name, state.st_mtime_ns, state.st_size, state.st_ino)
                 modified = dt.datetime.fromtimestamp(state.st_mtime, dt.UTC)
                 source = TranscriptSource(name, etag, state.st_size, modified)

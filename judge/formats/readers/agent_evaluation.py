@@ -158,7 +158,7 @@ def _turn(message: _Message) -> Turn:
 
 
 def _chunks(passages: Sequence[_Passage] | None) -> tuple[Chunk, ...] | None:
-    if passages is None:  # no retrieval is known; an empty list found nothing (decision 23)
+    if passages is None:  # not known; an empty list found nothing (docs/decisions.md, 23)
         return None
     return tuple(Chunk(content=passage.content, doc_uri=passage.doc_uri) for passage in passages)
 

@@ -172,7 +172,7 @@ def _with_tools(
         place = _calling_turn(result, call)
         answer = Turn(role="tool", tool_result=span.result, started_at=span.start)
         if place is None:
-            # Nobody made the call: it goes in front of the closing answers, which came after it.
+            # No turn has the call: it goes in front of the closing answers, which came after it.
             at = len(result)
             while at and result[at - 1].role == "assistant" and not result[at - 1].tool_calls:
                 at -= 1
