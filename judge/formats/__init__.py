@@ -65,10 +65,9 @@ def detect_format(head: bytes) -> Format:
     for beginning in (text, *text.split("\n"), *cuts):
         data = beginning.encode()
         try:
-            value = jiter.from_json(data)
+            value = jiter.from_json(data)  # whole lines and short files; else read as cut off
         except ValueError as error:
-            # More text behind a whole value: this is no beginning.
-            if "trailing" in str(error):
+            if "trailing" in str(error):  # more text behind a whole value: this is no beginning
                 continue
             try:
                 value = jiter.from_json(data, partial_mode="trailing-strings")
@@ -76,6 +75,7 @@ def detect_format(head: bytes) -> Format:
                 continue
         for format_ in _ORDER:
             if format_.fits(value):
+                # The head decides between lines and document, not the cut that fitted.
                 return resolve_format(format_.name.partition(".")[0], head)
     known = ", ".join(NAMES)
     raise DataError("format", f"not recognised as one of {known}; set [transcripts] format")
@@ -88,15 +88,12 @@ def resolve_format(name: str, head: bytes) -> Format:
 
 
 def _is_document(head: bytes) -> bool:
-    """Whether a file is one JSON document: a list, or an object over several lines.
-
-    An object on a single line counts as a file by lines.
-    """
+    """Whether a file is one JSON document: a list, or an object over several lines."""
     start = head.lstrip(b"\xef\xbb\xbf \t\r\n")
     if start.startswith(b"["):
         return True
     first, end, _ = start.partition(b"\n")
-    if not end or not start.startswith(b"{"):
+    if not end or not start.startswith(b"{"):  # one line alone is a file by lines
         return False
     try:
         jiter.from_json(first)
@@ -107,15 +104,10 @@ def _is_document(head: bytes) -> bool:
 
 
 class Writer(NamedTuple):
-    """A format that cases can be written in.
+    """A format that cases can be written in."""
 
-    Attributes:
-        record: the function that writes a case as a record.
-        layout: the layout that reads such a record back.
-    """
-
-    record: Callable[[Case], dict[str, Any]]
-    layout: Layout
+    record: Callable[[Case], dict[str, Any]]  # writes a case as a record
+    layout: Layout  # reads such a record back
 
 
 WRITERS: Final[dict[str, Writer]] = {
@@ -133,18 +125,21 @@ def lost_fields(case: Case, record: dict[str, Any], layout: Layout) -> Counter[s
     """
     back = layout.read(record)
     skipped = {"metadata": {FIDELITY}}
+    # Default values are what a reader gives back for a field that is not there: no loss.
     before = _leaves(case.model_dump(mode="json", exclude=skipped, exclude_defaults=True))
     after = _leaves(back.model_dump(mode="json", exclude=skipped, exclude_defaults=True))
     missing = dict(before)
     for place, value in after:
         if place in missing and missing[place] == value:
             del missing[place]
+    # Without places in lists the same field of all turns counts under one path.
     return Counter(".".join(step for step in place if isinstance(step, str)) for place in missing)
 
 
 def _leaves(value: Any, place: tuple[str | int, ...] = ()) -> list[tuple[Any, Any]]:
+    # Arguments of a tool are one value, whose own keys are no fields of a case.
     if isinstance(value, dict) and value and place[-1:] not in (("arguments",), ("parameters",)):
         return [leaf for name, item in value.items() for leaf in _leaves(item, (*place, name))]
     if isinstance(value, list) and value:
         return [leaf for at, item in enumerate(value) for leaf in _leaves(item, (*place, at))]
-    return [] if value == {} and not place[1:] else [(place, value)]
+    return [] if value == {} and not place[1:] else [(place, value)]  # `{}` at the top: no field

@@ -28,27 +28,16 @@ _MAX_SHOWN_REJECTS: Final = 20
 
 @dataclass
 class ImportResult:
-    """The counts of an import: `records` = `cases` + the sum of `rejected`.
-
-    Attributes:
-        records: how many records were read.
-        cases: how many of them became cases.
-        formats: how many cases came from each format.
-        kept: how many turns, tool calls and results the cases hold, and how many parts were lost.
-        lost: how many fields of cases have no place in the format that is written.
-        rejected: how many records are no case, by reason code.
-        rejects: the first rejects, as `uri#position: reason`.
-        labels: how many human labels went into the labels file.
-    """
+    """The counts of an import: `records` = `cases` + the sum of `rejected`."""
 
     records: int = 0
-    cases: int = 0
-    formats: Counter[str] = field(default_factory=Counter)
-    kept: Counter[str] = field(default_factory=Counter)
-    lost: Counter[str] = field(default_factory=Counter)
-    rejected: Counter[str] = field(default_factory=Counter)
-    rejects: list[str] = field(default_factory=list)
-    labels: int = 0
+    cases: int = 0  # records that became cases
+    formats: Counter[str] = field(default_factory=Counter)  # name -> cases
+    kept: Counter[str] = field(default_factory=Counter)  # `fidelity_counts` of all cases
+    lost: Counter[str] = field(default_factory=Counter)  # path of a field -> times lost
+    rejected: Counter[str] = field(default_factory=Counter)  # code -> records
+    rejects: list[str] = field(default_factory=list)  # the first ones, "uri#position: reason"
+    labels: int = 0  # rows written to the labels file
 
     def reject(self, where: str, error: DataError) -> None:
         """Count a record, or an object as a whole, that gives no case."""
@@ -61,16 +50,17 @@ class ImportResult:
 def import_transcripts(config: TranscriptsConfig, out: Path, to: str, labels: Path) -> ImportResult:
     """Convert every record that can be read; a record that cannot be read is counted and left out.
 
-    Pieces of one conversation are joined over all objects. The cases are written as `to`, which is
-    `native` or a name in `assizes.judge.formats.WRITERS`, to the file `out`: packed where its name
-    ends in `.gz`, and there only when complete. `labels` is the file for human labels; it is written
-    only where the transcripts hold any.
+    Pieces of one conversation are joined over all objects. The cases are written as `to`, `native`
+    or a name in `assizes.judge.formats.WRITERS`, to the file `out`, which is packed where its name
+    ends in `.gz`, and there only when complete. `labels` is the file for human labels, if there are
+    any.
 
     Raises:
         ConfigurationError: the transcripts cannot be reached, or a file cannot be written.
         Inconclusive: no record is a case.
     """
     result = ImportResult()
+    # Beside the targets, since a rename is atomic within one file system only.
     drafts = [path.with_name(f".{path.name}.draft") for path in (out, labels)]
     try:
         with ExitStack() as closing:
@@ -87,11 +77,11 @@ def import_transcripts(config: TranscriptsConfig, out: Path, to: str, labels: Pa
             why = ", ".join(f"{code} {count}" for code, count in reasons) or "none"
             raise Inconclusive(f"no_data: {result.records} records read, none is a case ({why})")
         drafts[0].replace(out)
-        if result.labels:
+        if result.labels:  # no labels, no file
             drafts[1].replace(labels)
     except OSError as error:
         raise ConfigurationError(f"{str(out)!r} cannot be written: {error.strerror}") from error
-    finally:
+    finally:  # a draft is left after an error, or where there are no labels
         for draft in drafts:
             draft.unlink(missing_ok=True)
     return result
@@ -99,11 +89,13 @@ def import_transcripts(config: TranscriptsConfig, out: Path, to: str, labels: Pa
 
 def _open_output(path: Path, *, packed: bool) -> BufferedWriter | gzip.GzipFile:
     path.parent.mkdir(parents=True, exist_ok=True)
+    # Without a time in the header the same cases give the same bytes.
     return gzip.GzipFile(path, "wb", mtime=0) if packed else path.open("wb")
 
 
 def _cases(config: TranscriptsConfig, spool: Spool, result: ImportResult) -> Iterator[Case]:
     reader = TranscriptReader(config, spool)
+    # Name of the format -> format and its objects: a session may be spread over many of them.
     in_pieces: dict[str, tuple[PieceFormat, list[TranscriptSource]]] = {}
     for source in list_sources(config.uri, config.storage_options):
         try:
@@ -114,7 +106,7 @@ def _cases(config: TranscriptsConfig, spool: Spool, result: ImportResult) -> Ite
                     raise format_
                 if isinstance(format_, PieceFormat):
                     in_pieces.setdefault(format_.name, (format_, []))[1].append(source)
-                elif format_ is not None:
+                elif format_ is not None:  # `None`: blanks only
                     records = reader.cases(opened, format_)
                     yield from _counted_cases(records, format_, source.uri, result)
         except DataError as error:
@@ -142,13 +134,13 @@ def _counted_cases(
             continue
         result.records += 1
         result.cases += 1
-        result.formats[format_.name.partition(".")[0]] += 1
+        result.formats[format_.name.partition(".")[0]] += 1  # without `.document`
         result.kept.update(fidelity_counts(case))
         yield case
 
 
 def _line(case: Case, to: str, result: ImportResult) -> bytes:
-    if to == "native":
+    if to == "native":  # holds every field of a case: nothing is lost
         return native_line(case)
     write, layout = WRITERS[to]
     record = write(case)
@@ -157,12 +149,10 @@ def _line(case: Case, to: str, result: ImportResult) -> bytes:
 
 
 def _label_rows(case: Case) -> Iterator[dict[str, Any]]:
-    """The human labels of a case, as `assizes calibrate` reads them.
-
-    Of several labels that one rater gave for one metric the last counts.
-    """
+    """The human labels of a case, as `assizes calibrate` reads them."""
     labels = case.metadata.get(HUMAN_LABELS)
     rows = [row for row in labels if isinstance(row, dict)] if isinstance(labels, list) else []
+    # Of several labels that one rater gave for one metric the last counts.
     for row in {(row.get("metric"), row.get("rater")): row for row in rows}.values():
         yield {
             "case_id": case.case_id,

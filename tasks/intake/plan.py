@@ -44,10 +44,7 @@ class RecordSelector(Protocol):
 
     @property
     def objects(self) -> Iterable[TranscriptSource] | None:
-        """The objects in which an earlier run left records, pinned as they were then.
-
-        `None`: all objects that the configuration names.
-        """
+        """Objects in which an earlier run left records, as they were then; `None`: all objects."""
         ...
 
     def fate(self, source: TranscriptSource, position: int, case: Case) -> int:
@@ -72,68 +69,44 @@ DEFAULT_SCAN_POLICY: Final = ScanPolicy()
 
 def identity(case_id: str, repetition: int) -> bytes:
     """A hash of 16 bytes that identifies a case within a run."""
+    # In the other order two ids with line ends in them could give one text.
     return digest(f"{repetition}\n{case_id}", 16)
 
 
 def digest(text: str, size: int) -> bytes:
     """BLAKE2b of the text, `size` bytes; the same on every machine."""
+    # The name of a file may be no UTF-8; Python then writes lone surrogates into the uri.
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=size).digest()
 
 
 class ObjectFailure(NamedTuple):
-    """Why an object as a whole gives no record.
+    """Why an object as a whole gives no record."""
 
-    Attributes:
-        code: the reason code of the reject.
-        detail: a sentence.
-        excerpt: how the object begins, in at most 80 printable characters.
-    """
-
-    code: str
+    code: str  # of the reject, such as "gzip_corrupt"
     detail: str
-    excerpt: str
+    excerpt: str  # how the object begins, at most 80 printable characters
 
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """Consecutive records of one object, by reference; one task judges one shard.
+    """Consecutive records of one object, by reference; one task judges one shard."""
 
-    Attributes:
-        shard_id: the number in the plan and 8 hex digits of a hash over the other fields.
-        uri: the object.
-        etag: pins the object; see `TranscriptSource`.
-        size: bytes of the object as stored.
-        format: name in `assizes.judge.formats.FORMATS`; empty where the object was never recognised.
-        start: position of the first record; blank lines have no position.
-        stop: position after the last record.
-        byte_start: first byte of the first record; `None` unless each record is a line.
-        byte_stop: the byte after the last record; `None` as for `byte_start`.
-        take: positions to judge; `None`: all that are neither duplicate nor rejected.
-        duplicates: positions of later copies of a record.
-        unselected: how many records the selection left out.
-        rejected: positions of records that cannot be judged; a readable record among them
-            contradicts another record of the same identity.
-        failure: set where the object as a whole cannot be read; it then counts as one record.
-        duplicate_of: the first copy of each duplicate, as `uri#position`.
-        named: pins the objects that a manifest names; `None` where the object is no manifest.
-    """
-
-    shard_id: str
+    shard_id: str  # number in the plan, "-", 8 hex digits of a hash over the other fields
     uri: str
-    etag: str
-    size: int
-    format: str
-    start: int
-    stop: int
-    byte_start: int | None
-    byte_stop: int | None
-    take: tuple[int, ...] | None
-    duplicates: tuple[int, ...]
-    unselected: int
-    rejected: tuple[int, ...] = ()
-    failure: ObjectFailure | None = None
-    duplicate_of: tuple[str, ...] = ()
-    named: str | None = None
+    etag: str  # pins the object; see `TranscriptSource`
+    size: int  # bytes of the object as stored
+    format: str  # a key of `FORMATS`; empty where the object was never recognised
+    start: int  # position of the first record; blank lines have no position
+    stop: int  # position after the last record
+    byte_start: int | None  # first byte of the first record; `None` unless records are lines
+    byte_stop: int | None  # the byte after the last record; `None` as for `byte_start`
+    take: tuple[int, ...] | None  # positions to judge; `None`: all neither duplicate nor rejected
+    duplicates: tuple[int, ...]  # positions of later copies of a record
+    unselected: int  # how many records the selection left out
+    rejected: tuple[int, ...] = ()  # positions; a readable one contradicts another of its identity
+    failure: ObjectFailure | None = None  # set: no record can be read, the object counts as one
+    duplicate_of: tuple[str, ...] = ()  # the first copy of each duplicate, as `uri#position`
+    named: str | None = None  # pins the objects that a manifest names; `None`: no manifest
 
     @property
     def source(self) -> TranscriptSource:
@@ -144,6 +117,7 @@ class Shard:
         """Positions of the cases to judge."""
         if self.take is not None:
             return self.take
+        # Nothing is unselected here, or `take` would name the positions: see `shards._shard`.
         left_out = {*self.duplicates, *self.rejected}
         return tuple(
             position for position in range(self.start, self.stop) if position not in left_out
@@ -163,6 +137,7 @@ class Shard:
     @classmethod
     def from_dict(cls, body: dict[str, Any]) -> Shard:
         """The shard that `Plan.as_dict` described."""
+        # JSON has no tuples; `take` is null where all records are due.
         lists = ("take", "duplicates", "duplicate_of", "rejected")
         tuples = {name: tuple(body[name]) for name in lists if body[name] is not None}
         failure = body["failure"] and ObjectFailure(*body["failure"])
@@ -173,49 +148,29 @@ class Shard:
 class Plan:
     """What a run will judge: read = due + duplicates + rejected + unselected, always.
 
-    Attributes:
-        shards: the shards with something to read; an object with nothing to judge has no shard.
-        read: how many records were read.
-        due: how many of them are to be judged.
-        duplicates: how many are later copies of another record.
-        rejected: how many cannot be judged.
-        unselected: how many the configuration leaves out.
-        content_hash: SHA-256 over uri, etag and the fate of every record, whatever the shard size;
-            also over uri and etag of the objects that a manifest names.
-        objects: listed = read + empty + rejected, always; `reread` of them changed while they were
-            read the first time.
-        odd: how many records were taken in spite of an oddity, by code of
-            `assizes.judge.formats.shared.parsing`.
-        reasons: how many records were rejected, by code; `rejected` is their sum.
-        design: how the cases were sampled: `by` what, with which `seed`, from which `strata`, and how
-            many a limit cut off (`limited`; the cases read first are no random sample); empty where
-            all cases are judged.
-        truth: counts of ground truth rows and cases that match each other, and that do not.
-        truth_digest: SHA-256 of the file with the ground truth; `None` without such a file.
-        kept: turns, calls and results of the cases, and parts that a case has no place for, as
-            `assizes.judge.formats.shared.parsing` counts them.
-        passed: how many of the unselected are left to other runs, by reason: `judged_before` by an
-            earlier run, `not_quiet` and so left to a later run.
-        prompts: the texts of the judges, as `assizes.judge.prompts.prompt_texts` keeps them; no
-            part of the input.
+    Objects: listed = read + empty + rejected, always; `reread` of them changed during the first
+    reading. `content_hash` is SHA-256 over uri, etag and the fate of every record, whatever the
+    shard size, over the objects that a manifest names, and over the digest of the ground truth.
     """
 
-    shards: tuple[Shard, ...]
-    read: int
-    due: int
-    duplicates: int
-    rejected: int
-    unselected: int
+    shards: tuple[Shard, ...]  # each with a case to judge or a reject
+    read: int  # records, like the next four
+    due: int  # to be judged
+    duplicates: int  # later copies of another record
+    rejected: int  # cannot be judged
+    unselected: int  # left out by the configuration
     content_hash: str
-    objects: dict[str, int]
-    odd: dict[str, int]
-    reasons: dict[str, int]
+    objects: dict[str, int]  # "listed", "read", "empty", "rejected", "reread" -> objects
+    odd: dict[str, int]  # code of `parsing.oddities` -> records taken in spite of it
+    reasons: dict[str, int]  # code of the reject -> records; the sum is `rejected`
+    # How the cases were sampled: `by` what, with which `seed`, from which `strata`, and how many a
+    # limit cut off (`limited`: the cases read first are no random sample). Empty: all are judged.
     design: dict[str, Any] = field(default_factory=dict)
-    truth: dict[str, int] = field(default_factory=dict)
-    truth_digest: str | None = None
-    kept: dict[str, int] = field(default_factory=dict)
-    passed: dict[str, int] = field(default_factory=dict)
-    prompts: dict[str, Any] = field(default_factory=dict)
+    truth: dict[str, int] = field(default_factory=dict)  # rows and cases with and without a match
+    truth_digest: str | None = None  # SHA-256 of the ground truth file; `None`: there is no file
+    kept: dict[str, int] = field(default_factory=dict)  # as `parsing.fidelity_counts`
+    passed: dict[str, int] = field(default_factory=dict)  # "judged_before", "not_quiet" -> records
+    prompts: dict[str, Any] = field(default_factory=dict)  # of the judges; no part of the input
 
     def as_dict(self) -> dict[str, Any]:
         """The plan as plain JSON values."""
@@ -229,9 +184,7 @@ class Plan:
 
     @property
     def lost_object_count(self) -> int:
-        """How many objects vanished or changed between listing and reading; nobody knows how many
-        records were in them.
-        """
+        """Objects that vanished or changed before they were read; what they held is not known."""
         return sum(self.reasons.get(code, 0) for code in ("vanished", "changed"))
 
     def check(self) -> None:
@@ -241,6 +194,7 @@ class Plan:
             Unreconciled: an object or a record has no fate, or two.
         """
         objects = self.objects
+        # An object that was reread is also one of those that are read, empty or rejected.
         fates = {name: objects[name] for name in objects if name not in ("listed", "reread")}
         reconcile("objects listed", objects["listed"], fates)
         names = ("due", "duplicates", "rejected", "unselected")
@@ -268,10 +222,7 @@ class Plan:
 class NothingDue(Inconclusive):
     """There is nothing to judge: no object, or none with a record that is wanted.
 
-    Args:
-        message: one line that says where and why.
-        plan: the plan without a case; its unreadable records are still to be quarantined. `None`
-            where there is no object.
+    `plan` is the plan without a case, whose rejects are still to be quarantined; `None`: no object.
     """
 
     def __init__(self, message: str, plan: Plan | None = None) -> None:

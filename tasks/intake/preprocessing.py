@@ -39,7 +39,7 @@ _TEXT_COLUMNS: Final = frozenset(
 """Columns that can quote a transcript, or hold what a model says about a transcript."""
 
 _WHERE: Final = "[ground_truth]"
-_MAX_EXAMPLES: Final = 3
+_MAX_EXAMPLES: Final = 3  # ids in an error message
 
 _Rows = list[tuple[str, Mapping[str, Any]]]
 """The rows of a file: a label for messages, such as `row 7`, and the cells by column."""
@@ -48,11 +48,8 @@ _Rows = list[tuple[str, Mapping[str, Any]]]
 class CasePreprocessor:
     """Turns the case of a record into the case that judges hear, equally in planning and judging.
 
-    With `canaries` each case gets a planted injection attack that the judges must resist.
-
-    Attributes:
-        truth: the expected values by case; `None` where none are configured.
-        truth_digest: SHA-256 of the file with the expected values; `None` where there is none.
+    With `canaries` each case gets a planted injection attack that the judges must resist. `truth`
+    and `truth_digest`, the SHA-256 of its file, are `None` where no ground truth is configured.
 
     Raises:
         ConfigurationError: Presidio is configured and not installed.
@@ -65,7 +62,9 @@ class CasePreprocessor:
         self.truth_digest = truth.digest if truth is not None else None
         self._redactor = redaction.redactor(privacy)
         self._sends_raw = privacy.send == "raw"
+        # "raw" still hides secrets, unless `redact` leaves them out (docs/decisions.md, 64).
         self._sent_redactor = redaction.secrets_only(privacy) if self._sends_raw else self._redactor
+        # Rejects are shown to people, and nobody has checked what stands in them: all rules apply.
         self._excerpt_redactor = redaction.Redactor(
             (*process_secret_rules(), *redaction.FULL_REDACTOR.rules, *self._redactor.rules),
             self._redactor.finder,
@@ -83,6 +82,7 @@ class CasePreprocessor:
 
     def prepared_case(self, case: Case) -> Case:
         """The case as the judges and their models see it."""
+        # Redacted last, so that nothing that is added to a case stays readable.
         case = self.truth.case(case) if self.truth else case
         return self._sent_redactor.redact_case(plant_attack(case) if self._canaries else case)
 
@@ -111,6 +111,7 @@ class CasePreprocessor:
         Secrets of this process, such as an API key, are always hidden: the error message of a
         provider or a judge may hold one, although no case does.
         """
+        # A copy: the caller goes on with the rows that it gave.
         stored = {table: [dict(row) for row in rows] for table, rows in tables.items()}
         placeholders, redact = redaction.Placeholders(), self._redactor.redact_text
         if self._sends_raw:
@@ -121,6 +122,7 @@ class CasePreprocessor:
                 if name in _TEXT_COLUMNS and isinstance(value, str):
                     masked = mask_process_secrets(value)
                     row[name] = redact(masked, placeholders) if self._sends_raw else masked
+            # A pseudonym still tells which cases were sampled together; a placeholder would not.
             cluster = row.get("cluster") if self._sends_raw else None
             if cluster is not None and redact(cluster) != cluster:
                 row["cluster"] = redaction.pseudonym(cluster)
@@ -129,20 +131,12 @@ class CasePreprocessor:
 
 @dataclass(frozen=True)
 class GroundTruth:
-    """Expected values by case id.
+    """Expected values by case id."""
 
-    Attributes:
-        uri: the file.
-        digest: SHA-256 of the file, 64 hex digits. It enters the run id: other ground truth makes
-            another run.
-        values: the expected values by case id.
-        refuse: whether a row that names no case is an error.
-    """
-
-    uri: str
-    digest: str
-    values: Mapping[str, Expected] = field(repr=False)
-    refuse: bool = False
+    uri: str  # of the file
+    digest: str  # SHA-256 of the file, 64 hex digits; enters the run id: other truth, another run
+    values: Mapping[str, Expected] = field(repr=False)  # by case id; without repr, it may be large
+    refuse: bool = False  # whether a row that names no case is an error
 
     def case(self, case: Case) -> Case:
         """The case with the expected values of its row; all repetitions get the same values."""
@@ -189,10 +183,10 @@ def ground_truth(config: GroundTruthConfig) -> GroundTruth | None:
     rows = _rows(config.uri, data)
     columns = _columns(config, {name for _, row in rows for name in row})
     values: dict[str, Expected] = {}
-    places: dict[str, str] = {}
+    places: dict[str, str] = {}  # case id -> its row or line, for messages
     for place, row in rows:
         cell = row.get(config.key)
-        is_number = isinstance(cell, int) and not isinstance(cell, bool)
+        is_number = isinstance(cell, int) and not isinstance(cell, bool)  # True is an int in Python
         if not (is_number or isinstance(cell, str)) or cell == "":
             raise _fault(config, place, f"column {config.key!r} holds no case id")
         case_id = str(cell)
@@ -216,9 +210,10 @@ def _rows(uri: str, data: bytes) -> _Rows:
         )
     try:
         if suffix == ".csv":
+            # Every cell as text: a guessed type would make 007 the number 7.
             rows = pl.read_csv(io.BytesIO(data), infer_schema=False).to_dicts()
         else:
-            rows = parquet_rows(data)
+            rows = parquet_rows(data)  # in a child process: the file may be hostile
     except (pl.exceptions.PolarsError, OSError, DataError) as error:
         why = str(error).strip().partition("\n")[0]
         raise ConfigurationError(f"{_WHERE} {shown}: no {suffix[1:]} file: {why}") from None

@@ -29,33 +29,23 @@ from assizes.tasks.intake.record_joining import joined_lines_path
 from assizes.tasks.sources.listing import BOM, TranscriptSource
 from assizes.tasks.sources.spool import OpenedObject, Spool
 
-_EXCERPT_CHARS: Final = 80
-_EXCERPT_FROM_BYTES: Final = 4096
-_LINE_EXCERPT_BYTES: Final = 1 << 10
-_HEAD_BYTES: Final = 1 << 16
+_EXCERPT_CHARS: Final = 80  # of a record, as people see it
+_EXCERPT_FROM_BYTES: Final = 4096  # masked before the cut: half a secret is not recognised
+_LINE_EXCERPT_BYTES: Final = 1 << 10  # kept of a line that is too long
+_HEAD_BYTES: Final = 1 << 16  # shows the format; also kept of a broken record
 _MB: Final = 1 << 20
-_LINES_TRIED: Final = 100
+_LINES_TRIED: Final = 100  # lines, for a format, where the beginning shows none
 _REDACT: Final = "[transcripts] redact"
 
 
 class RawRecord(NamedTuple):
-    """A record as it stands in its object, before it becomes a case.
+    """A record as it stands in its object, before it becomes a case."""
 
-    Attributes:
-        position: the number of the record in the object, from 0, blank lines not counted.
-        offset: the first byte of the record in the unpacked object; `None` in a document of many
-            records.
-        body: the bytes of a line without the line end, or a parsed value; with a `fault`, only
-            how the record begins.
-        fault: why the record cannot become a case; `None` where it may.
-        sha256: of the bytes of a record with a fault; `None` where it has no bytes.
-    """
-
-    position: int
-    offset: int | None
-    body: Any
-    fault: DataError | None = None
-    sha256: str | None = None
+    position: int  # in the object, from 0; blank lines are not counted
+    offset: int | None  # first byte in the unpacked object; `None` in a document
+    body: Any  # bytes without line end, or a parsed value; with a fault only the beginning
+    fault: DataError | None = None  # why the record is no case; `None` where it may be one
+    sha256: str | None = None  # of a record with a fault; `None` where it has no bytes
 
 
 @dataclass(frozen=True)
@@ -66,18 +56,18 @@ class TranscriptReader:
     spool: Spool
 
     def recognise(self, opened: OpenedObject) -> tuple[bytes, Format | DataError | None]:
-        """How an object begins, without leading blanks, and its format.
+        """The beginning of an object, without leading blanks, and its format.
 
-        The format is the configured one, else the one that the object shows. In its place stand
-        `None` for an object of blanks only, and the reason (`format` or `encoding`) why an object
-        has none.
+        In place of the format stand `None` for an object of blanks only, and the reason (`format`
+        or `encoding`) why an object has none.
         """
         stream = opened.stream
         head = stream.read(_HEAD_BYTES).removeprefix(BOM).lstrip()
-        while not head and (block := stream.read(_HEAD_BYTES)):
+        while not head and (block := stream.read(_HEAD_BYTES)):  # more than a head of blanks
             head = block.lstrip()
         if not head:
             return head, None
+        # Also with a configured format: else every line would be a reject of its own.
         if (encoding := wide_encoding(head)) is not None:
             detail = f"{encoding}, wanted UTF-8; convert the file (iconv -t UTF-8)"
             return head, DataError("encoding", detail)
@@ -86,7 +76,7 @@ class TranscriptReader:
         try:
             return head, detect_format(head)
         except DataError as error:
-            return head, _line_format(stream) or error
+            return head, _line_format(stream) or error  # the beginning may be broken lines
 
     def records(
         self, opened: OpenedObject, format_: Format, start: int = 0, offset: int = 0
@@ -99,6 +89,7 @@ class TranscriptReader:
             DataError: the object as a whole cannot be read.
         """
         if isinstance(format_, PieceFormat):
+            # A generator in a function of its own: what is wrong with the whole is raised here.
             path = joined_lines_path(self.spool, [opened.source], format_)
             return self._file_records(path, start, offset, opened.fault)
         max_bytes = round(self.config.max_record_mb * _MB)
@@ -154,7 +145,7 @@ class TranscriptReader:
         try:
             case = format_.case(raw.body)
             check_bounds(case, config.max_turns)
-            update: dict[str, Any] = {}
+            update: dict[str, Any] = {}  # fields that only the configuration knows
             if case.agent is None and config.agent is not None:
                 update["agent"] = config.agent
             if case.agent_version is None and config.agent_version is not None:
@@ -191,16 +182,16 @@ def _line_records(
     the `salvage_fault` stands for the lost rest of salvaged lines.
     """
     stream.seek(offset)
-    while line := stream.readline(cap_bytes + 1):
+    while line := stream.readline(cap_bytes + 1):  # never more in memory, however long the line
         line_start, offset = offset, offset + len(line)
         if len(line) > cap_bytes and not line.endswith(b"\n"):
             raw = _skip_long_line(
                 stream, line, RawRecord(position, line_start, line[:_LINE_EXCERPT_BYTES])
             )
-            offset = stream.tell()
+            offset = stream.tell()  # behind the end of the long line
         else:
             body = line if line_start else line.removeprefix(BOM)
-            blank = not body or body.isspace()
+            blank = not body or body.isspace()  # `b"".isspace()` is false
             raw = None if blank else RawRecord(position, line_start, body.rstrip(b"\r\n"))
         if raw is not None:
             yield raw
@@ -230,10 +221,8 @@ def _too_large(size: int) -> DataError:
 
 
 def _line_format(stream: IO[bytes]) -> Format | None:
-    """The format of the first whole line that shows a format of lines; `None` if no line does.
-
-    Broken lines at the beginning of a file must not cost the good lines behind them.
-    """
+    """The format of the first whole line that shows a format of lines; `None` if no line does."""
+    # Broken lines at the beginning of a file must not cost the good lines behind them.
     for raw in islice(_line_records(stream, _HEAD_BYTES), _LINES_TRIED):
         if raw.fault is None and raw.body.startswith(b"{") and raw.body.endswith(b"}"):
             with suppress(DataError):
@@ -248,11 +237,12 @@ def _redacted_by_user(case: Case, reference: str) -> Case:
     if not callable(redact):
         why = f"is a {type(redact).__name__}, wanted a function"
         raise reference_error(_REDACT, reference, why)
-    result = redact(case)
+    result = redact(case)  # the user's code: nothing it returns is taken on trust
     if not isinstance(result, Case):
         why = f"returned a {type(result).__name__}, wanted a Case"
         raise reference_error(_REDACT, reference, why)
     if (result.case_id, result.repetition) != (case.case_id, case.repetition):
+        # Duplicates, earlier runs and ground truth are found by the identity.
         why = "changed a case's identity; hash ids at the source"
         raise reference_error(_REDACT, reference, why)
     return result
@@ -278,14 +268,15 @@ def _canonical_json(value: Any) -> bytes:
 def excerpt_of(body: Any, mask: Callable[[str], str] = str) -> str:
     """How a record (bytes or a parsed value) begins, in at most 80 printable characters.
 
-    `mask` takes secrets out of the text before the text is cut: half a key is not recognised as one.
+    `mask` takes secrets out of the text before the text is cut.
     """
     if isinstance(body, bytes):
         text = body[:_EXCERPT_FROM_BYTES].decode("utf-8", "backslashreplace")
     else:
         text = json.dumps(body, ensure_ascii=False)[:_EXCERPT_FROM_BYTES]
     start = mask(text)[:_EXCERPT_CHARS]
+    # Escaped: control characters could change a terminal, or a page on which a reject is shown.
     printable = (
         c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in start
     )
-    return "".join(printable)[:_EXCERPT_CHARS]
+    return "".join(printable)[:_EXCERPT_CHARS]  # escapes are longer than what they replace

@@ -21,7 +21,7 @@ from assizes.judge.formats.shared.parsing import strict_json
 from assizes.tasks.sources.listing import BOM, SourceFolder, TranscriptSource, is_file, link_error
 from assizes.tasks.sources.spool import Spool
 
-_MANIFEST_BYTES: Final = 1 << 20
+_MANIFEST_BYTES: Final = 1 << 20  # a larger object is read as transcripts, never as a manifest
 
 _STRAY: Final = "\0"
 """Begins the key of a record that is no piece; `strict_json` lets no such character into an id."""
@@ -51,10 +51,10 @@ def joined_lines_path(
 
 
 def manifest_digest(spool: Spool, source: TranscriptSource, format_: PieceFormat) -> str | None:
-    """A digest that pins the objects that a manifest names, 32 hex digits.
+    """A digest that pins the objects that a manifest names, 32 hex digits; `None`: no manifest.
 
-    `None` where the object is no manifest. The named objects are pinned when a spool first asks for
-    them: a later reader that computes the same digest reads the same bytes.
+    The named objects are pinned when a spool first asks for them: a later reader that computes the
+    same digest reads the same bytes.
 
     Raises:
         DataError: `vanished` for a named object that is not there.
@@ -90,8 +90,10 @@ def _manifest_sources(
         return []
     if not keys:
         return []
+    # The manifest lies in a folder of the export; what it names lies in the folders beside that.
     base = f"{source.uri.rsplit('/', 2)[0]}/" if source.uri.count("/") > 1 else ""
-    uris = dict.fromkeys(f"{base}{_last_steps(key)}" for key in keys)
+    uris = dict.fromkeys(f"{base}{_last_steps(key)}" for key in keys)  # in order, each once
+    # A link would let whoever writes the export have any file of this machine read.
     home = None if "://" in base else SourceFolder(Path(base))
     for uri in uris:
         if home is not None and is_file(uri) and not home.contains(Path(uri)):
@@ -102,6 +104,7 @@ def _manifest_sources(
         rows = [[named.uri, named.etag, named.size] for named in sources]
         target.write_text(json.dumps(rows), "utf-8")
 
+    # Kept as a file of the spool: every later call sees the same etags.
     listing = spool.derived_path(source, f"named\n{format_.name}", write_listing)
     return [TranscriptSource(*fields) for fields in json.loads(listing.read_text("utf-8"))]
 
@@ -123,11 +126,11 @@ def _write_lines(
 ) -> None:
     # Offset and size of each piece in the temporary file, by part.
     ranges: dict[str, list[tuple[int, int]]] = {}
-    conversation_ids: dict[str, str] = {}
+    conversation_ids: dict[str, str] = {}  # part -> conversation
     values = (entry for path in paths for entry in _values(path, document_bytes))
     with tempfile.TemporaryFile(dir=target.parent) as file:
 
-        def append(part: str, text: bytes) -> None:
+        def append(part: str, text: bytes) -> None:  # `tell` is evaluated before `write`
             ranges.setdefault(part, []).append((file.tell(), file.write(text)))
 
         for number, (value, line) in enumerate(values):
@@ -136,6 +139,7 @@ def _write_lines(
                 parsed = value if line is None else strict_json(line)
                 pieces = list(format_.pieces(parsed))
             except DataError:
+                # No piece: kept as it is, so that judging rejects it with its own reason.
                 stray = _json_bytes(value) if line is None else line
                 mark = LIST_MARK if isinstance(parsed, list) else b""
                 append(f"{_STRAY}{number}", stray + mark + b"\n")
@@ -174,7 +178,7 @@ def _values(path: Path, document_bytes: int) -> Iterator[tuple[Any, bytes | None
         yield from ((item, None) for item in (whole if isinstance(whole, list) else [whole]))
         return
     with path.open("rb") as stream:
-        for line in stream:
+        for line in stream:  # unparsed: a broken line must stay what it is
             if body := line.removeprefix(BOM).strip():
                 yield None, body
 
@@ -192,4 +196,5 @@ def _bytes_at(file: IO[bytes], offset: int, size: int) -> bytes:
 
 
 def _json_bytes(value: Any) -> bytes:
+    # Neither spaces nor line ends: each value is one line, and no list ends with `LIST_MARK`.
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()

@@ -30,7 +30,7 @@ from assizes.tasks.sources.listing import (
 )
 from assizes.tasks.sources.spool import Spool
 
-_PLACEHOLDER: Final = re.compile(r"\{(\w+)(?::([^{}]*))?\}")
+_PLACEHOLDER: Final = re.compile(r"\{(\w+)(?::([^{}]*))?\}")  # name, format of strftime
 _DATE_PLACEHOLDER: Final = re.compile(r"\{date(?::[^{}]*)?\}")
 _ACCEPTED: Final = "one URI a line, or a JSON list of them"
 
@@ -69,15 +69,15 @@ def transcript_sources(
 ) -> list[TranscriptSource]:
     """The objects at the configured place, or those that the manifests there name.
 
-    The place is that of one day where the URI has a place for a date; a local folder of a day that
-    is not there yet means a day without transcripts. An object that a manifest names and that is not
-    there is passed on by its name; reading it then fails with `vanished`.
+    The place is that of one day where the URI has a place for a date. An object that a manifest
+    names and that is not there is passed on by its name; reading it then fails with `vanished`.
 
     Raises:
         ConfigurationError: the place cannot be reached, or a manifest is malformed.
         NothingDue: there is no transcript.
     """
     uri = expand(config.uri, day)
+    # A local folder of a day that is not there yet means a day without transcripts, no fault.
     if day is not None and _is_missing_for_day(config.uri, uri):
         raise NothingDue(f"no transcripts of {day}: {uri!r} is not there")
     try:
@@ -154,7 +154,8 @@ def covering_uri(uri: str, days: Sequence[date]) -> str:
 def _step_pattern(names: Sequence[str]) -> str:
     """A glob pattern that matches all of several names of one folder or file."""
     if len(set(map(len, names))) > 1:
-        return "*"
+        return "*"  # names of unequal length have no pattern by character
+    # By position: 01 and 12 give [01][12], which also matches 02 and 11 (docs/decisions.md, 61).
     choices = ("".join(sorted(set(chars))) for chars in zip(*names, strict=True))
     return "".join(chars if len(chars) == 1 else f"[{chars}]" for chars in choices)
 
@@ -182,15 +183,10 @@ def days_between(since: date, until: date) -> list[date]:
 
 @dataclass(frozen=True, slots=True)
 class RunPart:
-    """What one run of a backfill judges: the transcripts of a day, or of a place.
+    """What one run of a backfill judges: the transcripts of a day, or of a place."""
 
-    Attributes:
-        day: the day that fills the placeholders of the configured URI; `None` for a place.
-        uri: the place; `None`: the configured URI.
-    """
-
-    day: date | None = None
-    uri: str | None = None
+    day: date | None = None  # fills the placeholders of the configured URI; `None` for a place
+    uri: str | None = None  # the place; `None`: the configured URI
 
     @property
     def label(self) -> str:
@@ -202,6 +198,7 @@ class RunPart:
         if self.uri is None:
             return config
         transcripts = config.transcripts.model_copy(update={"uri": self.uri})
+        # `model_copy` checks nothing, and the place may hold a secret: a URL with a password.
         return RunConfig.model_validate({**dict(config), "transcripts": transcripts})
 
 
@@ -217,7 +214,7 @@ def backfill_parts(
     if uris:
         if since or until:
             raise ConfigurationError("backfill: give days or places, not both")
-        return [RunPart(uri=uri) for uri in dict.fromkeys(uris)]
+        return [RunPart(uri=uri) for uri in dict.fromkeys(uris)]  # each place once
     if since is None:
         raise ConfigurationError(
             "backfill: give the first day of a range (--from; since) or places (--uri; uris)"
@@ -233,13 +230,14 @@ def _is_missing_for_day(template: str, uri: str) -> bool:
     scheme, _, rest = uri.rpartition("://")
     if scheme not in ("", "file"):
         return False
+    # `x` stands for what a placeholder begins: in `logs/day-{date}` the folder above is `logs`.
     before = _DATE_PLACEHOLDER.split(template.rpartition("://")[2])[0]
     above = Path(*parts_before_pattern(Path(f"{before}x").parts[:-1]))
     return above.is_dir() and not Path(*parts_before_pattern(Path(rest).parts)).exists()
 
 
 def _refresh_if_present(source: TranscriptSource, options: Mapping[str, Any]) -> TranscriptSource:
-    """An object as it is now; an object that is gone as it was."""
+    """The object as it is now, or as it was where it is gone."""
     try:
         return source if source.etag == LINK else refresh_source(source, options)
     except DataError:
@@ -249,14 +247,12 @@ def _refresh_if_present(source: TranscriptSource, options: Mapping[str, Any]) ->
 def _manifest_names(
     manifest: TranscriptSource, spool: Spool, more_roots: list[str]
 ) -> Iterator[str]:
-    """The URIs in a manifest; a relative name begins at the folder of the manifest.
-
-    The author of a manifest may choose among the transcripts, not among all files of this machine:
-    a name must lie below the manifest's own folder (on S3: its bucket) or a configured root.
-    """
+    """The URIs in a manifest; a relative name begins at the folder of the manifest."""
     where = f"[transcripts] manifest {manifest.uri!r}"
     scheme, _, rest = manifest.uri.rpartition("://")
     folder = manifest.uri.rpartition("/")[0]
+    # Whoever writes a manifest may choose among the transcripts, not among all files of this
+    # machine: a name must lie below its folder (S3: bucket) or a root (docs/decisions.md, 95).
     own_root = f"s3://{rest.partition('/')[0]}" if scheme == "s3" else rest.rpartition("/")[0]
     roots = [own_root, *more_roots]
     for number, entry in enumerate(_entries(manifest, spool, where), 1):
@@ -283,7 +279,7 @@ def _absolute_name(name: str, folder: str, where: str) -> str:
 
 def _is_below(name: str, root: str) -> bool:
     """Whether an object lies below a place once links and `..` are followed."""
-    if name.startswith("s3://") or root.startswith("s3://"):
+    if name.startswith("s3://") or root.startswith("s3://"):  # keys are texts, nothing resolves
         steps = name.removeprefix("s3://").split("/")
         return name.startswith(f"{root}/") and not {"", ".", ".."} & set(steps)
     real = Path(os.path.realpath(name))  # unlike pathlib, no error for a name that is too long
@@ -301,7 +297,7 @@ def _entries(manifest: TranscriptSource, spool: Spool, where: str) -> list[Any]:
         )
     try:
         text = path.read_bytes().removeprefix(BOM).decode().strip()
-        if not text.startswith(("[", "{")):
+        if not text.startswith(("[", "{")):  # a URI a line
             return [line for line in text.split("\n") if line.strip()]
         entries = strict_json(text.encode())
     except (UnicodeDecodeError, DataError) as error:

@@ -30,48 +30,32 @@ from assizes.tasks.sources.spool import Spool
 
 log = logging.getLogger(__name__)
 
-_PROGRESS_EVERY: Final = 1000
+_PROGRESS_EVERY: Final = 1000  # records
 _FILTER_BATCH: Final = 256
 """How many cases are filtered at once; one call of the filter costs much more than one case."""
 
 
 @dataclass(slots=True)
 class ScannedObject:
-    """One object after the scan has read it: a fate and an offset for each record.
-
-    Attributes:
-        source: the object.
-        format: the name of its format; empty where the object was not recognised.
-        fates: one byte a record, a constant of `assizes.tasks.intake.plan`.
-        offsets: the first byte of each record; empty unless each record is a line.
-        end: bytes of the file of lines.
-        failure: set where the object as a whole cannot be read.
-        copies: the first copy of each duplicate, as `uri#position`, by the duplicate's position.
-        identities: identity and position of each record that may have duplicates.
-        reasons: how many records were rejected, by code.
-        oddity_counts: how many records were taken in spite of an oddity, by code.
-        sample_keys: case id and stratum of the cases to draw a sample from, by position.
-        part_counts: how many turns, calls, results and other parts the cases hold, and how many
-            parts have no place in a case.
-        manifest_pin: pins the objects that a manifest names, as
-            `assizes.tasks.intake.record_joining.manifest_digest` returns it.
-        was_reread: whether the object changed during the first reading and was read once more.
-    """
+    """One object after the scan has read it: a fate and an offset for each record."""
 
     source: TranscriptSource
-    format: str = ""
-    fates: bytearray = field(default_factory=bytearray)
+    format: str = ""  # a key of `FORMATS`; empty where the object was not recognised
+    fates: bytearray = field(default_factory=bytearray)  # one byte a record: `plan.DUE`, ...
+    # First byte of each record, 64 bits each; empty unless each record is a line.
     offsets: array[int] = field(default_factory=partial(array, "q"))
-    end: int = 0
-    failure: plans.ObjectFailure | None = None
-    copies: dict[int, str] = field(default_factory=dict)
+    end: int = 0  # bytes of the file of lines
+    failure: plans.ObjectFailure | None = None  # set: the object as a whole cannot be read
+    copies: dict[int, str] = field(default_factory=dict)  # duplicate -> "uri#position"
+    # Identity and position of each record that may have duplicates; emptied after the object.
     identities: list[tuple[bytes, int]] = field(default_factory=list)
-    reasons: Counter[str] = field(default_factory=Counter)
-    oddity_counts: Counter[str] = field(default_factory=Counter)
+    reasons: Counter[str] = field(default_factory=Counter)  # code of a reject -> records
+    oddity_counts: Counter[str] = field(default_factory=Counter)  # records taken with an oddity
+    # Position -> case id and stratum, of the cases to draw a sample from.
     sample_keys: dict[int, tuple[str, str]] = field(default_factory=dict)
-    part_counts: Counter[str] = field(default_factory=Counter)
-    manifest_pin: str | None = None
-    was_reread: bool = False
+    part_counts: Counter[str] = field(default_factory=Counter)  # as `fidelity_counts`, summed
+    manifest_pin: str | None = None  # `manifest_digest` of the object; `None`: no manifest
+    was_reread: bool = False  # changed during the first reading, and read once more
 
 
 _RecordPosition = tuple[int, int]
@@ -80,33 +64,21 @@ _RecordPosition = tuple[int, int]
 
 @dataclass
 class Scan:
-    """Reads the objects of a run one by one, and remembers which cases it has seen.
-
-    Attributes:
-        config: which records are wanted.
-        reader: reads the objects.
-        policy: what selects records beyond the configuration, and how cases are preprocessed.
-        on_progress: called with `total` about every thousand records, and after every object.
-        objects: the objects that were read, in order.
-        total: how many records were read.
-        reasons: how many records were rejected, by code.
-        oddity_counts: as in `ScannedObject`, over all objects.
-        case_ids: the ids of all readable cases; collected only with ground truth.
-        first_places: where the first record of each case identity stands, sampled or not.
-        part_counts: as in `ScannedObject`, over all objects.
-    """
+    """Reads the objects of a run one by one, and remembers which cases it has seen."""
 
     config: TranscriptsConfig
     reader: TranscriptReader
-    policy: plans.ScanPolicy = plans.DEFAULT_SCAN_POLICY
-    on_progress: Callable[[int], None] | None = None
-    objects: list[ScannedObject] = field(default_factory=list)
-    total: int = 0
-    reasons: Counter[str] = field(default_factory=Counter)
+    policy: plans.ScanPolicy = plans.DEFAULT_SCAN_POLICY  # what else selects and prepares cases
+    on_progress: Callable[[int], None] | None = None  # is given `total`, also after an object
+    objects: list[ScannedObject] = field(default_factory=list)  # in the order of reading
+    total: int = 0  # records read
+    reasons: Counter[str] = field(default_factory=Counter)  # over all objects, like those below
     oddity_counts: Counter[str] = field(default_factory=Counter)
-    case_ids: set[str] = field(default_factory=set)
+    case_ids: set[str] = field(default_factory=set)  # of readable cases, with ground truth only
+    # Where the first record of each case identity stands, sampled or not.
     first_places: dict[bytes, _RecordPosition] = field(default_factory=dict)
     part_counts: Counter[str] = field(default_factory=Counter)
+    # Only identities that occur twice or more; the first place of each stands first.
     _duplicates: dict[bytes, list[_RecordPosition]] = field(default_factory=dict)
 
     def read(self, source: TranscriptSource) -> None:
@@ -116,15 +88,15 @@ class Scan:
         """
         scanned = self._scan_object(source)
         if scanned.failure is not None and scanned.failure.code == "changed":
-            self.total -= len(scanned.fates)
+            self.total -= len(scanned.fates)  # the one record that stands for a failed object
             scanned = self._rescan_object(source)
         for case_identity, position in scanned.identities:
             place = (len(self.objects), position)
             first = self.first_places.setdefault(case_identity, place)
-            if first is not place:
+            if first is not place:  # a repeated identity, in this object or an earlier one
                 self._duplicates.setdefault(case_identity, [first]).append(place)
         self.objects.append(scanned)
-        scanned.identities = []
+        scanned.identities = []  # `first_places` has them; a second copy would double the memory
         self.reasons += scanned.reasons
         self.oddity_counts += scanned.oddity_counts
         self.part_counts += scanned.part_counts
@@ -133,6 +105,7 @@ class Scan:
 
     def _rescan_object(self, source: TranscriptSource) -> ScannedObject:
         try:
+            # Once only: an object that is written all the time would never be done.
             now = refresh_source(source, self.config.storage_options)
         except DataError as error:
             return self._failed_scan(source, error, b"")
@@ -142,12 +115,13 @@ class Scan:
         return scanned
 
     def _scan_object(self, source: TranscriptSource) -> ScannedObject:
-        head = b""
+        head = b""  # stays empty where the object cannot be opened
         scanned = ScannedObject(source)
         try:
             opened = self.reader.spool.open(source)
             with opened.stream:
                 head, format_ = self.reader.recognise(opened)
+                # None: blanks only. A broken object of which only blanks are left has a fault.
                 if (format_ := format_ or opened.fault) is None:
                     return scanned
                 if isinstance(format_, DataError):
@@ -155,13 +129,14 @@ class Scan:
                 scanned.format, scanned.end = format_.name, os.fstat(opened.stream.fileno()).st_size
                 if isinstance(format_, PieceFormat):
                     scanned.manifest_pin = manifest_digest(self.reader.spool, source, format_)
+                    # The offsets of the records are those in the file of joined pieces.
                     joined = joined_lines_path(self.reader.spool, [source], format_)
                     scanned.end = joined.stat().st_size
                 self._read_records(scanned, self.reader.cases(opened, format_))
             # A plain local file may have been rewritten during the reading: check its etag again.
             self.reader.spool.path(source)
         except DataError as error:
-            self.total -= len(scanned.fates)
+            self.total -= len(scanned.fates)  # a broken object counts as one record, not as some
             return self._failed_scan(source, error, head)
         return scanned
 
@@ -182,10 +157,10 @@ class Scan:
     def _read_records(
         self, scanned: ScannedObject, records: Iterator[tuple[RawRecord, Case | DataError]]
     ) -> None:
-        passes = self.config.filter
+        passes = self.config.filter  # SQL condition on one case; `None`: every case passes
         while batch := list(islice(records, 1 if passes is None else _FILTER_BATCH)):
             readable = [case for _, case in batch if isinstance(case, Case)]
-            flags: Iterator[bool] = repeat(True)
+            flags: Iterator[bool] = repeat(True)  # one for each readable case of the batch
             if passes is not None:
                 flags = iter(_filter_flags(readable, passes))
             for raw, case in batch:
@@ -194,27 +169,26 @@ class Scan:
                 else:
                     fate = self._fate(scanned, raw.position, case, is_selected=next(flags))
                 scanned.fates.append(fate)
-                if raw.offset is not None:
+                if raw.offset is not None:  # `None` in a document
                     scanned.offsets.append(raw.offset)
                 self.total += 1
                 if self.on_progress and self.total % _PROGRESS_EVERY == 0:
                     self.on_progress(self.total)
 
     def _fate(self, scanned: ScannedObject, position: int, case: Case, *, is_selected: bool) -> int:
-        """The fate of a record before duplicates are known.
-
-        A case that is left out is no duplicate of a selected case: two agents may share a task.
-        """
+        """The fate of a record before duplicates are known."""
         selector, preprocessor = self.policy
         if preprocessor.truth is not None:
             self.case_ids.add(case.case_id)
+        # The two fields win over tags of the same name.
         own = {**case.tags, "agent": case.agent, "agent_version": case.agent_version}
         is_wanted = all(own.get(name) == value for name, value in self.config.where.items())
+        # Left out before duplicates are looked for: two agents may share a task and a folder.
         if not (is_selected and is_wanted):
             return plans.UNSELECTED
         if selector is not None:
             fate = selector.fate(scanned.source, position, preprocessor.prepared_case(case))
-            if fate == plans.REJECTED:
+            if fate == plans.REJECTED:  # an earlier run judged other content under this identity
                 scanned.reasons["id_conflict"] += 1
             if fate != plans.DUE:
                 return fate
@@ -236,12 +210,16 @@ class Scan:
         return fate
 
     def resolve_duplicates(self) -> None:
-        """Change the fates of records of one identity: later copies of the same content become
-        duplicates; records of different content contradict each other and are rejected.
+        """Give records of one identity their final fates.
+
+        Later copies of the same content become duplicates. Of different contents the first record
+        of each is rejected: nobody can say which of them is right.
         """
+        # Identity -> content hash -> place of the first record with that content.
         contents: dict[bytes, dict[str, _RecordPosition]] = {
             case_identity: {} for case_identity in self._duplicates
         }
+        # In the order of the objects: the spool keeps few parsed documents, each is parsed once.
         for place, case_identity in sorted(
             (place, case_identity)
             for case_identity, places in self._duplicates.items()
@@ -254,7 +232,7 @@ class Scan:
                 uri = self.objects[first[0]].source.uri
                 self.objects[number].copies[position] = f"{uri}#{first[1]}"
         for firsts in contents.values():
-            if len(firsts) > 1:
+            if len(firsts) > 1:  # one identity, several contents
                 self.reasons["id_conflict"] += len(firsts)
                 for number, position in firsts.values():
                     self.objects[number].fates[position] = plans.REJECTED
@@ -262,6 +240,7 @@ class Scan:
     def _content_hash(self, number: int, position: int) -> str:
         scanned = self.objects[number]
         format_ = FORMATS[scanned.format]
+        # The scan keeps no contents: only the few records that share an identity are read again.
         offset = scanned.offsets[position] if format_.by_line else 0
         opened = self.reader.spool.open(scanned.source)
         with opened.stream:
@@ -277,7 +256,7 @@ def _filter_flags(cases: Sequence[Case], condition: str) -> list[bool]:
     try:
         return filter_mask([facts(case) for case in cases], condition)
     except pl.exceptions.PolarsError as error:
-        why = str(error).strip().partition("\n")[0]
+        why = str(error).strip().partition("\n")[0]  # Polars appends the query plan
         raise ConfigurationError(f"[transcripts] filter: {condition!r}: {why}") from None
 
 
@@ -286,13 +265,11 @@ class TranscriptCounter:
     """Counts the cases that a configuration names, while new objects arrive and old ones grow.
 
     Every count lists the objects and reads those that are new or have changed, with the reader of a
-    run. The case identities of the other objects are remembered.
-
-    Attributes:
-        config: where the transcripts are; may be replaced between two counts.
+    run. `config` says where they are, and may be replaced between two counts.
     """
 
     config: TranscriptsConfig
+    # Source with its etag -> identities of its cases: a changed object is another key.
     _identities: dict[TranscriptSource, frozenset[bytes]] = field(default_factory=dict)
 
     def count_cases(self) -> int:
@@ -304,7 +281,7 @@ class TranscriptCounter:
         with Spool.of(self.config) as spool:
             try:
                 sources = transcript_sources(self.config, None, spool)
-            except Inconclusive:
+            except Inconclusive:  # no transcript yet
                 sources = []
             known = self._identities
             self._identities = {

@@ -37,23 +37,14 @@ _PASSED_FATES: Final = {plans.JUDGED_BEFORE: "judged_before", plans.NOT_QUIET: "
 
 @dataclass(frozen=True)
 class ShardRecord:
-    """One record of a shard: a case, or the reason why the record is no case.
+    """One record of a shard: a case, or the reason why the record is no case."""
 
-    Attributes:
-        position: the number of the record in the object, from 0, blank lines not counted.
-        case: the case as the judges see it; `None` for a reject.
-        reject: why the record was rejected; `None` for a case.
-        excerpt: how a rejected record begins, in at most 80 printable characters.
-        offset: the first byte of a rejected line in the unpacked object; `None` in a document.
-        sha256: of a rejected record's bytes; `None` where an object as a whole is rejected.
-    """
-
-    position: int
-    case: Case | None
-    reject: DataError | None
-    excerpt: str
-    offset: int | None = None
-    sha256: str | None = None
+    position: int  # in the object, from 0; blank lines are not counted
+    case: Case | None  # as the judges see it; `None` for a reject
+    reject: DataError | None  # `None` for a case
+    excerpt: str  # how a rejected record begins, at most 80 printable characters
+    offset: int | None = None  # first byte of a rejected line, unpacked; `None` in a document
+    sha256: str | None = None  # of the bytes of a reject; `None` for a whole object
 
 
 def plan_intake(
@@ -80,6 +71,7 @@ def plan_intake(
     for source in selected_sources(config, date, policy.selector, spool):
         scan.read(source)
     scan.resolve_duplicates()
+    # The sample is drawn after duplicates are known, so that no copy takes a place in it.
     plan = _plan(scan, shard_size, policy.preprocessor, _sample_cases(scan.objects, config))
     plan.check()
     if not plan.due:
@@ -105,7 +97,7 @@ def read_shard(
     Where the object, or an object that it names, is gone or has changed since the plan, every
     promised record is a reject.
     """
-    if shard.failure is not None:
+    if shard.failure is not None:  # the plan could not read the object: one reject for all of it
         code, detail, excerpt = shard.failure
         yield ShardRecord(shard.start, None, DataError(code, detail), excerpt)
         return
@@ -123,9 +115,11 @@ def read_shard(
         except DataError as error:
             yield from (ShardRecord(position, None, error, "") for position in promised_positions)
             return
+        # Duplicates and unselected records lie between the promised ones.
         promised = (raw for raw in raws if raw.position in due or raw.position in rejected)
-        for raw in islice(promised, len(promised_positions)):
+        for raw in islice(promised, len(promised_positions)):  # no further: other shards follow
             case = reader.case(raw, format_)
+            # A case that can be read and is not due: the plan found two contents of one identity.
             if isinstance(case, Case) and raw.position not in due:
                 name = f"case {case.case_id!r} repetition {case.repetition}"
                 case = DataError("id_conflict", f"{name} is there with another content")
@@ -142,12 +136,14 @@ def _plan(
 ) -> plans.Plan:
     objects, truth = scan.objects, preprocessor.truth
     fates = sum((Counter(scanned.fates) for scanned in objects), Counter[int]())
+    # What is judged, whatever the shard size: the run id is made of it (docs/decisions.md, 3).
     content: list[Any] = [(s.source.uri, s.source.etag, s.fates.decode()) for s in objects]
     content += [(s.source.uri, s.manifest_pin) for s in objects if s.manifest_pin is not None]
     content += [preprocessor.truth_digest] if truth else []
     shards: list[plans.Shard] = []
     for scanned in objects:
         due = [position for position, fate in enumerate(scanned.fates) if fate == plans.DUE]
+        # Cut before every `shard_size`-th due record; other records belong to the shard before it.
         for start, stop in pairwise([0, *due[shard_size::shard_size], len(scanned.fates)]):
             # Records without any case or reject need no shard.
             if not {plans.DUE, plans.REJECTED}.isdisjoint(scanned.fates[start:stop]):
@@ -179,11 +175,12 @@ def _plan(
 
 def _shard(number: int, scanned: ScannedObject, start: int, stop: int) -> plans.Shard:
     fates, offsets = scanned.fates[start:stop], scanned.offsets
-    places: dict[int, tuple[int, ...]] = {
+    places: dict[int, tuple[int, ...]] = {  # fate -> positions in the object
         wanted: tuple(place for place, fate in enumerate(fates, start) if fate == wanted)
         for wanted in (plans.DUE, plans.DUPLICATE, plans.REJECTED)
     }
     unselected = sum(fates.count(fate) for fate in plans.LEFT_OUT)
+    # Offsets may be empty, and the last shard of an object ends with the file.
     byte_stop = offsets[stop] if stop < len(offsets) else scanned.end
     body: dict[str, Any] = {
         "uri": scanned.source.uri,
@@ -195,7 +192,7 @@ def _shard(number: int, scanned: ScannedObject, start: int, stop: int) -> plans.
         # Records that are no lines have no offsets.
         "byte_start": offsets[start] if offsets else None,
         "byte_stop": byte_stop if offsets else None,
-        "take": places[plans.DUE] if unselected else None,
+        "take": places[plans.DUE] if unselected else None,  # else it follows from the others
         "duplicates": places[plans.DUPLICATE],
         "unselected": unselected,
         "rejected": places[plans.REJECTED],
@@ -208,9 +205,9 @@ def _shard(number: int, scanned: ScannedObject, start: int, stop: int) -> plans.
 
 
 def _sample_cases(objects: list[ScannedObject], config: SelectionConfig) -> dict[str, Any]:
-    """Mark as unselected the cases that are not drawn, and those over the limit: `Plan.design`."""
+    """Mark as unselected the cases not drawn, and those over the limit; return `Plan.design`."""
     strata = _draw(objects, config) if config.is_sampled else ()
-    cut = 0
+    cut = 0  # due cases behind the limit
     if config.limit is not None:
         due = (
             (scanned.fates, position)
@@ -221,7 +218,7 @@ def _sample_cases(objects: list[ScannedObject], config: SelectionConfig) -> dict
         for fates, position in islice(due, config.limit, None):
             fates[position] = plans.UNSELECTED
             cut += 1
-    if not strata and not cut:
+    if not strata and not cut:  # all cases are judged
         return {}
     return {
         "by": list(config.stratify_by),
@@ -232,11 +229,9 @@ def _sample_cases(objects: list[ScannedObject], config: SelectionConfig) -> dict
 
 
 def _draw(objects: list[ScannedObject], config: SelectionConfig) -> tuple[Stratum, ...]:
-    """Mark the cases that are not drawn; the strata of the sample.
-
-    All repetitions of a case are drawn together, from the stratum of the repetition read first.
-    """
-    strata: dict[str, str] = {}
+    """Mark the cases that are not drawn as unselected; return the strata of the sample."""
+    # All repetitions of a case are drawn together, from the stratum of the one read first.
+    strata: dict[str, str] = {}  # case id -> name of the stratum
     for scanned in objects:
         for position, (case_id, name) in scanned.sample_keys.items():
             if scanned.fates[position] == plans.DUE:

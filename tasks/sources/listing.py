@@ -31,19 +31,19 @@ BOM: Final = b"\xef\xbb\xbf"
 LINK: Final = "link"
 """Stands in place of the etag of a link that is not followed, and is the code of its reject."""
 
-_PLAIN: Final = (".jsonl", ".json", ".ndjson")
-_WHOLE: Final = (".parquet", ".eval")
+_PLAIN: Final = (".jsonl", ".json", ".ndjson")  # records as text, also packed
+_WHOLE: Final = (".parquet", ".eval")  # archives, which are packed already
 _SUFFIXES: Final = (
     *(plain + packed for packed in ("", ".gz", ".zst") for plain in _PLAIN),
     *_WHOLE,
 )
 """Endings by which transcripts are known in a folder; a file that the user names may have any."""
 
-_STORE_MARK: Final = "_assizes.json"
+_STORE_MARK: Final = "_assizes.json"  # lies at the root of each Parquet store
 _STORE_FOLDERS: Final = ("runs", "comparisons")
-_REPORT: Final = ("report.json", "report.html", "report.md")
+_REPORT: Final = ("report.json", "report.html", "report.md")  # all three in one folder
 
-_BLOCK_BYTES: Final = 8 << 20
+_BLOCK_BYTES: Final = 8 << 20  # of one request to S3
 _REQUEST_TIMEOUTS: Final[Mapping[str, Any]] = {
     "connect_timeout": 5,
     "read_timeout": 15,
@@ -63,18 +63,13 @@ With two, one request ends within three minutes, however the server behaves."""
 class TranscriptSource:
     """One transcript object, pinned by its content.
 
-    Attributes:
-        uri: a posix path as the configuration gives it (not made absolute), or `s3://bucket/key`.
-        etag: on S3 the etag of the store, without quotes; locally the BLAKE2b of the content as 32
-            hex digits.
-        size: bytes as stored, so before decompression.
-        modified: when the object was last written, as the listing says; `None` where that is not
-            known. Two sources that differ only in `modified` are equal.
+    Two sources that differ only in `modified` are equal.
     """
 
-    uri: str
-    etag: str
-    size: int
+    uri: str  # posix path as configured, not made absolute; or s3://bucket/key
+    etag: str  # on S3 the store's, without quotes; local: BLAKE2b of the content, 32 hex digits
+    size: int  # bytes as stored, so before decompression
+    # When the object was last written, as the listing says; `None` where that is not known.
     modified: dt.datetime | None = field(default=None, compare=False)
 
 
@@ -114,9 +109,9 @@ def refresh_source(source: TranscriptSource, options: Mapping[str, Any]) -> Tran
     """
     if "://" not in source.uri and not is_file(source.uri):
         raise vanished_error(source)
-    with suppress(Inconclusive):
+    with suppress(Inconclusive):  # an empty listing
         for candidate in list_sources(source.uri, options):
-            if candidate.uri == source.uri:
+            if candidate.uri == source.uri:  # not what lies in a folder of that name
                 return candidate
     raise vanished_error(source)
 
@@ -138,7 +133,7 @@ def bucket_stream(source: TranscriptSource, options: Mapping[str, Any]) -> Itera
                 if stream.details["ETag"].strip('"') != source.etag:
                     raise changed_error(source)
                 yield stream
-        except FileExpired as error:
+        except FileExpired as error:  # s3fs asks for each block with the etag of the first
             raise changed_error(source) from error
         except FileNotFoundError as error:
             raise vanished_error(source) from error
@@ -149,7 +144,7 @@ class SourceFolder:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder.resolve()
-        self._parents: dict[Path, Path] = {}
+        self._parents: dict[Path, Path] = {}  # as named -> without links; files share few of them
 
     def contains(self, path: Path) -> bool:
         """Whether a file lies in the folder once links are followed."""
@@ -192,10 +187,10 @@ def vanished_error(source: TranscriptSource) -> DataError:
 def _is_own_output(path: str, exists: Callable[[str], bool]) -> bool:
     """Whether an object was written by this program: a part of a Parquet store, or of a report.
 
-    Such an object is recognised by the objects beside it, and never taken for a transcript.
     `exists` is called for few paths, often for the same.
     """
     *folders, name = path.split("/")
+    # By what lies beside it: a transcript may be called report.json, or lie in a folder `runs`.
     if name == _STORE_MARK:
         return True
     if name in _REPORT and all(exists("/".join([*folders, part])) for part in _REPORT):
@@ -207,13 +202,14 @@ def _is_own_output(path: str, exists: Callable[[str], bool]) -> bool:
 
 
 def _local_sources(path: Path) -> Iterator[TranscriptSource]:
+    # `None`: `uri` itself names the file, so a link there is meant (docs/decisions.md, 94).
     folder: SourceFolder | None = None
     paths: Iterable[Path] = [path]
     if path.is_dir():
         folder, paths = SourceFolder(path), _transcripts_below(path)
     elif not path.is_file():
         base = Path(*parts_before_pattern(path.parts))
-        if base == path or not base.is_dir():
+        if base == path or not base.is_dir():  # no pattern in it, or no folder to look in
             raise ConfigurationError(
                 f"[transcripts] uri: {str(base)!r} does not exist; give a file, a folder or a glob"
             )
@@ -226,11 +222,12 @@ def _local_sources(path: Path) -> Iterator[TranscriptSource]:
         try:
             if folder is None or folder.contains(file_path):
                 state = file_path.stat()
+                # The content pins it: checkouts differ in their times (docs/decisions.md, 5).
                 etag = file_etag(name, state.st_mtime_ns, state.st_size, state.st_ino)
                 modified = dt.datetime.fromtimestamp(state.st_mtime, dt.UTC)
                 source = TranscriptSource(name, etag, state.st_size, modified)
             else:
-                source = TranscriptSource(name, LINK, 0)
+                source = TranscriptSource(name, LINK, 0)  # counted, and rejected when it is read
         except OSError as error:
             _refuse(error)
         yield source
@@ -257,6 +254,8 @@ def _matches(base: Path, pattern: str) -> set[Path]:
 
 
 def _transcripts_below(folder: Path) -> Iterator[Path]:
+    # `os.walk` skips a folder that it cannot list unless `onerror` raises; it follows no links to
+    # folders, and goes into those that are left in `folders`.
     for root, folders, names in os.walk(folder, onerror=_refuse):
         folders[:] = [name for name in folders if not name.startswith(".")]
         for name in names:
@@ -288,10 +287,10 @@ def _bucket_sources(rest: str, options: Mapping[str, Any]) -> list[TranscriptSou
                 f"s3://{path}", info["ETag"].strip('"'), int(info["size"]), info.get("LastModified")
             )
             for path, info in objects.items()
-            if (path == rest and not rest.endswith("/"))
+            if (path == rest and not rest.endswith("/"))  # one key, whatever its ending
             or (
                 path.endswith(_SUFFIXES)
-                and "/." not in path[len(base) :]
+                and "/." not in path[len(base) :]  # hidden, but not by the configured part
                 and not _is_own_output(path, exists)
             )
         ]
@@ -299,7 +298,7 @@ def _bucket_sources(rest: str, options: Mapping[str, Any]) -> list[TranscriptSou
 
 def _bucket_objects(fs: Any, path: str, bucket: str) -> dict[str, dict[str, Any]]:
     if not glob.has_magic(path):
-        objects: dict[str, dict[str, Any]] = fs.find(path, detail=True)
+        objects: dict[str, dict[str, Any]] = fs.find(path, detail=True)  # a file or a prefix
     else:
         objects = {}
         for match, info in fs.glob(path, detail=True).items():
@@ -325,10 +324,11 @@ def _s3(options: Mapping[str, Any]) -> Any:
 
 @contextmanager
 def _explain_errors(bucket: str, options: Mapping[str, Any]) -> Iterator[None]:
-    """Name the bucket and the endpoint that failed, but not the server's text: it may hold a key."""
+    """Name the bucket and the endpoint that failed, not the server's text: it may hold a key."""
     from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
 
     url = options.get("endpoint_url") or options.get("client_kwargs", {}).get("endpoint_url")
+    # Behind the `@`: a user and a password may stand in front of the host.
     endpoint = urlsplit(str(url)).netloc.rpartition("@")[2] if url else "the default endpoint"
     where = f"bucket {bucket!r} at {endpoint}"
     try:

@@ -41,8 +41,8 @@ MAX_BYTES: Final = 1 << 30
 
 _MB: Final = 1 << 20
 _COPY_BYTES: Final = 1 << 20
-_DISK_FULL_CODES: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-_CUT_CODES: Final = ("gzip_corrupt", "zstd_corrupt")
+_DISK_FULL_CODES: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # space, quota, file size
+_CUT_CODES: Final = ("gzip_corrupt", "zstd_corrupt")  # can be salvaged
 _PACKED_SUFFIXES: Final[dict[str, Packing]] = {".gz": "gzip", ".zst": "zstd"}
 _PACKED_MAGIC: Final[dict[bytes, Packing]] = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 
@@ -54,17 +54,11 @@ _MAX_DOCUMENTS: Final = 2
 
 
 class OpenedObject(NamedTuple):
-    """A transcript object that was as it was listed when its local file was opened.
-
-    Attributes:
-        source: the object.
-        stream: its plain content; for an archive its records as lines. To be closed by the caller.
-        fault: what was wrong behind the salvaged beginning; `None` for a whole object.
-    """
+    """A transcript object that was as it was listed when its local file was opened."""
 
     source: listing.TranscriptSource
-    stream: IO[bytes]
-    fault: DataError | None
+    stream: IO[bytes]  # plain content, an archive as lines; the caller closes it
+    fault: DataError | None  # what broke behind the salvaged beginning; `None`: nothing
 
 
 class Spool(Closing):
@@ -79,12 +73,14 @@ class Spool(Closing):
     ) -> None:
         self.bounds = bounds or ObjectBounds()
         self._options = dict(storage_options or {})
-        self._faults: dict[_Key, DataError] = {}
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
-        self._lock = threading.Lock()
+        self._faults: dict[_Key, DataError] = {}  # of salvaged objects
+        self._folder: tempfile.TemporaryDirectory[str] | None = None  # made when it is first needed
+        self._lock = threading.Lock()  # held for moments only, never while a file is made
+        # One for each file: a thread waits for the file it wants, not for all the others.
         self._path_locks: defaultdict[_Key, threading.Lock] = defaultdict(threading.Lock)
         self._paths: dict[_Key, Path] = {}
         self._documents_lock = threading.Lock()
+        # Oldest first; with the parser in the key, since two formats may read one document.
         self._documents: OrderedDict[tuple[_Key, object], list[Any]] = OrderedDict()
 
     @classmethod
@@ -115,6 +111,7 @@ class Spool(Closing):
                 raise listing.link_error(source.uri)
             path = Path(source.uri)
             try:
+                # The etag is cached by time, size and inode: only a changed file is hashed again.
                 state = path.stat()
                 etag = listing.file_etag(
                     path.as_posix(), state.st_mtime_ns, state.st_size, state.st_ino
@@ -124,7 +121,7 @@ class Spool(Closing):
             if etag != source.etag:
                 raise listing.changed_error(source)
             with path.open("rb") as stream:
-                if _packing_of(source.uri, stream) is None:
+                if _packing_of(source.uri, stream) is None:  # plain: used where it lies
                     return path
         return self._path_made_once((source.uri, source.etag), lambda: self._fetch(source))
 
@@ -159,9 +156,7 @@ class Spool(Closing):
     def derived_path(
         self, source: listing.TranscriptSource, kind: str, make: Callable[[Path], None]
     ) -> Path:
-        """A file that `make` writes once from a source, such as the lines of an archive.
-
-        Its `kind` tells the files made from one source apart.
+        """A file that `make` writes once from a source; `kind` tells several of one source apart.
 
         Raises:
             DataError: whatever `make` finds wrong, at every call.
@@ -192,7 +187,7 @@ class Spool(Closing):
         """
         key = ((source.uri, source.etag), parse)
         path = self.path(source)
-        if (fault := self._faults.get(key[0])) is not None:
+        if (fault := self._faults.get(key[0])) is not None:  # the beginning is no JSON document
             raise fault
         if (size := path.stat().st_size) > self.bounds.document_bytes:
             raise DataError(
@@ -200,11 +195,11 @@ class Spool(Closing):
                 f"a document of {size} bytes; [transcripts] max_document_mb allows fewer; cut it up, "
                 "or bring it into a format of one record a line",
             )
-        with self._documents_lock:
+        with self._documents_lock:  # while it is parsed too: two at once would double the memory
             if key not in self._documents:
                 self._documents[key] = parse(path.read_bytes().removeprefix(listing.BOM))
                 while len(self._documents) > _MAX_DOCUMENTS:
-                    self._documents.popitem(last=False)
+                    self._documents.popitem(last=False)  # the one unused for longest
             self._documents.move_to_end(key)
             return self._documents[key]
 
@@ -213,7 +208,7 @@ class Spool(Closing):
         with self._lock:
             path_lock = self._path_locks[key]
         with path_lock:
-            if key not in self._paths:
+            if key not in self._paths:  # also after a failed attempt: the next caller tries again
                 self._paths[key] = make()
             return self._paths[key]
 
@@ -236,6 +231,7 @@ class Spool(Closing):
                     unpack(stream, out, packing, bounds.object_bytes, to_last_byte=bounds.salvage)
         except DataError as error:
             fault = DataError(error.code, f"{source.uri!r}: {error.detail}")
+            # Nothing left is no salvage: the object is then rejected as a whole.
             if error.code in _CUT_CODES and bounds.salvage and _cut_to_whole_lines(target):
                 self._faults[key] = fault
                 return target
@@ -245,6 +241,7 @@ class Spool(Closing):
 
     def _target(self, key: _Key) -> Path:
         """Where the file of a key lies in the temporary folder; the folder is made if missing."""
+        # A hash, since an uri may be longer than a file name and hold `/` and `..`.
         name = hashlib.blake2b("\n".join(key).encode(), digest_size=16).hexdigest()
         with self._lock:
             if self._folder is None:
@@ -287,19 +284,21 @@ def parquet_rows(data: bytes) -> list[dict[str, Any]]:
     Raises:
         DataError: `parquet` for a file that cannot be read, `bomb` for too many bytes.
     """
+    # The reader of Parquet is a process of its own, which needs files.
     with tempfile.TemporaryDirectory(prefix="assizes-") as folder:
         source, lines = Path(folder, "table"), Path(folder, "lines")
         source.write_bytes(data)
         parquet_to_lines(source, lines, ObjectBounds(object_bytes=MAX_BYTES))
         with lines.open("rb") as stream:
             rows = [strict_json(line) for line in stream]
+    # Cells without a value are left out of the lines: they come back here as None.
     names = dict.fromkeys(name for row in rows for name in row)
     return [{name: row.get(name) for name in names} for row in rows]
 
 
 def _packing_of(uri: str, stream: IO[bytes]) -> Packing | None:
     """How an object is packed, by its name or by its first bytes; `None` where it is plain."""
-    head = stream.read(4)
+    head = stream.read(4)  # the longest magic
     stream.seek(0)
     by_name = next(
         (kind for suffix, kind in _PACKED_SUFFIXES.items() if uri.endswith(suffix)), None
@@ -315,7 +314,7 @@ def _packing_of(uri: str, stream: IO[bytes]) -> Packing | None:
 def _copy(stream: IO[bytes], out: IO[bytes], cap_bytes: int) -> None:
     while block := stream.read(_COPY_BYTES):
         out.write(block)
-        if out.tell() > cap_bytes:
+        if out.tell() > cap_bytes:  # counted here: a size that a server states may be wrong
             raise DataError("too_large", "[transcripts] max_object_mb allows fewer bytes")
 
 
@@ -337,7 +336,7 @@ def _cut_to_whole_lines(path: Path) -> int:
     """Cut a file off behind its last line end; the number of bytes that are left."""
     with path.open("r+b") as stream:
         end = stream.seek(0, os.SEEK_END)
-        while end:
+        while end:  # backwards, block by block
             start = max(0, end - _COPY_BYTES)
             stream.seek(start)
             if (line_end := stream.read(end - start).rfind(b"\n")) >= 0:

@@ -43,15 +43,15 @@ BOMB_RATIO: Final = 200
 BOMB_FLOOR_BYTES: Final = 64 << 20
 """The ratio is only checked above this number of unpacked bytes: below it no ratio does harm."""
 
-_IN_BYTES: Final = 1 << 16
-_OUT_BYTES: Final = 1 << 20
+_IN_BYTES: Final = 1 << 16  # packed bytes read at a time
+_OUT_BYTES: Final = 1 << 20  # most bytes that one call unpacks: the bounds are checked after each
 _SALVAGED_BYTES: Final = 1 << 10
 """Bytes of zstd read at a time while salvaging: a call that fails returns nothing of its block."""
 
 _GZIP: Final = 31
 """The `wbits` value with which zlib expects a gzip header and checks length and CRC at the end."""
 
-_MESSAGE_CHARS: Final = 200
+_MESSAGE_CHARS: Final = 200  # of what a library says about a broken file
 
 _TIME_S: Final = 3600
 """Seconds that reading one Parquet file may take."""
@@ -103,17 +103,11 @@ out."""
 
 @dataclass(frozen=True, slots=True)
 class ObjectBounds:
-    """How much of an object is let onto the local disk and into memory.
+    """How much of an object is let onto the local disk and into memory."""
 
-    Attributes:
-        object_bytes: the largest unpacked object.
-        document_bytes: the largest object that is parsed as a whole.
-        salvage: whether to keep the whole lines before the place where a packed object breaks.
-    """
-
-    object_bytes: int = 16_384 * _MB
-    document_bytes: int = 40 * _MB
-    salvage: bool = False
+    object_bytes: int = 16_384 * _MB  # of an unpacked object
+    document_bytes: int = 40 * _MB  # of an object that is parsed as a whole
+    salvage: bool = False  # keep the whole lines before the place where a packed object breaks
 
 
 def unpack(
@@ -121,9 +115,9 @@ def unpack(
 ) -> None:
     """Write the plain content of all gzip members or zstd frames of a stream.
 
-    `out` gets at most `cap_bytes`, and holds everything that was decoded also when this raises. With
-    `to_last_byte` a broken gzip member is decoded up to the very byte at which it breaks, and a zstd
-    frame up to the block that breaks; else an earlier block may be the last.
+    `out` gets at most `cap_bytes`, and holds everything that was decoded also when this raises.
+    With `to_last_byte` a broken gzip member is decoded up to the very byte at which it breaks, and
+    a zstd frame up to the block that breaks; else an earlier block may be the last.
 
     Raises:
         DataError: `gzip_corrupt`, `zstd_corrupt` (also for a frame with a window over 128 MB), or
@@ -140,7 +134,7 @@ class _Unpacker:
     """One pass over a packed stream; counts the bytes read and the bytes written."""
 
     out: IO[bytes]
-    cap: int
+    cap: int  # of unpacked bytes
     to_last_byte: bool
     bytes_in: int = 0
     bytes_out: int = 0
@@ -151,6 +145,7 @@ class _Unpacker:
             raise DataError(
                 "bomb", f"unpacks to more than {self.cap} bytes; unpack it, or raise max_object_mb"
             )
+        # A bomb: a small object that fills the disk. Over the bytes read so far, so it ends early.
         if self.bytes_out > max(BOMB_FLOOR_BYTES, BOMB_RATIO * self.bytes_in):
             raise _ratio_error(self.bytes_in, self.bytes_out)
         self.out.write(data)
@@ -170,7 +165,7 @@ class _GzipUnpacker(_Unpacker):
                 block = self._inflate_block(member, block)
                 if member.eof:
                     member, is_behind_member = None, True
-        if member is not None:
+        if member is not None:  # the stream ends within a member
             self._write(member.flush())
             raise DataError("gzip_corrupt", f"cut off after {self.bytes_in} bytes")
 
@@ -179,13 +174,14 @@ class _GzipUnpacker(_Unpacker):
         before = None
         try:
             while True:
+                # A call that fails loses what it had decoded: the state before it is decoded again.
                 before = member.copy() if self.to_last_byte else None
                 data = member.decompress(block, _OUT_BYTES)
                 self._write(data)
                 if member.eof:
                     return member.unused_data
                 block = member.unconsumed_tail
-                if not block and len(data) < _OUT_BYTES:
+                if not block and len(data) < _OUT_BYTES:  # nothing is left, neither in nor out
                     return b""
         except zlib.error as error:
             if before is not None:
@@ -210,7 +206,7 @@ class _ZstdUnpacker(_Unpacker):
                 while block:
                     frame = frame or zstd.ZstdDecompressor()
                     self._write(frame.decompress(block, _OUT_BYTES))
-                    while not (frame.eof or frame.needs_input):
+                    while not (frame.eof or frame.needs_input):  # more output of the same input
                         self._write(frame.decompress(b"", _OUT_BYTES))
                     block = frame.unused_data if frame.eof else b""
                     frame = None if frame.eof else frame
@@ -221,9 +217,7 @@ class _ZstdUnpacker(_Unpacker):
 
 
 def archive_to_lines(path: Path, target: Path, bounds: ObjectBounds) -> None:
-    """Write the records of an archive to `target`, one line of JSON each.
-
-    The first bytes of an archive are a key of `CONVERTERS`.
+    """Write the records of an archive, which its first bytes tell, as lines of JSON to `target`.
 
     Raises:
         DataError: `parquet` or `archive` for a file that cannot be read, `bomb` for too many bytes.
@@ -242,10 +236,11 @@ def parquet_to_lines(path: Path, target: Path, bounds: ObjectBounds) -> None:
         OSError: the disk is full, or fails.
     """
     cap_bytes, raw = bounds.object_bytes, target.with_name(f"{target.name}.raw")
-    memory = _CHILD_BYTES + path.stat().st_size
+    memory = _CHILD_BYTES + path.stat().st_size  # the file is mapped into memory
     arguments = [str(path), str(target), str(cap_bytes), str(memory)]
     try:
         done = subprocess.run(
+            # -I: neither the working folder nor PYTHON* variables choose what is imported.
             [sys.executable, "-I", "-c", _TO_LINES, *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -253,6 +248,7 @@ def parquet_to_lines(path: Path, target: Path, bounds: ObjectBounds) -> None:
             timeout=_TIME_S,
             check=False,
         )
+        # At the limit of file size the child ends by an error or a signal; the sizes tell why.
         too_much = any(
             output.exists() and output.stat().st_size >= cap_bytes for output in (raw, target)
         )
@@ -265,9 +261,10 @@ def parquet_to_lines(path: Path, target: Path, bounds: ObjectBounds) -> None:
     if too_much:
         raise _too_much(cap_bytes)
     error_text = done.stderr.decode("utf-8", "replace").strip()
+    # The child can only say it in words; the caller looks at the code of the error.
     if any(message in error_text for message in _DISK_FULL_MESSAGES):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(target))
-    why = error_text.rpartition("\n")[2][:_MESSAGE_CHARS]
+    why = error_text.rpartition("\n")[2][:_MESSAGE_CHARS]  # the last line of a traceback
     why = why or f"the reader ended with code {done.returncode}"
     raise DataError("parquet", f"cannot be read as Parquet: {why}")
 
@@ -283,7 +280,7 @@ def _inspect_log_to_lines(path: Path, target: Path, bounds: ObjectBounds) -> Non
                     raise _too_much(bounds.object_bytes)
     except (*_BROKEN, OSError) as error:
         if isinstance(error, OSError) and error.errno not in _BROKEN_CODES:
-            raise
+            raise  # the disk, not the archive
         raise DataError(
             "archive", f"cannot be read as an inspect_ai log: {str(error)[:_MESSAGE_CHARS]}"
         ) from error
@@ -294,7 +291,7 @@ class _InspectLog:
 
     def __init__(self, archive: zipfile.ZipFile, size: int, bounds: ObjectBounds) -> None:
         self._archive, self._size, self._bounds = archive, size, bounds
-        self._unpacked = 0
+        self._unpacked = 0  # bytes, over all members
 
     def lines(self) -> Iterator[bytes]:
         """The lines of the samples, cut into blocks of bytes."""
@@ -305,6 +302,7 @@ class _InspectLog:
         log = json.dumps(header.get("eval") if isinstance(header, dict) else None).encode()
         for name in names:
             if name.startswith("samples/") and name.endswith(".json"):
+                # Put together as bytes: a sample may be larger than memory, and is parsed later.
                 yield b'{"eval":' + log + b',"sample":'
                 # A line end in JSON is always white space between tokens, never part of a string.
                 for block in self._blocks(name):

@@ -57,16 +57,16 @@ class _Chat(BaseModel):
 
 
 class _Row(BaseModel):
-    model_config = ConfigDict(allow_inf_nan=False)
+    model_config = ConfigDict(allow_inf_nan=False)  # 1e999 is valid JSON, and read as infinity
 
-    request_id: str | int | None = None
-    request: str | _Chat | None = None
+    request_id: str | int | None = None  # the case id
+    request: str | _Chat | None = None  # a question, or the messages up to it
     response: str | None = None
     expected_response: str | None = None
-    expected_facts: list[str] | None = None
+    expected_facts: list[str] | None = None  # in place of an expected response
     expected_retrieved_context: list[ExpectedDocument] | None = None
     retrieved_context: list[_Passage] | None = None
-    trace: list[_Message] | Transcript | None = None
+    trace: list[_Message] | Transcript | None = None  # chat messages, or a native transcript
 
 
 def _fits(value: Any) -> bool:
@@ -87,7 +87,7 @@ def row_case(value: Any) -> Case:
             retrieved context nor trace, or when expected facts stand beside an expected response.
     """
     dropped = parsing.drop_negative_times(value)
-    with parsing.schema_errors():
+    with parsing.schema_errors():  # covers `Case` too, which refuses facts beside a response
         row = _Row.model_validate(value)
         _check_inputs(row)
         return Case(
@@ -99,7 +99,7 @@ def row_case(value: Any) -> Case:
 
 
 def _check_inputs(row: _Row) -> None:
-    if row.trace is not None:
+    if row.trace is not None:  # taken as it is; request and response may stand in it
         return
     if row.request is None:
         raise DataError("schema", "request: missing; give a request, or a trace that holds it")
@@ -115,15 +115,16 @@ def _transcript(row: _Row) -> Transcript:
     """Return the trace, completed from the columns of the row; a column wins over the trace."""
     traced = row.trace if isinstance(row.trace, Transcript) else _chat(row.trace or [])
     turns = list(traced.turns)
-    if not any(turn.role == "user" for turn in turns):
+    if not any(turn.role == "user" for turn in turns):  # the trace begins with the answer
         if isinstance(row.request, _Chat):
             turns = [*_chat(row.request.messages).turns, *turns]
         elif row.request is not None:
             turns = [Turn(role="user", text=row.request), *turns]
-    if row.response is not None and row.response != traced.response():
+    if row.response is not None and row.response != traced.response():  # not in the trace yet
         turns.append(Turn(role="assistant", text=row.response))
     changes: dict[str, Any] = {"turns": tuple(turns)}
     if row.retrieved_context is not None:
+        # One retrieval for the whole conversation, in place of any that the turns hold.
         bare_turns = [turn.model_copy(update={"chunks": None}) for turn in turns]
         changes = {"turns": tuple(bare_turns), "chunks": _chunks(row.retrieved_context)}
     return traced.model_copy(update=changes)
@@ -157,16 +158,16 @@ def _turn(message: _Message) -> Turn:
 
 
 def _chunks(passages: Sequence[_Passage] | None) -> tuple[Chunk, ...] | None:
-    if passages is None:
+    if passages is None:  # not known; an empty list found nothing (docs/decisions.md, 23)
         return None
     return tuple(Chunk(content=passage.content, doc_uri=passage.doc_uri) for passage in passages)
 
 
 def _expected_values(row: _Row) -> Expected:
-    """Return the ground truth of a row; a blank expected response counts as missing (seed 004)."""
+    """Return the ground truth of a row."""
     response = row.expected_response
     return Expected(
-        response=response if response and response.strip() else None,
+        response=response if response and response.strip() else None,  # blank: missing (seed 004)
         facts=tuple(fact for fact in row.expected_facts or () if fact.strip()),
         retrieved_context=tuple(row.expected_retrieved_context or ()),
     )

@@ -31,17 +31,13 @@ _RESPONSE_FIELDS: Final = {"id", "model", "content", "role", "type", "usage", "s
 
 
 def _fits(value: dict[str, Any]) -> bool:
-    """Whether an object has messages beside a trait that only this API has.
-
-    Such a trait is a system prompt or stop reason at the top, a block of the API's own types, or a
-    tool with an `input_schema`.
-    """
+    """Whether an object has messages beside a trait that only this API has."""
     if not isinstance(value.get("messages"), list):
         return False
     if not value.keys().isdisjoint({"system", "stop_reason", "anthropic_version"}):
         return True
     tools = value.get("tools")
-    return any(map(has_blocks, value["messages"])) or (
+    return any(map(has_blocks, value["messages"])) or (  # else a block or a tool of its own
         isinstance(tools, list)
         and any(isinstance(tool, dict) and "input_schema" in tool for tool in tools)
     )
@@ -55,6 +51,7 @@ def _read(value: dict[str, Any]) -> Case:
         add_anthropic_message(message, builder, path)
     answer = _add_response(value, builder)
     metadata = shapes.mapping(value.get("metadata"), "metadata")
+    # The API's `metadata.user_id` is the cluster of the case.
     kept_metadata = {name: item for name, item in metadata.items() if name != "user_id"}
     stop_reason = shapes.name_of(answer.get("stop_reason"))
     return Case(
@@ -77,16 +74,16 @@ def _read(value: dict[str, Any]) -> Case:
 
 
 def _add_response(value: dict[str, Any], builder: chat.ConversationBuilder) -> dict[str, Any]:
-    """Add the response of a record; its fields over those of the record, as either has usage."""
+    """Add the response of a record; return its fields, over those of the record."""
     response = shapes.mapping(shapes.decode_if_json(value.get("response")), "response")
     if response:
         builder.tally.count_unread(response, _RESPONSE_FIELDS, "response")
-    else:
+    else:  # the fields of the response stand in the record itself
         response = value
     if response.get("content") is not None:
         message = {"role": "assistant", "content": response["content"]}
         add_anthropic_message(message, builder, "response")
-    return {**value, **response}
+    return {**value, **response}  # either may hold model, usage and stop reason
 
 
 ANTHROPIC: Final = Layout("anthropic", _fits, _read)
@@ -137,6 +134,7 @@ def _result_block(turn: Turn) -> dict[str, Any]:
 
 
 def _blocks(turn: Turn, thought: str | None) -> list[dict[str, Any]]:
+    # The provider's signature of the thinking is not kept; a block must have the field.
     thinking = [{"type": "thinking", "thinking": thought, "signature": ""}] if thought else []
     texts = [] if turn.text is None else [{"type": "text", "text": turn.text}]
     calls = [

@@ -18,7 +18,7 @@ _STEP_FIELDS: Final = {
     *("step_id", "source", "timestamp", "message", "reasoning_content", "tool_calls"),
     *("observation", "metrics", "model_name", "reasoning_effort"),
 }
-_ROLES: Final = {"user": "user", "agent": "assistant"}
+_ROLES: Final = {"user": "user", "agent": "assistant"}  # by source; a system step is no turn
 _TOKEN_FIELDS: Final = ("prompt_tokens", "completion_tokens")
 
 

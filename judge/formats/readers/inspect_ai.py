@@ -35,7 +35,7 @@ _ATTACHMENT_PREFIX: Final = "attachment://"
 _GRADES: Final = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0}
 """Values of inspect_ai's letters: correct, incorrect, partial, no answer."""
 
-_MAX_EPOCH: Final = 10**6
+_MAX_EPOCH: Final = 10**6  # a larger number is not believed, and gives repetition 0
 _MESSAGE_FIELDS: Final = {
     *("role", "content", "tool_calls", "tool_call_id", "function", "error", "id", "source"),
     *("model", "internal", "parse_error", "metadata"),
@@ -112,11 +112,12 @@ def _duration_ms(sample: dict[str, Any]) -> float | None:
 def _with_attachments(value: Any, attachments: dict[str, Any]) -> Any:
     """Put attached texts back where inspect_ai left a reference: it moves long texts to the end."""
     if isinstance(value, str) and value.startswith(_ATTACHMENT_PREFIX):
+        # A text that only looks like a reference, as a user may write it, stays as it is.
         return attachments.get(value.removeprefix(_ATTACHMENT_PREFIX), value)
     if isinstance(value, list):
         return [_with_attachments(item, attachments) for item in value]
     if isinstance(value, dict):
-        skipped = ("attachments", "events")
+        skipped = ("attachments", "events")  # the texts themselves, and what is not read
         return {
             name: item if name in skipped else _with_attachments(item, attachments)
             for name, item in value.items()
@@ -132,7 +133,7 @@ def _add_message(message: dict[str, Any], path: str, builder: ConversationBuilde
     elif role == "tool":
         error = message.get("error")
         failed = mapping(error, f"{path}.error").get("message") if error else None
-        shown = content if content not in (None, "", []) else failed
+        shown = content if content not in (None, "", []) else failed  # an error may be all there is
         builder.add_result(
             shown, message.get("tool_call_id"), message.get("function"), is_error=bool(error)
         )
@@ -149,7 +150,7 @@ def _tool_call(call_data: dict[str, Any], path: str) -> ToolCall:
     call = call_of(
         call_data.get("function"), call_data.get("arguments"), call_data.get("id"), path=path
     )
-    if call_data.get("parse_error"):
+    if call_data.get("parse_error"):  # `arguments` is then what inspect_ai could make of the text
         return call.model_copy(update={"raw": as_text(call_data.get("arguments")), "arguments": {}})
     return call
 
@@ -171,6 +172,7 @@ def _with_usage(turns: Sequence[Turn], sample: dict[str, Any]) -> tuple[Turn, ..
 
 
 def _expected_values(target: Any) -> Expected:
+    # Several targets: any of them will do.
     texts = target if isinstance(target, list) else [target if isinstance(target, str) else None]
     return Expected(response=" or ".join(filter(None, map(as_text, texts))) or None)
 

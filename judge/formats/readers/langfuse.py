@@ -29,7 +29,7 @@ _KINDS: Final[dict[str, Kind]] = {
     "SPAN": "agent",
 }
 _TYPES: Final = {*_KINDS, "EVENT", "EVALUATOR", "EMBEDDING", "GUARDRAIL"}
-_CAMEL_NAMES: Final = (
+_CAMEL_NAMES: Final = (  # of the API; the blob export has snake case
     *("traceId", "sessionId", "userId", "observationId", "parentObservationId", "startTime"),
     *("endTime", "usageDetails", "totalCost", "dataType", "stringValue", "statusMessage"),
     "traceName",
@@ -81,12 +81,13 @@ def _pieces(value: Any) -> Iterator[Piece]:
 
 def _join(pieces: list[Any]) -> Case:
     tally = FidelityCounter()
+    # Time windows of an export overlap. A row without an id is no copy: its number tells it apart.
     unique: dict[str | int, dict[str, Any]] = {}
     for number, row in enumerate(pieces):
         unique.setdefault(shapes.name_of(row.get("id")) or number, row)
     rows = list(unique.values())
     tally.count("repeated", "row", len(pieces) - len(rows))
-    observations = [row for row in rows if "data_type" not in row]
+    observations = [row for row in rows if "data_type" not in row]  # only scores have a data type
     scores = [row for row in rows if "data_type" in row]
     transcript = conversation([_span(row, tally) for row in observations], tally)
     if not transcript.turns:
@@ -118,6 +119,7 @@ def _trace_pieces(trace: dict[str, Any]) -> Iterator[Piece]:
     shared = {name: trace.get(name) for name in ("session_id", "user_id", "release", "version")}
     shared |= {"trace_id": trace_id, "tags": trace.get("tags"), "trace_name": trace.get("name")}
     top = {name: trace.get(name) for name in ("input", "output", "environment")}
+    # Its input and output count only where no model call has any: see `spans._trace_turns`.
     own = {"id": trace_id, "type": "SPAN", "start_time": trace.get("timestamp"), **top, **shared}
     yield Piece(trace_id, session, own)
     for kind in ("observations", "scores"):
@@ -147,12 +149,12 @@ def _span(row: dict[str, Any], tally: FidelityCounter) -> TraceSpan:
         span.call = call_of(
             row.get("name") or "tool", shapes.decode_if_json(row.get("input")) or None
         )
-        failed = row.get("level") == "ERROR"
+        failed = row.get("level") == "ERROR"  # Langfuse: DEFAULT, DEBUG, WARNING, ERROR
         answer = shapes.as_text(row.get("output"))
         answer = answer or (shapes.as_text(row.get("status_message")) if failed else "")
         span.result = ToolResult(content=answer, name=span.call.name, is_error=failed)
     if kind == "retriever":
-        output = shapes.decode_if_json(row.get("output"))
+        output = shapes.decode_if_json(row.get("output"))  # a list, or an object around it
         documents = output.get("documents") if isinstance(output, dict) else output
         span.chunks = chunks_of(documents)
     return span
@@ -178,6 +180,7 @@ def _human_labels(scores: list[dict[str, Any]]) -> dict[str, Any]:
     for row in scores:
         if row.get("source") == "ANNOTATION":
             text, number = row.get("string_value"), row.get("value")
+            # A score is a number, a category in text, or (boolean) both: the number then counts.
             has_text = text not in (None, "") and shapes.amount(number) is None
             rater = shapes.name_of(row.get("author_user_id", row.get("authorUserId"))) or "human"
             metric = shapes.as_text(row.get("name"))

@@ -34,6 +34,7 @@ _KINDS: Final[dict[str, Kind]] = {
     "TOOL": "tool",
     "RETRIEVER": "retriever",
     "AGENT": "agent",
+    # A chain, or a function traced without a type, may be all that holds question and answer.
     "CHAIN": "agent",
     "UNKNOWN": "agent",
 }
@@ -43,7 +44,7 @@ def _fits(value: Any) -> bool:
     """Whether a value is an object with the `info` of a trace; its spans may be cut off."""
     info = value.get("info") if isinstance(value, dict) else None
     return isinstance(info, dict) and not info.keys().isdisjoint(
-        {"trace_id", "request_id", "trace_location"}
+        {"trace_id", "request_id", "trace_location"}  # `request_id`: before MLflow 3
     )
 
 
@@ -73,7 +74,7 @@ def _join(pieces: list[Any]) -> Case:
         assessment
         for trace in pieces
         for assessment in objects(_info(trace).get("assessments"), "info.assessments")
-        if assessment.get("valid", True)
+        if assessment.get("valid", True)  # false: replaced by a later one
     ]
     return Case(
         case_id=session or _trace_id(pieces[0]),
@@ -119,6 +120,7 @@ def _tags(trace: dict[str, Any]) -> dict[str, str]:
 
 def _span(span_data: dict[str, Any], trace: str, tally: FidelityCounter) -> TraceSpan:
     raw_attributes = mapping(span_data.get("attributes"), "attributes")
+    # MLflow stores every attribute as a JSON text.
     attributes = {name: decode_if_json(value) for name, value in raw_attributes.items()}
     inputs, outputs = attributes.get("mlflow.spanInputs"), attributes.get("mlflow.spanOutputs")
     kind: Kind = _KINDS.get(str(attributes.get("mlflow.spanType", "UNKNOWN")), "other")
@@ -141,7 +143,7 @@ def _span(span_data: dict[str, Any], trace: str, tally: FidelityCounter) -> Trac
     span.set_messages(input_builder, output_builder)
     if kind == "tool":
         status = mapping(span_data.get("status"), "status")
-        failed = "ERROR" in as_text(status.get("code"))
+        failed = "ERROR" in as_text(status.get("code"))  # STATUS_CODE_ERROR, or ERROR
         span.call = call_of(span_data.get("name") or "tool", inputs)
         content = as_text(outputs) or as_text(status.get("message"))
         span.result = ToolResult(content=content, name=span.call.name, is_error=failed)
@@ -155,7 +157,7 @@ def _without_arguments(inputs: Any) -> Any:
     if not isinstance(inputs, dict) or "messages" in inputs:
         return inputs
     lists = [value for value in inputs.values() if isinstance(value, list) and value]
-    are_messages = len(lists) == 1 and all(
+    are_messages = len(lists) == 1 and all(  # two lists: nobody can say which is the history
         isinstance(item, dict) and "role" in item for item in lists[0]
     )
     return lists[0] if are_messages else inputs
@@ -183,13 +185,14 @@ def _human_labels(assessments: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _expected_values(assessments: list[dict[str, Any]]) -> Expected:
-    """Return the ground truth of a conversation; facts count only without an expected response."""
+    """Return the ground truth of a conversation."""
     expectations = _values(assessments, "expectation")
     response, facts = expectations.get("expected_response"), expectations.get("expected_facts")
     guidelines = expectations.get("guidelines")
     criteria = [guidelines] if isinstance(guidelines, str) else guidelines
     return Expected(
         response=response if isinstance(response, str) else None,
+        # `Expected` refuses facts beside an expected response.
         facts=() if response or not isinstance(facts, list) else tuple(map(as_text, facts)),
         acceptance_criteria=tuple(map(as_text, criteria)) if isinstance(criteria, list) else None,
     )

@@ -30,14 +30,14 @@ def _case(record: bytes) -> Case:
     value = parsing.strict_json(record)
     if isinstance(value, dict) and "schema_version" in value:
         version = value.pop("schema_version")
-        if version != SCHEMA_VERSION or isinstance(version, bool):
+        if version != SCHEMA_VERSION or isinstance(version, bool):  # True == 1 in Python
             raise DataError(
                 "schema_version",
                 f"written in version {str(version)[:20]!r} of the format, "
                 f"this reader knows {SCHEMA_VERSION}",
             )
     try:
-        return Case.model_validate(value)
+        return Case.model_validate(value)  # negative times are looked for after a fault only
     except ValidationError as error:
         if not (dropped := parsing.drop_negative_times(value)):
             raise parsing.schema_error(error) from None

@@ -30,6 +30,7 @@ def _fits(value: dict[str, Any]) -> bool:
     messages = shapes.decode_if_json(value.get("messages"))
     if not isinstance(messages, list):
         return False
+    # An empty list fits too: the beginning of a file may end in front of the first message.
     return not messages or (isinstance(messages[0], dict) and "role" in messages[0])
 
 
@@ -97,6 +98,7 @@ def _message(turn: Turn, thought: str | None) -> dict[str, Any]:
         return record | ({"name": answer.name} if answer.name else {})
     calls = []
     for call in turn.tool_calls:
+        # `raw` is what the model wrote where that was no JSON object: given back as it was.
         text = json.dumps(call.arguments, ensure_ascii=False) if call.raw is None else call.raw
         function = {"name": call.name, "arguments": text}
         calls.append({"id": call.id or "", "type": "function", "function": function})

@@ -49,7 +49,7 @@ def _pieces(value: Any) -> Iterator[Piece]:
         raise DataError("schema", "record: no request with messages and model")
     conversation_id = _conversation_id(value)
     opening = _request(value).get("messages")
-    if isinstance(opening, list):
+    if isinstance(opening, list):  # any other value is rejected when the case is made
         opening = opening[:_OPENING_MESSAGES]
     yield Piece(conversation_id or shapes.content_id(opening), conversation_id, value)
 
@@ -65,17 +65,15 @@ def _split(pieces: list[Any]) -> list[list[Any]]:
 
 
 def _join(pieces: list[Any]) -> Case:
-    """Return the case of the longest chain of requests; the other requests are counted.
-
-    Facts about the whole come from the last request of the chain.
-    """
+    """Return the case of the longest chain of requests; the other requests are counted."""
     chain = max(_chains(pieces), key=lambda each: (len(each.turns), len(each.calls)))
     builder = chat.ConversationBuilder()
-    beside = len(pieces) - len(chain.calls)
+    beside = len(pieces) - len(chain.calls)  # retries and branches
     builder.tally.count("dropped", "request beside the conversation", beside)
     for piece in pieces:
         builder.tally.count_unread(piece, _RECORD_FIELDS, "record")
     first, last = chain.calls[0].record, chain.calls[-1].record
+    # Facts about the whole come from the last request of the chain.
     request, metadata = _request(last), _metadata(last)
     # The last request repeats the whole history: its system prompts and fidelity counts are read.
     _read(last, builder)
@@ -97,6 +95,7 @@ def _join(pieces: list[Any]) -> Case:
 
 
 def _chains(pieces: list[Any]) -> list[Chain]:
+    # Not by time, which logs may lack: a request that continues another one is longer.
     by_length = sorted(pieces, key=lambda piece: len(_messages(piece)))
     return chains_of(_read(piece, chat.ConversationBuilder()) for piece in by_length)
 
@@ -109,6 +108,7 @@ def _read(piece: dict[str, Any], builder: chat.ConversationBuilder) -> RecordedC
     if response:
         add_openai_messages(completion_messages({"response": response}), builder)
     latency_ms = shapes.amount(piece.get("latency_ms", piece.get("duration_ms")))
+    # A figure out of bounds is a fault of the log's clock; the two times may still be good.
     if latency_ms is None or not 0 <= latency_ms <= MOST_MS:
         latency_ms = shapes.between_ms(_start_time(piece), _end_time(piece))
     turns_added = chat.with_last_answer(
@@ -134,6 +134,7 @@ def _messages(piece: dict[str, Any]) -> list[Any]:
 
 def _response(piece: dict[str, Any]) -> dict[str, Any]:
     response = shapes.mapping(piece.get("response"), "response")
+    # Files of the batch API wrap the answer: {"status_code": 200, "body": {...}}.
     return shapes.mapping(response["body"], "response.body") if "body" in response else response
 
 

@@ -26,7 +26,7 @@ from assizes.judge.formats.shared.otel_spans import (
 from assizes.judge.formats.shared.parsing import FidelityCounter
 from assizes.judge.formats.shared.spans import conversation
 
-_SESSIONS: Final = ("gen_ai.conversation.id", "session.id")
+_SESSIONS: Final = ("gen_ai.conversation.id", "session.id")  # tried in this order, like the next
 _USERS: Final = ("user.id", "enduser.id")
 _AGENTS: Final = ("gen_ai.agent.name", "agent.name", "gen_ai.request.model", "llm.model_name")
 _VERSIONS: Final = ("gen_ai.agent.version", "service.version")
@@ -38,8 +38,9 @@ def _fits(value: Any) -> bool:
         return False
     if not value.keys().isdisjoint(RESOURCE_SPANS):
         return True
-    context = value.get("context")
+    context = value.get("context")  # where SDKs print the ids of a span
     known = {*value, *(context if isinstance(context, dict) else ())}
+    # `context` alone: the value may be cut off in front of its attributes.
     return not known.isdisjoint({"trace_id", "traceId"}) and (
         "attributes" in value or "context" in value
     )
@@ -90,6 +91,7 @@ def _most_frequent(pieces: list[dict[str, Any]], names: tuple[str, ...]) -> str 
         values = (name_of(piece["attributes"].get(name)) for piece in pieces)
         counts = Counter(value for value in values if value)
         if counts:
+            # Spans of sub-agents name other agents; of equal counts the first in the file wins.
             return max(counts, key=lambda value: counts[value])
     return None
 

@@ -30,14 +30,14 @@ from assizes.judge.formats.shared.json_shapes import as_text, between_ms
 from assizes.judge.formats.shared.messages import tool_call, without_marker_turn, without_markers
 from assizes.judge.formats.shared.parsing import DROPPED_TIMES, schema_errors
 
-_FINISHED_REASONS = frozenset({"user_stop", "agent_stop"})
-_SHARED = ("agent_info", "environment_info")
+_FINISHED_REASONS = frozenset({"user_stop", "agent_stop"})  # others: max_steps, errors
+_SHARED = ("agent_info", "environment_info")  # parts of `info` that every simulation gets
 
 
 class _Results(BaseModel):
-    info: dict[str, Any] = Field(default_factory=dict)
+    info: dict[str, Any] = Field(default_factory=dict)  # raw: most of it is never read
     tasks: list[dict[str, Any]] = Field(default_factory=list)
-    simulations: list[Any]
+    simulations: list[Any]  # checked one by one, so that one fault costs no other
 
 
 class _Tau2Call(BaseModel):
@@ -56,10 +56,10 @@ class _Message(BaseModel):
     content: str | None = None
     tool_calls: list[_Tau2Call] | None = None
     id: str | None = None
-    requestor: Literal["user", "assistant"] = "assistant"
+    requestor: Literal["user", "assistant"] = "assistant"  # of a tool result: who called
     error: bool | None = None
     timestamp: Moment | None = None
-    cost: float | None = None
+    cost: float | None = None  # USD
     usage: _Tokens | None = None
 
 
@@ -70,11 +70,11 @@ class _RewardInfo(BaseModel):
 class _Simulation(BaseModel):
     id: str | None = None
     task_id: int | str
-    trial: int | None = None
+    trial: int | None = None  # from 0; the repetition of the case
     start_time: Moment | None = None
-    duration: float | None = None
+    duration: float | None = None  # seconds
     termination_reason: str | None = None
-    agent_cost: float | None = None
+    agent_cost: float | None = None  # USD
     reward_info: _RewardInfo | None = None
     messages: list[_Message]
 
@@ -87,9 +87,9 @@ class _Action(BaseModel):
 
 
 class _Criteria(BaseModel):
-    actions: list[_Action] | None = None
-    communicate_info: list[str] | None = None
-    nl_assertions: list[str] | None = None
+    actions: list[_Action] | None = None  # None: not known; empty: none is needed
+    communicate_info: list[str] | None = None  # texts that the user must be told
+    nl_assertions: list[str] | None = None  # statements about the end
 
 
 class _Task(BaseModel):
@@ -98,7 +98,7 @@ class _Task(BaseModel):
 
 class _Agent(BaseModel):
     llm: str | None = None
-    implementation: str | None = None
+    implementation: str | None = None  # name of the agent where no model is named
 
 
 class _EnvironmentInfo(BaseModel):
@@ -139,7 +139,7 @@ def _records(document: bytes) -> list[Any]:
         return {"simulation": simulation, "task": tasks.get(str(task_id)), **shared}
 
     return [
-        unread.get(position) or record(simulation)
+        unread.get(position) or record(simulation)  # None stands in place of an unread one
         for position, simulation in enumerate(results.simulations)
     ]
 
@@ -178,6 +178,7 @@ def _simulation_case(record: _TaskSimulation) -> Case:
 def _transcript(simulation: _Simulation, policy: str | None) -> Transcript:
     reason, messages = simulation.termination_reason, simulation.messages
     seconds = simulation.duration
+    # Each message after the one before it: the difference of their times is the latency.
     turns = [
         _turn(message, previous) for previous, message in pairwise([None, *messages]) if message
     ]
@@ -199,6 +200,7 @@ def _turn(message: _Message, previous: _Message | None) -> Turn:
     content = message.content or ""
     if message.requestor == "user":
         what = "error" if message.error else "result"
+        # As the user's words: the agent neither made the call nor saw the result.
         return Turn(role="user", text=f"[{what} of the user's own tool call: {content}]")
     answer = ToolResult(content=content, call_id=message.id, is_error=bool(message.error))
     return Turn(role="tool", tool_result=answer)
@@ -243,7 +245,7 @@ def _expected_values(criteria: _Criteria) -> Expected:
             name=action.name, arguments=None if action.compare_args == [] else action.arguments
         )
         for action in criteria.actions or ()
-        if action.requestor == "assistant"
+        if action.requestor == "assistant"  # the user's own actions are not the agent's to make
     )
     return Expected(
         outcomes=tuple(criteria.nl_assertions or ()),

@@ -26,8 +26,8 @@ class _Action(BaseModel):
 
 class _Task(BaseModel):
     actions: list[_Action] | None = None
-    outputs: list[str] | None = None
-    instruction: str | None = None
+    outputs: list[str] | None = None  # texts that the user must be told
+    instruction: str | None = None  # of the simulated customer: no judge may see it
     user_id: str | None = None
 
 
@@ -39,7 +39,7 @@ class _Info(BaseModel):
 
 class _Trajectory(BaseModel):
     task_id: int | str
-    trial: int = 0
+    trial: int = 0  # the repetition of the case
     reward: float | None = None
     info: _Info = Field(default_factory=_Info)
     traj: list[ChatMessage]
@@ -104,7 +104,7 @@ def _turn(message: ChatMessage) -> Turn:
             content=text or "",
             call_id=message.tool_call_id,
             name=message.name,
-            is_error=(text or "").startswith("Error"),
+            is_error=(text or "").startswith("Error"),  # how tau-bench's tools report one
         )
         return Turn(role="tool", tool_result=result)
     if message.role == "user" and text is not None:

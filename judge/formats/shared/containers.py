@@ -15,6 +15,7 @@ from assizes.judge.case import Case
 from assizes.judge.errors import DataError
 from assizes.judge.formats.shared.parsing import lines_of, schema_errors, strict_json
 
+# Possessive (`*+`): `*` would keep a state for each character, some 120 times the string's memory.
 _TOKEN: Final = re.compile(rb'"(?:[^"\\]|\\.)*+(?P<end>"?)|(?P<mark>[\[\]{},])', re.DOTALL)
 _MARK: Final = re.compile(rb"[\[\]{},]")
 
@@ -24,40 +25,27 @@ LIST_MARK: Final = b" "
 
 @dataclass(frozen=True, kw_only=True)
 class Format:
-    """A reader of one transcript format.
+    """A reader of one transcript format."""
 
-    Attributes:
-        name: the name in `[transcripts] format`; `.document` is appended for one JSON document.
-        fits: whether a file that begins with a value has the format. The value may be cut short: it
-            is parsed from the first bytes of the file.
-        case: returns the case that a record holds; a `DataError` where it holds none.
-        records: returns the records of a whole file, in order, each complete in itself; a
-            `DataError` where the file as a whole cannot be read.
-        by_line: True for one record a line, False for one document of many records.
-    """
-
-    name: str
+    name: str  # as in `[transcripts] format`; with `.document` behind it for one JSON document
+    # Whether a file that begins with a value has the format. The value may be cut short: it is
+    # parsed from the first bytes of the file.
     fits: Callable[[Any], bool]
-    case: Callable[[Any], Case]
+    case: Callable[[Any], Case]  # the case that a record holds; `DataError` where it holds none
+    # The records of a whole file, in order, each complete in itself; `DataError` where the file as
+    # a whole cannot be read.
     records: Callable[[bytes], list[Any]] = lines_of
-    by_line: bool = True
+    by_line: bool = True  # False: one document of many records
 
 
 @dataclass(frozen=True)
 class Layout:
-    """How one record of a format is read, whatever container the record came in.
-
-    Attributes:
-        name: the name of the format.
-        fits: whether an object, which may be cut short, begins like a record of this layout.
-        read: returns the case that a record holds; a `DataError` where it holds none.
-        split_document: returns the records of a document; None: the elements of a list, or the
-            document itself.
-    """
+    """How one record of a format is read, whatever container the record came in."""
 
     name: str
-    fits: Callable[[dict[str, Any]], bool]
-    read: Callable[[dict[str, Any]], Case]
+    fits: Callable[[dict[str, Any]], bool]  # as `Format.fits`, of one record
+    read: Callable[[dict[str, Any]], Case]  # `DataError` where the record holds no case
+    # The records of a document; None: the elements of a list, or the document itself.
     split_document: Callable[[Any], list[Any]] | None = None
 
     def line_format(self) -> Format:
@@ -93,16 +81,10 @@ class Layout:
 
 
 class Piece(NamedTuple):
-    """A part of a conversation.
+    """A part of a conversation."""
 
-    Attributes:
-        part: the id of the part that the piece belongs to, such as a trace.
-        conversation_id: the conversation of that part; None when this piece does not name it.
-        value: the JSON value of the piece.
-    """
-
-    part: str
-    conversation_id: str | None
+    part: str  # id of what the piece belongs to, such as a trace
+    conversation_id: str | None  # of the whole part; None where this piece does not name it
     value: Any
 
 
@@ -112,17 +94,13 @@ class PieceFormat(Format):
 
     The pieces of one conversation are joined first. A record is then one line: the JSON list of the
     conversation's pieces.
-
-    Attributes:
-        pieces: returns the pieces in one line, or in one element of a document; a `DataError` where
-            the value holds none.
-        other_objects: returns the keys of other objects that a manifest lists.
-        split_conversation: splits pieces that were joined under one id but belong to several
-            conversations; None where an id has one conversation only.
     """
 
+    # Of one line, or of one element of a document; `DataError` where the value holds none.
     pieces: Callable[[Any], Iterable[Piece]]
-    other_objects: Callable[[Any], list[str]]
+    other_objects: Callable[[Any], list[str]]  # keys of the objects that a manifest lists
+    # Splits pieces that were joined under one id but belong to several conversations; None where an
+    # id has one conversation only.
     split_conversation: Callable[[list[Any]], list[list[Any]]] | None
 
 
@@ -147,13 +125,13 @@ def piece_format(
 
     def records(document: bytes) -> list[bytes]:
         """Join the conversations of a file in memory; `tasks.intake` joins them on disk."""
-        parts: dict[str, list[Any]] = {}
-        conversation_ids: dict[str, str] = {}
+        parts: dict[str, list[Any]] = {}  # part -> values of its pieces
+        conversation_ids: dict[str, str] = {}  # part -> conversation; most pieces name none
         for piece in (piece for value in _values_of(document) for piece in pieces(value)):
             parts.setdefault(piece.part, []).append(piece.value)
             if piece.conversation_id is not None:
                 conversation_ids.setdefault(piece.part, piece.conversation_id)
-        joined: dict[str, list[Any]] = {}
+        joined: dict[str, list[Any]] = {}  # conversation -> values, by first piece
         for part, values in parts.items():
             joined.setdefault(conversation_ids.get(part, part), []).extend(values)
         return [
@@ -177,31 +155,26 @@ def _values_of(document: bytes) -> list[Any]:
     """Return the value of each line, or the elements of one document."""
     try:
         first_value = strict_json(document.lstrip().partition(b"\n")[0])
-    except DataError:
+    except DataError:  # the first line ends within a value, or is broken
         value = strict_json(document)
         return value if isinstance(value, list) else [value]
-    if isinstance(first_value, list):
+    if isinstance(first_value, list):  # a document on one line
         return first_value
     return [strict_json(line) for line in lines_of(document)]
 
 
 @dataclass(frozen=True, slots=True)
 class UnreadableRecord:
-    """A record that is no strict JSON, in a document whose other records can be read.
+    """A record that is no strict JSON, in a document whose other records can be read."""
 
-    Attributes:
-        body: the record's bytes in the document.
-        fault: the reason why the record cannot be read.
-    """
-
-    body: bytes
-    fault: DataError
+    body: bytes  # the record as it stands in the document
+    fault: DataError  # why it cannot be read
 
 
 def strict_document(
     document: bytes, name: str | None = None
 ) -> tuple[Any, dict[int, UnreadableRecord]]:
-    """Read a document, with None in the place of each broken record, and those by their positions.
+    """Return the value of a document, with None for each broken record, and these by position.
 
     The list of records stands under the key `name`; without a name the document is that list.
 
@@ -211,9 +184,9 @@ def strict_document(
     """
     try:
         return strict_json(document), {}
-    except DataError:
+    except DataError:  # rarely: each record is parsed by itself, then the repaired whole
         unread: dict[int, UnreadableRecord] = {}
-        parts, copied_to = [], 0
+        parts, copied_to = [], 0  # of the document without its broken records
         for position, (start, stop) in enumerate(_record_spans(document, name)):
             body = document[start:stop].strip()
             try:
@@ -222,21 +195,22 @@ def strict_document(
                 unread[position] = UnreadableRecord(body, fault)
                 parts += [document[copied_to:start], b"null"]
                 copied_to = stop
-        if not unread:
+        if not unread:  # the fault lies outside the records
             raise
     return strict_json(b"".join([*parts, document[copied_to:]])), unread
 
 
 def _record_spans(document: bytes, name: str | None) -> Iterator[tuple[int, int]]:
     """Yield start and end of each record in the list, found by brackets and strings alone."""
-    depth, start, within = 0, 0, None
-    wanted = 1 if name is None else 2
+    depth, start, within = 0, 0, None  # `within`: the depth inside the list of records
+    wanted = 1 if name is None else 2  # a list under a key lies in an object
     for token in _marks(document):
         mark = token.group()
         if within is None:
             if mark == b"[" and depth == wanted - 1 and _is_under(document, token.start(), name):
                 within, start = depth + 1, token.end()
         elif depth == within and mark in (b",", b"]"):
+            # In front of the closing bracket there may be nothing: an empty list, or a last comma.
             if mark == b"," or document[start : token.start()].strip():
                 yield start, token.start()
             if mark == b"]":
@@ -254,7 +228,7 @@ def _marks(document: bytes) -> Iterator[re.Match[bytes]]:
     """
     for token in _TOKEN.finditer(document):
         if token["mark"]:
-            yield token
+            yield token  # a string with an end yields nothing: brackets in it are text
         elif not token["end"]:
             yield from _MARK.finditer(document, token.start())
             return

@@ -22,66 +22,42 @@ CONVERSATION_IDS: Final = ("conversation_id", "session_id", "thread_id", "id")
 """Fields that may name the conversation of a record, in the order in which they are tried."""
 
 _Kind = TypeVar("_Kind")
-_ID_CHARS: Final = 32
+_ID_CHARS: Final = 32  # hex digits: 128 bits
 _TIME_UNITS: Final = ((1e17, 1e9), (1e14, 1e6), (1e11, 1e3))
 """Units of times since 1970: the smallest number that is read as nano-, micro- or milliseconds, and
 how many of the unit make a second. A smaller number is seconds."""
 
 
 def mapping(value: Any, path: str) -> dict[str, Any]:
-    """Return a value as an object; JSON null gives an empty one.
-
-    Raises:
-        DataError: `schema`, when the value has another type.
-    """
+    """Return a value as an object, an empty one for JSON null; else `DataError` (`schema`)."""
     return _typed(dict, value, path, "an object") if value is not None else {}
 
 
 def sequence(value: Any, path: str) -> list[Any]:
-    """Return a value as a list; JSON null gives an empty one.
-
-    Raises:
-        DataError: `schema`, when the value has another type.
-    """
+    """Return a value as a list, an empty one for JSON null; else `DataError` (`schema`)."""
     return _typed(list, value, path, "a list") if value is not None else []
 
 
 def objects(value: Any, path: str) -> list[dict[str, Any]]:
-    """Return a list of objects, all under one path; JSON null gives an empty list.
-
-    Raises:
-        DataError: `schema`, when the value is no list, or an element is no object.
-    """
+    """Return a list of objects, all under one path; JSON null gives an empty list."""
     return [mapping(item, path) for item in sequence(value, path)]
 
 
 def numbered_objects(value: Any, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield path and element of a list of objects; the path of an element is `path.0` and so on.
-
-    Raises:
-        DataError: `schema`, when the value is no list, or an element is no object.
-    """
+    """Yield path and element of a list of objects; an element's path is `path.0` and so on."""
     for place, item in enumerate(sequence(value, path)):
         yield f"{path}.{place}", mapping(item, f"{path}.{place}")
 
 
 def messages_of(value: dict[str, Any]) -> list[Any]:
-    """Return the messages of a record.
-
-    Raises:
-        DataError: `schema`, when the record has none, or they are no list.
-    """
+    """Return the messages of a record; `DataError` (`schema`) where it has no list of them."""
     if value.get("messages") is None:
         raise DataError("schema", "messages: missing")
     return sequence(decode_if_json(value["messages"]), "messages")
 
 
 def string(value: Any, path: str) -> str:
-    """Return a value as text.
-
-    Raises:
-        DataError: `schema`, when the value is missing or has another type.
-    """
+    """Return a value as text; `DataError` (`schema`) where it is missing or no text."""
     return _typed(str, value, path, "text")
 
 
@@ -97,7 +73,7 @@ def decode_if_json(value: Any) -> Any:
         try:
             return strict_json(value.encode("utf-8", "surrogatepass"))
         except DataError:
-            return value
+            return value  # a text that only begins like JSON, as `[sic]` does
     return value
 
 
@@ -110,7 +86,7 @@ def as_text(value: Any) -> str:
 
 def name_of(value: Any) -> str | None:
     """Return an id or a name as text; None for an empty text or a value of another type."""
-    if isinstance(value, bool) or value in (None, ""):
+    if isinstance(value, bool) or value in (None, ""):  # True is an int in Python, and no name
         return None
     return str(value) if isinstance(value, str | int) else None
 
@@ -142,7 +118,7 @@ def amount(value: Any) -> float | None:
         return None
     try:
         number = float(value)
-    except (ValueError, OverflowError):
+    except (ValueError, OverflowError):  # no number; an integer of more than 308 digits
         return None
     return number if math.isfinite(number) else None
 
@@ -159,19 +135,19 @@ def moment(value: Any) -> datetime | None:
     Times are ISO 8601 text (UTC when no zone is given), or seconds, milli-, micro- or nanoseconds
     since 1970, which are told apart by their size.
     """
-    if isinstance(value, str) and not value.strip().isdecimal():
+    if isinstance(value, str) and not value.strip().isdecimal():  # OTLP writes numbers as text
         try:
             timestamp = datetime.fromisoformat(value.strip())
         except ValueError:
             return None
         return timestamp if timestamp.tzinfo else timestamp.replace(tzinfo=UTC)
     number = amount(value)
-    if not number:
+    if not number:  # emitters write 0 for a time that they do not know
         return None
     unit = next((unit for least, unit in _TIME_UNITS if number >= least), 1.0)
     try:
         return datetime.fromtimestamp(number / unit, UTC)
-    except (OverflowError, OSError, ValueError):
+    except (OverflowError, OSError, ValueError):  # beyond the year 9999, or what the system knows
         return None
 
 
@@ -179,7 +155,7 @@ def between_ms(start: datetime | None, end: datetime | None) -> float | None:
     """Return the milliseconds between two times; None when one is missing or `end` is earlier."""
     if start is None or end is None or end < start:
         return None
-    return round((end - start).total_seconds() * 1000, 3)
+    return round((end - start).total_seconds() * 1000, 3)  # to the microsecond
 
 
 def valid_labels(values: Mapping[str, float | None]) -> dict[str, float]:

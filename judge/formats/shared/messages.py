@@ -21,6 +21,7 @@ from assizes.judge.formats.shared.json_shapes import (
     tokens,
 )
 
+# Type of a part -> the field with its text, or the word by which a mark names it.
 _TEXTS: Final = {"text": "text", "input_text": "text", "output_text": "text", "refusal": "refusal"}
 _THOUGHTS: Final = {"thinking": "thinking", "reasoning": "reasoning"}
 _MEDIA: Final = {
@@ -34,24 +35,18 @@ _MARKERS_BACKWARDS: Final = re.compile(r"(?:\s*###[A-Z0-9_-]*[A-Z]###)+")
 
 
 class ConversationBuilder:
-    """Collects the turns of a conversation while its record is read.
-
-    Attributes:
-        tally: counts of the parts for which a case has no place.
-        systems: texts of the system prompts, in order.
-        turns: the turns so far.
-    """
+    """Collects the turns of a conversation while its record is read."""
 
     def __init__(self, tally: parsing.FidelityCounter | None = None) -> None:
-        self.tally = tally or parsing.FidelityCounter()
-        self.systems: list[str] = []
+        self.tally = tally or parsing.FidelityCounter()  # of parts for which a case has no place
+        self.systems: list[str] = []  # texts of the system prompts, in order
         self.turns: list[Turn] = []
-        self._reasoning: dict[str, str] = {}
+        self._reasoning: dict[str, str] = {}  # index of a turn, as text for JSON -> its thinking
 
     def add_system(self, text: str | None) -> None:
         """Add a system prompt; a prompt that comes after the first turn is counted as moved."""
         if text:
-            if self.turns:
+            if self.turns:  # a case has one system prompt, in front of all turns
                 self.tally.count("moved", "system message")
             self.systems.append(text)
 
@@ -72,11 +67,12 @@ class ConversationBuilder:
         content: Any,
         calls: Iterable[ToolCall] = (),
         thoughts: Iterable[str] = (),
-        **figures: Any,
+        **figures: Any,  # further fields of the turn: usage, cost_usd, ...
     ) -> None:
         """Add a message of the user or the agent; an empty text counts as none."""
         all_thoughts = list(thoughts)
         text = self.text_of(content, all_thoughts) or None
+        # Validated, since `role` comes from a file: an unknown one is a fault of the record.
         fields = {"role": role, "text": text, "tool_calls": tuple(calls), **figures}
         self.add_turn(Turn.model_validate(fields), all_thoughts)
 
@@ -119,6 +115,7 @@ class ConversationBuilder:
             elif thought:
                 thoughts.append(thought)
             return None
+        # OpenTelemetry names the medium in `modality`; an unknown part is marked by its type.
         medium = str(part.get("modality") or _MEDIA.get(kind) or f"part.{kind}")
         self.tally.count("marked", medium)
         return f"[{medium}]"
@@ -149,10 +146,10 @@ class ChatMessage(BaseModel):
     """A message of a chat, as files of evaluations hold it."""
 
     role: Literal["system", "user", "assistant", "tool"]
-    content: str | None = None
+    content: str | None = None  # None beside tool calls
     tool_calls: list[_ChatToolCall] | None = None
-    tool_call_id: str | None = None
-    name: str | None = None
+    tool_call_id: str | None = None  # the call that a message of a tool answers
+    name: str | None = None  # of the tool that answers
 
     def calls(self) -> tuple[ToolCall, ...]:
         """Return the tool calls in the terms of a case."""
@@ -171,7 +168,7 @@ def tool_call(
     try:
         value = parsing.strict_json(arguments.encode())
     except DataError:
-        value = None
+        value = None  # kept in `raw` below, also for JSON that is no object
     if isinstance(value, dict):
         return ToolCall(name=name, arguments=value, id=call_id)
     return ToolCall(name=name, id=call_id, raw=arguments)
@@ -189,13 +186,11 @@ def call_of(name: Any, arguments: Any, call_id: Any = None, *, path: str = "tool
 
 
 def usage_of(value: Any) -> Usage | None:
-    """Return the tokens of a model call, under the names of any provider; None without any.
-
-    Tokens that the provider read from its cache or wrote to it count as input.
-    """
+    """Return the tokens of a model call, under the names of any provider; None without any."""
     fields = value if isinstance(value, dict) else {}
     input_tokens = tokens(
         first_present(fields, ("prompt_tokens", "input_tokens", "input", "promptTokens")),
+        # Anthropic's `input_tokens` leave out what was read from the cache or written to it.
         fields.get("cache_read_input_tokens"),
         fields.get("cache_creation_input_tokens"),
     )
@@ -218,11 +213,12 @@ def tools_of(declarations: list[Any]) -> tuple[ToolSpec, ...]:
 
 def _tool(declaration: dict[str, Any]) -> ToolSpec:
     kind = declaration.get("type")
+    # OpenAI: {"type": "function", "function": {...}}; the others declare the tool itself.
     inner_value = declaration.get(kind) if isinstance(kind, str) else None
     inner: dict[str, Any] = inner_value if isinstance(inner_value, dict) else declaration
     schema = inner.get("parameters") or inner.get("input_schema") or inner.get("inputSchema")
     return ToolSpec(
-        name=string(inner.get("name") or kind, "tools.name"),
+        name=string(inner.get("name") or kind, "tools.name"),  # a provider's own: type only
         description=as_text(inner.get("description")),
         parameters=schema if isinstance(schema, dict) else {},
     )
@@ -252,8 +248,8 @@ def with_last_agent_turn(turns: Sequence[Turn], changes: dict[str, Any]) -> tupl
 
 
 def without_markers(text: str) -> str:
-    """Return a text without the markers at its end by which a simulated user stops: `###WORD###`."""
-    match = _MARKERS_BACKWARDS.match(text[::-1])
+    """Return a text without the markers `###WORD###` at its end, by which simulated users stop."""
+    match = _MARKERS_BACKWARDS.match(text[::-1])  # the end of the match is counted from the end
     return text[: len(text) - match.end()].rstrip() if match else text
 
 
@@ -277,10 +273,8 @@ def last_usage(case: Case, input_key: str, output_key: str) -> dict[str, int] | 
 
 
 def own_metadata(case: Case) -> dict[str, Any]:
-    """Return the metadata of a case without the keys that readers add.
-
-    A record has another place for these, or none.
-    """
+    """Return the metadata of a case without the keys that readers add."""
+    # A record has another place for these, or none.
     added = (parsing.FIDELITY, parsing.REASONING, parsing.HUMAN_LABELS, "stop_reason")
     return {name: value for name, value in case.metadata.items() if name not in added}
 

@@ -33,18 +33,18 @@ _PARENT_IDS: Final = ("parent_id", "parentId", "parent_span_id", "parentSpanId")
 _START_TIMES: Final = ("start_time", "startTime", "startTimeUnixNano", "start_time_unix_nano")
 _END_TIMES: Final = ("end_time", "endTime", "endTimeUnixNano", "end_time_unix_nano")
 
-_INT: Final = re.compile(r"-?[0-9]{1,19}")
+_INT: Final = re.compile(r"-?[0-9]{1,19}")  # 64 bits; `int` raises beyond 4,300 digits
 _MAX_LEVELS: Final = 32
 """Dots of a flattened key that separate levels; further dots belong to the last name."""
 
-_GENAI_KINDS: Final[dict[str, Kind]] = {
+_GENAI_KINDS: Final[dict[str, Kind]] = {  # by gen_ai.operation.name
     **dict.fromkeys(("chat", "generate_content", "text_completion"), "llm"),
     **dict.fromkeys(("invoke_agent", "create_agent", "invoke_workflow"), "agent"),
     "execute_tool": "tool",
     "retrieval": "retriever",
 }
 _READ_CONTENTS: Final = {"gen_ai.input.messages", "gen_ai.output.messages"}
-_TOKEN_ATTRIBUTES: Final = ("input_tokens", "output_tokens")
+_TOKEN_ATTRIBUTES: Final = ("input_tokens", "output_tokens")  # behind gen_ai.usage.
 _EVENT_ROLES: Final = {
     **{f"gen_ai.{role}.message": role for role in ("system", "user", "assistant", "tool")},
     "gen_ai.choice": "assistant",
@@ -106,6 +106,7 @@ def _plain(span: dict[str, Any], attributes: dict[str, Any]) -> dict[str, Any]:
         "end": first_present(span, _END_TIMES),
         "attributes": attributes,
         "events": sequence(span.get("events"), "events"),
+        # ERROR, STATUS_CODE_ERROR, StatusCode.ERROR, or its number in OTLP.
         "failed": code.upper().endswith(("ERROR", "2")),
     }
 
@@ -128,10 +129,10 @@ def attributes_of(value: Any) -> dict[str, Any]:
 
 
 def _value(typed_value: Any) -> Any:
-    if not isinstance(typed_value, dict) or len(typed_value) != 1:
+    if not isinstance(typed_value, dict) or len(typed_value) != 1:  # not typed
         return typed_value
     ((kind, value),) = typed_value.items()
-    if kind == "intValue":
+    if kind == "intValue":  # 64 bits, as text in OTLP/JSON
         return int(value) if _INT.fullmatch(str(value)) else value
     if kind == "arrayValue":
         return [_value(item) for item in sequence(mapping(value, kind).get("values"), kind)]
@@ -159,7 +160,7 @@ def genai_span(plain: dict[str, Any], tally: FidelityCounter) -> TraceSpan:
         key = f"gen_ai.{side}.messages"
         for message in objects(decode_if_json(attributes.get(key)), key):
             add_genai_message(message, builder)
-    if not input_builder.turns and not output_builder.turns:
+    if not input_builder.turns and not output_builder.turns:  # older emitters
         _read_events(plain["events"], input_builder, output_builder)
     compacted = attributes.get("gen_ai.conversation.compacted")
     end_reason = name_of(attributes.get("gen_ai.agent.invocation.end_reason"))
@@ -206,7 +207,7 @@ def _tool_call_and_result(
 ) -> tuple[ToolCall, ToolResult | None]:
     name, call_id = attributes.get("gen_ai.tool.name"), attributes.get("gen_ai.tool.call.id")
     call = call_of(name or "tool", attributes.get("gen_ai.tool.call.arguments"), call_id)
-    if "gen_ai.tool.call.result" not in attributes and not failed:
+    if "gen_ai.tool.call.result" not in attributes and not failed:  # content is not recorded
         return call, None
     answer = as_text(attributes.get("gen_ai.tool.call.result", attributes.get("error.type")))
     return call, ToolResult(content=answer, call_id=call.id, name=call.name, is_error=failed)
@@ -312,8 +313,7 @@ def _text_turns(role: str, value: Any) -> tuple[Turn, ...]:
 def _nested_values(attributes: dict[str, Any], prefix: str) -> Any:
     """Return what stands under a prefix in flattened keys such as `a.0.b.c`.
 
-    Names become keys of objects, numbers become places in lists. OpenInference writes its messages
-    in such keys.
+    Names become keys of objects, numbers become places in lists.
     """
     tree: dict[str, Any] = {}
     for key, value in attributes.items():
@@ -325,7 +325,7 @@ def _nested_values(attributes: dict[str, Any], prefix: str) -> Any:
 def _insert(node: dict[str, Any], steps: list[str], value: Any) -> None:
     for step in steps[:-1]:
         below = node.setdefault(step, {})
-        if not isinstance(below, dict):
+        if not isinstance(below, dict):  # `a` beside `a.b`: the first of the two stays
             return
         node = below
     node.setdefault(steps[-1], decode_if_json(value) if steps[-1] != "content" else value)
@@ -335,5 +335,6 @@ def _lists(tree: Any) -> Any:
     if not isinstance(tree, dict):
         return tree
     if tree and all(_INT.fullmatch(key) for key in tree):
+        # By number, not by place: a key such as `9999999999` must not make a list of that length.
         return [_lists(tree[key]) for key in sorted(tree, key=int)]
     return {key: _lists(value) for key, value in tree.items()}

@@ -1,8 +1,8 @@
 """What all readers share: strict JSON, checks of records and cases, and what a case does not say.
 
-A run counts two things that a reader notes: by fidelity, the parts of a transcript for which a case
-has no place (each under its fate: marked, moved, dropped, ...), so nothing is lost silently; and the
-oddities of a case that is judged all the same.
+A reader notes two things, which a run counts: its fidelity, that is the parts of a transcript for
+which a case has no place (each with its fate: marked, moved, dropped, ...), so that nothing is lost
+silently, and the oddities of a case that is judged all the same.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ _ODDITY_TEXTS: Final = {
 """The codes, each with the words that follow `n records` in its warning."""
 
 _BOM: Final = b"\xef\xbb\xbf"
-_MAX_PATH_CHARS: Final = 120
+_MAX_PATH_CHARS: Final = 120  # keys of a record may be of any length
 # UTF-32 comes first: its text also reads as UTF-16 with a NUL behind each character.
 _WIDE: Final = ("utf-32-le", "utf-32-be", "utf-16-le", "utf-16-be")
-_PLACE: Final = re.compile(r"line \d+ column \d+\Z")
+_PLACE: Final = re.compile(r"line \d+ column \d+\Z")  # how jiter ends its messages
 
 
 def strict_json(data: bytes) -> Any:
@@ -72,7 +72,7 @@ def strict_json(data: bytes) -> Any:
         return jiter.from_json(
             data.removeprefix(_BOM),
             allow_inf_nan=False,
-            cache_mode="keys",
+            cache_mode="keys",  # texts of a transcript hardly repeat, its keys do
             catch_duplicate_keys=True,
         )
     except ValueError as error:
@@ -80,6 +80,7 @@ def strict_json(data: bytes) -> Any:
 
 
 def _fault(data: bytes, reason: str) -> DataError:
+    # From the most certain reason to the least: jiter has one kind of error, with words.
     try:
         data.decode()
     except UnicodeDecodeError as error:
@@ -132,7 +133,7 @@ def check_bounds(case: Case, max_turns: int) -> None:
         *(call.arguments for call in expected.tool_calls or ()),
         *(expected.additional_input, expected.rubrics, expected.search_results),
     ]
-    while free_values:
+    while free_values:  # a stack of our own: values nest up to 200 levels deep
         value = free_values.pop()
         if isinstance(value, dict | list | tuple):
             free_values += value.values() if isinstance(value, dict) else value
@@ -187,7 +188,7 @@ class FidelityCounter:
     """Counts, by fate and kind, the parts of one record for which a case has no place."""
 
     def __init__(self) -> None:
-        self._counts: Counter[str] = Counter()
+        self._counts: Counter[str] = Counter()  # "fate kind" -> number
 
     def count(self, fate: str, kind: str, number: int = 1) -> None:
         """Add a number of parts of one kind; the fate is marked, aside, moved, repeated or dropped."""
@@ -214,7 +215,7 @@ def fidelity_counts(case: Case) -> Counter[str]:
         tool_results=sum(turn.tool_result is not None for turn in turns),
         chunks=sum(len(turn.chunks or ()) for turn in turns) + len(case.transcript.chunks or ()),
     )
-    noted = case.metadata.get(FIDELITY)
+    noted = case.metadata.get(FIDELITY)  # from a native file it may be anything
     if isinstance(noted, dict):
         counts.update({str(name): n for name, n in noted.items() if isinstance(n, int)})
     return counts
@@ -235,7 +236,7 @@ def fidelity_lines(counts: Mapping[str, int]) -> tuple[str, ...]:
 
 
 def oddities(case: Case) -> set[str]:
-    """Return the codes of a case's oddities."""
+    """Return the codes of what is odd about a case, such as `time_order`."""
     transcript = case.transcript
     turns, calls = transcript.turns, [call for _, call in transcript.calls()]
     starts = (transcript.started_at, *(turn.started_at for turn in turns))

@@ -18,20 +18,20 @@ _OPENAI_FIELDS: Final = {
     *("reasoning_content", "reasoning"),
 }
 
-_BLOCK_CALLS: Final = ("tool_use", "server_tool_use", "mcp_tool_use")
+_BLOCK_CALLS: Final = ("tool_use", "server_tool_use", "mcp_tool_use")  # blocks of Anthropic
 _ANTHROPIC_KINDS: Final = {*_BLOCK_CALLS, "tool_result", "thinking", "redacted_thinking"}
 """Types of blocks that only Anthropic's API has."""
 
 _RESULT_FIELDS: Final = {"type", "tool_use_id", "content", "is_error", "cache_control"}
 
-_PART_CALLS: Final = ("tool_call", "server_tool_call")
+_PART_CALLS: Final = ("tool_call", "server_tool_call")  # parts of OpenTelemetry
 _PART_RESULTS: Final = ("tool_call_response", "server_tool_call_response")
 _PART_CONTENTS: Final = ("response", "result", "server_tool_call_response")
 
 _LANGCHAIN_ROLES: Final = {"human": "user", "ai": "assistant", "system": "system", "tool": "tool"}
 """The roles under the names that LangChain gives them, in the field `type`."""
 
-_TEXT_FIELDS: Final = (
+_TEXT_FIELDS: Final = (  # of an object that holds one question or answer
     *("content", "text", "question", "query", "input"),
     *("output", "answer", "response", "result"),
 )
@@ -141,12 +141,12 @@ def add_anthropic_message(
 
 
 def _add_anthropic_user(content: Any, builder: ConversationBuilder) -> None:
-    """Add the tool results of a user message first, then what the user said."""
+    """Add the tool results of a user message, then what the user said."""
     if not isinstance(content, list):
         builder.add_turn(Turn(role="user", text=builder.text_of(content)))
         return
     results = [part for part in content if _block_kind(part) == "tool_result"]
-    for block in results:
+    for block in results:  # first: they answer calls made before the user spoke
         _add_block_result(block, builder)
     user_parts = [part for part in content if _block_kind(part) != "tool_result"]
     if user_parts or not results:
@@ -162,17 +162,13 @@ def _add_block_result(block: dict[str, Any], builder: ConversationBuilder) -> No
 
 
 def _add_anthropic_agent(content: Any, path: str, builder: ConversationBuilder) -> None:
-    """Add a message of the agent.
-
-    A tool that the provider ran itself answers inside the message: its result splits the message
-    into two turns.
-    """
+    """Add a message of the agent, in several turns where the provider ran tools itself."""
     text_block = [] if content is None else [{"type": "text", "text": content}]
     blocks = content if isinstance(content, list) else text_block
     waiting: list[Any] = []
     for block in blocks:
         if _block_kind(block).endswith("_tool_result"):
-            _add_anthropic_turn(waiting, path, builder)
+            _add_anthropic_turn(waiting, path, builder)  # the call in front of its result
             waiting = []
             _add_block_result(block, builder)
         else:
@@ -187,7 +183,7 @@ def _add_anthropic_turn(blocks: list[Any], path: str, builder: ConversationBuild
     for block in blocks:
         if (kind := _block_kind(block)) in _BLOCK_CALLS:
             calls.append(call_of(block.get("name"), block.get("input"), block.get("id"), path=path))
-        elif kind == "redacted_thinking":
+        elif kind == "redacted_thinking":  # encrypted: nobody can read it
             builder.tally.count("dropped", kind)
         else:
             text_blocks.append(block)
@@ -223,7 +219,7 @@ def add_genai_message(message: dict[str, Any], builder: ConversationBuilder) -> 
     if role in ("system", "developer"):
         builder.add_system(builder.text_of(content_parts))
     elif content_parts or calls:
-        if role not in ("user", "assistant"):
+        if role not in ("user", "assistant"):  # such as `tool` with a text beside the results
             builder.tally.count("moved", f"role {str(role)[:20]}")
             role = "assistant" if calls else "user"
         builder.add_message(role, content_parts, calls)
@@ -283,6 +279,7 @@ def _from_langchain(message: dict[str, Any]) -> dict[str, Any]:
     ]
     kept = ("content", "tool_call_id", "name") if message["type"] == "tool" else ("content",)
     fields = {name: message[name] for name in kept if name in message}
+    # Older versions keep the provider's own form beside the message.
     calls = calls or extra.get("tool_calls") or []
     role = _LANGCHAIN_ROLES[message["type"]]
     return {"role": role, **fields, **({"tool_calls": calls} if calls else {})}

@@ -1,4 +1,4 @@
-"""A conversation from the spans of traces, or from model calls sent the whole history again.
+"""A conversation from the spans of traces, or from model calls that repeat the whole history.
 
 Spans of model calls give the history, tool spans the calls and results, retriever spans the
 passages. The longest chain of model calls gives the turns of a trace; the traces of one session are
@@ -24,44 +24,32 @@ from assizes.judge.formats.shared.parsing import FidelityCounter
 
 Kind = Literal["agent", "llm", "tool", "retriever", "other"]
 
-_EPOCH: Final = datetime.min.replace(tzinfo=UTC)
+_EPOCH: Final = datetime.min.replace(tzinfo=UTC)  # sorts spans without a start first
 _MAX_SUMMARY_TURNS: Final = 2
 """Turns that a summary has at most: the summary itself, and the agent's answer to it."""
 
 
 @dataclass
 class TraceSpan:
-    """One span of a trace, in the terms of a transcript.
+    """One span of a trace, in the terms of a transcript."""
 
-    Attributes:
-        id: the span's id, unique within its trace.
-        parent: the id of the span around this span; None for the outermost.
-        input_turns: the history that a model was sent, or the request to an agent.
-        output_turns: the answer of the model or the agent.
-        systems: system prompts that the model was sent.
-        call: the call of a tool span; `result` is None when the tool answered nothing.
-        chunks: the passages of a retriever span; None for spans of other kinds.
-        compacted: whether the history begins with a summary of earlier turns.
-        metadata: facts for the case's metadata.
-    """
-
-    id: str
-    parent: str | None
+    id: str  # unique within its trace
+    parent: str | None  # id of the span around this span; None for the outermost
     trace: str
     kind: Kind
     start: datetime | None = None
     end: datetime | None = None
-    input_turns: tuple[Turn, ...] = ()
-    output_turns: tuple[Turn, ...] = ()
-    systems: tuple[str, ...] = ()
-    tools: tuple[ToolSpec, ...] = ()
-    call: ToolCall | None = None
-    result: ToolResult | None = None
-    chunks: tuple[Chunk, ...] | None = None
+    input_turns: tuple[Turn, ...] = ()  # history that a model was sent, or the request to an agent
+    output_turns: tuple[Turn, ...] = ()  # answer of the model or the agent
+    systems: tuple[str, ...] = ()  # system prompts that the model was sent
+    tools: tuple[ToolSpec, ...] = ()  # declared to the model
+    call: ToolCall | None = None  # of a tool span
+    result: ToolResult | None = None  # None where the tool answered nothing
+    chunks: tuple[Chunk, ...] | None = None  # of a retriever span; None for other kinds
     usage: Usage | None = None
     cost_usd: float | None = None
-    compacted: bool = False
-    metadata: dict[str, Any] = field(default_factory=dict)
+    compacted: bool = False  # the history begins with a summary of earlier turns
+    metadata: dict[str, Any] = field(default_factory=dict)  # for the case's metadata
 
     def set_messages(self, inputs: ConversationBuilder, outputs: ConversationBuilder) -> None:
         """Take turns and system prompts from what was read of the span's input and output."""
@@ -89,7 +77,7 @@ def conversation(spans: Sequence[TraceSpan], tally: FidelityCounter) -> Transcri
     unique = {(span.trace, span.id): span for span in spans}
     tally.count("repeated", "span", len(spans) - len(unique))
     ordered = sorted(unique.values(), key=lambda span: span.start or _EPOCH)
-    traces: dict[str, list[TraceSpan]] = {}
+    traces: dict[str, list[TraceSpan]] = {}  # by trace id, in the order of their first spans
     for span in ordered:
         traces.setdefault(span.trace, []).append(span)
     others = sum(span.kind == "other" for span in ordered)
@@ -120,13 +108,13 @@ def _trace_turns(spans: Sequence[TraceSpan], tally: FidelityCounter) -> tuple[Tu
                 [(*call.turns_before, *call.turns_added) for call in calls], tally
             )
         else:
-            chains = reversed(chains_of(calls))
+            chains = reversed(chains_of(calls))  # of equal chains `max` takes the last: a retry
             longest = max(chains, key=lambda chain: (len(chain.turns), len(chain.calls)))
             beside = len(calls) - len(longest.calls)
             tally.count("dropped", "model call beside the conversation", beside)
             turns = longest.turns
     else:
-        turns = _outermost_turns(spans)
+        turns = _outermost_turns(spans)  # no model call was recorded with its content
     turns = _with_tools(turns, [(span, span.call) for span in spans if span.call is not None])
     # The passages that a trace retrieved belong to the answer with which it ends.
     chunks = _retrieved_chunks(spans)
@@ -141,7 +129,7 @@ def _model_spans(spans: Sequence[TraceSpan]) -> list[TraceSpan]:
 
 
 def _inside_tool(span: TraceSpan, by_id: Mapping[tuple[str, str], TraceSpan]) -> bool:
-    seen_ids = {span.id}
+    seen_ids = {span.id}  # a file may name spans as parents of one another in a circle
     above = by_id.get((span.trace, span.parent or ""))
     while above is not None and above.id not in seen_ids:
         if above.kind == "tool":
@@ -184,6 +172,7 @@ def _with_tools(
         place = _calling_turn(result, call)
         answer = Turn(role="tool", tool_result=span.result, started_at=span.start)
         if place is None:
+            # No turn has the call: it goes in front of the closing answers, which came after it.
             at = len(result)
             while at and result[at - 1].role == "assistant" and not result[at - 1].tool_calls:
                 at -= 1
@@ -195,10 +184,7 @@ def _with_tools(
 
 
 def _calling_turn(turns: Sequence[Turn], call: ToolCall) -> int | None:
-    """Return the index of the turn that made a call; None when no turn did.
-
-    Calls are compared by id, or by name and arguments when one of the two has no id.
-    """
+    """Return the index of the turn that made a call; None when no turn did."""
     calls = [(place, made) for place, turn in enumerate(turns) for made in turn.tool_calls]
     same_id = (place for place, made in calls if call.id is not None and made.id == call.id)
     alike = (place for place, made in calls if _is_alike(made, call))
@@ -206,6 +192,7 @@ def _calling_turn(turns: Sequence[Turn], call: ToolCall) -> int | None:
 
 
 def _is_alike(first: ToolCall, second: ToolCall) -> bool:
+    # Two ids that differ are two calls, however alike; some frameworks record an id on one side.
     same = (first.name, first.arguments, first.raw) == (second.name, second.arguments, second.raw)
     return same and None in (first.id, second.id)
 
@@ -231,29 +218,18 @@ def _retrieved_chunks(spans: Iterable[TraceSpan]) -> tuple[Chunk, ...] | None:
 
 
 class RecordedCall(NamedTuple):
-    """One model call of a log or a trace.
+    """One model call of a log or a trace."""
 
-    Attributes:
-        turns_before: the history that the model was sent.
-        turns_added: the model's answer.
-        record: the record that the call was read from, for readers that need it again.
-    """
-
-    turns_before: tuple[Turn, ...]
-    turns_added: tuple[Turn, ...]
-    record: Any = None
+    turns_before: tuple[Turn, ...]  # history that the model was sent
+    turns_added: tuple[Turn, ...]  # the model's answer
+    record: Any = None  # what the call was read from, for readers that need it again
 
 
 @dataclass
 class Chain:
-    """Model calls each of which begins with the call before and its answer: one conversation.
+    """Model calls each of which begins with the call before and its answer: one conversation."""
 
-    Attributes:
-        turns: the conversation up to the answer of the last call.
-        calls: the calls, in order.
-    """
-
-    turns: tuple[Turn, ...]
+    turns: tuple[Turn, ...]  # up to the answer of the last call
     calls: list[RecordedCall]
 
 
@@ -315,12 +291,8 @@ def _overlap(turns: Sequence[Turn], part: Sequence[Turn]) -> int:
 
     The place sought is the first in `part` where the longest tail of `turns` ends. Without any such
     place, the overlap is what both have in common at their beginning.
-
-    A tail of frequent words (`Done.`) may match by chance. A match counts only if the unknown turns
-    before it can be a summary (at most two turns, or at most half of the turns before it) and if
-    something new follows it; a match with no unknown turn before it always counts.
     """
-    codes: dict[tuple[Any, ...], int] = {}
+    codes: dict[tuple[Any, ...], int] = {}  # equal turns have equal numbers
     turn_codes, part_codes = (
         [codes.setdefault(_turn_key(turn), len(codes)) for turn in side] for side in (turns, part)
     )
@@ -330,6 +302,8 @@ def _overlap(turns: Sequence[Turn], part: Sequence[Turn]) -> int:
     for stop, size in enumerate(_matching_tail_sizes(turn_codes, part_codes), 1):
         start = stop - size
         unknown = unknown_counts[start]
+        # A tail of frequent words (`Done.`) may match by chance: unknown turns in front of a match
+        # must be few enough for a summary, and something new must follow it.
         at_most = max(_MAX_SUMMARY_TURNS, start // 2)
         if unknown and (unknown > at_most or stop == len(part_codes)):
             continue
@@ -339,10 +313,9 @@ def _overlap(turns: Sequence[Turn], part: Sequence[Turn]) -> int:
 
 
 def _matching_tail_sizes(turn_codes: Sequence[int], part_codes: Sequence[int]) -> list[int]:
-    """Return, for every prefix of `part_codes`, how long a tail of `turn_codes` it ends with.
-
-    This is the Z-algorithm over both sequences reversed: linear time, however often turns repeat.
-    """
+    """Return, for every prefix of `part_codes`, how long a tail of `turn_codes` it ends with."""
+    # The Z-algorithm (Gusfield 1997) over both sequences reversed, parted by a number that is no
+    # code: linear time, however often turns repeat.
     line = [*reversed(turn_codes), -1, *reversed(part_codes)]
     sizes = [0] * len(line)
     left = right = 0
@@ -357,10 +330,7 @@ def _matching_tail_sizes(turn_codes: Sequence[int], part_codes: Sequence[int]) -
 
 
 def _shared_turn_count(first: Sequence[Turn], second: Sequence[Turn]) -> int:
-    """Count the turns that two conversations have in common at their beginning.
-
-    Turns are equal when their role, text, tool calls and tool result are equal; times are ignored.
-    """
+    """Count the turns that two conversations have in common at their beginning."""
     count = 0
     for mine, theirs in zip(first, second, strict=False):
         if mine is not theirs and _turn_key(mine) != _turn_key(theirs):
@@ -370,6 +340,7 @@ def _shared_turn_count(first: Sequence[Turn], second: Sequence[Turn]) -> int:
 
 
 def _turn_key(turn: Turn) -> tuple[Any, ...]:
+    # Without times and ids: a repeated history may have new ones. `repr` makes arguments hashable.
     answer = turn.tool_result
     calls = tuple((call.name, repr(call.arguments), call.raw) for call in turn.tool_calls)
     return turn.role, turn.text or "", calls, answer and answer.content
