@@ -45,7 +45,7 @@ def create_app(config: RunConfig, access: guard.Access) -> FastAPI:
         app.include_router(module.router)
     guard.install_handlers(app, pages.problem_page)
     _describe_problems(app)
-    app.add_middleware(guard.Guard, access=access)  # last, so outermost: also before error handlers
+    app.add_middleware(guard.Guard, access=access)  # last, so outermost: defects have headers too
     return app
 
 

@@ -41,4 +41,4 @@ __all__ = [
 def __getattr__(name: str) -> ModuleType:
     if name not in __all__:
         raise AttributeError(name)
-    return import_module(f"{__name__}.{name}")
+    return import_module(f"{__name__}.{name}")  # which sets the attribute: called once for each

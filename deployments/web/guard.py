@@ -1,8 +1,4 @@
-"""The middleware before all routes, and errors as problem documents (RFC 9457) without a traceback.
-
-Starlette's `TrustedHostMiddleware` cannot replace the middleware: that one knows no IPv6 hosts and
-answers with plain text.
-"""
+"""The middleware before all routes, and errors as problem documents (RFC 9457), no traceback."""
 
 from __future__ import annotations
 

@@ -37,8 +37,8 @@ router = APIRouter()
 class StoreReader:
     """Reads one store; each method opens the store, reads, and closes it.
 
-    Each method raises `StoreBusy` while another process writes to a DuckDB file, `StoreError` when
-    the store cannot be read, and `UnknownRun` where it is about a run that is not there.
+    They raise `StoreBusy` while another process writes to a DuckDB file, `StoreError` where the
+    store cannot be read, and `UnknownRun` where they are about a run that is not there.
     """
 
     # Never kept open: a DuckDB file has one writer or several readers, and a run may want to write.

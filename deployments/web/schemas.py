@@ -30,7 +30,7 @@ Sort = Literal[
 
 
 class _QueryString(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)  # NaN passes <
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class _PagedQuery(_QueryString):
@@ -157,8 +157,8 @@ class Run(_ResponseModel):
     def of_row(
         cls,
         row: Mapping[str, Any],  # of table runs
-        status: str,
-        compared: Mapping[str, Any] | None,
+        status: str,  # to show: `interrupted` where the row may have `running`
+        compared: Mapping[str, Any] | None,  # its last row of table comparisons, if there is one
         *,
         judge_moved: bool = False,  # its anchors say that the judge has changed
     ) -> Run:
