@@ -26,7 +26,7 @@ Numbers have the names and units of the rows (docs/rows.md). Errors are problem 
 
 def create_app(config: RunConfig, access: guard.Access) -> FastAPI:
     """Build the application over the store of a configuration, for requests that have access."""
-    # Also where the app is built without the command, as in tests and by other servers.
+    # The command has done so; an app that is served by other means hides secrets too.
     install_log_redaction()
     app = FastAPI(
         title="Assizes",

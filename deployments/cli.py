@@ -266,12 +266,12 @@ def _internal_error(
     kind: type[BaseException], error: BaseException, trace: TracebackType | None
 ) -> None:
     """Report what nothing else caught (the `sys.excepthook`): one masked line, no traceback."""
-    message = mask(" ".join(f"{kind.__name__}: {error}".split()))  # one line
+    message = mask(" ".join(f"{kind.__name__}: {error}".split()))
     hint = " (rerun as `assizes --verbose ...` for the traceback)"
     if VERBOSE in sys.argv:
         traceback_text = mask("".join(traceback.format_exception(kind, error, trace)))
         sys.stderr.write(terminal.printable(traceback_text, "\n"))
-        hint = ""  # of no use beside the traceback
+        hint = ""
     terminal.tell_user(f"internal error: {message}{hint}", error=error)
     raise SystemExit(INTERNAL_ERROR)
 

@@ -183,7 +183,7 @@ def after_deployment(
 ) -> None:
     """Wait for transcripts of a version, judge them beside the version before; gates a rollout."""
     read = options.read_config(config, overrides)
-    asked = (version, agent, min_transcripts)  # None: any agent; as configured
+    asked = (version, agent, min_transcripts)
     raise typer.Exit(
         commands.triggered.run_after_deployment(read, *asked, as_json=as_json, verbose=verbose)
     )

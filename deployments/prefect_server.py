@@ -11,7 +11,7 @@ from typing import Any, Self
 from sqlalchemy import Dialect, Engine, event
 
 
-# A standstill of the server, seen with Prefect 3.8.8 and several flow runs at once (decision 108):
+# Works around a standstill, seen with Prefect 3.8.8 and several flow runs at once (decision 108).
 # CPython 3.11 keeps a failed statement alive with its cursor, and the error's traceback keeps the
 # cursor until the garbage collector runs. Freeing the statement waits for its connection. If that
 # is by then given to a session that waits for the write lock, and the collector runs on the event
@@ -42,7 +42,7 @@ class _Connection(sqlite3.Connection):
 
 
 def connect(dialect: Dialect, record: Any, positional: Any, named: dict[str, Any]) -> None:
-    """Handle SQLAlchemy's event `do_connect`: give SQLite connections the cursors of this module."""
+    """Handle SQLAlchemy's event `do_connect`: SQLite connections get the cursors of this module."""
     if dialect.name == "sqlite":
         named["factory"] = _Connection  # an argument of sqlite3.connect
 

@@ -1,4 +1,4 @@
-"""Commands that read a store or the catalogue of judges, and those that say how far to trust them."""
+"""Commands that read a store or the catalogue of judges, and those that say how far to trust it."""
 
 from __future__ import annotations
 

@@ -153,11 +153,11 @@ def _start_process(folder: Path, port: int) -> Server:
     with log.open("ab") as sink:
         process = subprocess.Popen(
             [sys.executable, *START, "--port", str(port)],
-            # A group of its own: Ctrl-C does not reach it. The user's variables win over ours.
             stdin=subprocess.DEVNULL,
             stdout=sink,
             stderr=sink,
             start_new_session=True,  # Ctrl-C for this command does not reach it
+            # The user's own variables win over the defaults, but not over the level of the log.
             env={**PREFECT_DEFAULTS, **os.environ, "PREFECT_LOGGING_SERVER_LEVEL": "WARNING"},
         )
     _children[process.pid] = process

@@ -1,6 +1,6 @@
 """The settings of a run: the configuration file, and the environment, which only this module reads.
 
-Four layers, each over the one before: file, `ASSIZES_*` variables, `--set` pairs, options of a command.
+Four layers, each over the one before: file, `ASSIZES_*` variables, `--set` pairs, named options.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def configured_api_url() -> str | None:
     if not profiles.exists():
         return None
     known = _read_toml(profiles)
-    active = os.environ.get("PREFECT_PROFILE", known.get("active", ""))  # name of a profile
+    active = os.environ.get("PREFECT_PROFILE", known.get("active", ""))
     try:
         url = known.get("profiles", {}).get(active, {}).get("PREFECT_API_URL")
     except (AttributeError, TypeError):  # a value where a table is expected

@@ -16,7 +16,7 @@ from assizes.tasks.runtime.process import clean_log
 
 
 def printable(text: str, keep: str = "") -> str:
-    """The text with a blank in place of each unprintable character, except the characters `keep`."""
+    """The text with a blank in place of each unprintable character that is not one of `keep`."""
     if text.isprintable():
         return text
     # Terminal escapes can rename a window, or overwrite or hide a line; direction overrides show
@@ -114,7 +114,7 @@ class JsonLines(logging.Handler):
         sys.stderr.write(json_text(body) + "\n")
 
     def _count_dropped(self, record: logging.LogRecord) -> int | None:
-        """The records of this kind dropped since the last line; `None`: this record is dropped too."""
+        """How many of this kind were dropped since the last line; `None`: so is this record."""
         if record.levelno < logging.WARNING:  # the states of a run: all are written
             return 0
         now = self._clock()
@@ -186,6 +186,6 @@ def _ids() -> Iterator[tuple[str, Any]]:
         yield "config_hash", config.config_hash()
     if task is not None:
         yield "task", task.task_run.name
-        yield "attempt", task.task_run.run_count  # 1, 2, ...
+        yield "attempt", task.task_run.run_count
         if (shard := parameters.get("shard")) is not None:
             yield "shard", shard.shard_id

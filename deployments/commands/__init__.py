@@ -1,4 +1,4 @@
-"""What each command does; a module is imported when its first command runs, so that help is quick."""
+"""What each command does; a module is imported when its first command runs: help is quick."""
 
 from importlib import import_module
 from types import ModuleType

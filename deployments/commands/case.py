@@ -207,7 +207,7 @@ def _ask_lines(number: int, ask: Mapping[str, Any]) -> Iterator[str]:
         yield f"  prompt {ask['prompt_hash']}: {same}"
         for message in ask["messages"]:
             yield f"---- {message['role']}"
-            yield from _indented_lines(message["content"])  # cannot pass for the line above
+            yield from _indented_lines(message["content"])  # no line passes for ours
     yield "---- reply"
     yield from _indented_lines(ask["reply"] or "(none)")
     yield "----"

@@ -128,7 +128,7 @@ async def translate_refusals() -> AsyncIterator[None]:
     try:
         yield
     except PrefectHTTPStatusError as error:
-        reason = " ".join(error.response.text.split())[:300]  # one line; a schema can be long
+        reason = " ".join(error.response.text.split())[:300]  # it can hold a whole schema
         raise AssizesError(f"the Prefect server refuses: {reason}") from error
 
 
@@ -174,7 +174,7 @@ async def configured_notifier(client: PrefectClient, config: RunConfig) -> Notif
 
 
 def serve_flows(config: RunConfig, limit: int) -> None:
-    """Serve deployments until interrupted, `limit` flow runs at once; as `register_and_run`."""
+    """Serve deployments until interrupted, `limit` flow runs at once; raises like `use_server`."""
     api_url = use_server(verbose=True)
     tell_user(f"serving the flows of {config.name!r} for {api_url}; Ctrl-C ends it")
     asyncio.run(register_and_run(config, limit))
@@ -240,7 +240,7 @@ async def _runner_deployment(wanted: WantedDeployment) -> RunnerDeployment:
         schedules=[wanted.schedule] if wanted.schedule else None,
         concurrency_limit=alone if wanted.one_at_a_time else None,
         entrypoint_type=EntrypointType.MODULE_PATH,
-        paused=False,  # a server before may have paused it when it ended
+        paused=False,  # an earlier `serve-flows` paused it when it ended
     )
     deployment.entrypoint = wanted.entrypoint  # as on a work pool
     return deployment

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def plan_and_print(config: RunConfig, on: date | None, *, as_json: bool) -> None:
-    """Forecast a run and print the forecast, for the day `on` of placeholders in the URI.
+    """Forecast a run and print the forecast; `on` is the day for date placeholders in the URI.
 
     Raises:
         AssizesError: the run itself could not begin either.

@@ -18,7 +18,7 @@ def show_progress_bar() -> Iterator[None]:
     numbers = (bars.MofNCompleteColumn(), bars.TimeElapsedColumn(), bars.TimeRemainingColumn())
     columns = (bars.SpinnerColumn(), task, bars.BarColumn(), *numbers)
     with bars.Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        bar = progress.add_task("starting", total=None)  # how much there is, the stages tell
+        bar = progress.add_task("starting", total=None)  # the stages say how much there is
         parts = progress.add_task("days", total=None, visible=False)
 
         def report(stage: str, done: int, total: int) -> None:

@@ -68,7 +68,7 @@ def _for_ci(
     if (file := wanted.junit) is not None:
         try:
             document = junit_report(data, store.scan(record.run_id, "cases"))
-            file.write_text(document, encoding="utf-8")  # exit code 0, whatever it says
+            file.write_text(document, encoding="utf-8")
         except OSError as error:
             why = error.strerror or error
             raise ConfigurationError(f"--junit {str(file)!r} cannot be written: {why}") from error

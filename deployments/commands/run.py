@@ -89,10 +89,11 @@ def preflight(wanted: RunOptions) -> None:
 def check_places(config: RunConfig) -> None:
     """Check models and keys, ledger, anchors, the places to write to, and the baseline.
 
+    The transcripts are not looked at: triggered runs find theirs later.
+
     Raises:
         AssizesError: as `preflight`.
     """
-    # Not the transcripts: triggered runs find theirs later.
     if config.runner.kind != "local":
         check_distributable(config)
     if assign_callable_models(config, resolve_judges(config.judge)).has_paid_calls:
@@ -171,7 +172,7 @@ def find_server(*, verbose: bool) -> None:
     Raises:
         ConfigurationError: the configured Prefect server does not answer.
     """
-    api_url = find_api_url()  # raises where the configured server does not answer
+    api_url = find_api_url()
     prepare_environment(verbose=verbose, api_url=api_url)
     if api_url is None:
         hint = "12 to 20 s; `assizes up` keeps one running"
@@ -185,7 +186,7 @@ async def flow_outcome(flow: Any, *arguments: Any, more_tags: Sequence[str] = ()
 
     from assizes.tasks.publish_report import TAG
 
-    with tags(TAG, *more_tags):
+    with tags(TAG, *more_tags):  # of the flow run
         state = await flow(*arguments, return_state=True)
     outcome = await state.aresult(raise_on_failure=False)
     if isinstance(outcome, BaseException):  # its class gives the exit code

@@ -58,7 +58,7 @@ def run_after_deployment(
 
 def run_backfill(
     config: RunConfig,
-    days: tuple[date | None, date | None],  # the first and the last; None: as `--from`, `--to`
+    days: tuple[date | None, date | None],  # first and last, both judged; no last: yesterday
     uris: list[str] | None,  # instead of days
     *,
     as_json: bool,
@@ -77,7 +77,7 @@ def _checked_result(flow: str, config: RunConfig, *more: Any, verbose: bool) -> 
     module, function = flow.split(".")  # below assizes.flows
 
     async def call_flow() -> Any:
-        imported = import_module(f"assizes.flows.{module}")  # imports Prefect
+        imported = import_module(f"assizes.flows.{module}")
         return await run.flow_outcome(getattr(imported, function), config, *more)
 
     with _show_progress_lines(), run.progress_bar():
@@ -91,7 +91,7 @@ def _show_progress_lines() -> Iterator[None]:
         yield
         return
     handler = StderrLines(logging.INFO)
-    handler.addFilter(lambda record: record.levelno == logging.INFO)  # others have a handler
+    handler.addFilter(lambda record: record.levelno == logging.INFO)  # `main` prints the rest
     loggers = [logging.getLogger(name) for name in PROGRESS_LOGGERS]
     for logger in loggers:
         logger.addHandler(handler)
@@ -210,7 +210,7 @@ def _config(
     before: dict[str, Any] = {
         "run_id": record.run_id,
         "status": record.status,
-        "quarantined": Plan.from_dict(record.plan).rejected,  # records
+        "quarantined": Plan.from_dict(record.plan).rejected,
         "reasons": dict(sorted(rejects.iter_rows())),  # code -> records
         "errored": errored,  # cases
     }

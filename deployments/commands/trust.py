@@ -156,13 +156,13 @@ def calibrate_and_print(
         ConfigurationError: the labels or a setting cannot be used.
         UnknownRun: the store has no such run.
     """
-    if run_id is None and config.calibration.judgements is not None:  # recorded by others
+    if run_id is None and config.calibration.judgements is not None:  # grades recorded before
         with ExitStack() as closing:
-            store = None  # then the calibration is stored nowhere
+            store = None  # the calibration is then stored nowhere
             with suppress(NoStore):  # recorded judgements need no store, and make none
                 store = closing.enter_context(existing_store(config.store))
             result = calibrate_judgements(store, config.calibration)
-    else:
+    else:  # the scores of a run: of the one that is named, or of one made now
         of_run = _judge_transcripts(config, verbose=verbose) if run_id is None else run_id
         with existing_store(config.store) as store:
             result = calibrate_run(store, of_run, config.calibration)

@@ -67,6 +67,7 @@ def collect_and_print(
     if hours < 0:
         raise ConfigurationError(f"--older-than {hours:g}: accepted are hours from 0 on")
     with opened_store(file, uri) as store:
+        # Younger objects stay: they may belong to a writer at work.
         objects = upkeep.collect_garbage(store, older_than=timedelta(hours=hours), removing=yes)
         where = store.uri
     if as_json:

@@ -46,7 +46,7 @@ class WantedDeployment:
     """A flow, with the parameters, tags and schedule that its deployment should have."""
 
     entrypoint: str  # dotted name of module and function
-    name: str  # of the deployment alone
+    name: str  # without that of the flow
     description: str
     parameters: Mapping[str, Any] = field(default_factory=dict)  # defaults of every flow run
     tags: tuple[str, ...] = (TAG,)  # of every flow run

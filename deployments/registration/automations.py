@@ -225,7 +225,7 @@ def _outcome_notification(
 def _failure_notification(
     config: RunConfig, deployment_ids: DeploymentIds, notifier: Notifier
 ) -> AutomationCore:
-    """Notifies of flow runs that failed or crashed, which cannot emit an event of ours themselves."""
+    """Notifies of flow runs that failed or crashed, which cannot emit an event of ours."""
     fields = {
         "name": f'"{config.name}"',  # a Jinja literal: the event does not hold it
         "flow_run": 'event.resource["prefect.resource.name"]',

@@ -94,7 +94,7 @@ def outdated_deployments(api_url: str) -> list[str]:
         ConfigurationError: the server refuses to list them.
         ServerGone: the server does not answer.
     """
-    ours = DeploymentFilter(tags=DeploymentFilterTags(all_=[TAG]))
+    ours = DeploymentFilter(tags=DeploymentFilterTags(all_=[TAG]))  # of any configuration
     names: list[str] = []
     order, seen = DeploymentSort.CREATED_DESC, 0
     with _client(api_url) as client:
@@ -114,7 +114,7 @@ def _client(api_url: str) -> Iterator[SyncPrefectClient]:
         with temporary_settings({PREFECT_API_URL: api_url}), get_client(sync_client=True) as client:
             yield client
     except PrefectHTTPStatusError as error:
-        reason = " ".join(error.response.text.split())[:300]  # one line; a schema can be long
+        reason = " ".join(error.response.text.split())[:300]  # it can hold a whole schema
         raise ConfigurationError(f"the Prefect server refuses: {reason}") from error
     except httpx.HTTPError as error:
         raise ServerGone(f"the Prefect server does not answer: {error}") from error

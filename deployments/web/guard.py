@@ -44,7 +44,7 @@ HEADERS: Final = {
     "X-Frame-Options": "DENY",  # clickjacking
     "Referrer-Policy": "no-referrer",  # addresses hold ids of runs and cases
     "Cross-Origin-Resource-Policy": "same-origin",  # other sites embed nothing
-    "Cross-Origin-Opener-Policy": "same-origin",  # an opening page gets no handle
+    "Cross-Origin-Opener-Policy": "same-origin",  # a page that opens ours gets no handle on it
     "Cache-Control": "no-store",  # transcripts stay out of caches
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
 }
@@ -124,8 +124,8 @@ class Guard:
     def _refusal(self, scope: Scope) -> Response | None:
         """The response to a request that is refused; `None` where it is served."""
         headers = Headers(scope=scope)
-        # DNS rebinding: a name of another site leads here, and a page of it reads what we answer.
-        # The browser then sends that name.
+        # DNS rebinding: another site makes its own name lead here, so that its pages may read what
+        # we answer. The browser then sends that name as Host.
         if host_of(headers.get("host", "")) not in self._access.hosts:
             known = ", ".join(sorted(self._access.hosts))
             return _problem(400, f"unknown Host; served are {known} (--allow-host adds one)")
@@ -155,7 +155,7 @@ def host_of(header: str) -> str:
 
 def allowed_hosts(bound: str, more: Iterable[str] = ()) -> frozenset[str]:
     """The names that a `Host` header may give to a server that listens on `bound`."""
-    return LOOPBACK.union(map(str.lower, (bound, *more))) - {"0.0.0.0", "::"}  # no host
+    return LOOPBACK.union(map(str.lower, (bound, *more))) - {"0.0.0.0", "::"}  # wildcards
 
 
 def _token_in(header: str) -> str:

@@ -91,7 +91,7 @@ def _parse_form(model: type[Q], fields: Mapping[str, str]) -> Q:
 
 
 def _html(text: str, status: int = 200) -> HTMLResponse:
-    policy = f"{policy_of(served=True)}; frame-ancestors 'none'"  # no effect in a <meta>
+    policy = f"{policy_of(served=True)}; frame-ancestors 'none'"  # works in a header only
     return HTMLResponse(text, status, headers={"Content-Security-Policy": policy})
 
 
@@ -109,7 +109,7 @@ def runs(reader: StoreReaderDep, form: FormFields) -> HTMLResponse:
         "chosen": wanted,
         "triggers": _TRIGGERS,
         "statuses": _STATUSES,
-        "before": _previous_runs(reader),  # run id -> run to compare it with
+        "before": _previous_runs(reader),  # run id -> earlier run to compare with
         "pager": _pager("/", form, matches),
     }
     return page_response("runs", data, "/")
@@ -135,7 +135,7 @@ def run(reader: StoreReaderDep, run_id: RunId) -> HTMLResponse:
 def cases(reader: StoreReaderDep, run_id: RunId, form: FormFields) -> HTMLResponse:
     """Cases of a run, the worst first."""
     wanted = _parse_form(CaseQuery, form)
-    full_id = reader.read_store(lambda store: store.run(run_id).run_id)  # of a beginning
+    full_id = reader.read_store(lambda store: store.run(run_id).run_id)  # it may be a beginning
     matches = reader.cases(full_id, wanted)
     data = {
         "run_id": full_id,
@@ -201,7 +201,7 @@ def trends(request: Request, reader: StoreReaderDep, form: FormFields) -> HTMLRe
     from assizes.tasks.reports.render.trend_chart import trend_charts  # altair loads slowly
 
     series: SeriesConfig = request.app.state.series
-    listed = reader.runs(RunQuery(status="complete", limit=1000)).data  # at most so many at once
+    listed = reader.runs(RunQuery(status="complete", limit=1000)).data  # the most that are listed
     names = sorted({row.name for row in listed})
     name = form.get("name") or (names[0] if names else None)
     data: dict[str, Any] = {"names": names, "name": name, "found": None, "fault": None}

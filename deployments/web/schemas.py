@@ -1,4 +1,4 @@
-"""The query strings of the API, where a parameter that no model names is refused, and its responses."""
+"""The query strings of the API, which refuse a parameter that no model names, and its responses."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class CompareQuery(_QueryString):
     allow: bool = Field(default=False, description="also runs that were judged differently")
 
     def thresholds(self, base: ComparisonConfig) -> ComparisonConfig:
-        """The thresholds of a configuration, replaced by the thresholds of this query where given."""
+        """The thresholds of a configuration, with those that this query gives in their place."""
         known = self.model_dump(exclude={"baseline", "candidate"}, exclude_none=True)
         if not self.allow:
             del known["allow"]  # False only means that the query did not say it
@@ -216,7 +216,7 @@ class CaseItem(_ResponseModel):
     agent: str | None
     agent_version: str | None
     status: str
-    passed: bool | None  # None: no verdict, or flagged
+    passed: bool | None  # None: no verdict, or a flagged pass
     overall_score: float | None = Field(description="0..100")
     gate: str | None
     root_cause: str | None  # metric that the failure is traced to

@@ -156,7 +156,7 @@ def start(
     request: Request, body: Annotated[StartRequest, Body(discriminator="flow")], key: Key = None
 ) -> Begun:
     """Begin a run: a flow run of a deployment that `assizes deploy` registered, for a worker."""
-    api_url = _server()  # before Prefect is imported
+    api_url = _server()  # sets what Prefect reads while it is imported
     from assizes.deployments.registration.begin import begin_flow_run
 
     # A request names a flow; models, places and budgets are those deployed (decision 87).
