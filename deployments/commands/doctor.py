@@ -91,7 +91,7 @@ def _check_server() -> Iterator[Check]:
 
 
 def _check_deployments(api_url: str) -> Iterator[Check]:
-    """A fault for deployments that name modules of before the package was renamed, if there are any."""
+    """A fault for deployments whose modules are named as before the package `assizes`, if any."""
     prepare_environment()  # before Prefect is imported
     from assizes.deployments.registration.begin import outdated_deployments
 

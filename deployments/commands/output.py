@@ -216,7 +216,7 @@ def print_published(summary: RunSummary) -> None:
 
 
 def print_comparison(comparison: RunComparison) -> None:
-    """Print the changed cases of a comparison, its verdict by rules and by statistics, its warnings."""
+    """Print a comparison: changed cases, verdict by rules and by statistics, warnings."""
     aggregate, verdict = comparison.aggregate, comparison.verdict
     print_line(
         f"{comparison.candidate_run_id} against {comparison.baseline_run_id}: "

@@ -174,7 +174,7 @@ def _heartbeat_automation() -> AutomationCore:
 
 
 def _deployment_trigger(config: RunConfig, deployment_ids: DeploymentIds) -> AutomationCore:
-    """Begins `after-deployment` on `DEPLOYED_EVENT`; of one model where the configuration names one."""
+    """Begins `after-deployment` on `DEPLOYED_EVENT`, of one model where one is configured."""
     agent = config.transcripts.where.get("agent") or config.transcripts.agent
     parameters = {
         "version": _typed_parameter("version | string"),  # the number 7 is a version too
