@@ -26,6 +26,7 @@ Numbers have the names and units of the rows (docs/rows.md). Errors are problem 
 
 def create_app(config: RunConfig, access: guard.Access) -> FastAPI:
     """Build the application over the store of a configuration, for requests that have access."""
+    # The command has done so; an app that is served by other means hides secrets too.
     install_log_redaction()
     app = FastAPI(
         title="Assizes",
@@ -44,7 +45,7 @@ def create_app(config: RunConfig, access: guard.Access) -> FastAPI:
         app.include_router(module.router)
     guard.install_handlers(app, pages.problem_page)
     _describe_problems(app)
-    app.add_middleware(guard.Guard, access=access)
+    app.add_middleware(guard.Guard, access=access)  # last, so outermost: defects have headers too
     return app
 
 
@@ -55,9 +56,9 @@ def _describe_problems(app: FastAPI) -> None:
     def openapi() -> dict[str, object]:
         document = build_schema()
         schemas = document["components"]["schemas"]
-        if "Problem" not in schemas:
+        if "Problem" not in schemas:  # FastAPI keeps the document between requests
             body = guard.Problem.model_json_schema(ref_template="#/components/schemas/{model}")
-            schemas |= {**body.pop("$defs", {}), "Problem": body}
+            schemas |= {**body.pop("$defs", {}), "Problem": body}  # and `Fault`
             schemas.pop("HTTPValidationError", None)
             schemas.pop("ValidationError", None)
         return document
@@ -72,9 +73,7 @@ SHORTEST_TOKEN = 16
 def serve(
     file: Path | None, store: str | None, host: str, port: int, allowed: Sequence[str]
 ) -> None:
-    """Serve a store until interrupted.
-
-    A `Host` header may also give one of the names `allowed`.
+    """Serve a store until interrupted; `allowed` are further names that a `Host` header may give.
 
     Raises:
         ConfigurationError: other machines reach the address and no token is set, the token is too
@@ -95,11 +94,11 @@ def serve(
         app,
         host=host,
         port=port,
-        log_level="warning",
-        server_header=False,
-        limit_concurrency=64,
-        timeout_keep_alive=10,
-        h11_max_incomplete_event_size=32 * 1024,
+        log_level="warning",  # no line for each request
+        server_header=False,  # no version for a scanner
+        limit_concurrency=64,  # more get a 503
+        timeout_keep_alive=10,  # seconds without a request
+        h11_max_incomplete_event_size=32 * 1024,  # bytes of request line and headers
     )
     try:
         uvicorn.Server(settings).run()
@@ -118,4 +117,4 @@ def _checked_token(host: str, *, is_public: bool) -> str | None:
     if token is not None and len(token) < SHORTEST_TOKEN:
         fault = f"has {len(token)} characters, at least {SHORTEST_TOKEN} are needed"
         raise ConfigurationError(f"{API_TOKEN}: {fault}")
-    return token
+    return token  # None: loopback alone, open to the users of this machine

@@ -1,8 +1,4 @@
-"""The `assizes` command: it parses arguments and reports every fault as one line on stderr.
-
-The heavy packages are imported when a command needs them, so that `--help` and the commands that
-only read a store stay quick.
-"""
+"""The `assizes` command: it parses arguments and reports every fault as one line on stderr."""
 
 from __future__ import annotations
 
@@ -26,9 +22,9 @@ app = typer.Typer(
     cls=options.SectionedGroup,
     help="Judge agent conversations and say whether they got worse.",
     no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
+    add_completion=False,  # two options that --help would list for every command
+    pretty_exceptions_enable=False,  # rich tracebacks show local variables, so transcripts and keys
+    rich_markup_mode=None,  # plain text: as markup of rich, `[nightly]` would be a style
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
@@ -44,7 +40,7 @@ INTERNAL_ERROR = 70
 
 @app.callback()
 def _every_command(
-    verbose: options.Verbose = False,
+    verbose: options.Verbose = False,  # read from sys.argv, see VERBOSE
     log_format: Annotated[
         Literal["text", "json"], Option(help="Of what is logged on stderr.")
     ] = "text",
@@ -98,20 +94,21 @@ def run(
 ) -> None:
     """One evaluation: judge the transcripts, store the rows, compare, report."""
     if only_errors:
+        # Options that would change the run's stored configuration, by which its cases are judged.
         others = any(option is not None for option in (limit, baseline, date, batch))
         others = others or refresh or replay_only or fork
         selection = commands.triggered.errored_selection(run_id, others=others)
         rerun = commands.triggered.rerun_remaining
         code = rerun(selection, config, overrides or [], as_json=as_json, verbose=verbose)
         raise typer.Exit(code)
-    settings: dict[str, dict[str, object]] = {
+    settings: dict[str, dict[str, object]] = {  # table -> field -> value; None: not given
         "transcripts": {"limit": limit},
         "comparison": {"baseline": baseline},
         "cache": {"use": commands.run.cache_use(refresh=refresh, replay_only=replay_only)},
         "runner": {"batch": batch},
     }
     read = options.read_config(config, overrides, settings)
-    if run_id == "":
+    if run_id == "":  # e.g. an unset shell variable
         raise ConfigurationError("--run-id '': give an id, or leave the option out")
     if fork and run_id is None:
         raise ConfigurationError("--fork needs --run-id: the run that another is begun beside")
@@ -169,7 +166,7 @@ def plan(
     as_json: options.AsJson = False,
 ) -> None:
     """What a run would ask, cost and take, without asking or writing anything."""
-    settings: dict[str, dict[str, object]] = {
+    settings: dict[str, dict[str, object]] = {  # table -> field -> value; None: not given
         "transcripts": {"limit": limit},
         "cache": {"use": commands.run.cache_use(refresh=refresh, replay_only=replay_only)},
         "runner": {"batch": batch},
@@ -225,7 +222,7 @@ def compare(
         "mode": mode,
         "margin": margin,
         "alpha": alpha,
-        "allow": allow or None,
+        "allow": allow or None,  # without the flag the configuration decides
     }
     thresholds = {name: value for name, value in limits.items() if value is not None}
     sides, print_sides = (baseline, candidate), commands.show.compare_and_print
@@ -268,10 +265,7 @@ def down() -> None:
 def _internal_error(
     kind: type[BaseException], error: BaseException, trace: TracebackType | None
 ) -> None:
-    """Report an exception that nothing else caught (the `sys.excepthook`), without a traceback.
-
-    Secrets in the message are masked, and the exit code is none that a run ends with.
-    """
+    """Report what nothing else caught (the `sys.excepthook`): one masked line, no traceback."""
     message = mask(" ".join(f"{kind.__name__}: {error}".split()))
     hint = " (rerun as `assizes --verbose ...` for the traceback)"
     if VERBOSE in sys.argv:
@@ -284,8 +278,8 @@ def _internal_error(
 
 def main() -> None:
     """Run the command line; every fault is one line on stderr and the exit code of its class."""
-    sys.excepthook = _internal_error
-    prepare_process()
+    sys.excepthook = _internal_error  # before parsing, in which there may be a defect too
+    prepare_process()  # from here on logs hide the secrets of the environment
     terminal.keep_log_printable()
     if VERBOSE not in sys.argv:  # Prefect's log, when it is shown, holds the warnings as well
         for package in terminal.PACKAGES[:3]:  # what the edge has to say, it prints itself

@@ -1,7 +1,4 @@
-"""Commands that judge on a trigger, that register flows on a Prefect server, that maintain a store.
-
-`import` and `sql` are here too.
-"""
+"""Commands that judge on a trigger, register flows, maintain a store, import, or query by SQL."""
 
 from __future__ import annotations
 
@@ -76,7 +73,7 @@ def rebuild(
 
 @app.command()
 def gc(
-    older_than: Annotated[
+    older_than: Annotated[  # a younger object may be a writer's that is at work
         float, Option(help="Hours; nothing younger is taken. No writer takes longer.")
     ] = 24.0,
     yes: options.Yes = False,
@@ -167,7 +164,7 @@ def nightly(
 ) -> None:
     """Yesterday's transcripts by [nightly] time_zone, and those of nights that were missed."""
     read = options.read_config(config, overrides)
-    on = date.date() if date else None
+    on = date.date() if date else None  # None: every day that is due
     raise typer.Exit(commands.triggered.run_nightly(read, on, as_json=as_json, verbose=verbose))
 
 
@@ -208,7 +205,7 @@ def backfill(
     verbose: options.Verbose = False,
 ) -> None:
     """A run for each day of a range; the same command goes on where it was interrupted."""
-    settings: dict[str, dict[str, object]] = {
+    settings: dict[str, dict[str, object]] = {  # table -> field -> value; None: not given
         "backfill": {"in_flight": in_flight, "order": order.value if order else None},
         "runner": {"batch": batch},
     }

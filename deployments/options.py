@@ -29,7 +29,7 @@ Verbose = Annotated[
 Yes = Annotated[bool, Option("--yes", help="Do it; without this, only say what would be done.")]
 RunId = Annotated[str, Argument(help="Run id; a unique beginning of it will do.")]
 Limit = Annotated[int | None, Option(help="Judge at most so many cases.")]
-Day = Annotated[
+Day = Annotated[  # typer parses no date; commands take `.date()` of it
     datetime | None, Option(formats=["%Y-%m-%d"], help="Day for date placeholders in the URI.")
 ]
 Batch = Annotated[
@@ -52,7 +52,7 @@ def read_config(
     return settings.read_config(file, overrides or (), options)
 
 
-SECTIONS: Final[Mapping[str, Sequence[str]]] = {
+SECTIONS: Final[Mapping[str, Sequence[str]]] = {  # heading -> commands, in this order
     "Begin": ("demo", "init", "doctor", "plan"),
     "Judge": ("run", "resume", "requeue", "nightly", "after-deployment", "backfill", "stop"),
     "Read": ("runs", "show", "case", "explain", "compare", "trends", "report", "serve", "sql"),
@@ -60,7 +60,7 @@ SECTIONS: Final[Mapping[str, Sequence[str]]] = {
     "Prefect server": ("up", "down", "deploy", "serve-flows", "metrics-export"),
     "Upkeep of a store": ("rebuild", "gc", "forget", "compact"),
 }
-OTHERS: Final = "Others"
+OTHERS: Final = "Others"  # heading of the commands that no section names
 
 
 class SectionedGroup(TyperGroup):

@@ -1,12 +1,4 @@
-"""Prefect's own server command, with SQLite cursors that are closed as soon as a statement fails.
-
-This works around a standstill of the server. CPython 3.11 keeps a failed statement alive with its
-cursor, and the traceback of the error keeps the cursor alive until the garbage collector runs. Freeing
-the statement waits for its connection. If that connection has by then been given to a session that
-waits for the write lock, and the collector runs on the thread of the event loop, the loop stops, and
-with it the session that holds the lock: the server answers no request until the wait ends after 60 s
-(seen with Prefect 3.8.8 and several flow runs at once).
-"""
+"""Prefect's own server command, with SQLite cursors that close as soon as a statement fails."""
 
 from __future__ import annotations
 
@@ -19,6 +11,11 @@ from typing import Any, Self
 from sqlalchemy import Dialect, Engine, event
 
 
+# Works around a standstill, seen with Prefect 3.8.8 and several flow runs at once (decision 108).
+# CPython 3.11 keeps a failed statement alive with its cursor, and the error's traceback keeps the
+# cursor until the garbage collector runs. Freeing the statement waits for its connection. If that
+# is by then given to a session that waits for the write lock, and the collector runs on the event
+# loop's thread, the loop stops, and with it the session that holds the lock, for 60 s.
 class _Cursor(sqlite3.Cursor):
     """A cursor that closes itself, in the thread of its connection, when a statement fails."""
 
@@ -35,7 +32,7 @@ class _Cursor(sqlite3.Cursor):
         try:
             yield
         except sqlite3.Error:
-            self.close()
+            self.close()  # here and now, in the thread of its connection
             raise
 
 
@@ -45,11 +42,11 @@ class _Connection(sqlite3.Connection):
 
 
 def connect(dialect: Dialect, record: Any, positional: Any, named: dict[str, Any]) -> None:
-    """Handle SQLAlchemy's event `do_connect`: give SQLite connections the cursors of this module."""
+    """Handle SQLAlchemy's event `do_connect`: SQLite connections get the cursors of this module."""
     if dialect.name == "sqlite":
-        named["factory"] = _Connection
+        named["factory"] = _Connection  # an argument of sqlite3.connect
 
 
 if __name__ == "__main__":
-    event.listen(Engine, "do_connect", connect)
-    runpy.run_module("prefect", run_name="__main__", alter_sys=True)
+    event.listen(Engine, "do_connect", connect)  # of every engine, before Prefect makes its own
+    runpy.run_module("prefect", run_name="__main__", alter_sys=True)  # python -m prefect

@@ -1,4 +1,4 @@
-"""Commands that read a store or the catalogue of judges, and those that say how far to trust them."""
+"""Commands that read a store or the catalogue of judges, and those that say how far to trust it."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ ReportSchema = Annotated[
     bool,
     Option(
         "--schema",
-        is_eager=True,
+        is_eager=True,  # runs before the run id is missed
         callback=lambda wanted: _print_schema(wanted=wanted),
         help="Print the JSON Schema of report.json; no run is needed.",
     ),
@@ -186,7 +186,7 @@ def calibrate(
     verbose: Verbose = False,
 ) -> None:
     """A judge beside human labels: kappa, errors, and the pass rate corrected by them."""
-    fields: dict[str, object] = {
+    fields: dict[str, object] = {  # of [calibration]; None: not given
         "labels": labels,
         "judgements": judgements,
         "metric": metric,
@@ -231,10 +231,10 @@ def trends(
     """How a number moved over the runs, and which problems are new, persisting or resolved."""
     from assizes.tasks.runs.history import RunRange
 
-    settings: dict[str, dict[str, object]] = {
+    settings: dict[str, dict[str, object]] = {  # table -> field -> value; None: not given
         "series": {"metrics": metric or None, "slices": slice_by or None},
         "store": {"uri": store},
-        "transcripts": {"uri": ""},
+        "transcripts": {"uri": ""},  # required of a configuration, but none are read
     }
     read = read_config(config, overrides, settings)
     span = RunRange(name, since.replace(tzinfo=UTC) if since else None, last)

@@ -36,7 +36,7 @@ STARTUP_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 15.0
 """Seconds between SIGTERM and SIGKILL."""
 
-_children: dict[int, subprocess.Popen[bytes]] = {}
+_children: dict[int, subprocess.Popen[bytes]] = {}  # pid -> process
 """Servers that this process started, by pid; polling such a child also reaps it when it has ended."""
 
 
@@ -44,7 +44,7 @@ _children: dict[int, subprocess.Popen[bytes]] = {}
 class Server:
     """A background server as its state file records it; `api_url` ends in `/api`."""
 
-    pid: int
+    pid: int  # also the id of its process group
     api_url: str
 
     @property
@@ -58,9 +58,7 @@ def _state_file() -> Path:
 
 
 def find_api_url() -> str | None:
-    """The address of the Prefect API that the user configured, else that of `assizes up`.
-
-    `None` where neither server exists.
+    """The address of the Prefect API: the configured one, else that of `assizes up`, else `None`.
 
     Raises:
         ConfigurationError: the configured server does not answer.
@@ -79,9 +77,7 @@ def find_api_url() -> str | None:
 
 
 def running_server() -> Server | None:
-    """The server that `assizes up` started; a slow server is waited for.
-
-    `None` when its process has ended.
+    """The server that `assizes up` started, waited for if it is slow; `None` when it has ended.
 
     Raises:
         AssizesError: its process runs and does not answer within `STARTUP_TIMEOUT_S`.
@@ -104,7 +100,7 @@ def _recorded_server() -> Server | None:
     try:
         state = json.loads(_state_file().read_text(encoding="utf-8"))
         return Server(int(state["pid"]), str(state["api_url"]))
-    except (OSError, ValueError, TypeError, KeyError):
+    except (OSError, ValueError, TypeError, KeyError):  # no file, or not as written here
         return None
 
 
@@ -127,16 +123,13 @@ def is_healthy(api_url: str, timeout_s: float = HEALTH_TIMEOUT_S) -> bool:
         return refusal.code in (401, 403) or "prefect.cloud" in api_url
     except urllib.error.URLError as error:
         # Prefect has its own settings for certificates; a TLS error proves that a server listens.
-        return isinstance(error.reason, ssl.SSLError)
-    except (OSError, ValueError, http.client.HTTPException):
+        return isinstance(error.reason, ssl.SSLError)  # not: refused, no such host
+    except (OSError, ValueError, http.client.HTTPException):  # a timeout, no URL, no HTTP
         return False
 
 
 def start_server(port: int | None = None) -> Server:
-    """Start a server on loopback and wait until it answers; a server that runs already is returned.
-
-    A lock file holds back a second command that starts a server at the same time. Without a `port`
-    of 127.0.0.1 a free one is taken.
+    """Start a server on loopback and wait until it answers, unless one runs already.
 
     Raises:
         AssizesError: the new server ended or did not answer in time (the message names its log), or
@@ -145,12 +138,12 @@ def start_server(port: int | None = None) -> Server:
     folder = home()
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "server.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        fcntl.flock(lock, fcntl.LOCK_EX)  # a second command waits, then finds this server
         if server := running_server():
             return server
         if port is None:
             with socket.socket() as probe:
-                probe.bind(("127.0.0.1", 0))
+                probe.bind(("127.0.0.1", 0))  # the system chooses a free port
                 port = int(probe.getsockname()[1])
         return _start_process(folder, port)
 
@@ -163,11 +156,13 @@ def _start_process(folder: Path, port: int) -> Server:
             stdin=subprocess.DEVNULL,
             stdout=sink,
             stderr=sink,
-            start_new_session=True,
+            start_new_session=True,  # Ctrl-C for this command does not reach it
+            # The user's own variables win over the defaults, but not over the level of the log.
             env={**PREFECT_DEFAULTS, **os.environ, "PREFECT_LOGGING_SERVER_LEVEL": "WARNING"},
         )
     _children[process.pid] = process
     server = Server(process.pid, f"http://127.0.0.1:{port}/api")
+    # Written before it answers: if this command is killed, `assizes down` still finds the server.
     _state_file().write_text(json.dumps({"pid": server.pid, "api_url": server.api_url}))
     if _wait_until_healthy(server, lambda: process.poll() is None):
         return server
@@ -188,22 +183,22 @@ def _is_ours(server: Server) -> bool:
     try:
         if Path("/proc").is_dir():
             words = Path("/proc", pid, "cmdline").read_bytes()
-            command = words.replace(b"\0", b" ").decode(errors="replace")
+            command = words.replace(b"\0", b" ").decode(errors="replace")  # NUL ends each argument
         else:
-            ps = ["ps", "-p", pid, "-ww", "-o", "command="]
+            ps = ["ps", "-p", pid, "-ww", "-o", "command="]  # macOS; -ww: the line is not cut
             command = subprocess.run(ps, capture_output=True, text=True, check=False).stdout
     except OSError:  # there is no such process
         return False
-    return f"{' '.join(START)} --port {port} " in f"{command} "
+    return f"{' '.join(START)} --port {port} " in f"{command} "  # blank: 42 is not 4200
 
 
 def _end_group(pid: int) -> bool:
     """End the process group of a server: SIGTERM, and SIGKILL after `STOP_TIMEOUT_S`."""
     for sign, wait_s in ((signal.SIGTERM, STOP_TIMEOUT_S), (signal.SIGKILL, 5.0)):
         try:
-            os.killpg(pid, sign)
+            os.killpg(pid, sign)  # the group: a server has children
         except ProcessLookupError:
-            return sign is signal.SIGKILL
+            return sign is signal.SIGKILL  # gone: since our SIGTERM, or from the beginning
         deadline = time.monotonic() + wait_s
         while time.monotonic() < deadline:
             if not _is_alive(pid):
@@ -214,9 +209,9 @@ def _end_group(pid: int) -> bool:
 
 def _is_alive(pid: int) -> bool:
     if (child := _children.get(pid)) is not None:
-        return child.poll() is None
+        return child.poll() is None  # a child that ended answers signals until it is reaped
     try:
-        os.kill(pid, 0)
+        os.kill(pid, 0)  # sends nothing, checks that the process is there
     except ProcessLookupError:
         return False
     return True

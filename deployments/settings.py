@@ -1,6 +1,6 @@
 """The settings of a run: the configuration file, and the environment, which only this module reads.
 
-Four layers, each over the one before: file, `ASSIZES_*` variables, `--set` pairs, options of a command.
+Four layers, each over the one before: file, `ASSIZES_*` variables, `--set` pairs, named options.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from assizes.judge.config.run import RunConfig
 from assizes.judge.errors import ConfigurationError
 from assizes.tasks.runtime.process import TELEMETRY_OFF
 
-DEFAULT_FILE = Path("assizes.toml")
-PREFIX = "ASSIZES_"
-API_TOKEN = f"{PREFIX}API_TOKEN"
-MAX_FILE_BYTES = 1 << 20
+DEFAULT_FILE = Path("assizes.toml")  # in the working directory
+PREFIX = "ASSIZES_"  # ASSIZES_JUDGE__MODEL is the field `model` of the table `judge`
+API_TOKEN = f"{PREFIX}API_TOKEN"  # name of the variable that holds it
+MAX_FILE_BYTES = 1 << 20  # 1 MiB
 """Largest configuration file in bytes; files that people write are far smaller."""
 
 WORKER_ENVIRONMENT: Final[Mapping[str, str]] = {
     **TELEMETRY_OFF,
     # `assizes deploy` has the server close runs that are silent for three of these.
-    "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
-    "PREFECT_LOGGING_EXTRA_LOGGERS": "assizes.judge,assizes.tasks,assizes.flows",
+    "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",  # seconds
+    "PREFECT_LOGGING_EXTRA_LOGGERS": "assizes.judge,assizes.tasks,assizes.flows",  # sent to server
 }
 """Environment of each flow run that a worker begins; keys and addresses come from the worker."""
 
 PREFECT_DEFAULTS: Final[Mapping[str, str]] = {
     **WORKER_ENVIRONMENT,
-    "PREFECT_SERVER_ALLOW_EPHEMERAL_MODE": "true",
+    "PREFECT_SERVER_ALLOW_EPHEMERAL_MODE": "true",  # a command without a server starts its own
     # The temporary server needs 12 to 20 s on two cores; Prefect's own limit is 20.
     "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
     "PREFECT_CLI_COLORS": "false",
@@ -53,18 +53,15 @@ def api_token() -> str | None:
 
 
 def prepare_environment(*, verbose: bool = False, api_url: str | None = None) -> None:
-    """Set the environment that makes Prefect quiet and private; call it before importing Prefect.
-
-    With `verbose` it shows its own log; without an `api_url` the environment names the server.
-    """
+    """Make Prefect quiet (unless `verbose`) and private; called before Prefect is imported."""
     for name, value in PREFECT_DEFAULTS.items():
-        os.environ.setdefault(name, value)
+        os.environ.setdefault(name, value)  # what the user has set stays
     if prefect_home := os.environ.get("PREFECT_HOME"):
         # Prefect makes this folder but not its parents, and then waits in vain for its database.
         Path(prefect_home).mkdir(parents=True, exist_ok=True)
     level = "INFO" if verbose else "CRITICAL"
     os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", level)
-    if api_url:
+    if api_url:  # else Prefect reads environment and profile itself
         os.environ["PREFECT_API_URL"] = api_url
     if os.environ.get("LITELLM_LOG", "").upper() == "DEBUG":
         sys.stderr.write("assizes: LITELLM_LOG=DEBUG: the log holds the text of transcripts\n")
@@ -78,6 +75,7 @@ def configured_api_url() -> str | None:
     """
     if url := os.environ.get("PREFECT_API_URL"):
         return url
+    # Found as Prefect finds it, without the time that importing Prefect takes.
     prefect_home = Path(os.environ.get("PREFECT_HOME", Path.home() / ".prefect"))
     profiles = Path(os.environ.get("PREFECT_PROFILES_PATH", prefect_home / "profiles.toml"))
     if not profiles.exists():
@@ -86,7 +84,7 @@ def configured_api_url() -> str | None:
     active = os.environ.get("PREFECT_PROFILE", known.get("active", ""))
     try:
         url = known.get("profiles", {}).get(active, {}).get("PREFECT_API_URL")
-    except (AttributeError, TypeError):
+    except (AttributeError, TypeError):  # a value where a table is expected
         hint = "`prefect profile inspect` shows more"
         raise ConfigurationError(
             f"{profiles}: no profiles as Prefect writes them; {hint}"
@@ -95,16 +93,11 @@ def configured_api_url() -> str | None:
 
 
 def read_config(
-    path: Path | None,
-    overrides: Sequence[str] = (),
-    options: Mapping[str, Mapping[str, Any]] | None = None,
+    path: Path | None,  # None: `DEFAULT_FILE`, where it exists
+    overrides: Sequence[str] = (),  # "table.field=value"; what is no TOML value is a string
+    options: Mapping[str, Mapping[str, Any]] | None = None,  # table -> field; None: not given
 ) -> RunConfig:
     """Read the configuration of a run: file, then `ASSIZES_*` variables, `--set` pairs, options.
-
-    `ASSIZES_JUDGE__MODEL=openai/gpt-4.1` and `--set judge.model=openai/gpt-4.1` mean the same.
-    Without a path it is `assizes.toml`, where that file exists. A value of a `--set` pair that
-    parses as TOML is a TOML value, else a string. Of `options`, the values of the command's named
-    options by table and field, `None` means that the option was not given.
 
     Raises:
         ConfigurationError: naming file, table and field, and what would be accepted.
@@ -114,38 +107,27 @@ def read_config(
 
 
 def stored_config(
-    snapshot: Mapping[str, Any],
-    options: Mapping[str, Mapping[str, Any]],
+    snapshot: Mapping[str, Any],  # may hold fields that `RunConfig` no longer has
+    options: Mapping[str, Mapping[str, Any]],  # table -> field -> value; None is a value
     overrides: Sequence[str],
-    where: str,
+    where: str,  # name of the configuration in error messages
 ) -> RunConfig:
-    """The configuration stored with a run, changed by tables of settings and then by `--set` pairs.
-
-    Fields of the snapshot that `RunConfig` no longer has are ignored. In `options`, settings by
-    table and field, `None` is a value. `where` names the configuration in error messages.
-
-    Raises:
-        ConfigurationError: as `read_config`.
-    """
+    """A stored configuration with settings, then `--set` pairs over it; raises as `read_config`."""
     frozen = {name: snapshot[name] for name in RunConfig.model_fields if name in snapshot}
     return _override_config(_merge_tables(frozen, options), where, overrides, {})
 
 
 def read_optional_config(path: Path | None) -> RunConfig:
-    """Read a configuration for commands that only read: neither file nor transcripts are required.
-
-    Raises:
-        ConfigurationError: as `read_config`.
-    """
+    """Read a configuration that may lack file and transcripts; raises as `read_config`."""
     body, where = _layers(path)
     return validate_config(_merge_tables({"transcripts": {"uri": ""}}, body), where)
 
 
 def validate_config(body: Mapping[str, Any], where: str) -> RunConfig:
-    """Make a configuration from plain tables; `where` is its name in error messages.
+    """Make a configuration from plain tables.
 
     Raises:
-        ConfigurationError: one line with every fault: table, field, value, and what is accepted.
+        ConfigurationError: one line, after the name `where`, with every fault and what is accepted.
     """
     try:
         return RunConfig.model_validate(body)
@@ -160,9 +142,9 @@ def _override_config(
     overrides: Sequence[str],
     options: Mapping[str, Mapping[str, Any]],
 ) -> RunConfig:
-    texts: dict[tuple[str, ...], str] = {}
+    texts: dict[tuple[str, ...], str] = {}  # path of a setting -> text of its last pair
     for pair in overrides:
-        name, separator, text = pair.partition("=")
+        name, separator, text = pair.partition("=")  # the value may hold a "="
         if not separator or not name.strip():
             raise ConfigurationError(f"--set {pair!r}: write table.field=value")
         field = tuple(name.strip().split("."))
@@ -193,6 +175,7 @@ def _fault(error: Any) -> str:
     table, *rest = [str(part) for part in error["loc"]] or ["configuration"]
     name = f"[{table}] {'.'.join(rest)}" if rest else table
     value = error["input"]
+    # A table would fill the line, and its name says enough.
     shown = "" if isinstance(value, dict | list) else f" (given {value!r})"
     plain = {"extra_forbidden": "no such setting", "missing": "required"}.get(error["type"])
     return f"{name}: {plain or error['msg'].removeprefix('Value error, ') + shown}"
@@ -205,16 +188,12 @@ def _read_toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ConfigurationError(f"{path}: no such file; `assizes init` writes one") from None
-    except (ValueError, RecursionError, OSError) as error:
+    except (ValueError, RecursionError, OSError) as error:  # no UTF-8, no TOML, nested too deep
         raise ConfigurationError(f"{path}: cannot be read as TOML: {error}") from None
 
 
 def _environment_layer() -> dict[str, Any]:
-    """The settings in variables `ASSIZES_TABLE__FIELD`; lists and tables are written as JSON.
-
-    Raises:
-        ConfigurationError: a list or a table is no JSON.
-    """
+    """The settings in variables `ASSIZES_TABLE__FIELD`; lists and tables are written as JSON."""
     if not any(name.startswith(PREFIX) and "__" in name for name in os.environ):
         return {}  # the usual case; pydantic_settings takes a third of a second to import
     from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsError
@@ -226,7 +205,7 @@ def _environment_layer() -> dict[str, Any]:
         return EnvSettingsSource(
             EnvironmentSettings, env_prefix=PREFIX, env_nested_delimiter="__"
         )()
-    except SettingsError as error:
+    except SettingsError as error:  # a list or a table that is no JSON
         raise ConfigurationError(f"environment: {error}") from None
 
 
@@ -242,7 +221,7 @@ def _merge_tables(below: dict[str, Any], above: Mapping[str, Any]) -> dict[str, 
 def _set_value(body: dict[str, Any], path: Sequence[str], value: Any, where: str) -> None:
     target = body
     for part in path[:-1]:
-        target = target.setdefault(part, {})
+        target = target.setdefault(part, {})  # the pair may be the table's first setting
         if not isinstance(target, dict):
             raise ConfigurationError(f"{where}: {part!r} is a value, not a table")
     target[path[-1]] = value

@@ -1,12 +1,4 @@
-"""What reaches a terminal: printable text, or with `--log-format json` one JSON object a line.
-
-Only printable characters of transcripts and providers are written. Escape sequences could rename a
-window, hide a line or write another line in its place; Unicode direction overrides would show the
-characters of a line in a different order.
-
-No line of the JSON log holds what a model or a person said: errors are logged by their class,
-because their messages may quote a transcript.
-"""
+"""What reaches a terminal: printable text, or with `--log-format json` one JSON object a line."""
 
 from __future__ import annotations
 
@@ -24,9 +16,11 @@ from assizes.tasks.runtime.process import clean_log
 
 
 def printable(text: str, keep: str = "") -> str:
-    """The text with a blank in place of each unprintable character, except the characters `keep`."""
+    """The text with a blank in place of each unprintable character that is not one of `keep`."""
     if text.isprintable():
         return text
+    # Terminal escapes can rename a window, or overwrite or hide a line; direction overrides show
+    # characters in another order (Boucher and Anderson 2021, "Trojan Source").
     return "".join(char if char.isprintable() or char in keep else " " for char in text)
 
 
@@ -85,25 +79,21 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _RepeatCounts:
-    """Warnings of one kind since the time `since`."""
+    """Warnings of one kind in the current window."""
 
-    since: float
-    written: int = 0
-    dropped: int = 0
+    since: float  # monotonic seconds at which the window began
+    written: int = 0  # in the window
+    dropped: int = 0  # since the last one that was written
 
 
 class JsonLines(logging.Handler):
-    """A log handler that writes each record of this package as one JSON object.
-
-    Of warnings and errors that repeat, only the first `MAX_REPEATS` in a window are written. All
-    records below the level WARNING are written: they are the states of a run.
-    """
+    """A log handler that writes each record of this package as one JSON object."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         """Begin with no counts; `clock` is monotonic time in seconds."""
         super().__init__(logging.INFO)
         self._clock = clock
-        self._counts: dict[tuple[str, int, str], _RepeatCounts] = {}
+        self._counts: dict[tuple[str, int, str], _RepeatCounts] = {}  # (logger, level, template)
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write a record as one line, unless too many records of its kind were written just now."""
@@ -118,20 +108,20 @@ class JsonLines(logging.Handler):
             **dict(_ids()),
         }
         if record.exc_info and record.exc_info[0]:
-            body["error"] = record.exc_info[0].__name__
+            body["error"] = record.exc_info[0].__name__  # the message may quote a transcript
         if dropped:
             body["not_repeated"] = dropped
         sys.stderr.write(json_text(body) + "\n")
 
     def _count_dropped(self, record: logging.LogRecord) -> int | None:
-        """The records of this kind dropped since the last line; `None`: this record is dropped too."""
-        if record.levelno < logging.WARNING:
+        """How many of this kind were dropped since the last line; `None`: so is this record."""
+        if record.levelno < logging.WARNING:  # the states of a run: all are written
             return 0
         now = self._clock()
-        kind = (record.name, record.levelno, str(record.msg))
+        kind = (record.name, record.levelno, str(record.msg))  # one kind, whatever the arguments
         counts = self._counts.setdefault(kind, _RepeatCounts(now))
         if now - counts.since >= WINDOW_S:
-            counts.since, counts.written = now, 0
+            counts.since, counts.written = now, 0  # `dropped` stays: the next line gives it
         if counts.written >= MAX_REPEATS:
             counts.dropped += 1
             return None
@@ -145,7 +135,7 @@ def use_json_log() -> None:
     handler = JsonLines()
     for package in PACKAGES:
         logger = logging.getLogger(package)
-        logger.handlers = [handler]
+        logger.handlers = [handler]  # in place of `StderrLines`, which `main` adds
         logger.setLevel(logging.INFO)
 
 
@@ -157,11 +147,7 @@ def is_json_log() -> bool:
 
 
 def tell_user(line: str, *, error: BaseException | None = None) -> None:
-    """Write a line of the command itself to stderr: as plain text, or as a record of the JSON log.
-
-    Of `error`, with which the command ends, the JSON log gives the class, and the text only for the
-    errors that speak of settings and places and never of a transcript.
-    """
+    """Write a line of the command to stderr; of the `error` that ends it, JSON has the class."""
     if not is_json_log():
         print_stderr(line)
     elif error is None:
@@ -173,21 +159,18 @@ def tell_user(line: str, *, error: BaseException | None = None) -> None:
 
 def _message(record: logging.LogRecord) -> str:
     """The message of a record, with the class name in place of each error among its arguments."""
-    if not isinstance(record.args, tuple):
+    if not isinstance(record.args, tuple):  # a mapping, for %(name)s in the template
         return record.getMessage()
     safe = tuple(
         type(argument).__name__ if isinstance(argument, BaseException) else argument
         for argument in record.args
     )
-    return str(record.msg) % safe if safe else str(record.msg)
+    return str(record.msg) % safe if safe else str(record.msg)  # without arguments % is a %
 
 
 def _ids() -> Iterator[tuple[str, Any]]:
-    """The ids that a line belongs to: flow run, run, configuration, task, attempt and shard.
-
-    Prefect is not imported for this: without its module there can be no flow run.
-    """
-    if "prefect.context" not in sys.modules:
+    """The ids that a line belongs to: flow run, run, configuration, task, attempt and shard."""
+    if "prefect.context" not in sys.modules:  # nothing imported Prefect: there is no flow run
         return
     from prefect.context import FlowRunContext, TaskRunContext
 
@@ -195,7 +178,7 @@ def _ids() -> Iterator[tuple[str, Any]]:
     if flow is not None and flow.flow_run is not None:
         yield "flow_run", str(flow.flow_run.id)
     parameters = (flow.parameters if flow else None) or {}
-    parameters = {**parameters, **(task.parameters if task else {})}
+    parameters = {**parameters, **(task.parameters if task else {})}  # a task's own come first
     run_id = parameters.get("run_id") or getattr(parameters.get("run"), "run_id", None)
     if run_id:
         yield "run_id", run_id

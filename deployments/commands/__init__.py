@@ -1,4 +1,4 @@
-"""What each command does; a module is imported when its first command runs, so that help is quick."""
+"""What each command does; a module is imported when its first command runs: help is quick."""
 
 from importlib import import_module
 from types import ModuleType
@@ -41,4 +41,4 @@ __all__ = [
 def __getattr__(name: str) -> ModuleType:
     if name not in __all__:
         raise AttributeError(name)
-    return import_module(f"{__name__}.{name}")
+    return import_module(f"{__name__}.{name}")  # which sets the attribute: called once for each

@@ -29,12 +29,9 @@ def show_case(
     uri: str | None,
     *,
     as_json: bool,
-    conversation: bool = True,
+    conversation: bool = True,  # also the turns, read again from the transcript
 ) -> None:
-    """Print one case of a run; each repetition in turn unless one is chosen.
-
-    With `conversation` the turns are printed too, read again from the transcript; the JSON document
-    has none.
+    """Print one case of a run, each repetition in turn unless one is chosen.
 
     Raises:
         UnknownRun: the store has no such run.
@@ -61,10 +58,11 @@ def _print_conversation(record: RunRecord, execution: StoredExecution) -> None:
     """Print the conversation turn by turn, each turn with the scores that name it."""
     try:
         case = reread_case(record, execution.case)
-    except (DataError, ConfigurationError) as error:
+    except (DataError, ConfigurationError) as error:  # moved or changed since it was judged
         print_line(f"conversation: cannot be shown: {error}")
         return
-    scores_by_turn: defaultdict[int, list[dict[str, Any]]] = defaultdict(list)
+    scores_by_turn: defaultdict[int, list[dict[str, Any]]] = defaultdict(list)  # by turn number
+    # The worst finding of a turn first, those without a value last.
     lowest_first = sorted(
         execution.scores, key=lambda row: (row["value"] is None, row["value"] or 0.0)
     )
@@ -89,12 +87,13 @@ def _turn_texts(number: int, turn: Turn) -> Iterator[str]:
     text = "\n".join(part for part in (turn.text, result.content if result else None) if part)
     yield f"[{number}] {turn.role}{name}{failed}: {_shortened_text(text)}"
     for call in turn.tool_calls:
+        # The text as the agent wrote it, where it was no JSON object.
         arguments = call.raw or json.dumps(call.arguments, ensure_ascii=False, default=str)
         yield f"[{number}] call: {one_line(call.name)}({_shortened_text(arguments)})"
 
 
 def _shortened_text(text: str) -> str:
-    indented = "\n    ".join(text[:TEXT_CHARS].splitlines())
+    indented = "\n    ".join(text[:TEXT_CHARS].splitlines())  # so no line of it looks like ours
     more = len(text) - TEXT_CHARS
     return f"{indented} … {more:,} more characters" if more > 0 else indented or "(empty)"
 
@@ -105,7 +104,7 @@ def _print_case(case: Mapping[str, Any], scores: Sequence[Mapping[str, Any]]) ->
     if case["error"]:
         print_line(one_line(f"error: {case['error']}"))
     for score in scores:
-        if score["part"].startswith("outcome:"):
+        if score["part"].startswith("outcome:"):  # an expected outcome of the case
             details = json.loads(score["details"])
             mark = "✓" if score["passed"] else "✗"
             print_line(one_line(f"{mark} {details['statement']}: {details['justification']}"))
@@ -117,18 +116,15 @@ def _print_case(case: Mapping[str, Any], scores: Sequence[Mapping[str, Any]]) ->
 
 def _print_root_cause(cause: str | None, scores: Sequence[Mapping[str, Any]]) -> None:
     for score in scores:
-        if cause is not None and score["metric"] == cause and not score["part"]:
+        if cause is not None and score["metric"] == cause and not score["part"]:  # the headline
             print_line(f"root cause: {cause}")
             if fix := json.loads(score["details"]).get("suggested_fix"):
                 print_text(textwrap.fill(f"suggested fix: {fix}", 100, subsequent_indent="    "))
 
 
 def _print_finding(score: Mapping[str, Any]) -> None:
-    """Print a score: one line with its level, failure code and turns, then its reason.
-
-    The name of a part is indented below the headline score.
-    """
-    name = f"  {score['part']}" if score["part"] else score["metric"]
+    """Print a score: its level, failure code and turns on one line, then its reason."""
+    name = f"  {score['part']}" if score["part"] else score["metric"]  # below its headline
     words = [f"{name:<24} {_raw_text(score):>5}  {score['label'] or _outcome_of(score):<13}"]
     if score["failure_code"]:
         words.append(one_line(score["failure_code"]))
@@ -155,8 +151,6 @@ def explain_metric(
 ) -> None:
     """Print every ask behind a metric of a case, its reply, and the scores found in the replies.
 
-    Of several repetitions the first one is taken.
-
     Raises:
         UnknownRun: the store has no such run.
         StoreError: the run has no such case.
@@ -165,7 +159,7 @@ def explain_metric(
     with opened_store(file, uri) as store:
         record = store.run(chosen.run_id)
         executions = stored_executions(store, chosen.run_id, chosen.case_id, chosen.repetition)
-    document = metric_explanation(record, executions[0], metric)
+    document = metric_explanation(record, executions[0], metric)  # the first repetition
     if as_json:
         print_json(document)
     else:
@@ -213,7 +207,7 @@ def _ask_lines(number: int, ask: Mapping[str, Any]) -> Iterator[str]:
         yield f"  prompt {ask['prompt_hash']}: {same}"
         for message in ask["messages"]:
             yield f"---- {message['role']}"
-            yield from _indented_lines(message["content"])
+            yield from _indented_lines(message["content"])  # no line passes for ours
     yield "---- reply"
     yield from _indented_lines(ask["reply"] or "(none)")
     yield "----"

@@ -33,15 +33,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DeployOptions:
-    """What `assizes deploy` registers, or with `remove` removes; with `dry_run` nothing is changed.
-
-    Relative paths are in `folder` on the workers; `None`: the current folder.
-    """
+    """What `assizes deploy` registers or removes."""
 
     config: RunConfig
-    folder: str | None = None
-    dry_run: bool = False
-    remove: bool = False
+    folder: str | None = None  # on the workers, for relative paths; None: the current folder
+    dry_run: bool = False  # nothing is changed
+    remove: bool = False  # take away what was registered for the configuration
 
 
 def deploy(options: DeployOptions, *, as_json: bool) -> None:
@@ -104,6 +101,7 @@ async def _register(
     config = options.config
     pool = config.runner.work_pool
     target = DeploymentTarget(pool, options.folder or str(Path.cwd()))
+    # Faults of schedule and block come up before anything on the server is changed.
     wanted = wanted_deployments(config)
     notifier = await configured_notifier(client, config)
     results = [await registrar.work_pool(pool)]
@@ -117,6 +115,7 @@ async def _register(
     ids = {result.name.partition("/")[0]: result.id or UUID(int=0) for result in deployments}
     automations = await register_automations(registrar, config, DeploymentIds(ids), notifier)
     kept_names = {result.name for result in (*deployments, *automations)}
+    # Last: a failure on the way leaves more registered than is wanted, never less.
     removed = await registrar.remove(tag_of(config), kept_names)
     return [*results, *deployments, *automations, *removed]
 
@@ -129,7 +128,7 @@ async def translate_refusals() -> AsyncIterator[None]:
     try:
         yield
     except PrefectHTTPStatusError as error:
-        reason = " ".join(error.response.text.split())[:300]
+        reason = " ".join(error.response.text.split())[:300]  # it can hold a whole schema
         raise AssizesError(f"the Prefect server refuses: {reason}") from error
 
 
@@ -175,13 +174,7 @@ async def configured_notifier(client: PrefectClient, config: RunConfig) -> Notif
 
 
 def serve_flows(config: RunConfig, limit: int) -> None:
-    """Serve the deployments of a configuration until interrupted; their schedules pause afterwards.
-
-    At most `limit` flow runs are begun at the same time.
-
-    Raises:
-        ConfigurationError: as `register_and_run`, or there is no Prefect server.
-    """
+    """Serve deployments until interrupted, `limit` flow runs at once; raises like `use_server`."""
     api_url = use_server(verbose=True)
     tell_user(f"serving the flows of {config.name!r} for {api_url}; Ctrl-C ends it")
     asyncio.run(register_and_run(config, limit))
@@ -191,8 +184,7 @@ async def register_and_run(config: RunConfig, limit: int) -> None:
     """Register deployments, remove those that are not wanted, then run flow runs until cancelled.
 
     Raises:
-        ConfigurationError: a work pool has one of these deployments, or the notification block is
-            missing.
+        ConfigurationError: a work pool has one of these deployments, or there is no such block.
         AssizesError: the server refuses an object.
     """
     from prefect.client.orchestration import get_client
@@ -202,6 +194,7 @@ async def register_and_run(config: RunConfig, limit: int) -> None:
     from assizes.deployments.registration.automations import DeploymentIds
     from assizes.tasks.distribute.work_pool import DEPLOYMENT
 
+    # Paused at the end: without a server flow runs would pile up and begin late, all at once.
     runner = Runner(name=f"assizes-{config.name}", limit=limit, pause_on_shutdown=True)
     ids: dict[str, UUID] = {}
     async with get_client() as client, translate_refusals():
@@ -247,7 +240,7 @@ async def _runner_deployment(wanted: WantedDeployment) -> RunnerDeployment:
         schedules=[wanted.schedule] if wanted.schedule else None,
         concurrency_limit=alone if wanted.one_at_a_time else None,
         entrypoint_type=EntrypointType.MODULE_PATH,
-        paused=False,
+        paused=False,  # an earlier `serve-flows` paused it when it ended
     )
-    deployment.entrypoint = wanted.entrypoint
+    deployment.entrypoint = wanted.entrypoint  # as on a work pool
     return deployment

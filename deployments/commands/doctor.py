@@ -25,14 +25,11 @@ from assizes.tasks.store import existing_store, store_file
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """The result of one check, in one line.
-
-    `note`: it works, but the finding is worth knowing; `fault`: a run would fail.
-    """
+    """The result of one check."""
 
     name: str
-    state: Literal["ok", "note", "fault"]
-    finding: str
+    state: Literal["ok", "note", "fault"]  # note: works, worth knowing; fault: a run would fail
+    finding: str  # one line
 
 
 def check_installation(file: Path | None, overrides: list[str], *, as_json: bool) -> int:
@@ -56,7 +53,7 @@ def _checks(file: Path | None, overrides: list[str]) -> Iterator[Check]:
     except AssizesError as error:
         yield Check("configuration", "fault", str(error))
         return
-    probes: dict[str, Callable[[RunConfig], str]] = {
+    probes: dict[str, Callable[[RunConfig], str]] = {  # each returns a finding or raises a fault
         "judges and metrics": _judges,
         "model": _model,
         "transcripts": _transcripts,
@@ -94,8 +91,8 @@ def _check_server() -> Iterator[Check]:
 
 
 def _check_deployments(api_url: str) -> Iterator[Check]:
-    """A fault for deployments that name modules of before the package was renamed, if there are any."""
-    prepare_environment()
+    """A fault for deployments whose modules are named as before the package `assizes`, if any."""
+    prepare_environment()  # before Prefect is imported
     from assizes.deployments.registration.begin import outdated_deployments
 
     try:
@@ -122,7 +119,7 @@ def _model(config: RunConfig) -> str:
         for name, own in assignment.own.items()
         if own is not assignment.shared
     ]
-    shared = [] if config.judge.panel else [assignment.shared.name]
+    shared = [] if config.judge.panel else [assignment.shared.name]  # a panel stands in its place
     return "; ".join([*shared, *others])
 
 
@@ -130,19 +127,19 @@ def _transcripts(config: RunConfig) -> str:
     if "{" in config.transcripts.uri:
         return f"{config.transcripts.uri}: has a date placeholder, not listed"
     sources = list_sources(config.transcripts.uri, config.transcripts.storage_options)
-    size = sum(source.size for source in sources)
+    size = sum(source.size for source in sources)  # bytes
     return f"{config.transcripts.uri}: {len(sources)} objects, {size / 1e6:.1f} MB"
 
 
 def _store(config: RunConfig) -> str:
     uri = config.store.uri
-    if (file := store_file(uri)) is None:
+    if (file := store_file(uri)) is None:  # Parquet, in a folder or a bucket
         write_probe(uri, config.store.storage_options, "[store] uri")
     try:
         with existing_store(config.store) as store:
             writers = "several writers" if store.many_writers else "one writer at a time"
             return f"{uri}: {store.runs().height} runs, {writers}"
-    except NoStore:
+    except NoStore:  # the first run makes it
         if file is not None:
             write_probe(str(file.parent), {}, "[store] uri")
         return f"{uri}: will be created"

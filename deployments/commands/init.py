@@ -1,7 +1,4 @@
-"""`assizes init` and `import`: a configuration that fits transcripts, and transcripts converted.
-
-`import` converts foreign transcripts to lines of one format, and reports the losses.
-"""
+"""`assizes init` and `import`: a configuration that fits transcripts, and transcripts converted."""
 
 from __future__ import annotations
 
@@ -98,8 +95,8 @@ def _read_sample(uri: str) -> tuple[list[Case], list[str]]:
     config = TranscriptsConfig(uri=uri, limit=SAMPLE_SIZE)
     with Spool() as spool:
         try:
-            plan = plan_intake(config, SAMPLE_SIZE, spool)
-        except Inconclusive:
+            plan = plan_intake(config, SAMPLE_SIZE, spool)  # one shard holds all
+        except Inconclusive:  # nothing is there yet: the file is written all the same
             return [], []
         records = [r for shard in plan.shards for r in read_shard(shard, config, spool)]
         formats = sorted({shard.format for shard in plan.shards})
@@ -123,7 +120,7 @@ def _writes_comment(cases: list[Case]) -> str:
         for case in cases
     )
     if not used or known:
-        gap = " " * 23
+        gap = " " * 23  # to the column of the other comments
         return f"# writes = []{gap}# tools that change state, where cases do not say"
     names = ", ".join(_toml_string(name) for name in sorted(used))
     return (
@@ -133,29 +130,26 @@ def _writes_comment(cases: list[Case]) -> str:
 
 
 def _toml_string(text: str) -> str:
-    """A text as a TOML string on one line, whatever characters a name in a transcript holds.
-
-    Raises:
-        ConfigurationError: the text holds a lone surrogate, which TOML cannot express.
-    """
-    if any("\ud800" <= char <= "\udfff" for char in text):
+    """A text as a one-line TOML string; `ConfigurationError` for a lone surrogate."""
+    if any("\ud800" <= char <= "\udfff" for char in text):  # in names of files that are no UTF-8
         raise ConfigurationError(
             f"{text!r} is no UTF-8 and cannot be written into a configuration; give another name"
         )
+    # JSON's escapes are TOML's too, so no name in a transcript ends the string and adds a setting.
     quoted = json.dumps(text, ensure_ascii=False)
     return "".join(char if char.isprintable() else f"\\U{ord(char):08x}" for char in quoted)
 
 
 @dataclass(frozen=True, slots=True)
 class ImportOptions:
-    """The arguments of `assizes import`, from `format` to the format `to`; labels go beside `out`."""
+    """The arguments of `assizes import`."""
 
-    format: str
-    source: str
+    format: str  # of the source, or "auto"
+    source: str  # file, folder, glob or s3:// URI
     out: Path
-    to: str
-    labels: Path | None
-    endpoint_url: str | None
+    to: str  # format to write
+    labels: Path | None  # file for labels of people; None: beside `out`
+    endpoint_url: str | None  # of an S3 store other than AWS
 
 
 def import_and_print(wanted: ImportOptions, *, force: bool, as_json: bool) -> None:
@@ -186,7 +180,7 @@ def _check(wanted: ImportOptions, labels: Path, *, force: bool) -> None:
         raise ConfigurationError.unknown("format", wanted.format, ("auto", *NAMES), "import")
     if wanted.to not in ("native", *WRITERS):
         raise ConfigurationError.unknown("format", wanted.to, ("native", *WRITERS), "--to")
-    if labels.resolve() == wanted.out.resolve():
+    if labels.resolve() == wanted.out.resolve():  # one would overwrite the other
         taken = f"--labels {str(labels)!r} is the file the transcripts go to"
         raise ConfigurationError(f"{taken}; name another")
     for path in (wanted.out, labels):

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from assizes.judge.prompts.prompt_texts import PromptDiff
     from assizes.judge.summary.run_summary import RunSummary
 
-MARKS = {True: "pass", False: "FAIL"}
-UNDECIDED = ("Inconclusive", "Incomplete", "OverBudget", "Halted", "NoData")
+MARKS = {True: "pass", False: "FAIL"}  # of gates and verdicts
+UNDECIDED = ("Inconclusive", "Incomplete", "OverBudget", "Halted", "NoData")  # neither good nor bad
 STYLES = {"Passed": "bold green", **dict.fromkeys(UNDECIDED, "bold yellow")}
 """Styles of conclusions; a conclusion without a style is a fault and printed in bold red."""
 MOVED = 5
@@ -58,14 +58,9 @@ def print_conclusion(conclusion: str) -> None:
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print a table; an empty title prints none.
-
-    A heading that begins with `#` marks a right-aligned column of numbers. A text is printed as it
-    is, never as markup of rich. The first column holds the ids that people copy, so it is never
-    cut.
-    """
+    """Print a table; a heading that begins with `#` marks a right-aligned column of numbers."""
     table = Table(
-        title=Text(title) if title else None,
+        title=Text(title) if title else None,  # Text: brackets are no markup of rich
         title_justify="left",
         header_style="bold",
         box=box.SIMPLE_HEAD,
@@ -74,6 +69,7 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[obje
     )
     for index, name in enumerate(columns):
         justify: Literal["left", "right"] = "right" if name.startswith("#") else "left"
+        # The first column holds ids that people copy: it is never cut or broken.
         heading = Text(printable(name.removeprefix("#")))
         table.add_column(heading, justify=justify, no_wrap=index == 0, overflow="fold")
     for row in rows:
@@ -99,10 +95,7 @@ def judge_line(model: str) -> str:
 
 
 def print_outcome(outcome: RunOutcome, *, as_json: bool = False) -> int:
-    """Print a finished run: metrics beside the baseline, gates, comparison, conclusion, report.
-
-    Returns its exit code.
-    """
+    """Print metrics, gates, comparison, conclusion and report of a run; returns its exit code."""
     if as_json:
         print_json(outcome.model_dump(mode="json"))
         return outcome.exit_code
@@ -114,7 +107,7 @@ def print_outcome(outcome: RunOutcome, *, as_json: bool = False) -> int:
     if comparison is not None:
         print_comparison(comparison)
     print_conclusion(outcome.conclusion)
-    known_reasons = comparison.verdict.reasons if comparison else ()
+    known_reasons = comparison.verdict.reasons if comparison else ()  # are printed with it
     print_lines(reason for reason in outcome.reasons if reason not in known_reasons)
     if outcome.attribution is not None and not outcome.attribution.judge_moved:
         print_line(outcome.attribution.sentence())
@@ -132,7 +125,7 @@ def print_warnings(warnings: Iterable[str]) -> None:
 def print_metrics(title: str, summary: RunSummary, comparison: RunComparison | None = None) -> None:
     """Print each metric's mean and coverage, and its change against the baseline."""
     measured = comparison.aggregate.per_metric_aggregate_deltas if comparison else ()
-    deltas = {each.metric: each.delta for each in measured}
+    deltas = {each.metric: each.delta for each in measured}  # metric -> change of its mean
     rows = []
     for metric in summary.metrics:
         # Of a binary metric the pass rate stands for the mean, and the change is in its points.
@@ -143,7 +136,7 @@ def print_metrics(title: str, summary: RunSummary, comparison: RunComparison | N
             change = f"{100 * delta:+.1f} %" if metric.is_binary else f"{delta:+.2f}"
         due = f"{metric.scored}/{metric.scored + metric.failed}"
         passed = None if metric.pass_rate is None else f"{100 * metric.pass_rate:.1f} %"
-        kind = metric.tier or metric.gate
+        kind = metric.tier or metric.gate  # conversation metrics have a tier, other judges a gate
         rows.append((metric.name, kind, metric.weight, mean, passed, change, due))
     columns = ("metric", "tier or gate", "#weight", "#mean", "#passed", "#change", "#scored")
     print_table(title, columns, rows)
@@ -177,7 +170,7 @@ def print_gates(summary: RunSummary) -> None:
     counts = {name: count for name, count in summary.counts.items() if count}
     print_line(f"records: {', '.join(_counts(counts))}")
     if summary.score_counts:
-        due, *parts = _counts(summary.score_counts)
+        due, *parts = _counts(summary.score_counts)  # the total comes first
         print_line(f"scores: {due} = {' + '.join(parts)}")
     if summary.flags:
         print_line(f"flagged cases (docs/judges.md): {', '.join(_counts(summary.flags))}")
@@ -223,7 +216,7 @@ def print_published(summary: RunSummary) -> None:
 
 
 def print_comparison(comparison: RunComparison) -> None:
-    """Print the changed cases of a comparison, its verdict by rules and by statistics, its warnings."""
+    """Print a comparison: changed cases, verdict by rules and by statistics, warnings."""
     aggregate, verdict = comparison.aggregate, comparison.verdict
     print_line(
         f"{comparison.candidate_run_id} against {comparison.baseline_run_id}: "
@@ -237,6 +230,7 @@ def print_comparison(comparison: RunComparison) -> None:
     ]
     if changed:
         print_table("", ("case", "status", "#baseline", "#candidate"), changed[:NOTABLE])
+    # By counts: a comparison lists at most a thousand cases of each status (decision 62).
     more = comparison.case_counts.matched - aggregate.total_unchanged - NOTABLE
     if more > 0:
         print_line(f"... and {more} more")
@@ -274,7 +268,7 @@ def print_statistics(statistics: StatisticalVerdict) -> None:
     from assizes.judge.comparison.statistical_verdict import SHOWN
 
     print_line(f"by the statistics: {SHOWN[statistics.verdict].upper()}")
-    measures = [measure.line for measure in statistics.metrics]
+    measures = [measure.line for measure in statistics.metrics]  # reasons repeat them
     others = [reason for reason in statistics.reasons if reason not in measures]
     print_lines(f"  {line}" for line in (*measures, *others))
     for part in statistics.mix:

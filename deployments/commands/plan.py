@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 
 
 def plan_and_print(config: RunConfig, on: date | None, *, as_json: bool) -> None:
-    """Forecast a run and print the forecast; no model is called and nothing is written.
-
-    `on` is the day for date placeholders in the transcripts' URI.
+    """Forecast a run and print the forecast; `on` is the day for date placeholders in the URI.
 
     Raises:
         AssizesError: the run itself could not begin either.
@@ -29,7 +27,7 @@ def plan_and_print(config: RunConfig, on: date | None, *, as_json: bool) -> None
     from assizes.tasks.forecasts.run_forecast import forecast_with_anchors
 
     with progress_bar():
-        forecast = asyncio.run(forecast_with_anchors(config, on))
+        forecast = asyncio.run(forecast_with_anchors(config, on))  # calls no model, writes nothing
     if as_json:
         print_json(forecast.model_dump(mode="json"))
     else:
@@ -69,7 +67,7 @@ def _row(judge: JudgeForecast) -> tuple[str, ...]:
 
 
 def _totals(forecast: RunForecast, *, replayed: bool) -> Iterator[str]:
-    if forecast.sampled is not None:
+    if forecast.sampled is not None:  # a large run is counted by a sample of its cases
         due = forecast.transcripts["due"]
         yield f"scaled up from a sample of {forecast.sampled:,} of {due:,} cases"
     answered = f"{forecast.kept:,} answered by kept replies, {forecast.same:,} by the same ask"
@@ -94,7 +92,7 @@ def _cost(forecast: RunForecast) -> str:
 
 def _limit(forecast: LimitForecast, *, batch: bool) -> str:
     text = f"[limits] {forecast.limit} = {forecast.allows:g}: {forecast.spent:g} spent"
-    if forecast.fits is None or forecast.expected is None:
+    if forecast.fits is None or forecast.expected is None:  # e.g. a model without a price
         return f"{text}, what this run adds is not known"
     added = f"{forecast.expected:g} more expected"
     if batch and forecast.worst is not None:

@@ -14,17 +14,17 @@ from assizes.tasks.context.run_context import progress_reporter
 @contextlib.contextmanager
 def show_progress_bar() -> Iterator[None]:
     """Draw the progress on stderr that runs in this block report through `progress_reporter`."""
-    task = bars.TextColumn("{task.description}", markup=False)
+    task = bars.TextColumn("{task.description}", markup=False)  # a stage is text, never markup
     numbers = (bars.MofNCompleteColumn(), bars.TimeElapsedColumn(), bars.TimeRemainingColumn())
     columns = (bars.SpinnerColumn(), task, bars.BarColumn(), *numbers)
     with bars.Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        bar = progress.add_task("starting", total=None)
+        bar = progress.add_task("starting", total=None)  # the stages say how much there is
         parts = progress.add_task("days", total=None, visible=False)
 
         def report(stage: str, done: int, total: int) -> None:
-            if stage == "days" and total:
+            if stage == "days" and total:  # how many days a backfill has in all
                 progress.reset(parts, total=total, completed=done, visible=True)
-            elif stage == "days":
+            elif stage == "days":  # so many more have ended
                 progress.advance(parts, done)
             else:
                 _advance(progress, bar, stage, done, total)
@@ -37,16 +37,12 @@ def show_progress_bar() -> Iterator[None]:
 
 
 def _advance(progress: bars.Progress, bar: bars.TaskID, stage: str, done: int, total: int) -> None:
-    """Move the bar of the run by one report.
-
-    A new stage with a `total` begins a new bar. With a `total`, and in the stage `reading`, `done`
-    is the number done so far; else the number done since the last report.
-    """
-    if stage == "reading":
+    """Move the bar of the run by one report of a stage."""
+    if stage == "reading":  # `done` so far; how many there are is not known yet
         progress.update(bar, description="reading transcripts", completed=done)
-    elif total and progress.tasks[bar].description == stage:
+    elif total and progress.tasks[bar].description == stage:  # `done` so far
         progress.update(bar, total=total, completed=done)
-    elif total:
+    elif total:  # a new stage begins a new bar
         progress.reset(bar, total=total, completed=done, description=stage)
     else:
-        progress.advance(bar, done)
+        progress.advance(bar, done)  # `done` since the last report

@@ -20,22 +20,17 @@ from assizes.tasks.store import RunRecord, Store
 
 @dataclass(frozen=True, slots=True)
 class ReportOptions:
-    """Where `assizes report` writes its three files (`None`: as configured), or what it writes instead.
+    """What `assizes report` writes: its three files, or in their place a summary for CI."""
 
-    Instead of them, it writes JUnit XML to the file `junit`, and prints some Markdown with `brief`.
-    """
-
-    output: str | None = None
-    junit: Path | None = None
-    brief: bool = False
+    output: str | None = None  # folder or URI for the three files; None: as configured
+    junit: Path | None = None  # file for JUnit XML
+    brief: bool = False  # some lines of Markdown on stdout
 
 
 def write_stored_report(
     run_id: str, wanted: ReportOptions, file: Path | None, store: str | None, *, as_json: bool
 ) -> None:
     """Write the three files of a report and print their addresses; or write a summary for CI.
-
-    The exit code says nothing of the report: a CI job is gated by that of the run or comparison.
 
     Raises:
         UnknownRun: the store has no such run.
@@ -69,6 +64,7 @@ def write_stored_report(
 def _for_ci(
     store: Store, record: RunRecord, data: Mapping[str, Any], wanted: ReportOptions
 ) -> None:
+    # A CI job is gated by the exit code of the run or the comparison, not by this command's.
     if (file := wanted.junit) is not None:
         try:
             document = junit_report(data, store.scan(record.run_id, "cases"))

@@ -1,7 +1,4 @@
-"""`assizes run`, `resume` and `demo`: check all that can be checked beforehand, then run the flow.
-
-The demo judges real transcripts of an agent, and a copy in which the agent got worse.
-"""
+"""`assizes run`, `resume` and `demo`: check what can be checked beforehand, then run the flow."""
 
 from __future__ import annotations
 
@@ -44,23 +41,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """One evaluation: begin a run, resume it, or fork it, with the day for placeholders in the URI.
-
-    Without a `run_id` the id is derived from the input.
-    """
+    """One evaluation."""
 
     config: RunConfig
-    run_id: str | None = None
-    on: date | None = None
-    manner: StartMode = "begin"
+    run_id: str | None = None  # None: derived from configuration and input
+    on: date | None = None  # day for date placeholders in the URI
+    manner: StartMode = "begin"  # or "resume", or "fork": another run beside that of the id
 
 
 def run_evaluation(wanted: RunOptions, *, as_json: bool, verbose: bool) -> int:
-    """Run one evaluation and print its outcome; returns the exit code of the outcome.
-
-    Raises:
-        AssizesError: as `preflight`, and every error of the run itself.
-    """
+    """Run one evaluation, print its outcome and return its exit code; raises as `preflight` too."""
     preflight(wanted)
     (outcome,) = evaluations([wanted], verbose=verbose)
     return print_outcome(outcome, as_json=as_json)
@@ -69,10 +59,7 @@ def run_evaluation(wanted: RunOptions, *, as_json: bool, verbose: bool) -> int:
 def resume_options(
     run_id: str, file: Path | None, uri: str | None, overrides: Sequence[str]
 ) -> RunOptions:
-    """The options that resume a stored run, with its stored configuration.
-
-    The configuration file and `uri` (of `--store`) only name the store; the `--set` pairs change
-    the stored configuration.
+    """The options that resume a stored run; file and `uri` (of `--store`) only name the store.
 
     Raises:
         UnknownRun: the store has no such run.
@@ -80,7 +67,7 @@ def resume_options(
     where = store_config(file, uri)
     with open_store(where) as store:
         record = store.run(run_id)
-    store_settings = {"store": where.model_dump()}
+    store_settings = {"store": where.model_dump()}  # where it is now, as it may have moved
     config = stored_config(record.config, store_settings, overrides, f"run {record.run_id}")
     return RunOptions(config, record.run_id, manner="resume")
 
@@ -92,6 +79,7 @@ def preflight(wanted: RunOptions) -> None:
         AssizesError: the first fault; `NotComparable` for a baseline that is not complete.
     """
     config = wanted.config
+    # A resumed run reads by its stored plan, a rerun (`again`) the objects of a stored run.
     if wanted.manner != "resume" and config.transcripts.again is None:
         uri = expand(config.transcripts.uri, wanted.on)
         list_sources(uri, config.transcripts.storage_options)
@@ -121,7 +109,7 @@ def check_places(config: RunConfig) -> None:
     write_probe(config.cache.uri, config.cache.storage_options, "[cache] uri")
     write_probe(config.report.uri, config.report.storage_options, "[report] uri")
     baseline = config.comparison.baseline
-    with open_store(config.store, writing=True) as store:
+    with open_store(config.store, writing=True) as store:  # proves that rows can be written
         # A rule only picks complete runs.
         record = None if baseline is None or baseline in RULES else store.run(baseline)
     if record is not None and record.status != COMPLETE:
@@ -146,13 +134,12 @@ def evaluations(wanted: list[RunOptions], *, verbose: bool) -> list[RunOutcome]:
     """Run evaluations one after another on one Prefect server and return their outcomes.
 
     Raises:
-        ConfigurationError: the configured Prefect server does not answer.
-        AssizesError: the first error that ended an evaluation.
+        AssizesError: the first error that ended an evaluation, or the server does not answer.
     """
     find_server(verbose=verbose)
 
     async def evaluate_all() -> list[RunOutcome]:
-        from assizes.flows.evaluate import evaluate
+        from assizes.flows.evaluate import evaluate  # imports Prefect: after `find_server`
 
         outcomes = []
         for each in wanted:
@@ -180,7 +167,7 @@ def run_flows(work: Coroutine[Any, Any, T]) -> T:
 
 
 def find_server(*, verbose: bool) -> None:
-    """Make Prefect use the configured server, else that of `assizes up`, else a temporary server.
+    """Make Prefect use the configured server, else that of `assizes up`, else a temporary one.
 
     Raises:
         ConfigurationError: the configured Prefect server does not answer.
@@ -192,23 +179,17 @@ def find_server(*, verbose: bool) -> None:
         tell_user(f"starting a temporary Prefect server ({hint})")
 
 
+# `Any`: Prefect types an async flow called with `return_state` as if it had been awaited already.
 async def flow_outcome(flow: Any, *arguments: Any, more_tags: Sequence[str] = ()) -> Any:
-    """Run an async flow with these arguments and return its result.
-
-    Prefect types an async flow called with `return_state` as if it had been awaited already, hence
-    `Any`. `more_tags` are tags of the flow run, beside the tag of this package.
-
-    Raises:
-        AssizesError: the error that ended the flow, whose class gives the exit code.
-    """
+    """Run an async flow with these arguments; returns its result, or raises what ended it."""
     from prefect import tags
 
     from assizes.tasks.publish_report import TAG
 
-    with tags(TAG, *more_tags):
+    with tags(TAG, *more_tags):  # of the flow run
         state = await flow(*arguments, return_state=True)
     outcome = await state.aresult(raise_on_failure=False)
-    if isinstance(outcome, BaseException):
+    if isinstance(outcome, BaseException):  # its class gives the exit code
         raise outcome
     return outcome
 
@@ -229,15 +210,12 @@ NAME = "demo"
 """Name of both runs."""
 
 V1, V2, DATABASE = "demo-v1.jsonl", "demo-v2.jsonl", "demo.duckdb"
-OWN_FILES = (V1, V2, DATABASE, f"{DATABASE}.wal")
+OWN_FILES = (V1, V2, DATABASE, f"{DATABASE}.wal")  # .wal: DuckDB's log
 """Files that the demo writes beside its reports, and removes again when it is run anew."""
 
 
 def run_demo(folder: Path, *, as_json: bool, verbose: bool) -> int:
-    """Judge the sample, judge a copy with a planted regression, and compare the two runs.
-
-    Transcripts, store, reply cache and reports are written into the folder. Returns 0 when the
-    planted regression was found, else 1.
+    """Judge the sample and a copy with a planted regression; returns 0 when that was found, else 1.
 
     Raises:
         ConfigurationError: the folder cannot be used.

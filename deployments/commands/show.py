@@ -33,8 +33,8 @@ def show_runs(file: Path | None, uri: str | None, *, as_json: bool) -> None:
     with opened_store(file, uri) as store:
         store_uri = store.uri
         for row in store.runs().iter_rows(named=True):
-            summary = json.loads(row["summary"]) if row["summary"] else {}
-            row["status"] = displayed_status(store, row["run_id"], row["status"])
+            summary = json.loads(row["summary"]) if row["summary"] else {}  # none while it runs
+            row["status"] = displayed_status(store, row["run_id"], row["status"])  # or interrupted
             fields = {field: row[field] for field in RUN_FIELDS}
             rows.append(fields | {name: summary.get(name) for name in numbers})
     if as_json:
@@ -102,9 +102,7 @@ def show_metrics(folders: Sequence[str], *, as_json: bool) -> None:
 
 
 def show_judges(folders: Sequence[str], file: Path | None, *, as_json: bool) -> None:
-    """Print every judge: its scale, its gate, what it needs, and whether it works offline.
-
-    Listed are also the user's own judges in `folders` and in the configuration `file`.
+    """Print every judge, the user's own in `folders` and in the configuration `file` included.
 
     Raises:
         ConfigurationError: the configuration, a rubric folder or a judge cannot be used.
@@ -142,26 +140,22 @@ def _print_judge(judge: dict[str, Any]) -> None:
 
 EXIT_CODES: Final[dict[Ending, int]] = {
     "fine": 0,
-    "regressed": 1,
-    "not_comparable": 3,
-    "inconclusive": 4,
+    "regressed": 1,  # by what decides: rules or statistics
+    "not_comparable": 3,  # the runs were judged differently
+    "inconclusive": 4,  # the statistics decide, and the data cannot tell
 }
 """Exit code of `assizes compare` for each ending of a comparison."""
 
 
 def compare_and_print(
     sides: tuple[str, str],
-    limits: Mapping[str, Any],
+    limits: Mapping[str, Any],  # of the command line, by field of `ComparisonConfig`
     file: Path | None,
     store: str | None,
     *,
     as_json: bool,
 ) -> int:
-    """Compare two stored runs, write the verdict into the store and print it.
-
-    `limits` are the thresholds given on the command line, by field of `ComparisonConfig`. Returns 0
-    without a regression, 1 with a regression, 3 for runs that were judged differently, 4 where the
-    statistics decide and the data cannot tell.
+    """Compare two stored runs, store and print the verdict; returns a code of `EXIT_CODES`.
 
     Raises:
         StoreError: there is no such store.

@@ -1,9 +1,4 @@
-"""`assizes sql`: the rows of one SELECT statement over a store, or over one run of it.
-
-As CSV no cell is a formula; only this module writes CSV. Spreadsheets run a cell such as
-`=HYPERLINK(...)` when somebody opens the file, and an agent's user can put such a text into a
-transcript (CSV injection, CWE-1236).
-"""
+"""`assizes sql`: the rows of one SELECT statement over a store, or over one run of it."""
 
 from __future__ import annotations
 
@@ -39,18 +34,20 @@ def csv_text(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 
 def as_text(text: str) -> str:
     """A text as a cell: printable, and with a leading `'` where it would be a formula."""
+    # CSV injection (CWE-1236): a spreadsheet runs a cell such as =HYPERLINK(...) when the file is
+    # opened, and an agent's user can put one into a transcript. Only this module writes CSV.
     shown = printable(text, "\n\t")
     begins = shown.lstrip().startswith(FORMULA) or shown.startswith(("\n", "\t"))
     return f"'{shown}" if begins else shown
 
 
 def _csv_cell(value: Any) -> Any:
-    if isinstance(value, bool):
+    if isinstance(value, bool):  # asked first: a bool is an int
         return str(value).lower()
     if value is None or isinstance(value, int):
         return value
     if isinstance(value, float):
-        return value if math.isfinite(value) else as_text(str(value))
+        return value if math.isfinite(value) else as_text(str(value))  # "-inf" begins as a formula
     if isinstance(value, list | dict):
         return as_text(json.dumps(value, ensure_ascii=False, default=str))
     return as_text(str(value))
@@ -69,7 +66,7 @@ def query_and_print(
     """
     store = _store_uri(target)
     config = store_config(file, store or uri)
-    rows = query_store(config, statement, None if store else target)
+    rows = query_store(config, statement, None if store else target)  # None: all runs of it
     if shape == "json":
         dicts = rows.to_dicts()
         print_json([{name: _plain_value(row[name]) for name in row} for row in dicts])
@@ -83,15 +80,12 @@ def query_and_print(
 
 
 def _store_uri(target: str) -> str | None:
-    """The URI of the store that a target names; `None` when it can only be a run id.
-
-    A run id holds no slash.
-    """
+    """The URI of the store that a target names; `None` when it can only be a run id."""
     if "://" in target or target.startswith("duckdb:"):
         return target
     if target.endswith((".duckdb", ".db")):
         return f"duckdb:///{target}"
-    return target if "/" in target or Path(target).is_dir() else None
+    return target if "/" in target or Path(target).is_dir() else None  # no run id has a slash
 
 
 def _cell(value: Any) -> Any:

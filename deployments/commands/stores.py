@@ -12,11 +12,11 @@ from assizes.tasks.store import Store, open_store
 
 @dataclass(frozen=True, slots=True)
 class CaseSelection:
-    """A case of a run; the run id may be a unique beginning. `None`: all its repetitions, from 0."""
+    """A case of a run."""
 
-    run_id: str
+    run_id: str  # or a unique beginning of it
     case_id: str
-    repetition: int | None = None
+    repetition: int | None = None  # from 0; None: all of them
 
 
 def store_config(file: Path | None, uri: str | None) -> StoreConfig:
@@ -26,9 +26,5 @@ def store_config(file: Path | None, uri: str | None) -> StoreConfig:
 
 
 def opened_store(file: Path | None, uri: str | None) -> Store:
-    """Open the store that `store_config` names, for reading.
-
-    Raises:
-        StoreError: there is no store, or it cannot be read.
-    """
+    """Open the store that `store_config` names, for reading; `StoreError` where there is none."""
     return open_store(store_config(file, uri))

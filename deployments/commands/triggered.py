@@ -1,8 +1,6 @@
 """Commands that begin other runs than `run`: check beforehand, run the flow, print.
 
-`nightly`, `after-deployment` and `backfill` run flows of their own. `requeue` and `run
---only-errors` judge again what a run could not: the quarantined records, which could not be read,
-and the cases whose judging ended in an error.
+They raise `AssizesError` for what is wrong beforehand, and the error of the flow.
 """
 
 from __future__ import annotations
@@ -37,13 +35,7 @@ PROGRESS_LOGGERS: Final = ("assizes.flows.backfill", "assizes.flows.after_deploy
 
 
 def run_nightly(config: RunConfig, on: date | None, *, as_json: bool, verbose: bool) -> int:
-    """Judge a day, or without one the days that are due, and print a table of the runs.
-
-    Returns the exit code of the severest conclusion.
-
-    Raises:
-        AssizesError: what is wrong beforehand, or the error of the flow.
-    """
+    """Judge a day, or the days that are due; print a table, return the severest exit code."""
     check_dated(config.transcripts.uri)
     result = _checked_result("nightly.nightly", config, on, verbose=verbose)
     return _print_series(result, as_json=as_json)
@@ -52,17 +44,13 @@ def run_nightly(config: RunConfig, on: date | None, *, as_json: bool, verbose: b
 def run_after_deployment(
     config: RunConfig,
     version: str,
-    agent: str | None,
-    min_transcripts: int | None,
+    agent: str | None,  # None: any agent
+    min_transcripts: int | None,  # None: as configured
     *,
     as_json: bool,
     verbose: bool,
 ) -> int:
-    """Judge a deployed version beside the version before, print the outcome, return its exit code.
-
-    Raises:
-        AssizesError: what is wrong beforehand, or the error of the flow.
-    """
+    """Judge a deployed version beside the one before, print the outcome, return its exit code."""
     flow = "after_deployment.after_deployment"
     outcome = _checked_result(flow, config, version, agent, min_transcripts, verbose=verbose)
     return output.print_outcome(outcome, as_json=as_json)
@@ -70,33 +58,23 @@ def run_after_deployment(
 
 def run_backfill(
     config: RunConfig,
-    days: tuple[date | None, date | None],
-    uris: list[str] | None,
+    days: tuple[date | None, date | None],  # first and last, both judged; no last: yesterday
+    uris: list[str] | None,  # instead of days
     *,
     as_json: bool,
     verbose: bool,
 ) -> int:
-    """Judge the first to the last day, or the URIs, each as a run, and print a table of the runs.
-
-    Returns the exit code of the severest conclusion; days without data do not count.
-
-    Raises:
-        AssizesError: what is wrong beforehand, or the error of the flow.
-    """
+    """Judge each day or URI as a run; print a table, return the severest exit code."""
     backfill_parts(config, *days, uris)  # raises for a range or a URI that cannot be used
     result = _checked_result("backfill.backfill", config, *days, uris, verbose=verbose)
-    return _print_series(result, as_json=as_json)
+    return _print_series(result, as_json=as_json)  # days without data do not count
 
 
 def _checked_result(flow: str, config: RunConfig, *more: Any, verbose: bool) -> Any:
-    """Check the places of a run, find a Prefect server, and return the result of a flow.
-
-    The flow is imported by its name below `assizes.flows`, for Prefect may be imported only once
-    `find_server` has set its environment.
-    """
+    """Check the places of a run, find a Prefect server, and return the result of a flow."""
     run.check_places(config)
-    run.find_server(verbose=verbose)
-    module, function = flow.split(".")
+    run.find_server(verbose=verbose)  # sets the environment that Prefect reads at its import
+    module, function = flow.split(".")  # below assizes.flows
 
     async def call_flow() -> Any:
         imported = import_module(f"assizes.flows.{module}")
@@ -113,7 +91,7 @@ def _show_progress_lines() -> Iterator[None]:
         yield
         return
     handler = StderrLines(logging.INFO)
-    handler.addFilter(lambda record: record.levelno == logging.INFO)
+    handler.addFilter(lambda record: record.levelno == logging.INFO)  # `main` prints the rest
     loggers = [logging.getLogger(name) for name in PROGRESS_LOGGERS]
     for logger in loggers:
         logger.addHandler(handler)
@@ -154,7 +132,7 @@ _SUFFIXES: Final = {"quarantined": "-requeue", "errored": "-errors"}
 """Suffix of the new run's name."""
 _NAME_CHARS: Final = 63
 """Most characters of a run's name."""
-_UNSET = ("limit", "number", "per_stratum")
+_UNSET = ("limit", "number", "per_stratum")  # bounds on how many
 _ALL: Final[dict[str, Any]] = {**dict.fromkeys(_UNSET), "stratify_by": []}
 _SAMPLE_SETTINGS: Final = {"quarantined": _ALL, "errored": {**_ALL, "sample": 1.0}}
 """Sampling settings of the new run, which takes everything that is left.
@@ -167,9 +145,7 @@ Only = Literal["quarantined", "errored"]
 
 
 def errored_selection(run_id: str | None, *, others: bool) -> tuple[str, Only]:
-    """The run whose cases with an error `run --only-errors` judges again.
-
-    `others`: whether an option was given for which the stored configuration has the value.
+    """The selection of `--only-errors`; `others`: options were given that the stored run decides.
 
     Raises:
         ConfigurationError: no run is named, or such an option was given.
@@ -181,19 +157,15 @@ def errored_selection(run_id: str | None, *, others: bool) -> tuple[str, Only]:
 
 
 def rerun_remaining(
-    selection: tuple[str, Only],
-    file: Path | None,
-    overrides: Sequence[str],
+    selection: tuple[str, Only],  # stored run, or a unique beginning of its id; what to judge
+    file: Path | None,  # configuration, only for the place of the store
+    overrides: Sequence[str],  # --set pairs, over the stored configuration
     *,
     as_json: bool,
     verbose: bool,
-    dry_run: bool = False,
+    dry_run: bool = False,  # only read and count, return 0
 ) -> int:
-    """Judge what a stored run could not, in a new run with the configuration of the stored run.
-
-    The selection is the id of the stored run, or a unique beginning of it, and which kind to judge.
-    The configuration file names the store; the `--set` pairs change the stored configuration.
-    Returns the exit code of the new run; 0 with `dry_run`, which only reads and counts.
+    """Judge what a stored run could not, as a new run by its configuration; returns the exit code.
 
     Raises:
         ConfigurationError: the stored run has no quarantined records, or no cases with an error.
@@ -210,8 +182,8 @@ def rerun_remaining(
     counts: dict[str, Any] = {
         "of": before,
         "only": only,
-        "sought": before[only],
-        "due": plan.due,
+        "sought": before[only],  # how many the stored run could not judge
+        "due": plan.due,  # how many of them can be judged now
         "still_quarantined": plan.rejected,
         "duplicate": plan.duplicates,
         "reasons": plan.reasons,
@@ -233,16 +205,16 @@ def _config(
     """The configuration of the new run, and the counts of the stored run."""
     with open_store(store) as opened:
         record = opened.run(run_id)
-        rejects = opened.table(record.run_id, "rejects")["reason"].value_counts()
-        errored = opened.table(record.run_id, "cases")["error"].count()
+        rejects = opened.table(record.run_id, "rejects")["reason"].value_counts()  # (code, count)
+        errored = opened.table(record.run_id, "cases")["error"].count()  # those that are not null
     before: dict[str, Any] = {
         "run_id": record.run_id,
         "status": record.status,
         "quarantined": Plan.from_dict(record.plan).rejected,
-        "reasons": dict(sorted(rejects.iter_rows())),
-        "errored": errored,
+        "reasons": dict(sorted(rejects.iter_rows())),  # code -> records
+        "errored": errored,  # cases
     }
-    suffix = _SUFFIXES[only]
+    suffix = _SUFFIXES[only]  # once, also after a rerun of a rerun
     name = f"{record.name.removesuffix(suffix)[: _NAME_CHARS - len(suffix)]}{suffix}"
     settings: dict[str, dict[str, Any]] = {
         "transcripts": {**_SAMPLE_SETTINGS[only], "again": {"run": record.run_id, "only": only}},
@@ -250,7 +222,7 @@ def _config(
         # cache must be asked for even if the stored run only replayed.
         "comparison": {"baseline": None},
         "cache": {"use": "read_write"},
-        "store": store.model_dump(),
+        "store": store.model_dump(),  # where it is now, not where it was when it was judged
     }
     snapshot = {**record.config, "name": name}
     return stored_config(snapshot, settings, overrides, f"run {record.run_id}"), before

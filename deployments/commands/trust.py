@@ -1,7 +1,4 @@
-"""`assizes calibrate`, which measures how far a judge agrees with people, and `trends` over runs.
-
-A trend is the series of a measure over all runs of one name, with its incidents.
-"""
+"""`assizes calibrate`: how far a judge agrees with people. `assizes trends`: series over runs."""
 
 from __future__ import annotations
 
@@ -51,11 +48,11 @@ def print_calibration(calibration: Calibration) -> None:
 def _measures(calibration: Calibration) -> list[tuple[str, str, str]]:
     agreement = calibration.agreement
     rows = [_measure_row("accuracy", agreement.accuracy), _measure_row("kappa", agreement.kappa)]
-    if calibration.is_weighted and agreement.quadratic_kappa is not None:
+    if calibration.is_weighted and agreement.quadratic_kappa is not None:  # ordered grades
         rows.append(_measure_row("kappa, quadratic", agreement.quadratic_kappa))
     scale = "ordinal" if calibration.ordered else "nominal"
     rows.append(_measure_row(f"Krippendorff's alpha, {scale}", agreement.alpha))
-    if (failing := calibration.failing) is not None:
+    if (failing := calibration.failing) is not None:  # the grades as pass and fail
         if calibration.is_weighted:
             rows.append(_measure_row("kappa of pass and fail", failing.kappa))
         rows += [
@@ -65,7 +62,7 @@ def _measures(calibration: Calibration) -> list[tuple[str, str, str]]:
         ]
     if calibration.observed_pass_rate is not None:
         rows.append(("pass rate by the judge", f"{calibration.observed_pass_rate:.4f}", "-"))
-    if calibration.corrected_pass_rate is not None:
+    if calibration.corrected_pass_rate is not None:  # Rogan and Gladen 1978
         rows.append(_measure_row("pass rate, corrected", calibration.corrected_pass_rate))
     return rows
 
@@ -82,7 +79,7 @@ def _print_ceiling(ceiling: Ceiling) -> None:
         (
             " and ".join(pair.raters),
             pair.agreement.items,
-            _measure_row("", pair.agreement.accuracy)[1],
+            _measure_row("", pair.agreement.accuracy)[1],  # without its interval
             *_measure_row("", pair.agreement.quadratic_kappa or pair.agreement.kappa)[1:],
         )
         for pair in ceiling.pairs
@@ -94,9 +91,7 @@ def _print_ceiling(ceiling: Ceiling) -> None:
 
 
 def show_trends(config: RunConfig, span: RunRange, plot: str | None, *, as_json: bool) -> None:
-    """Print the series and the incidents of a range of runs.
-
-    With a `plot`, the series are drawn to that SVG file. A trend gates nothing.
+    """Print the series and the incidents of a range of runs; draw them to the SVG file `plot`.
 
     Raises:
         StoreError: there is no such run.
@@ -140,7 +135,7 @@ def _trend_row(trend: Trend, needed: int) -> tuple[object, ...]:
         trend.series,
         trend.slice_of or "-",
         _number(trend.reference),
-        _number(last.bridged),
+        _number(last.bridged),  # as the judge of today would score it, where that is known
         f"{_number(last.low)} to {_number(last.high)}",
         len(trend.points),
         "-" if last.z is None else f"{last.z:+.1f}",
@@ -155,23 +150,19 @@ def _number(value: float | None) -> str:
 def calibrate_and_print(
     config: RunConfig, run_id: str | None, *, as_json: bool, verbose: bool
 ) -> int:
-    """Calibrate a judge, store the calibrations and print them.
-
-    The scores of the run are compared with the labels; without one, recorded judgements where the
-    configuration names some, else the configured transcripts are judged. Returns 1 where the judge
-    misses a configured floor, else 0.
+    """Calibrate a judge, store and print the calibrations; returns 1 below a floor, else 0.
 
     Raises:
         ConfigurationError: the labels or a setting cannot be used.
         UnknownRun: the store has no such run.
     """
-    if run_id is None and config.calibration.judgements is not None:
+    if run_id is None and config.calibration.judgements is not None:  # grades recorded before
         with ExitStack() as closing:
-            store = None
+            store = None  # the calibration is then stored nowhere
             with suppress(NoStore):  # recorded judgements need no store, and make none
                 store = closing.enter_context(existing_store(config.store))
             result = calibrate_judgements(store, config.calibration)
-    else:
+    else:  # the scores of a run: of the one that is named, or of one made now
         of_run = _judge_transcripts(config, verbose=verbose) if run_id is None else run_id
         with existing_store(config.store) as store:
             result = calibrate_run(store, of_run, config.calibration)
@@ -194,8 +185,6 @@ def calibrate_and_print(
 def parse_pairs(texts: Sequence[str], option: str) -> dict[str, Any] | None:
     """Parse `NAME=VALUE` texts of an option into a table; `None` without any text.
 
-    The values of a name that is given several times become a list.
-
     Raises:
         ConfigurationError: a text has no `=`, no name or no value.
     """
@@ -204,20 +193,18 @@ def parse_pairs(texts: Sequence[str], option: str) -> dict[str, Any] | None:
         name, separator, value = pair.partition("=")
         if not separator or not name or not value:
             raise ConfigurationError(f"{option} {pair!r}: write NAME=VALUE")
-        values[name] = [*values[name], value] if name in values else [value]
+        values[name] = [*values[name], value] if name in values else [value]  # a list if repeated
     return {name: items if len(items) > 1 else items[0] for name, items in values.items()} or None
 
 
 def calibration_config(
     file: Path | None,
     overrides: Sequence[str],
-    fields: Mapping[str, object],
+    fields: Mapping[str, object],  # of [calibration]; None: the option was not given
     store: str | None,
-    run_id: str | None,
+    run_id: str | None,  # run whose judge is calibrated
 ) -> RunConfig:
     """The configuration of a calibration; it may lack transcripts where none are to be judged.
-
-    `fields` are values for fields of [calibration]; `None` for an option that was not given.
 
     Raises:
         ConfigurationError: a setting cannot be used, no labels are named, or both a run and

@@ -19,11 +19,11 @@ from assizes.tasks.store.record import full_id
 
 @dataclass(frozen=True, slots=True)
 class ForgetOptions:
-    """Whose rows are deleted: of a case, or of cases with all these tags; in one run, or in all."""
+    """Whose rows are deleted."""
 
-    case_id: str | None
-    tags: list[str]
-    run_id: str | None
+    case_id: str | None  # None: of every case with the tags
+    tags: list[str]  # key=value; a case has all of them
+    run_id: str | None  # None: in all runs
 
 
 DRY_RUN_NOTE = "nothing was changed: this is what --yes would do"
@@ -36,12 +36,9 @@ UNTOUCHED_NOTE = (
 def rebuild_and_print(
     file: Path | None, uri: str | None, source: str | None, *, as_json: bool
 ) -> None:
-    """Rebuild a damaged DuckDB file and print which runs were kept and which were lost.
-
-    `source` is the URI of a Parquet store to copy runs from; `None`: there is no second copy.
-    """
+    """Rebuild a damaged DuckDB file and print which runs were kept and which were lost."""
     config = store_config(file, uri)
-    copy = config.model_copy(update={"uri": source}) if source else None
+    copy = config.model_copy(update={"uri": source}) if source else None  # a second copy of runs
     done = rebuild_store(config, copy)
     if as_json:
         aside = str(done.old_file) if done.old_file else None
@@ -64,20 +61,19 @@ def collect_and_print(
 ) -> None:
     """List, or with `yes` remove, the objects of a Parquet store that no reader needs.
 
-    Objects younger than `hours` stay; a writer may be at work on them.
-
     Raises:
         ConfigurationError: `hours` is negative.
     """
     if hours < 0:
         raise ConfigurationError(f"--older-than {hours:g}: accepted are hours from 0 on")
     with opened_store(file, uri) as store:
+        # Younger objects stay: they may belong to a writer at work.
         objects = upkeep.collect_garbage(store, older_than=timedelta(hours=hours), removing=yes)
         where = store.uri
     if as_json:
         print_json({"removed": yes, "objects": [asdict(item) for item in objects]})
         return
-    sizes: defaultdict[str, list[int]] = defaultdict(list)
+    sizes: defaultdict[str, list[int]] = defaultdict(list)  # kind of object -> bytes of each
     for item in objects:
         sizes[item.kind].append(item.size)
     if objects:
@@ -104,6 +100,7 @@ def forget_and_print(
         tags[key] = value
     subject = upkeep.DataSubject(options.case_id, tags)
     config = store_config(file, uri)
+    # Counting only reads: it needs no writer's lock on a DuckDB file.
     with existing_store(config) if yes else opened_store(file, uri) as store:
         matches = upkeep.find_subject(store, subject, options.run_id)
         if yes:
@@ -140,9 +137,6 @@ def stop_runs(
 ) -> None:
     """Stop a run, or with `every` all runs, also those that begin later; `lift` ends that again.
 
-    Running processes make no new model call. Replies to calls that are in flight are still stored.
-    The configuration file names the ledger that the runs share.
-
     Raises:
         ConfigurationError: not exactly one of `run`, `every` and `lift` is given, or the ledger
             cannot be written.
@@ -150,8 +144,8 @@ def stop_runs(
     """
     if sum((run is not None, every, lift)) != 1:
         raise ConfigurationError("stop: give a run id, or --all, or --lift")
-    ledger = read_optional_config(file).limits.ledger
-    call = f"new call from now on (within {STOP_DELAY_S} s)"
+    ledger = read_optional_config(file).limits.ledger  # which the processes of all runs share
+    call = f"new call from now on (within {STOP_DELAY_S} s)"  # replies in flight are stored
     document: dict[str, object]
     if lift:
         document = {"lifted": lift_stop(ledger)}

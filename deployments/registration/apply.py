@@ -1,8 +1,4 @@
-"""The deployments that a configuration wants, and their registration on a Prefect server.
-
-Only what differs on the server is changed there; work pools, automations and limits are registered
-here too.
-"""
+"""The deployments that a configuration wants, and the registration of all objects with Prefect."""
 
 from __future__ import annotations
 
@@ -34,37 +30,29 @@ from assizes.tasks.distribute.work_pool import DEPLOYMENT
 from assizes.tasks.intake.run_sources import check_dated
 from assizes.tasks.publish_report import TAG
 
-SET_DIRECTORY: Final = "prefect.deployments.steps.set_working_directory"
+SET_DIRECTORY: Final = "prefect.deployments.steps.set_working_directory"  # a pull step
 
 
 @dataclass(frozen=True, slots=True)
 class DeploymentTarget:
-    """Where the flow runs of a deployment execute: on the workers of a pool, or where it is served.
+    """Where the flow runs of a deployment execute."""
 
-    Relative paths of the configuration resolve against `folder` on the worker.
-    """
-
-    pool: str | None
-    folder: str
+    pool: str | None  # work pool whose workers execute them; None: the process that serves them
+    folder: str  # on the worker; relative paths of the configuration resolve against it
 
 
 @dataclass(frozen=True)
 class WantedDeployment:
-    """A flow, as the dotted name of module and function, with its parameters and its schedule.
+    """A flow, with the parameters, tags and schedule that its deployment should have."""
 
-    Parameters are defaults, and tags those, of every flow run. Without a schedule flow runs begin
-    on request; `one_at_a_time`: each waits for the end of the one before. With `keep_existing` a
-    registered deployment stays as it is, because other configurations use it too.
-    """
-
-    entrypoint: str
-    name: str
+    entrypoint: str  # dotted name of module and function
+    name: str  # without that of the flow
     description: str
-    parameters: Mapping[str, Any] = field(default_factory=dict)
-    tags: tuple[str, ...] = (TAG,)
-    schedule: CronSchedule | None = None
-    one_at_a_time: bool = False
-    keep_existing: bool = False
+    parameters: Mapping[str, Any] = field(default_factory=dict)  # defaults of every flow run
+    tags: tuple[str, ...] = (TAG,)  # of every flow run
+    schedule: CronSchedule | None = None  # None: flow runs begin on request
+    one_at_a_time: bool = False  # a flow run waits for the end of the one before
+    keep_existing: bool = False  # stays as it is: other configurations use it too
 
     @property
     def flow(self) -> Flow[..., Any]:
@@ -80,19 +68,20 @@ class WantedDeployment:
 
     def body(self, target: DeploymentTarget) -> dict[str, Any]:
         """Everything that is registered except the schedules, in the form the server returns."""
+        # A served flow run begins in the folder and environment of the process that serves it.
         steps = [{SET_DIRECTORY: {"directory": target.folder}}] if target.pool else None
         schema = parameter_schema(self.flow).model_dump(exclude_unset=True)
         return {
             "description": self.description,
             "entrypoint": self.entrypoint,
             "parameters": dict(self.parameters),
-            "tags": sorted(self.tags),
+            "tags": sorted(self.tags),  # compared regardless of order
             "work_pool_name": target.pool,
             "pull_steps": steps,
             "job_variables": {"env": dict(WORKER_ENVIRONMENT)} if target.pool else {},
             "concurrency_limit": 1 if self.one_at_a_time else None,
             "parameter_openapi_schema": schema,
-            "enforce_parameter_schema": True,
+            "enforce_parameter_schema": True,  # the server refuses wrong parameters
         }
 
     def schedules(self, *, active: bool = True) -> list[DeploymentScheduleCreate]:
@@ -113,15 +102,9 @@ def tag_of(config: RunConfig) -> str:
 
 
 def wanted_deployments(config: RunConfig) -> list[WantedDeployment]:
-    """The deployments that `assizes deploy` registers for a configuration.
-
-    The whole configuration is a parameter of them: a change of its file has no effect until the
-    next `assizes deploy`.
-
-    Raises:
-        ConfigurationError: as `nightly_schedule`.
-    """
+    """The deployments that `assizes deploy` registers; raises as `nightly_schedule`."""
     name, tags = f"assizes-{config.name}", (TAG, tag_of(config))
+    # Whole (decision 80): workers read no file, and an edit has no effect before the next deploy.
     run_parameters = {"config": config.model_dump(mode="json")}
     compare_parameters = {
         "store": config.store.model_dump(mode="json"),
@@ -142,9 +125,9 @@ def wanted_deployments(config: RunConfig) -> list[WantedDeployment]:
         of_flow("calibrate.calibrate_judge", "Hold the judge against human labels."),
         WantedDeployment(
             "assizes.flows.partition.judge_partition",
-            DEPLOYMENT.partition("/")[2],
+            DEPLOYMENT.partition("/")[2],  # one for all configurations
             "Part of a run.",
-            keep_existing=config.runner.kind != "workers",
+            keep_existing=config.runner.kind != "workers",  # else only others need it
         ),
     ]
 
@@ -153,14 +136,13 @@ def nightly_schedule(config: RunConfig) -> CronSchedule | None:
     """The schedule of nightly runs; `None` where `[nightly] cron` is empty.
 
     Raises:
-        ConfigurationError: the cron expression is invalid, or the transcripts' URI has no date
-            placeholder.
+        ConfigurationError: not a cron expression, or no date placeholder in the transcripts' URI.
     """
     nightly = config.nightly
     if not nightly.cron.strip():
         return None
     try:
-        check_dated(config.transcripts.uri)
+        check_dated(config.transcripts.uri)  # undated, every night would find the same objects
     except ConfigurationError as error:
         raise ConfigurationError(f'{error}; or no schedule: [nightly] cron = ""') from None
     try:
@@ -182,24 +164,17 @@ PAGE: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class RegistrationResult:
-    """What was done to one object on the server, or would be done without a dry run.
-
-    `differs` names the fields that were not as wanted; `id` is `None` where the object has none or
-    none is needed.
-    """
+    """What was done to one object on the server, or with a dry run would be done."""
 
     kind: Literal["work pool", "deployment", "automation", "limit"]
-    name: str
+    name: str  # of a deployment: flow/deployment
     state: State
-    differs: tuple[str, ...] = ()
-    id: UUID | None = None
+    differs: tuple[str, ...] = ()  # names of the fields that were not as wanted
+    id: UUID | None = None  # None: not registered (a dry run), or not needed
 
 
 class Registrar:
-    """Creates, changes and removes objects on one server; with `dry_run` it only compares.
-
-    Each method returns the state of an object, and with `dry_run` the state that it would have.
-    """
+    """Creates, changes and removes objects on one server; with `dry_run` it only compares."""
 
     def __init__(self, client: PrefectClient, *, dry_run: bool = False) -> None:
         self._client = client
@@ -227,6 +202,7 @@ class Registrar:
         except ObjectNotFound:
             new_id = None if self._dry_run else await self._put_deployment(wanted, target)
             return RegistrationResult("deployment", name, "created", id=new_id)
+        # Compared before it is written (decision 79): a schedule put again loses its coming runs.
         differs = () if wanted.keep_existing else tuple(_differences(existing, wanted, target))
         if differs and not self._dry_run:
             await self._put_deployment(wanted, target, existing)
@@ -254,16 +230,13 @@ class Registrar:
         )
 
     async def automation(self, wanted: AutomationCore) -> RegistrationResult:
-        """Register an automation; an automation that somebody switched off stays off.
-
-        Further automations of the same name are removed.
-        """
+        """Register an automation, remove duplicates; one that somebody switched off stays off."""
         matches = await self._client.read_automations_by_name(wanted.name)
         if not matches:
             if not self._dry_run:
                 await self._client.create_automation(wanted)
             return RegistrationResult("automation", wanted.name, "created")
-        existing, *duplicates = matches
+        existing, *duplicates = matches  # names are not unique on the server
         update = wanted.model_copy(update={"enabled": existing.enabled})
         fields = ("description", "tags", "trigger", "actions")
         differs = tuple(n for n in fields if getattr(existing, n) != getattr(update, n))
@@ -279,7 +252,7 @@ class Registrar:
         state: State
         try:
             existing = await self._client.read_global_concurrency_limit_by_name(wanted.name)
-            current = (existing.limit, existing.slot_decay_per_second)
+            current = (existing.limit, existing.slot_decay_per_second)  # slots, slots a second
             state = "unchanged" if current == (wanted.slots, wanted.decay) else "changed"
         except ObjectNotFound:
             state = "created"
@@ -290,13 +263,10 @@ class Registrar:
         return RegistrationResult("limit", wanted.name, state)
 
     async def remove(self, tag: str, wanted: set[str]) -> list[RegistrationResult]:
-        """Remove deployments and automations with this tag whose names are not wanted.
-
-        The names are those of automations, or flow/deployment. Returns a result for each removed
-        object.
-        """
+        """Remove what has this tag, except wanted automations and deployments (flow/name)."""
         client = self._client
         removed = []
+        # All pages are read before anything is removed: a removal would shift the later pages.
         for automation in await _all_pages(client.read_automations, sort=AutomationSort.NAME_ASC):
             if tag in automation.tags and automation.name not in wanted:
                 await self._remove_automation(automation)
@@ -337,10 +307,10 @@ def _differences(
     current = {
         **vars(existing),
         "tags": sorted(existing.tags),
-        "concurrency_limit": limit.limit if limit else None,
+        "concurrency_limit": limit.limit if limit else None,  # an object on the server
     }
     differs = [name for name, value in wanted.body(target).items() if current[name] != value]
-    schedules = [schedule.schedule for schedule in existing.schedules]
+    schedules = [schedule.schedule for schedule in existing.schedules]  # whether active or not
     if schedules != [schedule.schedule for schedule in wanted.schedules()]:
         differs.append("schedules")
     return differs

@@ -1,10 +1,4 @@
-"""The Prefect automations of a configuration: a trigger, notifications, and the end of dead runs.
-
-In a message to a chat program no value that other people wrote has an effect. Chat programs obey
-`<!channel>`, `<address|text>`, `@here` and marks such as `*`. Escaping is not enough: a program on
-the way to the chat may undo it. So the characters themselves are replaced by characters that look
-alike and have no meaning.
-"""
+"""The Prefect automations of a configuration: trigger, notifications, and the end of dead runs."""
 
 from __future__ import annotations
 
@@ -23,27 +17,26 @@ from assizes.judge.config.run import NotificationReason, RunConfig
 from assizes.judge.errors import ConfigurationError
 from assizes.tasks import publish_report
 
+# Names and reasons that others wrote must give no order to a chat program. They are replaced, not
+# escaped (decision 106): Apprise, which sends Prefect's messages, undoes escapes on the way.
 REPLACEMENTS: Final[Mapping[str, str]] = {
-    "<": "\N{SINGLE LEFT-POINTING ANGLE QUOTATION MARK}",
+    "<": "\N{SINGLE LEFT-POINTING ANGLE QUOTATION MARK}",  # Slack: <!channel>, <address|text>
     ">": "\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK}",
-    "@": "\N{FULLWIDTH COMMERCIAL AT}",
-    "*": "\N{ASTERISK OPERATOR}",
-    "`": "\N{MODIFIER LETTER GRAVE ACCENT}",
-    "~": "\N{TILDE OPERATOR}",
-    "://": ": //",
-    "](": "] (",
+    "@": "\N{FULLWIDTH COMMERCIAL AT}",  # @here, @channel
+    "*": "\N{ASTERISK OPERATOR}",  # bold
+    "`": "\N{MODIFIER LETTER GRAVE ACCENT}",  # code
+    "~": "\N{TILDE OPERATOR}",  # struck through
+    "://": ": //",  # a bare address becomes a link
+    "](": "] (",  # [text](address)
     "\r": " ",
-    "\n": " ",
+    "\n": " ",  # a forged further field of the message
 }
 """Characters and their replacements. `&` stays: without the others it has no effect."""
 
 
 def message_template(fields: Mapping[str, str]) -> str:
-    """A Jinja template of a message with one line for each field.
-
-    `fields` are Jinja expressions over an event, by the name that the message shows.
-    """
-    quoted = {"\r": "\\r", "\n": "\\n"}
+    """A Jinja template of a message: for each field its name and its Jinja expression's value."""
+    quoted = {"\r": "\\r", "\n": "\\n"}  # as Jinja writes them in its strings
     replaced = " | ".join(
         f'replace("{quoted.get(char, char)}", "{replacement}")'
         for char, replacement in REPLACEMENTS.items()
@@ -66,19 +59,19 @@ HEARTBEAT_TIMEOUT: Final = timedelta(seconds=90)
 NOTIFIED_TRIGGERS: Final = ("nightly", "deployment")
 """Triggers of the runs that send notifications; a person waits for the runs of other triggers."""
 
-_HEARTBEAT_EVENT: Final = "prefect.flow-run.heartbeat"
+_HEARTBEAT_EVENT: Final = "prefect.flow-run.heartbeat"  # of the flow run's process
 _ANY_FLOW_RUN_EVENT: Final = "prefect.flow-run.*"
 """Every event of a flow run. Prefect names events after the name of a state, and states of our runs
 have names of their own, so a list of event names would not match them."""
 
-_EVENTS: Final[Mapping[NotificationReason, str]] = {
+_EVENTS: Final[Mapping[NotificationReason, str]] = {  # [notify] on -> event
     "finished": publish_report.EVENT_FINISHED,
     "regression": publish_report.EVENT_REGRESSION,
     "inconclusive": publish_report.EVENT_INCONCLUSIVE,
     "failed": publish_report.EVENT_FAILED,
 }
 
-_RUN_FIELDS: Final = (
+_RUN_FIELDS: Final = (  # of the payload of these events, as notifications tell them
     "run_id",
     "name",
     "trigger",
@@ -100,7 +93,7 @@ class DeploymentIds:
 
     def related_filter(self, *flows: str) -> dict[str, Any]:
         """A filter for events of flow runs of the deployments of these flows."""
-        ids = [f"prefect.deployment.{self.ids[flow]}" for flow in flows]
+        ids = [f"prefect.deployment.{self.ids[flow]}" for flow in flows]  # any of them will do
         return {"prefect.resource.role": "deployment", "prefect.resource.id": ids}
 
 
@@ -113,7 +106,7 @@ class Notifier:
     def action(self, finding: str, fields: Mapping[str, str]) -> CallWebhook | SendNotification:
         """The action that tells a finding, with the values of Jinja expressions over the event."""
         if is_webhook(self.block):
-            typed = "default(none) | tojson"
+            typed = "default(none) | tojson"  # numbers stay numbers, a missing field is JSON null
             pairs = [f'"{key}": {{{{ {text} | {typed} }}}}' for key, text in fields.items()]
             payload = "{" + ", ".join([f'"finding": "{finding}"', *pairs]) + "}"
             return CallWebhook(block_document_id=self.block.id, payload=payload)
@@ -127,11 +120,7 @@ def is_webhook(block: BlockDocument) -> bool:
 
 
 def notifier_of(block: BlockDocument, block_name: str) -> Notifier:
-    """The notifier over a block.
-
-    Raises:
-        ConfigurationError: the block is neither a webhook nor able to notify.
-    """
+    """The notifier over a block; `ConfigurationError` if it neither notifies nor is a webhook."""
     capabilities = block.block_schema.capabilities if block.block_schema else []
     if is_webhook(block) or "notify" in capabilities:
         return Notifier(block)
@@ -144,10 +133,7 @@ def notifier_of(block: BlockDocument, block_name: str) -> Notifier:
 def wanted_automations(
     config: RunConfig, deployment_ids: DeploymentIds, notifier: Notifier | None
 ) -> list[AutomationCore]:
-    """The automations that `assizes deploy` registers for a configuration.
-
-    They refer to the deployments with these ids. Without a notifier there are no notifications.
-    """
+    """The automations of a configuration; there are no notifications without a notifier."""
     wanted = [_heartbeat_automation(), _deployment_trigger(config, deployment_ids)]
     if notifier is None:
         return wanted
@@ -166,15 +152,15 @@ def _heartbeat_automation() -> AutomationCore:
         description="A run whose process sends no heartbeat any more is marked as crashed.",
         tags=[publish_report.TAG],
         trigger=EventTrigger(
-            after={_HEARTBEAT_EVENT},
-            expect={_ANY_FLOW_RUN_EVENT},
+            after={_HEARTBEAT_EVENT},  # from the first heartbeat on
+            expect={_ANY_FLOW_RUN_EVENT},  # the next heartbeat, or the run's end
             match={"prefect.resource.id": "prefect.flow-run.*"},
             match_related={
                 "prefect.resource.role": "tag",
                 "prefect.resource.id": f"prefect.tag.{publish_report.TAG}",
             },
-            for_each={"prefect.resource.id"},
-            posture=Posture.Proactive,
+            for_each={"prefect.resource.id"},  # each flow run by itself
+            posture=Posture.Proactive,  # acts when events do not come
             threshold=1,
             within=HEARTBEAT_TIMEOUT,
         ),
@@ -188,12 +174,12 @@ def _heartbeat_automation() -> AutomationCore:
 
 
 def _deployment_trigger(config: RunConfig, deployment_ids: DeploymentIds) -> AutomationCore:
-    """Begins `after-deployment` on `DEPLOYED_EVENT`; of one model where the configuration names one."""
+    """Begins `after-deployment` on `DEPLOYED_EVENT`, of one model where one is configured."""
     agent = config.transcripts.where.get("agent") or config.transcripts.agent
     parameters = {
-        "version": _typed_parameter("version | string"),
-        "agent": _typed_parameter("agent | default(none)"),
-        "min_transcripts": _typed_parameter("min_transcripts | default(none)"),
+        "version": _typed_parameter("version | string"),  # the number 7 is a version too
+        "agent": _typed_parameter("agent | default(none)"),  # None: of any agent
+        "min_transcripts": _typed_parameter("min_transcripts | default(none)"),  # as configured
     }
     deployment_id = deployment_ids.ids["after-deployment"]
     return AutomationCore(
@@ -203,7 +189,7 @@ def _deployment_trigger(config: RunConfig, deployment_ids: DeploymentIds) -> Aut
         trigger=_on_event(
             DEPLOYED_EVENT,
             match={"prefect.resource.id": f"model.{agent or '*'}"},
-            for_each={"prefect.resource.id"},
+            for_each={"prefect.resource.id"},  # each model by itself
         ),
         actions=[RunDeployment(deployment_id=deployment_id, parameters=parameters)],
     )
@@ -239,9 +225,9 @@ def _outcome_notification(
 def _failure_notification(
     config: RunConfig, deployment_ids: DeploymentIds, notifier: Notifier
 ) -> AutomationCore:
-    """Notifies of flow runs that failed or crashed, which cannot emit an event of ours themselves."""
+    """Notifies of flow runs that failed or crashed, which cannot emit an event of ours."""
     fields = {
-        "name": f'"{config.name}"',
+        "name": f'"{config.name}"',  # a Jinja literal: the event does not hold it
         "flow_run": 'event.resource["prefect.resource.name"]',
         "state": 'event.resource["prefect.state-name"]',
         "message": 'event.resource["prefect.state-message"]',
@@ -254,7 +240,7 @@ def _failure_notification(
             _ANY_FLOW_RUN_EVENT,
             match={
                 "prefect.resource.id": "prefect.flow-run.*",
-                "prefect.state-name": ["Failed", "Crashed", "TimedOut"],
+                "prefect.state-name": ["Failed", "Crashed", "TimedOut"],  # not Regression etc.
             },
             match_related=deployment_ids.related_filter("nightly", "after-deployment", "backfill"),
         ),
@@ -276,6 +262,8 @@ def _missed_notification(
             expect={_ANY_FLOW_RUN_EVENT},
             match={
                 "prefect.resource.id": "prefect.flow-run.*",
+                # A failed run is not a missed one. By type, since our states have names of their own.
+                # A failed run is not a missed one. By type: our states have names of their own.
                 "prefect.state-type": [StateType.COMPLETED.value, StateType.FAILED.value],
             },
             match_related=deployment_ids.related_filter("nightly"),

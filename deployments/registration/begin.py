@@ -34,8 +34,7 @@ def begin_flow_run(
 ) -> tuple[FlowRun, str]:
     """Begin a flow run of a deployment (flow/name); returns it and the address of its page.
 
-    The same request with the same idempotency key begins no second flow run: the flow run that the
-    earlier request began is returned. With `None` as key every request begins one.
+    A second request with the same `key` and content returns the flow run that the first one began.
 
     Raises:
         ConfigurationError: there is no such deployment, or the server refuses its parameters.
@@ -54,10 +53,11 @@ def begin_flow_run(
         run = client.create_flow_run_from_deployment(
             stored_deployment.id,
             parameters=dict(parameters),
-            idempotency_key=None if key is None else f"assizes-http-{key}",
+            idempotency_key=None if key is None else f"assizes-http-{key}",  # None: a new one
             labels={REQUEST_LABEL: request_digest},
         )
         page = f"{PREFECT_UI_URL.value() or api_url.removesuffix('/api')}/runs/flow-run/{run.id}"
+    # For a key that it knows, the server returns the first flow run, whatever is asked now.
     if run.labels.get(REQUEST_LABEL) != request_digest:
         raise TakenKey(
             f"Idempotency-Key {key!r} began flow run {run.id} with other parameters; give a new key"
@@ -70,10 +70,6 @@ def emit_deployed(
 ) -> tuple[str, str]:
     """Emit the event that a model was deployed; returns its id and the name of its resource.
 
-    The event is about the resource `model.NAME`; its payload is version, agent and number of
-    transcripts to wait for. The same payload with the same idempotency key is the same event:
-    Prefect ignores an event whose id it has seen in the last 30 minutes.
-
     Raises:
         ServerGone: the server does not answer.
     """
@@ -82,7 +78,8 @@ def emit_deployed(
     event = Event(
         event=DEPLOYED_EVENT,
         resource=Resource({"prefect.resource.id": resource}),
-        payload=dict(payload),
+        payload=dict(payload),  # version, agent, transcripts to wait for
+        # The same request, the same id: Prefect ignores an id it has seen in the last 30 minutes.
         id=uuid4() if key is None else uuid5(_EVENT_NAMESPACE, digest),
     )
     with _client(api_url) as client:
@@ -91,20 +88,20 @@ def emit_deployed(
 
 
 def outdated_deployments(api_url: str) -> list[str]:
-    """Names (flow/name) of deployments registered before the flows moved into the package `assizes`.
+    """Names (flow/name) of deployments whose entrypoint is older than the package `assizes`.
 
     Raises:
         ConfigurationError: the server refuses to list them.
         ServerGone: the server does not answer.
     """
-    ours = DeploymentFilter(tags=DeploymentFilterTags(all_=[TAG]))
+    ours = DeploymentFilter(tags=DeploymentFilterTags(all_=[TAG]))  # of any configuration
     names: list[str] = []
     order, seen = DeploymentSort.CREATED_DESC, 0
     with _client(api_url) as client:
         while page := client.read_deployments(deployment_filter=ours, sort=order, offset=seen):
             seen += len(page)
             for deployment in page:
-                if (deployment.entrypoint or "").startswith(("flows.", "flows/")):
+                if (deployment.entrypoint or "").startswith(("flows.", "flows/")):  # module, file
                     flow = client.read_flow(deployment.flow_id)
                     names.append(f"{flow.name}/{deployment.name}")
     return sorted(names)
@@ -117,7 +114,7 @@ def _client(api_url: str) -> Iterator[SyncPrefectClient]:
         with temporary_settings({PREFECT_API_URL: api_url}), get_client(sync_client=True) as client:
             yield client
     except PrefectHTTPStatusError as error:
-        reason = " ".join(error.response.text.split())[:300]
+        reason = " ".join(error.response.text.split())[:300]  # it can hold a whole schema
         raise ConfigurationError(f"the Prefect server refuses: {reason}") from error
     except httpx.HTTPError as error:
         raise ServerGone(f"the Prefect server does not answer: {error}") from error

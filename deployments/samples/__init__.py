@@ -1,7 +1,4 @@
-"""Forty real transcripts for the demo, and a copy of them in which the agent got worse.
-
-SOURCE.md names their source and licence and says how they were chosen; `make.py` repeats the choice.
-"""
+"""Forty real transcripts for the demo (SOURCE.md: whose they are), and a copy that got worse."""
 
 from __future__ import annotations
 
@@ -29,21 +26,18 @@ def sample_cases() -> list[Case]:
 
 
 def with_planted_regression(cases: list[Case]) -> list[Case]:
-    """The same conversations with an agent that got worse in two ways, as version `v2`.
+    """The same conversations as version `v2`: some claim a change that is not made, all are slower.
 
-    1. Of the cases in which the agent changed state, the first and then every third lose the last
-       successful state-changing call, together with its result. The agent's words stay, so that it
-       claims a change that it did not make. Such a case names the removed call in
-       `metadata["planted"]` and has no labels, because its labels no longer hold.
-    2. In all cases the agent takes `SLOWDOWN` times as long.
+    A case that lost its last successful state-changing call, with the result, names that call in
+    `metadata["planted"]`; all take `SLOWDOWN` times as long.
     """
     planted: list[Case] = []
     changing_cases = 0
     for case in cases:
         writes = tool_evidence(case).done_writes
-        loses = bool(writes) and changing_cases % 3 == 0
+        loses = bool(writes) and changing_cases % 3 == 0  # the 1st, 4th, 7th ... that has writes
         changing_cases += bool(writes)
-        worse = _without_call(case, writes[-1]) if loses else case
+        worse = _without_call(case, writes[-1]) if loses else case  # what the agent says stays
         slower = _slowed(worse.transcript)
         planted.append(worse.model_copy(update={"transcript": slower, "agent_version": "v2"}))
     return planted
@@ -52,16 +46,17 @@ def with_planted_regression(cases: list[Case]) -> list[Case]:
 def _without_call(case: Case, made: MadeCall) -> Case:
     turns = []
     for index, turn in enumerate(case.transcript.turns):
-        if turn.tool_result is not None and turn.tool_result is made.result:
+        if turn.tool_result is not None and turn.tool_result is made.result:  # equal ones stay
             continue
         calls = tuple(call for call in turn.tool_calls if call is not made.call)
         if index != made.turn:
             turns.append(turn)
-        elif calls or turn.text:
+        elif calls or turn.text:  # a turn that held only this call goes
             turns.append(turn.model_copy(update={"tool_calls": calls}))
     planted = f"removed the call of {made.call.name} in turn {made.turn}"
     metadata = {**case.metadata, "planted": planted}
     transcript = case.transcript.model_copy(update={"turns": tuple(turns)})
+    # Labels of people were about the conversation as it was.
     return case.model_copy(update={"transcript": transcript, "labels": {}, "metadata": metadata})
 
 

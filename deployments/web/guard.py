@@ -1,8 +1,4 @@
-"""The middleware before all routes, and errors as problem documents (RFC 9457) without a traceback.
-
-Starlette's `TrustedHostMiddleware` cannot replace the middleware: that one knows no IPv6 hosts and
-answers with plain text.
-"""
+"""The middleware before all routes, and errors as problem documents (RFC 9457), no traceback."""
 
 from __future__ import annotations
 
@@ -28,7 +24,7 @@ from assizes.judge import errors
 
 log = logging.getLogger(__name__)
 
-MAX_BODY_BYTES: Final = 64 * 1024
+MAX_BODY_BYTES: Final = 64 * 1024  # requests name things, they carry no data
 """Largest body of a request, in bytes."""
 
 LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
@@ -37,18 +33,19 @@ LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 _LENGTH: Final = re.compile(r"[0-9]{1,18}")
 """A Content-Length; a longer one is refused before it is parsed as a number."""
 
+# Group 1 is an IPv6 address without its brackets, group 2 another host; then perhaps a port.
 _HOST: Final = re.compile(r"(?:\[([0-9a-f:.%]+)\]|([^\[\]:/@#?\\\s]+))(?::\d{0,5})?")
 
 _OPEN: Final = "/health"
 """The path that needs no token: it tells only that the server is up."""
 
 HEADERS: Final = {
-    "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "DENY",
-    "Referrer-Policy": "no-referrer",
-    "Cross-Origin-Resource-Policy": "same-origin",
-    "Cross-Origin-Opener-Policy": "same-origin",
-    "Cache-Control": "no-store",
+    "X-Content-Type-Options": "nosniff",  # JSON with a transcript is not taken for HTML
+    "X-Frame-Options": "DENY",  # clickjacking
+    "Referrer-Policy": "no-referrer",  # addresses hold ids of runs and cases
+    "Cross-Origin-Resource-Policy": "same-origin",  # other sites embed nothing
+    "Cross-Origin-Opener-Policy": "same-origin",  # a page that opens ours gets no handle on it
+    "Cache-Control": "no-store",  # transcripts stay out of caches
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
 }
 """Headers of every response; a page has a Content-Security-Policy of its own."""
@@ -100,17 +97,13 @@ class Problem(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What a request must carry to be served.
+    """What a request must carry to be served."""
 
-    `hosts` are the names without a port that the `Host` header may hold. They stop DNS rebinding: a
-    page of another site that makes a browser send requests here sends the name of that site.
-    `token` is the bearer token, or the password of basic authentication; `None`: none is needed.
-    """
-
-    hosts: frozenset[str]
-    token: str | None = None
+    hosts: frozenset[str]  # names, without a port, that the `Host` header may hold
+    token: str | None = None  # bearer token, or basic password; None: none is needed
 
 
+# Starlette's `TrustedHostMiddleware` knows no IPv6 hosts and answers with plain text.
 class Guard:
     """ASGI middleware that refuses a request by its headers, before its body is read."""
 
@@ -121,8 +114,8 @@ class Guard:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve or refuse one request."""
         if scope["type"] == "websocket":
-            await send({"type": "websocket.close", "code": 1008})
-        elif scope["type"] != "http":
+            await send({"type": "websocket.close", "code": 1008})  # policy violation (RFC 6455)
+        elif scope["type"] != "http":  # start and end of the server
             await self._app(scope, receive, send)
         else:
             app = self._refusal(scope) or self._app
@@ -131,13 +124,15 @@ class Guard:
     def _refusal(self, scope: Scope) -> Response | None:
         """The response to a request that is refused; `None` where it is served."""
         headers = Headers(scope=scope)
+        # DNS rebinding: another site makes its own name lead here, so that its pages may read what
+        # we answer. The browser then sends that name as Host.
         if host_of(headers.get("host", "")) not in self._access.hosts:
             known = ", ".join(sorted(self._access.hosts))
             return _problem(400, f"unknown Host; served are {known} (--allow-host adds one)")
-        length = headers.get("content-length", "0")
+        length = headers.get("content-length", "0")  # a chunked body has none: `_limit_body`
         if not _LENGTH.fullmatch(length) or int(length) > MAX_BODY_BYTES:
             return _problem(413, f"at most {MAX_BODY_BYTES:,} bytes")
-        origin = headers.get("origin")
+        origin = headers.get("origin")  # CSRF: a browser says which page makes it send
         if origin and host_of(origin.partition("://")[2]) not in self._access.hosts:
             return _problem(403, "requests of other sites are not served")
         if scope["path"] != _OPEN and not self._is_authorised(headers.get("authorization", "")):
@@ -160,7 +155,7 @@ def host_of(header: str) -> str:
 
 def allowed_hosts(bound: str, more: Iterable[str] = ()) -> frozenset[str]:
     """The names that a `Host` header may give to a server that listens on `bound`."""
-    return LOOPBACK.union(map(str.lower, (bound, *more))) - {"0.0.0.0", "::"}
+    return LOOPBACK.union(map(str.lower, (bound, *more))) - {"0.0.0.0", "::"}  # wildcards
 
 
 def _token_in(header: str) -> str:
@@ -168,14 +163,14 @@ def _token_in(header: str) -> str:
     if scheme.lower() == "bearer":
         return value.strip()
     if scheme.lower() == "basic":
-        with suppress(ValueError):
-            return base64.b64decode(value, validate=True).decode().partition(":")[2]
+        with suppress(ValueError):  # no base64, or no UTF-8 in it
+            return base64.b64decode(value, validate=True).decode().partition(":")[2]  # user:token
     return ""
 
 
 def _limit_body(receive: Receive) -> Receive:
     """Stop a body that exceeds the limit while it is read: a chunked body has no Content-Length."""
-    seen = 0
+    seen = 0  # bytes
 
     async def receive_limited() -> Message:
         nonlocal seen
@@ -193,7 +188,7 @@ def _with_headers(send: Send) -> Send:
         if message["type"] == "http.response.start":
             headers = MutableHeaders(scope=message)
             for name, value in HEADERS.items():
-                headers.setdefault(name, value)
+                headers.setdefault(name, value)  # a page has set its own policy
         await send(message)
 
     return send_with_headers
@@ -221,11 +216,7 @@ def _problem(
 def install_handlers(
     app: FastAPI, render_page: Callable[[Request, Problem], Response | None]
 ) -> None:
-    """Make the app respond to every error with a problem document, or with a page.
-
-    `render_page` returns `None` where the request is not for a page. A middleware that is added to
-    the app later also sees the responses to defects.
-    """
+    """Make the app respond to errors with problem documents, or with what `render_page` makes."""
 
     def choose_response(request: Request, json_response: JSONResponse) -> Response:
         problem = Problem.model_validate_json(bytes(json_response.body))

@@ -31,13 +31,13 @@ from assizes.tasks.runs.history import RunRange, stored_trends
 from assizes.tasks.runs.stored_comparison import stored_comparison
 from assizes.tasks.store import Store
 
-router = APIRouter(include_in_schema=False)
+router = APIRouter(include_in_schema=False)  # pages are no part of the API
 
 Q = TypeVar("Q", bound=BaseModel)
 
-_TRIGGERS: Final = ("", "nightly", "deployment", "backfill", "adhoc")
-_STATUSES: Final = ("", "running", "interrupted", "complete", "incomplete", "failed")
-_SORTS: Final = (
+_TRIGGERS: Final = ("", "nightly", "deployment", "backfill", "adhoc")  # "": any
+_STATUSES: Final = ("", "running", "interrupted", "complete", "incomplete", "failed")  # "": any
+_SORTS: Final = (  # (`sort` of `CaseQuery`, words for it)
     ("overall_score", "lowest score first"),
     ("-overall_score", "highest score first"),
     ("case_id", "by id"),
@@ -45,7 +45,7 @@ _SORTS: Final = (
     ("-agent_cost_usd", "dearest first"),
     ("-turn_count", "longest first"),
 )
-_ENDINGS: Final = {
+_ENDINGS: Final = {  # ending of a comparison -> (outcome, word for it)
     "fine": ("passed", "NOT WORSE"),
     "regressed": ("regression", "REGRESSION"),
     "inconclusive": ("inconclusive", "INCONCLUSIVE"),
@@ -68,10 +68,7 @@ def page_response(
 
 
 def site(here: str, run_id: str | None = None) -> Site:
-    """The navigation of a page: `here` is the path of the current entry, and empty for none of them.
-
-    `run_id` is the run that the page is about, for its link.
-    """
+    """The navigation of a page: `here` is the path of its entry, or empty; it links to `run_id`."""
     entries = (("Runs", "/"), ("Compare", "/view/compare"), ("Trends", "/view/trends"))
     return Site(tuple(NavigationLink(name, url, url == here) for name, url in entries), run_id)
 
@@ -86,11 +83,7 @@ def problem_page(request: Request, problem: Problem) -> HTMLResponse | None:
 
 
 def _parse_form(model: type[Q], fields: Mapping[str, str]) -> Q:
-    """Parse the fields of a form into a query.
-
-    Raises:
-        RequestValidationError: a field cannot be used.
-    """
+    """Parse the fields of a form; one that cannot be used is a `RequestValidationError`."""
     try:
         return model.model_validate(fields)
     except ValidationError as error:
@@ -98,7 +91,7 @@ def _parse_form(model: type[Q], fields: Mapping[str, str]) -> Q:
 
 
 def _html(text: str, status: int = 200) -> HTMLResponse:
-    policy = f"{policy_of(served=True)}; frame-ancestors 'none'"
+    policy = f"{policy_of(served=True)}; frame-ancestors 'none'"  # works in a header only
     return HTMLResponse(text, status, headers={"Content-Security-Policy": policy})
 
 
@@ -116,7 +109,7 @@ def runs(reader: StoreReaderDep, form: FormFields) -> HTMLResponse:
         "chosen": wanted,
         "triggers": _TRIGGERS,
         "statuses": _STATUSES,
-        "before": _previous_runs(reader),
+        "before": _previous_runs(reader),  # run id -> earlier run to compare with
         "pager": _pager("/", form, matches),
     }
     return page_response("runs", data, "/")
@@ -126,7 +119,7 @@ def runs(reader: StoreReaderDep, form: FormFields) -> HTMLResponse:
 def run(reader: StoreReaderDep, run_id: RunId) -> HTMLResponse:
     """The report of a run, or its progress while it has no summary."""
     detail = reader.run(run_id)
-    if detail.summary is None:
+    if detail.summary is None:  # not ended: the page reloads itself
         return page_response("progress", {"run": detail}, "", detail.run_id)
 
     def read(store: Store) -> StoredReport:
@@ -142,7 +135,7 @@ def run(reader: StoreReaderDep, run_id: RunId) -> HTMLResponse:
 def cases(reader: StoreReaderDep, run_id: RunId, form: FormFields) -> HTMLResponse:
     """Cases of a run, the worst first."""
     wanted = _parse_form(CaseQuery, form)
-    full_id = reader.read_store(lambda store: store.run(run_id).run_id)
+    full_id = reader.read_store(lambda store: store.run(run_id).run_id)  # it may be a beginning
     matches = reader.cases(full_id, wanted)
     data = {
         "run_id": full_id,
@@ -167,7 +160,7 @@ def case(
             row = execution["case"]
             query = {"run": record.run_id, "case": row["case_id"], "metric": finding["metric"]}
             query["repetition"] = row["repetition"]
-            finding["url"] = f"/view/explain?{urlencode(query)}"
+            finding["url"] = f"/view/explain?{urlencode(query)}"  # a query, as ids may hold slashes
     data = {"run_id": record.run_id, "case_id": case_id, "executions": executions}
     return page_response("case", data, "")
 
@@ -177,7 +170,7 @@ def explain(
     reader: StoreReaderDep, run: str, case: str, metric: str, repetition: int = 0
 ) -> HTMLResponse:
     """The explanation of a score: the exact prompt, the reply, its cost and versions."""
-    record, (execution,) = reader.case(run, case, repetition)
+    record, (execution,) = reader.case(run, case, repetition)  # one, as a repetition is given
     document = explain_page(metric_explanation(record, execution, metric, MAX_OBJECT_BYTES))
     url = f"/view/runs/{quote(record.run_id, safe='')}/cases/{quote(case)}"
     return page_response("explain", {**document, "case_url": url}, "")
@@ -194,7 +187,7 @@ def compare(
     chosen = {side: form.get(side, "") for side in ("baseline", "candidate")}
     data: dict[str, Any] = {"runs": listed, "chosen": chosen, "comparison": None, "verdict": None}
     if all(chosen.values()):
-        thresholds = base.model_copy(update={"baseline": None})
+        thresholds = base.model_copy(update={"baseline": None})  # the form names the runs
         comparison = comparison_part(reader.comparison(**chosen, thresholds=thresholds))
         assert comparison is not None, "there is a comparison"
         outcome, word = _ENDINGS[comparison.ending]
@@ -205,16 +198,16 @@ def compare(
 @router.get("/view/trends")
 def trends(request: Request, reader: StoreReaderDep, form: FormFields) -> HTMLResponse:
     """The history of a run name."""
-    from assizes.tasks.reports.render.trend_chart import trend_charts
+    from assizes.tasks.reports.render.trend_chart import trend_charts  # altair loads slowly
 
     series: SeriesConfig = request.app.state.series
-    listed = reader.runs(RunQuery(status="complete", limit=1000)).data
+    listed = reader.runs(RunQuery(status="complete", limit=1000)).data  # the most that are listed
     names = sorted({row.name for row in listed})
     name = form.get("name") or (names[0] if names else None)
     data: dict[str, Any] = {"names": names, "name": name, "found": None, "fault": None}
     try:
         history = reader.read_store(lambda store: stored_trends(store, RunRange(name=name), series))
-    except (StoreError, ConfigurationError) as error:
+    except (StoreError, ConfigurationError) as error:  # shown beside the form
         data["fault"] = str(error)
     else:
         data |= {"found": history, "charts": trend_charts(history)}
@@ -223,8 +216,8 @@ def trends(request: Request, reader: StoreReaderDep, form: FormFields) -> HTMLRe
 
 def _previous_runs(reader: StoreReader) -> dict[str, str]:
     """For each complete run, the id of the complete run of the same name before it."""
-    previous: dict[str, str] = {}
-    newer: dict[str, str] = {}
+    previous: dict[str, str] = {}  # run id -> run id
+    newer: dict[str, str] = {}  # name -> run id that was read last; rows are newest first
     for row in reader.runs(RunQuery(status="complete", limit=1000)).data:
         if row.name in newer:
             previous[newer[row.name]] = row.run_id

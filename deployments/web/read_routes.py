@@ -1,8 +1,4 @@
-"""The API operations that read, and the reader of the store that they share with the pages.
-
-The store is open only during a request. Between requests a run may write: a DuckDB file has one
-writer or several readers at a time.
-"""
+"""The API operations that read, and the reader of the store that they share with the pages."""
 
 from __future__ import annotations
 
@@ -41,10 +37,11 @@ router = APIRouter()
 class StoreReader:
     """Reads one store; each method opens the store, reads, and closes it.
 
-    Each method raises `StoreBusy` while another process writes to a DuckDB file, `StoreError` when
-    the store cannot be read, and `UnknownRun` where it is about a run that is not there.
+    They raise `StoreBusy` while another process writes to a DuckDB file, `StoreError` where the
+    store cannot be read, and `UnknownRun` where they are about a run that is not there.
     """
 
+    # Never kept open: a DuckDB file has one writer or several readers, and a run may want to write.
     def __init__(self, config: StoreConfig) -> None:
         self.config = config
 
@@ -52,9 +49,10 @@ class StoreReader:
         """One page of the runs that match a query, newest first."""
         with open_store(self.config) as store:
             rows, compared = store.runs(), _last_comparisons(store)
-            ids = set(rows["run_id"])
+            ids = set(rows["run_id"])  # of all runs: a filter by name would drop the anchor runs
             for field, value in _set_fields(wanted, ("name", "trigger")).items():
                 rows = rows.filter(pl.col(field) == value)
+            # Status is filtered last: nobody stores `interrupted`, it depends on the time.
             shown = [
                 (row, displayed_status(store, row["run_id"], row["status"]))
                 for row in rows.iter_rows(named=True)
@@ -75,15 +73,15 @@ class StoreReader:
 
     def cases(self, run_id: str, wanted: schemas.CaseQuery) -> schemas.Page[schemas.CaseItem]:
         """One page of the cases of a run that match a query."""
-        key = wanted.sort.removeprefix("-")
+        key = wanted.sort.removeprefix("-")  # a - sorts downwards
         with open_store(self.config) as store:
             full_id = store.run(run_id).run_id
             rows = _matching_cases(store, full_id, wanted)
             count = collect_rows(rows.select(pl.len())).item()
             part = rows.select(list(schemas.CaseItem.model_fields)).sort(
-                [key, "case_id", "repetition"],
+                [key, "case_id", "repetition"],  # a total order, or pages would overlap
                 descending=[wanted.sort.startswith("-"), False, False],
-                nulls_last=True,
+                nulls_last=True,  # in both directions
             )
             shown = collect_rows(part.slice(wanted.offset, wanted.limit))
         data = [schemas.CaseItem.model_validate(row) for row in shown.to_dicts()]
@@ -94,9 +92,7 @@ class StoreReader:
     def case(
         self, run_id: str, case_id: str, repetition: int | None
     ) -> tuple[RunRecord, list[StoredExecution]]:
-        """The record of a run, and the executions of one of its cases.
-
-        `run_id` may be a unique beginning of the id; without a `repetition` (from 0) all are read.
+        """The record of a run and the executions of a case, all or one `repetition` (from 0).
 
         Raises:
             UnknownCase: the run has no such case.
@@ -108,11 +104,7 @@ class StoreReader:
     def comparison(
         self, baseline: str, candidate: str, thresholds: ComparisonConfig
     ) -> RunComparison:
-        """Compare two runs; nothing is written.
-
-        Raises:
-            NotComparable: one of the runs is not complete.
-        """
+        """Compare two runs, writing nothing; `NotComparable` if one of them is not complete."""
         return self.read_store(
             lambda store: compare_data(
                 run_data(store, baseline), run_data(store, candidate), thresholds
@@ -136,17 +128,18 @@ def _matching_cases(store: Store, run_id: str, wanted: schemas.CaseQuery) -> pl.
     for field, value in _set_fields(wanted, same).items():
         rows = rows.filter(pl.col(field) == value)
     if wanted.search:
+        # Literal: in an id a dot or a bracket is no pattern.
         rows = rows.filter(pl.col("case_id").str.contains(wanted.search, literal=True))
     if wanted.failure_code:
         scores = store.scan(run_id, "scores").filter(pl.col("failure_code") == wanted.failure_code)
         key = ["case_id", "repetition"]
-        rows = rows.join(scores.select(key).unique(), on=key)
+        rows = rows.join(scores.select(key).unique(), on=key)  # one row, however many scores
     return rows
 
 
 def _last_comparisons(store: Store) -> dict[str, dict[str, Any]]:
     """The last row of table comparisons for each run that was a candidate, by run id."""
-    rows = store.comparisons().sort("at", "baseline", "thresholds")
+    rows = store.comparisons().sort("at", "baseline", "thresholds")  # ties are in one order too
     return {row["candidate"]: row for row in rows.iter_rows(named=True)}
 
 
@@ -158,12 +151,8 @@ def _run_item(
     *,
     anchored: bool = True,
 ) -> schemas.Run:
-    """One item of the list of runs, from its row, its status to show and its last comparison.
-
-    Anchors are read only after a regression: only there can they change the verdict, from
-    "regression" to "undecided".
-    """
-    attribution = None
+    """One item of the list of runs, from its row, its status to show and its last comparison."""
+    attribution = None  # anchors are read only after a regression, as they change only that
     if anchored and compared and json.loads(compared["verdict"]).get("ending") == "regressed":
         attribution = anchor_attribution(store, RunRecord.of_row(row, {}), compared["baseline"])
     return schemas.Run.of_row(
@@ -191,7 +180,7 @@ def _detail(store: Store, record: RunRecord) -> schemas.RunDetail:
 
 def _progress(store: Store, record: RunRecord) -> schemas.Progress:
     committed = store.shard_counts(record.run_id)
-    counts = Counter[str]()
+    counts = Counter[str]()  # by fate of a case
     for shard in committed.values():
         counts.update(shard)
     return schemas.Progress(
@@ -240,7 +229,7 @@ StoreReaderDep = Annotated[StoreReader, Depends(store_reader)]
 def health(reader: StoreReaderDep) -> schemas.Health:
     """Whether the service is up, and whether it can read its store."""
     try:
-        reader.read_store(lambda _store: None)
+        reader.read_store(lambda _store: None)  # opening is the check
         state = "readable"
     except StoreError:
         state = "not readable"

@@ -1,4 +1,4 @@
-"""The query strings of the API, where a parameter that no model names is refused, and its responses."""
+"""The query strings of the API, which refuse a parameter that no model names, and its responses."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class CaseQuery(_PagedQuery):
 class ExecutionQuery(_QueryString):
     """Which execution of a case; `None` for all executions."""
 
-    repetition: int | None = Field(default=None, ge=0, le=2**31 - 1)
+    repetition: int | None = Field(default=None, ge=0, le=2**31 - 1)  # Int32 in the store
 
 
 class CompareQuery(_QueryString):
@@ -85,10 +85,10 @@ class CompareQuery(_QueryString):
     allow: bool = Field(default=False, description="also runs that were judged differently")
 
     def thresholds(self, base: ComparisonConfig) -> ComparisonConfig:
-        """The thresholds of a configuration, replaced by the thresholds of this query where given."""
+        """The thresholds of a configuration, with those that this query gives in their place."""
         known = self.model_dump(exclude={"baseline", "candidate"}, exclude_none=True)
         if not self.allow:
-            del known["allow"]
+            del known["allow"]  # False only means that the query did not say it
         return base.model_copy(update={"baseline": None, **known})
 
 
@@ -136,8 +136,8 @@ class Run(_ResponseModel):
     trigger: str
     status: str = Field(description="running, interrupted, complete, incomplete, failed")
     judge_model: str
-    started_at: datetime
-    finished_at: datetime | None
+    started_at: datetime  # UTC
+    finished_at: datetime | None  # None: running or interrupted
     outcome: str | None = Field(description="of its own gates: passed, failed, inconclusive")
     verdict: str | None = Field(
         description="as its report says, with that comparison: passed, failed, regression, "
@@ -156,26 +156,20 @@ class Run(_ResponseModel):
     @classmethod
     def of_row(
         cls,
-        row: Mapping[str, Any],
-        status: str,
-        compared: Mapping[str, Any] | None,
+        row: Mapping[str, Any],  # of table runs
+        status: str,  # to show: `interrupted` where the row may have `running`
+        compared: Mapping[str, Any] | None,  # its last row of table comparisons, if there is one
         *,
-        judge_moved: bool = False,
+        judge_moved: bool = False,  # its anchors say that the judge has changed
     ) -> Run:
-        """An item for a row of table runs.
-
-        Args:
-            row: the row of table runs.
-            status: the status to show, which can be `interrupted` where the row has `running`.
-            compared: the row of table comparisons with the run's verdict; `None` where there is none.
-            judge_moved: whether the anchors judged with the run say that the judge has changed.
-        """
+        """An item for a row of table runs."""
         summary = json.loads(row["summary"]) if row["summary"] else {}
         verdict = json.loads(compared["verdict"]) if compared else {}
         plain = ("run_id", "name", "trigger", "judge_model", "started_at", "finished_at")
         numbers = ("outcome", "weighted_metrics_score_pct", "cases_pass_rate_pct", "coverage")
         own, ending, report_verdict = summary.get("outcome"), verdict.get("ending"), None
         if own:
+            # A comparison with a named baseline is due and missing; a rule may have found no run.
             unknown = "inconclusive" if named_baseline(json.loads(row["config"])) else "fine"
             report_verdict = outcome_of(
                 row["status"], own, ending or unknown, judge_moved=judge_moved
@@ -222,10 +216,10 @@ class CaseItem(_ResponseModel):
     agent: str | None
     agent_version: str | None
     status: str
-    passed: bool | None
+    passed: bool | None  # None: no verdict, or a flagged pass
     overall_score: float | None = Field(description="0..100")
     gate: str | None
-    root_cause: str | None
+    root_cause: str | None  # metric that the failure is traced to
     summary: str | None
     error: str | None
     turn_count: int | None

@@ -15,6 +15,7 @@ from assizes.judge.errors import AssizesError, ServerGone
 
 router = APIRouter()
 
+# No slash and no leading dot: ids become parts of paths.
 RunId = Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
 Name = Annotated[
     str, Field(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9][A-Za-z0-9._:+@-]*$")
@@ -155,9 +156,10 @@ def start(
     request: Request, body: Annotated[StartRequest, Body(discriminator="flow")], key: Key = None
 ) -> Begun:
     """Begin a run: a flow run of a deployment that `assizes deploy` registered, for a worker."""
-    api_url = _server()
+    api_url = _server()  # sets what Prefect reads while it is imported
     from assizes.deployments.registration.begin import begin_flow_run
 
+    # A request names a flow; models, places and budgets are those deployed (decision 87).
     deployment = f"{body.flow}/assizes-{request.app.state.name}"
     run, page = begin_flow_run(api_url, deployment, body.parameters.set_fields(), key)
     return Begun(
@@ -184,15 +186,11 @@ def model_deployed(body: ModelDeployed, key: Key = None) -> Emitted:
 
 
 def _server() -> str:
-    """The address of a Prefect server's API; looked up for each request, for servers come and go.
-
-    Raises:
-        ServerGone: there is no server, or it does not answer.
-    """
+    """The API address of a Prefect server, looked up for each request: servers come and go."""
     try:
         api_url = find_api_url()
     except AssizesError as error:
-        raise ServerGone(str(error)) from error
+        raise ServerGone(str(error)) from error  # 503: the request is not at fault
     if api_url is None:
         raise ServerGone(
             "there is no Prefect server to begin runs on; start one with `assizes up`, or set "
