@@ -118,7 +118,7 @@ class _PartitionRunner:
         self._config = partition_config(self._context.config)
 
     async def judge(self, pieces: Sequence[Partition]) -> ShardFailures:
-        """Have all partitions judged, or as many as possible."""
+        """Have all partitions judged, or as many as possible; returns the failures of shards."""
         waiting = list(reversed(pieces))  # `pop` takes from the end
         most = self._config.runner.partitions_in_flight
         ledger = await asyncio.to_thread(self._context.ledger_for, self._run.run_id)

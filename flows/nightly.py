@@ -46,7 +46,7 @@ _MAX_REASONS: Final = 5  # parts whose reasons an outcome names, at most
 
 
 class PartOutcome(BaseModel):
-    """The outcome of one part, in short; `assizes show RUN` shows all of it."""
+    """How the run of one day or URI ended, in short; `assizes show RUN` shows all of it."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -64,7 +64,7 @@ class PartOutcome(BaseModel):
 
 
 class SeriesOutcome(BaseModel):
-    """The outcome of a series."""
+    """How a nightly run or a backfill over several days ended, with the outcome of each day."""
 
     model_config = ConfigDict(frozen=True)
 

@@ -14,7 +14,7 @@ from assizes.judge.score import Score
 
 
 class Hearing:
-    """A small state machine: while the hearing has `asks`, `answer` them; then read its `scores`.
+    """One case before one judge: while there are `asks`, `answer` them; then read the `scores`.
 
     Every metric that the judge promised gets a headline score, skipped or failed where there is no
     number. An exception of the judge other than `JudgeFailed` is a bug and is not caught.

@@ -197,7 +197,7 @@ def compare(
 
 @router.get("/view/trends")
 def trends(request: Request, reader: StoreReaderDep, form: FormFields) -> HTMLResponse:
-    """The history of a run name."""
+    """The page of all runs of one name: a chart of each number over time, and its incidents."""
     from assizes.tasks.reports.render.trend_chart import trend_charts  # altair loads slowly
 
     series: SeriesConfig = request.app.state.series

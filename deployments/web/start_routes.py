@@ -68,42 +68,42 @@ class VersionParameters(_RequestBody):
 
 
 class CompareParameters(_RequestBody):
-    """Parameters of a comparison."""
+    """The ids of the two stored runs that are compared."""
 
     baseline: RunId
     candidate: RunId
 
 
 class Evaluate(_RequestBody):
-    """One evaluation."""
+    """Begin one evaluation: judge the configured transcripts, store the rows, compare, report."""
 
     flow: Literal["evaluate"]
     parameters: EvaluateParameters = EvaluateParameters()
 
 
 class Nightly(_RequestBody):
-    """Yesterday's transcripts, and those of nights that were missed."""
+    """Begin a nightly run: yesterday's transcripts, and those of nights that were missed."""
 
     flow: Literal["nightly"]
     parameters: NightlyParameters = NightlyParameters()
 
 
 class Backfill(_RequestBody):
-    """A range of days, a run for each."""
+    """Begin a backfill: a range of days, a run for each."""
 
     flow: Literal["backfill"]
     parameters: BackfillParameters
 
 
 class AfterDeployment(_RequestBody):
-    """A new version beside the one before."""
+    """Begin an evaluation of a new version of an agent, compared with the version before."""
 
     flow: Literal["after-deployment"]
     parameters: VersionParameters
 
 
 class Compare(_RequestBody):
-    """Two stored runs."""
+    """Begin a comparison of two stored runs."""
 
     flow: Literal["compare"]
     parameters: CompareParameters
