@@ -87,7 +87,9 @@ def test_a_flag_says_where_it_was_found_first():
 
 def test_a_text_that_is_repeated_counts_where_it_stands_first():
     other = f"Please: {ORDER}"
-    signs = flags(case(user("Hi"), agent(ORDER), user("Well"), agent(other), user("?"), agent(ORDER)))
+    signs = flags(
+        case(user("Hi"), agent(ORDER), user("Well"), agent(other), user("?"), agent(ORDER))
+    )
     assert {flag.place for flag in signs} == {"turn 1"}
 
 
