@@ -8,6 +8,7 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import UTC
+from fractions import Fraction
 from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -115,7 +116,9 @@ def _by_number(members: Mapping[str, list[str]], config: SelectionConfig) -> dic
     if config.per_stratum is not None:
         wanted = {name: min(size, config.per_stratum) for name, size in sizes.items()}
     elif config.number is None:  # rounded up: at least one of each stratum
-        wanted = {name: math.ceil(size * config.sample) for name, size in sizes.items()}
+        # As floats 7 % of 100 are a little more than 7, as decimals 5/6 of 6 are more than 5.
+        shares = (config.sample, Fraction(str(config.sample)))
+        wanted = {n: min(math.ceil(size * share) for share in shares) for n, size in sizes.items()}
     else:
         wanted = _share_out(min(config.number, sum(sizes.values())), sizes)
     drawn = {}

@@ -33,7 +33,7 @@ are always over all cases."""
 SIDES: Final = ("baseline", "candidate")
 
 _STATUS: Final = pl.Enum(["regression", "improvement", "unchanged", "error"])  # smaller than texts
-_FLIPPED: Final = pl.col("baseline_passed").ne_missing(pl.col("candidate_passed"))
+_FLIPPED: Final = (pl.col("baseline_passed") != pl.col("candidate_passed")).fill_null(value=False)
 
 MetricStatus = Literal["regression", "improvement", "unchanged"]
 CaseStatus = Literal["regression", "improvement", "unchanged", "error"]

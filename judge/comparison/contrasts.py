@@ -82,6 +82,7 @@ def contrast(
     """The contrast of a measure; `None` where a run lacks it, or no case has it in both runs."""
     if before is None or after is None:
         return None
+    before, after = on_one_scale((before, after))
     if not pairing.is_paired:
         return _unpaired_contrast(whole(before), whole(after), pairing, alpha)
     joined = joined_measures(before, after, pairing)
@@ -106,6 +107,14 @@ def contrast(
         coverage=coverage,
         effects={filling: effects.get(filling) or point for filling in FILLINGS},
     )
+
+
+def on_one_scale(measures: tuple[CaseMeasure, CaseMeasure]) -> tuple[CaseMeasure, CaseMeasure]:
+    """The measures of both runs: a share where each run has one, else points on both sides."""
+    # A rubric may change under the same name: a metric then has two values in one run only.
+    before, after = measures
+    share = before.share and after.share
+    return before._replace(share=share), after._replace(share=share)
 
 
 def joined_measures(before: CaseMeasure, after: CaseMeasure, pairing: Pairing) -> pl.DataFrame:

@@ -300,11 +300,13 @@ def counted_moves(metric: CountedMetric) -> tuple[bool, tuple[float, float], Cou
     The result says whether the mean is a share of cases; it has the means of both runs in points of
     0..100, and candidate minus baseline for each case: -1..1 for a share, else points.
     """
-    scored_before = metric.rows.drop_nulls("before_value")
-    both = scored_before.drop_nulls("after_value")
+    scored = [metric.rows.drop_nulls(f"{side}_value") for side in _SIDES]
+    both = scored[0].drop_nulls("after_value")
     if both.is_empty():
         return None
-    share = bool(scored_before["before_two_valued"].all())
+    share = all(
+        bool(rows[f"{side}_two_valued"].all()) for side, rows in zip(_SIDES, scored, strict=True)
+    )
     before, after = (pl.col(f"{side}_value") * 100 for side in _SIDES)
     moves = both.select(moved=after - before, cases="cases").group_by("moved")
     counts = moves.agg(pl.col("cases").sum().cast(pl.Float64)).sort("moved")

@@ -253,6 +253,7 @@ def _changes(
     kind: Kind, name: str, sides: Sides, pairing: Pairing, alpha: float
 ) -> Iterator[MeasuredChange]:
     """The change of a measure; none where a run has fewer than `MIN_CLUSTERS` clusters."""
+    sides = contrasts.on_one_scale(sides)
     share = sides[0].share
     if pairing.is_paired:
         moved = contrasts.differences(contrasts.joined_measures(*sides, pairing), "point")

@@ -217,7 +217,8 @@ def flags(case: Case) -> tuple[Flag, ...]:
     which is meant to address the judge.
     """
     # One search over all texts together first: most cases hold no attack, and need no more.
-    texts = {text: place for place, text in reversed(list(_texts(case))) if text}
+    placed = [(text, place) for place, text in _texts(case) if text]
+    texts = dict(reversed(placed))  # text -> first place
     whole = "\n".join(texts)
     shape = TextShape.of(whole)
     bare, disguises = plain(whole), any(disguise_names(whole, shape))
@@ -225,12 +226,12 @@ def flags(case: Case) -> tuple[Flag, ...]:
     among = tuple(matching_families(bare, words))
     hidden = hidden_count(whole) if shape.hidden else 0
     places: dict[str, str] = {}  # flag -> first place
-    for text, place in reversed(texts.items()):
+    for text in dict.fromkeys(text for text, _ in placed):  # by the first places
         names = [f"{INJECTION}{name}" for name in family_names(text, among)] if among else []
         names += [f"{DISGUISED}{name}" for name in disguise_names(text)] if disguises else []
         names += [HIDDEN_TEXT] if hidden > MOST_HIDDEN < hidden_count(text) else []
         for name in names:
-            places.setdefault(name, place)
+            places.setdefault(name, texts[text])
     return tuple(Flag(name, place) for name, place in sorted(places.items()))
 
 

@@ -118,6 +118,24 @@ def test_each_stratum_gives_as_many_as_it_has_at_most():
     assert Counter(STRATA[case_id] for case_id in taken) == {"common": 30, "rare": 10}
 
 
+@pytest.mark.parametrize(
+    ("share", "cases", "number"),
+    [
+        (0.07, 100, 7),  # as floats 7.000000000000001
+        (0.29, 100, 29),
+        (5 / 6, 6, 5),  # 0.8333333333333334
+        (0.07, 101, 8),
+        (0.0700000000001, 100, 8),
+        (0.5, 3, 2),
+        (1e-5, 1, 1),
+    ],
+)
+def test_a_share_of_a_stratum_is_rounded_up_without_the_noise_of_floats(share, cases, number):
+    strata = {f"c{n}": "" for n in range(cases)}
+    taken, _ = draw_sample(strata, SelectionConfig(sample=share, stratify_by=("kind",)))
+    assert len(taken) == number
+
+
 def test_the_same_cases_are_drawn_whatever_else_is_there():
     share = SelectionConfig(sample=0.2)
     whole, _ = draw_sample(STRATA, share)

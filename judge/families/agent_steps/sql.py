@@ -191,7 +191,8 @@ class SqlJudge(StepJudge):
             )
             for place, table in free.items()
         }
-        place, best = max(results.items(), key=lambda item: item[1].score)
+        # The rows in a wrong order have score 1.0, too.
+        place, best = max(results.items(), key=lambda item: (item[1].equal, item[1].score))
         actual = free[place].statement
         return place, StatementMatch(statement, actual, best.equal, best.score, best.reason)
 

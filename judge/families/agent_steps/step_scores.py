@@ -273,13 +273,16 @@ def invalid_expected(reason: str) -> JudgeFailed:
 def shown_steps(steps: Sequence[AgentStep]) -> str:
     """Tool calls for a prompt: a line `[turn] name(arguments)`, then the result, for each call."""
     lines: list[str] = []
+    next_line = "\n    "
     for step in steps[:MAX_CALLS]:
-        around = f" (within {' > '.join(step.within)})" if step.within else ""
+        # Names in one line, other texts indented, or they could look like another step.
+        name, *within = (" ".join(text.split()) for text in (step.name, *step.within))
+        around = f" (within {' > '.join(within)})" if within else ""
         failed = " (failed)" if step.failed else ""
-        name = " ".join(step.name.split())  # in one line, or it could look like another step
-        lines.append(f"[{step.turn}] {name}({arguments_text(step)}){around}")
+        arguments = next_line.join(arguments_text(step).splitlines())
+        lines.append(f"[{step.turn}] {name}({arguments}){around}")
         result = shorten_text((step.result or "").strip(), MAX_RESULT_CHARS)
-        result = "\n    ".join(result.splitlines()) or "(empty)"  # indented for that reason
+        result = next_line.join(result.splitlines()) or "(empty)"
         lines.append(f"  result{failed}: {result}")
     if len(steps) > MAX_CALLS:
         lines.append(f"and {len(steps) - MAX_CALLS} more calls")

@@ -187,7 +187,6 @@ def _entry(
     target: Any, create_judge: Callable[[Any, Sequence[Any]], Judge], options: type[JudgeOptions]
 ) -> JudgeEntry:
     metrics = _declared_metrics(target)
-    asks = inspect.isgeneratorfunction(getattr(target, "judge", target))
     offline = getattr(target, "offline", None)
     needs = getattr(target, "needs", None) or dict.fromkeys(n for m in metrics for n in m.needs)
     return JudgeEntry(
@@ -196,8 +195,19 @@ def _entry(
         needs_ground_truth=any(metric.needs_ground_truth for metric in metrics),
         create_judge=create_judge,
         options=options,
-        offline=offline if isinstance(offline, bool) else not asks,
+        offline=offline if isinstance(offline, bool) else not _asks(target),
     )
+
+
+def _asks(target: Any) -> bool:
+    """Whether a judge is a generator function, or by its annotation returns a generator."""
+    judge = getattr(target, "judge", target)
+    try:
+        returned = typing.get_type_hints(judge).get("return")
+    except _LOAD_FAULTS:  # annotations may name what is imported for type checkers only
+        returned = None
+    returns_generator = Generator in (returned, typing.get_origin(returned))
+    return returns_generator or inspect.isgeneratorfunction(judge)
 
 
 def _declared_metrics(target: Any) -> tuple[Metric, ...]:

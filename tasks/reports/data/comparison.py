@@ -27,7 +27,8 @@ MAX_EXPLORATORY: Final = 25  # exploratory changes that are listed, at most
 MAX_MISMATCHES: Final = 50  # differences in how the runs were judged that are listed, at most
 PROMPT_LINE_CHARS: Final = 2000  # characters of a line of a prompt, at most
 
-_FLIPS: Final = {  # (passed in the baseline, in the candidate) -> text
+# (passed in the baseline, in the candidate) -> text; none where a run has no verdict
+_FLIPS: Final[dict[tuple[bool | None, bool | None], str]] = {
     (True, False): "passed → failed",
     (False, True): "failed → passed",
     (True, True): "passed both times",
@@ -157,7 +158,7 @@ def _movers(comparison: RunComparison, status: str, flips: int) -> parts.Movers:
     moved_cases = sorted(
         (case for case in comparison.test_case_comparisons if case.status == status),
         key=lambda case: (
-            case.baseline_passed == case.candidate_passed,  # False sorts first: a flip
+            {case.baseline_passed, case.candidate_passed} != {False, True},  # a flip sorts first
             -abs(case.score_delta or 0.0),
             case.test_case_id,  # equal moves in a defined order
         ),
@@ -169,7 +170,7 @@ def _movers(comparison: RunComparison, status: str, flips: int) -> parts.Movers:
         shown=[
             parts.MovedCase(
                 case_id=formatting.clean_line(case.test_case_id, ID_CHARS),
-                flip=_FLIPS.get((bool(case.baseline_passed), bool(case.candidate_passed)), ""),
+                flip=_FLIPS.get((case.baseline_passed, case.candidate_passed), ""),
                 baseline_score=case.baseline_score,
                 candidate_score=case.candidate_score,
                 score_delta=case.score_delta,

@@ -59,6 +59,25 @@ def test_a_measure_of_which_nothing_is_missing_needs_no_columns_that_say_so(shar
     assert (slim.means, slim.coverage, slim.effects) == (full.means, (1.0, 1.0), full.effects)
 
 
+@pytest.mark.parametrize("shared", [0, CASES])
+@pytest.mark.parametrize("two_valued", [0, 1])
+def test_a_measure_that_is_a_share_in_one_run_only_is_compared_in_points(shared, two_valued):
+    both = [sides(share=place == two_valued)[place] for place in range(2)]
+    points = [side._replace(share=False) for side in both]
+    ids = np.arange(CASES, dtype=np.uint64)
+    tables = [pl.DataFrame({"case_id": at, "cluster": at}) for at in (ids, ids + CASES - shared)]
+    at = tables[1]["case_id"]
+    found, due = (
+        contrast(before, after._replace(cases=after.cases.with_columns(at)), pairing, alpha=0.05)
+        for pairing in [Pairing.of(*tables)]
+        for before, after in (both, points)
+    )
+    assert found is not None
+    assert due is not None
+    assert (found.means, found.effects) == (due.means, due.effects)
+    assert found.effects["point"].delta == pytest.approx(found.means[1] - found.means[0])
+
+
 def test_a_case_that_a_run_lost_counts_against_it_though_nothing_else_is_missing():
     before, after = sides(share=True)
     kept = after._replace(cases=after.cases.head(CASES - 30))

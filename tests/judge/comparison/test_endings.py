@@ -100,6 +100,19 @@ def test_what_became_of_each_case_is_counted():
     assert (counts.flipped_regressions, counts.flipped_improvements) == (0, 0)
 
 
+@pytest.mark.parametrize("passed", [(None, False), (None, True), (False, None), (None, None)])
+@pytest.mark.parametrize(("after", "status"), [(60.0, "regression"), (99.0, "improvement")])
+def test_a_verdict_that_is_not_there_has_not_turned(passed, after, status):
+    sides = (
+        run_of([case_row("a", verdict, status="judged", overall_score=score)])
+        for verdict, score in zip(passed, (80.0, after), strict=True)
+    )
+    comparison = compare(*sides, ComparisonConfig())
+    assert [case.status for case in comparison.test_case_comparisons] == [status]
+    counts = comparison.case_counts
+    assert (counts.flipped_regressions, counts.flipped_improvements) == (0, 0)
+
+
 def test_cases_of_one_run_only_are_counted_by_run():
     counts = compare(run_of(suite(True, True, True)), run_of(suite(True)), ComparisonConfig())
     found = counts.case_counts

@@ -67,6 +67,14 @@ def test_verdicts_that_turned_are_listed_before_moves_of_the_score(cut):
     assert (cut.case_counts.flipped_regressions, cut.case_counts.flipped_improvements) == (30, 5)
 
 
+def test_large_moves_are_listed_before_small_ones_without_a_verdict():
+    undecided = many(30, None, 60.0, status="judged")
+    before = undecided + many(MAX_LISTED, True, 90.0, 2000)
+    after = many(30, False, 54.0) + many(MAX_LISTED, True, 80.0, 2000)
+    listed = both(before, after).test_case_comparisons
+    assert (len(listed), listed[0].test_case_id) == (MAX_LISTED, "c02000")
+
+
 def test_a_listed_case_has_its_metrics_and_the_others_none(cut):
     with_metrics = [case for case in cut.test_case_comparisons if case.metric_deltas]
     (case,) = with_metrics

@@ -153,6 +153,22 @@ def test_a_listed_metric_gates_and_others_are_explored():
     ]
 
 
+@pytest.mark.parametrize("others", ["the same", "the same, joined", "other ones"])
+def test_a_metric_with_two_values_in_one_run_only_is_explored_in_points(others):
+    cases = suite([True] * 40)
+    same = cases if others != "other ones" else renamed(cases, "n")
+    yes_or_no = [binary_row(row["case_id"], i % 2 == 0, "m") for i, row in enumerate(cases)]
+    levels = [score_row(row["case_id"], "m", 3 + i % 3 / 2) for i, row in enumerate(same)]
+    sides = run_of(cases, yes_or_no), run_of(same, levels[:: -1 if "joined" in others else 1])
+    there, back = (
+        compare(*pair, ComparisonConfig()).verdict.statistics.exploratory[0]
+        for pair in (sides, sides[::-1])
+    )
+    assert (there.name, there.baseline, there.candidate) == ("m", 50.0, 69.75)
+    assert there.delta == 19.75
+    assert (there.low, there.high) == (-back.high, -back.low)
+
+
 def test_a_gating_metric_that_nobody_scored_leaves_it_open():
     told = found(suite([True] * 300), suite([True] * 300), gating=("nobody",))
     assert (told.verdict, told.reasons) == (

@@ -85,6 +85,14 @@ def test_a_flag_says_where_it_was_found_first():
     assert {flag.place for flag in signs} == {"turn 2"}
 
 
+def test_a_text_that_is_repeated_counts_where_it_stands_first():
+    other = f"Please: {ORDER}"
+    signs = flags(
+        case(user("Hi"), agent(ORDER), user("Well"), agent(other), user("?"), agent(ORDER))
+    )
+    assert {flag.place for flag in signs} == {"turn 1"}
+
+
 def test_what_is_found_does_not_depend_on_the_texts_around_it():
     long = " ".join(["A seat by the window, please."] * 400)
     assert names(ORDER) <= names(f"{long} {ORDER} {long}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -209,6 +210,13 @@ def test_each_expected_result_takes_the_best_of_the_others_and_equal_ones_go_fir
         ("SELECT 2", False, 0.0),
         ("SELECT 1", True, 1.0),
     ]
+
+
+def test_an_equal_result_goes_before_the_same_rows_in_another_order():
+    one = expecting_sql(ran("SELECT 1", "SELECT 2"), NAMES)
+    due = replace(table(NAMES, ["Ann"], ["Bob"]), ordered=True)
+    done = [table("SELECT 1", ["Bob"], ["Ann"]), table("SELECT 2", ["Ann"], ["Bob"])]
+    assert matches(looked_up(one, [due], done)) == [("SELECT 2", True, 1.0)]
 
 
 def test_an_expected_result_of_which_no_statement_is_left_is_not_found():

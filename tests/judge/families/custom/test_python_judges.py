@@ -42,7 +42,7 @@ CLASS = '''
 from typing import Final
 from pydantic import BaseModel
 from assizes.judge.families.entry import JudgeOptions
-from assizes.judge.protocol import Prompt, ask
+from assizes.judge.protocol import Prompt, Steps, ask
 from assizes.judge.score import Metric, Scale, Score
 
 MOOD = Metric("mood", scale=Scale.SCORED, needs=("transcript",), gate="judges")
@@ -83,6 +83,21 @@ class Told(MoodJudge):
 class Sure(MoodJudge):
     name = "sure"
     offline = True
+
+class Passing(MoodJudge):
+    name = "passing"
+
+    def judge(self, case) -> Steps[list[Score]]:
+        return super().judge(case)
+
+def passing_on(case) -> "Steps[list[Score]]":
+    return MoodJudge().judge(case)
+
+class Unreadable(MoodJudge):
+    name = "unreadable"
+
+    def judge(self, case) -> "no type at all":
+        return []
 
 ready = MoodJudge(5)
 ready.name = "ready"
@@ -213,6 +228,14 @@ def test_a_judge_that_asks_is_refused_offline_unless_it_says_otherwise(module: s
     )
     assert sitting(f"{module}:Sure", model=None).judges[0].name == "sure"
     assert sitting(f"{module}:MoodJudge", mood={"model": "openai/m"}, model=None)
+
+
+@pytest.mark.parametrize(("attribute", "name"), [("Passing", "passing"), ("passing_on",) * 2])
+def test_a_judge_that_returns_the_asks_of_another_is_refused_offline_too(module, attribute, name):
+    assert refused(f"{module}:{attribute}", model=None).startswith(
+        f"[judge] judges: the offline judge has no rule for {name!r}; set [judge] model"
+    )
+    assert sitting(f"{module}:Unreadable", model=None).judges[0].name == "unreadable"
 
 
 @pytest.mark.parametrize(

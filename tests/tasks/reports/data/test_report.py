@@ -279,6 +279,16 @@ def test_flips_are_listed_both_ways_with_the_metrics_that_moved():
     assert (up["flip"], up["score_delta"]) == ("failed → passed", 55.0)
 
 
+def test_a_case_without_a_verdict_in_one_run_is_no_flip_and_comes_by_its_move():
+    before = run([Said("a", (4, 5), done=False), Said("b", (5, 5))], run_id="before")
+    undecided = pl.when(pl.col("case_id") != "a").then("passed").alias("passed")
+    frames = {**before.frames, "cases": before.frames["cases"].with_columns(undecided)}
+    after = run([Said("a", (3, 5), done=False), Said("b", (4, 4))])
+    worse = compared(replace(before, frames=frames), after)["comparison"]["worse"]
+    shown = [(case["case_id"], case["flip"]) for case in worse["shown"]]
+    assert (worse["flips"], shown) == (0, [("b", "passed both times"), ("a", "")])
+
+
 @pytest.mark.row("001-70")
 def test_cases_of_one_run_only_are_listed():
     comparison = compared(run([GOOD, BAD], run_id="before"), run([GOOD, LOST]))["comparison"]
