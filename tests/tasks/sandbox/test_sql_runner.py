@@ -219,6 +219,7 @@ async def test_full_text_and_json_tables_can_be_read(runner):
         ("busy.sqlite", "is being written: busy.sqlite-wal is not empty"),
         ("", "is no path"),
         ("a\x00b", "is no path"),
+        ("\ud800.sqlite", "is no path"),
         ("x" * 5_000, "is not there"),
     ],
 )
