@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import uuid
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -115,6 +116,7 @@ class BatchClient:
                 record = BatchRecord(
                     *(run_id, round_, part, draft.model, draft.mark, draft.asks, draft.keys_hash),
                     ledger=self._dependencies.ledger_file,
+                    writer=uuid.uuid4().hex,
                 )
                 await asyncio.to_thread(self._prepare, record, draft)
                 prepared.append((record, draft))

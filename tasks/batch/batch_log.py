@@ -3,7 +3,7 @@
 In the folder `batches/<run id>/` of the reply cache, each part of a round has three files:
 
     <round>-<part>.json    the state: prepared -> submitted (with the provider's id) -> collected
-    <round>-<part>.asks    a line for each ask: its key, and its ticket in the ledger
+    <round>-<part>-<writer>.asks   a line for each ask: its key, and its ticket in the ledger
     <round>-<part>.given   replies that did not fit, by key: first attempts of single calls
 
 The log is written before the provider gets the batch, and the batch carries a tag that the provider
@@ -49,6 +49,7 @@ class BatchRecord:
     ended_as: str | None = None  # the provider's word for how the batch ended
     answered: int = 0  # asks with a paid reply
     ledger: str = ""  # the file whose tickets the asks hold; empty where it is not known
+    writer: str = ""  # in the name of the file of asks: unique; empty in older logs
 
     @property
     def name(self) -> str:
@@ -132,11 +133,12 @@ class BatchLog:
         Raises:
             StoreError: also where another process has written a part of the same name.
         """
-        # The tickets come first: a record without them could not be settled.
-        lines = "".join(f"{key} {ticket}\n" for key, ticket in tickets)
-        self._objects.replace(self._name(record, "asks"), lines.encode())
+        # The tickets come first: a record without them could not be settled. Tickets of another
+        # process are never written over: it may have submitted the asks that they pay for.
+        lines = "".join(f"{key} {ticket}\n" for key, ticket in tickets).encode()
         body = _RECORD_ADAPTER.dump_json(record, indent=1)
-        if not self._objects.create(self._name(record, "json"), body):
+        files = ((self._asks_name(record), lines), (self._name(record, "json"), body))
+        if not all(self._objects.create(name, data) for name, data in files):
             raise StoreError(
                 f"{self._objects.where}: batch {record.name} of run {record.run_id!r} is there "
                 "already; another process works on this run"
@@ -153,7 +155,7 @@ class BatchLog:
         Raises:
             StoreError: also where the file of tickets is missing.
         """
-        name = self._name(record, "asks")
+        name = self._asks_name(record)
         if (body := self._objects.read([name]).get(name)) is None:
             raise StoreError(f"{self._objects.where}: {name} is missing; restore the file")
         pairs = (line.split() for line in body.decode().splitlines())
@@ -177,6 +179,10 @@ class BatchLog:
     def _files(self, suffix: str) -> dict[str, bytes]:
         names = [name for name in self._objects.names(self._folder) if name.endswith(suffix)]
         return self._objects.read([f"{self._folder}/{name}" for name in names])
+
+    def _asks_name(self, record: BatchRecord) -> str:
+        stem = f"{record.name}-{record.writer}" if record.writer else record.name
+        return f"{self._folder}/{stem}.asks"
 
     def _name(self, record: BatchRecord, suffix: str) -> str:
         return f"{self._folder}/{record.name}.{suffix}"

@@ -110,8 +110,22 @@ def _text(value: Any) -> str:
     if isinstance(value, datetime.date | datetime.time):
         return value.isoformat()
     if isinstance(value, dict | list | tuple):
-        return json.dumps(value, default=_text, ensure_ascii=False)
+        return json.dumps(_with_plain_keys(value), default=_text, ensure_ascii=False)
     return str(value)
+
+
+def _with_plain_keys(value: Any) -> Any:
+    """A value whose maps, at any depth, have only keys that JSON can write."""
+    if isinstance(value, list | tuple):
+        return [_with_plain_keys(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        key if key is None or isinstance(key, str | int | float) else _text(key): (
+            _with_plain_keys(item)
+        )
+        for key, item in value.items()
+    }
 
 
 _DESCRIPTORS = 32  # file descriptors that this process may have open between statements

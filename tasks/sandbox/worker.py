@@ -57,7 +57,7 @@ def find_fixture(database: str, base: Path | None, own_files: Collection[Path] =
     Raises:
         NoFixture: when there is no such file, it lies elsewhere, or is no database.
     """
-    if "\x00" in database or not database:  # a NUL makes resolve() raise ValueError
+    if not database:
         raise NoFixture(database, "is no path")
     full_path = (base or Path.cwd()) / database
     inside = base or (full_path.parent if Path(database).is_absolute() else Path.cwd())
@@ -66,6 +66,8 @@ def find_fixture(database: str, base: Path | None, own_files: Collection[Path] =
         mode = path.stat().st_mode
     except (OSError, RuntimeError) as error:  # the latter: links in a circle
         raise NoFixture(database, "is not there") from error
+    except ValueError as error:  # a NUL, or a lone surrogate
+        raise NoFixture(database, "is no path") from error
     if not path.is_relative_to(inside.resolve()):  # by `..` or by a link
         raise NoFixture(database, "leads out of its folder; [transcripts] databases names one")
     parts = path.relative_to(inside.resolve()).parts

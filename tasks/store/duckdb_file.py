@@ -73,8 +73,8 @@ class Journal:
     path: Path | None  # None for a store in memory, which has no journal
 
     def read(self) -> CommitState:
-        """The commits that the journal lists; empty where there is no journal."""
-        state = CommitState()
+        """The commits that the journal lists for its last file; empty where there is no journal."""
+        state, states = CommitState(), dict[str, CommitState]()
         if self.path is None or not self.path.exists():
             return state
         for line in self.path.read_bytes().split(b"\n"):
@@ -83,6 +83,8 @@ class Journal:
                 continue  # a line that was cut short or altered
             entry: dict[str, Any] = json.loads(body)
             if "store" in entry:
+                # Somebody may put another file here, and the first one back: to each its own commits.
+                state = states.setdefault(entry["store"], CommitState() if state.store else state)
                 state.store = entry["store"]
             elif "shard" in entry:
                 state.shards.setdefault((entry["run"], entry["shard"]), []).append(entry["sha"])
@@ -93,9 +95,10 @@ class Journal:
     def catch_up(self, file_state: CommitState) -> None:
         """Append what the file holds and the journal lacks: a writer died between the two writes."""
         listed = self.read()
-        is_same_file = listed.store == file_state.store  # not where somebody put another file here
-        entries: list[dict[str, Any]] = [] if is_same_file else [{"store": file_state.store}]
-        entries += [
+        if listed.store != file_state.store:  # a new file, or one put in the place of another
+            self.append([{"store": file_state.store}])
+            listed = self.read()
+        entries: list[dict[str, Any]] = [
             {"run": run_id, "shard": shard_id, "sha": shas[-1]}
             for (run_id, shard_id), shas in file_state.shards.items()
             if listed.shards.get((run_id, shard_id), [])[-1:] != shas[-1:]

@@ -74,6 +74,24 @@ def test_a_part_that_another_process_has_prepared_is_refused(place):
         BatchLog(*place, "run-1").prepare(RECORD, [])
 
 
+def test_a_part_that_is_refused_leaves_the_tickets_of_the_first_as_they_were(place):
+    BatchLog(*place, "run-1").prepare(RECORD, [(key_of(1), 7)])
+    with pytest.raises(StoreError, match="another process works on this run"):
+        BatchLog(*place, "run-1").prepare(RECORD, [(key_of(1), 9)])
+
+    assert BatchLog(*place, "run-1").tickets(RECORD) == {key_of(1): 7}
+
+
+def test_a_part_of_an_older_log_is_read_with_its_tickets(tmp_path: Path):
+    BatchLog(str(tmp_path), {}, "run-1").prepare(RECORD, [(key_of(1), 7)])
+    path = tmp_path / "batches/run-1/1-1.json"
+    older = {name: held for name, held in json.loads(path.read_bytes()).items() if name != "writer"}
+    path.write_text(json.dumps(older))
+    (record,) = BatchLog(str(tmp_path), {}, "run-1").records()
+
+    assert BatchLog(str(tmp_path), {}, "run-1").tickets(record) == {key_of(1): 7}
+
+
 def test_a_record_that_cannot_be_read_is_named(tmp_path: Path):
     book = BatchLog(str(tmp_path), {}, "run-1")
     book.prepare(RECORD, [])
@@ -247,6 +265,34 @@ async def test_a_process_that_died_after_collecting_is_repeated_and_not_paid_twi
 
     assert await later.taken(range(2)) == [True, True]
     assert later.ledger.run_account() == spent
+
+
+async def test_of_two_processes_that_prepare_one_round_the_refused_costs_the_other_nothing(
+    tmp_path: Path, judge_server
+):
+    first, second = Process(tmp_path, judge_server), Process(tmp_path, judge_server)
+    await first.submit(range(2))
+    with pytest.raises(StoreError, match="another process works on this run"):
+        await second.submit(range(2))
+    await first.client.collect()
+
+    assert await first.taken(range(2)) == [True, True]
+    account = first.ledger.run_account()
+    assert (account.calls, account.open_calls) == (2, 0)
+    assert judge_server.stats()["batches"] == 1
+
+
+async def test_a_process_that_died_before_its_record_was_written_keeps_no_other_from_the_round(
+    tmp_path: Path, judge_server
+):
+    first = Process(tmp_path, judge_server)
+    await first.submit(range(2))
+    (tmp_path / "replies/batches/run-1/1-1.json").unlink()
+    later = Process(tmp_path, judge_server)
+    await later.client.reopen()
+    await later.submit(range(2))
+
+    assert later.states == ["submitted"]
 
 
 async def test_a_batch_whose_id_was_never_noted_is_found_by_its_tag(tmp_path: Path, judge_server):

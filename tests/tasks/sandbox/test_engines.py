@@ -157,6 +157,8 @@ def test_duckdb_values_of_all_kinds_are_told(database):
         (b"\x00\xff", "00ff"),
         (dt.time(12, 30), "12:30:00"),
         ({"day": dt.date(2026, 3, 9)}, '{"day": "2026-03-09"}'),
+        ({dt.date(2026, 3, 9): [{b"\xff": 1}]}, '{"2026-03-09": [{"ff": 1}]}'),
+        ({1: {2.5: True}, None: (False,)}, '{"1": {"2.5": true}, "null": [false]}'),
         (dt.timedelta(days=1), "1 day, 0:00:00"),
     ],
 )

@@ -136,6 +136,27 @@ async def test_values_are_numbers_text_or_null(runner):
     )
 
 
+async def test_the_keys_of_a_map_are_text(runner):
+    (table,) = await tables(
+        runner,
+        "guests.duckdb",
+        "SELECT MAP {DATE '2000-01-01': 1}, [MAP {INTERVAL 1 DAY: 'x'}], {'m': MAP {'b'::BLOB: 1}}, "
+        "MAP {1.5: MAP {TIMESTAMP '2000-01-01': 'y'}}, MAP {'a': 1}, MAP {7: 8}, MAP {[1, 2]: 3}",
+    )
+    assert table.error is None
+    assert table.rows == (
+        (
+            '{"2000-01-01": 1}',
+            '[{"1 day, 0:00:00": "x"}]',
+            '{"m": {"62": 1}}',
+            '{"1.5": {"2000-01-01 00:00:00": "y"}}',
+            '{"a": 1}',
+            '{"7": 8}',
+            '{"key": [[1, 2]], "value": [3]}',
+        ),
+    )
+
+
 @pytest.mark.parametrize(
     ("engine", "statement"),
     [
@@ -219,6 +240,7 @@ async def test_full_text_and_json_tables_can_be_read(runner):
         ("busy.sqlite", "is being written: busy.sqlite-wal is not empty"),
         ("", "is no path"),
         ("a\x00b", "is no path"),
+        ("\ud800.sqlite", "is no path"),
         ("x" * 5_000, "is not there"),
     ],
 )

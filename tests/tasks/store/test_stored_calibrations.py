@@ -10,8 +10,8 @@ import duckdb
 
 from assizes.judge.config.run import StoreConfig
 from assizes.judge.rows import frame
-from assizes.tasks.store import open_store
-from tests.tasks.store.rows import BEGAN
+from assizes.tasks.store import open_store, query_store
+from tests.tasks.store.rows import BEGAN, run_record
 
 
 def row(**changed: Any) -> dict[str, Any]:
@@ -49,11 +49,16 @@ def test_the_same_record_again_changes_nothing_not_even_its_time(place):
 def test_a_file_from_before_there_were_calibrations_is_read_and_written(tmp_path: Path):
     file = tmp_path / "old.duckdb"
     place = StoreConfig(uri=f"duckdb:///{file}")
-    open_store(place, writing=True).close()
+    with open_store(place, writing=True) as store:
+        store.begin(run_record())
     with duckdb.connect(file) as old:
         old.execute("drop table calibrations")
     with open_store(place) as reader:
         assert reader.calibrations().is_empty()
+    for run_id in (None, "nightly-1"):
+        shown = query_store(place, "select * from calibrations", run_id)
+        assert shown.schema == frame("calibrations", []).schema
+        assert shown.is_empty()
     with open_store(place, writing=True) as store:
         store.add_calibration(row())
         assert store.calibrations().height == 1

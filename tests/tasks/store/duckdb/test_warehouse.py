@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -133,6 +134,35 @@ def test_a_committed_shard_outlives_the_sudden_death_of_its_writer(duckdb_place)
         with open_store(duckdb_place, writing=writing) as store:
             assert store.shard_counts("nightly-1") == {"s0": COUNTS}
             assert store.table("nightly-1", "scores").equals(shard()["scores"])
+
+
+def test_the_journal_of_one_file_says_nothing_of_another_put_in_its_place(tmp_path):
+    place, other = (StoreConfig(uri=f"duckdb:///{tmp_path}/{name}") for name in ("a.db", "b.db"))
+    for store_place, shard_ids in ((place, ("s0", "s1")), (other, ("s0", "s2"))):
+        with open_store(store_place, writing=True) as store:
+            store.begin(run_record())
+            for shard_id in shard_ids:
+                store.commit_shard("nightly-1", shard_id, shard(case_id=shard_id), COUNTS)
+    shutil.copy(_file(place), tmp_path / "kept.db")
+    for file, shard_ids in ((_file(other), {"s0", "s2"}), (tmp_path / "kept.db", {"s0", "s1"})):
+        shutil.copy(file, _file(place))
+        for writing in (False, True, True, False):
+            with open_store(place, writing=writing) as store:
+                assert store.shard_counts("nightly-1").keys() == shard_ids
+
+
+def test_a_file_put_in_the_place_of_another_is_damaged_when_it_lacks_its_own_commits(tmp_path):
+    place, other = (StoreConfig(uri=f"duckdb:///{tmp_path}/{name}") for name in ("a.db", "b.db"))
+    open_store(place, writing=True).close()
+    with open_store(other, writing=True) as store:
+        store.begin(run_record())
+        store.commit_shard("nightly-1", "s0", shard(), COUNTS)
+    shutil.copy(_file(other), _file(place))
+    open_store(place, writing=True).close()
+    with duckdb.connect(_file(place)) as file:
+        file.execute("delete from _commits")
+    with pytest.raises(StoreError, match=r"its journal lists 1 shard of run nightly-1 \(s0\)"):
+        open_store(place)
 
 
 def test_a_shard_that_fails_half_way_leaves_nothing(duckdb_place):
