@@ -225,7 +225,11 @@ class Scan:
             for case_identity, places in self._duplicates.items()
             for place in places
         ):
-            first = contents[case_identity].setdefault(self._content_hash(*place), place)
+            try:
+                content_hash = self._content_hash(*place)
+            except DataError:  # its object changed since the scan, so its shard is not judged
+                continue
+            first = contents[case_identity].setdefault(content_hash, place)
             if first is not place:
                 number, position = place
                 self.objects[number].fates[position] = plans.DUPLICATE
