@@ -93,8 +93,9 @@ def filter_mask(rows: Sequence[Mapping[str, Any]], text: str) -> list[bool]:
         for place, row in enumerate(rows)
     ]
     cases = pl.DataFrame(shown, schema=schema, orient="row")
-    # In brackets, so that a clause after the condition, such as LIMIT, does not parse.
-    query = f"SELECT {_PLACE} FROM cases WHERE ({condition})"
+    # In brackets, so that a clause after the condition, such as LIMIT, does not parse; the line end
+    # keeps a comment in the condition from hiding the closing bracket.
+    query = f"SELECT {_PLACE} FROM cases WHERE ({condition}\n)"
     places = set(pl.SQLContext(cases=cases, eager=True).execute(query)[_PLACE])
     return [place in places for place in range(len(rows))]
 

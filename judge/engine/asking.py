@@ -237,6 +237,9 @@ class ModelCaller:
                 budget_gate.settle(ticket, CallSpending(error.code, 0.0))
             permit.cancel()
             raise
+        except asyncio.CancelledError:  # while the call waited: nothing is reserved
+            permit.cancel()
+            raise
         return ticket
 
     async def _call_model(self, ask_state: AskState) -> tuple[Attempt, ModelError | None]:

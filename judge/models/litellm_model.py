@@ -317,8 +317,8 @@ def response_mode(config: JudgeConfig, provider: str) -> provider_calls.Response
 @lru_cache(maxsize=256)
 def _json_schema_format(reply: type[BaseModel]) -> str:
     wanted: Any = type_to_response_format_param(reply)
-    # OpenAI allows letters, digits, - and _ in the name, at most 64.
-    wanted["json_schema"]["name"] = re.sub(r"[^\w-]", "_", reply.__name__)[:64]
+    # OpenAI allows ASCII letters, digits, - and _ in the name, at most 64.
+    wanted["json_schema"]["name"] = re.sub(r"[^A-Za-z0-9_-]", "_", reply.__name__)[:64]
     wanted["json_schema"]["schema"] = with_reply_id(wanted["json_schema"]["schema"])
     return json.dumps(wanted)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import math
 import re
@@ -254,7 +255,9 @@ def retry_after_s(headers: Mapping[str, str], now: float | None = None) -> float
     if (hint_s := _seconds(hint)) is not None or hint is None:
         return hint_s
     try:
-        at = parsedate_to_datetime(hint).timestamp()
+        date = parsedate_to_datetime(hint)
+        # Without a zone, or with -0000, it has none: dates of HTTP are in UTC.
+        at = (date if date.tzinfo else date.replace(tzinfo=dt.UTC)).timestamp()
     except (ValueError, OverflowError):
         return None
     left_s = at - (time.time() if now is None else now)

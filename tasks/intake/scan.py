@@ -49,6 +49,7 @@ class ScannedObject:
     copies: dict[int, str] = field(default_factory=dict)  # duplicate -> "uri#position"
     # Identity and position of each record that may have duplicates; emptied after the object.
     identities: list[tuple[bytes, int]] = field(default_factory=list)
+    case_ids: set[str] = field(default_factory=set)  # as `Scan.case_ids`; emptied after the object
     reasons: Counter[str] = field(default_factory=Counter)  # code of a reject -> records
     oddity_counts: Counter[str] = field(default_factory=Counter)  # records taken with an oddity
     # Position -> case id and stratum, of the cases to draw a sample from.
@@ -97,6 +98,8 @@ class Scan:
                 self._duplicates.setdefault(case_identity, [first]).append(place)
         self.objects.append(scanned)
         scanned.identities = []  # `first_places` has them; a second copy would double the memory
+        self.case_ids |= scanned.case_ids
+        scanned.case_ids = set()
         self.reasons += scanned.reasons
         self.oddity_counts += scanned.oddity_counts
         self.part_counts += scanned.part_counts
@@ -179,7 +182,7 @@ class Scan:
         """The fate of a record before duplicates are known."""
         selector, preprocessor = self.policy
         if preprocessor.truth is not None:
-            self.case_ids.add(case.case_id)
+            scanned.case_ids.add(case.case_id)
         # The two fields win over tags of the same name.
         own = {**case.tags, "agent": case.agent, "agent_version": case.agent_version}
         is_wanted = all(own.get(name) == value for name, value in self.config.where.items())
@@ -225,7 +228,11 @@ class Scan:
             for case_identity, places in self._duplicates.items()
             for place in places
         ):
-            first = contents[case_identity].setdefault(self._content_hash(*place), place)
+            try:
+                content_hash = self._content_hash(*place)
+            except DataError:  # its object changed since the scan, so its shard is not judged
+                continue
+            first = contents[case_identity].setdefault(content_hash, place)
             if first is not place:
                 number, position = place
                 self.objects[number].fates[position] = plans.DUPLICATE

@@ -300,6 +300,12 @@ def _bucket_objects(fs: Any, path: str, bucket: str) -> dict[str, dict[str, Any]
     if not glob.has_magic(path):
         objects: dict[str, dict[str, Any]] = fs.find(path, detail=True)  # a file or a prefix
     else:
+        above, _, name = path.rstrip("/").rpartition("/")
+        # As in a folder, an object of that very name goes before a pattern. By listing it: the
+        # credentials may not allow to read just any key.
+        named = fs.find(above, prefix=name, detail=True)
+        if path in named:
+            return {path: named[path]}
         objects = {}
         for match, info in fs.glob(path, detail=True).items():
             objects |= fs.find(match, detail=True) if info["type"] == "directory" else {match: info}

@@ -40,6 +40,9 @@ ROWS = [
         ("started_at >= DATE '2026-03-09'", ["a"]),
         ("agent_version LIKE '2.%' OR char_count > 5", ["a", "b"]),
         ("call_count = 1", ["b"]),
+        ("call_count = 1 -- as in b", ["b"]),
+        ("call_count = 1 -- as in b\n", ["b"]),
+        ("(call_count = 1) OR (char_count > 5 /* long */)", ["a", "b"]),
     ],
 )
 def test_a_filter_is_sql_over_what_is_known_of_a_case(condition: str, ids: list[str]):
@@ -57,6 +60,10 @@ def test_a_filter_is_sql_over_what_is_known_of_a_case(condition: str, ids: list[
         ("turn_count > AVG(turn_count)", "'AVG' is about more than one case"),
         ("ROW_NUMBER() OVER () < 3", "about more than one case"),
         ("case_id IN (SELECT case_id FROM cases)", "'SELECT' is about more than one case"),
+        ("turn_count > 0 LIMIT 1", "sql parser error"),
+        ("turn_count > 0) LIMIT 1 --", "sql parser error"),
+        ("turn_count > 0) LIMIT 1; --", "sql parser error"),
+        ("turn_count > 0) LIMIT (1", "no condition on a case"),
     ],
 )
 def test_what_is_no_condition_on_one_case_is_refused_before_anything_is_read(condition, message):

@@ -103,16 +103,21 @@ class AdaptiveRate:
         self._let_through += 1
         return self._spell
 
+    def take_back(self, spell: int, at: float) -> None:
+        """Count a call no longer as let through; `spell` is what `take` returned at the time `at`."""
+        if self._period is not None and at >= self._period.since:
+            self._period.calls -= 1
+        if spell == self._spell:
+            self._let_through -= 1
+
     def note_refusal(self, spell: int, at: float, now: float, retry_after_s: float | None) -> None:
         """Note that a call that started at the time `at` was refused at the time `now`.
 
         `spell` is what `take` returned for it; `retry_after_s` is the pause the provider asks for.
         """
-        if self._period is not None and at >= self._period.since:
-            self._period.calls -= 1
+        self.take_back(spell, at)
         if spell != self._spell:  # started before the last hold, which was for such calls
             return
-        self._let_through -= 1
         if not self._refused:  # later refusals of the spell only lengthen the hold by their hints
             self._refused, self._refused_at = True, now
             if retry_after_s is None:

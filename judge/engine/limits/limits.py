@@ -188,6 +188,7 @@ class Permit:
 
     def cancel(self) -> None:
         """Give the permission back: no call was made."""
+        self._adaptive_rate.take_back(self._spell, self._at)
         for rate_limit, charge in (*self._requests, *self._tokens):
             rate_limit.settle(charge, 0)
 

@@ -84,7 +84,10 @@ def _join(pieces: list[Any]) -> Case:
     # Time windows of an export overlap. A row without an id is no copy: its number tells it apart.
     unique: dict[str | int, dict[str, Any]] = {}
     for number, row in enumerate(pieces):
-        unique.setdefault(shapes.name_of(row.get("id")) or number, row)
+        key = shapes.name_of(row.get("id")) or number
+        # A window that was exported before the observation ended holds half of it.
+        if row.get("end_time") or not unique.get(key, {}).get("end_time"):
+            unique[key] = row
     rows = list(unique.values())
     tally.count("repeated", "row", len(pieces) - len(rows))
     observations = [row for row in rows if "data_type" not in row]  # only scores have a data type

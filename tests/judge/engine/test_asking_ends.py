@@ -268,8 +268,10 @@ class Narrow(OpenLedger):
 class Slow(ScriptedModel):
     """A model whose calls take a moment."""
 
+    latency_s = 0.01
+
     async def complete(self, ask, *, complaint=None, cap=1):
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(self.latency_s)
         return await super().complete(ask, complaint=complaint, cap=cap)
 
 
@@ -277,6 +279,23 @@ async def test_a_call_that_does_not_fit_beside_another_follows_it():
     model = Slow([priced(2), priced(1)])
     heard = await engine(model, means={"ledger": Narrow()}).hear(Asking(["a", "b"]), CASE)
     assert [score.raw for score in heard.scores] == [3]
+
+
+def test_who_is_cancelled_while_the_budget_is_waited_for_gives_the_permit_back():
+    async def main():
+        model = Slow([priced(1), priced(2)])
+        model.latency_s = 15.5
+        means = {"ledger": Narrow()}
+        judging = engine(model, means=means, requests_per_minute=6, timeout_s=100)
+        first = asyncio.create_task(judging.hear(Asking(["a"]), CASE))
+        second = asyncio.create_task(judging.hear(Asking(["b"]), CASE))
+        await asyncio.sleep(15)  # the second has its permit since 10 s, the budget is in use
+        second.cancel()
+        await asyncio.wait([second])
+        await asyncio.gather(first, judging.hear(Asking(["c"]), CASE))
+        return asyncio.get_running_loop().time()
+
+    assert simulated(main()) == pytest.approx(31, abs=0.1)
 
 
 class Offline(ScriptedModel):

@@ -189,6 +189,26 @@ def test_an_output_is_read_in_the_shape_of_any_provider(said: object):
     assert turn_lines(case) == [ASKED, LATE]
 
 
+@pytest.mark.parametrize("order", [(0, 1, 2), (1, 2, 0), (2, 0, 1)])
+def test_of_the_versions_of_an_observation_the_finished_one_counts(order: tuple[int, ...]):
+    versions = [
+        generation(input=[USER]),
+        generation(input=[USER], output=AGENT, endTime="2026-03-09T09:00:02Z"),
+        generation(input=[USER], output=None, endTime=None),
+    ]
+    case = joined("langfuse", {"id": "t", "observations": [versions[place] for place in order]})
+    assert turn_lines(case) == [ASKED, LATE]
+    assert case.metadata[FIDELITY]["repeated row"] == 2
+
+
+def test_of_the_versions_of_a_score_the_later_one_counts():
+    row = {"id": "s", "name": "grade", "source": "API", "dataType": "NUMERIC"}
+    shown = [generation(input=[USER], output=AGENT)]
+    scores = [{**row, "value": value} for value in (0.2, 0.8)]
+    case = joined("langfuse", {"id": "t", "observations": shown, "scores": scores})
+    assert case.labels == {"grade": 0.8}
+
+
 def test_a_manifest_names_the_files_beside_it():
     langfuse = FORMATS["langfuse"]
     manifest = {"files": [{"key": "a.jsonl"}, {"size": 3}, "b"]}

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
+from pydantic import create_model
 
 from assizes.judge.config.judging import JudgeConfig, LimitsConfig
 from assizes.judge.errors import ModelError
@@ -103,6 +105,14 @@ async def test_a_re_ask_carries_the_problem_and_not_the_answer(judge_server):
         "Answer again, in full, with one JSON object that fits the schema.\n\n"
         f"Reply id: {ASK.reply_id}"
     )
+
+
+def test_a_schema_is_named_in_the_letters_that_openai_allows(judge_server):
+    reply = create_model("Réponse_de-2[é]", __base__=Reply)
+
+    request = model_for(config(judge_server), LIMITS).request(replace(ASK, reply=reply))
+
+    assert request["response_format"]["json_schema"]["name"] == "R_ponse_de-2___"
 
 
 @pytest.mark.parametrize(

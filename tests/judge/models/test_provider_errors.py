@@ -30,6 +30,9 @@ class Failed(Exception):
         ({"retry-after": "Mon, 21 Sep 2026 14:13:50 GMT"}, 30.0),
         ({"retry-after": "Mon, 21 Sep 2026 14:13:10 GMT"}, None),
         ({"retry-after": "Fri, 01 Jan 2100 00:00:00 GMT"}, 2_312_444_800.0),
+        ({"retry-after": "Mon, 21 Sep 2026 14:13:50"}, 30.0),  # a date of HTTP is in UTC
+        ({"retry-after": "Mon, 21 Sep 2026 14:13:50 -0000"}, 30.0),
+        ({"retry-after": "Mon, 21 Sep 2026 16:13:50 +0200"}, 30.0),
         ({"retry-after": "-1"}, None),
         ({"retry-after": "nan"}, None),
         ({"retry-after": "inf"}, None),
@@ -38,8 +41,14 @@ class Failed(Exception):
         ({}, None),
     ],
 )
-def test_a_hint_is_seconds_from_now_or_nothing(headers, seconds):
-    assert retry_after_s(headers, NOON) == seconds
+def test_a_hint_is_seconds_from_now_or_nothing(headers, seconds, monkeypatch):
+    monkeypatch.setenv("TZ", "America/New_York")
+    time.tzset()
+    try:
+        assert retry_after_s(headers, NOON) == seconds
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ from assizes.tasks.sources.listing import list_sources
 from assizes.tasks.sources.spool import Spool
 from assizes.tasks.sources.unpacking import BOMB_FLOOR_BYTES
 from tests.builders import agent, case, user
-from tests.tasks.intake.intake_files import config, counts, ids, line, written
+from tests.tasks.intake.intake_files import config, counts, ids, line, planned, records, written
 from tests.tasks.intake.matrix_d import fault_of, faults, intake, timed
 
 PACKED = gzip.compress(
@@ -319,6 +319,25 @@ def test_d15_an_object_that_changes_twice_is_rejected_as_a_whole(tmp_path: Path)
 
     assert (ids(read), faults(read)) == (["b"], [(0, "changed")])
     assert plan.read == 2
+
+
+def test_d15_an_object_that_changes_before_duplicates_are_resolved_is_left_to_its_shard(
+    tmp_path: Path,
+):
+    written(tmp_path / "a.jsonl", line("twin"), line("a"))
+    path = written(tmp_path / "b.jsonl", line("twin"), line("b"))
+    waiting = [1, 2]  # objects to be read
+
+    def rewrite_after_the_last(_read: int) -> None:
+        waiting.pop()
+        if not waiting:
+            written(path, line("new"))
+
+    plan = planned(config(tmp_path), on_progress=rewrite_after_the_last)
+    read = records(plan, config(tmp_path))
+
+    assert (counts(plan), ids(read)) == ((4, 4, 0, 0, 0), ["twin", "a"])
+    assert faults(read) == [(0, "changed"), (1, "changed")]
 
 
 def test_d18_a_plan_does_not_know_the_clock_the_zone_or_the_age_of_a_file(

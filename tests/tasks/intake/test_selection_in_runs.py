@@ -138,6 +138,32 @@ def test_truth_is_joined_by_case_id_and_counted_both_ways(folder: Path, name: st
         planned(folder, CasePreprocessor(PrivacyConfig(), ground_truth(other)))
 
 
+def test_cases_of_an_object_that_goes_while_it_is_read_are_not_counted_against_the_truth(
+    tmp_path: Path,
+):
+    kept, gone = (
+        native_line(case(user("Hi"), agent("Hello"), case_id=name)) for name in ("a", "b")
+    )
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "a.jsonl").write_bytes(kept)
+    (folder / "b.jsonl").write_bytes(gone * 1000)  # progress is told in the midst of it
+    rows = [{"case_id": name, "outcomes": "Refund"} for name in ("a", "b")]
+    truth = ground_truth(truth_file(tmp_path, "truth.jsonl", rows))
+    policy = ScanPolicy(preprocessor=CasePreprocessor(PrivacyConfig(), truth))
+
+    def remove(read: int) -> None:
+        if read == 1000:
+            (folder / "b.jsonl").unlink()
+
+    with Spool() as spool:
+        config = TranscriptsConfig(uri=str(folder))
+        plan = plan_intake(config, 7, spool, on_progress=remove, policy=policy)
+
+    assert (plan.due, plan.reasons) == (1, {"vanished": 1})
+    assert plan.truth == {"rows": 2, "joined": 1, "rows_without_case": 1, "cases_without_row": 0}
+
+
 def test_other_truth_makes_another_input(folder: Path):
     hashes = set()
     for text in ("yes", "no"):

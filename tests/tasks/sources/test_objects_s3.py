@@ -7,7 +7,7 @@ import gzip
 import pytest
 
 from assizes.judge.errors import ConfigurationError, DataError, Inconclusive
-from assizes.tasks.sources.listing import TranscriptSource, list_sources
+from assizes.tasks.sources.listing import TranscriptSource, list_sources, refresh_source
 from assizes.tasks.sources.spool import Spool
 from tests.tasks.sources.listed_objects import LINES, OURS, PACKED, THEIRS
 
@@ -38,6 +38,16 @@ def test_a_prefix_a_key_and_a_glob_on_s3_give_pinned_objects(s3):
         "/in*": [a, b, c],
         "/**/*.jsonl": [a, c],
     }
+
+
+@pytest.mark.parametrize("key", ["in/run[1].jsonl", "in/run?.jsonl", "in/run*.jsonl"])
+def test_a_key_on_s3_that_reads_as_a_pattern_is_that_object_first(s3, key: str):
+    bucket = s3.bucket()
+    put(s3, bucket, "in/run1.jsonl")
+    odd = put(s3, bucket, key)
+
+    assert list_sources(odd.uri, s3.storage_options) == [odd]
+    assert refresh_source(odd, s3.storage_options) == odd
 
 
 def test_an_object_another_client_wrote_meanwhile_is_listed(s3):

@@ -271,6 +271,21 @@ def test_a_refusal_paces_a_model_that_has_no_limit_below_what_was_let_through():
     assert times[-1] - times[0] == pytest.approx(19 / (0.95 * 99), rel=0.2)
 
 
+def test_permits_that_are_not_used_are_no_calls_that_the_provider_let_through():
+    async def main() -> list[float]:
+        calls = Calls(limiter(10), latency_s=0.1)
+        await calls.all(100)
+        for permit in calls.permits[:-1]:
+            permit.cancel()
+        calls.permits[-1].report_refusal(0.0)
+        await calls.all(3)
+        return [at for at, _ in calls.starts[100:]]
+
+    times = simulated(main())
+    # Nothing is known about the rate: a call a second at first, which doubles in a second.
+    assert times[-1] - times[0] > 1
+
+
 class Block60:
     """Leases that give the first 60 requests at 10 a second, then say that the limit is gone."""
 
