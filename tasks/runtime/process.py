@@ -15,9 +15,9 @@ import threading
 import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from functools import wraps
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, TypeVar
 
 from assizes.judge.privacy.secret_masking import mask, mask_values, register_secrets, secrets_in
@@ -100,23 +100,44 @@ class _CleanRecordFactory:
 
     def __call__(self, *args: Any, **kwargs: Any) -> logging.LogRecord:
         record = self._make(*args, **kwargs)
-        try:
-            message = record.getMessage()
-        except (TypeError, ValueError, KeyError):
-            return record  # logging itself says what is wrong with the line
-        clean_message = message
-        for text, _ in self.steps:
-            clean_message = text(clean_message)
-        if clean_message != message:
+        message = _text_or_none(record.getMessage)
+        if message is None:  # logging itself says what is wrong, and shows template and arguments
+            self._clean_parts(record)
+        elif (clean_message := self._clean(message)) != message:
             record.msg, record.args = clean_message, ()  # a `%` in it is not formatted again
         if record.exc_info and (raised := record.exc_info[1]) is not None:
             for _, error in self.steps:
                 if error is not None:
                     error(raised)
-            record.exc_text = "".join(traceback.format_exception(raised)).rstrip("\n")
-            for text, _ in self.steps:
-                record.exc_text = text(record.exc_text)
+            lines = "".join(traceback.format_exception(raised)).rstrip("\n")
+            record.exc_text = self._clean(lines)
         return record
+
+    def _clean(self, text: str) -> str:
+        for step, _ in self.steps:
+            text = step(text)
+        return text
+
+    def _clean_parts(self, record: logging.LogRecord) -> None:
+        record.msg = self._clean_part(record.msg)
+        if isinstance(record.args, Mapping):
+            record.args = {name: self._clean_part(part) for name, part in record.args.items()}
+        else:
+            record.args = tuple(self._clean_part(part) for part in record.args or ())
+
+    def _clean_part(self, part: Any) -> Any:
+        """The part itself, or in its place a clean text if what it shows needs cleaning."""
+        text = part if isinstance(part, str) else _text_or_none(partial(repr, part))
+        if text is None or (clean_text := self._clean(text)) == text:
+            return part
+        return clean_text
+
+
+def _text_or_none(make: Callable[[], str]) -> str | None:
+    """What a function returns; `None` if it raises: it calls methods of what somebody logs."""
+    with suppress(Exception):  # as logging itself does, which only reports such an error
+        return make()
+    return None
 
 
 def redacts_secrets(flow_or_task: _Made) -> _Made:
