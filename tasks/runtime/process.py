@@ -38,7 +38,7 @@ TELEMETRY_OFF: Final[Mapping[str, str]] = {
 """Without these settings Prefect and its server report to their makers; a value that the user has
 set already is kept."""
 
-_LONGEST_CHAIN: Final = 20  # errors looked at in a chain of causes and contexts
+_MOST_ERRORS: Final = 1000  # errors looked at: causes, contexts and members of groups
 
 _in_our_flow: Final = ContextVar("assizes_flow", default=False)  # while True, no pickle is read
 _ends_on_sigterm: ContextVar[bool] = ContextVar("asked", default=False)  # set by commands only
@@ -63,10 +63,10 @@ def install_log_redaction() -> None:
 
 
 def mask_error(error: BaseException) -> None:
-    """Hide secrets in the arguments of an error and of the errors that it came from."""
+    """Hide secrets in the arguments of an error, of what it came from and of members of groups."""
     pending: list[BaseException | None] = [error]
     seen: set[int] = set()  # by id: causes and contexts can form a circle
-    while pending and len(seen) < _LONGEST_CHAIN:
+    while pending and len(seen) < _MOST_ERRORS:
         current = pending.pop()
         if current is None or id(current) in seen:
             continue
@@ -75,6 +75,8 @@ def mask_error(error: BaseException) -> None:
         if masked_args != current.args:
             current.args = masked_args
         pending += [current.__cause__, current.__context__]
+        if isinstance(current, BaseExceptionGroup):
+            pending += current.exceptions
 
 
 def clean_log(text: TextFilter, error: ErrorFilter | None = None) -> None:

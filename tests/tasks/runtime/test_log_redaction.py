@@ -100,6 +100,17 @@ def test_errors_that_led_to_each_other_are_looked_at_once():
 
 
 @pytest.mark.row("S4")
+def test_every_error_of_a_group_is_looked_at():
+    members = [ValueError(f"{number} {OWN}") for number in range(50)]
+    inner = ExceptionGroup("inner", [KeyError(OWN)])
+    error = RuntimeError("outer")
+    error.__cause__ = ExceptionGroup("several", [*members, inner])
+    mask_error(error)
+    assert [member.args for member in members] == [(f"{number} {MASK}",) for number in range(50)]
+    assert inner.exceptions[0].args == (MASK,)
+
+
+@pytest.mark.row("S4")
 async def test_what_leaves_a_task_is_rid_of_secrets():
     class Made:
         async def fn(self) -> None:
