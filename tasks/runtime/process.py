@@ -93,6 +93,26 @@ def clean_log(text: TextFilter, error: ErrorFilter | None = None) -> None:
         make.steps = (*make.steps, (text, error))
 
 
+class CleanLine(str):
+    """The message of a record that needed cleaning, in place of its template and arguments."""
+
+    template: str  # these two are clean as well
+    without_errors: str
+
+
+def message_without_errors(record: logging.LogRecord) -> str:
+    """The message of a record, with the class name in place of each error among its arguments."""
+    if isinstance(record.msg, CleanLine):
+        return record.msg.without_errors
+    if not isinstance(record.args, tuple):  # a mapping, for %(name)s in the template
+        return record.getMessage()
+    safe = tuple(
+        type(argument).__name__ if isinstance(argument, BaseException) else argument
+        for argument in record.args
+    )
+    return str(record.msg) % safe if safe else str(record.msg)  # without arguments % is a %
+
+
 class _CleanRecordFactory:
     """Makes log records for every logger, ours and those of libraries."""
 
@@ -106,7 +126,10 @@ class _CleanRecordFactory:
         if message is None:  # logging itself says what is wrong, and shows template and arguments
             self._clean_parts(record)
         elif (clean_message := self._clean(message)) != message:
-            record.msg, record.args = clean_message, ()  # a `%` in it is not formatted again
+            line = CleanLine(clean_message)
+            line.template = self._clean(str(record.msg))
+            line.without_errors = self._clean(message_without_errors(record))
+            record.msg, record.args = line, ()  # a `%` in it is not formatted again
         if record.exc_info and (raised := record.exc_info[1]) is not None:
             for _, error in self.steps:
                 if error is not None:
