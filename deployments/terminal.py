@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from assizes.judge import errors
-from assizes.tasks.runtime.process import clean_log
+from assizes.tasks.runtime.process import CleanLine, clean_log, message_without_errors
 
 
 def printable(text: str, keep: str = "") -> str:
@@ -104,7 +104,7 @@ class JsonLines(logging.Handler):
             "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": " ".join(_message(record).split()),
+            "message": " ".join(message_without_errors(record).split()),
             **dict(_ids()),
         }
         if record.exc_info and record.exc_info[0]:
@@ -118,7 +118,8 @@ class JsonLines(logging.Handler):
         if record.levelno < logging.WARNING:  # the states of a run: all are written
             return 0
         now = self._clock()
-        kind = (record.name, record.levelno, str(record.msg))  # one kind, whatever the arguments
+        template = record.msg.template if isinstance(record.msg, CleanLine) else str(record.msg)
+        kind = (record.name, record.levelno, template)  # one kind, whatever the arguments
         counts = self._counts.setdefault(kind, _RepeatCounts(now))
         if now - counts.since >= WINDOW_S:
             counts.since, counts.written = now, 0  # `dropped` stays: the next line gives it
@@ -155,17 +156,6 @@ def tell_user(line: str, *, error: BaseException | None = None) -> None:
     else:
         text = line if isinstance(error, _SAFE_ERRORS) else "the command failed"
         _log.error("%s", text, exc_info=error)
-
-
-def _message(record: logging.LogRecord) -> str:
-    """The message of a record, with the class name in place of each error among its arguments."""
-    if not isinstance(record.args, tuple):  # a mapping, for %(name)s in the template
-        return record.getMessage()
-    safe = tuple(
-        type(argument).__name__ if isinstance(argument, BaseException) else argument
-        for argument in record.args
-    )
-    return str(record.msg) % safe if safe else str(record.msg)  # without arguments % is a %
 
 
 def _ids() -> Iterator[tuple[str, Any]]:

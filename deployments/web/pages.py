@@ -165,6 +165,14 @@ def case(
     return page_response("case", data, "")
 
 
+@router.get("/view/case")
+def case_by_query(
+    reader: StoreReaderDep, run: str, case_id: Annotated[str, Query(alias="case")]
+) -> HTMLResponse:
+    """The page of a case whose id cannot stand in a path, as it holds `..` between slashes."""
+    return case(reader, run, case_id, ExecutionQuery())
+
+
 @router.get("/view/explain")
 def explain(
     reader: StoreReaderDep, run: str, case: str, metric: str, repetition: int = 0
@@ -172,7 +180,7 @@ def explain(
     """The explanation of a score: the exact prompt, the reply, its cost and versions."""
     record, (execution,) = reader.case(run, case, repetition)  # one, as a repetition is given
     document = explain_page(metric_explanation(record, execution, metric, MAX_OBJECT_BYTES))
-    url = f"/view/runs/{quote(record.run_id, safe='')}/cases/{quote(case)}"
+    url = site("", record.run_id).case_url(case)
     return page_response("explain", {**document, "case_url": url}, "")
 
 

@@ -204,7 +204,7 @@ def _trec(data: bytes, columns: LabelColumns) -> Rows:
     """TREC relevance labels: topic, 0, document, grade; each topic is one cluster."""
     names = (columns.case, columns.cluster, columns.judge, *columns.label)
     rows = []
-    for number, line in enumerate(data.decode("utf-8").splitlines(), 1):
+    for number, line in enumerate(data.removeprefix(BOM).decode("utf-8").splitlines(), 1):
         words = line.split()
         if len(words) != 4:
             raise ValueError(f"line {number}: wanted topic, 0, document, grade")

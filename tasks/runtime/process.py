@@ -15,9 +15,9 @@ import threading
 import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from functools import wraps
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, TypeVar
 
 from assizes.judge.privacy.secret_masking import mask, mask_values, register_secrets, secrets_in
@@ -38,7 +38,7 @@ TELEMETRY_OFF: Final[Mapping[str, str]] = {
 """Without these settings Prefect and its server report to their makers; a value that the user has
 set already is kept."""
 
-_LONGEST_CHAIN: Final = 20  # errors looked at in a chain of causes and contexts
+_MOST_ERRORS: Final = 1000  # errors looked at: causes, contexts and members of groups
 
 _in_our_flow: Final = ContextVar("assizes_flow", default=False)  # while True, no pickle is read
 _ends_on_sigterm: ContextVar[bool] = ContextVar("asked", default=False)  # set by commands only
@@ -63,10 +63,10 @@ def install_log_redaction() -> None:
 
 
 def mask_error(error: BaseException) -> None:
-    """Hide secrets in the arguments of an error and of the errors that it came from."""
+    """Hide secrets in the arguments of an error, of what it came from and of members of groups."""
     pending: list[BaseException | None] = [error]
     seen: set[int] = set()  # by id: causes and contexts can form a circle
-    while pending and len(seen) < _LONGEST_CHAIN:
+    while pending and len(seen) < _MOST_ERRORS:
         current = pending.pop()
         if current is None or id(current) in seen:
             continue
@@ -75,6 +75,8 @@ def mask_error(error: BaseException) -> None:
         if masked_args != current.args:
             current.args = masked_args
         pending += [current.__cause__, current.__context__]
+        if isinstance(current, BaseExceptionGroup):
+            pending += current.exceptions
 
 
 def clean_log(text: TextFilter, error: ErrorFilter | None = None) -> None:
@@ -91,6 +93,26 @@ def clean_log(text: TextFilter, error: ErrorFilter | None = None) -> None:
         make.steps = (*make.steps, (text, error))
 
 
+class CleanLine(str):
+    """The message of a record that needed cleaning, in place of its template and arguments."""
+
+    template: str  # these two are clean as well
+    without_errors: str
+
+
+def message_without_errors(record: logging.LogRecord) -> str:
+    """The message of a record, with the class name in place of each error among its arguments."""
+    if isinstance(record.msg, CleanLine):
+        return record.msg.without_errors
+    if not isinstance(record.args, tuple):  # a mapping, for %(name)s in the template
+        return record.getMessage()
+    safe = tuple(
+        type(argument).__name__ if isinstance(argument, BaseException) else argument
+        for argument in record.args
+    )
+    return str(record.msg) % safe if safe else str(record.msg)  # without arguments % is a %
+
+
 class _CleanRecordFactory:
     """Makes log records for every logger, ours and those of libraries."""
 
@@ -100,23 +122,47 @@ class _CleanRecordFactory:
 
     def __call__(self, *args: Any, **kwargs: Any) -> logging.LogRecord:
         record = self._make(*args, **kwargs)
-        try:
-            message = record.getMessage()
-        except (TypeError, ValueError, KeyError):
-            return record  # logging itself says what is wrong with the line
-        clean_message = message
-        for text, _ in self.steps:
-            clean_message = text(clean_message)
-        if clean_message != message:
-            record.msg, record.args = clean_message, ()  # a `%` in it is not formatted again
+        message = _text_or_none(record.getMessage)
+        if message is None:  # logging itself says what is wrong, and shows template and arguments
+            self._clean_parts(record)
+        elif (clean_message := self._clean(message)) != message:
+            line = CleanLine(clean_message)
+            line.template = self._clean(str(record.msg))
+            line.without_errors = self._clean(message_without_errors(record))
+            record.msg, record.args = line, ()  # a `%` in it is not formatted again
         if record.exc_info and (raised := record.exc_info[1]) is not None:
             for _, error in self.steps:
                 if error is not None:
                     error(raised)
-            record.exc_text = "".join(traceback.format_exception(raised)).rstrip("\n")
-            for text, _ in self.steps:
-                record.exc_text = text(record.exc_text)
+            lines = "".join(traceback.format_exception(raised)).rstrip("\n")
+            record.exc_text = self._clean(lines)
         return record
+
+    def _clean(self, text: str) -> str:
+        for step, _ in self.steps:
+            text = step(text)
+        return text
+
+    def _clean_parts(self, record: logging.LogRecord) -> None:
+        record.msg = self._clean_part(record.msg)
+        if isinstance(record.args, Mapping):
+            record.args = {name: self._clean_part(part) for name, part in record.args.items()}
+        else:
+            record.args = tuple(self._clean_part(part) for part in record.args or ())
+
+    def _clean_part(self, part: Any) -> Any:
+        """The part itself, or in its place a clean text if what it shows needs cleaning."""
+        text = part if isinstance(part, str) else _text_or_none(partial(repr, part))
+        if text is None or (clean_text := self._clean(text)) == text:
+            return part
+        return clean_text
+
+
+def _text_or_none(make: Callable[[], str]) -> str | None:
+    """What a function returns; `None` if it raises: it calls methods of what somebody logs."""
+    with suppress(Exception):  # as logging itself does, which only reports such an error
+        return make()
+    return None
 
 
 def redacts_secrets(flow_or_task: _Made) -> _Made:

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from assizes.deployments.samples import sample_cases
-from assizes.deployments.terminal import MAX_REPEATS, JsonLines
+from assizes.deployments.terminal import MAX_REPEATS, JsonLines, keep_log_printable
 from assizes.judge.formats import native_line
+from assizes.tasks.runtime.process import install_log_redaction
 from tests.command import assizes
 
 
@@ -81,6 +82,36 @@ def test_an_error_among_the_arguments_is_told_by_its_kind(
         "2026-11-20 could not be judged: ValueError",
         "nothing to fill in: 100 %",
     ]
+
+
+@pytest.fixture
+def _cleaned():
+    """A log that is cleaned as in a command, and by nothing that other tests have put in."""
+    before = logging.getLogRecordFactory()
+    logging.setLogRecordFactory(logging.LogRecord)
+    install_log_redaction()
+    keep_log_printable()
+    yield
+    logging.setLogRecordFactory(before)
+
+
+@pytest.mark.row("O6")
+@pytest.mark.usefixtures("_cleaned")
+def test_an_error_is_told_by_its_kind_where_a_line_is_cleaned_too(
+    logger: logging.Logger, clock: Clock, capsys: pytest.CaptureFixture[str]
+):
+    for number in range(2 * MAX_REPEATS):
+        blank = " \u00a0"[number % 2]
+        error = ValueError(f"patient {number} said I{blank}feel sick")
+        logger.warning("judge %s broke: %s", f"a{blank}b", error)
+    clock.now = 61.0
+    logger.warning("judge %s broke: %s", "bearer sk-abcdefgh12345678", ValueError("I feel sick"))
+    records = lines(capsys)
+    assert [record["message"] for record in records] == [
+        *["judge a b broke: ValueError"] * MAX_REPEATS,
+        "judge bearer *** broke: ValueError",
+    ]
+    assert records[-1]["not_repeated"] == MAX_REPEATS
 
 
 @pytest.mark.row("O6")

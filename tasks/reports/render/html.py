@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Any, Final
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import altair as alt
 import jinja2
@@ -81,6 +81,9 @@ class Site:
 
     def case_url(self, case_id: str) -> str:
         """The URL of the page of a case of this run."""
+        # An attack: a browser resolves `..` in a path, so that an id would lead to another page.
+        if not {".", ".."}.isdisjoint(case_id.split("/")):
+            return f"/view/case?{urlencode({'run': self.run_id or '', 'case': case_id})}"
         # The route takes the rest of the path as the id of the case, / included.
         return f"/view/runs/{quote(self.run_id or '', safe='')}/cases/{quote(case_id)}"
 

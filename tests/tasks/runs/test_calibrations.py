@@ -104,6 +104,20 @@ def test_a_text_may_hold_what_ends_a_line_elsewhere(tmp_path: Path, sign: str):
     assert found.rows == [row, row]
 
 
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_the_first_topic_of_a_trec_file_is_read_without_a_byte_order_mark(
+    tmp_path: Path, mark: str
+):
+    file = tmp_path / "l.qrels"
+    file.write_text(f"{mark}1 0 d 1\n2 0 e 0\n", encoding="utf-8")
+    columns = CalibrationConfig().columns
+    rows = read_labels(str(file), {}, columns, "[calibration] labels").rows
+    assert [(row[columns.case], row[columns.cluster]) for row in rows] == [
+        ("1/d", "1"),
+        ("2/e", "2"),
+    ]
+
+
 def test_a_metric_of_levels_is_held_against_levels_or_against_pass_and_fail(
     tmp_path: Path, store: Store
 ):

@@ -47,6 +47,38 @@ def test_a_line_with_wrong_arguments_is_left_to_logging():
     assert made.args == ("x",)
 
 
+class Unprintable:
+    def __str__(self) -> str:
+        raise AttributeError("no text")
+
+
+def write_line(template: object, *args: object) -> None:
+    """Log to stderr alone: a handler of pytest's would raise where logging reports."""
+    record = logging.getLogger("x").makeRecord("x", logging.WARNING, "f", 1, template, args, None)
+    logging.StreamHandler().handle(record)
+
+
+@pytest.mark.row("S4")
+@pytest.mark.parametrize("value", [OWN, {"key": OWN}, ValueError(OWN)])
+def test_a_line_that_cannot_be_formatted_is_reported_without_secrets(
+    value: object, capsys: pytest.CaptureFixture[str]
+):
+    write_line("key %d of %s", value, "all")
+    write_line("%(other)s", {"key": value})
+    write_line(f"{OWN} %d", "x")
+    text = capsys.readouterr().err
+    assert text.count("--- Logging error ---") == text.count(MASK) == 3
+    assert OWN not in text
+
+
+def test_an_argument_without_a_text_breaks_no_code_that_logs(capsys: pytest.CaptureFixture[str]):
+    write_line("with %s and %s", Unprintable(), OWN)
+    write_line(Unprintable())
+    text = capsys.readouterr().err
+    assert text.count("AttributeError: no text") == 2
+    assert OWN not in text
+
+
 def test_the_factory_is_put_in_once():
     before = logging.getLogRecordFactory()
     install_log_redaction()
@@ -65,6 +97,17 @@ def test_errors_that_led_to_each_other_are_looked_at_once():
     one.__cause__, other.__context__ = other, one
     mask_error(one)
     assert (one.args, other.args) == ((MASK,), (MASK,))
+
+
+@pytest.mark.row("S4")
+def test_every_error_of_a_group_is_looked_at():
+    members = [ValueError(f"{number} {OWN}") for number in range(50)]
+    inner = ExceptionGroup("inner", [KeyError(OWN)])
+    error = RuntimeError("outer")
+    error.__cause__ = ExceptionGroup("several", [*members, inner])
+    mask_error(error)
+    assert [member.args for member in members] == [(f"{number} {MASK}",) for number in range(50)]
+    assert inner.exceptions[0].args == (MASK,)
 
 
 @pytest.mark.row("S4")
