@@ -15,7 +15,7 @@ import threading
 import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, TypeVar
@@ -38,6 +38,8 @@ TELEMETRY_OFF: Final[Mapping[str, str]] = {
 """Without these settings Prefect and its server report to their makers; a value that the user has
 set already is kept."""
 
+# Raised by a template that fits no argument, or by an argument's own `__str__`.
+_TEXT_ERRORS: Final = (AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 _MOST_ERRORS: Final = 1000  # errors looked at: causes, contexts and members of groups
 
 _in_our_flow: Final = ContextVar("assizes_flow", default=False)  # while True, no pickle is read
@@ -160,9 +162,10 @@ class _CleanRecordFactory:
 
 def _text_or_none(make: Callable[[], str]) -> str | None:
     """What a function returns; `None` if it raises: it calls methods of what somebody logs."""
-    with suppress(Exception):  # as logging itself does, which only reports such an error
+    try:
         return make()
-    return None
+    except _TEXT_ERRORS:
+        return None
 
 
 def redacts_secrets(flow_or_task: _Made) -> _Made:

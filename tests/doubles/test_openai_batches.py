@@ -148,7 +148,7 @@ async def test_a_line_that_fails_is_in_the_error_file_with_its_status(judge_serv
 
 
 async def test_a_cancelled_batch_keeps_what_it_had_answered():
-    with running_openai_server("--batch-delay", "0.8") as server:
+    with running_openai_server("--batch-delay", "3") as server:
         early = await submitted(server, jsonl("stub", 4))
         await litellm.acancel_batch(batch_id=early.id, **where(server))
         late = await submitted(server, jsonl("stub", 4))
