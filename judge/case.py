@@ -225,6 +225,9 @@ class Expected(_CaseModel):
     writes: tuple[str, ...] | None = Field(
         default=None, description="names of the tools that change state"
     )
+    arguments_match: Literal["named", "exact"] = Field(
+        default="named", description="exact: arguments that the expectation does not name are wrong"
+    )
     response: str | None = None
     facts: tuple[str, ...] = Field(default=(), description="in place of `response`, not beside it")
     retrieved_context: tuple[ExpectedDocument, ...] = ()

@@ -11,7 +11,10 @@ from assizes.judge.case import Case, Expected
 from assizes.judge.errors import DataError
 from assizes.judge.formats.shared.parsing import schema_error, strict_json
 
-_TEXTS: Final = {"response", "response_quality", "database", "chart_type", "trajectory_match"}
+_TEXTS: Final = {"response", "response_quality", "database", "chart_type"} | {
+    "trajectory_match",
+    "arguments_match",
+}
 """Fields that hold one text: their cells are never read as JSON, whatever they look like."""
 
 _LISTS: Final = {"outcomes", "said", "writes", "facts"}

@@ -14,6 +14,8 @@ from itertools import pairwise
 from typing import Any, Final
 
 from assizes.judge.case import Case, Expected, ToolCall, ToolResult, Transcript, Turn
+from assizes.judge.evidence.outages import is_outage
+from assizes.judge.evidence.same_values import canonical_text
 from assizes.judge.evidence.tool_calls import MadeCall, made_calls
 
 _DEEPEST: Final = 8  # a bound for hostile nesting
@@ -36,6 +38,7 @@ class AgentStep:
     result: str | None = None  # what the tool returned; `None`: nothing
     failed: bool = False  # whether the result is an error
     within: tuple[str, ...] = ()  # names of the calls around this one, the outermost first
+    prevented: bool = False  # whether the environment failed, by no fault of the agent
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +58,21 @@ class SqlCall:
 
 
 def steps_of(transcript: Transcript) -> tuple[AgentStep, ...]:
-    """The agent's tool calls in order; nested calls follow the call in which they were made."""
-    return tuple(
+    """The agent's tool calls in order; nested calls follow the call in which they were made.
+
+    A call that an outage prevented is left out where the agent made it again: no step of its own.
+    """
+    steps = tuple(
         step
         for made in made_calls(transcript)
-        for step in _walk_call(made.turn, made.call, _content(made), failed=made.has_failed)
+        for step in _walk_call(made.turn, made.call, made.result)
+    )
+    if not any(step.prevented for step in steps):
+        return steps
+    keys = [(step.name, canonical_text(step.arguments)) for step in steps]
+    last = {key: place for place, key in enumerate(keys)}
+    return tuple(
+        step for place, step in enumerate(steps) if not step.prevented or last[keys[place]] == place
     )
 
 
@@ -219,12 +232,18 @@ def _content(made: MadeCall) -> str | None:
 
 
 def _walk_call(
-    turn: int, call: ToolCall, result: str | None, *, failed: bool, within: tuple[str, ...] = ()
+    turn: int, call: ToolCall, answer: ToolResult | None, within: tuple[str, ...] = ()
 ) -> Iterator[AgentStep]:
-    yield AgentStep(turn, call.name, call.arguments, call.raw, result, failed, within)
+    prevented = answer is not None and is_outage(answer.content, is_error=answer.is_error)
+    failed = prevented or (answer is not None and answer.is_error)
+    content = answer.content if answer else None
+    yield AgentStep(
+        turn, call.name, call.arguments, call.raw, content, failed, within, prevented=prevented
+    )
     for inner in call.tool_calls:
         # A nested call does not say whether it failed.
-        yield from _walk_call(turn, inner, inner.result, failed=False, within=(*within, call.name))
+        inner_answer = None if inner.result is None else ToolResult(content=inner.result)
+        yield from _walk_call(turn, inner, inner_answer, (*within, call.name))
 
 
 def _texts(value: Any, key: str = "", depth: int = 0) -> Iterator[tuple[str, str]]:

@@ -7,21 +7,22 @@ from __future__ import annotations
 
 import itertools
 import json
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from assizes.judge.case import Case, ExpectedCall, ToolCall, ToolResult, Transcript
+from assizes.judge.evidence.outages import is_outage
+from assizes.judge.evidence.same_values import assigned_places, differing_members
+from assizes.judge.evidence.told_numbers import is_told, tokens_of
 from assizes.judge.score import Metric
 
-_NUMBER = re.compile(r"[+-]?(?:0|[1-9]\d*)(?:\.\d+)?")  # no leading 0: an id such as 007 is a text
-_DEEPEST = 32  # levels of nesting in arguments; beyond, an attack on the stack
 _LISTED = 12
 """The most names or calls that one line of evidence lists."""
 _VALUE_CHARS = 40  # of an argument value in a line of evidence
 _NAME_CHARS = 60  # of a name; names are chosen by whoever wrote the transcript
+_MOST_TOKENS = 200  # words of an expected text that is read word by word
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,15 +33,20 @@ class MadeCall:
     call: ToolCall
     result: ToolResult | None = None  # `None`: the transcript has none
 
+    is_prevented: bool = False  # whether the environment failed, by no fault of the agent
+
     @property
     def has_failed(self) -> bool:
         """Whether the tool answered with an error."""
-        return self.result is not None and self.result.is_error
+        return self.is_prevented or (self.result is not None and self.result.is_error)
 
 
 @dataclass(frozen=True, slots=True)
 class CallMatch:
-    """An expected call, the call that was made for it, and the names of arguments that differ."""
+    """An expected call, the call that was made for it, and the names of arguments that differ.
+
+    Arguments that the expectation does not name differ only where the case wants them `exact`.
+    """
 
     expected: ExpectedCall
     made: MadeCall
@@ -57,31 +63,47 @@ class ToolEvidence:
 
     expected: tuple[ExpectedCall, ...] | None
     called: tuple[MadeCall, ...]  # the successful calls, in order
-    failed: tuple[MadeCall, ...]  # calls that the tool answered with an error
-    matches: tuple[CallMatch, ...]  # of the expected calls, those that were made
-    missed: tuple[ExpectedCall, ...]  # of the expected calls, those that were not made
+    failed: tuple[MadeCall, ...]  # calls that the tool refused with an error
+    prevented: tuple[MadeCall, ...]  # calls that failed by an outage, a time-out and the like
+    matches: tuple[CallMatch, ...]  # of the expected calls, those that were made or prevented
+    missed: tuple[ExpectedCall, ...]  # of the expected calls, the others
     unexpected: tuple[MadeCall, ...]  # successful calls that nobody expected
     recall: float | None  # 0..1, by tool name: matches / expected calls; 1 where none is expected
-    precision: float | None  # 0..1, by tool name: matches / successful calls; 1 for no call
+    precision: float | None  # 0..1, by tool name: those that succeeded / calls that did
     in_order: bool | None  # whether the matches were made in the expected order
     writes_known: bool  # else the tools that change state were guessed from the expected calls
     expected_writes: tuple[ExpectedCall, ...] | None  # the expected calls that change state
     done_writes: tuple[MadeCall, ...]  # the successful calls that change state
-    write_match: bool | None  # whether both are equal as multisets, arguments included
+    # Whether both are equal as multisets, arguments included; a prevented call counts as done.
+    write_match: bool | None
     stated_texts: tuple[str, ...]  # strings of `expected.said` that the agent told the user
     unstated_texts: tuple[str, ...]  # the other strings of `expected.said`
     finished: bool | None  # whether the conversation came to its end
 
+    @property
+    def given_up(self) -> tuple[MadeCall, ...]:
+        """The prevented calls of tools that never worked again: what depended on these is lost."""
+        return tuple(
+            lost
+            for lost in self.prevented
+            if not any(c.call.name == lost.call.name and c.turn >= lost.turn for c in self.called)
+        )
+
     def text(self) -> str:
         """The comparison as at most 30 short lines for a judge's prompt."""
-        called, failed, unexpected = (
+        called, failed, prevented, unexpected = (
             _names([f"{_short(made.call.name, 40)} (turn {made.turn})" for made in calls])
-            for calls in (self.called, self.failed, self.unexpected)
+            for calls in (self.called, self.failed, self.prevented, self.unexpected)
         )
         lines = [
             f"Successful calls: {len(self.called)}: {called}",
             f"Failed calls, not counted as done: {len(self.failed)}: {failed}",
         ]
+        if self.prevented:
+            lines.append(
+                "Calls that failed by an outage or a time-out, no fault of the agent, nor is trying "
+                f"again: {len(self.prevented)}: {prevented}"
+            )
         if self.expected is None:
             lines.append("No expected calls given.")
         else:
@@ -125,15 +147,6 @@ class ConversationEvidence:
     metrics: tuple[Metric, ...]
 
 
-def canonical_text(value: Any) -> str:
-    """An argument value as a text that is the same for values with the same meaning.
-
-    Numbers and numeric strings are numbers (5, 5.0, "5"), strings are trimmed and without case,
-    lists have no order, `None` members of objects and values below 32 levels do not count.
-    """
-    return json.dumps(_plain(value), ensure_ascii=False)
-
-
 def made_calls(transcript: Transcript) -> tuple[MadeCall, ...]:
     """The agent's calls in order, each with its result."""
     by_id = transcript.results()
@@ -151,7 +164,9 @@ def made_calls(transcript: Transcript) -> tuple[MadeCall, ...]:
         unnamed = {place: r for place, r in enumerate(near) if r.call_id is None}
         for place, call in enumerate(turn.tool_calls):
             named = None if call.id is None else known.get(call.id)
-            made.append(MadeCall(index, call, named or unnamed.get(place)))
+            result = named or unnamed.get(place)
+            prevented = result is not None and is_outage(result.content, is_error=result.is_error)
+            made.append(MadeCall(index, call, result, prevented))
     return tuple(made)
 
 
@@ -160,9 +175,12 @@ def tool_evidence(case: Case) -> ToolEvidence:
     made = made_calls(case.transcript)
     called = tuple(call for call in made if not call.has_failed)  # a failed call has done nothing
     expected = case.expected.tool_calls
-    match_by_index = _matches(expected or (), called)
+    exact = case.expected.arguments_match == "exact"
+    tried = tuple(call for call in made if call.is_prevented or not call.has_failed)
+    match_by_index = _matches(expected or (), tried, exact=exact)
     matches = tuple(match_by_index.values())
     hit = {match.position for match in matches}  # places of the calls that were expected
+    hit_calls = [match for match in matches if not match.made.is_prevented]
     write_names = case.write_names()
     declared = any(tool.writes is not None for tool in case.transcript.tools)
     writes_known = case.expected.writes is not None or declared
@@ -170,25 +188,31 @@ def tool_evidence(case: Case) -> ToolEvidence:
     done_writes = tuple(each for each in called if each.call.name in write_names)
     write_match = None
     if expected is not None and (writes_known or expected_writes):
-        pairs = _matches(expected_writes, done_writes).values()
-        exact = all(match.differences == 0 for match in pairs)
-        write_match = exact and len(pairs) == len(expected_writes) == len(done_writes)
+        tried_writes = tuple(each for each in tried if each.call.name in write_names)
+        pairs = _matches(expected_writes, tried_writes, exact=exact).values()
+        wanted = sum(not match.made.is_prevented for match in pairs)
+        is_equal = all(match.differences == 0 for match in pairs)
+        write_match = is_equal and len(pairs) == len(expected_writes) and wanted == len(done_writes)
     in_order: bool | None = None
     recall: float | None = None
     precision: float | None = None
     if expected is not None:
         in_order = all(a.position < b.position for a, b in itertools.pairwise(matches))
         recall, precision = (
-            round(len(matches) / len(side), 9) if side else 1.0 for side in (expected, called)
+            round(len(part) / len(side), 9) if side else 1.0
+            for part, side in ((matches, expected), (hit_calls, called))
         )
     stated, unstated = _stated_texts(case)
     return ToolEvidence(
         expected=expected,
         called=called,
-        failed=tuple(call for call in made if call.has_failed),
+        failed=tuple(call for call in made if call.has_failed and not call.is_prevented),
+        prevented=tuple(call for call in made if call.is_prevented),
         matches=matches,
         missed=tuple(call for i, call in enumerate(expected or ()) if i not in match_by_index),
-        unexpected=tuple(call for place, call in enumerate(called) if place not in hit),
+        unexpected=tuple(
+            call for place, call in enumerate(tried) if place not in hit and not call.is_prevented
+        ),
         recall=recall,
         precision=precision,
         in_order=in_order,
@@ -202,78 +226,91 @@ def tool_evidence(case: Case) -> ToolEvidence:
     )
 
 
-def _plain(value: Any, depth: int = 0) -> Any:
-    if value is None or depth > _DEEPEST:
-        return None
-    if isinstance(value, Mapping):
-        members = {str(k): _plain(v, depth + 1) for k, v in value.items() if v is not None}
-        return dict(sorted(members.items()))  # keys have no order
-    if isinstance(value, list | tuple):
-        return sorted((_plain(item, depth + 1) for item in value), key=json.dumps)
-    if isinstance(value, float) and math.isfinite(value):
-        return _trimmed_number(f"{value:.9f}")  # 9 digits: 0.1 + 0.2 is 0.3
-    text = str(value).strip().casefold()
-    return _trimmed_number(text.removeprefix("+")) if _NUMBER.fullmatch(text) else text
-
-
-def _trimmed_number(number: str) -> str:
-    short = number.rstrip("0").rstrip(".") if "." in number else number
-    return "0" if short == "-0" else short  # -0.0000000001 becomes -0
-
-
-def _call_match(expected: ExpectedCall, made: MadeCall, position: int) -> CallMatch:
+def _call_match(expected: ExpectedCall, made: MadeCall, position: int, *, exact: bool) -> CallMatch:
     if expected.arguments is None:  # any arguments will do
         return CallMatch(expected, made, position)
-    due = {name: value for name, value in expected.arguments.items() if value is not None}
-    actual = {name: value for name, value in made.call.arguments.items() if value is not None}
-    both = sorted(due.keys() & actual.keys())
-    different = [name for name in both if canonical_text(due[name]) != canonical_text(actual[name])]
-    differences = len(due.keys() ^ actual.keys()) + len(different)
-    missing, extra = sorted(due.keys() - actual.keys()), sorted(actual.keys() - due.keys())
-    return CallMatch(
-        expected, made, position, tuple(missing), tuple(extra), tuple(different), differences
-    )
+    names = differing_members(expected.arguments, made.call.arguments, exact=exact)
+    return CallMatch(expected, made, position, *map(tuple, names), sum(map(len, names)))
 
 
-def _matches(expected: Sequence[ExpectedCall], called: Sequence[MadeCall]) -> dict[int, CallMatch]:
-    """Pair each expected call, by its index, with at most one made call of the same tool."""
+def _matches(
+    expected: Sequence[ExpectedCall], tried: Sequence[MadeCall], *, exact: bool
+) -> dict[int, CallMatch]:
+    """Pair each expected call, by its index, with at most one tried call of the same tool.
+
+    Calls that succeeded come first, and of these the ones with the expected arguments.
+    """
     matches: dict[int, CallMatch] = {}
-    free = set(range(len(called)))  # places of the calls without a partner
-    # Exact pairs come first, and calls with arguments before those that accept any, so that no call
-    # takes the exact partner of another.
-    given_first = sorted(range(len(expected)), key=lambda i: expected[i].arguments is None)
-    for exact in (True, False):
-        for index in given_first:
-            if index in matches:
-                continue
-            # Of equally good calls, the first after the pair before counts, so that order is kept.
-            before = max((m.position for i, m in matches.items() if i < index), default=-1)
-            later = [place for place in sorted(free) if place > before]
-            candidates = (
-                _call_match(expected[index], called[place], place)
-                for place in (*later, *sorted(free.difference(later)))
-                if called[place].call.name == expected[index].name
-            )
-            match = min(candidates, key=lambda match: match.differences, default=None)
-            if match is not None and (match.differences == 0 or not exact):
-                matches[index] = match
-                free.discard(match.position)
+    for is_prevented in (False, True):
+        options = {
+            index: [
+                _call_match(call, made, place, exact=exact)
+                for place, made in enumerate(tried)
+                if made.call.name == call.name and made.is_prevented is is_prevented
+            ]
+            for index, call in enumerate(expected)
+            if index not in matches
+        }
+        matches = _nearest_pairs(options, matches | _exact_pairs(options))
     return dict(sorted(matches.items()))
+
+
+_Options = Mapping[int, Sequence[CallMatch]]
+"""The calls that may be paired with an expected call, by the index of the expected call."""
+
+
+def _exact_pairs(options: _Options) -> dict[int, CallMatch]:
+    rows, before = [], -1
+    for row in options.values():
+        # Of equally good calls, the first after the call before counts, so that order is kept.
+        exact = [match.position for match in row if match.differences == 0]
+        rows.append(sorted(exact, key=lambda place, last=before: (place <= last, place)))
+        before = rows[-1][0] if exact else before
+    places = assigned_places(rows)
+    return {
+        index: next(match for match in row if match.position == places[number])
+        for number, (index, row) in enumerate(options.items())
+        if number in places
+    }
+
+
+def _nearest_pairs(options: _Options, matches: Mapping[int, CallMatch]) -> dict[int, CallMatch]:
+    pairs = dict(matches)
+    for index in sorted(options.keys() - matches.keys()):
+        taken = {match.position for match in pairs.values()}
+        before = max((match.position for i, match in pairs.items() if i < index), default=-1)
+        best = min(
+            (match for match in options[index] if match.position not in taken),
+            key=lambda match, last=before: (match.differences, match.position <= last),
+            default=None,
+        )
+        if best is not None:
+            pairs[index] = best
+    return pairs
 
 
 def _stated_texts(case: Case) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The strings of `expected.said` that the agent told the user, and the others."""
-    # Without commas: 1,327 and 1327 are the same amount.
-    texts = [text.replace(",", "").casefold().strip() for _, text in case.transcript.agent_texts()]
+    if not case.expected.said:
+        return (), ()
+    agent_texts = [text for _, text in case.transcript.agent_texts()]
+    # Without commas, and whole words only: a text with `Rome, Italy` states `rome italy`.
+    flat_texts = [text.replace(",", "").casefold() for text in agent_texts]
+    token_rows = [tokens_of(text) for text in agent_texts]
     stated: list[str] = []
     unstated: list[str] = []
     for said in case.expected.said:
-        due = said.replace(",", "").casefold().strip()
-        # Whole words only: a text with 1327 does not state 327.
-        before = r"(?<!\w)" if due[:1].isalnum() else ""
-        after = r"(?!\w)" if due[-1:].isalnum() else ""
-        pattern = re.compile(f"{before}{re.escape(due)}{after}")
-        (stated if any(map(pattern.search, texts)) else unstated).append(said)
+        tokens = tokens_of(said)[: _MOST_TOKENS + 1]
+        # Numbers are compared by value; `10` is not told by `10.5`, as it would be by its letters.
+        if any(token.is_number for token in tokens) and len(tokens) <= _MOST_TOKENS:
+            is_stated = any(is_told(tokens, row) for row in token_rows)
+        else:
+            due = said.replace(",", "").casefold().strip()
+            before = r"(?<!\w)" if due[:1].isalnum() else ""
+            after = r"(?!\w)" if due[-1:].isalnum() else ""
+            pattern = re.compile(f"{before}{re.escape(due)}{after}")
+            is_stated = any(map(pattern.search, flat_texts))
+        (stated if is_stated else unstated).append(said)
     return tuple(stated), tuple(unstated)
 
 

@@ -126,7 +126,7 @@ class ConversationJudge:
     """Scores a conversation by its rubrics, and the expected outcomes of the case one by one."""
 
     name = "conversation"
-    version = "3"  # goes up with the rules
+    version = "4"  # goes up with the rules
 
     def __init__(self, rubrics: Sequence[Rubric], reading: ReadingOptions | None = None) -> None:
         """Promise the metrics of these rubrics, in this order, and the expected outcomes."""

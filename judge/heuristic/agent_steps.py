@@ -77,14 +77,16 @@ def sql(evidence: SqlEvidence) -> dict[str, Any]:
 def efficiency(evidence: SqlEvidence) -> tuple[float, str]:
     """Return the efficiency (0..1) of SQL statements, and its reason in words.
 
-    A SELECT * that no expected statement has costs 0.3, each repeated or failed statement 0.2.
+    A SELECT * that no expected statement has costs 0.3, each repeated or failed statement 0.2. A
+    statement that an outage prevented costs nothing.
     """
-    made = [_plain_sql(call.statement) for call in evidence.calls]
+    calls = [call for call in evidence.calls if not call.step.prevented]
+    made = [_plain_sql(call.statement) for call in calls]
     starred = any(map(_SELECT_STAR.search, made)) and not any(
         map(_SELECT_STAR.search, evidence.expected)
     )
     repeated = len(made) - len(set(made))
-    failed = sum(call.step.failed or call.statement in evidence.failed for call in evidence.calls)
+    failed = sum(call.step.failed or call.statement in evidence.failed for call in calls)
     score = 1 - 0.3 * starred - 0.2 * repeated - 0.2 * failed
     star = "a SELECT *" if starred else "no needless SELECT *"
     return max(score, 0.0), f"{star}, {repeated} repeated and {failed} failed statements"

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from assizes.judge.errors import ModelError
-from assizes.judge.evidence.tool_calls import ConversationEvidence, MadeCall
+from assizes.judge.evidence.tool_calls import ConversationEvidence, MadeCall, ToolEvidence
 from assizes.judge.heuristic import plain_reading
 from assizes.judge.heuristic.plain_reading import CaseReading, Claim
 from assizes.judge.rubrics.rubric import OUTCOMES
@@ -79,7 +79,8 @@ def tool_routing(read: CaseReading) -> RuleFinding:
 
     Errors are expected calls missed, and state-changing calls not expected: one gives level 3, more
     give 2, more than half of the expected calls missed 1, no call at all 0. Without errors, another
-    order and each repeated or failed call are slips: up to two give level 4, more give 3.
+    order and each repeated or failed call are slips: up to two give level 4, more give 3. A call
+    that an outage prevented was made, and is no slip.
     """
     tools, code = read.tools, "wrong_tool_selected"
     repeated = plain_reading.repeated_calls(tools.called)
@@ -88,17 +89,18 @@ def tool_routing(read: CaseReading) -> RuleFinding:
     if tools.expected is None:
         why = f"no expected calls given; {_count_text(slips, 'repeated or failed call')}"
         return RuleFinding(_level(slips, 5, 4, 4, 3), why, "repeated_calls", turns)
-    if not tools.expected and not tools.called:
+    if not tools.expected and not tools.called and not tools.prevented:
         return RuleFinding(5, "not applicable: no call was required and none was made", code)
     wrong = read.unexpected_writes
     errors = len(tools.missed) + len(wrong)
     why = (
         f"{len(tools.matches)} of {_count_text(len(tools.expected), 'expected call')} made, "
         f"{_count_text(len(wrong), 'unexpected state-changing call')}, {_count_text(slips, 'slip')}"
+        f"{_outage_text(tools)}"
     )
     if errors == 0:
         return RuleFinding(_level(slips, 5, 4, 4, 3), why, code, turns)
-    if not tools.called:
+    if not tools.called and not tools.prevented:
         return RuleFinding(0, why, "no_tool_called")
     few = tools.recall is not None and tools.recall < 0.5  # more than half are missed
     level = 1 if few else _level(errors, 5, 3, 2)
@@ -112,11 +114,12 @@ def parameter_extraction(read: CaseReading) -> RuleFinding:
     cannot be read. One error gives level 4, or 3 when unreadable or in a state-changing call; two
     to four give 2, more give 1, as many as there are arguments 0.
     """
-    code, calls = "wrong_parameter", (*read.tools.called, *read.tools.failed)
+    tools, code = read.tools, "wrong_parameter"
+    calls = (*tools.called, *tools.failed, *tools.prevented)
     if not calls:
         return RuleFinding(5, "not applicable: no tool was called", code)
-    differing = [match for match in read.tools.matches if match.differences]
-    unreadable = [made_call for made_call in calls if made_call.call.raw is not None]
+    differing = [match for match in tools.matches if match.differences]
+    unreadable = [m for m in (*tools.called, *tools.failed) if m.call.raw is not None]
     invented = [c for c in read.claims if c.tool is not None and not c.is_grounded]
     differences = sum(match.differences for match in differing)
     errors = differences + len(unreadable) + len(invented)
@@ -139,7 +142,7 @@ def result_interpretation(read: CaseReading) -> RuleFinding:
     of success right after a failed call lowers it to at most 2, several to at most 1.
     """
     code = "hallucinated_result"
-    if not read.tools.called and not read.tools.failed:
+    if not (read.tools.called or read.tools.failed or read.tools.prevented):
         return RuleFinding(5, "not applicable: no tool returned anything", code)
     claims = [claim for claim in read.claims if claim.tool is None and claim.after_result]
     false_success = plain_reading.false_successes(read)
@@ -179,14 +182,15 @@ def instruction_compliance(read: CaseReading) -> RuleFinding:
     """
     tools = read.tools
     offered = {tool.name for tool in read.case.transcript.tools}
-    calls = (*tools.called, *tools.failed) if offered else ()
+    calls = (*tools.called, *tools.failed, *tools.prevented) if offered else ()
     outside = [made_call for made_call in calls if made_call.call.name not in offered]
     wrong = read.unexpected_writes
     refused: tuple[int, ...] = ()
     if tools.writes_known:
         expected = Counter(call.name for call in tools.expected_writes or ())
         # An expected change was not made: words of refusal at the end mean that it was refused.
-        if expected - Counter(made_call.call.name for made_call in tools.done_writes):
+        tried = [*tools.done_writes, *tools.prevented]
+        if expected - Counter(made_call.call.name for made_call in tried):
             refused = plain_reading.refusing_turns(read)
     retried = plain_reading.repeated_calls(tools.failed)
     why = (
@@ -223,14 +227,17 @@ def conversation_management(read: CaseReading) -> RuleFinding:
     """Check the flow of the conversation.
 
     From level 5, a cut-off conversation loses two levels, each turn that agent or user repeats word
-    by word one, and an end without thanks, an offer of help or a goodbye one.
+    by word one, unless an outage came between, and an end without thanks, an offer of help or a
+    goodbye one.
     """
     if not read.texts:
         return RuleFinding(0, "the agent said nothing", "no_response")
-    repeated = plain_reading.repeated_texts(read.texts)
+    outages = [made_call.turn for made_call in read.tools.prevented]
+    repeated = plain_reading.repeated_texts(read.texts, outages)
     numbered = enumerate(read.case.transcript.turns)
     repeated_by_user = plain_reading.repeated_texts(
-        [(index, turn.text) for index, turn in numbered if turn.role == "user" and turn.text]
+        [(index, turn.text) for index, turn in numbered if turn.role == "user" and turn.text],
+        outages,
     )
     cut_off = read.tools.finished is False  # `None`: not known
     last, last_text = read.texts[-1]
@@ -277,7 +284,8 @@ def task_completion(read: CaseReading) -> RuleFinding:
 
     It passes when the successful state-changing calls are exactly the expected ones, with their
     arguments, and the agent said every expected string. Without expected calls or strings, it
-    passes when the expected outcomes hold; without these, when the last turns refuse nothing.
+    passes when the expected outcomes hold; without these, when the last turns refuse nothing. What
+    an outage prevented counts as done; where a tool never worked again, strings need not be said.
     """
     tools, expected = read.tools, read.case.expected
     if tools.finished is False:
@@ -289,8 +297,9 @@ def task_completion(read: CaseReading) -> RuleFinding:
             return RuleFinding(5 if all(held) else 0, why, "outcome_missing")
         refusing = plain_reading.refusing_turns(read)
         signs = "refuse or apologise" if refusing else "neither refuse nor apologise"
-        why = f"nothing expected is known; the last turns {signs}"
-        return RuleFinding(0 if refusing or not read.texts else 5, why, "refused", refusing)
+        why = f"nothing expected is known; the last turns {signs}{_outage_text(tools)}"
+        is_refused = (bool(refusing) and not tools.given_up) or not read.texts
+        return RuleFinding(0 if is_refused else 5, why, "refused", refusing)
     writes = {
         True: f"the {_count_text(len(tools.done_writes), 'state-changing call')} made as expected",
         False: "the state-changing calls made are not the expected ones",
@@ -298,9 +307,11 @@ def task_completion(read: CaseReading) -> RuleFinding:
     }[tools.write_match]
     due = len(tools.stated_texts) + len(tools.unstated_texts)
     why = f"{writes}, {len(tools.stated_texts)} of {_count_text(due, 'expected string')} told"
+    why += _outage_text(tools)
     if tools.write_match is False:
         return RuleFinding(0, why, "wrong_state_change", _turns_of(tools.done_writes))
-    return RuleFinding(0 if tools.unstated_texts else 5, why, "information_not_told")
+    is_untold = tools.unstated_texts and not tools.given_up
+    return RuleFinding(0 if is_untold else 5, why, "information_not_told")
 
 
 RULES: Final[Mapping[str, Callable[[CaseReading], RuleFinding]]] = {
@@ -341,6 +352,12 @@ def _holds(statement: str, read: CaseReading) -> tuple[bool, str]:
 def _level(count: int, *levels: int) -> int:
     """Return the level for a count; the first level is for none, the last for any higher count."""
     return levels[min(count, len(levels) - 1)]
+
+
+def _outage_text(tools: ToolEvidence) -> str:
+    """A remark on the calls that failed by no fault of the agent; empty for none."""
+    calls = _count_text(len(tools.prevented), "call")
+    return f"; {calls} failed by an outage, not counted" if tools.prevented else ""
 
 
 def _count_text(number: int, noun: str) -> str:

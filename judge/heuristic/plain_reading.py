@@ -7,13 +7,15 @@ because anybody can write the texts of a transcript.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeVar
 
 from assizes.judge.case import Case
-from assizes.judge.evidence.tool_calls import MadeCall, ToolEvidence, canonical_text
+from assizes.judge.evidence.same_values import canonical_text
+from assizes.judge.evidence.tool_calls import MadeCall, ToolEvidence
 
 T = TypeVar("T")
 
@@ -56,7 +58,7 @@ class Claim:
     """Something specific that the agent said or gave to a tool: an identifier, an amount, a number.
 
     A grounded claim occurs before its turn in the system prompt, tool descriptions, retrieved
-    passages, tool results or user turns.
+    passages, tool results or user turns. A call that is tried again after an outage claims nothing.
     """
 
     turn: int  # index of the agent's turn
@@ -87,11 +89,14 @@ def read_case(case: Case, tools: ToolEvidence) -> CaseReading:
     for chunk in transcript.chunks or ():
         known |= values(chunk.content)
     claims: list[Claim] = []
+    again = {id(made_call.call) for made_call in _retries(tools)}
     after_result = False
     for index, turn in enumerate(transcript.turns):
         if turn.role == "assistant":
             texts: list[tuple[str, str | None]] = [(turn.text or "", None)]  # (text, its tool)
             for call in turn.tool_calls:
+                if id(call) in again:
+                    continue
                 texts += [(text, call.name) for text in _strings(call.arguments)]
             claims += [
                 Claim(index, token, token in known, after_result, tool_name)
@@ -175,15 +180,20 @@ def is_prohibition(statement: str) -> bool:
 
 def repeated_calls(calls: Sequence[MadeCall]) -> list[MadeCall]:
     """Return the calls that repeat an earlier call with the same arguments."""
-    return _repeats(
-        (made_call, (made_call.call.name, canonical_text(made_call.call.arguments)))
-        for made_call in calls
+    return _repeats((made_call, _call_key(made_call)) for made_call in calls)
+
+
+def repeated_texts(
+    texts: Sequence[tuple[int, str]], outages: Sequence[int] = ()
+) -> tuple[int, ...]:
+    """Return the turns whose text occurred before, word by word.
+
+    What is said again after an outage, the turn of a call, is not repeated: the agent tries again.
+    """
+    # The number of outages so far is part of the key.
+    return tuple(
+        _repeats((turn, (bisect_left(outages, turn), _flat(text))) for turn, text in texts)
     )
-
-
-def repeated_texts(texts: Sequence[tuple[int, str]]) -> tuple[int, ...]:
-    """Return the turns whose text occurred before, word by word."""
-    return tuple(_repeats((turn, _flat(text)) for turn, text in texts))
 
 
 def repeated_requests(texts: Sequence[tuple[int, str]]) -> tuple[int, ...]:
@@ -197,7 +207,7 @@ def repeated_requests(texts: Sequence[tuple[int, str]]) -> tuple[int, ...]:
 
 def false_successes(read: CaseReading) -> tuple[int, ...]:
     """Return the turns that claim success although every call since the agent's last text failed."""
-    calls = [*read.tools.called, *read.tools.failed]
+    calls = [*read.tools.called, *read.tools.failed, *read.tools.prevented]
     turns, last_turn = [], -1  # last_turn: of the agent's text before
     for turn, text in read.texts:
         failures = [call.has_failed for call in calls if last_turn <= call.turn < turn]
@@ -216,11 +226,23 @@ def has_overlap(statement: str, read: CaseReading) -> bool:
     """Whether half of a statement's content words occur in what the agent said and called."""
     wanted = content_words(statement)
     words = content_words("\n".join(text for _, text in read.texts))
-    for made_call in read.tools.called:
+    for made_call in (*read.tools.called, *read.tools.prevented):
         words |= content_words(
             f"{made_call.call.name.replace('_', ' ')} {canonical_text(made_call.call.arguments)}"
         )
     return bool(wanted) and len(wanted & words) / len(wanted) >= 0.5
+
+
+def _retries(tools: ToolEvidence) -> list[MadeCall]:
+    """Return the calls that repeat one that an outage prevented."""
+    prevented = {_call_key(made_call) for made_call in tools.prevented}
+    calls = (*tools.prevented, *tools.called, *tools.failed) if prevented else ()
+    tries = [made_call for made_call in calls if _call_key(made_call) in prevented]
+    return repeated_calls(sorted(tries, key=lambda made_call: made_call.turn))
+
+
+def _call_key(made_call: MadeCall) -> tuple[str, str]:
+    return made_call.call.name, canonical_text(made_call.call.arguments)
 
 
 def _repeats(keys: Iterable[tuple[T, Hashable]]) -> list[T]:

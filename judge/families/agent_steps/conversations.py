@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from assizes.judge.case import Case, Expected, ExpectedCall
+from assizes.judge.evidence.same_values import assigned_places, is_same_value
 from assizes.judge.evidence.steps import AgentStep, final_response, requests, steps_of
-from assizes.judge.evidence.tool_calls import canonical_text
 from assizes.judge.families.agent_steps import step_scores
 from assizes.judge.families.agent_steps.base_judge import EvaluationStrategy
 from assizes.judge.families.agent_steps.single_steps import (
@@ -149,7 +149,8 @@ class TrajectoryJudge(StepJudge):
         yield from ()  # a generator that asks nothing
         steps = steps_of(case.transcript)[:MAX_STEPS]
         paths, mode = case.expected.trajectory, case.expected.trajectory_match
-        matches = [path_match(path, steps, mode) for path in paths]
+        exact = mode == "exact" or case.expected.arguments_match == "exact"
+        matches = [path_match(path, steps, mode, exact=exact) for path in paths]
         best = max(range(len(matches)), key=lambda place: matches[place].share)
         user_requests = requests(case.transcript)
         shares = []
@@ -179,82 +180,66 @@ class TrajectoryJudge(StepJudge):
         return [*super()._scores(finding), *parts]
 
 
-def path_match(path: Sequence[ExpectedCall], steps: Sequence[AgentStep], mode: str) -> PathMatch:
+def path_match(
+    path: Sequence[ExpectedCall], steps: Sequence[AgentStep], mode: str, *, exact: bool = False
+) -> PathMatch:
     """How far the steps follow a path; `mode` is that of `expected.trajectory_match`.
 
-    An empty path scores 1, in mode `exact` only without steps.
+    An empty path scores 1, in mode `exact` only without steps. With `exact`, arguments that the
+    path does not name are wrong.
     """
-    path_steps = [
-        _PathStep(call, None if call.arguments is None else canonical_text(call.arguments))
-        for call in path
-    ]
-    every = [_key(step) for step in steps]
+    met = [[_is_met_by(call, step, exact=exact) for step in steps] for call in path]
     # The share of the path's calls made in any order, each as often as the path lists it.
     if mode == "set":
-        return _any_order(path_steps, every)
+        return _any_order(path, met)
     # The share made in the order of the path; other calls may stand between them.
     if mode == "in_order":
-        return _in_order(path_steps, every, len(path_steps))
+        return _in_order(path, met, len(path))
     # `exact` divides by the longer side, so that 1 means no other calls; a path may name the calls
     # of sub-agents or leave them out.
-    own = [_key(step) for step in steps if not step.within]
-    sides = [_in_order(path_steps, side, max(len(path_steps), len(side))) for side in (every, own)]
+    own = [place for place, step in enumerate(steps) if not step.within]
+    own_met = [[row[place] for place in own] for row in met]
+    sides = [
+        _in_order(path, rows, max(len(path), length))
+        for rows, length in ((met, len(steps)), (own_met, len(own)))
+    ]
     return max(sides, key=lambda match: match.share)
 
 
-_StepKey = tuple[str, str]
-"""A step as two steps are compared: the tool's name, and the arguments in canonical form."""
+def _is_met_by(call: ExpectedCall, step: AgentStep, *, exact: bool) -> bool:
+    return call.name == step.name and (
+        call.arguments is None or is_same_value(call.arguments, step.arguments, exact=exact)
+    )
 
 
-@dataclass(frozen=True, slots=True)
-class _PathStep:
-    """An expected call; `arguments` in canonical form, `None` where any arguments are accepted."""
-
-    call: ExpectedCall
-    arguments: str | None
-
-    def is_met_by(self, step_key: _StepKey) -> bool:
-        return self.call.name == step_key[0] and self.arguments in (None, step_key[1])
-
-
-def _key(step: AgentStep) -> _StepKey:
-    return step.name, canonical_text(step.arguments)
-
-
-def _in_order(path: Sequence[_PathStep], step_keys: Sequence[_StepKey], total: int) -> PathMatch:
+def _in_order(path: Sequence[ExpectedCall], met: Sequence[Sequence[bool]], total: int) -> PathMatch:
     """The length of the longest common subsequence of path and steps, divided by `total`."""
     # Dynamic programming (Wagner and Fischer, 1974), from the ends, to be read forwards.
-    lengths = [[0] * (len(step_keys) + 1) for _ in range(len(path) + 1)]  # of path[i:], steps[j:]
+    count = len(met[0]) if met else 0
+    lengths = [[0] * (count + 1) for _ in range(len(path) + 1)]  # of path[i:], steps[j:]
     for i in range(len(path) - 1, -1, -1):
-        for j in range(len(step_keys) - 1, -1, -1):
-            if path[i].is_met_by(step_keys[j]):
+        for j in range(count - 1, -1, -1):
+            if met[i][j]:
                 lengths[i][j] = lengths[i + 1][j + 1] + 1
             else:
                 lengths[i][j] = max(lengths[i + 1][j], lengths[i][j + 1])
     missed, j = [], 0
-    for i, path_step in enumerate(path):
+    for i, call in enumerate(path):
         # Go on to the last step from which as many calls can still be matched.
-        while j < len(step_keys) and lengths[i][j + 1] == lengths[i][j]:
+        while j < count and lengths[i][j + 1] == lengths[i][j]:
             j += 1
-        if j < len(step_keys) and path_step.is_met_by(step_keys[j]):
+        if j < count and met[i][j]:
             j += 1
         else:
-            missed.append(path_step.call)
+            missed.append(call)
     return PathMatch(_path_share(lengths[0][0], total), lengths[0][0], tuple(missed))
 
 
-def _any_order(path: Sequence[_PathStep], step_keys: Sequence[_StepKey]) -> PathMatch:
-    """Each expected call uses up one step; calls with expected arguments choose first."""
-    free = dict(enumerate(step_keys))  # place -> step that no call has used
-    missed = []
-    for path_step in sorted(path, key=lambda entry: entry.arguments is None):
-        place = next((i for i, step_key in free.items() if path_step.is_met_by(step_key)), None)
-        if place is None:
-            missed.append(path_step.call)
-        else:
-            del free[place]
-    matched = len(path) - len(missed)
-    return PathMatch(_path_share(matched, len(path)), matched, tuple(missed))
+def _any_order(path: Sequence[ExpectedCall], met: Sequence[Sequence[bool]]) -> PathMatch:
+    """Each expected call uses up one step; as many of them as possible find one."""
+    places = assigned_places([[j for j, is_met in enumerate(row) if is_met] for row in met])
+    missed = tuple(call for i, call in enumerate(path) if i not in places)
+    return PathMatch(_path_share(len(places), len(path)), len(places), missed)
 
 
 def _path_share(part: int, total: int) -> float:

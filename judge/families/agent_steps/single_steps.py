@@ -11,6 +11,7 @@ from typing import Any, Final
 from pydantic import Field
 
 from assizes.judge.case import Case, Expected
+from assizes.judge.evidence.same_values import canonical_text
 from assizes.judge.evidence.steps import (
     AgentStep,
     chart_type,
@@ -21,7 +22,6 @@ from assizes.judge.evidence.steps import (
     steps_of,
     steps_of_tools,
 )
-from assizes.judge.evidence.tool_calls import canonical_text
 from assizes.judge.families.agent_steps import step_scores
 from assizes.judge.families.agent_steps.base_judge import EvaluationStrategy
 from assizes.judge.families.agent_steps.step_scores import (
@@ -258,7 +258,8 @@ class VisualizationJudge(StepJudge):
         steps = steps_of_tools(steps_of(case.transcript), self.options.tools)
         user_requests = requests(case.transcript)
         kind = (case.expected.chart_type or ANY).strip() or ANY
-        chart_types = tuple(chart_type(step) for step in steps if not step.failed)
+        made_or_prevented = (step for step in steps if step.prevented or not step.failed)
+        chart_types = tuple(map(chart_type, made_or_prevented))
         wanted = _is_chart_expected(case.expected)
         details: dict[str, Any] = {
             "question": user_requests[-1] if user_requests else "",

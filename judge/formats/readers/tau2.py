@@ -239,11 +239,9 @@ def _user_text(message: _Message) -> str | None:
 
 
 def _expected_values(criteria: _Criteria) -> Expected:
-    # An empty list of arguments to compare means that any will do.
+    # Of the arguments, only those that the task compares are expected; an empty list: any will do.
     calls = tuple(
-        ExpectedCall(
-            name=action.name, arguments=None if action.compare_args == [] else action.arguments
-        )
+        ExpectedCall(name=action.name, arguments=_compared_arguments(action))
         for action in criteria.actions or ()
         if action.requestor == "assistant"  # the user's own actions are not the agent's to make
     )
@@ -252,6 +250,13 @@ def _expected_values(criteria: _Criteria) -> Expected:
         tool_calls=None if criteria.actions is None else calls,
         said=tuple(criteria.communicate_info or ()),
     )
+
+
+def _compared_arguments(action: _Action) -> dict[str, Any] | None:
+    names, arguments = action.compare_args, action.arguments
+    if names is None or arguments is None:
+        return arguments
+    return {name: arguments[name] for name in names if name in arguments} if names else None
 
 
 TAU2: Final = Format(name="tau2", fits=_fits, case=_case, records=_records, by_line=False)

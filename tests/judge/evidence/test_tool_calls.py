@@ -16,7 +16,8 @@ from assizes.judge.case import (
     Transcript,
     Turn,
 )
-from assizes.judge.evidence.tool_calls import canonical_text, made_calls, tool_evidence
+from assizes.judge.evidence.same_values import canonical_text
+from assizes.judge.evidence.tool_calls import made_calls, tool_evidence
 
 
 def case(*turns, **expected):
@@ -227,17 +228,112 @@ def test_the_order_of_a_list_never_matters(items, random):
     assert canonical_text(items) == canonical_text(shuffled)
 
 
-def test_arguments_are_compared_name_by_name():
+@pytest.mark.parametrize(
+    ("arguments_match", "extra", "line"),
+    [("named", (), ""), ("exact", ("more",), "; extra more")],
+)
+def test_arguments_are_compared_name_by_name(arguments_match, extra, line):
     evidence = tool_evidence(
         case(
             calls(("a", {"same": "X", "off": 1, "more": 2, "none": None})),
             tool_calls=due(("a", {"same": "x ", "off": 2, "lacking": 3, "absent": None})),
+            arguments_match=arguments_match,
         )
     )
     (match,) = evidence.matches
-    assert (match.missing, match.extra, match.different) == (("lacking",), ("more",), ("off",))
-    assert match.differences == 3
-    assert "- turn 0 a: missing lacking; extra more; off is 1, expected 2" in evidence.text()
+    assert (match.missing, match.extra, match.different) == (("lacking",), extra, ("off",))
+    assert match.differences == 2 + len(extra)
+    assert f"- turn 0 a: missing lacking{line}; off is 1, expected 2" in evidence.text()
+
+
+def test_members_that_the_expectation_does_not_name_are_ignored_unless_the_case_says_exact():
+    wanted = due(("w", {"legs": [{"leg": "X1", "day": "2024-05-24"}], "class": "basic"}))
+    leg = {"leg": "x1", "day": "2024-05-24", "price": 105, "origin": "Oslo"}
+    made = calls(("w", {"class": "Basic", "legs": [leg], "total": 105}))
+    named = tool_evidence(case(made, tool_calls=wanted, writes=("w",)))
+    exact = tool_evidence(case(made, tool_calls=wanted, writes=("w",), arguments_match="exact"))
+    assert (named.write_match, named.matches[0].differences) == (True, 0)
+    assert (exact.write_match, exact.matches[0].extra) == (False, ("total",))
+    assert exact.matches[0].different == ("legs",)
+
+
+def test_a_call_that_names_less_does_not_take_the_partner_of_one_that_names_more():
+    evidence = tool_evidence(
+        case(
+            calls(("w", {"x": 1, "y": 1, "z": 1})),
+            calls(("w", {"x": 1, "v": 1, "u": 1, "t": 1})),
+            tool_calls=due(("w", {"x": 1}), ("w", {"y": 1})),
+            writes=("w",),
+        )
+    )
+    assert evidence.write_match is True
+    assert [match.made.turn for match in evidence.matches] == [1, 0]
+
+
+OUTAGE = "503 Service Unavailable"
+
+
+def test_a_call_that_an_outage_prevented_counts_as_made_and_trying_again_is_no_second_call():
+    again = tool_evidence(
+        case(
+            calls(("w", {"x": 1})),
+            result(OUTAGE, is_error=True),
+            calls(("w", {"x": 1})),
+            result("ok"),
+            tool_calls=due(("w", {"x": 1})),
+            writes=("w",),
+        )
+    )
+    assert (again.write_match, again.recall, again.precision) == (True, 1.0, 1.0)
+    assert (len(again.called), again.failed, again.given_up) == (1, (), ())
+    assert [made_call.turn for made_call in again.prevented] == [0]
+    assert (
+        "Calls that failed by an outage or a time-out, no fault of the agent, nor is trying again: "
+        "1: w (turn 0)"
+    ) in again.text().splitlines()
+
+
+def test_an_expected_call_that_never_went_through_is_not_missed():
+    lost = tool_evidence(
+        case(
+            calls(("w", {"x": 1})),
+            result('{"status": 503, "error": "unavailable"}'),
+            tool_calls=due(("w", {"x": 1})),
+            writes=("w",),
+        )
+    )
+    assert (lost.write_match, lost.recall, lost.missed, lost.unexpected) == (True, 1.0, (), ())
+    assert (lost.called, lost.done_writes, len(lost.given_up)) == ((), (), 1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "content"),
+    [({"x": 2}, OUTAGE), ({"x": 1}, "Error: x must be above 1"), ({"x": 1}, "Error: not found")],
+)
+def test_wrong_arguments_and_refusals_stay_the_agents(arguments, content):
+    evidence = tool_evidence(
+        case(
+            calls(("w", arguments)),
+            result(content, is_error=True),
+            tool_calls=due(("w", {"x": 1})),
+            writes=("w",),
+        )
+    )
+    assert evidence.write_match is False
+
+
+def test_a_write_that_succeeded_beside_the_expected_one_stays_unexpected():
+    evidence = tool_evidence(
+        case(
+            calls(("w", {"x": 1})),
+            result(OUTAGE, is_error=True),
+            calls(("w", {"x": 2})),
+            result("ok"),
+            tool_calls=due(("w", {"x": 1})),
+            writes=("w",),
+        )
+    )
+    assert evidence.write_match is False
 
 
 def test_expected_calls_without_arguments_take_any():

@@ -243,3 +243,53 @@ PLAIN, LIST, TWO = says("Fine."), says("- one\n- two"), says("What is it? Where 
 )
 def test_response_delivery_follows_length_markup_and_double_questions(turns, wanted):
     assert level("response_delivery", *turns) == wanted
+
+
+def outage():
+    return Turn(role="tool", tool_result=ToolResult(content="Error 503: try again later"))
+
+
+SORRY = says("I am sorry, the system is down. Is there anything else?")
+NO_OUTAGE = [user("Order AB12"), W, returned("ok"), says("Done, it is 50. Thank you!")]
+OUTAGES = [
+    [user("Order AB12"), W, outage(), *NO_OUTAGE[1:]],
+    [user("Order AB12"), W, outage(), W, outage(), *NO_OUTAGE[1:]],
+    [
+        *(user("Order AB12"), says("One moment."), W, outage(), says("One moment.")),
+        *NO_OUTAGE[1:],
+    ],
+    [user("Order AB12"), W, outage(), SORRY],
+    [user("Order AB12"), W, outage(), user("Try again"), W, outage(), user("Try again"), SORRY],
+]
+
+
+@pytest.mark.parametrize("metric", tuple(RULES))
+@pytest.mark.parametrize("turns", OUTAGES)
+def test_what_the_environment_fails_at_lowers_no_metric_of_the_agent(metric, turns):
+    expected = {**EXPECT_W, "said": ("50",)}
+    best = reply_for(metric, *NO_OUTAGE, **expected)
+    block = reply_for(metric, *turns, **expected)
+    assert {k: block.get(k) for k in ("score", "passed")} == {
+        k: best.get(k) for k in ("score", "passed")
+    }
+
+
+def test_a_value_that_nobody_mentioned_counts_once_however_often_an_outage_has_it_sent():
+    bad = called("w", {"x": 1, "id": "ZZ99"})
+    for metric in ("parameter_extraction", "information_gathering"):
+        again = level(metric, bad, outage(), bad, outage(), bad, returned("ok"), **EXPECT_W)
+        assert again[:2] == level(metric, bad, returned("ok"), **EXPECT_W)[:2]
+
+
+def test_an_agent_that_only_says_that_the_system_is_down_has_refused_nothing():
+    assert reply_for("task_completion", W, outage(), SORRY)["passed"] is True
+    assert reply_for("task_completion", W, failed(), SORRY)["passed"] is False
+    assert (
+        "1 call failed by an outage"
+        in reply_for("task_completion", W, outage(), SORRY)["justification"]
+    )
+
+
+def test_success_claimed_after_an_outage_stays_a_misreport():
+    turns = (W, outage(), says("Your order has been changed."))
+    assert level("result_interpretation", *turns) == (2, "hallucinated_result", [2])

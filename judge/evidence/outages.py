@@ -1,0 +1,86 @@
+"""Answers of tools that say that the environment failed, which is no fault of the agent.
+
+Every pattern runs in linear time, because the texts are untrusted.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+_LONGEST: Final = 2000
+"""Characters of the longest error that is read; a longer answer is content."""
+_LONGEST_UNMARKED: Final = 400
+"""The same for an answer that is not marked as an error."""
+
+_CODE: Final = r"(?:408|429|50[0234]|52[0-9])"
+_SERVER: Final = r"(?:service|server|system|database|backend|upstream|gateway|api|host|tool)"
+_OUTAGE: Final = re.compile(
+    rf"""\b(?:http(?:/[\d.]+)?|status|status[_ -]?code)[^\w-]{{0,4}}{_CODE}\b | ^\W*{_CODE}\W*$
+    | \berror\W{{0,2}}(?:code\W{{0,2}})?{_CODE}(?=\W*(?:$|[:,)}}\]]|{_SERVER}|internal|bad|too\ many))
+    | (?:^|\W){_CODE}\W{{1,3}}(?:internal\ server|bad\ gateway|service|gateway|server\ error|too\ many)
+    | \b(?:internal\ server\ error|bad\ gateway|gateway\ time-?out|too\ many\ requests)\b
+    | \b{_SERVER}s?\ (?:is\ |are\ )?(?:currently\ |temporarily\ )*
+      (?:unavailable|down|overloaded|busy|unreachable|offline|not\ (?:available|responding))\b
+    | \btemporarily\ (?:unavailable|down|overloaded|offline|out\ of\ service)\b
+    | \btimed[ ]?-?out\b | \btime-?out\ (?:of\ \d+\ ?m?s\ )?(?:exceeded|expired|reached)\b
+    | \b(?:read|connect(?:ion)?|request|gateway|query|{_SERVER})[ _-]?time-?out(?:error)?\b
+    | \bdeadline\ exceeded\b | \brate[ -]limit(?:ed|\ (?:exceeded|reached)|error)\b
+    | \bconnection\ (?:was\ )?(?:refused|reset|error|aborted|closed|lost|failed)\b
+    | \b(?:econn(?:refused|reset|aborted)|etimedout|connectionerror|timeouterror)\b
+    | \bunder\ maintenance\b | \bnetwork\ (?:error|is\ unreachable)\b""",
+    re.VERBOSE,
+)
+_MAYBE: Final = re.compile(
+    r"\btry(?:ing)? again (?:later|shortly|soon|in (?:a|an|one|\d+|some|few)\b)"
+    r"|\bretry(?:ing)? (?:later|after)\b|\btime-?out\b|\boverloaded\b"
+)
+"""What also a refusal may say."""
+_REFUSAL: Final = re.compile(
+    r"\b(?:invalid|not valid|must|required|missing|not found|not exist|not match|not add up|denied"
+    r"|not (?:allowed|permitted|eligible|authori[sz]ed|enough|sufficient)|insufficient|declined"
+    r"|unauthori[sz]ed|forbidden|incorrect|(?<!went )wrong|already|exceeds|validation|unprocessable|locked"
+    r"|expired|bad request|40[01349]|422|cannot be|too (?:large|long|small|short|high|low|many))\b"
+)
+_OPENING: Final = re.compile(
+    rf"\W*(?:\w+(?:error|exception)\b|(?:{_SERVER}|tool|request|http|network|connection|internal)?\W*"
+    rf"(?:error|exception|failed|failure|timed[ -]?out|unavailable|http/?[\d.]*\ {_CODE}|{_CODE}\b"
+    r"|time-?out(?=\W*$|[:.!]|\ (?:error|exceeded|after|while|waiting|occurred))))"
+)
+"""How a text begins that is an error message from its first word on."""
+
+
+def is_outage(content: str, *, is_error: bool) -> bool:
+    """Whether a tool's answer says that the tool was out of order, overloaded or too slow.
+
+    What refuses the arguments is no outage. An answer that is not marked as an error must be one
+    by its form: a JSON object with an error or a server's status, or a text that begins as one.
+    """
+    if len(content) > (_LONGEST if is_error else _LONGEST_UNMARKED):
+        return False
+    flat = " ".join(content.replace("\u2019", "'").casefold().split())
+    if not is_error and not _reads_as_error(content, flat):
+        return False
+    is_refusal = _REFUSAL.search(flat) is not None
+    return bool(_OUTAGE.search(flat)) or (not is_refusal and bool(_MAYBE.search(flat)))
+
+
+def _reads_as_error(content: str, flat: str) -> bool:
+    try:
+        value: Any = json.loads(content)
+    except (ValueError, RecursionError):
+        return _OPENING.match(flat) is not None or flat.startswith(("please try", "sorry"))
+    if isinstance(value, str):
+        return _OPENING.match(value.casefold()) is not None
+    if not isinstance(value, Mapping):
+        return False
+    has_status = any(
+        re.fullmatch(_CODE, str(value.get(key)))
+        for key in ("status", "status_code", "statusCode", "http_status", "httpStatus")
+    )
+    word = str(value.get("status")).casefold()
+    is_failed = word in ("error", "failed", "failure", "timeout", "unavailable")
+    denied = any(value.get(key) is False for key in ("success", "ok"))
+    return has_status or is_failed or denied or any(map(value.get, ("error", "errors")))

@@ -1,0 +1,164 @@
+"""Numbers in texts, compared by value: `$1,481.50`, `1.481,50 EUR`, `ten percent`, `two hundred`.
+
+Every pattern runs in linear time, because the texts are untrusted.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
+from typing import Final, NamedTuple
+
+_LONGEST: Final = 40
+"""Characters of the longest word that is read as a number; a longer one is a plain word."""
+
+_SCALES: Final = {"hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9}
+_TEENS: Final = (
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen"
+    " sixteen seventeen eighteen nineteen"
+)
+_TENS: Final = "twenty thirty forty fifty sixty seventy eighty ninety"
+_SPELLED: Final = {word: number for number, word in enumerate(_TEENS.split())} | {
+    word: 10 * number for number, word in enumerate(_TENS.split(), 2)
+}
+_MONEY: Final = {
+    unit: units.split()[0]
+    for units in (
+        *("$ us$ usd dollar dollars", "€ eur euro euros", "£ gbp pound pounds", "¥ jpy yen"),
+        *("₹ inr rupee rupees", "chf", "cad", "aud", "nzd", "cny", "sek", "nok", "dkk", "sgd"),
+    )
+    for unit in units.split()
+}
+"""Signs, codes and words of currencies, each with the first of its currency's."""
+
+_UNITS: Final = _MONEY | {"%": "%", "percent": "%"}
+_SIGN: Final = "|".join(sorted(map(re.escape, _UNITS), key=len, reverse=True))
+_GAP: Final = "'\u2019\u00a0\u202f\u2009"  # signs between thousands beside the comma
+_NUMERIC: Final = re.compile(
+    rf"""([-+]?)({_SIGN}|[a-z]{{1,3}}\$)?([-+]?)(?!0\d)(  # no leading 0: 007 is an id
+        \d{{1,3}}(?:[,{_GAP}]\d{{3}})+(?:\.\d+)?  # 1,481.50
+      | \d{{1,2}}(?:,\d\d)+,\d{{3}}(?:\.\d+)?  # 12,34,567, as in India
+      | \d{{1,3}}(?:\.\d{{3}})+,\d{{1,2}} | \d+,\d{{1,2}}  # 1.481,50
+      | \d+(?:\.\d+)? | \.\d+
+    )({_SIGN})?""",
+    re.VERBOSE,
+)
+_DECIMAL_COMMA: Final = re.compile(r"[\d.]*,\d{1,2}")
+_WORD: Final = re.compile(rf"(?:[\w$€£¥₹%+-]|(?<![.\d])\.(?=\d))[\w$€£¥₹%.,:/+{_GAP}-]*")
+_CUT: Final = re.compile(r"(?<!\d)[:/]|[:/](?!\d)|[-.](?=[^\W\d])")  # total:10, 5/night, 10-day
+_SCALED: Final = re.compile(
+    rf"(?<![\w.,])(\d{{1,20}}+(?:\.\d{{1,20}}+)?)(?: ({'|'.join(_SCALES)})|k)\b"  # 1.5 million
+)
+_PRONOUN: Final = re.compile(  # `one` where it counts nothing
+    r"\b((?:this|that|no|any|every|each|another|which|the) )one\b"
+    r"|\bone(?= (?:moment|second|minute|of|more|by|thing|another)\b)"
+)
+_NAME: Final = "|".join((*_SPELLED, *_SCALES))
+_RUN: Final = re.compile(rf"\b(?:{_NAME})(?:(?: and | |-)(?:{_NAME}))*+\b")
+_APART: Final = re.compile(r"(?<!hundred)(?<!thousand)(?<!million)(?<!billion) and ")
+
+
+class Token(NamedTuple):
+    """A word of a text, or a number as plain digits with its currency or percent sign."""
+
+    text: str
+    unit: str = ""
+    is_number: bool = False
+
+
+def trimmed_number(number: str) -> str:
+    """A plain decimal number without needless zeros at its end."""
+    short = number.rstrip("0").rstrip(".") if "." in number else number
+    return "0" if short == "-0" else short  # -0.0000000001 becomes -0
+
+
+def number_text(text: str) -> str | None:
+    """The one number that a text consists of, as plain digits; `None` for any other text."""
+    if len(text) > _LONGEST or _WORD.sub("", text).strip():  # other signs, e.g. brackets
+        return None
+    tokens = tokens_of(text)
+    is_alone = len(tokens) == 1 and tokens[0].is_number and tokens[0].unit != "%"
+    return tokens[0].text if is_alone else None
+
+
+def tokens_of(text: str) -> list[Token]:
+    """The words and numbers of a text in order, without punctuation."""
+    flat = text.casefold().replace("\u2212", "-").replace("per cent", "percent")
+    flat = _RUN.sub(_in_digits, _SCALED.sub(_scaled, _PRONOUN.sub(r"\1one_", flat)))
+    edges = f".,:/+{_GAP}"
+    words = (
+        part.rstrip(f"{edges}-") if len(part) > 1 else part
+        for word in _WORD.findall(flat)
+        for part in _CUT.split(word.rstrip(edges))
+    )
+    return _with_units(map(_token, filter(None, words)))
+
+
+def is_told(due: Sequence[Token], tokens: Sequence[Token]) -> bool:
+    """Whether the tokens hold those that are due, in a row."""
+    return any(
+        all(_tells(tokens[start + place], wanted) for place, wanted in enumerate(due))
+        for start in range(len(tokens) - len(due) + 1)
+    )
+
+
+def _tells(token: Token, due: Token) -> bool:
+    if token.unit == "%" and due.text.startswith("0.") and not due.unit:  # 0.05 is 5 %
+        return Decimal(due.text) * 100 == Decimal(token.text)
+    return token.text == due.text and due.unit in ("", token.unit)
+
+
+def _token(word: str) -> Token:
+    match = _NUMERIC.fullmatch(word) if len(word) <= _LONGEST else None
+    if match is None:
+        return Token(word)
+    sign, before, inner_sign, digits, after = match.groups("")
+    if _DECIMAL_COMMA.fullmatch(digits):
+        digits = digits.replace(".", "").replace(",", ".")
+    plain = re.sub(rf"[,{_GAP}]", "", digits)
+    number = trimmed_number(f"0{plain}" if plain.startswith(".") else plain)
+    is_negative = "-" in (sign, inner_sign) and number != "0"
+    unit = _UNITS.get(after or before, after or before)
+    return Token(f"-{number}" if is_negative else number, unit, is_number=True)
+
+
+def _with_units(tokens: Iterable[Token]) -> list[Token]:
+    """Join currencies and percent signs that stand apart with the number before or after."""
+    joined: list[Token] = []
+    for token in tokens:
+        last = joined[-1] if joined else Token("")
+        unit = _UNITS.get(token.text, "")
+        if unit and last.is_number and not last.unit:
+            joined[-1] = last._replace(unit=unit)
+        elif token.is_number and not token.unit and not last.is_number and last.unit:
+            joined[-1] = token._replace(unit=last.unit)
+        else:
+            joined.append(Token(unit, unit) if unit else token)
+    return joined
+
+
+def _scaled(match: re.Match[str]) -> str:
+    number = Decimal(match[1]) * _SCALES.get(match[2], 1000)
+    return trimmed_number(f"{number:f}")
+
+
+def _in_digits(match: re.Match[str]) -> str:
+    return " and ".join(_spelled(part) for part in _APART.split(match[0]))
+
+
+def _spelled(words: str) -> str:
+    """Number words as digits; words that spell no single number stay together as one word."""
+    total = group = 0
+    for word in words.replace("-", " ").replace(" and ", " ").split():
+        size = _SPELLED.get(word, 0)
+        is_next = group % 100 == 0 or (size < 10 and group % 100 >= 20 and group % 10 == 0)
+        if word == "hundred":
+            group = (group or 1) * 100
+        elif word in _SCALES:
+            total, group = total + (group or 1) * _SCALES[word], 0
+        elif is_next:
+            group += size
+        else:
+            return words.replace(" ", "_")
+    return str(total + group)
