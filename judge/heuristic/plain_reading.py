@@ -89,13 +89,13 @@ def read_case(case: Case, tools: ToolEvidence) -> CaseReading:
     for chunk in transcript.chunks or ():
         known |= values(chunk.content)
     claims: list[Claim] = []
-    again = {id(made_call.call) for made_call in _retries(tools)}
+    again = {(retry.turn, id(retry.call)) for retry in _retries(tools)}
     after_result = False
     for index, turn in enumerate(transcript.turns):
         if turn.role == "assistant":
             texts: list[tuple[str, str | None]] = [(turn.text or "", None)]  # (text, its tool)
             for call in turn.tool_calls:
-                if id(call) in again:
+                if (index, id(call)) in again:
                     continue
                 texts += [(text, call.name) for text in _strings(call.arguments)]
             claims += [

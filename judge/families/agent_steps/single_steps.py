@@ -97,6 +97,13 @@ class SearchJudge(StepJudge):
         is_given = value.strip() != "" if isinstance(value, str) else value is not None
         return None if is_given else "no expected.search_results"
 
+    def missing(self, case: Case) -> str | None:
+        """A case is skipped, too, in which an outage prevented every search for what is expected."""
+        steps = steps_of_tools(steps_of(case.transcript), self.options.tools)
+        is_out = bool(steps) and all(step.prevented for step in steps)
+        is_lost = is_out and not step_scores.is_null(case.expected.search_results)
+        return super().missing(case) or ("an outage prevented every search" if is_lost else None)
+
     def evaluate(self, case: Case) -> Steps[StepFinding]:
         """One ask, unless code decides: `null` forbids searches, an empty list forbids results."""
         steps = steps_of_tools(steps_of(case.transcript), self.options.tools)

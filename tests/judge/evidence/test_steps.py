@@ -61,6 +61,21 @@ def test_top_level_and_nested_calls_are_found_in_order():
 
 
 @pytest.mark.row("002-53")
+def test_a_call_that_an_outage_prevented_is_left_out_where_the_agent_made_it_again():
+    tries = case(
+        agent(calls=[call("look", "c1", n=1)]),
+        result("503 Service Unavailable", call_id="c1"),
+        agent(calls=[call("look", "c2", n=1), call("look", "c3", n=2)]),
+        result("ok", call_id="c2"),
+        result("Read timed out", call_id="c3", is_error=True),
+    )
+    steps = steps_of(tries.transcript)
+    assert [(step.arguments, step.failed, step.prevented) for step in steps] == [
+        ({"n": 1}, False, False),
+        ({"n": 2}, True, True),
+    ]
+
+
 def test_steps_are_chosen_by_the_names_of_their_tools():
     chosen = steps_of_tools(steps_of(team().transcript), ["lookup", "run_sql"])
     assert [step.name for step in chosen] == ["run_sql", "lookup"]

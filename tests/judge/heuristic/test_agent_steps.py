@@ -90,6 +90,15 @@ def test_efficiency_loses_for_select_star_repeats_and_failures(evidence, score):
     assert round(efficiency(evidence)[0], 9) == score
 
 
+def test_statements_that_an_outage_prevented_cost_no_efficiency():
+    calls = [
+        SqlCall("SELECT 1", AgentStep(turn, "run_sql", {}, failed=turn < 3, prevented=turn < 3))
+        for turn in range(4)
+    ]
+    evidence = SqlEvidence(("q",), ("SELECT 1",), tuple(calls), (), ())
+    assert efficiency(evidence)[0] == 1.0
+
+
 # Search
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from assizes.judge.case import Case
+from assizes.judge.case import Case, Expected
 from assizes.judge.families.agent_steps.single_steps import SearchEvidence
 from tests.builders import agent, call, case, result, user
 from tests.judge.families.agent_steps.step_cases import (
@@ -16,6 +16,7 @@ from tests.judge.families.agent_steps.step_cases import (
     decided,
     expecting,
     golden,
+    judge_named,
     opened,
 )
 
@@ -60,6 +61,22 @@ def test_expected_results_without_a_search_are_a_zero_without_a_question():
     assert found.details["reasoning"] == (
         "no search: results expected, but none of product_search, similar_products was called"
     )
+
+
+def test_a_case_in_which_an_outage_prevented_every_search_is_skipped():
+    def searching(expected, content):
+        return case(
+            user("A lamp?"),
+            agent(calls=[call("product_search", query="lamp")]),
+            result(content, is_error=True),
+            expected=Expected(search_results=expected),
+        )
+
+    judge = judge_named("search")
+    outage, refusal = "503 Service Unavailable", "Error: query must be longer"
+    assert judge.missing(searching(["lamp"], outage)) == "an outage prevented every search"
+    assert judge.missing(searching("null", outage)) is None  # it must not have searched
+    assert judge.missing(searching(["lamp"], refusal)) is None
 
 
 def test_where_no_tool_searches_that_is_said():

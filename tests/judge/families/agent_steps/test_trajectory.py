@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from assizes.judge.case import Case, Expected, ExpectedCall, ToolCall
 from assizes.judge.evidence.steps import AgentStep
 from assizes.judge.families.agent_steps.conversations import path_match
-from tests.builders import agent, call, case, user
+from tests.builders import agent, call, case, result, user
 from tests.judge.families.agent_steps.step_cases import opened, parts
 
 MODES = ("in_order", "exact", "set")
@@ -79,7 +79,7 @@ def test_matched_and_missed_make_up_the_path(due, done, mode):
 
 @pytest.mark.parametrize(
     ("arguments", "share"),
-    [(None, 1.0), ({"n": "5", "x": None}, 1.0), ({"n": 6}, 0.0), ({}, 0.0)],
+    [(None, 1.0), ({"n": "5", "x": None}, 1.0), ({"n": 6}, 0.0), ({}, 1.0)],
 )
 def test_arguments_count_where_they_are_given(arguments, share):
     due = (ExpectedCall(name="a", arguments=arguments),)
@@ -163,3 +163,34 @@ def test_turns_may_have_paths_of_their_own():
         "turn:0": 1.0,
         "turn:1": 0.0,
     }
+
+
+def follows(step: dict[str, Any], mode: str, **expected: Any) -> float:
+    due = ExpectedCall(name="w", arguments={"legs": [{"leg": "X1"}]})
+    truth = Expected(trajectory=((due,),), trajectory_match=mode, **expected)
+    done = case(user("Go"), agent(calls=[call("w", **step)]), agent("Done."), expected=truth)
+    return parts(opened("trajectory", done))[""].value
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_arguments_that_a_path_does_not_name_are_ignored_unless_the_case_says_exact(mode):
+    more = {"legs": [{"leg": "x1", "price": 105}], "total": 105}
+    assert follows({"legs": [{"leg": "x1"}]}, mode) == 1
+    assert follows(more, mode) == (0 if mode == "exact" else 1)
+    assert follows(more, mode, arguments_match="exact") == 0
+    assert follows({"legs": [{"leg": "X2", "price": 105}]}, mode) == 0
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_call_made_again_after_an_outage_is_one_step(mode):
+    turns = (
+        agent(calls=[call("a", "call_1")]),
+        result("503 Service Unavailable", call_id="call_1"),
+        agent(calls=[call("a", "call_2")]),
+        result("ok", call_id="call_2"),
+        agent(calls=[call("b", "call_3")]),
+        result("Request timed out", call_id="call_3", is_error=True),
+    )
+    truth = Expected(trajectory=(path("ab"),), trajectory_match=mode)
+    done = case(user("Go"), *turns, agent("The system is down."), expected=truth)
+    assert parts(opened("trajectory", done))[""].value == 1

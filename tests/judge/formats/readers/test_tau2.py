@@ -70,6 +70,12 @@ TASK = {
 }
 
 
+def test_only_the_arguments_that_a_task_compares_are_expected():
+    action = {"name": "look", "arguments": {"id": "X", "note": "any"}, "compare_args": ["id"]}
+    case = case_of(*SPOKEN, task={"actions": [action]})
+    assert case.expected.tool_calls == (ExpectedCall(name="look", arguments={"id": "X"}),)
+
+
 def test_a_simulation_becomes_a_case_with_its_task_and_policy():
     case = case_of(
         *SPOKEN,
