@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, time
+from functools import lru_cache
 from typing import Any, Final
 
 from assizes.judge.evidence.told_numbers import number_text, trimmed_number
@@ -39,12 +40,12 @@ def is_same_value(expected: Any, actual: Any, *, exact: bool = False, depth: int
     if depth > _DEEPEST:
         return True
     if isinstance(expected, Mapping):
-        given = _parsed(actual) if isinstance(actual, str) else actual
+        given = _parsed(actual)
         return isinstance(given, Mapping) and not any(
             differing_members(expected, given, exact=exact, depth=depth + 1)
         )
     if isinstance(expected, list | tuple):
-        given = _parsed(actual) if isinstance(actual, str) else actual
+        given = _parsed(actual)
         return isinstance(given, list | tuple) and _is_same_list(
             expected, given, exact=exact, depth=depth + 1
         )
@@ -122,6 +123,7 @@ def _is_same_scalar(expected: Any, actual: Any) -> bool:
     return moment is not None and moment == _moment(actual)
 
 
+@lru_cache(maxsize=1024)  # an item of a list is compared with all others
 def _moment(text: str) -> datetime | time | None:
     """The moment that a text states, in UTC; a day is its midnight; `None` for any other text."""
     text = text.strip()
@@ -144,11 +146,11 @@ def _day(text: str, form: str) -> datetime | None:
         return None
 
 
-def _parsed(text: str) -> Any:
+def _parsed(value: Any) -> Any:
     try:
-        return json.loads(text)
+        return json.loads(value) if isinstance(value, str) else value
     except (ValueError, RecursionError):  # RecursionError: ten thousand opening brackets
-        return text
+        return value
 
 
 def _plain(value: Any, depth: int = 0) -> Any:

@@ -104,9 +104,10 @@ def is_told(due: Sequence[Token], tokens: Sequence[Token]) -> bool:
 
 
 def _tells(token: Token, due: Token) -> bool:
-    if token.unit == "%" and due.text.startswith("0.") and not due.unit:  # 0.05 is 5 %
-        return Decimal(due.text) * 100 == Decimal(token.text)
-    return token.text == due.text and due.unit in ("", token.unit)
+    if token.text == due.text:
+        return due.unit in ("", token.unit)
+    is_share = token.is_number and token.unit == "%" and due.is_number and not due.unit
+    return is_share and due.text[:2] == "0." and Decimal(due.text) * 100 == Decimal(token.text)
 
 
 def _token(word: str) -> Token:

@@ -136,6 +136,7 @@ class TrajectoryJudge(StepJudge):
     """Compares all steps, in order, with the accepted paths of tool calls; the best path counts."""
 
     name = "trajectory"
+    version = "2"  # goes up with the rules
     strategy = EvaluationStrategy.TRAJECTORY
     needs = ("expected.trajectory",)
     description = "Share of the calls of the best accepted path that the agent made."
