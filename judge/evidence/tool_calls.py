@@ -229,8 +229,12 @@ def tool_evidence(case: Case) -> ToolEvidence:
 def _call_match(expected: ExpectedCall, made: MadeCall, position: int, *, exact: bool) -> CallMatch:
     if expected.arguments is None:  # any arguments will do
         return CallMatch(expected, made, position)
-    names = differing_members(expected.arguments, made.call.arguments, exact=exact)
-    return CallMatch(expected, made, position, *map(tuple, names), sum(map(len, names)))
+    missing, extra, different = (
+        tuple(names)
+        for names in differing_members(expected.arguments, made.call.arguments, exact=exact)
+    )
+    differences = len(missing) + len(extra) + len(different)
+    return CallMatch(expected, made, position, missing, extra, different, differences)
 
 
 def _matches(
@@ -260,11 +264,12 @@ _Options = Mapping[int, Sequence[CallMatch]]
 
 
 def _exact_pairs(options: _Options) -> dict[int, CallMatch]:
-    rows, before = [], -1
+    rows: list[list[int]] = []
+    before = -1
     for row in options.values():
         # Of equally good calls, the first after the call before counts, so that order is kept.
         exact = [match.position for match in row if match.differences == 0]
-        rows.append(sorted(exact, key=lambda place, last=before: (place <= last, place)))
+        rows.append([place for place in exact if place > before] + exact)
         before = rows[-1][0] if exact else before
     places = assigned_places(rows)
     return {
@@ -279,13 +284,10 @@ def _nearest_pairs(options: _Options, matches: Mapping[int, CallMatch]) -> dict[
     for index in sorted(options.keys() - matches.keys()):
         taken = {match.position for match in pairs.values()}
         before = max((match.position for i, match in pairs.items() if i < index), default=-1)
-        best = min(
-            (match for match in options[index] if match.position not in taken),
-            key=lambda match, last=before: (match.differences, match.position <= last),
-            default=None,
-        )
-        if best is not None:
-            pairs[index] = best
+        free = [match for match in options[index] if match.position not in taken]
+        later = [match for match in free if match.position > before]
+        if free:
+            pairs[index] = min(later + free, key=lambda match: match.differences)
     return pairs
 
 
