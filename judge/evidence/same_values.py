@@ -40,14 +40,14 @@ def is_same_value(expected: Any, actual: Any, *, exact: bool = False, depth: int
     if depth > _DEEPEST:
         return True
     if isinstance(expected, Mapping):
-        given = _parsed(actual)
-        return isinstance(given, Mapping) and not any(
-            differing_members(expected, given, exact=exact, depth=depth + 1)
+        parsed = _json_or_same(actual)
+        return isinstance(parsed, Mapping) and not any(
+            differing_members(expected, parsed, exact=exact, depth=depth + 1)
         )
     if isinstance(expected, list | tuple):
-        given = _parsed(actual)
-        return isinstance(given, list | tuple) and _is_same_list(
-            expected, given, exact=exact, depth=depth + 1
+        parsed = _json_or_same(actual)
+        return isinstance(parsed, list | tuple) and _is_same_list(
+            expected, parsed, exact=exact, depth=depth + 1
         )
     if expected is None or isinstance(actual, Mapping | list | tuple):
         return expected is actual
@@ -61,14 +61,14 @@ def differing_members(
 
     A member that is `None` is absent; one that is expected to be `None` must be absent.
     """
-    due, given = ({k: v for k, v in side.items() if v is not None} for side in (expected, actual))
-    unexpected = given.keys() - due.keys() if exact else given.keys() & (expected.keys() - due)
+    due, had = ({k: v for k, v in side.items() if v is not None} for side in (expected, actual))
+    unexpected = had.keys() - due.keys() if exact else had.keys() & (expected.keys() - due)
     different = [
         name
-        for name in due.keys() & given.keys()
-        if not is_same_value(due[name], given[name], exact=exact, depth=depth)
+        for name in due.keys() & had.keys()
+        if not is_same_value(due[name], had[name], exact=exact, depth=depth)
     ]
-    return sorted(due.keys() - given.keys()), sorted(unexpected), sorted(different)
+    return sorted(due.keys() - had.keys()), sorted(unexpected), sorted(different)
 
 
 def assigned_places(choices: Sequence[Sequence[int]]) -> dict[int, int]:
@@ -99,9 +99,9 @@ def _is_same_list(
 ) -> bool:
     if len(expected) != len(actual):
         return False
-    due, given = (sorted(map(canonical_text, side)) for side in (expected, actual))
-    if due == given or len(due) > _MOST_PAIRED:
-        return due == given
+    due, had = (sorted(map(canonical_text, side)) for side in (expected, actual))
+    if due == had or len(due) > _MOST_PAIRED:
+        return due == had
     choices = [
         [
             place
@@ -114,9 +114,9 @@ def _is_same_list(
 
 
 def _is_same_scalar(expected: Any, actual: Any) -> bool:
-    due, given = _plain(expected), _plain(actual)
-    if due == given or isinstance(expected, bool) or not isinstance(actual, str):
-        return bool(due == given)
+    due, had = _plain(expected), _plain(actual)
+    if due == had or isinstance(expected, bool) or not isinstance(actual, str):
+        return bool(due == had)
     if _NUMBER.fullmatch(str(due)):
         return number_text(actual) == due
     if not isinstance(expected, str) or max(len(expected), len(actual)) > _MOMENT_CHARS:
@@ -148,7 +148,7 @@ def _day(text: str, form: str) -> datetime | None:
         return None
 
 
-def _parsed(value: Any) -> Any:
+def _json_or_same(value: Any) -> Any:
     try:
         return json.loads(value) if isinstance(value, str) else value
     except (ValueError, RecursionError):  # RecursionError: ten thousand opening brackets

@@ -85,7 +85,7 @@ def number_text(text: str) -> str | None:
 def tokens_of(text: str) -> list[Token]:
     """The words and numbers of a text in order, without punctuation."""
     flat = text.casefold().replace("\u2212", "-").replace("per cent", "percent")
-    flat = _RUN.sub(_in_digits, _SCALED.sub(_scaled, _PRONOUN.sub(r"\1one_", flat)))
+    flat = _RUN.sub(_in_digits, _SCALED.sub(_scale_up, _PRONOUN.sub(r"\1one_", flat)))
     edges = f".,:/+{_GAP}"
     words = (
         part.rstrip(f"{edges}-") if len(part) > 1 else part
@@ -139,16 +139,16 @@ def _with_units(tokens: Iterable[Token]) -> list[Token]:
     return joined
 
 
-def _scaled(match: re.Match[str]) -> str:
+def _scale_up(match: re.Match[str]) -> str:
     number = Decimal(match[1]) * _SCALES.get(match[2], 1000)
     return trimmed_number(f"{number:f}")
 
 
 def _in_digits(match: re.Match[str]) -> str:
-    return " and ".join(_spelled(part) for part in _APART.split(match[0]))
+    return " and ".join(_digits_of(part) for part in _APART.split(match[0]))
 
 
-def _spelled(words: str) -> str:
+def _digits_of(words: str) -> str:
     """Number words as digits; words that spell no single number stay together as one word."""
     total = group = 0
     for word in words.replace("-", " ").replace(" and ", " ").split():

@@ -81,7 +81,7 @@ class ToolEvidence:
     finished: bool | None  # whether the conversation came to its end
 
     @property
-    def given_up(self) -> tuple[MadeCall, ...]:
+    def lost_calls(self) -> tuple[MadeCall, ...]:
         """The prevented calls of tools that never worked again: what depended on these is lost."""
         return tuple(
             lost

@@ -298,7 +298,7 @@ def task_completion(read: CaseReading) -> RuleFinding:
         refusing = plain_reading.refusing_turns(read)
         signs = "refuse or apologise" if refusing else "neither refuse nor apologise"
         why = f"nothing expected is known; the last turns {signs}{_outage_text(tools)}"
-        is_refused = (bool(refusing) and not tools.given_up) or not read.texts
+        is_refused = (bool(refusing) and not tools.lost_calls) or not read.texts
         return RuleFinding(0 if is_refused else 5, why, "refused", refusing)
     writes = {
         True: f"the {_count_text(len(tools.done_writes), 'state-changing call')} made as expected",
@@ -310,7 +310,7 @@ def task_completion(read: CaseReading) -> RuleFinding:
     why += _outage_text(tools)
     if tools.write_match is False:
         return RuleFinding(0, why, "wrong_state_change", _turns_of(tools.done_writes))
-    is_untold = tools.unstated_texts and not tools.given_up
+    is_untold = tools.unstated_texts and not tools.lost_calls
     return RuleFinding(0 if is_untold else 5, why, "information_not_told")
 
 

@@ -285,7 +285,7 @@ def test_a_call_that_an_outage_prevented_counts_as_made_and_trying_again_is_no_s
         )
     )
     assert (again.write_match, again.recall, again.precision) == (True, 1.0, 1.0)
-    assert (len(again.called), again.failed, again.given_up) == (1, (), ())
+    assert (len(again.called), again.failed, again.lost_calls) == (1, (), ())
     assert [made_call.turn for made_call in again.prevented] == [0]
     assert (
         "Calls that failed by an outage or a time-out, no fault of the agent, nor is trying again: "
@@ -303,7 +303,7 @@ def test_an_expected_call_that_never_went_through_is_not_missed():
         )
     )
     assert (lost.write_match, lost.recall, lost.missed, lost.unexpected) == (True, 1.0, (), ())
-    assert (lost.called, lost.done_writes, len(lost.given_up)) == ((), (), 1)
+    assert (lost.called, lost.done_writes, len(lost.lost_calls)) == ((), (), 1)
 
 
 @pytest.mark.parametrize(
