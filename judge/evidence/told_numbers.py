@@ -152,13 +152,13 @@ def _digits_of(words: str) -> str:
     """Number words as digits; words that spell no single number stay together as one word."""
     total = group = 0
     for word in words.replace("-", " ").replace(" and ", " ").split():
-        size = _SPELLED.get(word, 0)
-        is_next = group % 100 == 0 or (size < 10 and group % 100 >= 20 and group % 10 == 0)
-        if word == "hundred":
-            group = (group or 1) * 100
-        elif word in _SCALES:
-            total, group = total + (group or 1) * _SCALES[word], 0
-        elif is_next:
+        size = _SPELLED.get(word) or _SCALES.get(word, 0)
+        tens = group % 100
+        if size == 100 and group < 100:
+            group = (group or 1) * size
+        elif size >= 1000 and total % (1000 * size) == 0:  # the scales go down
+            total, group = total + (group or 1) * size, 0
+        elif size < 100 and (tens == 0 or (size < 10 and tens >= 20 and tens % 10 == 0)):
             group += size
         else:
             return words.replace(" ", "_")
