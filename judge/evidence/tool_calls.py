@@ -188,11 +188,8 @@ def tool_evidence(case: Case) -> ToolEvidence:
     done_writes = tuple(each for each in called if each.call.name in write_names)
     write_match = None
     if expected is not None and (writes_known or expected_writes):
-        tried_writes = tuple(each for each in tried if each.call.name in write_names)
-        pairs = _matches(expected_writes, tried_writes, exact=exact).values()
-        wanted = sum(not match.made.is_prevented for match in pairs)
-        is_equal = all(match.differences == 0 for match in pairs)
-        write_match = is_equal and len(pairs) == len(expected_writes) and wanted == len(done_writes)
+        tried_writes = [each for each in tried if each.call.name in write_names]
+        write_match = _is_same_calls(expected_writes, tried_writes, exact=exact)
     in_order: bool | None = None
     recall: float | None = None
     precision: float | None = None
@@ -257,6 +254,16 @@ def _matches(
         }
         matches = _nearest_pairs(options, matches | _exact_pairs(options))
     return dict(sorted(matches.items()))
+
+
+def _is_same_calls(
+    expected: Sequence[ExpectedCall], tried: Sequence[MadeCall], *, exact: bool
+) -> bool:
+    """Whether the calls that were made are the expected ones; those prevented may be among them."""
+    pairs = _matches(expected, tried, exact=exact).values()
+    hit = {match.position for match in pairs if match.differences == 0}
+    is_wanted = all(call.is_prevented or place in hit for place, call in enumerate(tried))
+    return is_wanted and len(hit) == len(expected)
 
 
 _Options = Mapping[int, Sequence[CallMatch]]
