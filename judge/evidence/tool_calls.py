@@ -207,9 +207,7 @@ def tool_evidence(case: Case) -> ToolEvidence:
         prevented=tuple(call for call in made if call.is_prevented),
         matches=matches,
         missed=tuple(call for i, call in enumerate(expected or ()) if i not in match_by_index),
-        unexpected=tuple(
-            call for place, call in enumerate(tried) if place not in hit and not call.is_prevented
-        ),
+        unexpected=tuple(c for i, c in enumerate(tried) if i not in hit and not c.is_prevented),
         recall=recall,
         precision=precision,
         in_order=in_order,
