@@ -51,8 +51,8 @@ _SCALED: Final = re.compile(
     rf"(?<![\w.,])(\d{{1,20}}+(?:\.\d{{1,20}}+)?)(?: ({'|'.join(_SCALES)})|k)\b"  # 1.5 million
 )
 _PRONOUN: Final = re.compile(  # `one` where it counts nothing
-    r"\b((?:this|that|no|any|every|each|another|which|the) )one\b"
-    r"|\bone(?= (?:moment|second|minute|of|more|by|thing|another)\b)"
+    r"\b((?:this|that|no|any|every|each|another|which|the|new|other|same|right) )one\b"
+    r"|\bone(?=[ -](?:moment|second|minute|way|of|more|by|thing|another)\b)"
 )
 _NAME: Final = "|".join((*_SPELLED, *_SCALES))
 _RUN: Final = re.compile(rf"\b(?:{_NAME})(?:(?: and | |-)(?:{_NAME}))*+\b")

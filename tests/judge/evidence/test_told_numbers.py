@@ -131,6 +131,8 @@ NOT_TOLD = [
     ("1", "No one answered."),
     ("1", "one of our agents"),
     ("1", "someone else"),
+    ("1", "a one-way trip"),
+    ("1", "I will book a new one."),
     ("4", "44"),
     ("4", "4.4"),
     ("4", "fourteen"),
