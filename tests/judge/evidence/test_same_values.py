@@ -5,8 +5,10 @@ from __future__ import annotations
 import time
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from assizes.judge.evidence.same_values import assigned_places, is_same_value
+from assizes.judge.evidence.same_values import assigned_places, canonical_text, is_same_value
 
 SAME = [
     ({"id": "A1"}, {"id": "A1", "price": 105}),
@@ -190,3 +192,69 @@ def test_hostile_values_take_no_more_than_linear_time():
     assert not is_same_value({"a": [1]}, {"a": "[" * 100_000})
     assert not is_same_value("2024-05-20", "1" * 100_000)
     assert time.process_time() - begun < 5
+
+
+@pytest.mark.parametrize(
+    ("value", "other"),
+    [
+        (5, 5.0),
+        (5, "5"),
+        ("5.50", 5.5),
+        ("+3", 3),
+        (-0.0, 0),
+        (0.1 + 0.2, 0.3),
+        (" Oslo ", "oslo"),
+        ([1, 2], [2, 1]),
+        ([{"a": 1}, {"a": 2}], [{"a": 2.0}, {"a": "1"}]),
+        ({"a": None, "b": 1}, {"b": 1}),
+        ({"a": {"b": None}}, {"a": {}}),
+        (True, "true"),
+        (None, None),
+    ],
+)
+def test_values_that_mean_the_same_are_equal(value, other):
+    assert canonical_text(value) == canonical_text(other)
+
+
+@pytest.mark.parametrize(
+    ("value", "other"),
+    [
+        (5, 6),
+        ("007", "7"),
+        (12345678901234567890, 12345678901234567891),
+        ("12345678901234567890", "12345678901234567891"),
+        (True, 1),
+        ([1], [1, 1]),
+        ([1], 1),
+        ([1, 2], ["[1]", 2]),
+        ({"a": 1}, {"b": 1}),
+        ({"a": 1}, ["a", 1]),
+        ("", None),
+        ([], None),
+        (float("nan"), 0),
+        (float("inf"), 1e308),
+    ],
+)
+def test_values_that_mean_something_else_differ(value, other):
+    assert canonical_text(value) != canonical_text(other)
+
+
+def test_what_is_nested_too_deep_is_not_looked_at():
+    deep, other = ["x"], ["y"]
+    for _ in range(2000):
+        deep, other = [deep], [other]
+    assert canonical_text(deep) == canonical_text(other)
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(st.lists(_JSON, max_size=5), st.randoms())
+def test_the_order_of_a_list_never_matters(items, random):
+    shuffled = list(items)
+    random.shuffle(shuffled)
+    assert canonical_text(items) == canonical_text(shuffled)
