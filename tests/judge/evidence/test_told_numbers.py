@@ -78,6 +78,8 @@ TOLD = [
     ("AB12", "order ab12."),
     ("23553", "Total: 23,553"),
     ("1,327", "$1327"),
+    ("1327", "Your total is $1,327.00"),
+    ("$50", "costs $50"),
 ]
 
 NOT_TOLD = [
@@ -181,6 +183,21 @@ def test_a_number_is_told_however_the_agent_wrote_it(expected, text):
 @pytest.mark.parametrize(("expected", "text"), NOT_TOLD)
 def test_another_number_tells_nothing(expected, text):
     assert not is_told(expected, "Hello.", text)
+
+
+@pytest.mark.parametrize(
+    ("text", "string", "is_stated"),
+    [
+        ("It is OSLO.", "oslo", True),
+        ("In Rome, Italy", "Rome Italy", True),
+        ("three", "", True),
+        ("a (b) c", "(b)", True),
+        ("nothing", "something", False),
+        ("somethings", "something", False),
+    ],
+)
+def test_a_string_without_a_number_is_told_by_its_whole_words(text, string, is_stated):
+    assert is_told(string, "Hi", text) is is_stated
 
 
 def test_each_table_has_sixty_pairs_that_differ():

@@ -340,25 +340,6 @@ def test_nothing_is_known_of_state_where_no_call_was_expected_and_no_tool_is_nam
     assert tool_evidence(case(calls("a"), tool_calls=())).write_match is None
 
 
-@pytest.mark.parametrize(
-    ("text", "string", "is_stated"),
-    [
-        ("Your total is $1,327.00", "1327", True),
-        ("Your total is $1,327.00", "327", False),
-        ("It is OSLO.", "oslo", True),
-        ("costs $50", "$50", True),
-        ("three", "", True),
-        ("a (b) c", "(b)", True),
-        ("nothing", "something", False),
-    ],
-)
-def test_a_string_is_told_when_its_whole_words_were_said(text, string, is_stated):
-    evidence = tool_evidence(case(says("Hi"), says(text), said=(string,)))
-    assert (evidence.stated_texts, evidence.unstated_texts) == (
-        ((string,), ()) if is_stated else ((), (string,))
-    )
-
-
 def test_what_only_the_user_or_a_tool_said_has_not_been_told():
     evidence = tool_evidence(case(Turn(role="user", text="77"), result("77"), said=("77",)))
     assert evidence.unstated_texts == ("77",)
