@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -9,8 +10,9 @@ from typing import Any, Final
 from pydantic import Field
 
 from assizes.judge.case import Case, Expected
-from assizes.judge.evidence.sql_results import compare_results, result_text
-from assizes.judge.evidence.steps import AgentStep, SqlCall, requests, sql_calls, steps_of
+from assizes.judge.evidence.sql_results import BOTH_EMPTY, compare_results, result_text
+from assizes.judge.evidence.step_kinds import SqlCall, sql_calls
+from assizes.judge.evidence.steps import AgentStep, requests, steps_of
 from assizes.judge.families.agent_steps import step_scores
 from assizes.judge.families.agent_steps.base_judge import EvaluationStrategy
 from assizes.judge.families.agent_steps.step_scores import (
@@ -42,7 +44,7 @@ class SqlOptions(StepOptions):
     """Options of the SQL judge."""
 
     tools: tuple[str, ...] = Field(
-        default=(), description="tools that run SQL; empty: any call with an SQL argument"
+        default=(), description="tools that run SQL; empty: known by their arguments"
     )
     arguments: tuple[str, ...] = Field(
         default=("sql", "query", "statement"),
@@ -155,7 +157,10 @@ class SqlJudge(StepJudge):
             ("Comparison of results", "\n".join(match_lines)),
         )
         details["result_evidence"] = match_lines
-        return (yield from self._ask_model(evidence, sections, details, steps))
+        # Two empty results are weak evidence: many wrong statements return nothing either.
+        shares = [m.score for m in matches if m.score is not None and m.reason != BOTH_EMPTY]
+        counted = {"result_match": round(math.fsum(shares) / len(shares), 9)} if shares else {}
+        return (yield from self._ask_model(evidence, sections, details, steps, counted))
 
     def _matches(
         self,

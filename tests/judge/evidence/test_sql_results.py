@@ -141,6 +141,27 @@ def test_a_cut_result_says_so():
     )
 
 
+@pytest.mark.row("005-11")
+@pytest.mark.parametrize(
+    ("due", "done", "ordered", "equal"),
+    [
+        (("9:a", "9:b"), ("9:a", "9:b"), False, True),
+        (("9:a", "9:b"), ("9:c", "9:b"), False, True),
+        (("9:a", "9:b"), ("9:c", "9:d"), False, False),
+        (("9:a", "9:b"), ("9:a", "9:b"), True, False),
+    ],
+)
+def test_results_beyond_the_cap_are_compared_by_the_hash_of_all_rows(due, done, ordered, equal):
+    expected = table((1,), (2,), truncated=True, digests=due, ordered=ordered)
+    actual = table((8,), (9,), truncated=True, digests=done)
+    match = compare_results(expected, actual, permute_columns=True)
+    assert match.equal is equal
+    if equal:
+        assert match == ResultMatch(True, 1.0, "9 equal rows, by a hash of all")
+        as_selected = compare_results(expected, actual)
+        assert as_selected.equal is (due[0] == done[0])
+
+
 def test_large_results_are_compared_quickly():
     expected = [(number, number / 7, f"name {number % 50}") for number in range(10_000)]
     actual = [(name, value * (1 + 1e-9), number) for number, value, name in reversed(expected)]
