@@ -55,111 +55,17 @@ _GRAMMAR: Final = re.compile(
     re.IGNORECASE | re.DOTALL | re.VERBOSE,
 )
 _KEYWORDS: Final = frozenset(
-    [
-        "select",
-        "insert",
-        "update",
-        "delete",
-        "merge",
-        "replace",
-        "truncate",
-        "create",
-        "alter",
-        "drop",
-        "rename",
-        "copy",
-        "grant",
-        "revoke",
-        "attach",
-        "detach",
-        "call",
-        "exec",
-        "execute",
-        "begin",
-        "start",
-        "commit",
-        "rollback",
-        "savepoint",
-        "transaction",
-        "work",
-        "set",
-        "reset",
-        "show",
-        "use",
-        "describe",
-        "explain",
-        "analyze",
-        "vacuum",
-        "reindex",
-        "pragma",
-        "lock",
-        "load",
-        "export",
-        "import",
-        "declare",
-        "prepare",
-        "with",
-        "recursive",
-        "from",
-        "where",
-        "group",
-        "having",
-        "order",
-        "limit",
-        "offset",
-        "union",
-        "intersect",
-        "except",
-        "join",
-        "inner",
-        "left",
-        "right",
-        "full",
-        "cross",
-        "outer",
-        "using",
-        "values",
-        "into",
-        "table",
-        "view",
-        "index",
-        "schema",
-        "database",
-        "column",
-        "function",
-        "procedure",
-        "trigger",
-        "role",
-        "user",
-        "privileges",
-        "distinct",
-        "case",
-        "when",
-        "then",
-        "else",
-        "null",
-        "returning",
-        "cascade",
-        "to",
-        "on",
-        "as",
-        "in",
-        "and",
-        "or",
-        "not",
-        "by",
-        "for",
-        "is",
-        "like",
-        "between",
-        "exists",
-        "if",
-    ]
+    re.findall(
+        r"\w+",
+        "select insert update delete merge replace truncate create alter drop rename copy grant "
+        "revoke attach detach call exec execute begin start commit rollback transaction set reset "
+        "show use describe explain analyze vacuum reindex pragma lock load export import declare "
+        "prepare from where group having order limit union except join using values into table "
+        "view index schema database function procedure trigger role privileges distinct returning",
+    )
 )
-_JOINING: Final = frozenset(
-    ["to", "on", "as", "in", "and", "or", "not", "by", "for", "is", "like", "with", "if", "user"]
-)
-"""Keywords that texts in capitals hold too: they say little where the first word is no keyword."""
+_JOINING: Final = frozenset(("to", "on", "as", "in", "and", "or", "not", "by", "for", "is", "with"))
+"""Keywords that texts in capitals hold too: they count only after one of the other keywords."""
 _VERBS: Final = ("select", "insert", "update", "delete", "create", "merge", "truncate")
 _NEAR: Final = 0.83  # of difflib's ratio: one letter of six is missing, added or swapped
 _QUOTED: Final = re.compile(
@@ -168,7 +74,7 @@ _QUOTED: Final = re.compile(
 _WORD: Final = re.compile(r"[^\W\d]\w*+")
 _PLAIN: Final = re.compile(
     r"\b(?:the|my|our|your|their|this|that|these|those|me|please|how|what|which|who|whose)\b"
-    r"|\ban?\s[a-z]{2}|\w\?\s*$",
+    r"|\ban?\s(?!(?:from|join|on|set|to|using|where)\b)[a-z]{2}|\w\?\s*$",
     re.IGNORECASE,
 )
 """Words of a sentence: a text with one of them, outside quotes, is a request in plain language."""
@@ -184,33 +90,26 @@ def is_sql(text: str) -> bool:
     start = leading.end() if leading else 0
     if _GRAMMAR.match(text, start):
         return True
-    head = text[start : start + _HEAD]
-    verb = _WORD.match(head)
-    if verb is None or _is_plain(head):
+    bare = _QUOTED.sub("''", text[start : start + _HEAD]).strip()
+    verb = _WORD.match(bare)
+    if verb is None or _PLAIN.search(bare):
         return False
     near = difflib.get_close_matches(verb[0].casefold(), _VERBS, 1, _NEAR)
-    return bool(near and _GRAMMAR.match(near[0] + head[verb.end() :])) or _is_in_capitals(head)
+    if near and _GRAMMAR.match(near[0] + bare[verb.end() :]):
+        return True
+    return len(verb[0]) > 1 and verb[0].isupper() and _goes_on_like_sql(bare, is_near=bool(near))
 
 
-def _is_in_capitals(head: str) -> bool:
-    """Whether a text begins with a keyword in capitals, and goes on like a statement."""
-    bare = _QUOTED.sub("''", head).strip()
+def _goes_on_like_sql(bare: str, *, is_near: bool) -> bool:
+    """Whether a text that begins with a word in capitals goes on with keywords in capitals."""
     first, *words = _WORD.findall(bare)
-    if not first.isupper() or len(first) < 2:
-        return False
-    others = {word.casefold() for word in words if word.isupper()} & _KEYWORDS
-    if first.casefold() not in _KEYWORDS and not difflib.get_close_matches(
-        first.casefold(), _VERBS, 1, _NEAR
-    ):
-        return bool(others - _JOINING) and not bare.isupper()
+    is_known = is_near or first.casefold() in _KEYWORDS
+    keywords = _KEYWORDS | _JOINING if is_known else _KEYWORDS
+    others = [word for word in words if word.isupper() and word.casefold() in keywords]
     # A heading in capitals may hold a keyword or two, but then it has no names and no signs.
     has_names = not bare.isupper() or any(sign in bare for sign in "=*(;'")
-    only_keywords = all(word.casefold() in _KEYWORDS for word in words)
-    return bare.endswith(";") or "=" in bare or bool(others and (has_names or only_keywords))
-
-
-def _is_plain(text: str) -> bool:
-    return _PLAIN.search(_QUOTED.sub("''", text[:_HEAD])) is not None
+    is_ended = is_known and (bare.endswith(";") or "=" in bare)
+    return is_ended or bool(others and (has_names or len(others) == len(words)))
 
 
 def sql_calls(
@@ -218,14 +117,12 @@ def sql_calls(
 ) -> tuple[SqlCall, ...]:
     """Every SQL statement that the steps ran, in order, however it begins.
 
-    A text is one where it reads as SQL, or stands where SQL stands: in an argument that is named
-    for SQL; or, unless it is plain language, in an argument that held SQL in another call, or in
-    one of `arguments` where the tool's name or answer speaks of SQL. With `tools`, only calls of
+    A text is one where it reads as SQL or stands where SQL stands. With `tools`, only calls of
     these count, but every text in an argument named in `arguments`.
     """
-    chosen = [step for step in steps if not tools or step.name in tools]
-    texts = [list(_argument_texts(step)) for step in chosen]
-    pairs = list(zip(chosen, texts, strict=True))
+    pairs = [
+        (step, list(_argument_texts(step))) for step in steps if not tools or step.name in tools
+    ]
     held = {(step.name, key) for step, texts in pairs for key, text in texts if is_sql(text)}
     calls: list[SqlCall] = []
     for step, texts in pairs:
@@ -233,9 +130,8 @@ def sql_calls(
             text
             for key, text in texts
             if is_sql(text)
-            or (tools and (key in arguments or step.raw is not None))
-            or _is_named_for_sql(key, arguments)
-            or (_may_hold_sql(step, key, held, arguments) and not _is_plain(text))
+            or (tools and (key in arguments or not key))
+            or _stands_for_sql(step, key, text, (step.name, key) in held, arguments)
         ]
         # Some tools write their SQL themselves, and report it in their result.
         calls += [
@@ -244,27 +140,28 @@ def sql_calls(
     return tuple(calls)
 
 
+def _stands_for_sql(
+    step: AgentStep, key: str, text: str, is_held: bool, arguments: Sequence[str]
+) -> bool:
+    """Whether an argument is named for SQL, held SQL in another call, or is called what SQL is.
+
+    The last counts where the tool's name or answer, or a first keyword in capitals, speaks of SQL.
+    """
+    words = _name_words(key)
+    if words and words[-1] in arguments and any(word.endswith("sql") for word in words):
+        return True
+    if _PLAIN.search(_QUOTED.sub("''", text[:_HEAD])) or not (is_held or key in arguments):
+        return False
+    verb = _WORD.match(text.strip())
+    begins = verb and verb[0].isupper() and not text.isupper() and verb[0].casefold() in _KEYWORDS
+    speaks = any(word.endswith("sql") for word in _name_words(step.name))
+    return is_held or speaks or bool(begins or _SQL_ERROR.search(step.result or ""))
+
+
 def _argument_texts(step: AgentStep) -> Iterator[tuple[str, str]]:
     """Yield the texts of a step's arguments that are not blank, each after its name."""
     whole = (("", step.raw),) if step.raw is not None and not step.arguments else ()
     yield from (pair for pair in whole or _texts(step.arguments) if pair[1].strip())
-
-
-def _is_named_for_sql(key: str, arguments: Sequence[str]) -> bool:
-    words = _name_words(key)
-    speaks = any(word.endswith("sql") for word in words)
-    return speaks and (words[-1].endswith("sql") or words[-1] in arguments)
-
-
-def _may_hold_sql(
-    step: AgentStep, key: str, held: set[tuple[str, str]], arguments: Sequence[str]
-) -> bool:
-    if (step.name, key) in held:
-        return True
-    if key not in arguments and key:
-        return False
-    speaks = any(word.endswith("sql") for word in _name_words(step.name))
-    return speaks or _SQL_ERROR.search(step.result or "") is not None
 
 
 def _name_words(name: str) -> list[str]:
@@ -282,8 +179,8 @@ def _reported_sql(step: AgentStep, arguments: Sequence[str]) -> list[str]:
 
 # Searches
 
-# The keys under which a JSON object may hold the list of its results.
 _LISTS: Final = ("results", "items", "products", "documents", "hits", "matches", "data")
+"""The keys under which a JSON object may hold the list of its results."""
 _ITEM_KEYS: Final = frozenset(("id", "name", "title", "text", "content"))
 """Keys of an item itself: an object with one of them is a result, not a list of results."""
 _NOTHING: Final = re.compile(
@@ -320,16 +217,13 @@ def _is_search(step: AgentStep) -> bool:
     value = json_value(step.result)
     if any(not _QUERY_WORDS.isdisjoint(_name_words(key)) for key, _ in texts):
         return not isinstance(value, int | float)  # a number is an answer, no result of a search
-    text = (step.result or "").strip()
-    is_list = _listed(value) is not None or (bool(text) and _NOTHING.fullmatch(text) is not None)
+    is_list = _listed(value) is not None or _NOTHING.fullmatch((step.result or "").strip())
     # Whoever has an identifier fetches what it stands for. Dates and numbers say nothing.
     worded = [(key, text) for key, text in texts if any(map(str.isalpha, text))]
-    return is_list and bool(worded) and not any(_is_identifier(*pair) for pair in worded)
-
-
-def _is_identifier(key: str, text: str) -> bool:
-    is_code = any(map(str.isdigit, text)) and " " not in text.strip()
-    return is_code or _name_words(key)[-1:] in (["id"], ["number"])
+    return bool(is_list and worded) and not any(
+        _name_words(key)[-1:] in (["id"], ["number"]) or re.fullmatch(r"\S*\d\S*", text.strip())
+        for key, text in worded
+    )
 
 
 def found_items(step: AgentStep) -> tuple[Any, ...]:
@@ -374,29 +268,11 @@ _TYPE_KEYS: Final = (
     *("chart_type", "visualization_type", "plot_type", "graph_type"),
     *("type", "kind", "chart", "mark"),
 )
-_CHART_WORDS: Final = frozenset(("chart", "plot", "graph", "visualization", "visualisation"))
 _KINDS: Final = frozenset(
-    [
-        "bar",
-        "column",
-        "line",
-        "pie",
-        "donut",
-        "scatter",
-        "area",
-        "histogram",
-        "heatmap",
-        "boxplot",
-        "bubble",
-        "radar",
-        "treemap",
-        "candlestick",
-        "gauge",
-        "funnel",
-        "sankey",
-        "waterfall",
-        "violin",
-    ]
+    (
+        *("bar", "line", "pie", "donut", "scatter", "area", "histogram", "heatmap", "boxplot"),
+        *("bubble", "radar", "treemap", "candlestick", "gauge", "funnel", "sankey", "waterfall"),
+    )
 )
 _IMAGE: Final = re.compile(r"data:image/|<svg\b|\.(?:png|svg|jpe?g|webp)\b", re.IGNORECASE)
 _CHART_WORD: Final = re.compile(r"[\s_-]*(?:chart|graph|plot|diagram)s?")
@@ -414,26 +290,21 @@ def chart_steps(steps: Sequence[AgentStep], tools: Sequence[str]) -> tuple[Agent
 
 
 def _is_chart(step: AgentStep) -> bool:
-    values = step.arguments.items()
-    takes_data = any(isinstance(value, list | Mapping) for _, value in values)
+    texts, values = list(_texts(step.arguments)), step.arguments.values()
+    takes_data = any(isinstance(value, list | Mapping) for value in values)
     # A place may be of the type `bar`, too; whoever asks for places gets a list of them.
-    is_list = _listed(json_value(step.result)) is not None and not takes_data
-    for key, text in _texts(step.arguments):
-        words = _name_words(key)
-        is_type = words[-1:] in (["type"], ["kind"], ["style"])
-        if is_type and not _CHART_WORDS.isdisjoint(words):
-            return True
-        if (is_type or key in _TYPE_KEYS) and _chart(text) in _KINDS and not is_list:
-            return True
+    is_chart = takes_data or _listed(json_value(step.result)) is None
+    kinds = [text for key, text in texts if key in _TYPE_KEYS and _chart(text) in _KINDS]
     # The axes are columns or series; two numbers are a point on a screen.
-    series = [
-        key
-        for key, value in values
+    axes = {
+        word
+        for key, value in step.arguments.items()
         if isinstance(value, list) or (isinstance(value, str) and not value.isdecimal())
-    ]
-    axes = {word for key in series for word in _name_words(key)[:1]}
-    is_image = _IMAGE.search((step.result or "")[:_HEAD]) is not None
-    return {"x", "y"} <= axes or (takes_data and is_image)
+        for word in _name_words(key)[:1]
+    }
+    is_image = takes_data and _IMAGE.search((step.result or "")[:_HEAD])
+    is_named = any(key in _TYPE_KEYS[:4] for key, _ in texts)
+    return bool(is_named or (kinds and is_chart) or {"x", "y"} <= axes or is_image)
 
 
 def chart_type(step: AgentStep) -> str | None:

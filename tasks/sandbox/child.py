@@ -17,6 +17,7 @@ import hashlib
 import importlib
 import json
 import math
+import operator
 import os
 import resource
 import signal
@@ -85,40 +86,33 @@ def result(columns: Iterable[str], rows: Iterator[Any], caps: Caps) -> dict[str,
 
 
 def bag_digests(rows: Iterable[Sequence[Any]], caps: Caps) -> list[str]:
-    """Two hashes of a bag of rows: with columns as selected, and with columns in any order.
+    """Two hashes of a bag of rows: with the columns as selected, and with columns in any order.
 
-    The order of rows does not count, nor the type of a number, nor its digits after the seventh
-    unless it is whole. Empty after half of the statement's remaining time.
+    A number counts by its value, to seven digits where it is not whole. Empty where reading the
+    rows takes more than half of the statement's remaining time.
     """
     timer = signal.getitimer(signal.ITIMER_REAL)[0]  # 0: none is set
     deadline = time.monotonic() + (timer - _TIMER_GRACE_S if timer else caps.time_s) / 2
-    count = as_selected = in_any_order = 0
+    count, sums = 0, [0, 0]
     columns: list[int] = []
     for row in rows:
         if time.monotonic() > deadline:
             return []
         count += 1
         texts = [_plain_cell(content) for content in row]
-        as_selected += _row_hash(texts)
-        in_any_order += _row_hash(sorted(texts))
-        sums = [zlib.crc32(text) for text in texts]
-        columns = [a + b for a, b in zip(columns, sums, strict=True)] if columns else sums
-    return [f"{count}:{as_selected:x}", f"{count}:{in_any_order:x}:{sorted(columns)}"]
+        for place, cells in enumerate((texts, sorted(texts))):
+            digest = hashlib.blake2b(repr(cells).encode(), digest_size=16).digest()
+            sums[place] += int.from_bytes(digest)  # a sum: the order of rows does not count
+        checks = [zlib.crc32(text.encode("utf-8", "surrogatepass")) for text in texts]
+        columns = list(map(operator.add, columns, checks)) if columns else checks
+    return [f"{count}:{sums[0]:x}", f"{count}:{sums[1]:x}:{sorted(columns)}"]
 
 
-def _row_hash(texts: Iterable[bytes]) -> int:
-    # The length of each text keeps ("ab", "c") apart from ("a", "bc").
-    framed = b"".join(b"%d:%b" % (len(text), text) for text in texts)
-    return int.from_bytes(hashlib.blake2b(framed, digest_size=16).digest())
-
-
-def _plain_cell(content: Any) -> bytes:
-    if isinstance(content, str):
-        return b"'" + content.encode("utf-8", "surrogatepass")
-    if content is None:
-        return b"-"
+def _plain_cell(content: Any) -> str:
+    if content is None or isinstance(content, str):
+        return "-" if content is None else f"'{content}"
     is_whole = abs(content) < 2**53 and content == int(content)
-    return str(int(content)).encode() if is_whole else f"{content:.7g}".encode()
+    return str(int(content)) if is_whole else f"{content:.7g}"
 
 
 def effect(before: State, after: State, caps: Caps) -> dict[str, Any]:

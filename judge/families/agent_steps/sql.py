@@ -197,9 +197,11 @@ class SqlJudge(StepJudge):
             for place, table in free.items()
         }
         # The rows in a wrong order have score 1.0, too.
-        place, best = max(results.items(), key=lambda item: (item[1].equal, item[1].score))
-        actual = free[place].statement
-        return place, StatementMatch(statement, actual, best.equal, best.score, best.reason)
+        place, best = max(results.items(), key=lambda item: (item[1].equal is True, item[1].score))
+        score = None if best.equal is None else best.score
+        return place, StatementMatch(
+            statement, free[place].statement, best.equal, score, best.reason
+        )
 
 
 def _statements(expected: Expected) -> tuple[str, ...]:

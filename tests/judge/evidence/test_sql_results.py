@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -160,6 +161,13 @@ def test_results_beyond_the_cap_are_compared_by_the_hash_of_all_rows(due, done, 
         assert match == ResultMatch(True, 1.0, "9 equal rows, by a hash of all")
         as_selected = compare_results(expected, actual)
         assert as_selected.equal is (due[0] == done[0])
+
+
+def test_of_bags_beyond_the_cap_without_a_hash_nothing_is_known_unless_the_first_rows_agree():
+    expected, actual = table((1,), truncated=True), table((2,), truncated=True)
+    assert compare_results(expected, actual).equal is None
+    assert compare_results(expected, expected).equal is True
+    assert compare_results(replace(expected, ordered=True), actual).equal is False
 
 
 def test_large_results_are_compared_quickly():

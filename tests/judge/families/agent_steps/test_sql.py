@@ -107,7 +107,7 @@ def test_sql_where_none_may_be_run_is_a_fail_that_lists_it(null):
         *("COPY orders TO 'x.csv'", "copy orders from stdin", "GRANT SELECT ON orders TO bob"),
         *("grant all on orders to bob", "ATTACH 'x.db' AS y", "CALL refund_all()"),
         *("BEGIN; DELETE FROM orders; COMMIT", "UPDATE orders AS o SET total = 0"),
-        *("UPDATE orders o SET total = 0", "SELEC * FROM orders", "slect name from orders"),
+        *("UPDATE orders o SET total = 0", "SELEC * FROM orders", "slect a from orders"),
         *("-- all\nSELCT 1", "```sql\nSELECT 1\n```", "FROM orders SELECT *", "SET x = 1"),
         *("LOCK TABLE orders", "BEGIN TRANSACTION", "VALUES (1)", "EXPORT DATABASE 'x'"),
     ],
@@ -147,6 +147,8 @@ def test_where_one_call_runs_sql_the_same_argument_of_another_call_does():
         ("mysql", "vacuum orders", "done", 0.0),
         ("db", "vacuum orders", 'syntax error at or near "vacuum"', 0.0),
         ("db", "vacuum orders", "done", 1.0),
+        ("db", "DESCRIBE orders", "done", 0.0),
+        ("db", "USB cables", "done", 1.0),
         ("sql_agent", "How many orders did Ann make?", "three", 1.0),
     ],
 )
