@@ -54,6 +54,7 @@ _GRAMMAR: Final = re.compile(
     """,
     re.IGNORECASE | re.DOTALL | re.VERBOSE,
 )
+_SQL_ARGUMENTS: Final = ("sql", "query", "statement")
 _KEYWORDS: Final = frozenset(
     re.findall(
         r"\w+",
@@ -150,7 +151,7 @@ def _stands_for_sql(
     words = _name_words(key)
     if words and words[-1] in arguments and any(word.endswith("sql") for word in words):
         return True
-    if _PLAIN.search(_QUOTED.sub("''", text[:_HEAD])) or not (is_held or key in arguments):
+    if _PLAIN.search(_QUOTED.sub("''", text[:_HEAD])) or not (is_held or key in ("", *arguments)):
         return False
     verb = _WORD.match(text.strip())
     begins = verb and verb[0].isupper() and not text.isupper() and verb[0].casefold() in _KEYWORDS
@@ -191,10 +192,11 @@ _NOTHING: Final = re.compile(
     re.IGNORECASE,
 )
 _ERROR: Final = re.compile(
-    r"(?:\w+ ){0,2}\w*(?:error|exception|failed|failure|traceback|timed out)\b\s*(?:[:(\d]|$)",
+    r"(?:\w+ ){0,2}\w*(?:error|exception)\b\s*(?:[:(]|(?:\d{3}\b\s*)?$)|traceback\b"
+    r"|[^\n:]{0,40}\b(?:failed|timed out)\b[^\n]*\Z",  # alone in its line: else a title may say so
     re.IGNORECASE,
 )
-_QUERY_WORDS: Final = frozenset(("query", "q", "search", "keyword", "keywords", "term", "terms"))
+_QUERY_WORDS: Final = frozenset(("query", "q", "search", "keyword", "keywords"))
 """Words in the name of an argument that says what is looked for."""
 
 
@@ -204,15 +206,15 @@ def search_steps(steps: Sequence[AgentStep], tools: Sequence[str]) -> tuple[Agen
     A tool is seen to search where a call of it takes words to look for, and is no SQL, no chart and
     no call of a sub-agent: by the argument's name, or by words that the tool answers with a list.
     """
-    names = set(tools) or {step.name for step in steps if _is_search(step)} - {
-        name for step in steps for name in step.within
-    }
+    others = {call.step.name for call in sql_calls(steps, (), _SQL_ARGUMENTS)}
+    others |= {name for step in steps for name in step.within}
+    names = set(tools) or {step.name for step in steps if _is_search(step)} - others
     return tuple(step for step in steps if step.name in names)
 
 
 def _is_search(step: AgentStep) -> bool:
     texts = list(_argument_texts(step))
-    if _is_chart(step) or sql_calls([step], (), ("sql", "query", "statement")):
+    if _is_chart(step):
         return False
     value = json_value(step.result)
     if any(not _QUERY_WORDS.isdisjoint(_name_words(key)) for key, _ in texts):

@@ -158,7 +158,11 @@ class SqlJudge(StepJudge):
         )
         details["result_evidence"] = match_lines
         # Two empty results are weak evidence: many wrong statements return nothing either.
-        shares = [m.score for m in matches if m.score is not None and m.reason != BOTH_EMPTY]
+        shares = [
+            match.score
+            for match in matches
+            if match.score is not None and match.reason != BOTH_EMPTY
+        ]
         counted = {"result_match": round(math.fsum(shares) / len(shares), 9)} if shares else {}
         return (yield from self._ask_model(evidence, sections, details, steps, counted))
 

@@ -196,6 +196,17 @@ def test_every_call_of_a_tool_that_searches_is_a_search_and_named_tools_decide_a
     assert search_steps([found, failed, other], ["other"]) == (other,)
 
 
+def test_a_tool_that_runs_sql_does_not_search():
+    ran = AgentStep(0, "db", {"query": "SELECT 1"}, result="[[1]]")
+    odd = AgentStep(1, "db", {"query": "vacuum orders"}, result="done")
+    assert search_steps([ran, odd], ()) == ()
+
+
+def test_a_title_that_speaks_of_an_error_is_an_item():
+    assert found_items(step("Error codes of the oven\nLogin failed: what to do")) != ()
+    assert found_items(step("Error 404 explained")) == ("Error 404 explained",)
+
+
 def test_handing_over_to_a_sub_agent_is_no_search_but_what_the_sub_agent_does():
     handed = AgentStep(0, "helper", {"query": "find a lamp"}, result="found")
     inner = AgentStep(0, "look", {"query": "lamp"}, result="[]", within=("helper",))
