@@ -54,7 +54,8 @@ _GRAMMAR: Final = re.compile(
     """,
     re.IGNORECASE | re.DOTALL | re.VERBOSE,
 )
-_SQL_ARGUMENTS: Final = ("sql", "query", "statement")
+SQL_ARGUMENTS: Final = ("sql", "query", "statement")
+"""Names of arguments that may hold SQL."""
 _KEYWORDS: Final = frozenset(
     re.findall(
         r"\w+",
@@ -206,7 +207,7 @@ def search_steps(steps: Sequence[AgentStep], tools: Sequence[str]) -> tuple[Agen
     A tool is seen to search where a call of it takes words to look for, and is no SQL, no chart and
     no call of a sub-agent: by the argument's name, or by words that the tool answers with a list.
     """
-    others = {call.step.name for call in sql_calls(steps, (), _SQL_ARGUMENTS)}
+    others = {call.step.name for call in sql_calls(steps, (), SQL_ARGUMENTS)}
     others |= {name for step in steps for name in step.within}
     names = set(tools) or {step.name for step in steps if _is_search(step)} - others
     return tuple(step for step in steps if step.name in names)

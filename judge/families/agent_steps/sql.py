@@ -11,7 +11,7 @@ from pydantic import Field
 
 from assizes.judge.case import Case, Expected
 from assizes.judge.evidence.sql_results import BOTH_EMPTY, compare_results, result_text
-from assizes.judge.evidence.step_kinds import SqlCall, sql_calls
+from assizes.judge.evidence.step_kinds import SQL_ARGUMENTS, SqlCall, sql_calls
 from assizes.judge.evidence.steps import AgentStep, requests, steps_of
 from assizes.judge.families.agent_steps import step_scores
 from assizes.judge.families.agent_steps.base_judge import EvaluationStrategy
@@ -47,7 +47,7 @@ class SqlOptions(StepOptions):
         default=(), description="tools that run SQL; empty: known by their arguments"
     )
     arguments: tuple[str, ...] = Field(
-        default=("sql", "query", "statement"),
+        default=SQL_ARGUMENTS,
         description="arguments of those tools, and members of results, that hold SQL",
     )
     permute_columns: bool = Field(
