@@ -220,7 +220,7 @@ def _is_search(step: AgentStep) -> bool:
     value = json_value(step.result)
     if any(not _QUERY_WORDS.isdisjoint(_name_words(key)) for key, _ in texts):
         return not isinstance(value, int | float)  # a number is an answer, no result of a search
-    is_list = _listed(value) is not None or _NOTHING.fullmatch((step.result or "").strip())
+    is_list = _list_in(value) is not None or _NOTHING.fullmatch((step.result or "").strip())
     # Whoever has an identifier fetches what it stands for. Dates and numbers say nothing.
     worded = [(key, text) for key, text in texts if any(map(str.isalpha, text))]
     return bool(is_list and worded) and not any(
@@ -240,7 +240,7 @@ def found_items(step: AgentStep) -> tuple[Any, ...]:
         return ()
     value = json_value(text)
     if isinstance(value, Mapping):
-        members = _listed(value)
+        members = _list_in(value)
         has_error = value.get("error") or value.get("status") in ("error", "failed")
         is_nothing = has_error or not any(value.values())  # such as `{"count": 0}`
         value = members if members is not None else [] if is_nothing else [value]
@@ -249,7 +249,7 @@ def found_items(step: AgentStep) -> tuple[Any, ...]:
     return tuple(line.strip() for line in text.splitlines() if line.strip())
 
 
-def _listed(value: Any) -> list[Any] | None:
+def _list_in(value: Any) -> list[Any] | None:
     """The list that a JSON value is, or that an object holds as its results; else `None`."""
     if isinstance(value, list):
         return value
@@ -296,7 +296,7 @@ def _is_chart(step: AgentStep) -> bool:
     texts, values = list(_texts(step.arguments)), step.arguments.values()
     takes_data = any(isinstance(value, list | Mapping) for value in values)
     # A place may be of the type `bar`, too; whoever asks for places gets a list of them.
-    is_chart = takes_data or _listed(json_value(step.result)) is None
+    is_chart = takes_data or _list_in(json_value(step.result)) is None
     kinds = [text for key, text in texts if key in _TYPE_KEYS and _chart(text) in _KINDS]
     # The axes are columns or series; two numbers are a point on a screen.
     axes = {
