@@ -76,7 +76,7 @@ def _schema_text(reply: type[BaseModel]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """Read-only SQL on a copy of a case's database; answered by a `QueryResult`, or a `NoReply`."""
+    """SQL on a private copy of a case's database; answered by a `QueryResult`, or a `NoReply`."""
 
     database: str  # path of a SQLite or DuckDB file
     statements: tuple[str, ...]  # run in order, on the same copy
@@ -100,6 +100,9 @@ class SqlTable:
     truncated: bool = False  # there were more rows
     ordered: bool = False  # it has an ORDER BY, so the order of its rows counts
     error: str | None = None  # why it failed; `None`: it ran
+    digests: tuple[str, ...] = ()
+    """Where `truncated`, perhaps two hashes of the bag of all rows: with the columns as selected,
+    and with the columns in any order."""
 
 
 class SqlRunner(Protocol):

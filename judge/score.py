@@ -25,6 +25,10 @@ UNSPECIFIED_FAILURE = "unspecified_failure"
 """The failure code of a level below `ACCEPTABLE` for which the judge named no code."""
 
 
+SUSPECT = "suspect"
+"""Key in the details of a suspect score; the value says what the contradiction is."""
+
+
 class Scale(Enum):
     """The unit of a metric: its range of raw numbers, and the labels of these numbers."""
 

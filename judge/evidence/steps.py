@@ -7,8 +7,7 @@ called. Every pattern runs in linear time, because the texts are untrusted.
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
@@ -17,9 +16,6 @@ from assizes.judge.case import Case, Expected, ToolCall, ToolResult, Transcript,
 from assizes.judge.evidence.outages import is_outage
 from assizes.judge.evidence.same_values import canonical_text
 from assizes.judge.evidence.tool_calls import MadeCall, made_calls
-
-_DEEPEST: Final = 8  # a bound for hostile nesting
-"""Levels of nested argument values that are searched for texts."""
 
 # The keys under which a step of seed 002 may give its name, its input and its output.
 _NAMES: Final = ("name", "tool_name", "tool")
@@ -49,14 +45,6 @@ class UserExchange:
     turns: tuple[Turn, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class SqlCall:
-    """An SQL statement and the step that ran it."""
-
-    statement: str
-    step: AgentStep
-
-
 def steps_of(transcript: Transcript) -> tuple[AgentStep, ...]:
     """The agent's tool calls in order; nested calls follow the call in which they were made.
 
@@ -74,11 +62,6 @@ def steps_of(transcript: Transcript) -> tuple[AgentStep, ...]:
     return tuple(
         step for place, step in enumerate(steps) if not step.prevented or last[keys[place]] == place
     )
-
-
-def steps_of_tools(steps: Iterable[AgentStep], tools: Sequence[str]) -> tuple[AgentStep, ...]:
-    """The steps that call one of these tools."""
-    return tuple(step for step in steps if step.name in tools)
 
 
 def exchanges(transcript: Transcript) -> tuple[UserExchange, ...]:
@@ -112,119 +95,12 @@ def final_response(transcript: Transcript) -> str:
     return texts[-1] if texts else ""
 
 
-# The content of a step: SQL, found items, charts
-
-# Atomic groups keep the time linear: otherwise comments match in exponentially many ways.
-_LEADING = r"(?:\s|--[^\n]*+|(?>/\*.*?\*/)|\()*+"  # blanks, comments, brackets
-_SQL: Final = re.compile(
-    _LEADING
-    + r"""(?:
-        select\s++(?:\*|\d|'|distinct\b|\w++\s*+\()
-      | select\b(?=.*?\bfrom\s++(?!(?:the|an?|my|our|your|this|that|these|those)\b))
-      | with\s++(?:recursive\s++)?[\w"`]++(?:\s*+\([^)]*+\))?\s*+as\s*+(?:not\s++)?
-        (?:materialized\s*+)?\(
-      | (?:insert|replace)\s++(?:or\s++\w++\s++)?into\s
-      | update\s++[\w."`\[\]]++\s++(?:as\s++\w++\s++)?set\s
-      | delete\s++from\s | merge\s++into\s | truncate\s++(?:table\s++)?\w
-      | (?:create|drop|alter)\s++(?:or\s++replace\s++)?(?:temp(?:orary)?\s++)?
-        (?:unique\s++)?(?:table|view|index|schema|database|trigger)\s
-      | explain\s++(?:query\s++plan\s++|analyze\s++)?(?:select|with|insert|update|delete)\s
-      | (?:pragma\s++\w|show\s++(?:tables|columns|databases)\b)
-    )""",
-    re.IGNORECASE | re.DOTALL | re.VERBOSE,
-)
-
-
-def is_sql(text: str) -> bool:
-    """Whether a text begins like an SQL statement; `select a gift from my list` does not."""
-    return _SQL.match(text) is not None
-
-
-def sql_calls(
-    steps: Iterable[AgentStep], tools: Sequence[str], arguments: Sequence[str]
-) -> tuple[SqlCall, ...]:
-    """Every SQL statement that the steps ran, in order: the arguments that read as SQL.
-
-    With `tools`, only calls of these count, but every text in an argument named in `arguments`.
-    """
-    calls: list[SqlCall] = []
-    for step in steps:
-        if tools and step.name not in tools:
-            continue
-        statements = [
-            text
-            for key, text in _texts(step.arguments)
-            if is_sql(text) or (tools and key in arguments and text.strip())
-        ]
-        if step.raw is not None and not step.arguments and (tools or is_sql(step.raw)):
-            statements.append(step.raw)
-        # Some tools write their SQL themselves, and report it in their result.
-        calls += [
-            SqlCall(text.strip(), step) for text in statements or _reported_sql(step, arguments)
-        ]
-    return tuple(calls)
-
-
 def json_value(text: str | None) -> Any:
     """The JSON value of a text; `None` where the text is no JSON, or has NaN or infinities."""
     try:
         return json.loads(text or "", parse_constant=_refuse_constant)  # else NaN is accepted
     except (ValueError, RecursionError):  # RecursionError: ten thousand opening brackets
         return None
-
-
-# The keys under which a JSON object may hold the list of its results.
-_LISTS: Final = ("results", "items", "products", "documents", "hits", "matches", "data")
-_NOTHING: Final = re.compile(
-    r"(?:\[\]|\{\}|null|none|nothing(?: found)?|[^\n]{0,60}\bnot found"
-    r"|(?:no|0|zero)\s[^\n]{0,60}\b(?:found|results?|match(?:es)?|hits?|products?|items?))[.!]?",
-    re.IGNORECASE,
-)
-
-
-def found_items(step: AgentStep) -> tuple[Any, ...]:
-    """The items that a search returned; none for a failed call or a text such as `no results`.
-
-    The items are the members of a JSON list, or of a list in a JSON object, or the lines of a text.
-    """
-    text = (step.result or "").strip()
-    if step.failed or not text or _NOTHING.fullmatch(text):  # an error text lists no items
-        return ()
-    value = json_value(text)
-    if isinstance(value, Mapping):
-        lists = [value[key] for key in _LISTS if isinstance(value.get(key), list)]
-        value = lists[0] if lists else [value]
-    if isinstance(value, list):
-        return tuple(item for item in value if item not in (None, "", {}))
-    return tuple(line.strip() for line in text.splitlines() if line.strip())
-
-
-_TYPE_KEYS: Final = ("chart_type", "visualization_type", "type", "kind", "chart", "mark")
-_CHART_WORD: Final = re.compile(r"[\s_-]*(?:chart|graph|plot|diagram)s?")
-_SAME_CHART: Final = {"column": "bar", "columns": "bar", "bars": "bar", "doughnut": "donut"}
-
-
-def chart_type(step: AgentStep) -> str | None:
-    """The kind of chart that a step made, by its arguments or result; `None`: not stated."""
-    result = json_value(step.result)
-    for holder in (step.arguments, result if isinstance(result, Mapping) else {}):
-        kinds = [(key, text) for key, text in _texts(holder) if key in _TYPE_KEYS]
-        if kinds:
-            # The most telling key decides: a bare `type` may be that of an axis.
-            return min(kinds, key=lambda pair: _TYPE_KEYS.index(pair[0]))[1]
-    return None
-
-
-def is_same_chart(kind: str | None, other_kind: str | None) -> bool:
-    """Whether two names mean one kind of chart, as `Bar Chart`, `bar_chart` and `column` do."""
-    return kind is not None and other_kind is not None and _chart(kind) == _chart(other_kind)
-
-
-def _chart(name: str) -> str:
-    # The name of a chart is short; the cut keeps the pattern fast on long texts.
-    name = name[:60]
-    bare = _CHART_WORD.sub("", " ".join(name.casefold().split()))
-    return _SAME_CHART.get(bare, bare)
 
 
 def _content(made: MadeCall) -> str | None:
@@ -244,26 +120,6 @@ def _walk_call(
         # A nested call does not say whether it failed.
         inner_answer = None if inner.result is None else ToolResult(content=inner.result)
         yield from _walk_call(turn, inner, inner_answer, (*within, call.name))
-
-
-def _texts(value: Any, key: str = "", depth: int = 0) -> Iterator[tuple[str, str]]:
-    """Yield the texts in an argument value, each after the name under which it stands."""
-    if isinstance(value, str):
-        yield key, value
-    elif isinstance(value, Mapping) and depth < _DEEPEST:
-        for name, item in value.items():
-            yield from _texts(item, str(name), depth + 1)
-    elif isinstance(value, list | tuple) and depth < _DEEPEST:
-        for item in value:
-            yield from _texts(item, key, depth + 1)  # the members of a list share its name
-
-
-def _reported_sql(step: AgentStep, arguments: Sequence[str]) -> list[str]:
-    result = json_value(step.result)
-    if not isinstance(result, Mapping):
-        return []
-    values = [result.get(key) for key in arguments]
-    return [text for text in values if isinstance(text, str) and is_sql(text)]
 
 
 def _refuse_constant(name: str) -> Any:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from assizes.judge.evidence.steps import is_same_chart
+from assizes.judge.evidence.step_kinds import is_same_chart
 from assizes.judge.families.agent_steps.conversations import ResponseEvidence
 from assizes.judge.families.agent_steps.single_steps import SearchEvidence, VisualizationEvidence
 from assizes.judge.families.agent_steps.sql import SqlEvidence

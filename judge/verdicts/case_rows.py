@@ -24,7 +24,7 @@ from assizes.judge.injection.families import Flag, flags
 from assizes.judge.protocol import Judge
 from assizes.judge.rows import as_json
 from assizes.judge.rubrics.rubric import OUTCOMES
-from assizes.judge.score import Score
+from assizes.judge.score import SUSPECT, Score
 from assizes.judge.verdicts.executions import PASS_FLAGGED
 from assizes.judge.verdicts.verdict import CaseVerdict, rationale, verdict
 
@@ -54,9 +54,6 @@ _OF_VERDICT: Final = (
     *("root_cause", "summary", "status", "error"),
 )
 """The fields of a verdict that are columns of table `cases`."""
-
-SUSPECT: Final = "suspect"
-"""Key in the details of a suspect score; the value says what the contradiction is."""
 
 LOW: Final = 0.2
 """The highest value 0..1 that praise contradicts: level 1 of 5."""

@@ -4,7 +4,7 @@ The child imports the standard library, DuckDB and this package, never the rest 
 frame is its length in 4 bytes (big endian) and that many bytes of JSON:
 
     {"open": {"path": ..., "engine": "sqlite" or "duckdb", "writes": bool}}  ->  {"error": ...}
-    {"run": "SELECT ..."}  ->  {"columns", "rows", "truncated", "error", "spent"}
+    {"run": "SELECT ..."}  ->  {"columns", "rows", "truncated", "digests", "error", "spent"}
 
 `spent` asks the parent to end this process, which may hold memory that it cannot free.
 """
@@ -17,18 +17,25 @@ import hashlib
 import importlib
 import json
 import math
+import operator
 import os
 import resource
 import signal
 import sys
+import time
+import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Protocol, cast
 
 State = Counter[tuple[str, str]]
 """The content of a database: how often each pair (table, row as JSON) occurs."""
+
+_TIMER_GRACE_S = 0.5
+"""Seconds after a statement's time at which the timers of this process kill it."""
 
 _NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}  # JSON has no such numbers
 
@@ -61,17 +68,51 @@ def refusal(*, writes: bool) -> RefusedStatement:
 
 
 def result(columns: Iterable[str], rows: Iterator[Any], caps: Caps) -> dict[str, Any]:
-    """The result of a query as JSON values: its columns, its rows up to the caps, `truncated`."""
+    """The result of a query as JSON values: its columns, its rows up to the caps, `truncated`.
+
+    A result that is cut carries `digests` of all its rows, where there is time to read them.
+    """
     answer: dict[str, Any] = {"columns": [str(name)[:200] for name in columns], "rows": []}
     bytes_left = caps.result_bytes
-    for row in rows:
-        cells = [cell(value, caps.cell_chars) for value in row]
+    every = ([cell(value, caps.cell_chars) for value in row] for row in rows)
+    for cells in every:
         # Estimated: 8 for quotes, comma and some escapes, 16 for the digits of a number.
         bytes_left -= sum(len(content) + 8 if isinstance(content, str) else 16 for content in cells)
         if len(answer["rows"]) == caps.rows or bytes_left < 0:
-            return answer | {"truncated": True}
+            digests = bag_digests(chain(answer["rows"], [cells], every), caps)
+            return answer | {"truncated": True, "digests": digests}
         answer["rows"].append(cells)
-    return answer | {"truncated": False}
+    return answer | {"truncated": False, "digests": []}
+
+
+def bag_digests(rows: Iterable[Sequence[Any]], caps: Caps) -> list[str]:
+    """Two hashes of a bag of rows: with the columns as selected, and with columns in any order.
+
+    A number counts by its value, to seven digits where it is not whole. Empty where reading the
+    rows takes more than half of the statement's remaining time.
+    """
+    timer = signal.getitimer(signal.ITIMER_REAL)[0]  # 0: none is set
+    deadline = time.monotonic() + (timer - _TIMER_GRACE_S if timer else caps.time_s) / 2
+    count, sums = 0, [0, 0]
+    columns: list[int] = []
+    for row in rows:
+        if time.monotonic() > deadline:
+            return []
+        count += 1
+        texts = [_plain_cell(content) for content in row]
+        for place, cells in enumerate((texts, sorted(texts))):
+            digest = hashlib.blake2b(repr(cells).encode(), digest_size=16).digest()
+            sums[place] += int.from_bytes(digest)  # a sum: the order of rows does not count
+        checks = [zlib.crc32(text.encode("utf-8", "surrogatepass")) for text in texts]
+        columns = list(map(operator.add, columns, checks)) if columns else checks
+    return [f"{count}:{sums[0]:x}", f"{count}:{sums[1]:x}:{sorted(columns)}"]
+
+
+def _plain_cell(content: Any) -> str:
+    if content is None or isinstance(content, str):
+        return "-" if content is None else f"'{content}"
+    is_whole = abs(content) < 2**53 and content == int(content)
+    return str(int(content)) if is_whole else f"{content:.7g}"
 
 
 def effect(before: State, after: State, caps: Caps) -> dict[str, Any]:
@@ -194,9 +235,9 @@ def limit_statement(caps: Caps) -> Iterator[None]:
     # The signals of both timers kill this process even when its parent is gone.
     used = resource.getrusage(resource.RUSAGE_SELF)
     # RLIMIT_CPU counts from the start of the process.
-    seconds = math.ceil(used.ru_utime + used.ru_stime + caps.time_s + 0.5)
+    seconds = math.ceil(used.ru_utime + used.ru_stime + caps.time_s + _TIMER_GRACE_S)
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, resource.RLIM_INFINITY))
-    signal.setitimer(signal.ITIMER_REAL, caps.time_s + 0.5)
+    signal.setitimer(signal.ITIMER_REAL, caps.time_s + _TIMER_GRACE_S)
     # Neither a file nor a socket can be opened, whatever an engine allows.
     resource.setrlimit(resource.RLIMIT_NOFILE, (0, _DESCRIPTORS))  # the soft limit can rise again
     try:

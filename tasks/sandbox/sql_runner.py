@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Collection
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 
 from assizes.judge.config.run import RunConfig
 from assizes.judge.protocol import NoReply, Query, QueryResult, SqlTable
-from assizes.tasks.sandbox.child import Caps
+from assizes.tasks.sandbox.child import Caps, refusal
 from assizes.tasks.sandbox.worker import (
     ChildEnded,
     Fixture,
@@ -39,9 +39,10 @@ class SandboxSqlRunner:
     """Implements `assizes.judge.protocol.SqlRunner` with a few reusable child processes.
 
     The statements of a query run in order on one copy of its database. When one fails, its table
-    holds the error, and the others still run. With `writes_allowed` the copy is in memory, made
-    anew for each query, and the table of a statement that writes holds the rows it added and
-    removed. Child processes start when they are first needed; `aclose` ends them all.
+    holds the error, and the others still run. With `writes_allowed` a query of which a statement is
+    no SELECT runs again, on a copy in memory that is made anew for each query; there the table of
+    a statement that writes holds the rows it added and removed. Where there is no room for such a
+    copy, the errors stay. Child processes start when they are first needed; `aclose` ends them all.
     """
 
     def __init__(
@@ -74,7 +75,8 @@ class SandboxSqlRunner:
         own_files = [Path(config.limits.ledger)]
         if (file := store_file(config.store.uri)) is not None:
             own_files.append(file)
-        return cls(Path(config.transcripts.databases or "."), own_files=own_files)
+        base = Path(config.transcripts.databases or ".")
+        return cls(base, writes_allowed=True, own_files=own_files)
 
     @property
     def pids(self) -> set[int]:
@@ -123,6 +125,16 @@ class SandboxSqlRunner:
     async def _tables(
         self, copies: FixtureCopies, fixture: Fixture, statements: tuple[str, ...]
     ) -> tuple[SqlTable, ...]:
+        tables = await self._run_all(copies, fixture, statements, writes=False)
+        refused = str(refusal(writes=False))
+        if self._writes and any(table.error == refused for table in tables):
+            with suppress(NoFixture, ChildEnded):
+                return await self._run_all(copies, fixture, statements, writes=True)
+        return tables
+
+    async def _run_all(
+        self, copies: FixtureCopies, fixture: Fixture, statements: tuple[str, ...], *, writes: bool
+    ) -> tuple[SqlTable, ...]:
         deadline = time.monotonic() + QUERY_TIME_LIMIT_S
         tables: list[SqlTable] = []
         worker: Worker | None = None
@@ -132,31 +144,33 @@ class SandboxSqlRunner:
                 if lost or time.monotonic() > deadline:
                     tables.append(SqlTable(statement, error=lost or _LATE))
                     continue
-                worker = worker or await self._open_worker(copies, fixture)
+                worker = worker or await self._open_worker(copies, fixture, writes=writes)
                 tables.append(await worker.run(statement))
                 if worker.failed:
                     await self._end_worker(worker)
-                    worker, lost = None, _LOST if self._writes else ""
+                    worker, lost = None, _LOST if writes else ""
         finally:
             if worker is not None:
                 await self._return_worker(worker)
         return tuple(tables)
 
-    async def _open_worker(self, copies: FixtureCopies, fixture: Fixture) -> Worker:
+    async def _open_worker(
+        self, copies: FixtureCopies, fixture: Fixture, *, writes: bool
+    ) -> Worker:
         """A child process with the database open: an idle one that still lives, or a new one."""
         while self._idle:
             try:
-                return await self._open_database(self._idle.pop(), fixture)
+                return await self._open_database(self._idle.pop(), fixture, writes=writes)
             except ChildEnded:
                 continue
         worker = await start_worker(self._caps, copies.empty)
         self._workers.add(worker)
-        return await self._open_database(worker, fixture)
+        return await self._open_database(worker, fixture, writes=writes)
 
-    async def _open_database(self, worker: Worker, fixture: Fixture) -> Worker:
+    async def _open_database(self, worker: Worker, fixture: Fixture, *, writes: bool) -> Worker:
         fault: str | None = "it was not opened"  # stays so where `open` raises
         try:
-            fault = await worker.open(fixture, writes=self._writes)
+            fault = await worker.open(fixture, writes=writes)
         finally:
             if fault is not None:
                 await self._return_worker(worker)

@@ -241,8 +241,9 @@ class Worker:
         if answer["error"] is not None:
             return SqlTable(statement, error=answer["error"])
         rows, columns = tuple(map(tuple, answer["rows"])), tuple(answer["columns"])
-        ordered = has_order_by(statement)
-        return SqlTable(statement, columns, rows, len(rows), answer["truncated"], ordered)
+        ordered, digests = has_order_by(statement), tuple(answer["digests"])
+        cut = answer["truncated"]
+        return SqlTable(statement, columns, rows, len(rows), cut, ordered, digests=digests)
 
     async def end(self) -> None:
         """Kill the child and wait until it has ended."""

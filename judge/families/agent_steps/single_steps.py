@@ -12,16 +12,14 @@ from pydantic import Field
 
 from assizes.judge.case import Case, Expected
 from assizes.judge.evidence.same_values import canonical_text
-from assizes.judge.evidence.steps import (
-    AgentStep,
+from assizes.judge.evidence.step_kinds import (
+    chart_steps,
     chart_type,
     found_items,
     is_same_chart,
-    json_value,
-    requests,
-    steps_of,
-    steps_of_tools,
+    search_steps,
 )
+from assizes.judge.evidence.steps import AgentStep, json_value, requests, steps_of
 from assizes.judge.families.agent_steps import step_scores
 from assizes.judge.families.agent_steps.base_judge import EvaluationStrategy
 from assizes.judge.families.agent_steps.step_scores import (
@@ -52,7 +50,7 @@ class SearchOptions(StepOptions):
 
     threshold: float = Field(default=0.6, ge=0, le=1, description="score that passes, inclusive")
     tools: tuple[str, ...] = Field(
-        default=("product_search", "similar_products"), description="tools that search"
+        default=(), description="tools that search; empty: known by what they take and return"
     )
 
 
@@ -99,14 +97,19 @@ class SearchJudge(StepJudge):
 
     def missing(self, case: Case) -> str | None:
         """A case is skipped, too, in which an outage prevented every search for what is expected."""
-        steps = steps_of_tools(steps_of(case.transcript), self.options.tools)
+        steps = search_steps(steps_of(case.transcript), self.options.tools)
         is_out = bool(steps) and all(step.prevented for step in steps)
         is_lost = is_out and not step_scores.is_null(case.expected.search_results)
         return super().missing(case) or ("an outage prevented every search" if is_lost else None)
 
     def evaluate(self, case: Case) -> Steps[StepFinding]:
         """One ask, unless code decides: `null` forbids searches, an empty list forbids results."""
-        steps = steps_of_tools(steps_of(case.transcript), self.options.tools)
+        called = steps_of(case.transcript)
+        steps = search_steps(called, self.options.tools)
+        finding = yield from self._finding(case, steps)
+        return step_scores.name_tools(finding, steps, called)
+
+    def _finding(self, case: Case, steps: tuple[AgentStep, ...]) -> Steps[StepFinding]:
         results = tuple(item for step in steps for item in found_items(step))
         user_requests = requests(case.transcript)
         expected = case.expected.search_results
@@ -146,7 +149,9 @@ class SearchJudge(StepJudge):
             ("Agent's search calls", step_scores.shown_steps(steps)),
             ("Counted coverage", _coverage_text(evidence)),
         )
-        return (yield from self._ask_model(evidence, sections, details, steps))
+        counted = {} if evidence.coverage is None else {"coverage": evidence.coverage}
+        counted |= {} if results else {"relevance": 0.0}
+        return (yield from self._ask_model(evidence, sections, details, steps, counted))
 
 
 def _expected_results(expected: str | Sequence[Any] | None) -> tuple[Any, ...]:
@@ -215,7 +220,7 @@ class VisualizationOptions(StepOptions):
     """Options of the visualization judge."""
 
     tools: tuple[str, ...] = Field(
-        default=("create_visualization", "create_chart"), description="tools that make charts"
+        default=(), description="tools that make charts; empty: known by what they take and return"
     )
 
 
@@ -262,7 +267,12 @@ class VisualizationJudge(StepJudge):
 
     def evaluate(self, case: Case) -> Steps[StepFinding]:
         """One ask; where no chart is expected, or none was made, code decides without a model."""
-        steps = steps_of_tools(steps_of(case.transcript), self.options.tools)
+        called = steps_of(case.transcript)
+        steps = chart_steps(called, self.options.tools)
+        finding = yield from self._finding(case, steps)
+        return step_scores.name_tools(finding, steps, called)
+
+    def _finding(self, case: Case, steps: tuple[AgentStep, ...]) -> Steps[StepFinding]:
         user_requests = requests(case.transcript)
         kind = (case.expected.chart_type or ANY).strip() or ANY
         made_or_prevented = (step for step in steps if step.prevented or not step.failed)
@@ -296,7 +306,11 @@ class VisualizationJudge(StepJudge):
             ("Agent's chart calls", step_scores.shown_steps(steps)),
             ("Kinds of chart made", f"{made}; the expected one among them: {words}"),
         )
-        return (yield from self._ask_model(evidence, sections, details, steps))
+        fits = evidence.as_expected
+        counted = {} if fits is None else {"chart_type": float(fits)}
+        if not chart_types:  # every call failed
+            counted = dict.fromkeys(self.weights, 0.0)
+        return (yield from self._ask_model(evidence, sections, details, steps, counted))
 
 
 def _is_chart_expected(expected: Expected) -> bool:

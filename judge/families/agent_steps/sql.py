@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -9,8 +10,9 @@ from typing import Any, Final
 from pydantic import Field
 
 from assizes.judge.case import Case, Expected
-from assizes.judge.evidence.sql_results import compare_results, result_text
-from assizes.judge.evidence.steps import AgentStep, SqlCall, requests, sql_calls, steps_of
+from assizes.judge.evidence.sql_results import BOTH_EMPTY, compare_results, result_text
+from assizes.judge.evidence.step_kinds import SQL_ARGUMENTS, SqlCall, sql_calls
+from assizes.judge.evidence.steps import AgentStep, requests, steps_of
 from assizes.judge.families.agent_steps import step_scores
 from assizes.judge.families.agent_steps.base_judge import EvaluationStrategy
 from assizes.judge.families.agent_steps.step_scores import (
@@ -42,10 +44,10 @@ class SqlOptions(StepOptions):
     """Options of the SQL judge."""
 
     tools: tuple[str, ...] = Field(
-        default=(), description="tools that run SQL; empty: any call with an SQL argument"
+        default=(), description="tools that run SQL; empty: known by their arguments"
     )
     arguments: tuple[str, ...] = Field(
-        default=("sql", "query", "statement"),
+        default=SQL_ARGUMENTS,
         description="arguments of those tools, and members of results, that hold SQL",
     )
     permute_columns: bool = Field(
@@ -155,7 +157,14 @@ class SqlJudge(StepJudge):
             ("Comparison of results", "\n".join(match_lines)),
         )
         details["result_evidence"] = match_lines
-        return (yield from self._ask_model(evidence, sections, details, steps))
+        # Two empty results are weak evidence: many wrong statements return nothing either.
+        shares = [
+            match.score
+            for match in matches
+            if match.score is not None and match.reason != BOTH_EMPTY
+        ]
+        counted = {"result_match": round(math.fsum(shares) / len(shares), 9)} if shares else {}
+        return (yield from self._ask_model(evidence, sections, details, steps, counted))
 
     def _matches(
         self,
@@ -192,9 +201,11 @@ class SqlJudge(StepJudge):
             for place, table in free.items()
         }
         # The rows in a wrong order have score 1.0, too.
-        place, best = max(results.items(), key=lambda item: (item[1].equal, item[1].score))
-        actual = free[place].statement
-        return place, StatementMatch(statement, actual, best.equal, best.score, best.reason)
+        place, best = max(results.items(), key=lambda item: (item[1].equal is True, item[1].score))
+        score = None if best.equal is None else best.score
+        return place, StatementMatch(
+            statement, free[place].statement, best.equal, score, best.reason
+        )
 
 
 def _statements(expected: Expected) -> tuple[str, ...]:

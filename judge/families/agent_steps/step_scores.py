@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
+from types import MappingProxyType
 from typing import Any, ClassVar, Final
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -19,7 +20,7 @@ from assizes.judge.families.agent_steps.base_judge import EvaluationStrategy, cl
 from assizes.judge.families.entry import JudgeOptions
 from assizes.judge.prompts.prompt_texts import DATA_RULE, data_section
 from assizes.judge.protocol import JudgeFailed, NoReply, Prompt, Steps, ask, together
-from assizes.judge.score import Metric, Scale, Score
+from assizes.judge.score import SUSPECT, Metric, Scale, Score
 
 TURNS: Final = "turns"
 """Key of `expected.additional_input`: a list of the expected values of each exchange."""
@@ -100,8 +101,25 @@ def negative_case_finding(
 
 def uncalled_finding(missed: str, tools: Sequence[str], details: Mapping[str, Any]) -> StepFinding:
     """The finding 0 where none of the tools was called that the expected values call for."""
-    names = ", ".join(tools) or "no tool"
-    return StepFinding(0.0, f"{missed} expected, but none of {names} was called", details)
+    names = f"none of {', '.join(tools)} was called" if tools else "no call is seen to do that"
+    return StepFinding(0.0, f"{missed} expected, but {names}", details)
+
+
+def name_tools(
+    finding: StepFinding, looked_at: Sequence[AgentStep], called: Sequence[AgentStep]
+) -> StepFinding:
+    """The finding, whose reasoning says which tools it is about, or which others were called."""
+    names, others = (
+        # Names are chosen by whoever wrote the transcript: in one line each, and cut.
+        list(dict.fromkeys(shorten_text(" ".join(step.name.split()), 60) for step in steps))[:5]
+        for steps in (looked_at, called)
+    )
+    note = f"looked at {', '.join(names)}" if names else f"not at {', '.join(others)}"
+    return replace(
+        finding,
+        reasoning=f"{finding.reasoning} ({note})" if called else finding.reasoning,
+        details={**finding.details, "tools": names},
+    )
 
 
 class StepJudge(ABC):
@@ -159,14 +177,25 @@ class StepJudge(ABC):
         sections: Sequence[tuple[str, str]],
         details: Mapping[str, Any],
         steps: Sequence[AgentStep] = (),
+        counted: Mapping[str, float] = MappingProxyType({}),  # sub-score -> 0..1, by the evidence
     ) -> Steps[StepFinding]:
-        """One ask that shows the sections, each a heading and its text, as data."""
+        """One ask that shows the sections, each a heading and its text, as data.
+
+        A sub-score more than half of the scale from what was counted makes the score suspect.
+        """
         user = "\n\n".join(data_section(heading, text) for heading, text in sections)
         reply = yield from ask(Prompt(self.prompts[0], user), self.reply, evidence)
         subs: dict[str, SubFinding] = {name: getattr(reply, name) for name in self.weights}
         scores = {name: clamp_score(sub.score)[0] for name, sub in subs.items()}
         value = round(math.fsum(scores[name] * share for name, share in self.weights.items()), 9)
         reasoning = ", ".join(f"{_title(name)}: {score:.2f}" for name, score in scores.items())
+        contradictions = [
+            f"{name} is {scores[name]:g}, but the evidence counts {share:g}"
+            for name, share in counted.items()
+            if abs(scores[name] - share) > 0.5
+        ]
+        if contradictions:
+            details = {**details, SUSPECT: "; ".join(contradictions)}
         return StepFinding(value, reasoning, details, subs, turns_of(steps))
 
     def _scores(self, finding: StepFinding) -> list[Score]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -139,6 +140,34 @@ def test_a_cut_result_says_so():
     assert (
         compare_results(whole, cut).reason == "2 equal rows; only the first rows could be compared"
     )
+
+
+@pytest.mark.row("005-11")
+@pytest.mark.parametrize(
+    ("due", "done", "ordered", "equal"),
+    [
+        (("9:a", "9:b"), ("9:a", "9:b"), False, True),
+        (("9:a", "9:b"), ("9:c", "9:b"), False, True),
+        (("9:a", "9:b"), ("9:c", "9:d"), False, False),
+        (("9:a", "9:b"), ("9:a", "9:b"), True, False),
+    ],
+)
+def test_results_beyond_the_cap_are_compared_by_the_hash_of_all_rows(due, done, ordered, equal):
+    expected = table((1,), (2,), truncated=True, digests=due, ordered=ordered)
+    actual = table((8,), (9,), truncated=True, digests=done)
+    match = compare_results(expected, actual, permute_columns=True)
+    assert match.equal is equal
+    if equal:
+        assert match == ResultMatch(True, 1.0, "9 equal rows, by a hash of all")
+        as_selected = compare_results(expected, actual)
+        assert as_selected.equal is (due[0] == done[0])
+
+
+def test_of_bags_beyond_the_cap_without_a_hash_nothing_is_known_unless_the_first_rows_agree():
+    expected, actual = table((1,), truncated=True), table((2,), truncated=True)
+    assert compare_results(expected, actual).equal is None
+    assert compare_results(expected, expected).equal is True
+    assert compare_results(replace(expected, ordered=True), actual).equal is False
 
 
 def test_large_results_are_compared_quickly():

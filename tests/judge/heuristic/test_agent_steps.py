@@ -9,7 +9,8 @@ import pytest
 from assizes.judge.case import Case
 from assizes.judge.config.judging import LimitsConfig
 from assizes.judge.engine.hearings import Engine
-from assizes.judge.evidence.steps import AgentStep, SqlCall
+from assizes.judge.evidence.step_kinds import SqlCall
+from assizes.judge.evidence.steps import AgentStep
 from assizes.judge.families.agent_steps.conversations import ResponseEvidence
 from assizes.judge.families.agent_steps.single_steps import SearchEvidence, VisualizationEvidence
 from assizes.judge.families.agent_steps.sql import SqlEvidence, StatementMatch

@@ -205,6 +205,25 @@ async def test_an_attack_is_an_error_and_leaves_no_trace(site: AttackSite, engin
     assert not site.was_called()
 
 
+@pytest.mark.row("002-28")
+@pytest.mark.parametrize(("engine", "statements"), [("sqlite", SQLITE), ("duckdb", DUCKDB)])
+async def test_where_statements_may_write_none_reaches_out_of_its_copy(
+    site: AttackSite, engine, statements
+):
+    before = site.files()
+    runner = SandboxSqlRunner(site.runner._base, writes_allowed=True)
+    writer = AttackSite(runner, site.outside, site.server)
+    try:
+        shown = [await writer.table(engine, statement) for statement in statements]
+    finally:
+        await runner.aclose()
+    assert CANARY not in repr([(table.rows, table.error) for table in shown])
+    assert site.files() == before
+    assert not site.was_called()
+    whole = (await site.table(engine, "SELECT count(*), max(name) FROM guest")).rows
+    assert whole == ((3, "Cyd"),)
+
+
 def test_there_are_as_many_attacks_and_normal_queries_as_promised():
     assert min(len(set(SQLITE)), len(set(DUCKDB))) >= 40
     assert 2 * len(set(NORMAL)) >= 100

@@ -12,6 +12,7 @@ import pytest_asyncio
 
 from assizes.judge.evidence.sql_results import ResultMatch, compare_results, result_text
 from assizes.judge.protocol import NoReply, Query, SqlTable
+from assizes.tasks.sandbox.child import Caps
 from assizes.tasks.sandbox.sql_runner import SandboxSqlRunner
 from tests.tasks.sandbox.databases import both, duckdb_file, sqlite_file
 from tests.tasks.sandbox.sql_runners import tables
@@ -171,6 +172,47 @@ async def test_rows_are_cut_at_the_cap(runner, engine, statement):
     (table,) = await tables(runner, f"guests.{engine}", statement)
     assert (table.row_count, len(table.rows), table.truncated) == (10_000, 10_000, True)
     assert table.rows[-1] == (9_999,)
+
+
+@pytest.mark.row("005-11")
+@pytest.mark.parametrize("engine", ENGINES)
+async def test_equal_rows_in_another_order_are_equal_beyond_the_cap(tmp_path, engine):
+    file = {"sqlite": sqlite_file, "duckdb": duckdb_file}[engine]
+    numbers = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 30000)"
+    made = f"CREATE TABLE t AS {numbers} SELECT i, i / 7.0 AS x, 'name ' || i % 90 AS s FROM n"
+    file(tmp_path / "many.db", made)
+    runner = SandboxSqlRunner(tmp_path, caps=Caps(time_s=20))
+    try:
+        due, turned, moved, other = await tables(
+            runner,
+            "many.db",
+            "SELECT i, x, s FROM t",
+            "SELECT i, x, s FROM t ORDER BY i DESC",
+            "SELECT s, i + 0.0, x FROM t ORDER BY s",
+            "SELECT i, x, CASE i WHEN 29000 THEN 'y' ELSE s END FROM t ORDER BY i DESC",
+        )
+    finally:
+        await runner.aclose()
+    assert compare_results(due, turned) == ResultMatch(
+        True, 1.0, "30000 equal rows, by a hash of all"
+    )
+    assert not compare_results(due, moved).equal
+    assert compare_results(due, moved, permute_columns=True).equal
+    assert not compare_results(due, other, permute_columns=True).equal
+
+
+async def test_a_result_without_end_has_no_hash(tmp_path):
+    sqlite_file(tmp_path / "a.db")
+    runner = SandboxSqlRunner(tmp_path, caps=Caps(time_s=1))
+    try:
+        (table,) = await tables(
+            runner,
+            "a.db",
+            "WITH RECURSIVE c(x) AS (SELECT 0 UNION ALL SELECT x + 1 FROM c) SELECT x FROM c",
+        )
+    finally:
+        await runner.aclose()
+    assert (table.truncated, table.digests, table.error) == (True, (), None)
 
 
 async def test_a_result_is_cut_at_its_bytes_and_a_long_text_keeps_its_identity(runner):

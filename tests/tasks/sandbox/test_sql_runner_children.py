@@ -21,6 +21,7 @@ import pytest_asyncio
 from assizes.judge.case import Case, Expected
 from assizes.judge.config.run import CacheConfig, RunConfig, StoreConfig
 from assizes.judge.config.transcripts import TranscriptsConfig
+from assizes.judge.evidence.sql_results import compare_results
 from assizes.judge.protocol import NoReply, Query, look_up
 from assizes.judge.score import Metric, Scale, Score
 from assizes.tasks.context.run_context import open_run_context
@@ -256,6 +257,30 @@ async def test_no_case_asks_the_store_of_its_run_however_its_path_is_written(
         assert "is hidden, or a file of a run" in found.reason
     finally:
         await runner.aclose()
+
+
+@pytest.mark.parametrize("engine", ["sqlite", "duckdb"])
+async def test_the_runner_of_a_run_compares_statements_that_write_by_their_effect(
+    folder: Path, engine: str
+):
+    databases = TranscriptsConfig(uri="t.jsonl", databases=str(folder))
+    runner = SandboxSqlRunner.of(RunConfig(transcripts=databases))
+    try:
+        asked = await tables(runner, f"guests.{engine}", "UPDATE guest SET paid = 1 WHERE id = 2")
+        same, rows = await tables(
+            runner,
+            f"guests.{engine}",
+            "UPDATE guest SET paid = 1.0 WHERE name = 'Ben'",
+            "SELECT paid FROM guest WHERE id = 2",
+        )
+        other = await tables(runner, f"guests.{engine}", "DELETE FROM guest WHERE id = 2")
+        untouched = await tables(runner, f"guests.{engine}", "SELECT count(*) FROM guest")
+    finally:
+        await runner.aclose()
+    assert compare_results(asked[0], same).equal
+    assert rows.rows == ((1.0,),)
+    assert not compare_results(asked[0], other[0]).equal
+    assert untouched[0].rows == ((3,),)
 
 
 def test_threads_that_want_one_copy_at_once_are_lent_the_same(tmp_path: Path):

@@ -59,7 +59,7 @@ def test_expected_results_without_a_search_are_a_zero_without_a_question():
     found = decided("search", searched(["A"]))
     assert (found.value, found.passed) == (0.0, False)
     assert found.details["reasoning"] == (
-        "no search: results expected, but none of product_search, similar_products was called"
+        "no search: results expected, but no call is seen to do that"
     )
 
 
@@ -79,11 +79,10 @@ def test_a_case_in_which_an_outage_prevented_every_search_is_skipped():
     assert judge.missing(searching(["lamp"], refusal)) is None
 
 
-def test_where_no_tool_searches_that_is_said():
-    assert (
-        decided("search", searched(["A"]), tools=[])
-        .details["reasoning"]
-        .endswith("none of no tool was called")
+def test_where_a_named_tool_was_not_called_that_and_what_was_called_is_said():
+    found = decided("search", searched(["A"], ["A"]), tools=["kb_lookup"])
+    assert found.details["reasoning"] == (
+        "no search: results expected, but none of kb_lookup was called (not at product_search)"
     )
 
 
@@ -149,8 +148,64 @@ def test_a_list_may_be_given_as_text():
 @pytest.mark.row("002-53")
 def test_other_tools_may_search():
     one = searched(["A"], ["A"], tool="kb_lookup")
-    assert decided("search", one).value == 0.0
+    assert decided("search", one, tools=["find"]).value == 0.0
     assert "[1] kb_lookup(" in asked("search", one, tools=["kb_lookup"]).prompt.user
+
+
+@pytest.mark.row("005-10")
+@pytest.mark.parametrize(
+    "answer", [["A"], {"articles": [{"title": "A"}]}, {"hits": {"hits": ["A"]}}, "A\nB"], ids=str
+)
+def test_a_tool_that_is_seen_to_search_is_judged_and_named_in_the_reason(answer):
+    one = searched(["A"], answer, tool="kb_lookup")
+    assert evidence(one).coverage == 1
+    found = answered(opened("search", one), relevance=1, coverage=1)[""]
+    assert found.details["reasoning"] == "Relevance: 1.00, Coverage: 1.00 (looked at kb_lookup)"
+    assert found.details["tools"] == ["kb_lookup"]
+
+
+@pytest.mark.row("005-10")
+@pytest.mark.parametrize(
+    "answer",
+    [
+        *([], {"results": []}, {"articles": [], "status": "ok"}, {"hits": {"hits": []}}, ""),
+        *({"count": 0}, {"error": "timeout"}, {"status": "error", "message": "down"}),
+        *("Error: timeout", "HTTPError: 503", "Search failed: timeout", "Error 503"),
+        *("No results found for 'lamp'.", "I couldn't find anything about that."),
+        *("No articles found", "no matching documents found in the index"),
+    ],
+    ids=str,
+)
+def test_an_error_or_an_empty_answer_is_nothing_found(answer):
+    found = decided("search", searched([], answer, tool="kb_lookup"))
+    assert (found.value, found.passed) == (1.0, True)
+    assert found.details["reasoning"] == "Rightly found nothing (looked at kb_lookup)"
+
+
+@pytest.mark.row("005-10")
+def test_a_search_where_none_may_be_made_is_known_by_what_it_takes():
+    one = searched("null", "Error: timeout", tool="kb_lookup")
+    assert decided("search", one).value == 0.0
+
+
+def test_a_tool_that_does_not_search_is_named_where_nothing_was_looked_for():
+    turns = (user("Cancel"), agent(calls=[call("get_order", order_id="A7")]), agent("Done."))
+    found = decided("search", case(*turns, expected=expecting(search_results="null")))
+    assert found.details["reasoning"] == "Rightly did not search (not at get_order)"
+
+
+@pytest.mark.parametrize(
+    ("coverage", "relevance", "why"),
+    [
+        (1.0, 0.5, "coverage is 1, but the evidence counts 0"),
+        (0.0, 0.9, "relevance is 0.9, but the evidence counts 0"),
+        (0.2, 0.1, None),
+    ],
+)
+def test_a_score_that_the_counted_evidence_contradicts_is_suspect(coverage, relevance, why):
+    hearing = opened("search", searched(["A"], []))
+    found = answered(hearing, coverage=coverage, relevance=relevance)[""]
+    assert found.details.get("suspect") == why
 
 
 def test_a_long_list_of_calls_and_a_long_result_are_cut_in_the_prompt():

@@ -98,6 +98,84 @@ def test_sql_where_none_may_be_run_is_a_fail_that_lists_it(null):
     assert found.details["reasoning"] == f"Should not run SQL but did: {MADE}"
 
 
+@pytest.mark.row("005-09")
+@pytest.mark.parametrize("tool", ["run_sql", "warehouse"])
+@pytest.mark.parametrize("argument", ["sql", "query", "command"])
+@pytest.mark.parametrize(
+    "statement",
+    [
+        *("COPY orders TO 'x.csv'", "copy orders from stdin", "GRANT SELECT ON orders TO bob"),
+        *("grant all on orders to bob", "ATTACH 'x.db' AS y", "CALL refund_all()"),
+        *("BEGIN; DELETE FROM orders; COMMIT", "UPDATE orders AS o SET total = 0"),
+        *("UPDATE orders o SET total = 0", "SELEC * FROM orders", "slect a from orders"),
+        *("-- all\nSELCT 1", "```sql\nSELECT 1\n```", "FROM orders SELECT *", "SET x = 1"),
+        *("LOCK TABLE orders", "BEGIN TRANSACTION", "VALUES (1)", "EXPORT DATABASE 'x'"),
+    ],
+)
+def test_any_statement_is_seen_where_none_may_be_run(tool, argument, statement):
+    calls = [call(tool, "1", **{argument: statement})]
+    turns = (user("Hi"), agent(calls=calls), result("done", call_id="1"), agent("Done."))
+    assert decided("sql", case(*turns, expected=expecting(sql="null"))).value == 0.0
+
+
+@pytest.mark.row("005-09")
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("lamps", "select a gift from my wish list", "Call me back (urgent)", "COPY PAPER A4"),
+        *("How do I grant access to my order?", "update my address", "begin", "USA IN 2026"),
+        *("How many orders are there?", "CALL TO ACTION", "delete order 7", "vacuum cleaner"),
+    ],
+)
+@pytest.mark.parametrize("argument", ["query", "text"])
+def test_plain_words_are_no_statement(argument, text):
+    turns = (user("Hi"), agent(calls=[call("find", **{argument: text})]), agent("Done."))
+    assert decided("sql", case(*turns, expected=expecting(sql="null"))).value == 1.0
+
+
+@pytest.mark.row("005-09")
+def test_where_one_call_runs_sql_the_same_argument_of_another_call_does():
+    calls = [call("db", "1", q="SELECT 1"), call("db", "2", q="vacuum orders")]
+    one = case(user("Hi"), agent(calls=calls), agent("Done."), expected=expecting(sql="null"))
+    assert decided("sql", one).details["operations"] == ["SELECT 1", "vacuum orders"]
+
+
+@pytest.mark.row("005-09")
+@pytest.mark.parametrize(
+    ("tool", "text", "answer", "value"),
+    [
+        ("mysql", "vacuum orders", "done", 0.0),
+        ("db", "vacuum orders", 'syntax error at or near "vacuum"', 0.0),
+        ("db", "vacuum orders", "done", 1.0),
+        ("db", "DESCRIBE orders", "done", 0.0),
+        ("db", "USB cables", "done", 1.0),
+        ("sql_agent", "How many orders did Ann make?", "three", 1.0),
+    ],
+)
+def test_the_tools_name_and_its_answer_say_that_an_argument_is_sql(tool, text, answer, value):
+    turns = (user("Hi"), agent(calls=[call(tool, "1", query=text)]), result(answer, call_id="1"))
+    assert decided("sql", case(*turns, expected=expecting(sql="null"))).value == value
+
+
+@pytest.mark.parametrize(
+    ("rows", "match", "why"),
+    [
+        ([4], 0.9, "result_match is 0.9, but the evidence counts 0"),
+        ([3], 0.1, "result_match is 0.1, but the evidence counts 1"),
+        ([3], 0.9, None),
+    ],
+)
+def test_a_score_that_the_results_contradict_is_suspect(rows, match, why):
+    hearing = looked_up(ONE, [table(COUNT, [3])], [table(MADE, rows)])
+    found = answered(hearing, result_match=match, efficiency=1)[""]
+    assert found.details.get("suspect") == why
+
+
+def test_two_empty_results_are_too_weak_an_evidence_for_a_suspicion():
+    hearing = looked_up(ONE, [table(COUNT)], [table(MADE)])
+    assert "suspect" not in answered(hearing, result_match=0, efficiency=1)[""].details
+
+
 @pytest.mark.row("002-24")
 def test_no_sql_where_some_was_expected_is_a_zero_without_a_question():
     one = case(user("How many?"), agent("Three."), expected=expecting(sql=COUNT))

@@ -45,9 +45,7 @@ def test_no_chart_where_none_is_wanted_is_decided_without_a_model(said, kinds, v
 def test_a_chart_that_was_not_made_is_a_zero_without_a_question(expected):
     found = decided("visualization", drawn(**expected))
     assert (found.value, found.passed) == (0.0, False)
-    assert found.details["reasoning"] == (
-        "no chart: one expected, but none of create_visualization, create_chart was called"
-    )
+    assert found.details["reasoning"] == ("no chart: one expected, but no call is seen to do that")
 
 
 @pytest.mark.row("002-44")
@@ -119,12 +117,53 @@ def test_the_kinds_made_without_an_error_are_compared(one, made, as_expected):
 @pytest.mark.row("002-53")
 def test_other_tools_may_make_charts():
     assert decided("visualization", drawn("bar", has_chart=False), tools=["plot"]).value == 1.0
-    one = drawn("bar", has_chart=True)
-    assert (
-        decided("visualization", one, tools=[])
-        .details["reasoning"]
-        .endswith("none of no tool was called")
+    found = decided("visualization", drawn("bar", has_chart=True), tools=["plot"])
+    assert found.details["reasoning"].endswith("none of plot was called (not at create_chart)")
+
+
+@pytest.mark.row("005-10")
+@pytest.mark.parametrize(
+    ("arguments", "answer"),
+    [
+        ({"chart_type": "line"}, "drawn"),
+        ({"kind": "line", "metric": "sales"}, "ok"),
+        ({"spec": {"mark": "line"}}, "ok"),
+        ({"x": "month", "y": "sales"}, "ok"),
+        ({"xAxis": ["May", "June"], "yAxis": [3, 4]}, "ok"),
+        ({"data": [3, 4]}, "https://charts.example.org/7.png"),
+    ],
+    ids=str,
+)
+def test_a_tool_that_is_seen_to_make_charts_is_judged_and_named_in_the_reason(arguments, answer):
+    turns = (user("Sales?"), agent(calls=[call("render_plot", "1", **arguments)]),
+             result(answer, call_id="1"), agent("Here."))  # fmt: skip
+    hearing = opened("visualization", case(*turns, expected=expecting(has_chart=True)))
+    found = answered(hearing, appropriateness=1, chart_type=1)[""]
+    assert found.details["reasoning"] == (
+        "Appropriateness: 1.00, Chart Type: 1.00 (looked at render_plot)"
     )
+    banned = decided("visualization", case(*turns, expected=expecting(has_chart=False)))
+    assert banned.value == 0.0
+
+
+@pytest.mark.parametrize(
+    ("one", "scores", "why"),
+    [
+        (drawn("pie", chart_type="bar"), (1, 1), "chart_type is 1, but the evidence counts 0"),
+        (drawn("bar", chart_type="bar"), (1, 0), "chart_type is 0, but the evidence counts 1"),
+        (drawn("bar", chart_type="bar"), (0, 1), None),
+        (drawn("bar", has_chart=True), (0, 0), None),
+        (
+            drawn("bar", has_chart=True, failed=True),
+            (1, 0),
+            "appropriateness is 1, but the evidence counts 0",
+        ),
+    ],
+)
+def test_a_score_that_the_charts_contradict_is_suspect(one, scores, why):
+    hearing = opened("visualization", one)
+    found = answered(hearing, appropriateness=scores[0], chart_type=scores[1])[""]
+    assert found.details.get("suspect") == why
 
 
 @pytest.mark.row("002-15", "002-42")

@@ -1,0 +1,345 @@
+"""What a step does, read off what it takes and what it returns: it runs SQL, searches, makes a chart.
+
+No tool is known by its name. Every pattern runs in linear time, because the texts are untrusted.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from assizes.judge.evidence.steps import AgentStep, json_value
+
+_DEEPEST: Final = 8  # a bound for hostile nesting
+"""Levels of nested argument values that are searched for texts."""
+
+_HEAD: Final = 2_000
+"""Characters of a text, after leading comments, in which keywords are looked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class SqlCall:
+    """An SQL statement and the step that ran it."""
+
+    statement: str
+    step: AgentStep
+
+
+# SQL
+
+# Atomic groups keep the time linear: otherwise comments match in exponentially many ways.
+_LEADING: Final = re.compile(
+    r"(?:\s|```(?:sql\b)?|--[^\n]*+|(?>/\*.*?\*/)|\()*+", re.IGNORECASE | re.DOTALL
+)
+_GRAMMAR: Final = re.compile(
+    r"""
+        select\s++(?:\*|\d|'|distinct\b|\w++\s*+\()
+      | select\b(?=.*?\bfrom\s++(?!(?:the|an?|my|our|your|this|that|these|those)\b))
+      | with\s++(?:recursive\s++)?[\w"`]++(?:\s*+\([^)]*+\))?\s*+as\s*+(?:not\s++)?
+        (?:materialized\s*+)?\(
+      | (?:insert|replace)\s++(?:or\s++\w++\s++)?into\s
+      | update\s++[\w."`\[\]]++\s++(?:(?:as\s++)?\w++\s++)?set\s
+      | delete\s++from\s | merge\s++into\s | truncate\s++(?:table\s++)?\w
+      | (?:create|drop|alter)\s++(?:or\s++replace\s++)?(?:temp(?:orary)?\s++)?
+        (?:unique\s++)?(?:table|view|index|schema|database|trigger)\s
+      | explain\s++(?:query\s++plan\s++|analyze\s++)?(?:select|with|insert|update|delete)\s
+      | (?:pragma\s++\w|show\s++(?:tables|columns|databases)\b)
+      | copy\s++(?:[\w."`]++|\([^)]*+\))\s*+(?:\([^)]*+\)\s*+)?(?:to|from)\s++(?:'|std)
+      | (?:grant|revoke)\s(?=[^;']*?\son\s[\w."`* ]{1,80}?\s(?:to|from)\s)
+      | attach\s++(?:database\s++)?'[^']*+' | (?:call|exec(?:ute)?)\s++[\w."`]++\(
+      | values\s*+\( | (?:begin|commit|rollback|start)(?:\s++\w++)?+\s*+;
+    """,
+    re.IGNORECASE | re.DOTALL | re.VERBOSE,
+)
+SQL_ARGUMENTS: Final = ("sql", "query", "statement")
+"""Names of arguments that may hold SQL."""
+_KEYWORDS: Final = frozenset(
+    re.findall(
+        r"\w+",
+        "select insert update delete merge replace truncate create alter drop rename copy grant "
+        "revoke attach detach call exec execute begin start commit rollback transaction set reset "
+        "show use describe explain analyze vacuum reindex pragma lock load export import declare "
+        "prepare from where group having order limit union except join using values into table "
+        "view index schema database function procedure trigger role privileges distinct returning",
+    )
+)
+_JOINING: Final = frozenset(("to", "on", "as", "in", "and", "or", "not", "by", "for", "is", "with"))
+"""Keywords that texts in capitals hold too: they count only after one of the other keywords."""
+_VERBS: Final = ("select", "insert", "update", "delete", "create", "merge", "truncate")
+_NEAR: Final = 0.83  # of difflib's ratio: one letter of six is missing, added or swapped
+_QUOTED: Final = re.compile(
+    r"'(?:[^']|'')*+'|\"[^\"]*+\"|`[^`]*+`|--[^\n]*+|(?>/\*.*?\*/)", re.DOTALL
+)
+_WORD: Final = re.compile(r"[^\W\d]\w*+")
+_PLAIN: Final = re.compile(
+    r"\b(?:the|my|our|your|their|this|that|these|those|me|please|how|what|which|who|whose)\b"
+    r"|\ban?\s(?!(?:from|join|on|set|to|using|where)\b)[a-z]{2}|\w\?\s*$",
+    re.IGNORECASE,
+)
+"""Words of a sentence: a text with one of them, outside quotes, is a request in plain language."""
+_SQL_ERROR: Final = re.compile(r"\b(?:syntax error|no such (?:table|column)|sqlstate)\b", re.I)
+
+
+def is_sql(text: str) -> bool:
+    """Whether a text is an SQL statement: by its grammar, a letter amiss in the verb, or keywords.
+
+    Keywords are those that are written in capitals. `select a gift from my wish list` is none.
+    """
+    leading = _LEADING.match(text)
+    start = leading.end() if leading else 0
+    if _GRAMMAR.match(text, start):
+        return True
+    bare = _QUOTED.sub("''", text[start : start + _HEAD]).strip()
+    verb = _WORD.match(bare)
+    if verb is None or _PLAIN.search(bare):
+        return False
+    near = difflib.get_close_matches(verb[0].casefold(), _VERBS, 1, _NEAR)
+    if near and _GRAMMAR.match(near[0] + bare[verb.end() :]):
+        return True
+    return len(verb[0]) > 1 and verb[0].isupper() and _goes_on_like_sql(bare, is_near=bool(near))
+
+
+def _goes_on_like_sql(bare: str, *, is_near: bool) -> bool:
+    """Whether a text that begins with a word in capitals goes on with keywords in capitals."""
+    first, *words = _WORD.findall(bare)
+    is_known = is_near or first.casefold() in _KEYWORDS
+    keywords = _KEYWORDS | _JOINING if is_known else _KEYWORDS
+    others = [word for word in words if word.isupper() and word.casefold() in keywords]
+    # A heading in capitals may hold a keyword or two, but then it has no names and no signs.
+    has_names = not bare.isupper() or any(sign in bare for sign in "=*(;'")
+    is_ended = is_known and (bare.endswith(";") or "=" in bare)
+    return is_ended or bool(others and (has_names or len(others) == len(words)))
+
+
+def sql_calls(
+    steps: Iterable[AgentStep], tools: Sequence[str], arguments: Sequence[str]
+) -> tuple[SqlCall, ...]:
+    """Every SQL statement that the steps ran, in order, however it begins.
+
+    A text is one where it reads as SQL or stands where SQL stands. With `tools`, only calls of
+    these count, but every text in an argument named in `arguments`.
+    """
+    pairs = [
+        (step, list(_argument_texts(step))) for step in steps if not tools or step.name in tools
+    ]
+    held = {(step.name, key) for step, texts in pairs for key, text in texts if is_sql(text)}
+    calls: list[SqlCall] = []
+    for step, texts in pairs:
+        statements = [
+            text
+            for key, text in texts
+            if is_sql(text)
+            or (tools and (key in arguments or not key))
+            or _stands_for_sql(step, key, text, (step.name, key) in held, arguments)
+        ]
+        # Some tools write their SQL themselves, and report it in their result.
+        calls += [
+            SqlCall(text.strip(), step) for text in statements or _reported_sql(step, arguments)
+        ]
+    return tuple(calls)
+
+
+def _stands_for_sql(
+    step: AgentStep, key: str, text: str, is_held: bool, arguments: Sequence[str]
+) -> bool:
+    """Whether an argument is named for SQL, held SQL in another call, or is called what SQL is.
+
+    The last counts where the tool's name or answer, or a first keyword in capitals, speaks of SQL.
+    """
+    words = _name_words(key)
+    if words and words[-1] in arguments and any(word.endswith("sql") for word in words):
+        return True
+    if _PLAIN.search(_QUOTED.sub("''", text[:_HEAD])) or not (is_held or key in ("", *arguments)):
+        return False
+    verb = _WORD.match(text.strip())
+    begins = verb and verb[0].isupper() and not text.isupper() and verb[0].casefold() in _KEYWORDS
+    speaks = any(word.endswith("sql") for word in _name_words(step.name))
+    return is_held or speaks or bool(begins or _SQL_ERROR.search(step.result or ""))
+
+
+def _argument_texts(step: AgentStep) -> Iterator[tuple[str, str]]:
+    """Yield the texts of a step's arguments that are not blank, each after its name."""
+    whole = (("", step.raw),) if step.raw is not None and not step.arguments else ()
+    yield from (pair for pair in whole or _texts(step.arguments) if pair[1].strip())
+
+
+def _name_words(name: str) -> list[str]:
+    """The words of a name in lower case: `sqlQuery`, `sql_query` and `SQL-Query` are two words."""
+    return [word.casefold() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", name[:100])]
+
+
+def _reported_sql(step: AgentStep, arguments: Sequence[str]) -> list[str]:
+    result = json_value(step.result)
+    if not isinstance(result, Mapping):
+        return []
+    values = [result.get(key) for key in arguments]
+    return [text for text in values if isinstance(text, str) and is_sql(text)]
+
+
+# Searches
+
+_LISTS: Final = ("results", "items", "products", "documents", "hits", "matches", "data")
+"""The keys under which a JSON object may hold the list of its results."""
+_ITEM_KEYS: Final = frozenset(("id", "name", "title", "text", "content"))
+"""Keys of an item itself: an object with one of them is a result, not a list of results."""
+_NOTHING: Final = re.compile(
+    r"(?:\[\]|\{\}|null|none|nothing(?: found)?|[^\n]{0,60}\bnot found"
+    r"|(?:(?:i|we)\s)?(?:could not|couldn't|did not|didn't|cannot|can't) find\b[^\n]{0,120}"
+    r"|(?:no|0|zero)\s[^\n]{0,60}?\b(?:found|results?|match(?:es)?|hits?|products?|items?)"
+    r"(?:\s(?:for|found|matching|match|in|with|on|that)\b[^\n]{0,120})?)[.!]?",
+    re.IGNORECASE,
+)
+_ERROR: Final = re.compile(
+    r"(?:\w+ ){0,2}\w*(?:error|exception)\b\s*(?:[:(]|(?:\d{3}\b\s*)?$)|traceback\b"
+    r"|[^\n:]{0,40}\b(?:failed|timed out)\b[^\n]*\Z",  # alone in its line: else a title may say so
+    re.IGNORECASE,
+)
+_QUERY_WORDS: Final = frozenset(("query", "q", "search", "keyword", "keywords"))
+"""Words in the name of an argument that says what is looked for."""
+
+
+def search_steps(steps: Sequence[AgentStep], tools: Sequence[str]) -> tuple[AgentStep, ...]:
+    """The steps that search: calls of `tools`; without `tools`, of any tool that is seen to search.
+
+    A tool is seen to search where a call of it takes words to look for, and is no SQL, no chart and
+    no call of a sub-agent: by the argument's name, or by words that the tool answers with a list.
+    """
+    others = {call.step.name for call in sql_calls(steps, (), SQL_ARGUMENTS)}
+    others |= {name for step in steps for name in step.within}
+    names = set(tools) or {step.name for step in steps if _is_search(step)} - others
+    return tuple(step for step in steps if step.name in names)
+
+
+def _is_search(step: AgentStep) -> bool:
+    texts = list(_argument_texts(step))
+    if _is_chart(step):
+        return False
+    value = json_value(step.result)
+    if any(not _QUERY_WORDS.isdisjoint(_name_words(key)) for key, _ in texts):
+        return not isinstance(value, int | float)  # a number is an answer, no result of a search
+    is_list = _list_in(value) is not None or _NOTHING.fullmatch((step.result or "").strip())
+    # Whoever has an identifier fetches what it stands for. Dates and numbers say nothing.
+    worded = [(key, text) for key, text in texts if any(map(str.isalpha, text))]
+    return bool(is_list and worded) and not any(
+        _name_words(key)[-1:] in (["id"], ["number"]) or re.fullmatch(r"\S*\d\S*", text.strip())
+        for key, text in worded
+    )
+
+
+def found_items(step: AgentStep) -> tuple[Any, ...]:
+    """The items that a search returned; none for an error, or for a text such as `no results`.
+
+    The items are the members of a JSON list, or of a list in a JSON object, or the lines of a text.
+    """
+    text = (step.result or "").strip()
+    # An error text lists no items, whether or not the transcript marks it as one.
+    if step.failed or not text or _NOTHING.fullmatch(text) or _ERROR.match(text):
+        return ()
+    value = json_value(text)
+    if isinstance(value, Mapping):
+        members = _list_in(value)
+        has_error = value.get("error") or value.get("status") in ("error", "failed")
+        is_nothing = has_error or not any(value.values())  # such as `{"count": 0}`
+        value = members if members is not None else [] if is_nothing else [value]
+    if isinstance(value, list):
+        return tuple(item for item in value if item not in (None, "", {}))
+    return tuple(line.strip() for line in text.splitlines() if line.strip())
+
+
+def _list_in(value: Any) -> list[Any] | None:
+    """The list that a JSON value is, or that an object holds as its results; else `None`."""
+    if isinstance(value, list):
+        return value
+    if not isinstance(value, Mapping):
+        return None
+    known = [value[key] for key in _LISTS if isinstance(value.get(key), list | Mapping)]
+    if known and isinstance(known[0], list):
+        return known[0]
+    for holder in (*known[:1], value):  # one level down: `{"hits": {"hits": []}}`
+        lists = [item for item in holder.values() if isinstance(item, list)]
+        if len(lists) == 1 and _ITEM_KEYS.isdisjoint(holder):
+            return lists[0]
+    return None
+
+
+# Charts
+
+_TYPE_KEYS: Final = (
+    *("chart_type", "visualization_type", "plot_type", "graph_type"),
+    *("type", "kind", "chart", "mark"),
+)
+_KINDS: Final = frozenset(
+    (
+        *("bar", "line", "pie", "donut", "scatter", "area", "histogram", "heatmap", "boxplot"),
+        *("bubble", "radar", "treemap", "candlestick", "gauge", "funnel", "sankey", "waterfall"),
+    )
+)
+_IMAGE: Final = re.compile(r"data:image/|<svg\b|\.(?:png|svg|jpe?g|webp)\b", re.IGNORECASE)
+_CHART_WORD: Final = re.compile(r"[\s_-]*(?:chart|graph|plot|diagram)s?")
+_SAME_CHART: Final = {"column": "bar", "columns": "bar", "bars": "bar", "doughnut": "donut"}
+
+
+def chart_steps(steps: Sequence[AgentStep], tools: Sequence[str]) -> tuple[AgentStep, ...]:
+    """The steps that make charts: calls of `tools`; without `tools`, of any tool seen to make one.
+
+    A tool is seen to make charts where a call of it takes a kind of chart or both axes, or takes
+    data and returns an image.
+    """
+    names = set(tools) or {step.name for step in steps if _is_chart(step)}
+    return tuple(step for step in steps if step.name in names)
+
+
+def _is_chart(step: AgentStep) -> bool:
+    texts, values = list(_texts(step.arguments)), step.arguments.values()
+    takes_data = any(isinstance(value, list | Mapping) for value in values)
+    # A place may be of the type `bar`, too; whoever asks for places gets a list of them.
+    is_chart = takes_data or _list_in(json_value(step.result)) is None
+    kinds = [text for key, text in texts if key in _TYPE_KEYS and _chart(text) in _KINDS]
+    # The axes are columns or series; two numbers are a point on a screen.
+    axes = {
+        word
+        for key, value in step.arguments.items()
+        if isinstance(value, list) or (isinstance(value, str) and not value.isdecimal())
+        for word in _name_words(key)[:1]
+    }
+    is_image = takes_data and _IMAGE.search((step.result or "")[:_HEAD])
+    is_named = any(key in _TYPE_KEYS[:4] for key, _ in texts)
+    return bool(is_named or (kinds and is_chart) or {"x", "y"} <= axes or is_image)
+
+
+def chart_type(step: AgentStep) -> str | None:
+    """The kind of chart that a step made, by its arguments or result; `None`: not stated."""
+    result = json_value(step.result)
+    for holder in (step.arguments, result if isinstance(result, Mapping) else {}):
+        kinds = [(key, text) for key, text in _texts(holder) if key in _TYPE_KEYS]
+        if kinds:
+            # The most telling key decides: a bare `type` may be that of an axis.
+            return min(kinds, key=lambda pair: _TYPE_KEYS.index(pair[0]))[1]
+    return None
+
+
+def is_same_chart(kind: str | None, other_kind: str | None) -> bool:
+    """Whether two names mean one kind of chart, as `Bar Chart`, `bar_chart` and `column` do."""
+    return kind is not None and other_kind is not None and _chart(kind) == _chart(other_kind)
+
+
+def _chart(name: str) -> str:
+    # The name of a chart is short; the cut keeps the pattern fast on long texts.
+    name = name[:60]
+    bare = _CHART_WORD.sub("", " ".join(name.casefold().split()))
+    return _SAME_CHART.get(bare, bare)
+
+
+def _texts(value: Any, key: str = "", depth: int = 0) -> Iterator[tuple[str, str]]:
+    """Yield the texts in an argument value, each after the name under which it stands."""
+    if isinstance(value, str):
+        yield key, value
+    elif isinstance(value, Mapping) and depth < _DEEPEST:
+        for name, item in value.items():
+            yield from _texts(item, str(name), depth + 1)
+    elif isinstance(value, list | tuple) and depth < _DEEPEST:
+        for item in value:
+            yield from _texts(item, key, depth + 1)  # the members of a list share its name
