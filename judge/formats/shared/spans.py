@@ -84,19 +84,22 @@ def conversation(spans: Sequence[TraceSpan], tally: FidelityCounter) -> Transcri
     tally.count("dropped", "span of another kind", others)
     join = join_compacted_parts if any(span.compacted for span in ordered) else join_parts
     turns = join([_trace_turns(trace, tally) for trace in traces.values()], tally)
+    turns = _with_earlier_retrievals(turns, traces.values(), tally)
     systems = list(dict.fromkeys(text for span in _model_spans(ordered) for text in span.systems))
     tools = {tool.name: tool for span in ordered for tool in span.tools}
     has_agent_turn = any(turn.role == "assistant" for turn in turns)
     starts = [span.start for span in ordered if span.start is not None]
     ends = [span.end for span in ordered if span.end is not None]
-    return Transcript(
+    retrievals = _retrieval_spans(ordered)
+    transcript = Transcript(
         turns=turns,
         system="\n\n".join(systems) or None,
         tools=tuple(tools.values()),
         started_at=min(starts, default=None),
         duration_ms=between_ms(min(starts, default=None), max(ends, default=None)),
-        chunks=None if has_agent_turn else _retrieved_chunks(ordered),
+        chunks=None if has_agent_turn or not retrievals else retrievals[-1].chunks,
     )
+    return _with_totals(transcript, list(traces.values()))
 
 
 def _trace_turns(spans: Sequence[TraceSpan], tally: FidelityCounter) -> tuple[Turn, ...]:
@@ -116,27 +119,63 @@ def _trace_turns(spans: Sequence[TraceSpan], tally: FidelityCounter) -> tuple[Tu
     else:
         turns = _outermost_turns(spans)  # no model call was recorded with its content
     turns = _with_tools(turns, [(span, span.call) for span in spans if span.call is not None])
-    # The passages that a trace retrieved belong to the answer with which it ends.
-    chunks = _retrieved_chunks(spans)
-    return turns if chunks is None else with_last_agent_turn(turns, {"chunks": chunks})
+    # The passages of a trace's last retrieval step belong to the answer with which it ends.
+    retrievals = _retrieval_spans(spans)
+    return with_last_agent_turn(turns, {"chunks": retrievals[-1].chunks}) if retrievals else turns
 
 
 def _model_spans(spans: Sequence[TraceSpan]) -> list[TraceSpan]:
     """Return the model calls that are no part of a tool's own work."""
     # Two traces of one session may use the same span ids.
     by_id = {(span.trace, span.id): span for span in spans}
-    return [span for span in spans if span.kind == "llm" and not _inside_tool(span, by_id)]
+    tools = {key: span for key, span in by_id.items() if span.kind == "tool"}
+    return [span for span in spans if span.kind == "llm" and not _is_inside(span, tools, by_id)]
 
 
-def _inside_tool(span: TraceSpan, by_id: Mapping[tuple[str, str], TraceSpan]) -> bool:
+_SpansById = Mapping[tuple[str, str], TraceSpan]  # (trace, id of the span) -> span
+
+
+def _is_inside(span: TraceSpan, outer: _SpansById, by_id: _SpansById) -> bool:
+    """Whether one of the outer spans lies around a span, at any distance."""
     seen_ids = {span.id}  # a file may name spans as parents of one another in a circle
     above = by_id.get((span.trace, span.parent or ""))
     while above is not None and above.id not in seen_ids:
-        if above.kind == "tool":
+        if (above.trace, above.id) in outer:
             return True
         seen_ids.add(above.id)
         above = by_id.get((span.trace, above.parent or ""))
     return False
+
+
+def _outermost(chosen: Iterable[TraceSpan], spans: Iterable[TraceSpan]) -> list[TraceSpan]:
+    """Return the chosen spans that lie in no other chosen span."""
+    by_id = {(span.trace, span.id): span for span in spans}
+    outer = {(span.trace, span.id): span for span in chosen}
+    return [span for span in outer.values() if not _is_inside(span, outer, by_id)]
+
+
+def _retrieval_spans(spans: Sequence[TraceSpan]) -> list[TraceSpan]:
+    """Return the retrieval steps in order; a retriever within another one is a part of it."""
+    return _outermost((span for span in spans if span.chunks is not None), spans)
+
+
+def _spending_spans(trace: Sequence[TraceSpan], figure: str) -> list[TraceSpan]:
+    """Return the model calls of a trace that record a figure; without any, the agents that do."""
+    # A framework's model call and the provider's within it are one call, recorded twice.
+    recording = [span for span in trace if getattr(span, figure) is not None]
+    models = [span for span in recording if span.kind == "llm"]
+    return _outermost(models or [span for span in recording if span.kind == "agent"], trace)
+
+
+def _with_totals(transcript: Transcript, traces: Sequence[Sequence[TraceSpan]]) -> Transcript:
+    """Return the transcript with the tokens and dollars of all model calls, told by turn or not."""
+    calls = [span for trace in traces for span in _spending_spans(trace, "usage")]
+    usage = Usage.total(span.usage for span in calls)
+    priced = [span for trace in traces for span in _spending_spans(trace, "cost_usd")]
+    cost_usd = sum(span.cost_usd or 0.0 for span in priced) if priced else None
+    changes: dict[str, Any] = {"usage": usage} if usage != transcript.agent_usage() else {}
+    changes |= {"agent_cost_usd": cost_usd} if cost_usd != transcript.cost_usd() else {}
+    return transcript.model_copy(update=changes)
 
 
 def _timed_turns(span: TraceSpan) -> tuple[Turn, ...]:
@@ -212,9 +251,22 @@ def _behind_results(turns: Sequence[Turn], place: int) -> int:
     return place
 
 
-def _retrieved_chunks(spans: Iterable[TraceSpan]) -> tuple[Chunk, ...] | None:
-    lists = [span.chunks for span in spans if span.chunks is not None]
-    return tuple(chunk for chunks in lists for chunk in chunks) if lists else None
+def _with_earlier_retrievals(
+    turns: Sequence[Turn], traces: Iterable[Sequence[TraceSpan]], tally: FidelityCounter
+) -> tuple[Turn, ...]:
+    """Insert all retrieval steps of a trace but the last as turns, in front of the trace's answer."""
+    # Only now: a later trace repeats the turns before it, but never a retrieval step.
+    result, start = list(turns), 0
+    for trace in traces:
+        *earlier, last = [span.chunks for span in _retrieval_spans(trace)] or [None]
+        places = range(start, len(result) if earlier else start)
+        at = next((place for place in places if result[place].chunks is last), None)
+        if at is None:  # no agent answers, or the whole trace is a repetition
+            tally.count("dropped", "retrieval step", len(earlier))
+            continue
+        result[at:at] = [Turn(role="tool", chunks=chunks) for chunks in earlier]
+        start = at + len(earlier) + 1
+    return tuple(result)
 
 
 class RecordedCall(NamedTuple):
