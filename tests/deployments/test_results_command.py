@@ -1,4 +1,4 @@
-"""`assizes results`: the wide table of a run, on the terminal, as JSON and as CSV."""
+"""`assizes results`: the wide table of a run, as JSON and as CSV."""
 
 from __future__ import annotations
 
@@ -7,44 +7,39 @@ from pathlib import Path
 
 import pytest
 
+from assizes.judge.config.run import StoreConfig
+from assizes.tasks.store import open_store
 from tests.command import assizes
 from tests.deployments.test_cells import cells
+from tests.tasks.reports.sample_families import families_run
+from tests.tasks.stored_runs import put
 
-ROWS = [
-    {
-        "request_id": f"q{number}",
-        "request": "What does a checked bag cost?",
-        "response": answer,
-        "retrieved_context": [{"content": "A checked bag costs 50 dollars.", "doc_uri": "fees.md"}],
-        "expected_retrieved_context": [{"doc_uri": "fees.md"}],
-    }
-    for number, answer in enumerate(["A checked bag costs 50 dollars.", "Ask a penguin."])
-]
+RUN = families_run()
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("results")
-    (place / "rows.jsonl").write_text("\n".join(map(json.dumps, ROWS)), "utf-8")
-    (place / "assizes.toml").write_text(
-        'name = "qa"\n[transcripts]\nuri = "rows.jsonl"\n'
-        '[judge]\njudges = ["groundedness", "document_recall"]\n'
-        '[store]\nuri = "duckdb:///s.duckdb"\n',
-        "utf-8",
-    )
-    assert assizes("run", "-c", "assizes.toml", "--run-id", "r1", cwd=place).code in (0, 1)
+    with open_store(StoreConfig(uri=f"duckdb:///{place}/s.duckdb"), writing=True) as store:
+        put(store, RUN)
     return place
 
 
 @pytest.mark.row("005-19")
 def test_the_table_of_a_run_has_a_row_for_each_request(folder: Path):
-    rows = json.loads(assizes("results", "r1", "--json", cwd=folder).out)
-    assert [row["request_id"] for row in rows] == ["q0", "q1"]
-    assert [row["response/llm_judged/groundedness/rating"] for row in rows] == ["yes", "no"]
-    assert [row["retrieval/ground_truth/document_recall"] for row in rows] == [1.0, 1.0]
-    (head, *lines) = cells(assizes("results", "r1", "--csv", cwd=folder).out)
-    assert (head[:2], [line[0] for line in lines]) == (["request_id", "repetition"], ["q0", "q1"])
+    command = ("results", RUN.record.run_id[:10], "--store", "duckdb:///s.duckdb")
+    rows = json.loads(assizes(*command, "--json", cwd=folder).out)
+    ids = sorted(RUN.frames["cases"]["case_id"])
+    assert [row["request_id"] for row in rows] == ids
+    ratings = [row["response/llm_judged/correctness/rating"] for row in rows]
+    rated = [rating == "yes" for rating in ratings if rating]
+    name = "response/llm_judged/correctness/rating/percentage"
+    assert sum(rated) / len(rated) == pytest.approx(RUN.summary.published[name])
+    (head, *lines) = cells(assizes(*command, "--csv", cwd=folder).out)
+    assert (head[:2], [line[0] for line in lines]) == (["request_id", "repetition"], ids)
+    assert assizes(*command, cwd=folder).out.count("request_id") == 1
 
 
 def test_two_shapes_at_once_are_refused(folder: Path):
-    assert assizes("results", "r1", "--csv", "--json", cwd=folder).code == 2
+    command = ("results", RUN.record.run_id, "--store", "duckdb:///s.duckdb")
+    assert assizes(*command, "--csv", "--json", cwd=folder).code == 2

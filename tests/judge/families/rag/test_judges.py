@@ -112,7 +112,6 @@ def test_the_rules_of_the_published_ratings_stand_in_the_prompt(name: str, rule:
     assert rule in opened(name, FULL).asks[0].prompt.system
 
 
-@pytest.mark.row("004-93")
 @pytest.mark.row("005-12")
 @pytest.mark.parametrize("name", ["relevance_to_query", "groundedness", "safety", "correctness"])
 def test_a_preamble_before_a_tool_call_is_not_the_answer(name: str):
@@ -135,6 +134,7 @@ def test_passages_without_any_content_cannot_be_judged(name: str):
     assert built_in("safety").missing(empty) is None
 
 
+@pytest.mark.row("004-93")
 def test_the_last_exchange_is_judged_and_what_came_before_is_background():
     message = prompt_of("relevance_to_query", FULL)
     assert headings(message) == ["Conversation before", "Request", "Response"]
