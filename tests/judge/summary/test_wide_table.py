@@ -12,7 +12,6 @@ from assizes.judge.case import Case, Chunk, Expected, ExpectedDocument, Usage
 from assizes.judge.config.judging import LimitsConfig
 from assizes.judge.engine.hearings import Engine
 from assizes.judge.errors import ModelError
-from assizes.judge.families.custom.toml_judges import CustomRubric, GradedJudge
 from assizes.judge.families.deterministic import AgentUsage, DocumentRecall
 from assizes.judge.families.rag import AnswerJudge, RetrievalJudge, YesNoRubric, built_in
 from assizes.judge.models.model import ScriptedModel
@@ -260,85 +259,6 @@ def test_rows_stand_by_request_and_other_metrics_have_no_columns():
 def test_a_run_without_these_judges_has_no_columns_but_the_identity():
     cases, scores = frame("cases", [case_row("c1")]), frame("scores", [])
     assert results_frame(cases, scores).to_dicts() == [{"request_id": "c1", "repetition": 0}]
-
-
-OWN = [
-    *agent_evaluation_judges(),
-    AnswerJudge(YesNoRubric(name="tone", prompt="Is it kind?")),
-    RetrievalJudge(YesNoRubric(name="recent", prompt="Is it recent?")),
-    GradedJudge(
-        CustomRubric(
-            name="effort", kind="ANSWER", description="x", question="How hard?", scale="scored"
-        )
-    ),
-]
-
-
-def grading(ask: Ask[Any]) -> dict[str, Any]:
-    """As `answering`; the level 4 where a level is asked for."""
-    graded = ask.prompt.system and "How hard?" in ask.prompt.system
-    return {"rationale": "because 4", "rating": "4"} if graded else answering(ask)
-
-
-@pytest.mark.row("005-19")
-def test_the_table_needs_no_judges_to_agree_with_the_numbers_of_the_run():
-    cases = [
-        rag_case(
-            user("Q?"),
-            agent(f"[{word}]").model_copy(update={"usage": Usage(input_tokens=n, output_tokens=2)}),
-            case_id=f"c{n}",
-            chunks=found,
-            expected=Expected(
-                response="x", retrieved_context=(ExpectedDocument(doc_uri="a"),)
-            ),
-            duration_ms=1000 * n,
-        )
-        for n, (word, found) in enumerate(
-            [
-                ("yes", [Chunk(content="[yes]", doc_uri="a"), Chunk(content="[no]", doc_uri="b")]),
-                ("no", chunks("yes", "yes")),
-                ("error", []),
-                ("yes", None),
-            ],
-            1,
-        )
-    ]  # fmt: skip
-    found, scores = heard(cases, OWN, grading)
-    table = results_frame(found, scores)
-    assert table.equals(
-        results_frame(found, scores, sorted(OWN, key=lambda each: each in OWN[-3:]))
-    )
-    summaries = metric_summaries(metric_counts(scores.lazy()), OWN)
-    numbers = published_numbers(scores.lazy(), summaries)
-    for name, number in numbers.items():
-        assert mean_of(table, name) == pytest.approx(number, abs=1e-9), name
-    assert {name.split("/")[2] for name in numbers if "llm_judged" in name} > {"tone", "recent"}
-    assert "retrieval/ground_truth/document_recall" in table.columns
-
-
-def mean_of(table: pl.DataFrame, name: str) -> float:
-    """The mean of the column behind the published name of a number of a run."""
-    stem, _, kind = name.rpartition("/")
-    column = stem.removeprefix("agent/")
-    if column in ("input_token_count", "output_token_count"):
-        column = f"total_{column}"
-    values = table[column].drop_nulls()
-    if values.dtype == pl.String and kind == "average" and "effort" in name:
-        return 0.8  # of the word `good`, level 4
-    return ((values == "yes") if values.dtype == pl.String else values).mean()
-
-
-@pytest.mark.row("005-19")
-def test_a_judge_of_chunks_that_never_saw_one_is_known_by_its_rationale():
-    cases = [rag_case(chunks=[])]
-    (row,) = results_frame(*heard(cases, OWN[-2:-1])).to_dicts()
-    assert row["retrieval/llm_judged/recent/precision"] == 0.0
-
-
-def test_a_judge_in_python_is_not_taken_for_one_of_a_rubric_file():
-    found, scores = heard([rag_case()], [OWN[-3]])
-    in_python = scores.with_columns(rubric_hash=pl.lit(""))
-    assert not [name for name in results_frame(found, in_python).columns if "tone" in name]
 
 
 # The run
