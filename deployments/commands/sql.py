@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import math
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
@@ -54,6 +55,7 @@ def _csv_cell(value: Any) -> Any:
     return as_text(str(value))
 
 
+_LONG_COLUMNS: Final = ("/ratings", "/rationale", "/rationales", "error_message", "error_messages")
 Shape: TypeAlias = Literal["table", "json", "csv"]
 
 
@@ -80,7 +82,13 @@ def print_results(run_id: str, file: Path | None, uri: str | None, shape: Shape)
         cases, scores = (
             store.table(store.run(run_id).run_id, name) for name in ("cases", "scores")
         )
-    _print_rows(results_frame(cases, scores), shape)
+    table = results_frame(cases, scores)
+    if shape == "table":  # a terminal has room for the ratings, under the names of the judges
+        kept = [name for name in table.columns if not name.endswith(_LONG_COLUMNS)]
+        names = [re.sub("/(rating|precision)$", "", name).rpartition("/")[2] for name in kept]
+        are_unique = len(set(names)) == len(names)  # a judge may be called `root_cause`
+        table = table.select(kept).rename(dict(zip(kept, names, strict=True)) if are_unique else {})
+    _print_rows(table, shape)
 
 
 def _print_rows(rows: pl.DataFrame, shape: Shape) -> None:
