@@ -76,11 +76,11 @@ def _judges_of_files(scores: pl.DataFrame) -> list[Judge]:
     of_chunks = pl.col("part").str.starts_with("chunk:") | pl.col("details").str.contains(
         NOTHING_RETRIEVED, literal=True
     )
-    kinds = own.group_by("judge").agg(of_chunks.any()).sort("judge").rows()
-    return [
-        (RetrievalJudge if rates_chunks else AnswerJudge)(YesNoRubric(name=name, prompt="(own)"))
-        for name, rates_chunks in kinds
-    ]
+    judges: list[Judge] = []
+    for name, rates_chunks in own.group_by("judge").agg(of_chunks.any()).sort("judge").rows():
+        rubric = YesNoRubric(name=name, prompt="(own)")
+        judges.append(RetrievalJudge(rubric) if rates_chunks else AnswerJudge(rubric))
+    return judges
 
 
 def _columns(metric: Metric, scores: pl.DataFrame) -> pl.DataFrame:

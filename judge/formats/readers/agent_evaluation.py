@@ -181,7 +181,19 @@ def _transcript(row: _Row) -> Transcript:
 def _chat(messages: Sequence[_Message]) -> Transcript:
     systems = [message.content or "" for message in messages if message.role == "system"]
     turns = [_turn(message) for message in messages if message.role != "system"]
-    return Transcript(turns=tuple(turns), system="\n\n".join(systems) or None)
+    transcript = Transcript(turns=tuple(turns), system="\n\n".join(systems) or None)
+    # A tool may call a model too; a simulated user's calls are none of the agent's.
+    usage = Usage.total(_usage(message) for message in messages if message.role != "user")
+    return (
+        transcript
+        if usage == transcript.agent_usage()
+        else transcript.model_copy(update={"usage": usage})
+    )
+
+
+def _usage(message: _Message) -> Usage | None:
+    used = message.usage
+    return used and Usage(input_tokens=used.prompt, output_tokens=used.completion)
 
 
 def _turn(message: _Message) -> Turn:
@@ -195,12 +207,11 @@ def _turn(message: _Message) -> Turn:
             content=message.content or "", call_id=message.tool_call_id, name=message.name
         )
         return Turn(role="tool", tool_result=answer, **shared)
-    used = message.usage
     return Turn(
         role="assistant" if message.role == "assistant" else "user",
         text=message.content,
         tool_calls=message.calls(),
-        usage=used and Usage(input_tokens=used.prompt, output_tokens=used.completion),
+        usage=_usage(message),
         **shared,
     )
 

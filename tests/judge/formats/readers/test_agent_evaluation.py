@@ -209,6 +209,18 @@ def test_without_an_id_a_row_is_named_by_its_content():
     assert len(first.case_id) == 32
 
 
+@pytest.mark.row("005-16")
+def test_a_model_call_of_a_tool_counts_and_one_of_a_simulated_user_does_not():
+    trace = [
+        said("user", ASKED["request"], usage={"input_tokens": 5000}),
+        said("tool", "price of a bag", usage={"input_tokens": 100, "output_tokens": 20}),
+        said("assistant", "50 dollars.", usage={"input_tokens": 200, "output_tokens": 30}),
+    ]
+    found = read(**ASKED, trace=trace).transcript
+    assert found.agent_usage() == Usage(input_tokens=300, output_tokens=50)
+    assert found.turns[-1].usage == Usage(input_tokens=200, output_tokens=30)
+
+
 # A trace of MLflow in the column `trace`
 
 
