@@ -73,9 +73,9 @@ def _judges_of_files(scores: pl.DataFrame) -> list[Judge]:
         ~pl.col("judge").is_in(list(JUDGES)),
         pl.col("rubric_hash").is_null() | (pl.col("rubric_hash") != ""),
     )
-    of_chunks = pl.col("part").str.starts_with("chunk:") | pl.col("details").str.contains(
-        NOTHING_RETRIEVED, literal=True
-    )
+    found_nothing = pl.col("details").str.contains(NOTHING_RETRIEVED, literal=True)
+    of_chunks = pl.col("part").str.starts_with("chunk:")
+    of_chunks |= pl.col("label").is_null() & found_nothing  # with a label it is a model's rationale
     judges: list[Judge] = []
     for name, rates_chunks in own.group_by("judge").agg(of_chunks.any()).sort("judge").rows():
         rubric = YesNoRubric(name=name, prompt="(own)")

@@ -53,7 +53,7 @@ def test_the_table_needs_no_judges_to_agree_with_the_numbers_of_the_run():
             [
                 ("yes", [Chunk(content="[yes]", doc_uri="a"), Chunk(content="[no]", doc_uri="b")]),
                 ("no", chunks("yes", "yes")),
-                ("error", []),
+                ("no", []),
                 ("yes", None),
             ],
             1,
