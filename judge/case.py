@@ -112,7 +112,7 @@ class Turn(_CaseModel):
 
     def all_text(self) -> str:
         """The text, the tool's result and the retrieved passages, as people are shown them."""
-        texts = [self.text, self.tool_result and self.tool_result.content]
+        texts = [self.text, None if self.tool_result is None else self.tool_result.content]
         texts += ["retrieved: nothing"] if self.chunks == () else []
         for chunk in self.chunks or ():
             source = f" from {chunk.doc_uri}" if chunk.doc_uri else ""

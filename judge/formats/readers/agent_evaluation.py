@@ -192,8 +192,9 @@ def _chat(messages: Sequence[_Message]) -> Transcript:
 
 
 def _usage(message: _Message) -> Usage | None:
-    used = message.usage
-    return used and Usage(input_tokens=used.prompt, output_tokens=used.completion)
+    if (used := message.usage) is None:
+        return None
+    return Usage(input_tokens=used.prompt, output_tokens=used.completion)
 
 
 def _turn(message: _Message) -> Turn:
