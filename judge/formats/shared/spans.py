@@ -8,7 +8,7 @@ joined in order. This is the common part of OpenTelemetry, Langfuse, MLflow and 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final, Literal, NamedTuple
@@ -126,45 +126,46 @@ def _trace_turns(spans: Sequence[TraceSpan], tally: FidelityCounter) -> tuple[Tu
 
 def _model_spans(spans: Sequence[TraceSpan]) -> list[TraceSpan]:
     """Return the model calls that are no part of a tool's own work."""
-    # Two traces of one session may use the same span ids.
     by_id = {(span.trace, span.id): span for span in spans}
-    tools = {key: span for key, span in by_id.items() if span.kind == "tool"}
-    return [span for span in spans if span.kind == "llm" and not _is_inside(span, tools, by_id)]
+    models = (span for span in spans if span.kind == "llm")
+    return [m for m in models if all(above.kind != "tool" for above in _spans_around(m, by_id))]
 
 
-_SpansById = Mapping[tuple[str, str], TraceSpan]  # (trace, id of the span) -> span
-
-
-def _is_inside(span: TraceSpan, outer: _SpansById, by_id: _SpansById) -> bool:
-    """Whether one of the outer spans lies around a span, at any distance."""
+def _spans_around(
+    span: TraceSpan, by_id: Mapping[tuple[str, str], TraceSpan]
+) -> Iterator[TraceSpan]:
+    """Yield the spans that lie around a span, from the inside out."""
+    # Two traces of one session may use the same span ids.
     seen_ids = {span.id}  # a file may name spans as parents of one another in a circle
     above = by_id.get((span.trace, span.parent or ""))
     while above is not None and above.id not in seen_ids:
-        if (above.trace, above.id) in outer:
-            return True
+        yield above
         seen_ids.add(above.id)
         above = by_id.get((span.trace, above.parent or ""))
-    return False
-
-
-def _outermost(chosen: Iterable[TraceSpan], spans: Iterable[TraceSpan]) -> list[TraceSpan]:
-    """Return the chosen spans that lie in no other chosen span."""
-    by_id = {(span.trace, span.id): span for span in spans}
-    outer = {(span.trace, span.id): span for span in chosen}
-    return [span for span in outer.values() if not _is_inside(span, outer, by_id)]
 
 
 def _retrieval_spans(spans: Sequence[TraceSpan]) -> list[TraceSpan]:
     """Return the retrieval steps in order; a retriever within another one is a part of it."""
-    return _outermost((span for span in spans if span.chunks is not None), spans)
+    by_id = {(span.trace, span.id): span for span in spans}
+    retrievers = (span for span in spans if span.chunks is not None)
+    return [r for r in retrievers if all(above.chunks is None for above in _spans_around(r, by_id))]
 
 
 def _spending_spans(trace: Sequence[TraceSpan], figure: str) -> list[TraceSpan]:
     """Return the model calls of a trace that record a figure; without any, the agents that do."""
-    # A framework's model call and the provider's within it are one call, recorded twice.
-    recording = [span for span in trace if getattr(span, figure) is not None]
-    models = [span for span in recording if span.kind == "llm"]
-    return _outermost(models or [span for span in recording if span.kind == "agent"], trace)
+    recording = {span.id: span for span in trace if getattr(span, figure) is not None}
+    by_id = {(span.trace, span.id): span for span in trace}
+    models = [span for span in recording.values() if span.kind == "llm"]
+    # Around the provider's call lies that of a framework, which may record its last step alone.
+    wrappers = {above.id for span in models for above in _spans_around(span, by_id)}
+    if models:
+        return [span for span in models if span.id not in wrappers]
+    agents = {key: span for key, span in recording.items() if span.kind == "agent"}
+    return [
+        span
+        for span in agents.values()
+        if all(above.id not in agents for above in _spans_around(span, by_id))
+    ]
 
 
 def _with_totals(transcript: Transcript, traces: Sequence[Sequence[TraceSpan]]) -> Transcript:

@@ -137,13 +137,11 @@ def test_the_dollars_of_a_trace_are_those_of_all_its_model_calls():
     assert (len(case.transcript.turns), case.transcript.cost_usd()) == (2, 0.5)
 
 
-def test_a_model_call_that_a_framework_and_its_provider_both_record_counts_once():
-    outer = model_call(0, ASKED, "It is late.", (200, 30))
-    assert tokens(case_of(outer, model_call(1, ASKED, "It is late.", (200, 30), parent="s0"))) == (
-        230,
-        200,
-        30,
-    )
+@pytest.mark.parametrize("by_framework", [(200, 30), (14, 43), (900, 90)])
+def test_a_model_call_that_a_framework_records_too_counts_once_as_its_provider_says(by_framework):
+    outer = model_call(0, ASKED, "It is late.", by_framework)
+    inner = model_call(1, ASKED, "It is late.", (200, 30), parent="s0")
+    assert tokens(case_of(outer, inner)) == (230, 200, 30)
 
 
 def test_a_model_call_within_a_tool_counts():
