@@ -113,6 +113,9 @@ def compact(
     commands.upkeep.compact_and_print(config, store, run_id, as_json=as_json)
 
 
+AsCsv = Annotated[bool, Option("--csv", help="Print CSV on stdout; no cell is a formula.")]
+
+
 @app.command()
 def sql(
     target: Annotated[
@@ -122,15 +125,28 @@ def sql(
     config: options.ConfigFile = None,
     store: options.StoreUri = None,
     as_json: options.AsJson = False,
-    as_csv: Annotated[
-        bool, Option("--csv", help="Print CSV on stdout; no cell is a formula.")
-    ] = False,
+    as_csv: AsCsv = False,
 ) -> None:
     """Ask a store, or one run of it, in SQL; read-only."""
+    commands.sql.query_and_print(target, query, config, store, _shape(as_json, as_csv))
+
+
+@app.command()
+def results(
+    run_id: options.RunId,
+    config: options.ConfigFile = None,
+    store: options.StoreUri = None,
+    as_json: options.AsJson = False,
+    as_csv: AsCsv = False,
+) -> None:
+    """The yes/no judges of a run as one table: a row for each case, their ratings side by side."""
+    commands.sql.print_results(run_id, config, store, _shape(as_json, as_csv))
+
+
+def _shape(as_json: bool, as_csv: bool) -> Literal["table", "json", "csv"]:
     if as_json and as_csv:
         raise ConfigurationError("--json and --csv: give one of the two")
-    shape: Literal["table", "json", "csv"] = "json" if as_json else "csv" if as_csv else "table"
-    commands.sql.query_and_print(target, query, config, store, shape)
+    return "json" if as_json else "csv" if as_csv else "table"
 
 
 class DayOrder(StrEnum):

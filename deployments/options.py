@@ -55,7 +55,10 @@ def read_config(
 SECTIONS: Final[Mapping[str, Sequence[str]]] = {  # heading -> commands, in this order
     "Begin": ("demo", "init", "doctor", "plan"),
     "Judge": ("run", "resume", "requeue", "nightly", "after-deployment", "backfill", "stop"),
-    "Read": ("runs", "show", "case", "explain", "compare", "trends", "report", "serve", "sql"),
+    "Read": (
+        *("runs", "show", "case", "explain", "compare"),
+        *("trends", "report", "results", "serve", "sql"),
+    ),
     "Judges and transcripts": ("metrics", "judges", "calibrate", "import"),
     "Prefect server": ("up", "down", "deploy", "serve-flows", "metrics-export"),
     "Upkeep of a store": ("rebuild", "gc", "forget", "compact"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final, Literal
 
@@ -74,6 +74,16 @@ class Usage(_CaseModel):
     input_tokens: int = Field(default=0, ge=-MOST_TOKENS, le=MOST_TOKENS)
     output_tokens: int = Field(default=0, ge=-MOST_TOKENS, le=MOST_TOKENS)
 
+    @classmethod
+    def total(cls, usages: Iterable[Usage | None]) -> Usage | None:
+        """The sum over several model calls; `None` where none of them records any."""
+        known = [usage for usage in usages if usage is not None]
+        if not known:
+            return None
+        names = ("input_tokens", "output_tokens")
+        sums = {name: sum(getattr(usage, name) for usage in known) for name in names}
+        return known[0].model_copy(update=sums)  # a sum may exceed what one call can take
+
 
 class Chunk(_CaseModel):
     """A retrieved passage."""
@@ -100,6 +110,15 @@ class Turn(_CaseModel):
     usage: Usage | None = None
     cost_usd: float | None = Field(default=None, ge=-MOST_USD, le=MOST_USD)
 
+    def all_text(self) -> str:
+        """The text, the tool's result and the retrieved passages, as people are shown them."""
+        texts = [self.text, None if self.tool_result is None else self.tool_result.content]
+        texts += ["retrieved: nothing"] if self.chunks == () else []
+        for chunk in self.chunks or ():
+            source = f" from {chunk.doc_uri}" if chunk.doc_uri else ""
+            texts.append(f"retrieved{source}: {chunk.content}")
+        return "\n".join(text for text in texts if text)
+
 
 class ToolSpec(_CaseModel):
     """A tool that the agent could call; `writes`: whether it changes state (`None`: not known)."""
@@ -122,6 +141,9 @@ class Transcript(_CaseModel):
     started_at: Moment | None = None
     duration_ms: float | None = Field(default=None, ge=0, le=MOST_MS)  # wall clock
     agent_cost_usd: float | None = Field(default=None, ge=-MOST_USD, le=MOST_USD)
+    usage: Usage | None = Field(
+        default=None, description="of all model calls; null: the sum over the agent's turns"
+    )
     finished: bool | None = Field(
         default=None, description="false: cut off before its end; null: not known"
     )
@@ -165,6 +187,25 @@ class Transcript(_CaseModel):
             if turn.role == "assistant" and turn.text:
                 yield index, turn.text
 
+    def answer_places(self, last: int) -> list[int]:
+        """Indexes of the agent's texts that answer, in the exchange whose last text is turn `last`.
+
+        A text in front of a tool call or beside one announces the answer; it is one only where the
+        exchange has no other.
+        """
+        places: list[int] = []
+        for index in range(last, -1, -1):
+            turn = self.turns[index]
+            has_text = bool((turn.text or "").strip())
+            if turn.role == "user" and has_text:
+                break
+            if index < last and (turn.tool_calls or turn.role == "tool"):
+                break
+            if turn.role == "assistant" and has_text:
+                places.append(index)
+        answers = [place for place in places if not self.turns[place].tool_calls] or places
+        return answers[::-1]
+
     def said(self) -> Iterator[tuple[int, str]]:
         """The name of `agent_texts` until version 0.1, for judges of users that still call it."""
         return self.agent_texts()
@@ -180,13 +221,10 @@ class Transcript(_CaseModel):
         return statistics.median(latencies) if latencies else None
 
     def agent_usage(self) -> Usage | None:
-        """The summed tokens of all assistant turns; `None` where no turn records any."""
-        usages = [t.usage for t in self.turns if t.role == "assistant" and t.usage is not None]
-        if not usages:
-            return None
-        names = ("input_tokens", "output_tokens")
-        sums = {name: sum(getattr(usage, name) for usage in usages) for name in names}
-        return usages[0].model_copy(update=sums)  # a sum may exceed what one call can take
+        """Tokens as recorded for the whole, else summed over the agent's turns; `None`: not known."""
+        if self.usage is not None:
+            return self.usage
+        return Usage.total(t.usage for t in self.turns if t.role == "assistant")
 
     def cost_usd(self) -> float | None:
         """The agent's cost in US dollars: as recorded for the whole, else summed over its turns."""

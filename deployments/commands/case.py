@@ -84,8 +84,7 @@ def _turn_texts(number: int, turn: Turn) -> Iterator[str]:
     result = turn.tool_result
     name = f" {one_line(result.name)}" if result and result.name else ""
     failed = " (failed)" if result and result.is_error else ""
-    text = "\n".join(part for part in (turn.text, result.content if result else None) if part)
-    yield f"[{number}] {turn.role}{name}{failed}: {_shortened_text(text)}"
+    yield f"[{number}] {turn.role}{name}{failed}: {_shortened_text(turn.all_text())}"
     for call in turn.tool_calls:
         # The text as the agent wrote it, where it was no JSON object.
         arguments = call.raw or json.dumps(call.arguments, ensure_ascii=False, default=str)

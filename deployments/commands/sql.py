@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import math
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
@@ -15,8 +16,9 @@ from typing import Any, Final, Literal, TypeAlias
 import polars as pl
 
 from assizes.deployments.commands.output import print_json, print_table
-from assizes.deployments.commands.stores import store_config
+from assizes.deployments.commands.stores import opened_store, store_config
 from assizes.deployments.terminal import printable
+from assizes.judge.summary.wide_table import results_frame
 from assizes.tasks.store import query_store
 
 FORMULA: Final = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
@@ -53,6 +55,7 @@ def _csv_cell(value: Any) -> Any:
     return as_text(str(value))
 
 
+_LONG_COLUMNS: Final = ("/ratings", "/rationale", "/rationales", "error_message", "error_messages")
 Shape: TypeAlias = Literal["table", "json", "csv"]
 
 
@@ -66,7 +69,29 @@ def query_and_print(
     """
     store = _store_uri(target)
     config = store_config(file, store or uri)
-    rows = query_store(config, statement, None if store else target)  # None: all runs of it
+    _print_rows(query_store(config, statement, None if store else target), shape)  # None: all runs
+
+
+def print_results(run_id: str, file: Path | None, uri: str | None, shape: Shape) -> None:
+    """Print the wide table of a run (seed 004): a row for each case, a column for each assessment.
+
+    Raises:
+        UnknownRun: the store has no such run.
+    """
+    with opened_store(file, uri) as store:
+        cases, scores = (
+            store.table(store.run(run_id).run_id, name) for name in ("cases", "scores")
+        )
+    table = results_frame(cases, scores)
+    if shape == "table":  # a terminal has room for the ratings, under the names of the judges
+        kept = [name for name in table.columns if not name.endswith(_LONG_COLUMNS)]
+        names = [re.sub("/(rating|precision)$", "", name).rpartition("/")[2] for name in kept]
+        are_unique = len(set(names)) == len(names)  # a judge may be called `root_cause`
+        table = table.select(kept).rename(dict(zip(kept, names, strict=True)) if are_unique else {})
+    _print_rows(table, shape)
+
+
+def _print_rows(rows: pl.DataFrame, shape: Shape) -> None:
     if shape == "json":
         dicts = rows.to_dicts()
         print_json([{name: _plain_value(row[name]) for name in row} for row in dicts])

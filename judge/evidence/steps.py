@@ -83,16 +83,16 @@ def requests(transcript: Transcript) -> tuple[str, ...]:
 
 
 def final_response(transcript: Transcript) -> str:
-    """The agent's last text: after the user's last turn unless that ends it all; empty for none."""
+    """The agent's last answer: after the user's last turn unless that ends all; empty for none."""
     turns = transcript.turns
     last_user = max((i for i, turn in enumerate(turns) if turn.role == "user"), default=-1)
     ended_by_user = bool(turns) and last_user == len(turns) - 1  # e.g. by thanks
-    texts = [
-        text.strip()
+    places = [
+        index
         for index, text in transcript.agent_texts()
         if text.strip() and (ended_by_user or index > last_user)
     ]
-    return texts[-1] if texts else ""
+    return (turns[transcript.answer_places(places[-1])[-1]].text or "").strip() if places else ""
 
 
 def json_value(text: str | None) -> Any:

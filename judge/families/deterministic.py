@@ -82,16 +82,19 @@ class DocumentRecall:
     metrics = (DOCUMENT_RECALL,)
 
     def missing(self, case: Case) -> str | None:
-        """A case is skipped without expected documents or a retrieval; an empty one has recall 0."""
+        """A case is skipped without expected documents, a retrieval or the ids of what it found."""
         if not case.expected.retrieved_context:
             return "missing input: expected_retrieved_context[].doc_uri"
-        if case.transcript.retrieval() is None:
+        passages = case.transcript.retrieval()
+        if passages is None:
             return "missing input: retrieved_context"
+        if passages and not any(passage.doc_uri for passage in passages):
+            return "missing input: retrieved_context[].doc_uri"
         return None
 
     def judge(self, case: Case) -> list[Score]:
         """The headline score; its details list the documents `found` and `not_found`."""
-        # Sets: a document counts once, however many of its chunks were retrieved.
+        # An empty retrieval has recall 0. Sets: a document counts once, however many of its chunks were retrieved.
         expected = {document.doc_uri for document in case.expected.retrieved_context}
         retrieved = {chunk.doc_uri for chunk in case.transcript.retrieved_chunks()}
         details = {"found": sorted(expected & retrieved), "not_found": sorted(expected - retrieved)}

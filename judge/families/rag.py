@@ -26,6 +26,9 @@ from assizes.judge.protocol import Ask, NoReply, Prompt, Steps, ask, ask_each
 from assizes.judge.score import Metric, Scale, Score
 from assizes.judge.statistics.exact import rounded_value
 
+NAME: Final = "^[a-z][a-z0-9_]{0,62}$"
+"""The pattern of a judge's name."""
+
 Input = Literal["request", "response", "retrieved_context", "expected_response"]
 """The parts of a case that a yes/no judge may need or show."""
 
@@ -43,6 +46,10 @@ _REPLY: Final = """\
 One JSON object, nothing else, with these keys in this order:
 - rationale: one to three sentences, before the rating
 - rating: "yes" or "no", nothing else"""
+
+
+NOTHING_RETRIEVED: Final = "the retrieval returned no chunk"
+"""The rationale of a judge of chunks where a retrieval found nothing."""
 
 
 class Rating(BaseModel):
@@ -63,7 +70,7 @@ class YesNoRubric(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    name: str = Field(pattern=r"^[a-z][a-z0-9_]{0,62}$")
+    name: str = Field(pattern=NAME)
     prompt: str = Field(min_length=1)
     display_name: str = ""
     aspect: str = Field(default="", description="what it assesses, for listings")
@@ -96,9 +103,11 @@ class RatingEvidence:
 
 
 def last_exchange(transcript: Transcript) -> LastExchange:
-    """The agent's last text, and the last text of the user before it."""
+    """The agent's last answer, and the last text of the user before it."""
     turns = transcript.turns
     answer = _last_turn_of(turns, "assistant")
+    if answer is not None:
+        answer = transcript.answer_places(answer)[-1]
     request = _last_turn_of(turns if answer is None else turns[:answer], "user")
     # A closing "thanks" is a request only where there is no other (decision 21).
     if request is None:
@@ -168,15 +177,17 @@ class _RubricJudge:
 
     def missing(self, case: Case) -> str | None:
         """A case is skipped without one of the inputs of the rubric."""
-        last = last_exchange(case.transcript)
+        last, passages = last_exchange(case.transcript), case.transcript.retrieval()
         available: dict[Input, bool] = {
             "request": last.request is not None,
             "response": last.response is not None,
             # An empty retrieval found nothing, and is judged; an absent one is not (decision 23).
-            "retrieved_context": case.transcript.retrieval() is not None,
+            "retrieved_context": passages is not None,
             "expected_response": bool(expected_statements(case)),
         }
         lacking = [_INPUT_WORDS[name] for name in self.rubric.inputs if not available[name]]
+        if passages and not any(passage.content.strip() for passage in passages):
+            lacking += ["retrieved_context[].content"] * ("retrieved_context" in self.rubric.inputs)
         return f"missing input: {', '.join(lacking)}" if lacking else None
 
     def prompt_and_evidence(
@@ -242,7 +253,7 @@ class RetrievalJudge(_RubricJudge):
         """One ask for each chunk, all in one round."""
         chunks = case.transcript.retrieved_chunks()
         if not chunks:  # a retrieval that found nothing (decision 23)
-            details = {"rationale": "the retrieval returned no chunk"}
+            details = {"rationale": NOTHING_RETRIEVED}
             return [Score.of(self.metric, 0.0, passed=False, details=details)]
         return self._ask_about_chunks(case, chunks)
 

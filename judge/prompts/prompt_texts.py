@@ -140,10 +140,8 @@ def rendered_turns(transcript: Transcript, window: range | None = None) -> list[
     unanswered = ids - transcript.results().keys()
     for index, turn in enumerate(transcript.turns):
         if window is None or index in window:
-            text = turn.text or ""
+            text = _turn_text(turn)
             # splitlines knows every line end, U+2028 too: none of them starts a line at the margin.
-            if turn.tool_result is not None:
-                text = "\n".join(filter(None, (text, turn.tool_result.content)))
             shown = _NEXT_LINE.join(text.splitlines()) if text.strip() else EMPTY
             lines = [f"[{index}] {_speaker(turn, names)}: {shown}"]
             for call in turn.tool_calls:
@@ -160,12 +158,20 @@ def rendered_turns(transcript: Transcript, window: range | None = None) -> list[
     return blocks
 
 
+def _turn_text(turn: Turn) -> str:
+    if turn.tool_result is not None:
+        return "\n".join(filter(None, (turn.text, turn.tool_result.content)))
+    if turn.role == "tool" and turn.chunks is not None and not turn.text:
+        return f"(passages: {len(turn.chunks)})"  # of an earlier retrieval step
+    return turn.text or ""
+
+
 def _speaker(turn: Turn, names: Mapping[str, str]) -> str:
     if turn.role != "tool":
         return turn.role
     result = turn.tool_result
     if result is None:
-        return "tool (unknown)"
+        return "retrieval" if turn.chunks is not None else "tool (unknown)"
     # The name of the call counts: a result may claim to be of another tool.
     name = names.get(result.call_id or "") or result.name or "(unknown)"
     stray = result.name and result.call_id is not None and result.call_id not in names

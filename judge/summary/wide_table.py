@@ -7,8 +7,17 @@ from typing import Final
 
 import polars as pl
 
+from assizes.judge.catalog import JUDGES
 from assizes.judge.families.deterministic import AgentUsage, DocumentRecall
-from assizes.judge.families.rag import built_in, yes_no_rubrics
+from assizes.judge.families.rag import (
+    NAME,
+    NOTHING_RETRIEVED,
+    AnswerJudge,
+    RetrievalJudge,
+    YesNoRubric,
+    built_in,
+    yes_no_rubrics,
+)
 from assizes.judge.protocol import Judge
 from assizes.judge.score import Metric, Scale
 from assizes.judge.summary.headlines import metric_counts, metric_summaries, overall_assessments
@@ -34,9 +43,12 @@ def results_frame(
     `/error_message`; a judge of chunks has `<name>/ratings`, `/rationales`, `/error_messages`
     (lists in the order of retrieval) and `/precision`; a measure has one column of its own name. A
     judge that did not apply has no values; one that failed has an error message and nothing else.
-    Without `judges` the columns are those of the built-in judges of seed 004.
+    Without `judges` the columns are those of the built-in judges of seed 004 and of the judges in
+    rubric files, as the rows show them; so the numbers of the table are those of the run.
     """
-    chosen_judges = agent_evaluation_judges() if judges is None else judges
+    if judges is None:
+        judges = (*agent_evaluation_judges(), *_judges_of_files(scores))
+    chosen_judges = judges
     lazy = scores.lazy()
     summaries = metric_summaries(metric_counts(lazy), chosen_judges)
     table = cases.select(CASE).sort(CASE)
@@ -51,6 +63,24 @@ def results_frame(
                 columns = _columns(metric, scores.filter(judge=judge.name, metric=metric.name))
                 table = table.join(columns, on=CASE, how="left", maintain_order="left")
     return table.rename({"case_id": "request_id"})
+
+
+def _judges_of_files(scores: pl.DataFrame) -> list[Judge]:
+    """The judges in rubric files that gave these scores, by name."""
+    # The judge of a file has one metric, of its own name, and a hash of its rubric.
+    own = scores.filter(
+        (pl.col("judge") == pl.col("metric")) & pl.col("judge").str.contains(NAME),
+        ~pl.col("judge").is_in(list(JUDGES)),
+        pl.col("rubric_hash").is_null() | (pl.col("rubric_hash") != ""),
+    )
+    found_nothing = pl.col("details").str.contains(NOTHING_RETRIEVED, literal=True)
+    of_chunks = pl.col("part").str.starts_with("chunk:")
+    of_chunks |= pl.col("label").is_null() & found_nothing  # with a label it is a model's rationale
+    judges: list[Judge] = []
+    for name, rates_chunks in own.group_by("judge").agg(of_chunks.any()).sort("judge").rows():
+        rubric = YesNoRubric(name=name, prompt="(own)")
+        judges.append(RetrievalJudge(rubric) if rates_chunks else AnswerJudge(rubric))
+    return judges
 
 
 def _columns(metric: Metric, scores: pl.DataFrame) -> pl.DataFrame:

@@ -26,7 +26,7 @@ from assizes.judge.rows import as_json
 from assizes.judge.rubrics.rubric import OUTCOMES
 from assizes.judge.score import SUSPECT, Score
 from assizes.judge.verdicts.executions import PASS_FLAGGED
-from assizes.judge.verdicts.verdict import CaseVerdict, rationale, verdict
+from assizes.judge.verdicts.verdict import CaseVerdict, rationale, success, verdict
 
 MAX_TOOLS: Final = 50
 """The most tool names in the row of a case."""
@@ -42,9 +42,11 @@ RETRIEVAL_FIX: Final = (
     "size, query rewriting, filters, the number of passages and their ranking."
 )
 GENERATION_FIX: Final = (
-    "Improve generation: the passages were not what failed; tighten the instructions (answer from "
-    "the passages only, answer the question, refuse what is unsafe), or try a stronger model."
+    "Improve generation: tighten the instructions (answer the question, refuse what is unsafe), or "
+    "try a stronger model."
 )
+FROM_PASSAGES: Final = "Have the agent answer from the retrieved passages only."
+"""Added to `GENERATION_FIX` where a case has passages and no judge of retrieval failed it."""
 
 _MAX_SHOWN: Final = 3
 """The most flags that the summary line of a verdict names."""
@@ -212,8 +214,9 @@ def findings(
     )
     suspects = contradicted_metrics(case, scores)
     key = {"run_id": row_key.run_id, "case_id": case.case_id, "repetition": case.repetition}
+    fixes = _fixes(case, scores, panel, case_verdict.root_cause)
     score_rows = [
-        key | _score_row(result.judge, score, panel, case_verdict.root_cause, suspects)
+        key | _score_row(result.judge, score, panel, fixes, suspects)
         for result in hearing_results
         for score in result.scores
     ]
@@ -235,17 +238,36 @@ def has_ground_truth(case: Case) -> bool:
 
 def suggested_fix(metric: str, run_names: Sequence[str] = ()) -> str:
     """The suggestion for a failure of retrieval or of generation, by its root cause (seed 004)."""
+    return RETRIEVAL_FIX if _is_of_retrieval(metric, run_names) else GENERATION_FIX
+
+
+def _is_of_retrieval(metric: str, run_names: Sequence[str]) -> bool:
     # A retrieval judge that a user wrote is known by its published names only.
-    retrieval = any(name.startswith("retrieval/") for name in run_names)
-    retrieval = retrieval or metric in ("context_sufficiency", "chunk_relevance")
-    return RETRIEVAL_FIX if retrieval else GENERATION_FIX
+    published = any(name.startswith("retrieval/") for name in run_names)
+    return published or metric in ("context_sufficiency", "chunk_relevance")
+
+
+def _fixes(
+    case: Case, scores: Sequence[Score], panel: JudgePanel, root_cause: str | None
+) -> dict[str, str]:
+    """The suggestion for the root cause of a case, by its metric; empty without a root cause."""
+    if root_cause is None:
+        return {}
+    of_retrieval = {m.name for m in panel.metrics if _is_of_retrieval(m.name, m.run_names)}
+    if root_cause in of_retrieval:
+        return {root_cause: RETRIEVAL_FIX}
+    failed = [s.metric for s in scores if not s.part and success(s) is False]
+    beside = [name for name in failed if name in of_retrieval]
+    more = f"{', '.join(beside)} failed as well. {RETRIEVAL_FIX}" if beside else FROM_PASSAGES
+    has_passages = bool(case.transcript.retrieved_chunks())
+    return {root_cause: f"{GENERATION_FIX} {more}" if beside or has_passages else GENERATION_FIX}
 
 
 def _score_row(
     judge: Judge,
     score: Score,
     panel: JudgePanel,
-    root_cause: str | None,
+    fixes: Mapping[str, str],
     suspects: Mapping[str, str],
 ) -> dict[str, Any]:
     """The row of a score with notes in its details: `suspect`, and for the root cause the fix."""
@@ -254,8 +276,8 @@ def _score_row(
     if why := contradiction(score) or (suspects.get(score.metric) if headline else None):
         details[SUSPECT] = why
     # Stored, not made up by reports: an old run keeps the advice that it was given.
-    if headline and score.metric == root_cause:
-        details["suggested_fix"] = suggested_fix(root_cause, metric.run_names if metric else ())
+    if headline and score.metric in fixes:
+        details["suggested_fix"] = fixes[score.metric]
     return {
         "judge": judge.name,
         "metric": score.metric,

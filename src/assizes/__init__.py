@@ -16,9 +16,10 @@ if TYPE_CHECKING:
     from assizes.judge.config.run import RunConfig
     from assizes.judge.protocol import Ask, Judge
     from assizes.judge.score import Score
+    from assizes.judge.summary.wide_table import results_frame
     from assizes.tasks.store import open_store
 
-__all__ = ["Ask", "Case", "Judge", "RunConfig", "Score", "judges", "open_store"]
+__all__ = ["Ask", "Case", "Judge", "RunConfig", "Score", "judges", "open_store", "results_frame"]
 
 _HOMES: Final = {
     "Ask": "assizes.judge.protocol",
@@ -27,6 +28,7 @@ _HOMES: Final = {
     "RunConfig": "assizes.judge.config.run",
     "Score": "assizes.judge.score",
     "open_store": "assizes.tasks.store",
+    "results_frame": "assizes.judge.summary.wide_table",
 }
 
 

@@ -25,9 +25,10 @@ class AnsweredTurn:
 
 def answered_turns(transcript: Transcript) -> tuple[AnsweredTurn, ...]:
     """Each user message that the agent answered, with the first text that answers it."""
+    turns = transcript.turns
     texts = [
         (at, turn)
-        for at, turn in enumerate(transcript.turns)
+        for at, turn in enumerate(turns)
         if turn.role in ("user", "assistant") and (turn.text or "").strip()
     ]
     answered: list[AnsweredTurn] = []
@@ -37,9 +38,8 @@ def answered_turns(transcript: Transcript) -> tuple[AnsweredTurn, ...]:
         if role == "user":
             query = group[-1][1].text  # the last of several in a row
         elif query is not None:
-            # A text beside a tool call only announces the answer, unless it is all there is.
-            at, answer = next((pair for pair in group if not pair[1].tool_calls), group[0])
-            answered.append(AnsweredTurn(len(answered), at, query, answer.text or ""))
+            at = transcript.answer_places(group[-1][0])[0]
+            answered.append(AnsweredTurn(len(answered), at, query, turns[at].text or ""))
     return tuple(answered)
 
 

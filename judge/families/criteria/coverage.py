@@ -189,10 +189,14 @@ def _aspect_coverage(
 def _merge_later(first: AspectCoverage, later: AspectCoverage) -> AspectCoverage:
     """The coverage of an aspect after a later answer, with the reason of the last that changed it."""
     # A contradicted concept is no longer covered, until a later answer covers it again.
+    covered = (first.covered_concepts - later.contradicted) | later.covered_concepts
+    # No answer alone covers all concepts; where one does, the judge's own mark counts.
+    is_shared = len(covered) > max(len(first.covered_concepts), len(later.covered_concepts))
+    is_complete = is_shared and len(covered) == len(first.aspect.concepts)
     both = replace(
         first,
-        marked_covered=first.marked_covered or later.marked_covered,
-        covered_concepts=(first.covered_concepts - later.contradicted) | later.covered_concepts,
+        marked_covered=first.marked_covered or later.marked_covered or is_complete,
+        covered_concepts=covered,
         contradicted=(first.contradicted - later.covered_concepts) | later.contradicted,
     )
     return first if both == first else replace(both, reason=later.reason, turn=later.turn)

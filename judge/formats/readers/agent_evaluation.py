@@ -3,14 +3,17 @@
     {"request_id": "q1", "request": "What is ...?", "response": "It is ...",
      "retrieved_context": [{"doc_uri": "a.md", "content": "..."}], "expected_response": "..."}
 
-In place of response and context a row may hold a `trace`: a list of chat messages, or a transcript
-as in the native format. A chat message may also have `retrieved_context`, `usage`, `started_at` and
-`latency_ms`.
+In place of response and context a row may hold a `trace`: an MLflow trace, a list of chat messages,
+or a transcript as in the native format, each also as JSON text. A chat message may also have
+`retrieved_context`, `usage`, `started_at` and `latency_ms`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from functools import lru_cache
+from itertools import islice
 from typing import Any, Final
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field
@@ -27,10 +30,14 @@ from assizes.judge.case import (
     Usage,
 )
 from assizes.judge.errors import DataError
+from assizes.judge.formats.readers.mlflow_traces import is_trace, traces_case
 from assizes.judge.formats.shared import parsing
 from assizes.judge.formats.shared.containers import Format
-from assizes.judge.formats.shared.json_shapes import content_id
+from assizes.judge.formats.shared.json_shapes import content_id, decode_if_json
 from assizes.judge.formats.shared.messages import ChatMessage
+
+_MAX_NAMES, _MAX_NAME_CHARS = 5, 60  # of columns that are not known, in the reason of a reject
+_LEAST_LIKENESS: Final = 0.75  # of a misspelt name to the name that is meant, as difflib measures
 
 
 class _Tokens(BaseModel):
@@ -70,7 +77,9 @@ class _Row(BaseModel):
 
 
 def _fits(value: Any) -> bool:
-    return isinstance(value, dict) and not value.keys().isdisjoint({"request_id", "request"})
+    return isinstance(value, dict) and not value.keys().isdisjoint(
+        {"request_id", "request", "trace"}
+    )
 
 
 def _case(record: bytes) -> Case:
@@ -80,34 +89,73 @@ def _case(record: bytes) -> Case:
 def row_case(value: Any) -> Case:
     """Return the case of a row that is parsed JSON; negative times in it are set to None, in place.
 
-    Without a `request_id`, a hash of the row is the case id.
+    Without a `request_id`, a hash of the row is the case id. A column wins over what an MLflow trace
+    says of the same. Columns that nobody knows are counted, with the column that may be meant.
 
     Raises:
         DataError: `schema`, when a column has another type, when the row has neither response,
             retrieved context nor trace, or when expected facts stand beside an expected response.
     """
-    dropped = parsing.drop_negative_times(value)
+    tally = parsing.FidelityCounter()
     with parsing.schema_errors():  # covers `Case` too, which refuses facts beside a response
-        row = _Row.model_validate(value)
-        _check_inputs(row)
+        columns, traced = _columns(value, tally)
+        dropped = parsing.drop_negative_times(columns)
+        row = _Row.model_validate(columns)
+        _check_inputs(row, ", ".join(islice(_unknown_columns(value), _MAX_NAMES)))
+        fields: dict[str, Any] = {} if traced is None else dict(traced)
+        times = {parsing.DROPPED_TIMES: dropped} if dropped else {}
         return Case(
-            case_id=content_id(value) if row.request_id is None else str(row.request_id),
-            transcript=_transcript(row),
-            expected=_expected_values(row),
-            metadata={parsing.DROPPED_TIMES: dropped} if dropped else {},
+            **{
+                **fields,
+                "case_id": content_id(value) if row.request_id is None else str(row.request_id),
+                "transcript": _transcript(row),
+                "expected": _expected_values(row, fields.get("expected", Expected())),
+                "metadata": {**fields.get("metadata", {}), **tally.metadata(), **times},
+            }
         )
 
 
-def _check_inputs(row: _Row) -> None:
-    if row.trace is not None:  # taken as it is; request and response may stand in it
-        return
+def _columns(value: Any, tally: parsing.FidelityCounter) -> tuple[Any, Case | None]:
+    """Return a row that can be validated, and the case of its MLflow trace; None without one."""
+    if not isinstance(value, dict):
+        return value, None
+    for column in _unknown_columns(value):
+        tally.count("dropped", f"row.{column}")
+    trace = decode_if_json(value.get("trace"))
+    if not is_trace(trace):
+        return {**value, "trace": trace}, None
+    traced = traces_case([trace], tally)
+    # Tables of traces repeat what went into the outermost span and what came out of it, as JSON.
+    texts = {name: decode_if_json(value.get(name)) for name in ("request", "response")}
+    plain = {name: text if isinstance(text, str) else None for name, text in texts.items()}
+    return {**value, **plain, "trace": traced.transcript}, traced
+
+
+def _unknown_columns(value: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the columns that are not read, each with the known column that may be meant."""
+    for name in sorted(value.keys() - _Row.model_fields.keys()):
+        if value[name] not in (None, "", [], {}):
+            yield _with_suggestion(name[:_MAX_NAME_CHARS])
+
+
+@lru_cache(maxsize=1024)
+def _with_suggestion(name: str) -> str:
+    meant = get_close_matches(name.lower(), _Row.model_fields, n=1, cutoff=_LEAST_LIKENESS)
+    return f"{name} (misspelt {meant[0]}?)" if meant else name
+
+
+def _check_inputs(row: _Row, unknown: str) -> None:
+    if row.trace.turns if isinstance(row.trace, Transcript) else row.trace:
+        return  # taken as it is; request and response may stand in it
+    columns = f"; columns that are not known: {unknown}" if unknown else ""
     if row.request is None:
-        raise DataError("schema", "request: missing; give a request, or a trace that holds it")
+        why = "request: missing; give a request, or a trace that holds it"
+        raise DataError("schema", why + columns)
     if row.response is None and row.retrieved_context is None:
         raise DataError(
             "schema",
             "response: missing, and there is no trace; give response (or retrieved_context, to judge "
-            "retrieval alone), or a trace that holds them",
+            f"retrieval alone), or a trace that holds them{columns}",
         )
 
 
@@ -133,7 +181,20 @@ def _transcript(row: _Row) -> Transcript:
 def _chat(messages: Sequence[_Message]) -> Transcript:
     systems = [message.content or "" for message in messages if message.role == "system"]
     turns = [_turn(message) for message in messages if message.role != "system"]
-    return Transcript(turns=tuple(turns), system="\n\n".join(systems) or None)
+    transcript = Transcript(turns=tuple(turns), system="\n\n".join(systems) or None)
+    # A tool may call a model too; a simulated user's calls are none of the agent's.
+    usage = Usage.total(_usage(message) for message in messages if message.role != "user")
+    return (
+        transcript
+        if usage == transcript.agent_usage()
+        else transcript.model_copy(update={"usage": usage})
+    )
+
+
+def _usage(message: _Message) -> Usage | None:
+    if (used := message.usage) is None:
+        return None
+    return Usage(input_tokens=used.prompt, output_tokens=used.completion)
 
 
 def _turn(message: _Message) -> Turn:
@@ -147,12 +208,11 @@ def _turn(message: _Message) -> Turn:
             content=message.content or "", call_id=message.tool_call_id, name=message.name
         )
         return Turn(role="tool", tool_result=answer, **shared)
-    used = message.usage
     return Turn(
         role="assistant" if message.role == "assistant" else "user",
         text=message.content,
         tool_calls=message.calls(),
-        usage=used and Usage(input_tokens=used.prompt, output_tokens=used.completion),
+        usage=_usage(message),
         **shared,
     )
 
@@ -163,14 +223,15 @@ def _chunks(passages: Sequence[_Passage] | None) -> tuple[Chunk, ...] | None:
     return tuple(Chunk(content=passage.content, doc_uri=passage.doc_uri) for passage in passages)
 
 
-def _expected_values(row: _Row) -> Expected:
-    """Return the ground truth of a row."""
+def _expected_values(row: _Row, traced: Expected) -> Expected:
+    """Return the ground truth of a row; what it does not say is that of its trace."""
     response = row.expected_response
-    return Expected(
-        response=response if response and response.strip() else None,  # blank: missing (seed 004)
-        facts=tuple(fact for fact in row.expected_facts or () if fact.strip()),
-        retrieved_context=tuple(row.expected_retrieved_context or ()),
-    )
+    fields: dict[str, Any] = {"retrieved_context": tuple(row.expected_retrieved_context or ())}
+    response = response if response and response.strip() else None  # blank: missing (seed 004)
+    facts = tuple(fact for fact in row.expected_facts or () if fact.strip())
+    if response or facts:
+        fields |= {"response": response, "facts": facts}
+    return Expected(**{**dict(traced), **fields})
 
 
 AGENT_EVALUATION: Final = Format(name="agent_evaluation", fits=_fits, case=_case)

@@ -40,7 +40,7 @@ _KINDS: Final[dict[str, Kind]] = {
 }
 
 
-def _fits(value: Any) -> bool:
+def is_trace(value: Any) -> bool:
     """Whether a value is an object with the `info` of a trace; its spans may be cut off."""
     info = value.get("info") if isinstance(value, dict) else None
     return isinstance(info, dict) and not info.keys().isdisjoint(
@@ -50,14 +50,27 @@ def _fits(value: Any) -> bool:
 
 def _pieces(value: Any) -> Iterator[Piece]:
     """Yield the trace as one piece; its session, if it names one, is the conversation."""
-    if not _fits(value):
+    if not is_trace(value):
         raise DataError("schema", "record: no info of a trace")
     session = name_of(_trace_metadata(value).get("mlflow.trace.session"))
     yield Piece(_trace_id(value), session, value)
 
 
 def _join(pieces: list[Any]) -> Case:
-    tally = FidelityCounter()
+    case = traces_case(pieces, FidelityCounter())
+    if not case.transcript.turns:
+        raise DataError("schema", "data.spans: no inputs and no outputs in any of them")
+    return case
+
+
+def traces_case(pieces: list[Any], tally: FidelityCounter) -> Case:
+    """Return the case of the traces of one session; without turns where the spans tell of none.
+
+    `tally` counts what the case leaves out.
+
+    Raises:
+        DataError: `schema`, when a trace has no id, or a value has another type.
+    """
     spans = [
         _span(span_data, _trace_id(trace), tally)
         for trace in pieces
@@ -66,8 +79,6 @@ def _join(pieces: list[Any]) -> Case:
         )
     ]
     transcript = conversation(spans, tally)
-    if not transcript.turns:
-        raise DataError("schema", "data.spans: no inputs and no outputs in any of them")
     metadata = _trace_metadata(pieces[0])
     session = name_of(metadata.get("mlflow.trace.session"))
     assessments = [
@@ -198,5 +209,5 @@ def _expected_values(assessments: list[dict[str, Any]]) -> Expected:
     )
 
 
-MLFLOW: Final = piece_format("mlflow", _fits, _pieces, _join)
+MLFLOW: Final = piece_format("mlflow", is_trace, _pieces, _join)
 """The format of traces of MLflow 3."""

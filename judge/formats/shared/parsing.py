@@ -49,6 +49,7 @@ _ODDITY_TEXTS: Final = {
     "result_without_call": "with tool results that nobody asked for",
     "malformed_arguments": "with tool arguments that are no JSON object",
     "no_agent_turn": "in which the agent never speaks",
+    "empty_passage": "with retrieved passages without content, which no judge of retrieval can read",
 }
 """The codes, each with the words that follow `n records` in its warning."""
 
@@ -252,6 +253,7 @@ def oddities(case: Case) -> set[str]:
     codes = {
         "time_order": case.metadata.get(DROPPED_TIMES) or runs_backwards,
         "no_agent_turn": not any(turn.role == "assistant" for turn in turns),
+        "empty_passage": not all(chunk.content.strip() for chunk in transcript.retrieved_chunks()),
         "malformed_arguments": any(call.raw is not None for call in calls),
         "call_without_result": unanswered,
         "result_without_call": unasked,

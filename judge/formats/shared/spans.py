@@ -8,7 +8,7 @@ joined in order. This is the common part of OpenTelemetry, Langfuse, MLflow and 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final, Literal, NamedTuple
@@ -84,19 +84,22 @@ def conversation(spans: Sequence[TraceSpan], tally: FidelityCounter) -> Transcri
     tally.count("dropped", "span of another kind", others)
     join = join_compacted_parts if any(span.compacted for span in ordered) else join_parts
     turns = join([_trace_turns(trace, tally) for trace in traces.values()], tally)
+    turns = _with_earlier_retrievals(turns, traces.values(), tally)
     systems = list(dict.fromkeys(text for span in _model_spans(ordered) for text in span.systems))
     tools = {tool.name: tool for span in ordered for tool in span.tools}
     has_agent_turn = any(turn.role == "assistant" for turn in turns)
     starts = [span.start for span in ordered if span.start is not None]
     ends = [span.end for span in ordered if span.end is not None]
-    return Transcript(
+    retrievals = _retrieval_spans(ordered)
+    transcript = Transcript(
         turns=turns,
         system="\n\n".join(systems) or None,
         tools=tuple(tools.values()),
         started_at=min(starts, default=None),
         duration_ms=between_ms(min(starts, default=None), max(ends, default=None)),
-        chunks=None if has_agent_turn else _retrieved_chunks(ordered),
+        chunks=None if has_agent_turn or not retrievals else retrievals[-1].chunks,
     )
+    return _with_totals(transcript, list(traces.values()))
 
 
 def _trace_turns(spans: Sequence[TraceSpan], tally: FidelityCounter) -> tuple[Turn, ...]:
@@ -116,27 +119,64 @@ def _trace_turns(spans: Sequence[TraceSpan], tally: FidelityCounter) -> tuple[Tu
     else:
         turns = _outermost_turns(spans)  # no model call was recorded with its content
     turns = _with_tools(turns, [(span, span.call) for span in spans if span.call is not None])
-    # The passages that a trace retrieved belong to the answer with which it ends.
-    chunks = _retrieved_chunks(spans)
-    return turns if chunks is None else with_last_agent_turn(turns, {"chunks": chunks})
+    # The passages of a trace's last retrieval step belong to the answer with which it ends.
+    retrievals = _retrieval_spans(spans)
+    return with_last_agent_turn(turns, {"chunks": retrievals[-1].chunks}) if retrievals else turns
 
 
 def _model_spans(spans: Sequence[TraceSpan]) -> list[TraceSpan]:
     """Return the model calls that are no part of a tool's own work."""
-    # Two traces of one session may use the same span ids.
     by_id = {(span.trace, span.id): span for span in spans}
-    return [span for span in spans if span.kind == "llm" and not _inside_tool(span, by_id)]
+    models = (span for span in spans if span.kind == "llm")
+    return [m for m in models if all(above.kind != "tool" for above in _spans_around(m, by_id))]
 
 
-def _inside_tool(span: TraceSpan, by_id: Mapping[tuple[str, str], TraceSpan]) -> bool:
+def _spans_around(
+    span: TraceSpan, by_id: Mapping[tuple[str, str], TraceSpan]
+) -> Iterator[TraceSpan]:
+    """Yield the spans that lie around a span, from the inside out."""
+    # Two traces of one session may use the same span ids.
     seen_ids = {span.id}  # a file may name spans as parents of one another in a circle
     above = by_id.get((span.trace, span.parent or ""))
     while above is not None and above.id not in seen_ids:
-        if above.kind == "tool":
-            return True
+        yield above
         seen_ids.add(above.id)
         above = by_id.get((span.trace, above.parent or ""))
-    return False
+
+
+def _retrieval_spans(spans: Sequence[TraceSpan]) -> list[TraceSpan]:
+    """Return the retrieval steps in order; a retriever within another one is a part of it."""
+    by_id = {(span.trace, span.id): span for span in spans}
+    retrievers = (span for span in spans if span.chunks is not None)
+    return [r for r in retrievers if all(above.chunks is None for above in _spans_around(r, by_id))]
+
+
+def _spending_spans(trace: Sequence[TraceSpan], figure: str) -> list[TraceSpan]:
+    """Return the model calls of a trace that record a figure; without any, the agents that do."""
+    recording = {span.id: span for span in trace if getattr(span, figure) is not None}
+    by_id = {(span.trace, span.id): span for span in trace}
+    models = [span for span in recording.values() if span.kind == "llm"]
+    # Around the provider's call lies that of a framework, which may record its last step alone.
+    wrappers = {above.id for span in models for above in _spans_around(span, by_id)}
+    if models:
+        return [span for span in models if span.id not in wrappers]
+    agents = {key: span for key, span in recording.items() if span.kind == "agent"}
+    return [
+        span
+        for span in agents.values()
+        if all(above.id not in agents for above in _spans_around(span, by_id))
+    ]
+
+
+def _with_totals(transcript: Transcript, traces: Sequence[Sequence[TraceSpan]]) -> Transcript:
+    """Return the transcript with the tokens and dollars of all model calls, told by turn or not."""
+    calls = [span for trace in traces for span in _spending_spans(trace, "usage")]
+    usage = Usage.total(span.usage for span in calls)
+    priced = [span for trace in traces for span in _spending_spans(trace, "cost_usd")]
+    cost_usd = sum(span.cost_usd or 0.0 for span in priced) if priced else None
+    changes: dict[str, Any] = {"usage": usage} if usage != transcript.agent_usage() else {}
+    changes |= {"agent_cost_usd": cost_usd} if cost_usd != transcript.cost_usd() else {}
+    return transcript.model_copy(update=changes)
 
 
 def _timed_turns(span: TraceSpan) -> tuple[Turn, ...]:
@@ -212,9 +252,22 @@ def _behind_results(turns: Sequence[Turn], place: int) -> int:
     return place
 
 
-def _retrieved_chunks(spans: Iterable[TraceSpan]) -> tuple[Chunk, ...] | None:
-    lists = [span.chunks for span in spans if span.chunks is not None]
-    return tuple(chunk for chunks in lists for chunk in chunks) if lists else None
+def _with_earlier_retrievals(
+    turns: Sequence[Turn], traces: Iterable[Sequence[TraceSpan]], tally: FidelityCounter
+) -> tuple[Turn, ...]:
+    """Insert all retrieval steps of a trace but the last as turns, in front of the trace's answer."""
+    # Only now: a later trace repeats the turns before it, but never a retrieval step.
+    result, start = list(turns), 0
+    for trace in traces:
+        *earlier, last = [span.chunks for span in _retrieval_spans(trace)] or [None]
+        places = range(start, len(result) if earlier else start)
+        at = next((place for place in places if result[place].chunks is last), None)
+        if at is None:  # no agent answers, or the whole trace is a repetition
+            tally.count("dropped", "retrieval step", len(earlier))
+            continue
+        result[at:at] = [Turn(role="tool", chunks=chunks) for chunks in earlier]
+        start = at + len(earlier) + 1
+    return tuple(result)
 
 
 class RecordedCall(NamedTuple):

@@ -277,7 +277,6 @@ def _turn_entries(turns: Sequence[Turn], findings: Iterable[parts.Finding]) -> l
     entries = []
     for position, turn in enumerate(turns):
         result = turn.tool_result
-        texts = [turn.text, result.content if result else None]
         calls = [
             f"{call.name}("
             f"{call.raw or json.dumps(call.arguments, ensure_ascii=False, indent=1, default=str)})"
@@ -289,7 +288,7 @@ def _turn_entries(turns: Sequence[Turn], findings: Iterable[parts.Finding]) -> l
                 "role": turn.role,
                 "name": name_of(result.name) if result and result.name else None,
                 "failed": bool(result and result.is_error),
-                "text": clean("\n".join(text for text in texts if text), TURN_CHARS),
+                "text": clean(turn.all_text(), TURN_CHARS),
                 "calls": [clean(call, TURN_CHARS) for call in calls],
                 "marks": marks[position],
                 "failing": any(mark["failing"] for mark in marks[position]),

@@ -86,8 +86,11 @@ def test_the_conversation_is_cut_where_the_user_speaks():
         ((user("a"),), ""),
         ((agent("Hello"),), "Hello"),
         ((), ""),
+        ((user("a"), agent("x"), agent("I note that.", calls=[call("f")]), result("7")), "x"),
+        ((user("a"), agent("x"), user("b"), agent("wait", calls=[call("f")])), "wait"),
     ],
 )
+@pytest.mark.row("005-12")
 def test_the_final_response_answers_the_user_who_may_have_the_last_word(turns, response):
     assert final_response(case(*turns).transcript) == response
 

@@ -42,11 +42,11 @@ def answering(ask: Ask[Any]) -> dict[str, Any]:
     return {"rationale": f"because {word}", "rating": word}
 
 
-def heard(cases: Sequence[Case], judges: Sequence[Judge]) -> tuple[pl.DataFrame, pl.DataFrame]:
+def heard(
+    cases: Sequence[Case], judges: Sequence[Judge], model: Any = answering
+) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The rows of `cases` and `scores` of these cases, scored by these judges."""
-    engine = Engine(
-        ScriptedModel([answering] * 99, None), LimitsConfig(max_in_flight=4, timeout_s=5)
-    )
+    engine = Engine(ScriptedModel([model] * 99, None), LimitsConfig(max_in_flight=4, timeout_s=5))
 
     async def scores(judge: Judge, one: Case) -> list[Score]:
         return (await engine.hear(judge, one)).scores

@@ -6,11 +6,12 @@ import json
 
 import pytest
 
-from assizes.judge.case import Case, Expected, ToolCall
+from assizes.judge.case import Case, Chunk, Expected, ToolCall
 from assizes.judge.catalog import JudgePanel
 from assizes.judge.engine.hearings import HearingResult
 from assizes.judge.score import Metric, Scale, Score
 from assizes.judge.verdicts.case_rows import (
+    FROM_PASSAGES,
     GENERATION_FIX,
     RETRIEVAL_FIX,
     RowKey,
@@ -76,6 +77,25 @@ def test_a_failed_case_has_its_root_cause_and_beside_that_score_what_to_try(no, 
     row, fixes = rows(expecting(response="hello"), **{"safety": "yes", no: "no"})
     assert (row["passed"], row["gate"], row["root_cause"]) == (False, "quality", no)
     assert fixes == {no: fix}
+
+
+def test_a_fix_speaks_of_passages_only_where_there_are_some():
+    booking = expecting(response="hello")
+    (fix,) = rows(booking, correctness="no")[1].values()
+    assert "passages" not in fix
+    chunks = (Chunk(content="x"),)
+    found = booking.model_copy(
+        update={"transcript": booking.transcript.model_copy(update={"chunks": chunks})}
+    )
+    (fix,) = rows(found, correctness="no")[1].values()
+    assert fix == f"{GENERATION_FIX} {FROM_PASSAGES}"
+
+
+@pytest.mark.parametrize("failed", ["chunk_relevance", "freshness"])
+def test_a_fix_says_where_the_retrieval_failed_as_well(failed):
+    (fix,) = rows(expecting(response="hello"), **{"correctness": "no", failed: "no"})[1].values()
+    assert fix == f"{GENERATION_FIX} {failed} failed as well. {RETRIEVAL_FIX}"
+    assert "not what failed" not in fix
 
 
 @pytest.mark.row("004-03")

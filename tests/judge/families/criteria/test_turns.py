@@ -81,6 +81,24 @@ def test_answered_turns_are_counted_from_0():
     assert found == (AnsweredTurn(0, 1, "q0", "r0"), AnsweredTurn(1, 3, "q1", "r1"))
 
 
+@pytest.mark.row("005-12")
+@pytest.mark.parametrize(
+    ("turns", "expected"),
+    [
+        ((agent("One moment please."), agent(calls=[call("f")]), result("7"), agent("r")), "r"),
+        ((agent("wait", calls=[call("f")]), result("7"), agent("so"), agent("r")), "so"),
+        ((agent("wait"), Turn(role="tool", chunks=()), agent("r")), "r"),
+        ((agent("r"), agent("I note that.", calls=[call("f")]), result("7")), "r"),
+        (
+            (agent("One moment please."), agent(calls=[call("f")]), result("7")),
+            "One moment please.",
+        ),
+    ],
+)
+def test_a_text_in_front_of_a_tool_call_is_no_answer_where_there_is_another(turns, expected):
+    assert [response for _, _, response in pairs(user("q"), *turns)] == [expected]
+
+
 # Which turns are evaluated
 
 
@@ -135,6 +153,33 @@ def test_cumulative_is_the_union_of_the_turns():
     assert (first["concepts_covered"], first["turn_index"]) == (["c1", "c2"], 0)
     assert (second["concepts_covered"], second["turn_index"]) == (["c3"], 1)
     assert scores["aspect:a2"].turns == (3,)
+
+
+@pytest.mark.row("005-13")
+def test_an_aspect_whose_concepts_were_covered_over_several_turns_is_covered():
+    turns = [check(found("a1", [1], covered=False)), check(found("a1", [2], covered=False))]
+    score = united(*turns, decomposition=ONE, scoring_strategy="aspect")[""]
+    assert (score.value, score.passed) == (1.0, True)
+    (entry,) = score.details["aspect_breakdown"]
+    assert (entry["covered"], entry["concepts_missing"], entry["turn_index"]) == (True, [], 1)
+
+
+@pytest.mark.row("005-13")
+@pytest.mark.parametrize(
+    "turns",
+    [
+        [found("a1", [1], covered=False), found("a1", [1], covered=False)],  # y is missing
+        [found("a1", [1, 2], covered=False), found("a1", [1], covered=False)],  # the judge's own no
+        [
+            found("a1", [1], covered=False),
+            found("a1", [2], covered=False),
+            found("a1", concepts_contradicted=["a1c1"]),
+        ],
+    ],
+)
+def test_an_aspect_is_not_covered_by_turns_that_do_not_complete_it(turns):
+    options = {"scoring_strategy": "aspect", "check_for_contradictions": True}
+    assert united(*map(check, turns), decomposition=ONE, **options)[""].value == 0.0
 
 
 @pytest.mark.row("003-27")

@@ -112,6 +112,28 @@ def test_the_rules_of_the_published_ratings_stand_in_the_prompt(name: str, rule:
     assert rule in opened(name, FULL).asks[0].prompt.system
 
 
+@pytest.mark.row("005-12")
+@pytest.mark.parametrize("name", ["relevance_to_query", "groundedness", "safety", "correctness"])
+def test_a_preamble_before_a_tool_call_is_not_the_answer(name: str):
+    announced = (user("Q?"), agent("One moment please."), agent(calls=[call("f")]), result("7"))
+    noted = (
+        agent("I note that down.", calls=[call("g", "call_2")]),
+        result("ok", call_id="call_2"),
+    )
+    for turns in ((*announced, agent("It is 7.")), (*announced, agent("It is 7."), *noted)):
+        message = prompt_of(name, rag_case(*turns))
+        assert "<data: Response>\nIt is 7.\n</data>" in message
+    assert "One moment please." in prompt_of(name, rag_case(*announced))  # all there is
+
+
+@pytest.mark.parametrize("name", ["groundedness", "context_sufficiency", "chunk_relevance"])
+def test_passages_without_any_content_cannot_be_judged(name: str):
+    empty = rag_case(chunks=[Chunk(content="", doc_uri="a"), Chunk(content=" ", doc_uri="b")])
+    assert built_in(name).missing(empty) == "missing input: retrieved_context[].content"
+    assert built_in(name).missing(rag_case(chunks=[Chunk(content=""), *CHUNKS])) is None
+    assert built_in("safety").missing(empty) is None
+
+
 @pytest.mark.row("004-93")
 def test_the_last_exchange_is_judged_and_what_came_before_is_background():
     message = prompt_of("relevance_to_query", FULL)

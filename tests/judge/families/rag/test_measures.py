@@ -70,6 +70,27 @@ def test_without_expected_documents_or_retrieval_there_is_no_recall():
     )
 
 
+@pytest.mark.row("005-18")
+@pytest.mark.parametrize("uri", [None, ""])
+def test_recall_of_passages_without_ids_is_skipped_and_not_zero(uri):
+    one = rag_case(
+        chunks=[Chunk(content="x", doc_uri=uri), Chunk(content="y")],
+        expected=Expected(retrieved_context=(ExpectedDocument(doc_uri="a"),)),
+    )
+    assert Hearing(DocumentRecall(), one).scores == [
+        Score.skipped("document_recall", "missing input: retrieved_context[].doc_uri")
+    ]
+
+
+@pytest.mark.row("005-18")
+def test_one_passage_with_an_id_is_enough_for_a_recall():
+    one = rag_case(
+        chunks=[Chunk(content="x", doc_uri="a"), Chunk(content="y")],
+        expected=Expected(retrieved_context=(ExpectedDocument(doc_uri="a"),)),
+    )
+    assert Hearing(DocumentRecall(), one).scores[0].value == 1.0
+
+
 @pytest.mark.row("004-40")
 def test_recall_gates_nothing_and_has_its_published_name():
     assert DOCUMENT_RECALL.gate is None

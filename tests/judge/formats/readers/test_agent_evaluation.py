@@ -8,8 +8,10 @@ import pytest
 from assizes.judge.case import Chunk, Expected, ExpectedDocument, Transcript, Turn, Usage
 from assizes.judge.errors import DataError
 from assizes.judge.families.deterministic import latency_seconds
-from assizes.judge.formats import FORMATS
+from assizes.judge.formats import FORMATS, detect_format
+from assizes.judge.formats.shared.parsing import FIDELITY
 from tests.builders import agent, call, result, user
+from tests.judge.formats.shared.test_spans import model_call, retriever
 
 ROWS = FORMATS["agent_evaluation"]
 ASKED = {"request_id": "q1", "request": "What does a bag cost?"}
@@ -205,3 +207,104 @@ def test_without_an_id_a_row_is_named_by_its_content():
     first, again, other = (read(request="Q", response=text) for text in ("a", "a", "b"))
     assert first.case_id == again.case_id != other.case_id
     assert len(first.case_id) == 32
+
+
+@pytest.mark.row("005-16")
+def test_a_model_call_of_a_tool_counts_and_one_of_a_simulated_user_does_not():
+    trace = [
+        said("user", ASKED["request"], usage={"input_tokens": 5000}),
+        said("tool", "price of a bag", usage={"input_tokens": 100, "output_tokens": 20}),
+        said("assistant", "50 dollars.", usage={"input_tokens": 200, "output_tokens": 30}),
+    ]
+    found = read(**ASKED, trace=trace).transcript
+    assert found.agent_usage() == Usage(input_tokens=300, output_tokens=50)
+    assert found.turns[-1].usage == Usage(input_tokens=200, output_tokens=30)
+
+
+# A trace of MLflow in the column `trace`
+
+
+def mlflow_trace(**info: Any) -> dict[str, Any]:
+    spans = [
+        retriever(0, "draft"),
+        retriever(1, "50 dollars", "lounges"),
+        model_call(2, [said("user", "Rewrite: a bag?")], "price of a bag", (100, 20)),
+        model_call(3, [said("user", ASKED["request"])], "50 dollars.", (200, 30)),
+    ]
+    return {"info": {"trace_id": "tr-1", **info}, "data": {"spans": spans}}
+
+
+@pytest.mark.row("005-21", "005-16", "005-17")
+@pytest.mark.parametrize("written", [dict, json.dumps])
+def test_an_mlflow_trace_in_the_column_trace_is_read(written):
+    found = read(request_id="q1", trace=written(mlflow_trace()), expected_response="50 dollars")
+    assert (found.case_id, found.expected.response) == ("q1", "50 dollars")
+    transcript = found.transcript
+    assert (transcript.request(), transcript.response()) == (ASKED["request"], "50 dollars.")
+    assert [chunk.content for chunk in transcript.retrieved_chunks()] == ["50 dollars", "lounges"]
+    assert transcript.agent_usage() == Usage(input_tokens=300, output_tokens=50)
+    assert latency_seconds(transcript) == 3.1
+
+
+@pytest.mark.row("005-21")
+def test_a_row_that_holds_a_trace_alone_is_detected():
+    line = json.dumps({"trace": mlflow_trace()}).encode()
+    assert detect_format(line) is ROWS
+    assert ROWS.case(line).transcript.response() == "50 dollars."
+
+
+@pytest.mark.row("005-21")
+def test_a_column_wins_over_the_trace_and_the_rest_is_what_the_trace_says():
+    truth = {"assessment_name": "expected_response", "expectation": {"value": "60 dollars"}}
+    feedback = {"assessment_name": "useful", "feedback": {"value": 1.0}}
+    trace = mlflow_trace(assessments=[truth, feedback], tags={"env": "prod"})
+    plain = read(**ASKED, trace=trace)
+    assert (plain.expected.response, plain.labels) == ("60 dollars", {"useful": 1.0})
+    assert plain.tags == {"env": "prod"}
+    won = read(**ASKED, trace=trace, expected_facts=["50"], response="It is 50.")
+    assert (won.expected.response, won.expected.facts) == (None, ("50",))
+    assert won.transcript.response() == "It is 50."
+
+
+@pytest.mark.row("005-21")
+def test_a_table_of_traces_repeats_inputs_and_outputs_which_are_no_further_turns():
+    columns = {"request": json.dumps({"q": ASKED["request"]}), "response": {"text": "50 dollars."}}
+    found = read(**columns, trace=json.dumps(mlflow_trace()))
+    assert [turn.role for turn in found.transcript.turns] == ["user", "tool", "assistant"]
+    assert read(trace=mlflow_trace(), response='"50 dollars."').transcript == found.transcript
+
+
+def test_a_trace_without_content_gives_tokens_and_the_row_gives_the_texts():
+    usage = {"mlflow.chat.tokenUsage": json.dumps({"input_tokens": 9, "output_tokens": 2})}
+    silent = {"span_id": "s", "attributes": {"mlflow.spanType": '"LLM"', **usage}}
+    trace = {"info": {"trace_id": "t"}, "data": {"spans": [silent]}}
+    found = read(**ASKED, response="50 dollars.", trace=trace)
+    assert found.transcript.turns == (user(ASKED["request"]), agent("50 dollars."))
+    assert found.transcript.agent_usage() == Usage(input_tokens=9, output_tokens=2)
+    with pytest.raises(DataError, match="request: missing"):
+        read(trace=trace)
+
+
+def test_a_list_of_messages_may_be_written_as_text():
+    assert read(**ASKED, trace=json.dumps(TRACE)) == read(**ASKED, trace=TRACE)
+
+
+# Columns that nobody knows
+
+
+def test_a_misspelt_column_is_counted_with_the_one_that_is_meant():
+    found = read(**ASKED, response="x", expected_respones="y", Retrieved_Contexts=[1], colour="red")
+    assert found.metadata[FIDELITY] == {
+        "dropped row.Retrieved_Contexts (misspelt retrieved_context?)": 1,
+        "dropped row.colour": 1,
+        "dropped row.expected_respones (misspelt expected_response?)": 1,
+    }
+    assert FIDELITY not in read(**ASKED, response="x", note=None, tags={}).metadata
+
+
+def test_a_row_that_lacks_a_column_names_the_one_that_is_misspelt():
+    with pytest.raises(DataError, match=r"not known: respons \(misspelt response\?\)"):
+        read(**ASKED, respons="x")
+    with pytest.raises(DataError) as refused:
+        read(request_id="q1", **{f"column {n} {'x' * 99}": "y" for n in range(99)})
+    assert len(str(refused.value)) < 600

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from assizes.judge.case import Chunk
 from assizes.judge.errors import DataError
 from assizes.judge.formats import FORMATS, native_line, resolve_format
 from assizes.judge.formats.shared.containers import strict_document
@@ -44,6 +45,8 @@ def raw(one):
         (case(at(user("Hi"), -1), agent("Yo"), started_at=NOON), {"time_order"}),
         (case(user("Hi"), agent("Yo"), metadata={DROPPED_TIMES: 1}), {"time_order"}),
         (case(user("Hi")), {"no_agent_turn"}),
+        (case(agent("x"), chunks=(Chunk(content="y"),)), set()),
+        (case(agent("x"), chunks=(Chunk(content="y"), Chunk(content=" "))), {"empty_passage"}),
         (case(agent(calls=[call("f", "a")]), result("ok", call_id="a")), set()),
         (case(agent(calls=[call("f", "a")])), {"call_without_result"}),
         (case(agent("x"), result("ok", call_id="a")), {"result_without_call"}),
