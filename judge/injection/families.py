@@ -244,14 +244,14 @@ def flags(case: Case) -> tuple[Flag, ...]:
     hidden = hidden_count(whole) if shape.hidden else 0
     if not among and not disguises and hidden <= MOST_HIDDEN:
         return ()
-    found: dict[str, Flag] = {}
+    by_name: dict[str, Flag] = {}
     for passage in dict.fromkeys(texts[passage.text] for passage in passages):  # by first places
         tried = readings(passage.text, TextShape.of(passage.text)) if disguises else ()
         for flag in _passage_flags(passage, among, tried, by_agent=passage.text not in others):
-            kept = found.setdefault(flag.name, flag)
+            kept = by_name.setdefault(flag.name, flag)
             if flag.holds and not kept.holds:
-                found[flag.name] = flag
-    return tuple(flag for _, flag in sorted(found.items()))
+                by_name[flag.name] = flag
+    return tuple(flag for _, flag in sorted(by_name.items()))
 
 
 @dataclass(frozen=True, slots=True)

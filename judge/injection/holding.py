@@ -78,7 +78,7 @@ def holding_families(
     dictates: list[_Sign] = []
     for family, matches in matches_of:
         for kind, start, end in islice(matches, MAX_SIGNS):
-            if by_agent and _is_reported(bare, start):
+            if by_agent and _is_reported(bare, start, is_json=kind == _FORGES):
                 continue
             if kind == _FORGES:
                 holding.add(family)
@@ -105,10 +105,13 @@ def _near_pairs(addresses: Iterable[_Sign], dictates: list[_Sign], enough: int) 
     return holding
 
 
-def _is_reported(bare: str, start: int) -> bool:
+def _is_reported(bare: str, start: int, *, is_json: bool) -> bool:
     """Whether what stands here in an agent's text is refused, quoted or reported by it."""
     before = bare[max(0, start - _BEFORE) : start]
     line = before.rpartition("\n")[2]
-    is_quoted = line.count('"') % 2 == 1 or before.rfind("\u201c") > before.rfind("\u201d")
+    # In JSON, as which a reply may be forged, a quotation mark quotes nobody.
+    is_quoted = (line.count('"') % 2 == 1 and not is_json) or before.rfind("\u201c") > before.rfind(
+        "\u201d"
+    )
     is_quoted = is_quoted or line.count("`") % 2 == 1 or line.lstrip().startswith(">")
     return is_quoted or _REPORTS.search(_SENTENCE_END.split(before)[-1]) is not None
