@@ -29,7 +29,7 @@ _SEPARATORS: Final = {".csv": ",", ".tsv": "\t"}
 def real_texts(folder: Path = DATA) -> Iterator[tuple[str, str]]:
     """Yield each distinct text of the data sets with the name of its set."""
     for data_set in sorted(path for path in folder.iterdir() if path.is_dir()):
-        seen = set()
+        seen: set[str] = set()
         for path in sorted(path for path in data_set.rglob("*") if path.is_file()):
             for text in _texts_of(path):
                 if len(text) >= SHORTEST and text not in seen:
@@ -112,7 +112,7 @@ def print_families(
         columns.append(Counter(flag.name for flag in every))
         columns.append(Counter(flag.name for flag in every if flag.holds))
     can_hold = {f"{INJECTION}{family.name}": family.can_hold for family in families()}
-    names = [*can_hold, *sorted(set().union(*columns) - can_hold.keys())]
+    names = [*can_hold, *sorted({name for column in columns for name in column} - can_hold.keys())]
     print(f"{'family':<34} attacks: noticed    held | real: noticed    held | precision of holding")
     for name in names:
         noticed, held, real_noticed, real_held = (column[name] for column in columns)

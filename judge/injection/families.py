@@ -246,7 +246,9 @@ def flags(case: Case) -> tuple[Flag, ...]:
         return ()
     by_name: dict[str, Flag] = {}
     for passage in dict.fromkeys(texts[passage.text] for passage in passages):  # by first places
-        tried = readings(passage.text, TextShape.of(passage.text)) if disguises else ()
+        tried: Iterable[tuple[str, str]] = ()
+        if disguises:
+            tried = readings(passage.text, TextShape.of(passage.text))
         for flag in _passage_flags(passage, among, tried, by_agent=passage.text not in others):
             kept = by_name.setdefault(flag.name, flag)
             if flag.holds and not kept.holds:

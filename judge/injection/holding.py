@@ -93,7 +93,7 @@ def holding_families(
 def _near_pairs(addresses: Iterable[_Sign], dictates: list[_Sign], enough: int) -> set[str]:
     """The families of the words to an evaluator that have a dictated verdict nearby, and of both."""
     starts = [sign.start for sign in dictates]
-    holding = set()
+    holding: set[str] = set()
     for address in addresses:
         # A match is at most as long as the windows in which patterns are tried, so this finds each.
         first = bisect_left(starts, address.start - 2 * NEARBY)
