@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from assizes.judge.case import Case, ToolCall
 from assizes.judge.injection.disguises import TextShape, hidden_count, plain, readings
+from assizes.judge.injection.holding import BESIDE, KINDS, NOTICES, FamilyMatches, holding_families
 
 BEFORE: Final = 200
 AFTER: Final = 400
@@ -38,10 +39,19 @@ class AttackFamily:
     name: str  # in flags
     cues: tuple[str, ...]  # the patterns are tried only around these strings
     near: tuple[str, ...]  # if any: a cue counts only with one of them within `NEAR` characters
-    patterns: tuple[re.Pattern[str], ...]  # over text normalised by `plain`
+    patterns: tuple[tuple[str, re.Pattern[str]], ...]  # kind and pattern, for text of `plain`
 
     def has_match(self, bare: str, words: str | None = None) -> bool:
         """Whether a pattern matches in a text from `plain`, whose `different_words` may be given."""
+        return any(kind != BESIDE for kind, _, _ in self.matches(bare, words))
+
+    @property
+    def can_hold(self) -> bool:
+        """Whether the family can take part in holding a pass, or only tells a reader to look."""
+        return any(kind != NOTICES for kind, _ in self.patterns)
+
+    def matches(self, bare: str, words: str | None = None) -> Iterator[tuple[str, int, int]]:
+        """Yield the kind, start and end of each match in a text from `plain`."""
         words = different_words(bare) if words is None else words
         places = sorted(_places(bare, self.cues, words))
         windows = _merge_windows(places, BEFORE, AFTER)
@@ -54,9 +64,10 @@ class AttackFamily:
                 if at < len(others) and others[at] <= place + NEAR
             ]
             windows = _merge_windows(near, NEAR, NEAR)
-        return any(
-            pattern.search(bare, start, end) for start, end in windows for pattern in self.patterns
-        )
+        for start, end in windows:
+            for kind, pattern in self.patterns:
+                for match in pattern.finditer(bare, start, end):
+                    yield kind, match.start(), match.end()
 
 
 def different_words(bare: str) -> str:
@@ -114,7 +125,11 @@ def families() -> tuple[AttackFamily, ...]:
             entry["name"],
             tuple(entry["cues"]),
             tuple(entry.get("near", ())),
-            tuple(re.compile(expanded(pattern), re.MULTILINE) for pattern in entry["patterns"]),
+            tuple(
+                (kind, re.compile(expanded(pattern), re.MULTILINE))
+                for kind in KINDS
+                for pattern in entry.get(kind, ())
+            ),
         )
         for entry in data["family"]
     )
@@ -208,6 +223,7 @@ class Flag:
 
     name: str  # `hidden_text`, or `injection:` or `disguised:` and a name
     place: str  # the first that shows it, such as `turn 3` or `metadata`
+    holds: bool = False  # whether a pass of the case does not count, or a reader should only look
 
 
 def flags(case: Case) -> tuple[Flag, ...]:
@@ -217,52 +233,101 @@ def flags(case: Case) -> tuple[Flag, ...]:
     which is meant to address the judge.
     """
     # One search over all texts together first: most cases hold no attack, and need no more.
-    placed = [(text, place) for place, text in _texts(case) if text]
-    texts = dict(reversed(placed))  # text -> first place
+    passages = [passage for passage in _texts(case) if passage.text]
+    texts = {passage.text: passage for passage in reversed(passages)}  # text -> first place
+    others = {passage.text for passage in passages if not passage.by_agent}
     whole = "\n".join(texts)
     shape = TextShape.of(whole)
     bare, disguises = plain(whole), any(disguise_names(whole, shape))
     words = shape.words if shape.ascii else different_words(bare)  # NFKC changes other texts
     among = tuple(matching_families(bare, words))
     hidden = hidden_count(whole) if shape.hidden else 0
-    places: dict[str, str] = {}  # flag -> first place
-    for text in dict.fromkeys(text for text, _ in placed):  # by the first places
-        names = [f"{INJECTION}{name}" for name in family_names(text, among)] if among else []
-        names += [f"{DISGUISED}{name}" for name in disguise_names(text)] if disguises else []
-        names += [HIDDEN_TEXT] if hidden > MOST_HIDDEN < hidden_count(text) else []
-        for name in names:
-            places.setdefault(name, texts[text])
-    return tuple(Flag(name, place) for name, place in sorted(places.items()))
+    if not among and not disguises and hidden <= MOST_HIDDEN:
+        return ()
+    by_name: dict[str, Flag] = {}
+    for passage in dict.fromkeys(texts[passage.text] for passage in passages):  # by first places
+        tried: Iterable[tuple[str, str]] = ()
+        if disguises:
+            tried = readings(passage.text, TextShape.of(passage.text))
+        for flag in _passage_flags(passage, among, tried, by_agent=passage.text not in others):
+            kept = by_name.setdefault(flag.name, flag)
+            if flag.holds and not kept.holds:
+                by_name[flag.name] = flag
+    return tuple(flag for _, flag in sorted(by_name.items()))
 
 
-def _texts(case: Case) -> Iterator[tuple[str, str]]:
-    """Yield each place with its text; a turn is one text, as its parts may share a sentence."""
+@dataclass(frozen=True, slots=True)
+class _Passage:
+    place: str
+    text: str
+    by_agent: bool = False
+
+
+def _passage_flags(
+    passage: _Passage,
+    among: Sequence[AttackFamily],
+    disguised: Iterable[tuple[str, str]],
+    *,
+    by_agent: bool,
+) -> Iterator[Flag]:
+    text, place = passage.text, passage.place
+    bare = plain(text)
+    words = different_words(bare)
+    is_hidden = hidden_count(text) > MOST_HIDDEN
+    if names := {family.name for family in among if family.has_match(bare, words)}:
+        every = _all_matches(bare, words)  # beside what was noticed, others may tell more
+        holding = holding_families(bare, every, by_agent=by_agent, hidden=is_hidden)
+        yield from (Flag(f"{INJECTION}{name}", place, name in holding) for name in names | holding)
+    for disguise, reading in disguised:
+        words = different_words(reading)
+        if any(matching_families(reading, words)):
+            holds = bool(holding_families(reading, _all_matches(reading, words), hidden=True))
+            yield Flag(f"{DISGUISED}{disguise}", place, holds)
+    if is_hidden:
+        yield Flag(HIDDEN_TEXT, place)
+
+
+def _all_matches(bare: str, words: str) -> Iterator[FamilyMatches]:
+    yield from ((family.name, family.matches(bare, words)) for family in families())
+
+
+def _texts(case: Case) -> Iterator[_Passage]:
+    """Yield the texts of each place; what a turn says is one text, so is what it was given."""
     transcript = case.transcript
     for index, turn in enumerate(transcript.turns):
-        parts = [turn.text or "", *(part for call in turn.tool_calls for part in _call(call))]
+        spoken = [turn.text or "", *(part for call in turn.tool_calls for part in _call(call))]
+        results = [text for call in turn.tool_calls for text in _results(call)]
         if (result := turn.tool_result) is not None:
-            parts += [result.content, result.call_id or "", result.name or ""]
-        parts += [
+            results += [result.content, result.call_id or "", result.name or ""]
+        results += [
             text for chunk in turn.chunks or () for text in (chunk.content, chunk.doc_uri or "")
         ]
-        yield f"turn {index}", "\n".join(part for part in parts if part)
+        place, by_agent = f"turn {index}", turn.role == "assistant"
+        yield _Passage(place, "\n".join(filter(None, spoken)), by_agent)
+        yield _Passage(place, "\n".join(filter(None, results)))
     chunks = [
         text for chunk in transcript.chunks or () for text in (chunk.content, chunk.doc_uri or "")
     ]
-    yield "retrieved context", "\n".join(chunks)
+    yield _Passage("retrieved context", "\n".join(chunks))
     tools = [text for tool in transcript.tools for text in (tool.name, tool.description)]
-    yield "agent setup", "\n".join((transcript.system or "", *tools))
+    yield _Passage("agent setup", "\n".join((transcript.system or "", *tools)))
     ids = (case.case_id, case.agent or "", case.agent_version or "", case.cluster or "")
-    yield "ids", "\n".join(ids)
-    yield "expected", "\n".join(_strings(case.expected.model_dump(exclude_defaults=True)))
-    yield "metadata", "\n".join(_strings([case.tags, case.metadata]))
+    yield _Passage("ids", "\n".join(ids))
+    yield _Passage("expected", "\n".join(_strings(case.expected.model_dump(exclude_defaults=True))))
+    yield _Passage("metadata", "\n".join(_strings([case.tags, case.metadata])))
 
 
 def _call(call: ToolCall) -> Iterator[str]:
-    yield from (call.name, call.id or "", call.raw or "", call.result or "")
+    yield from (call.name, call.id or "", call.raw or "")
     yield from _strings(call.arguments)
     for inner in call.tool_calls:
         yield from _call(inner)
+
+
+def _results(call: ToolCall) -> Iterator[str]:
+    yield call.result or ""
+    for inner in call.tool_calls:
+        yield from _results(inner)
 
 
 def _strings(value: Any) -> Iterator[str]:

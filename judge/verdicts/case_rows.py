@@ -3,9 +3,9 @@
 A score that contradicts its own rationale, or the evidence in its case, is marked as `suspect` for
 people to read first; it is never changed, and no number of a run uses the mark.
 
-A pass does not count where the case's own text speaks to the judge, or the agent says nothing: its
-state is `pass_flagged`, its `passed` is `None`, and a run reports how many there are. A failure
-stays a failure.
+A pass is held where the case's own text speaks to the judge, or the agent says nothing: its state is
+`pass_flagged`, its `passed` is `None`, and a run reports how many there are. Other flags are shown
+and hold nothing. A failure stays a failure.
 """
 
 from __future__ import annotations
@@ -152,8 +152,10 @@ def contradicted_metrics(case: Case, scores: Sequence[Score]) -> dict[str, str]:
 
 
 def case_flags(case: Case) -> tuple[Flag, ...]:
-    """The flags of a case: reasons in its transcript why a pass must not be trusted."""
-    trivial = (Flag(TRIVIAL_ANSWER, "agent"),) if has_empty_answer(case.transcript) else ()
+    """The flags of a case: those that hold a pass, and those that only tell a reader to look."""
+    trivial = (
+        (Flag(TRIVIAL_ANSWER, "agent", holds=True),) if has_empty_answer(case.transcript) else ()
+    )
     return (*flags(case), *trivial)
 
 
@@ -162,16 +164,18 @@ def _flagged_verdict(
 ) -> tuple[CaseVerdict, list[str]]:
     """The verdict with the flags of its case taken into account, and the names of the flags.
 
-    Where `apart`, a flagged pass does not count; else it stays a pass whose summary names the
-    flags.
+    Where `apart`, a pass does not count if a flag holds it; else it stays a pass. The summary names
+    the flags, those that hold first.
     """
     names = [flag.name for flag in case_flags]
     if not names:
         return verdict, names
-    shown = ", ".join(f"{flag.name} ({flag.place})" for flag in case_flags[:_MAX_SHOWN])
+    first = sorted(case_flags, key=lambda flag: not flag.holds)[:_MAX_SHOWN]
+    shown = ", ".join(f"{flag.name} ({flag.place})" for flag in first)
     more = f" and {len(names) - _MAX_SHOWN} more" if len(names) > _MAX_SHOWN else ""
     summary = f"{verdict.summary}; flagged: {shown}{more}"
-    if not apart or verdict.passed is not True:
+    is_held = apart and any(flag.holds for flag in case_flags)
+    if not is_held or verdict.passed is not True:
         return replace(verdict, summary=summary), names
     summary = f"PASS FLAGGED{summary.removeprefix('PASSED')}"
     return replace(verdict, passed=None, summary=summary), [PASS_FLAGGED, *names]
