@@ -21,7 +21,12 @@ if TYPE_CHECKING:
 
 MARKS = {True: "pass", False: "FAIL"}  # of gates and verdicts
 UNDECIDED = ("Inconclusive", "Incomplete", "OverBudget", "Halted", "NoData")  # neither good nor bad
-STYLES = {"Passed": "bold green", **dict.fromkeys(UNDECIDED, "bold yellow")}
+STYLES = {
+    **dict.fromkeys(("Passed", "passed"), "bold green"),
+    **dict.fromkeys(UNDECIDED, "bold yellow"),
+    "task success not judged": "bold yellow",
+    "passed, task success not judged everywhere": "bold yellow",
+}
 """Styles of conclusions; a conclusion without a style is a fault and printed in bold red."""
 MOVED = 5
 """Most exploratory measures that are listed as moved."""
@@ -106,7 +111,8 @@ def print_outcome(outcome: RunOutcome, *, as_json: bool = False) -> int:
     print_gates(summary)
     if comparison is not None:
         print_comparison(comparison)
-    print_conclusion(outcome.conclusion)
+    passed = outcome.conclusion == "Passed"
+    print_conclusion(summary.passed_word if passed else outcome.conclusion)
     known_reasons = comparison.verdict.reasons if comparison else ()  # are printed with it
     print_lines(reason for reason in outcome.reasons if reason not in known_reasons)
     if outcome.attribution is not None and not outcome.attribution.judge_moved:
@@ -135,6 +141,7 @@ def print_metrics(title: str, summary: RunSummary, comparison: RunComparison | N
         if (delta := deltas.get(metric.name)) is not None:
             change = f"{100 * delta:+.1f} %" if metric.is_binary else f"{delta:+.2f}"
         due = f"{metric.scored}/{metric.scored + metric.failed}"
+        due += f", {metric.skipped} not seen" if metric.skipped else ""
         passed = None if metric.pass_rate is None else f"{100 * metric.pass_rate:.1f} %"
         kind = metric.tier or metric.gate  # conversation metrics have a tier, other judges a gate
         rows.append((metric.name, kind, metric.weight, mean, passed, change, due))

@@ -11,10 +11,16 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from assizes.judge.case import Case, ExpectedCall, ToolCall, ToolResult, Transcript
 from assizes.judge.score import Metric
+
+NO_TOOL_TRACE: Final = "no_tool_trace"
+"""Key of `Case.metadata`: whether no conversation of the whole input holds a tool call."""
+
+NO_TOOL_TRACE_REASON: Final = "no tool trace: no conversation of the input holds a tool call"
+"""Why a metric of tool calls is skipped where calls are expected or tools were offered."""
 
 _NUMBER = re.compile(r"[+-]?(?:0|[1-9]\d*)(?:\.\d+)?")  # no leading 0: an id such as 007 is a text
 _DEEPEST = 32  # levels of nesting in arguments; beyond, an attack on the stack
@@ -134,6 +140,12 @@ def canonical_text(value: Any) -> str:
     return json.dumps(_plain(value), ensure_ascii=False)
 
 
+def lacks_tool_trace(case: Case) -> bool:
+    """Whether the input holds no tool call at all, though the case expects calls or offers tools."""
+    expected = case.expected.tool_calls or case.expected.trajectory or case.transcript.tools
+    return bool(case.metadata.get(NO_TOOL_TRACE) and expected)
+
+
 def made_calls(transcript: Transcript) -> tuple[MadeCall, ...]:
     """The agent's calls in order, each with its result."""
     by_id = transcript.results()
@@ -159,7 +171,8 @@ def tool_evidence(case: Case) -> ToolEvidence:
     """Compare the tool calls of a case with its expected calls."""
     made = made_calls(case.transcript)
     called = tuple(call for call in made if not call.has_failed)  # a failed call has done nothing
-    expected = case.expected.tool_calls
+    # What was recorded nowhere is not known to be missing.
+    expected = None if lacks_tool_trace(case) else case.expected.tool_calls
     match_by_index = _matches(expected or (), called)
     matches = tuple(match_by_index.values())
     hit = {match.position for match in matches}  # places of the calls that were expected

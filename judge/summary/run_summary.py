@@ -54,6 +54,10 @@ class RunSummary(FrozenModel):
         description="passes of cases that speak to their judges, or whose agent says nothing: not "
         "passed, see `flags`",
     )
+    task_unjudged_count: int = Field(
+        default=0,
+        description="executions judged by text rules alone, with nothing that tells task success",
+    )
     skipped_count: int  # never judged
     pass_rate: float = Field(description="passed / executions; 0 for an empty run")
     latency_p50_ms: float | None = Field(description="over each case's median agent latency")
@@ -146,6 +150,25 @@ class RunSummary(FrozenModel):
     warnings: tuple[str, ...] = Field(
         default=(), description="what to know before believing the numbers, one line each"
     )
+
+    @property
+    def task_unjudged(self) -> str | None:
+        """Where task success was not judged, as a sentence; `None` where it was judged everywhere."""
+        if not self.task_unjudged_count:
+            return None
+        return (
+            f"task success was not judged in {self.task_unjudged_count} of {self.total_executions} "
+            "cases: the offline judge needs the metric task_completion and expected calls, strings "
+            "or outcomes"
+        )
+
+    @property
+    def passed_word(self) -> str:
+        """The headline of a run that reached its gates; it claims no more than was judged."""
+        if not self.task_unjudged_count:
+            return "passed"
+        every = self.task_unjudged_count == self.total_executions - self.error_count
+        return "task success not judged" if every else "passed, task success not judged everywhere"
 
     @field_validator("counts")
     @classmethod

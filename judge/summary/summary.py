@@ -24,6 +24,7 @@ from assizes.judge.summary.headlines import METRIC, MetricSummary, published_nam
 from assizes.judge.summary.run_intervals import run_intervals
 from assizes.judge.summary.run_summary import Outcome, RunSummary
 from assizes.judge.summary.spending import cautions, known_cost_usd, spending
+from assizes.judge.summary.task_success import truth_lines, unjudged_count
 from assizes.judge.verdicts.executions import (
     CASE,
     PASS_FLAGGED,
@@ -70,6 +71,8 @@ def summarise(
     ordered_codes = codes.agg(count=pl.len()).sort(
         "count", "metric", "failure_code", descending=[True, False, False]
     )
+    promised = (metric for judge in judges for metric in judge.metrics if metric.gate)
+    needing = [m.name for m in promised if m.gate == "judges" or m.needs_ground_truth]
     tier_means = ((tier, mean_of_counts(of.rows())) for tier, of in tiers.items())
     return RunSummary.model_validate(
         {
@@ -87,7 +90,8 @@ def summarise(
             **reliability(cases, scores, published_names(metrics)),
             "stability": headlines.stability(scores),
             "intervals": run_intervals(cases, scores, metrics, counts, tiers),
-            "warnings": cautions(cases, asks),
+            "task_unjudged_count": unjudged_count(cases, scores, asks, needing),
+            "warnings": (*truth_lines(cases, scores, metrics), *cautions(cases, asks)),
         }
     )
 

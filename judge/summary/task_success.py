@@ -1,0 +1,72 @@
+"""What a run can say of task success: where nothing judged it, and where rewards contradict it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+import polars as pl
+
+from assizes.judge.config.judging import OFFLINE_MODEL
+from assizes.judge.evidence.tool_calls import NO_TOOL_TRACE_REASON
+from assizes.judge.families.deterministic import RECORDED_REWARD
+from assizes.judge.rubrics.rubric import OUTCOMES
+from assizes.judge.summary.headlines import MetricSummary, headlines
+from assizes.judge.verdicts.executions import CASE, collect_rows, executions, states
+
+OF_TASK_SUCCESS = ("task_completion", OUTCOMES)
+"""The metrics of the conversation judge that say whether the agent did its task."""
+
+
+def unjudged_count(
+    cases: pl.LazyFrame, scores: pl.LazyFrame, asks: pl.LazyFrame, needing: Collection[str]
+) -> int:
+    """The executions with a verdict in which text rules alone judged, and none of them the task.
+
+    `needing` are the metrics that decide cases by ground truth, beside those of `OF_TASK_SUCCESS`.
+    """
+    scored = scores.filter((pl.col("part") == "") & (pl.col("status") == "scored"))
+    telling = scored.filter(pl.col("metric").is_in([*OF_TASK_SUCCESS, *needing])).select(CASE)
+    read = asks.filter(pl.col("model") != OFFLINE_MODEL).select(CASE)  # by a language model
+    decided = executions(cases).filter(pl.col("state") != "errored")
+    unjudged = decided.join(pl.concat([telling, read]), on=CASE, how="anti")
+    return int(collect_rows(unjudged.select(pl.len())).item())
+
+
+def truth_lines(
+    cases: pl.LazyFrame, scores: pl.LazyFrame, metrics: Collection[MetricSummary]
+) -> Iterator[str]:
+    """Warnings of missing tool traces, of metrics not seen, and of rewards that disagree."""
+    executed = collect_rows(executions(cases).select(pl.len())).item()
+    untraced = scores.filter(pl.col("reason") == NO_TOOL_TRACE_REASON).select(CASE).unique()
+    if count := collect_rows(untraced.select(pl.len())).item():
+        yield (
+            f"no tool trace in {count} of {executed} conversations: calls are expected or tools were "
+            "offered, and the whole input holds no tool call; what rests on calls is skipped"
+        )
+    unseen = [f"{m.name} {m.skipped}" for m in metrics if m.skipped and m.weight is not None]
+    if unseen:
+        yield f"not seen, of {executed} cases, for want of ground truth or trace: {', '.join(unseen)}"
+    yield from _disagreements(cases, scores)
+
+
+def _disagreements(cases: pl.LazyFrame, scores: pl.LazyFrame) -> Iterator[str]:
+    rated = headlines(scores).filter(pl.col("status") == "scored")
+    rewards = rated.filter(pl.col("metric") == RECORDED_REWARD.name)
+    decided = states(cases).filter(pl.col("state").is_in(["passed", "failed"]))
+    verdicts = decided.select(*CASE, pl.lit("the verdict").alias("metric"), success=_PASSED)
+    by_metric = rated.filter(pl.col("metric").is_in(OF_TASK_SUCCESS)).drop_nulls("success")
+    pairs = pl.concat([verdicts, by_metric.select(*CASE, "metric", "success")]).join(
+        rewards.select(*CASE, reward="success"), on=CASE
+    )
+    differing = (pl.col("success") != pl.col("reward")).sum()
+    counted = pairs.group_by("metric").agg(differ=differing, of=pl.len()).sort("metric")
+    for metric, differ, of in collect_rows(counted).iter_rows():
+        if differ * 3 > of:
+            yield (
+                f"disagreement: {metric} and the recorded reward differ in {differ} of {of} cases; "
+                "likely causes: ground truth of other conversations, tools that the user calls, "
+                "assertions on the environment, [transcripts] writes unset or wrong"
+            )
+
+
+_PASSED = pl.col("state") == "passed"
