@@ -322,8 +322,8 @@ def task_completion(read: CaseReading) -> RuleFinding:
         None: "which state-changing calls were expected is not known",
     }[tools.write_match]
     due = len(tools.stated_texts) + len(tools.unstated_texts)
-    told = f", {len(tools.stated_texts)} of {_count_text(due, 'expected string')} told"
-    why = f"{writes}{told if due else ''}"
+    stated_words = f", {len(tools.stated_texts)} of {_count_text(due, 'expected string')} told"
+    why = f"{writes}{stated_words if due else ''}"
     if tools.write_match is False:
         return RuleFinding(0, why, "wrong_state_change", _turns_of(tools.done_writes))
     return RuleFinding(0 if tools.unstated_texts else 5, why, "information_not_told")

@@ -13,6 +13,7 @@ import pytest
 from assizes.deployments.commands.init import write_config
 from assizes.deployments.commands.output import print_outcome
 from assizes.deployments.settings import validate_config
+from assizes.flows.nightly import PartOutcome, conclude_parts
 from assizes.flows.outcome import to_state
 from assizes.flows.shards import ShardFailures
 from assizes.judge.case import Case, Expected, ExpectedCall
@@ -153,8 +154,8 @@ async def test_verdicts_that_rewards_contradict_in_more_than_a_third_of_the_case
     wrong = booking(2, expected=CALLS, labels={"reward": 0.0})
     ending = await look([*right, wrong], judges=judges, metrics=metrics)
     assert not [line for line in ending.summary.warnings if line.startswith("disagreement")]
-    ending = await look([*right, wrong, booking(3, expected=CALLS, labels={"reward": 0.5})],
-                        judges=judges, metrics=metrics)  # fmt: skip
+    half = booking(3, expected=CALLS, labels={"reward": 0.5})
+    ending = await look([*right, wrong, half], judges=judges, metrics=metrics)
     told = [line for line in ending.summary.warnings if line.startswith("disagreement")]
     assert [line.partition(";")[0] for line in told] == [
         "disagreement: task_completion and the recorded reward differ in 2 of 4 cases",
@@ -187,3 +188,13 @@ async def test_a_metric_under_its_floor_fails_the_case_whatever_the_average(look
     assert lines["c0"].endswith("tool_routing 0 is under its floor 2")
     assert lines["c1"].startswith("PASSED")
     assert json.loads(json.dumps(ending.report))["verdict"]["outcome"] == "failed"
+
+
+async def test_a_series_of_passes_says_where_task_success_was_not_judged():
+    config = RunConfig.model_validate({"transcripts": {"uri": "t.jsonl"}})
+    why = "task success was not judged in 8 of 8 cases"
+    part = PartOutcome(
+        part="2026-11-01", run_id="r", conclusion="Passed", exit_code=0, reasons=[why]
+    )
+    state = conclude_parts(config, [part], [], empty_counts=False)
+    assert (state.name, state.data.reasons) == ("Passed", [f"2026-11-01: Passed: {why}"])
