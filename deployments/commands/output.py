@@ -147,6 +147,8 @@ def print_metrics(title: str, summary: RunSummary, comparison: RunComparison | N
         rows.append((metric.name, kind, metric.weight, mean, passed, change, due))
     columns = ("metric", "tier or gate", "#weight", "#mean", "#passed", "#change", "#scored")
     print_table(title, columns, rows)
+    if any(metric.skipped for metric in summary.metrics):
+        print_line("not seen: a case shows nothing of it, mostly for want of ground truth (report)")
 
 
 def print_votes(summary: RunSummary) -> None:

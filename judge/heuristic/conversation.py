@@ -96,10 +96,13 @@ def tool_routing(read: CaseReading) -> RuleFinding:
         return RuleFinding(None, "no expected calls are given to compare the calls with")
     if not tools.expected and not tools.called:
         return RuleFinding(5, "not applicable: no call was required and none was made", code)
+    if not tools.expected and not tools.writes_known:
+        return RuleFinding(None, "no call was expected, and which calls change state is not known")
     wrong = read.unexpected_writes
     errors = len(tools.missed) + len(wrong)
+    made = f"{len(tools.matches)} of {_count_text(len(tools.expected), 'expected call')} made"
     why = (
-        f"{len(tools.matches)} of {_count_text(len(tools.expected), 'expected call')} made, "
+        f"{made if tools.expected else 'no call was expected'}, "
         f"{_count_text(len(wrong), 'unexpected state-changing call')}, {_count_text(slips, 'slip')}"
     )
     if errors == 0:
@@ -181,6 +184,7 @@ def _support(claims: Sequence[Claim], what: str) -> tuple[int, str, tuple[int, .
     """Return the level for claims that should have been heard before, why, and turns."""
     ungrounded = _turns_of([claim for claim in claims if not claim.is_grounded])
     why = f"{len(claims) - len(ungrounded)} of {len(claims)} {what} were heard before"
+    why = why if claims else f"no {what}"
     if len(ungrounded) <= 1:  # one missing value: level 4, whatever the share
         return 5 - len(ungrounded), why, ungrounded
     share = round(1 - len(ungrounded) / len(claims), 9)

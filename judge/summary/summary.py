@@ -91,7 +91,7 @@ def summarise(
             "stability": headlines.stability(scores),
             "intervals": run_intervals(cases, scores, metrics, counts, tiers),
             "task_unjudged_count": unjudged_count(cases, scores, asks, needing),
-            "warnings": (*truth_lines(cases, scores, metrics), *cautions(cases, asks)),
+            "warnings": (*truth_lines(cases, scores), *cautions(cases, asks)),
         }
     )
 

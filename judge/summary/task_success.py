@@ -10,7 +10,7 @@ from assizes.judge.config.judging import OFFLINE_MODEL
 from assizes.judge.evidence.tool_calls import NO_TOOL_TRACE_REASON
 from assizes.judge.families.deterministic import RECORDED_REWARD
 from assizes.judge.rubrics.rubric import OUTCOMES
-from assizes.judge.summary.headlines import MetricSummary, headlines
+from assizes.judge.summary.headlines import headlines
 from assizes.judge.verdicts.executions import CASE, collect_rows, executions, states
 
 OF_TASK_SUCCESS = ("task_completion", OUTCOMES)
@@ -32,20 +32,15 @@ def unjudged_count(
     return int(collect_rows(unjudged.select(pl.len())).item())
 
 
-def truth_lines(
-    cases: pl.LazyFrame, scores: pl.LazyFrame, metrics: Collection[MetricSummary]
-) -> Iterator[str]:
-    """Warnings of missing tool traces, of metrics not seen, and of rewards that disagree."""
-    executed = collect_rows(executions(cases).select(pl.len())).item()
+def truth_lines(cases: pl.LazyFrame, scores: pl.LazyFrame) -> Iterator[str]:
+    """Warnings of an input without tool calls, and of recorded rewards that disagree."""
     untraced = scores.filter(pl.col("reason") == NO_TOOL_TRACE_REASON).select(CASE).unique()
     if count := collect_rows(untraced.select(pl.len())).item():
+        executed = collect_rows(executions(cases).select(pl.len())).item()
         yield (
             f"no tool trace in {count} of {executed} conversations: calls are expected or tools were "
             "offered, and the whole input holds no tool call; what rests on calls is skipped"
         )
-    unseen = [f"{m.name} {m.skipped}" for m in metrics if m.skipped and m.weight is not None]
-    if unseen:
-        yield f"not seen, of {executed} cases, for want of ground truth or trace: {', '.join(unseen)}"
     yield from _disagreements(cases, scores)
 
 

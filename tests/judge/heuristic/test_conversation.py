@@ -201,6 +201,12 @@ NO_CALL = "no tool was called"
     ("metric", "turns", "expected", "why"),
     [
         ("tool_routing", [A, A], None, "no expected calls are given to compare the calls with"),
+        (
+            "tool_routing",
+            [A],
+            (),
+            "no call was expected, and which calls change state is not known",
+        ),
         ("parameter_extraction", [says("Hi")], None, NO_CALL),
         ("parameter_extraction", [says("Hi")], (due("a"),), NO_CALL),
         ("result_interpretation", [says("Hi")], (due("a"),), NO_CALL),
@@ -238,9 +244,13 @@ def test_where_nothing_is_to_be_seen_no_level_is_given(metric, turns, expected, 
 
 
 def test_no_justification_speaks_of_none_of_none():
-    read = evidence(user("Hi"), A, says("Hello. Shall I go on?"), tool_calls=(due("a"),))
-    read = answer(read) | answer(evidence(says("Hello"), tool_calls=()))
-    assert not [block for block in read.values() if "0 of 0" in block["justification"]]
+    cases = (
+        evidence(user("Hi"), A, says("Hello. Shall I go on?"), tool_calls=(due("a"),)),
+        evidence(user("Hi"), A, failed(), says("Hm"), tool_calls=(), writes=("w",)),
+        evidence(says("Hello"), tool_calls=()),
+    )
+    why = [block["justification"] for read in cases for block in answer(read).values()]
+    assert not [text for text in why if " 0 of 0 " in text]
 
 
 def test_information_gathering_follows_acting_on_incomplete_data_and_repeated_questions():
