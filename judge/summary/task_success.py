@@ -26,10 +26,11 @@ def unjudged_count(
     """
     scored = scores.filter((pl.col("part") == "") & (pl.col("status") == "scored"))
     telling = scored.filter(pl.col("metric").is_in([*OF_TASK_SUCCESS, *needing])).select(CASE)
-    read = asks.filter(pl.col("model") != OFFLINE_MODEL).select(CASE)  # by a language model
+    by_rules = pl.col("model") == OFFLINE_MODEL
     decided = executions(cases).filter(pl.col("state") != "errored")
-    unjudged = decided.join(pl.concat([telling, read]), on=CASE, how="anti")
-    return int(collect_rows(unjudged.select(pl.len())).item())
+    ruled = decided.join(asks.filter(by_rules), on=CASE, how="semi")
+    seen = pl.concat([telling, asks.filter(~by_rules).select(CASE)])  # or read by a language model
+    return int(collect_rows(ruled.join(seen, on=CASE, how="anti").select(pl.len())).item())
 
 
 def truth_lines(cases: pl.LazyFrame, scores: pl.LazyFrame) -> Iterator[str]:
