@@ -197,3 +197,12 @@ async def test_a_series_of_passes_says_where_task_success_was_not_judged():
     )
     state = conclude_parts(config, [part], [], empty_counts=False)
     assert (state.name, state.data.reasons) == ("Passed", [f"2026-11-01: Passed: {why}"])
+
+
+async def test_expected_calls_alone_do_not_make_a_pass_while_no_metric_compares_the_task(look):
+    truth = Expected(tool_calls=(ExpectedCall(name="book_flight"), ExpectedCall(name="search")))
+    cases = [booking(number, made=number != 5, expected=truth) for number in range(8)]
+    ending = await look(cases, pass_threshold=10, metrics=["response_delivery"])
+    assert ending.summary.outcome == "passed"
+    assert "PASSED" not in ending.printed.splitlines()
+    assert "TASK SUCCESS NOT JUDGED" in ending.printed.splitlines()
