@@ -141,14 +141,16 @@ def print_metrics(title: str, summary: RunSummary, comparison: RunComparison | N
         if (delta := deltas.get(metric.name)) is not None:
             change = f"{100 * delta:+.1f} %" if metric.is_binary else f"{delta:+.2f}"
         due = f"{metric.scored}/{metric.scored + metric.failed}"
-        due += f", {metric.skipped} not seen" if metric.skipped else ""
+        due += "*" if metric.skipped else ""
         passed = None if metric.pass_rate is None else f"{100 * metric.pass_rate:.1f} %"
         kind = metric.tier or metric.gate  # conversation metrics have a tier, other judges a gate
         rows.append((metric.name, kind, metric.weight, mean, passed, change, due))
     columns = ("metric", "tier or gate", "#weight", "#mean", "#passed", "#change", "#scored")
     print_table(title, columns, rows)
-    if any(metric.skipped for metric in summary.metrics):
-        print_line("not seen: a case shows nothing of it, mostly for want of ground truth (report)")
+    if unseen := [
+        f"{metric.name} {metric.skipped}" for metric in summary.metrics if metric.skipped
+    ]:
+        print_line(f"* cases that show nothing of it or lack ground truth: {', '.join(unseen)}")
 
 
 def print_votes(summary: RunSummary) -> None:
