@@ -29,6 +29,9 @@ LONG_TO_READ: Final = 250
 
 _RULE: Final = "Plain text rule: {}."
 
+BY_WORDS: Final = "by words alone"
+"""In the justification of an outcome for which no ground truth was compared: it may be claimed."""
+
 _FORMATTING: Final = re.compile(
     r"^[ \t]{0,3}(?:[-*•][ \t]|\d{1,3}[.)][ \t]|\#{1,6}[ \t]|\|)|\*\*|`|https?://", re.MULTILINE
 )
@@ -314,7 +317,7 @@ def task_completion(read: CaseReading) -> RuleFinding:
     if tools.expected is None and not expected.said:
         if expected.outcomes:
             held = [plain_reading.has_overlap(statement, read) for statement in expected.outcomes]
-            why = f"no expected calls given; {sum(held)} of {len(held)} expected outcomes hold"
+            why = f"{sum(held)} of {len(held)} expected outcomes hold, {BY_WORDS}"
             return RuleFinding(5 if all(held) else 0, why, "outcome_missing")
         return RuleFinding(None, "nothing expected is known: no calls, strings or outcomes")
     if tools.write_match is None and not expected.said and tools.called:
@@ -365,7 +368,8 @@ def _holds(statement: str, read: CaseReading) -> tuple[bool, str]:
         return finding.level == 5, finding.why
     # Without ground truth, half of its words must occur in what the agent said and called.
     held = plain_reading.has_overlap(statement, read)
-    return held, f"{'at least' if held else 'less than'} half of its words occur in what was done"
+    share = "at least" if held else "less than"
+    return held, f"{share} half of its words occur in what was done; {BY_WORDS}"
 
 
 def _level(count: int, *levels: int) -> int:

@@ -158,8 +158,8 @@ class RunSummary(FrozenModel):
             return None
         return (
             f"task success was not judged in {self.task_unjudged_count} of {self.total_executions} "
-            "cases: the offline judge needs the metric task_completion and expected calls, strings "
-            "or outcomes"
+            "cases: the offline judge needs expected calls, or strings to be told, and the metric "
+            "task_completion or expected outcomes"
         )
 
     @property

@@ -9,6 +9,7 @@ import polars as pl
 from assizes.judge.config.judging import OFFLINE_MODEL
 from assizes.judge.evidence.tool_calls import NO_TOOL_TRACE_REASON
 from assizes.judge.families.deterministic import RECORDED_REWARD
+from assizes.judge.heuristic.conversation import BY_WORDS
 from assizes.judge.rubrics.rubric import OUTCOMES
 from assizes.judge.summary.headlines import headlines
 from assizes.judge.verdicts.executions import CASE, collect_rows, executions, states
@@ -22,10 +23,14 @@ def unjudged_count(
 ) -> int:
     """The executions with a verdict in which text rules alone judged, and none of them the task.
 
-    `needing` are the metrics that decide cases by ground truth, beside those of `OF_TASK_SUCCESS`.
+    `needing` are the metrics that decide cases by ground truth, beside those of `OF_TASK_SUCCESS`;
+    an outcome that is judged by words alone tells what the agent claims.
     """
-    scored = scores.filter((pl.col("part") == "") & (pl.col("status") == "scored"))
-    telling = scored.filter(pl.col("metric").is_in([*OF_TASK_SUCCESS, *needing])).select(CASE)
+    scored = scores.filter(pl.col("status") == "scored")
+    of_task = scored.filter(pl.col("metric").is_in(OF_TASK_SUCCESS))
+    by_words = of_task.filter(pl.col("details").str.contains(BY_WORDS, literal=True))
+    compared = of_task.join(by_words, on=CASE, how="anti").select(CASE)
+    telling = pl.concat([compared, scored.filter(pl.col("metric").is_in(needing)).select(CASE)])
     by_rules = pl.col("model") == OFFLINE_MODEL
     decided = executions(cases).filter(pl.col("state") != "errored")
     ruled = decided.join(asks.filter(by_rules), on=CASE, how="semi")

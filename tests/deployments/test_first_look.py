@@ -74,6 +74,8 @@ def booking(number: int, *, made: bool = True, **rest: Any) -> Case:
     return case(*turns, agent("Have a nice day!"), case_id=f"c{number}", **rest)
 
 
+CALLS = Expected(tool_calls=(ExpectedCall(name="book_flight"),))
+TASK = ["tool_routing", "response_delivery", {"metric": "task_completion", "weight": 1}]
 EIGHT = [booking(number, made=number != 5) for number in range(8)]
 
 
@@ -102,26 +104,28 @@ async def test_table_and_report_name_the_metrics_that_are_not_seen_without_groun
     assert "no expected calls are given to compare the calls with" in line["reason"]
 
 
+async def test_an_outcome_that_the_agent_only_claims_does_not_make_a_pass(look):
+    told = [Expected(outcomes=(f"Flight AB{number}7 is booked.",)) for number in range(8)]
+    ending = await look(
+        [booking(number, made=number != 5, expected=told[number]) for number in range(8)]
+    )
+    assert (ending.summary.outcome, ending.summary.task_unjudged_count) == ("passed", 8)
+    assert "TASK SUCCESS NOT JUDGED" in ending.printed.splitlines()
+
+
 async def test_where_the_task_was_judged_in_some_cases_the_ending_says_that_it_was_not_in_others(
     look,
 ):
-    truth = Expected(outcomes=("Flight AB07 is booked.",))
-    metrics = ["conversation_management", "response_delivery"]
-    ending = await look([booking(0, expected=truth), booking(1)], metrics=metrics)
+    ending = await look([booking(0, expected=CALLS), booking(1)], metrics=TASK)
     assert "PASSED, TASK SUCCESS NOT JUDGED EVERYWHERE" in ending.printed
     assert "task success was not judged in 1 of 2 cases" in ending.printed
 
 
 async def test_where_the_task_was_judged_everywhere_a_pass_is_a_pass(look):
-    truth = [Expected(outcomes=(f"Flight AB{number}7 is booked.",)) for number in range(2)]
-    ending = await look([booking(number, expected=truth[number]) for number in range(2)])
+    ending = await look([booking(number, expected=CALLS) for number in range(2)], metrics=TASK)
     assert "PASSED" in ending.printed.splitlines()
     assert ending.summary.task_unjudged_count == 0
     assert ending.report["verdict"]["word"] == "PASSED"
-
-
-CALLS = Expected(tool_calls=(ExpectedCall(name="book_flight"),))
-TASK = ["tool_routing", "response_delivery", {"metric": "task_completion", "weight": 1}]
 
 
 async def test_an_input_without_any_tool_call_is_said_once_and_nothing_is_judged_by_calls(look):
