@@ -71,8 +71,6 @@ def summarise(
     ordered_codes = codes.agg(count=pl.len()).sort(
         "count", "metric", "failure_code", descending=[True, False, False]
     )
-    promised = (metric for judge in judges for metric in judge.metrics if metric.gate)
-    needing = [m.name for m in promised if m.gate == "judges" or m.needs_ground_truth]
     tier_means = ((tier, mean_of_counts(of.rows())) for tier, of in tiers.items())
     return RunSummary.model_validate(
         {
@@ -90,7 +88,7 @@ def summarise(
             **reliability(cases, scores, published_names(metrics)),
             "stability": headlines.stability(scores),
             "intervals": run_intervals(cases, scores, metrics, counts, tiers),
-            "task_unjudged_count": unjudged_count(cases, scores, asks, needing),
+            "task_unjudged_count": unjudged_count(cases, scores, asks, judges),
             "warnings": (*truth_lines(cases, scores), *cautions(cases, asks)),
         }
     )

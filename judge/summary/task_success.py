@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterable, Iterator
 
 import polars as pl
 
@@ -10,6 +10,7 @@ from assizes.judge.config.judging import OFFLINE_MODEL
 from assizes.judge.evidence.tool_calls import NO_TOOL_TRACE_REASON
 from assizes.judge.families.deterministic import RECORDED_REWARD
 from assizes.judge.heuristic.conversation import BY_WORDS
+from assizes.judge.protocol import Judge
 from assizes.judge.rubrics.rubric import OUTCOMES
 from assizes.judge.summary.headlines import headlines
 from assizes.judge.verdicts.executions import CASE, collect_rows, executions, states
@@ -19,13 +20,15 @@ OF_TASK_SUCCESS = ("task_completion", OUTCOMES)
 
 
 def unjudged_count(
-    cases: pl.LazyFrame, scores: pl.LazyFrame, asks: pl.LazyFrame, needing: Collection[str]
+    cases: pl.LazyFrame, scores: pl.LazyFrame, asks: pl.LazyFrame, judges: Iterable[Judge]
 ) -> int:
     """The executions with a verdict in which text rules alone judged, and none of them the task.
 
-    `needing` are the metrics that decide cases by ground truth, beside those of `OF_TASK_SUCCESS`;
-    an outcome that is judged by words alone tells what the agent claims.
+    Metrics that decide cases by ground truth tell of the task, as those of `OF_TASK_SUCCESS` do; an
+    outcome that is judged by words alone tells what the agent claims.
     """
+    gating = [metric for judge in judges for metric in judge.metrics if metric.gate]
+    needing = [m.name for m in gating if m.gate == "judges" or m.needs_ground_truth]
     scored = scores.filter(pl.col("status") == "scored")
     of_task = scored.filter(pl.col("metric").is_in(OF_TASK_SUCCESS))
     by_words = of_task.filter(pl.col("details").str.contains(BY_WORDS, literal=True))
