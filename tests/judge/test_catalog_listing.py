@@ -277,7 +277,7 @@ def test_fingerprints_name_judge_versions_and_rubric_hashes():
     )
     routing = available_metrics()[0]
     assert fingerprints(chosen) == {
-        "judge:conversation": "3",
+        "judge:conversation": "4",
         "judge:recorded": "1",
         "metric:tool_routing": routing.rubric_hash,
     }
