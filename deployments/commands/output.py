@@ -21,12 +21,7 @@ if TYPE_CHECKING:
 
 MARKS = {True: "pass", False: "FAIL"}  # of gates and verdicts
 UNDECIDED = ("Inconclusive", "Incomplete", "OverBudget", "Halted", "NoData")  # neither good nor bad
-STYLES = {
-    **dict.fromkeys(("Passed", "passed"), "bold green"),
-    **dict.fromkeys(UNDECIDED, "bold yellow"),
-    "task success not judged": "bold yellow",
-    "passed, task success not judged everywhere": "bold yellow",
-}
+STYLES = {"Passed": "bold green", **dict.fromkeys(UNDECIDED, "bold yellow")}
 """Styles of conclusions; a conclusion without a style is a fault and printed in bold red."""
 MOVED = 5
 """Most exploratory measures that are listed as moved."""
@@ -57,9 +52,12 @@ def print_text(text: str) -> None:
     print(printable(text, "\n"))  # noqa: T201  # the command's answer
 
 
-def print_conclusion(conclusion: str) -> None:
-    """Print the conclusion of a run in capitals, in its colour on a terminal."""
-    Console(highlight=False).print(Text(conclusion.upper(), STYLES.get(conclusion, "bold red")))
+def print_conclusion(conclusion: str, headline: str | None = None) -> None:
+    """Print a conclusion, or the headline that narrows it, in capitals and in its colour."""
+    style = STYLES.get(conclusion, "bold red")
+    if headline not in (None, conclusion):
+        style = STYLES[UNDECIDED[0]]
+    Console(highlight=False).print(Text((headline or conclusion).upper(), style))
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
@@ -112,7 +110,7 @@ def print_outcome(outcome: RunOutcome, *, as_json: bool = False) -> int:
     if comparison is not None:
         print_comparison(comparison)
     passed = outcome.conclusion == "Passed"
-    print_conclusion(summary.passed_word if passed else outcome.conclusion)
+    print_conclusion(outcome.conclusion, summary.passed_word if passed else None)
     known_reasons = comparison.verdict.reasons if comparison else ()  # are printed with it
     print_lines(reason for reason in outcome.reasons if reason not in known_reasons)
     if outcome.attribution is not None and not outcome.attribution.judge_moved:

@@ -165,10 +165,13 @@ class RunSummary(FrozenModel):
     @property
     def passed_word(self) -> str:
         """The headline of a run that reached its gates; it claims no more than was judged."""
-        if not self.task_unjudged_count:
-            return "passed"
-        every = self.task_unjudged_count == self.total_executions - self.error_count
-        return "task success not judged" if every else "passed, task success not judged everywhere"
+        everywhere = self.task_unjudged_count >= self.total_executions - self.error_count
+        unseen = (
+            "Task success not judged"
+            if everywhere
+            else "Passed, task success not judged everywhere"
+        )
+        return unseen if self.task_unjudged_count else "Passed"
 
     @field_validator("counts")
     @classmethod
