@@ -171,11 +171,11 @@ def _failed_part(part: RunPart, error: Any, state: str) -> PartOutcome:
 
 
 def _reasons(parts: Sequence[PartOutcome], left: Sequence[RunPart]) -> list[str]:
-    """A line for each part that did not pass, the severest first, and one for the parts left."""
+    """A line for each part with reasons, the severest first, and one for the parts left."""
     lines = [
         f"{part.part}: {part.conclusion}: {'; '.join(part.reasons)}"
         for part in sorted(parts, key=lambda part: SEVEREST_FIRST.index(part.conclusion))
-        if part.conclusion != "Passed"
+        if part.conclusion != "Passed" or part.reasons  # a pass may leave something open
     ]
     hidden_count = len(lines) - _MAX_REASONS
     rest = [f"and {hidden_count} more"] if hidden_count > 0 else []

@@ -69,7 +69,7 @@ class RunOutcome(BaseModel):
     judge_model: str  # names of the models that judged, joined by commas
     conclusion: Conclusion  # the name of the final state
     exit_code: int  # of the command line
-    reasons: list[str]  # why the run did not pass; empty when it did
+    reasons: list[str]  # why the run did not pass, or what its pass leaves open
     summary: RunSummary
     comparison: RunComparison | None  # with the baseline; `None`: there was none
     attribution: Attribution | None = None  # whether agent or judge changed; `None`: no anchors
@@ -102,6 +102,8 @@ def to_state(
 ) -> State[Any]:
     """A Prefect state named for the conclusion of a run; its data is the `RunOutcome`."""
     conclusion, reasons = _conclusion(record, summary, baseline_result, failures)
+    if conclusion == "Passed" and summary.task_unjudged is not None:
+        reasons = [*reasons, summary.task_unjudged]
     outcome = RunOutcome(
         run_id=record.run_id,
         judge_model=record.judge_model,

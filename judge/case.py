@@ -12,6 +12,9 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 
 Role = Literal["user", "assistant", "tool"]
 
+_SPOKEN: Final = frozenset({"voice", "phone", "telephone", "call", "speech", "audio", "ivr"})
+"""Values of the tag `channel` of a conversation that is spoken."""
+
 MOST_TOKENS: Final = 10**12
 """The largest token count that a model call may state, so that sums of counts fit into 64 bits."""
 
@@ -327,6 +330,12 @@ class Case(_CaseModel):
         # Defaults are left out, so that a field added to the models later changes no old hash.
         body = self.model_dump_json(exclude={"metadata", "labels"}, exclude_defaults=True)
         return hashlib.sha256(body.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+    @property
+    def is_written(self) -> bool:
+        """Whether the tag `channel` says that the conversation is read, not heard, as in a chat."""
+        words = self.tags.get("channel", "").casefold().replace("_", " ").replace("-", " ").split()
+        return bool(words) and _SPOKEN.isdisjoint(words)
 
     def write_names(self) -> frozenset[str]:
         """Names of the tools that change state, from the first of three sources that says any."""

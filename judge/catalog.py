@@ -65,6 +65,7 @@ class JudgePanel:
     ensembles: Mapping[str, Ensemble] = field(default_factory=dict)  # judge that asks -> models
     model_ids: tuple[str, ...] = (OFFLINE_MODEL,)  # those that answer, the shared ones first
     flagged_passes: FlaggedPasses = "apart"  # passes of cases that address their judges
+    floors: Mapping[str, float] = field(default_factory=dict)  # metric -> least raw score
     second_look: bool = False  # whether such a case (prompt injection) is judged twice
 
     def judges_for(self, case: Case) -> tuple[Judge, ...]:
@@ -158,6 +159,10 @@ def resolve_judges(config: JudgeConfig) -> JudgePanel:
     judges = tuple(
         entry.create_judge(options[name], chosen_rubrics) for name, entry in chosen.items()
     )
+    promised = _promised_metrics(judges)
+    for name in config.floors:  # a typo would guard nothing
+        if name not in (names := [metric.name for metric in promised]):
+            raise ConfigurationError.unknown("metric", name, names, "[judge.floors]")
     shared = [member.model_id for member in ensemble_for(config).members]
     answering = {member.model_id for each in ensembles.values() for member in each.members}
     # Where no judge asks a model, the shared models stand for all.
@@ -165,11 +170,12 @@ def resolve_judges(config: JudgeConfig) -> JudgePanel:
     return JudgePanel(
         judges,
         weights,
-        _promised_metrics(judges),
+        promised,
         config.pass_threshold,
         ensembles,
         (*asked, *sorted(answering.difference(shared))),
         config.flagged_passes,
+        config.floors,
         config.second_look,
     )
 

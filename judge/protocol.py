@@ -51,6 +51,8 @@ class Ask(Generic[T]):
     reply: type[T]
     evidence: object = None  # facts of the prompt as values; the offline judge reads these
     doubts: Callable[[T], str | None] | None = None  # what a fitting reply lacks; `None`: nothing
+    # What the offline judge may reply in place of `reply`: a model could be talked into a skip.
+    offline_reply: type[T] | None = None
 
     @cached_property
     def prompt_hash(self) -> str:
@@ -172,6 +174,7 @@ def ask(
     reply: type[T],
     evidence: object = None,
     doubts: Callable[[T], str | None] | None = None,
+    offline_reply: type[T] | None = None,
 ) -> Steps[T]:
     """Ask one question.
 
@@ -179,7 +182,7 @@ def ask(
         JudgeFailed: when no usable reply came.
     """
     answer: T | NoReply
-    (answer,) = yield [Ask(prompt, reply, evidence, doubts)]
+    (answer,) = yield [Ask(prompt, reply, evidence, doubts, offline_reply)]
     if isinstance(answer, NoReply):
         raise JudgeFailed(answer)
     return answer

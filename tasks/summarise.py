@@ -23,6 +23,7 @@ from assizes.judge.rows import COMPLETE, frame
 from assizes.judge.summary.run_intervals import population_numbers
 from assizes.judge.summary.run_summary import RunSummary, run_metrics
 from assizes.judge.summary.summary import reconcile, summarise, with_ledger
+from assizes.judge.verdicts.case_rows import NOT_CHECKED
 from assizes.judge.verdicts.executions import collect_rows
 from assizes.tasks.context.run_context import PlannedRun, RunContext
 from assizes.tasks.intake import shards
@@ -38,6 +39,8 @@ _VANISHED_WARNING: Final = (
     "vanished: {} of the objects went or changed between listing and reading; what was in them is in "
     "no count, so the run is not complete; a new run lists anew"
 )
+_NAMED: Final = 20
+"""The most cases that one warning names."""
 _TRUNCATION_WARNING: Final = (
     f"{TRUNCATED}: {{}} conversations were shortened, or read in windows of turns"
 )
@@ -114,6 +117,11 @@ def _summary_with_intake(
         *(record_selectors.WARNINGS[name].format(count) for name, count in intake.passed.items()),
         *shards.warning_lines(intake.design, intake.truth, population),  # sample, ground truth
     ]
+    if any(name.startswith("unchecked ") for name in intake.kept):
+        named = cases.filter(pl.col("summary").str.contains(f"; {NOT_CHECKED}: ", literal=True))
+        ids = collect_rows(named.select(pl.col("case_id").unique().sort()))["case_id"]
+        more = f" and {len(ids) - _NAMED} more" if len(ids) > _NAMED else ""
+        lines.append(f"unchecked: in case {', '.join(ids.head(_NAMED))}{more}")
     if config.judge.options.get(CONVERSATION, {}).get("context_tokens"):
         is_truncated = pl.col("details").str.contains(f'"{TRUNCATED}":', literal=True)
         scores = store.scan(run.run_id, "scores").filter(is_truncated)

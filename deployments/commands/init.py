@@ -11,6 +11,7 @@ from assizes.deployments.commands.output import print_json, print_line, print_li
 from assizes.judge.case import Case
 from assizes.judge.config.transcripts import TranscriptsConfig
 from assizes.judge.errors import ConfigurationError, Inconclusive
+from assizes.judge.families.deterministic import REWARD
 from assizes.judge.formats import NAMES, WRITERS
 from assizes.judge.formats.shared.parsing import fidelity_lines
 from assizes.tasks.intake.importing import ImportResult, import_transcripts
@@ -38,6 +39,7 @@ redact = ["secret"]                 # before judge and store; also "email", "pho
 [judge]
 # The offline baseline needs no key. A language model: model = "openai/gpt-4.1" and OPENAI_API_KEY.
 model = "offline/lexical"
+{judges}
 pass_threshold = 75.0               # overall score 0-100, for cases without expected outcomes
 # metrics = ["tool_routing", {{ metric = "task_completion", weight = 0.5 }}]
 
@@ -66,6 +68,12 @@ uri = "reports"
 """
 
 
+_JUDGES = '# judges = ["conversation", "safety"] # `assizes judges` lists them'
+_RECORDED = (
+    'judges = ["conversation", "recorded"] # recorded: the rewards in the data, to hold against'
+)
+
+
 def write_config(uri: str, file: Path, *, force: bool) -> None:
     """Read a sample of the transcripts and write a configuration file with what was seen in them.
 
@@ -80,6 +88,7 @@ def write_config(uri: str, file: Path, *, force: bool) -> None:
         format=formats[0] if len(formats) == 1 else "auto",
         seen=_sample_comment(cases, formats),
         writes=_writes_comment(cases),
+        judges=_RECORDED if any(REWARD in case.labels for case in cases) else _JUDGES,
     )
     try:
         file.write_text(text, encoding="utf-8")
@@ -194,6 +203,7 @@ def _print(result: ImportResult, out: Path, labels: Path) -> None:
     counted = ("turns", "tool_calls", "tool_results", "chunks")
     print_table("", ("kept", "#number"), [(name, result.kept[name]) for name in counted])
     print_lines(fidelity_lines(result.kept))
+    print_lines(f"  not checked in case {line}" for line in result.unchecked)
     if result.lost:
         gone = ", ".join(f"{name} {count}" for name, count in sorted(result.lost.items()))
         print_line(f"lost by writing: {gone}")

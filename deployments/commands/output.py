@@ -52,9 +52,12 @@ def print_text(text: str) -> None:
     print(printable(text, "\n"))  # noqa: T201  # the command's answer
 
 
-def print_conclusion(conclusion: str) -> None:
-    """Print the conclusion of a run in capitals, in its colour on a terminal."""
-    Console(highlight=False).print(Text(conclusion.upper(), STYLES.get(conclusion, "bold red")))
+def print_conclusion(conclusion: str, headline: str | None = None) -> None:
+    """Print a conclusion, or the headline that narrows it, in capitals and in its colour."""
+    style = STYLES.get(conclusion, "bold red")
+    if headline not in (None, conclusion):
+        style = STYLES[UNDECIDED[0]]
+    Console(highlight=False).print(Text((headline or conclusion).upper(), style))
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
@@ -106,7 +109,8 @@ def print_outcome(outcome: RunOutcome, *, as_json: bool = False) -> int:
     print_gates(summary)
     if comparison is not None:
         print_comparison(comparison)
-    print_conclusion(outcome.conclusion)
+    passed = outcome.conclusion == "Passed"
+    print_conclusion(outcome.conclusion, summary.passed_word if passed else None)
     known_reasons = comparison.verdict.reasons if comparison else ()  # are printed with it
     print_lines(reason for reason in outcome.reasons if reason not in known_reasons)
     if outcome.attribution is not None and not outcome.attribution.judge_moved:
@@ -135,11 +139,16 @@ def print_metrics(title: str, summary: RunSummary, comparison: RunComparison | N
         if (delta := deltas.get(metric.name)) is not None:
             change = f"{100 * delta:+.1f} %" if metric.is_binary else f"{delta:+.2f}"
         due = f"{metric.scored}/{metric.scored + metric.failed}"
+        due += "*" if metric.skipped else ""
         passed = None if metric.pass_rate is None else f"{100 * metric.pass_rate:.1f} %"
         kind = metric.tier or metric.gate  # conversation metrics have a tier, other judges a gate
         rows.append((metric.name, kind, metric.weight, mean, passed, change, due))
     columns = ("metric", "tier or gate", "#weight", "#mean", "#passed", "#change", "#scored")
     print_table(title, columns, rows)
+    if unseen := [
+        f"{metric.name} {metric.skipped}" for metric in summary.metrics if metric.skipped
+    ]:
+        print_line(f"* cases that show nothing of it or lack ground truth: {', '.join(unseen)}")
 
 
 def print_votes(summary: RunSummary) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -38,6 +38,11 @@ class JudgeConfig(ConfigTable):
     judges: tuple[str, ...] = ("conversation",)  # names of built-in or own judges
     pass_threshold: float = Field(
         default=75.0, ge=0, le=100, description="overall score 0..100 a case needs without outcomes"
+    )
+    floors: dict[str, Annotated[float, Field(ge=0, le=5, allow_inf_nan=False)]] = Field(
+        default_factory=dict,
+        description="metric -> least score, in the metric's own unit, without which a case fails "
+        "whatever its average: `tool_routing = 2`",
     )
     flagged_passes: FlaggedPasses = Field(
         default="apart",

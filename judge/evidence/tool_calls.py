@@ -10,13 +10,19 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from assizes.judge.case import Case, ExpectedCall, ToolCall, ToolResult, Transcript
 from assizes.judge.evidence.outages import is_outage
 from assizes.judge.evidence.same_values import assigned_places, differing_members
 from assizes.judge.evidence.told_numbers import is_told, tokens_of
 from assizes.judge.score import Metric
+
+NO_TOOL_TRACE: Final = "no_tool_trace"
+"""Key of `Case.metadata`: whether no conversation of the whole input holds a tool call."""
+
+NO_TOOL_TRACE_REASON: Final = "no tool trace: no conversation of the input holds a tool call"
+"""Why a metric of tool calls is skipped where calls are expected or tools were offered."""
 
 _LISTED = 12
 """The most names or calls that one line of evidence lists."""
@@ -147,6 +153,12 @@ class ConversationEvidence:
     metrics: tuple[Metric, ...]
 
 
+def lacks_tool_trace(case: Case) -> bool:
+    """Whether the input holds no tool call at all, though the case expects calls or offers tools."""
+    expected = case.expected.tool_calls or case.expected.trajectory or case.transcript.tools
+    return bool(case.metadata.get(NO_TOOL_TRACE) and expected)
+
+
 def made_calls(transcript: Transcript) -> tuple[MadeCall, ...]:
     """The agent's calls in order, each with its result."""
     by_id = transcript.results()
@@ -174,7 +186,8 @@ def tool_evidence(case: Case) -> ToolEvidence:
     """Compare the tool calls of a case with its expected calls."""
     made = made_calls(case.transcript)
     called = tuple(call for call in made if not call.has_failed)  # a failed call has done nothing
-    expected = case.expected.tool_calls
+    # What was recorded nowhere is not known to be missing.
+    expected = None if lacks_tool_trace(case) else case.expected.tool_calls
     exact = case.expected.arguments_match == "exact"
     tried = tuple(call for call in made if call.is_prevented or not call.has_failed)
     match_by_index = _matches(expected or (), tried, exact=exact)

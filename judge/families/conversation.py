@@ -11,7 +11,13 @@ from pydantic import BaseModel, ConfigDict, WithJsonSchema, create_model, model_
 
 from assizes.judge.case import Case, Transcript
 from assizes.judge.config.judging import estimated_tokens
-from assizes.judge.evidence.tool_calls import ConversationEvidence, ToolEvidence, tool_evidence
+from assizes.judge.evidence.tool_calls import (
+    NO_TOOL_TRACE_REASON,
+    ConversationEvidence,
+    ToolEvidence,
+    lacks_tool_trace,
+    tool_evidence,
+)
 from assizes.judge.families.conversation_parts import (
     EXPECTED_OUTCOMES,
     TRUNCATED,
@@ -34,7 +40,13 @@ from assizes.judge.prompts.prompt_texts import (
     tools_json,
 )
 from assizes.judge.protocol import Prompt, Steps, ask
-from assizes.judge.rubrics.rubric import OUTCOMES, Rubric, metric_of, prompt_text
+from assizes.judge.rubrics.rubric import (
+    OUTCOMES,
+    Rubric,
+    chat_rubrics,
+    metric_of,
+    prompt_text,
+)
 from assizes.judge.score import ACCEPTABLE, UNSPECIFIED_FAILURE, Metric, Scale, Score
 
 NO_AGENT_TURN: Final = "no_agent_turn"
@@ -90,6 +102,12 @@ class BinaryFinding(ConversationReplyPart):
     turns: list[int]
 
 
+class NothingToSee(ConversationReplyPart):
+    """What the offline judge replies for a metric of which a case shows it nothing."""
+
+    justification: str
+
+
 def _all_required(schema: dict[str, Any]) -> None:
     """Make every key required in the schema for a model; a reply without a key is still used."""
     for name in schema["properties"]:
@@ -110,13 +128,18 @@ class _ConversationReply(ConversationReplyPart):
 
 
 @functools.lru_cache(maxsize=256)  # equal metrics share a class, whose schema is made once
-def reply_model(metrics: tuple[tuple[str, Scale], ...], *, outcomes: bool) -> type[BaseModel]:
-    """The pydantic model of a reply: one key for each metric (name and scale), one for outcomes."""
-    fields: dict[str, Any] = {
+def reply_model(
+    metrics: tuple[tuple[str, Scale], ...], *, outcomes: bool, offline: bool = False
+) -> type[BaseModel]:
+    """The pydantic model of a reply: one key for each metric (name and scale), one for outcomes.
+
+    Only the reply of the offline judge may be `NothingToSee` for a metric.
+    """
+    fields: dict[str, Any] = {}
+    for name, scale in metrics:
+        finding: Any = BinaryFinding if scale is Scale.BINARY else ScoredFinding
         # `None` for a key that the model leaves out: the others still count.
-        name: (BinaryFinding if scale is Scale.BINARY else ScoredFinding, None)
-        for name, scale in metrics
-    }
+        fields[name] = (finding | NothingToSee if offline else finding, None)
     if outcomes:
         fields[OUTCOMES] = (list[OutcomeFinding], None)
     return create_model("ConversationReply", __base__=_ConversationReply, **fields)
@@ -136,10 +159,13 @@ class ConversationJudge:
         rules = [_RULES]
         if tool_metrics := [r.name for r in rubrics if r.name in _TOOL_METRICS]:
             rules.append(_NO_TOOLS_RULE.format(", ".join(tool_metrics)))
-        blocks = [prompt_text(rubric) for rubric in rubrics]
-        # Nothing of a case stands in it, so that a provider can cache it over a run.
-        self.system = "\n\n".join(["\n".join(rules), _REPLY, "# Metrics", *blocks])
-        self.prompts = (self.system,)  # kept with a run, to be compared with another's
+        # Nothing of a case stands in them, so that a provider can cache them over a run.
+        self.system, self._chat_system = (
+            "\n\n".join(["\n".join(rules), _REPLY, "# Metrics", *map(prompt_text, texts)])
+            for texts in (rubrics, [chat_rubrics().get(r.name, r) for r in rubrics])
+        )
+        # Kept with a run, to be compared with another's.
+        self.prompts = tuple(dict.fromkeys((self.system, self._chat_system)))
 
     def missing(self, case: Case) -> str | None:
         """No case is skipped; a case with an empty transcript fails."""
@@ -179,10 +205,11 @@ class ConversationJudge:
         """One ask for each window; its prompt also holds the findings of the windows before."""
         tools, statements = tool_evidence(case), case.expected.outcomes
         names_and_scales = tuple((metric.name, metric.scale) for metric in self.weighted)
+        system = self._chat_system if case.is_written else self.system
         frame_tokens = 0  # of a prompt without its transcript
         if self.reading.context_tokens is not None:
             empty = user_message(case, tools, self.weighted, range(0))
-            frame_tokens = estimated_tokens(self.system, empty)
+            frame_tokens = estimated_tokens(system, empty)
         window_view = transcript_view(case.transcript, self.reading, frame_tokens)
         shown = case.model_copy(update={"transcript": window_view.transcript})
         window_scores: list[list[Score]] = []
@@ -192,13 +219,16 @@ class ConversationJudge:
             findings = findings_so_far(window_view, window_scores) if window_scores else ""
             user = user_message(shown, tools, self.weighted, part, findings)
             reply = yield from ask(
-                Prompt(self.system, user),
+                Prompt(system, user),
                 reply_model(names_and_scales, outcomes=bool(statements)),
                 ConversationEvidence(case, tools, self.weighted),  # the uncut case
                 functools.partial(_doubts, self.weighted, statements),
+                reply_model(names_and_scales, outcomes=bool(statements), offline=True),
             )
             scores = [
-                _metric_score(metric, getattr(reply, metric.name), case.transcript)
+                Score.skipped(metric.name, NO_TOOL_TRACE_REASON)
+                if metric.name in _TOOL_METRICS and lacks_tool_trace(case)
+                else _metric_score(metric, getattr(reply, metric.name), case.transcript)
                 for metric in self.weighted
             ]
             # A reply model has no such field where the case has no outcomes.
@@ -248,11 +278,15 @@ def user_message(
 
 
 def _metric_score(
-    metric: Metric, finding: ScoredFinding | BinaryFinding | None, transcript: Transcript
+    metric: Metric,
+    finding: ScoredFinding | BinaryFinding | NothingToSee | None,
+    transcript: Transcript,
 ) -> Score:
     if finding is None:
         reason = "the judge's reply has no entry for it"
         return Score.failed(metric.name, reason, "missing_metric")
+    if isinstance(finding, NothingToSee):
+        return Score.skipped(metric.name, finding.justification)
     level = 5 * finding.passed if isinstance(finding, BinaryFinding) else finding.score
     raw = min(max(level, 0), 5)  # decision 10; a pass is 5, a fail 0
     warnings = [] if raw == level else [f"score {level} is outside 0..5, taken as {raw}"]

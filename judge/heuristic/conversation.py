@@ -2,7 +2,8 @@
 
 The offline judge is an honest baseline, and the default when no model is configured. Where a case
 has ground truth, that decides. All else are surface signs: a level means no more than its rule's
-docstring says (docs/judges.md lists the rules).
+docstring says (docs/judges.md lists the rules). Where a case shows a rule nothing, the rule gives
+no level, and the metric is skipped with the reason.
 """
 
 from __future__ import annotations
@@ -23,7 +24,13 @@ from assizes.judge.score import ACCEPTABLE, Scale
 LONG_WORDS: Final = 120
 """Words in a turn above which it is too long to listen to (about 45 s of speech)."""
 
+LONG_TO_READ: Final = 250
+"""Words in a turn above which it is too long to read in a chat (a minute of reading)."""
+
 _RULE: Final = "Plain text rule: {}."
+
+BY_WORDS: Final = "by words alone"
+"""In the justification of an outcome for which no ground truth was compared: it may be claimed."""
 
 _FORMATTING: Final = re.compile(
     r"^[ \t]{0,3}(?:[-*•][ \t]|\d{1,3}[.)][ \t]|\#{1,6}[ \t]|\|)|\*\*|`|https?://", re.MULTILINE
@@ -35,9 +42,9 @@ _FORMATTING: Final = re.compile(
 class RuleFinding:
     """What a rule finds: a level, and the reason in words."""
 
-    level: int  # 0..5; of a yes/no metric 5 for a pass, 0 for a fail
+    level: int | None  # 0..5; of a yes/no metric 5 for a pass, 0 for a fail; None: nothing to see
     why: str
-    code: str  # of the failure; it counts where the level is not acceptable
+    code: str = ""  # of the failure; it counts where the level is not acceptable
     turns: tuple[int, ...] = ()  # indices of the turns that show it
 
 
@@ -57,6 +64,9 @@ def answer(evidence: ConversationEvidence) -> dict[str, Any]:
                 f"{metric.scale.value!r}; it has for {', '.join(sorted(RULES))}",
             )
         finding = RULES[metric.name](read)
+        if finding.level is None:
+            reply[metric.name] = {"justification": _RULE.format(finding.why)}
+            continue
         is_good, is_binary = finding.level >= ACCEPTABLE, metric.scale is Scale.BINARY
         rating: dict[str, Any] = {"passed": is_good} if is_binary else {"score": finding.level}
         reply[metric.name] = {
@@ -87,14 +97,16 @@ def tool_routing(read: CaseReading) -> RuleFinding:
     slips = len(repeated) + len(tools.failed) + (tools.in_order is False)  # `None`: not known
     turns = _turns_of([*repeated, *tools.failed])
     if tools.expected is None:
-        why = f"no expected calls given; {_count_text(slips, 'repeated or failed call')}"
-        return RuleFinding(_level(slips, 5, 4, 4, 3), why, "repeated_calls", turns)
+        return RuleFinding(None, "no expected calls are given to compare the calls with")
     if not tools.expected and not tools.called and not tools.prevented:
         return RuleFinding(5, "not applicable: no call was required and none was made", code)
+    if not tools.expected and not tools.writes_known:
+        return RuleFinding(None, "no call was expected, and which calls change state is not known")
     wrong = read.unexpected_writes
     errors = len(tools.missed) + len(wrong)
+    made = f"{len(tools.matches)} of {_count_text(len(tools.expected), 'expected call')} made"
     why = (
-        f"{len(tools.matches)} of {_count_text(len(tools.expected), 'expected call')} made, "
+        f"{made if tools.expected else 'no call was expected'}, "
         f"{_count_text(len(wrong), 'unexpected state-changing call')}, {_count_text(slips, 'slip')}"
         f"{_outage_text(tools)}"
     )
@@ -117,7 +129,7 @@ def parameter_extraction(read: CaseReading) -> RuleFinding:
     tools, code = read.tools, "wrong_parameter"
     calls = (*tools.called, *tools.failed, *tools.prevented)
     if not calls:
-        return RuleFinding(5, "not applicable: no tool was called", code)
+        return _without_calls(read, code)
     differing = [match for match in tools.matches if match.differences]
     unreadable = [m for m in (*tools.called, *tools.failed) if m.call.raw is not None]
     invented = [c for c in read.claims if c.tool is not None and not c.is_grounded]
@@ -143,13 +155,22 @@ def result_interpretation(read: CaseReading) -> RuleFinding:
     """
     code = "hallucinated_result"
     if not (read.tools.called or read.tools.failed or read.tools.prevented):
-        return RuleFinding(5, "not applicable: no tool returned anything", code)
+        return _without_calls(read, code)
     claims = [claim for claim in read.claims if claim.tool is None and claim.after_result]
+    if not claims and not read.tools.failed:
+        return RuleFinding(None, "no specific value was said after a tool result")
     false_success = plain_reading.false_successes(read)
     level, why, turns = _support(claims, "values said after tool results")
     why = f"{why}; {_count_text(len(false_success), 'claim')} of success after a failed call"
     level = min(level, _level(len(false_success), 5, 2, 1))
     return RuleFinding(level, why, code, turns + false_success)
+
+
+def _without_calls(read: CaseReading, code: str) -> RuleFinding:
+    """The finding where no tool was called: full marks only where no call was required."""
+    if read.tools.expected == ():
+        return RuleFinding(5, "not applicable: no call was required and none was made", code)
+    return RuleFinding(None, "no tool was called")
 
 
 def grounding_fidelity(read: CaseReading) -> RuleFinding:
@@ -159,6 +180,8 @@ def grounding_fidelity(read: CaseReading) -> RuleFinding:
     the share of values with a source (`_support`).
     """
     claims = [claim for claim in read.claims if claim.tool is None]
+    if not claims:
+        return RuleFinding(None, "no specific value was said")
     level, why, turns = _support(claims, "specific values said")
     return RuleFinding(level, why, "ungrounded_claim", turns)
 
@@ -167,6 +190,7 @@ def _support(claims: Sequence[Claim], what: str) -> tuple[int, str, tuple[int, .
     """Return the level for claims that should have been heard before, why, and turns."""
     ungrounded = _turns_of([claim for claim in claims if not claim.is_grounded])
     why = f"{len(claims) - len(ungrounded)} of {len(claims)} {what} were heard before"
+    why = why if claims else f"no {what}"
     if len(ungrounded) <= 1:  # one missing value: level 4, whatever the share
         return 5 - len(ungrounded), why, ungrounded
     share = round(1 - len(ungrounded) / len(claims), 9)
@@ -183,6 +207,8 @@ def instruction_compliance(read: CaseReading) -> RuleFinding:
     tools = read.tools
     offered = {tool.name for tool in read.case.transcript.tools}
     calls = (*tools.called, *tools.failed, *tools.prevented) if offered else ()
+    if tools.expected is None and not calls and not tools.failed:
+        return RuleFinding(None, "neither expected calls nor calls of offered tools are there")
     outside = [made_call for made_call in calls if made_call.call.name not in offered]
     wrong = read.unexpected_writes
     refused: tuple[int, ...] = ()
@@ -215,6 +241,9 @@ def information_gathering(read: CaseReading) -> RuleFinding:
     gaps |= {match.made.turn for match in read.tools.matches if match.missing}
     gaps |= {failed.turn for failed in read.tools.failed if failed.call.name in writes}
     repeats = plain_reading.repeated_requests(read.texts)
+    calls = read.tools.called or read.tools.failed or read.tools.missed
+    if not calls and not any(plain_reading.questions(text) for _, text in read.texts):
+        return RuleFinding(None, "no tool was called, and no question was asked")
     why = (
         f"{_count_text(len(gaps), 'call')} on incomplete data, "
         f"{_count_text(len(repeats), 'question')} repeated"
@@ -253,21 +282,24 @@ def conversation_management(read: CaseReading) -> RuleFinding:
 
 
 def response_delivery(read: CaseReading) -> RuleFinding:
-    """Check that the agent's turns can be spoken and followed.
+    """Check that the agent's turns can be spoken, or in a chat be read, and followed.
 
-    A bad turn has more than 120 words, lists or markup, or two questions. No bad turn gives level
-    5. One gives 4, or 3 when any turn has two questions. More give 3 for up to a quarter of the
-    turns, 2 for up to a half, 1 for more, and 0 when all of four or more turns are bad.
+    A bad turn has more than 120 words, lists or markup, or two questions; in a chat more than 250
+    words or four questions. No bad turn gives level 5. One gives 4, or 3 when any turn has too many
+    questions. More give 3 for up to a quarter of the turns, 2 for up to a half, 1 for more, and 0
+    when all of four or more turns are bad.
     """
     if not read.texts:
         return RuleFinding(0, "the agent said nothing", "no_response")
-    long = {turn for turn, text in read.texts if len(text.split()) > LONG_WORDS}
-    marked = {turn for turn, text in read.texts if _FORMATTING.search(text)}
-    asked = {turn for turn, text in read.texts if len(plain_reading.questions(text)) > 1}
+    written = read.case.is_written
+    most_words, most_questions = (LONG_TO_READ, 3) if written else (LONG_WORDS, 1)
+    long = {turn for turn, text in read.texts if len(text.split()) > most_words}
+    marked = {turn for turn, text in read.texts if not written and _FORMATTING.search(text)}
+    asked = {t for t, text in read.texts if len(plain_reading.questions(text)) > most_questions}
     bad, turns = long | marked | asked, len(read.texts)
     why = (
         f"of {_count_text(turns, 'turn')} {len(long)} too long, {len(marked)} with lists or markup, "
-        f"{len(asked)} with two or more questions"
+        f"{len(asked)} with {'four' if written else 'two'} or more questions"
     )
     share = round(len(bad) / turns, 9)
     if len(bad) <= 1:
@@ -284,8 +316,8 @@ def task_completion(read: CaseReading) -> RuleFinding:
 
     It passes when the successful state-changing calls are exactly the expected ones, with their
     arguments, and the agent said every expected string. Without expected calls or strings, it
-    passes when the expected outcomes hold; without these, when the last turns refuse nothing. What
-    an outage prevented counts as done; where a tool never worked again, strings need not be said.
+    passes when the expected outcomes hold; without these, nothing is to be seen. What an outage
+    prevented counts as done; where a tool never worked again, strings need not be said.
     """
     tools, expected = read.tools, read.case.expected
     if tools.finished is False:
@@ -293,21 +325,20 @@ def task_completion(read: CaseReading) -> RuleFinding:
     if tools.expected is None and not expected.said:
         if expected.outcomes:
             held = [plain_reading.has_overlap(statement, read) for statement in expected.outcomes]
-            why = f"no expected calls given; {sum(held)} of {len(held)} expected outcomes hold"
+            why = f"{sum(held)} of {len(held)} expected outcomes hold, {BY_WORDS}"
             return RuleFinding(5 if all(held) else 0, why, "outcome_missing")
-        refusing = plain_reading.refusing_turns(read)
-        signs = "refuse or apologise" if refusing else "neither refuse nor apologise"
-        why = f"nothing expected is known; the last turns {signs}{_outage_text(tools)}"
-        is_refused = (bool(refusing) and not tools.lost_calls) or not read.texts
-        return RuleFinding(0 if is_refused else 5, why, "refused", refusing)
+        return RuleFinding(None, "nothing expected is known: no calls, strings or outcomes")
+    if tools.write_match is None and not expected.said and tools.called:
+        return RuleFinding(None, "which of the calls made change state is not known")
+    done = _count_text(len(tools.done_writes), "state-changing call")
     writes = {
-        True: f"the {_count_text(len(tools.done_writes), 'state-changing call')} made as expected",
+        True: f"{done} made as expected" if tools.done_writes else "no change expected, none made",
         False: "the state-changing calls made are not the expected ones",
         None: "which state-changing calls were expected is not known",
     }[tools.write_match]
     due = len(tools.stated_texts) + len(tools.unstated_texts)
-    why = f"{writes}, {len(tools.stated_texts)} of {_count_text(due, 'expected string')} told"
-    why += _outage_text(tools)
+    stated_words = f", {len(tools.stated_texts)} of {_count_text(due, 'expected string')} told"
+    why = f"{writes}{stated_words if due else ''}{_outage_text(tools)}"
     if tools.write_match is False:
         return RuleFinding(0, why, "wrong_state_change", _turns_of(tools.done_writes))
     is_untold = tools.unstated_texts and not tools.lost_calls
@@ -346,7 +377,8 @@ def _holds(statement: str, read: CaseReading) -> tuple[bool, str]:
         return finding.level == 5, finding.why
     # Without ground truth, half of its words must occur in what the agent said and called.
     held = plain_reading.has_overlap(statement, read)
-    return held, f"{'at least' if held else 'less than'} half of its words occur in what was done"
+    share = "at least" if held else "less than"
+    return held, f"{share} half of its words occur in what was done; {BY_WORDS}"
 
 
 def _level(count: int, *levels: int) -> int:

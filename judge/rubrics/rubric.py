@@ -186,6 +186,16 @@ def built_in_rubrics() -> tuple[Rubric, ...]:
     )
 
 
+@functools.cache
+def chat_rubrics() -> dict[str, Rubric]:
+    """The rubrics that read otherwise for a written conversation, by the name of their metric."""
+    text = (resources.files("assizes.judge.rubrics") / "response_delivery_chat.toml").read_text(
+        "utf-8"
+    )
+    rubric = parse_rubric(text, "response_delivery_chat")
+    return {rubric.name: rubric}
+
+
 def parse_rubric(text: str, where: str) -> Rubric:
     """A rubric from TOML text; error messages name `where`, its file.
 

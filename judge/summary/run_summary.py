@@ -54,6 +54,10 @@ class RunSummary(FrozenModel):
         description="passes of cases that speak to their judges, or whose agent says nothing: not "
         "passed, see `flags`",
     )
+    task_unjudged_count: int = Field(
+        default=0,
+        description="executions judged by text rules alone, with nothing that tells task success",
+    )
     skipped_count: int  # never judged
     pass_rate: float = Field(description="passed / executions; 0 for an empty run")
     latency_p50_ms: float | None = Field(description="over each case's median agent latency")
@@ -146,6 +150,28 @@ class RunSummary(FrozenModel):
     warnings: tuple[str, ...] = Field(
         default=(), description="what to know before believing the numbers, one line each"
     )
+
+    @property
+    def task_unjudged(self) -> str | None:
+        """Where task success was not judged, as a sentence; `None` where it was judged everywhere."""
+        if not self.task_unjudged_count:
+            return None
+        return (
+            f"task success was not judged in {self.task_unjudged_count} of {self.total_executions} "
+            "cases: the offline judge needs expected calls, or strings to be told, and the metric "
+            "task_completion or expected outcomes"
+        )
+
+    @property
+    def passed_word(self) -> str:
+        """The headline of a run that reached its gates; it claims no more than was judged."""
+        everywhere = self.task_unjudged_count >= self.total_executions - self.error_count
+        unseen = (
+            "Task success not judged"
+            if everywhere
+            else "Passed, task success not judged everywhere"
+        )
+        return unseen if self.task_unjudged_count else "Passed"
 
     @field_validator("counts")
     @classmethod

@@ -24,6 +24,7 @@ from assizes.judge.summary.headlines import METRIC, MetricSummary, published_nam
 from assizes.judge.summary.run_intervals import run_intervals
 from assizes.judge.summary.run_summary import Outcome, RunSummary
 from assizes.judge.summary.spending import cautions, known_cost_usd, spending
+from assizes.judge.summary.task_success import truth_lines, unjudged_count
 from assizes.judge.verdicts.executions import (
     CASE,
     PASS_FLAGGED,
@@ -87,7 +88,8 @@ def summarise(
             **reliability(cases, scores, published_names(metrics)),
             "stability": headlines.stability(scores),
             "intervals": run_intervals(cases, scores, metrics, counts, tiers),
-            "warnings": cautions(cases, asks),
+            "task_unjudged_count": unjudged_count(cases, scores, asks, judges),
+            "warnings": (*truth_lines(cases, scores), *cautions(cases, asks)),
         }
     )
 

@@ -20,6 +20,7 @@ from assizes.judge.catalog import JudgePanel
 from assizes.judge.engine.ask_records import HearingResult
 from assizes.judge.engine.second_look import NEEDS_REVIEW
 from assizes.judge.evidence.tool_calls import tool_evidence
+from assizes.judge.formats.shared.parsing import unchecked_truth
 from assizes.judge.injection.families import Flag, flags
 from assizes.judge.protocol import Judge
 from assizes.judge.rows import as_json
@@ -56,6 +57,9 @@ _OF_VERDICT: Final = (
     *("root_cause", "summary", "status", "error"),
 )
 """The fields of a verdict that are columns of table `cases`."""
+
+NOT_CHECKED: Final = "not checked"
+"""Words in the summary line of a case before ground truth that no judge can check."""
 
 LOW: Final = 0.2
 """The highest value 0..1 that praise contradicts: level 1 of 5."""
@@ -211,6 +215,9 @@ def findings(
         {metric.name: metric.gate for metric in panel.metrics if metric.gate},
         has_ground_truth=has_ground_truth(case),
     )
+    by_judges = _above_floors(by_judges, scores, panel.floors)
+    if unchecked := unchecked_truth(case):
+        by_judges = replace(by_judges, summary=f"{by_judges.summary}; {NOT_CHECKED}: {unchecked}")
     # One flag is enough where the two looks of a judge differ.
     reviewed = [Flag(NEEDS_REVIEW, s.metric) for s in scores if NEEDS_REVIEW in s.details][:1]
     case_verdict, flag_names = _flagged_verdict(
@@ -232,6 +239,23 @@ def findings(
     verdict_row = {name: getattr(case_verdict, name) for name in _OF_VERDICT}
     case_row = {**key, **_case_row(row_key, case), **verdict_row, "flags": flag_names}
     return Findings(case_verdict, {"scores": score_rows, "asks": ask_rows, "cases": [case_row]})
+
+
+def _above_floors(
+    verdict: CaseVerdict, scores: Sequence[Score], floors: Mapping[str, float]
+) -> CaseVerdict:
+    """The verdict, failed where a metric is under its floor, whatever the average says."""
+    under = [
+        f"{score.metric} {score.raw:g} is under its floor {floors[score.metric]:g}"
+        for score in scores
+        if not score.part and score.raw is not None and score.metric in floors
+        if round(score.raw, 9) < floors[score.metric]
+    ]
+    if not under or verdict.status != "judged":
+        return verdict
+    words = re.sub(r"^(?:PASSED|NOT DECIDED)", "FAILED", verdict.summary)
+    gate = verdict.gate if verdict.passed is False else "floor"
+    return replace(verdict, passed=False, gate=gate, summary=", ".join((words, *under)))
 
 
 def has_ground_truth(case: Case) -> bool:

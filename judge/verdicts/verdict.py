@@ -33,8 +33,11 @@ _REASON_CHARS, _REASONS = 200, 3
 
 _WORDS = {True: "PASSED", False: "FAILED", None: "NOT DECIDED"}  # first words of a summary line
 
-CaseGate = Literal["expected_outcomes", "overall_score", "all_judges", "quality", "all", "error"]
-"""The gate that decided a case; `all` where several families passed it together."""
+CaseGate = Literal[
+    "expected_outcomes", "overall_score", "all_judges", "quality", "all", "floor", "error"
+]
+"""The gate that decided a case; `all` where several families passed it together, `floor` where a
+metric under its floor alone failed it."""
 
 CaseStatus = Literal["judged", "errored", "skipped"]
 

@@ -17,13 +17,13 @@ from assizes.judge.config.transcripts import TranscriptsConfig
 from assizes.judge.errors import ConfigurationError, DataError, Inconclusive
 from assizes.judge.formats import WRITERS, Format, lost_fields, native_line
 from assizes.judge.formats.shared.containers import PieceFormat
-from assizes.judge.formats.shared.parsing import HUMAN_LABELS, fidelity_counts
+from assizes.judge.formats.shared.parsing import HUMAN_LABELS, fidelity_counts, unchecked_truth
 from assizes.tasks.intake.reader import RawRecord, TranscriptReader
 from assizes.tasks.sources.listing import TranscriptSource, list_sources
 from assizes.tasks.sources.spool import Spool
 
 _MAX_SHOWN_REJECTS: Final = 20
-"""How many rejects are shown with uri and position; all rejects are counted."""
+"""How many rejects, and cases with unchecked ground truth, are named; all are counted."""
 
 
 @dataclass
@@ -37,6 +37,7 @@ class ImportResult:
     lost: Counter[str] = field(default_factory=Counter)  # path of a field -> times lost
     rejected: Counter[str] = field(default_factory=Counter)  # code -> records
     rejects: list[str] = field(default_factory=list)  # the first ones, "uri#position: reason"
+    unchecked: list[str] = field(default_factory=list)  # the first cases, "case: what of its truth"
     labels: int = 0  # rows written to the labels file
 
     def reject(self, where: str, error: DataError) -> None:
@@ -136,6 +137,8 @@ def _counted_cases(
         result.cases += 1
         result.formats[format_.name.partition(".")[0]] += 1  # without `.document`
         result.kept.update(fidelity_counts(case))
+        if (unchecked := unchecked_truth(case)) and len(result.unchecked) < _MAX_SHOWN_REJECTS:
+            result.unchecked.append(f"{case.case_id}: {unchecked}")
         yield case
 
 

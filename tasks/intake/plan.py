@@ -107,6 +107,7 @@ class Shard:
     failure: ObjectFailure | None = None  # set: no record can be read, the object counts as one
     duplicate_of: tuple[str, ...] = ()  # the first copy of each duplicate, as `uri#position`
     named: str | None = None  # pins the objects that a manifest names; `None`: no manifest
+    has_tool_trace: bool = True  # whether any record of the whole input holds a tool call
 
     @property
     def source(self) -> TranscriptSource:

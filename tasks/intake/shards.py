@@ -12,13 +12,14 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice, pairwise
 from typing import Any, Final
 
 from assizes.judge.case import Case
 from assizes.judge.config.transcripts import SelectionConfig, TranscriptsConfig
 from assizes.judge.errors import DataError
+from assizes.judge.evidence.tool_calls import NO_TOOL_TRACE
 from assizes.judge.formats import FORMATS
 from assizes.judge.rows import as_json
 from assizes.judge.selection import Stratum, draw_sample
@@ -124,7 +125,11 @@ def read_shard(
                 name = f"case {case.case_id!r} repetition {case.repetition}"
                 case = DataError("id_conflict", f"{name} is there with another content")
             if isinstance(case, Case):
-                yield ShardRecord(raw.position, preprocessor.prepared_case(case), None, "")
+                case = preprocessor.prepared_case(case)
+                if not shard.has_tool_trace:
+                    metadata = {**case.metadata, NO_TOOL_TRACE: True}
+                    case = case.model_copy(update={"metadata": metadata})
+                yield ShardRecord(raw.position, case, None, "")
                 continue
             fault = preprocessor.redacted_fault(case)
             excerpt = excerpt_of(raw.body, preprocessor.redacted_excerpt)
@@ -148,8 +153,11 @@ def _plan(
             # Records without any case or reject need no shard.
             if not {plans.DUE, plans.REJECTED}.isdisjoint(scanned.fates[start:stop]):
                 shards.append(_shard(len(shards), scanned, start, stop))
+    # A single conversation, or those judged again, may be without calls by the agent's own fault.
+    is_telling = fates[plans.DUE] > 1 and scan.config.again is None
+    has_tool_trace = not is_telling or bool(scan.part_counts["tool_calls"])
     return plans.Plan(
-        shards=tuple(shards),
+        shards=tuple(replace(shard, has_tool_trace=has_tool_trace) for shard in shards),
         read=scan.total,
         due=fates[plans.DUE],
         duplicates=fates[plans.DUPLICATE],

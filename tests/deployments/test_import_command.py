@@ -137,3 +137,21 @@ def test_labels_and_transcripts_cannot_be_one_file(tmp_path: Path):
     assert (answer.code, answer.out) == (2, "")
     assert "is the file the transcripts go to; name another" in answer.err
     assert not (tmp_path / "out.jsonl").exists()
+
+
+def test_ground_truth_that_cannot_be_checked_is_named_with_its_cases(tmp_path: Path):
+    task = {"env_assertions": [{"func_name": "assert_on"}], "actions": []}
+    document = {
+        "simulations": [
+            {"task_id": "7", "messages": [{"role": "assistant", "content": "Hi"}]},
+            {"task_id": "8", "messages": [{"role": "assistant", "content": "Hi"}]},
+        ],
+        "tasks": [{"id": "7", "evaluation_criteria": task}, {"id": "8"}],
+        "info": {"agent_info": {}},
+    }
+    (tmp_path / "in.json").write_text(json.dumps(document))
+    answer = assizes("import", "tau2", "in.json", "out.jsonl", cwd=tmp_path)
+    assert answer.code == 0, answer.err
+    assert "unchecked: environment assertion 1 (ground truth that no judge" in answer.out
+    assert "  not checked in case 7: environment assertion 1" in answer.out
+    assert "case 8" not in answer.out

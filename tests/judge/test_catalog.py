@@ -169,3 +169,14 @@ def test_judges_sit_in_the_order_given():
     chosen = resolve_judges(JudgeConfig(judges=("recorded", "conversation")))
     assert [judge.name for judge in chosen.judges] == ["recorded", "conversation"]
     assert all(isinstance(judge, Judge) for judge in chosen.judges)
+
+
+def test_a_floor_of_a_metric_that_nobody_scores_is_refused():
+    assert dict(resolve_judges(JudgeConfig(floors={"tool_routing": 2})).floors) == {
+        "tool_routing": 2
+    }
+    message = refused(floors={"tool_ruoting": 2})
+    assert "[judge.floors]" in message
+    assert "tool_routing" in message
+    with pytest.raises(ValueError, match="less than or equal to 5"):
+        JudgeConfig(floors={"tool_routing": 6})

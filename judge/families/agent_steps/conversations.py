@@ -9,6 +9,7 @@ from typing import Final
 from assizes.judge.case import Case, Expected, ExpectedCall
 from assizes.judge.evidence.same_values import assigned_places, is_same_value
 from assizes.judge.evidence.steps import AgentStep, final_response, requests, steps_of
+from assizes.judge.evidence.tool_calls import NO_TOOL_TRACE_REASON, lacks_tool_trace
 from assizes.judge.families.agent_steps import step_scores
 from assizes.judge.families.agent_steps.base_judge import EvaluationStrategy
 from assizes.judge.families.agent_steps.single_steps import (
@@ -144,6 +145,10 @@ class TrajectoryJudge(StepJudge):
     def missing_expectation(self, expected: Expected) -> str | None:
         """The judge needs at least one path in `expected.trajectory`."""
         return None if expected.trajectory else "no expected.trajectory"
+
+    def missing(self, case: Case) -> str | None:
+        """A case is skipped without a path, or where the input holds no tool call at all."""
+        return NO_TOOL_TRACE_REASON if lacks_tool_trace(case) else super().missing(case)
 
     def evaluate(self, case: Case) -> Steps[StepFinding]:
         """The share of the best path; no model is asked."""

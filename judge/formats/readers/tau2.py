@@ -28,7 +28,7 @@ from assizes.judge.errors import DataError
 from assizes.judge.formats.shared.containers import Format, strict_document
 from assizes.judge.formats.shared.json_shapes import as_text, between_ms
 from assizes.judge.formats.shared.messages import tool_call, without_marker_turn, without_markers
-from assizes.judge.formats.shared.parsing import DROPPED_TIMES, schema_errors
+from assizes.judge.formats.shared.parsing import DROPPED_TIMES, FidelityCounter, schema_errors
 
 _FINISHED_REASONS = frozenset({"user_stop", "agent_stop"})  # others: max_steps, errors
 _SHARED = ("agent_info", "environment_info")  # parts of `info` that every simulation gets
@@ -90,6 +90,7 @@ class _Criteria(BaseModel):
     actions: list[_Action] | None = None  # None: not known; empty: none is needed
     communicate_info: list[str] | None = None  # texts that the user must be told
     nl_assertions: list[str] | None = None  # statements about the end
+    env_assertions: list[Any] | None = None  # functions of the environment, of which none is here
 
 
 class _Task(BaseModel):
@@ -161,17 +162,22 @@ def _simulation_case(record: _TaskSimulation) -> Case:
         "termination_reason": simulation.termination_reason,
         DROPPED_TIMES: _backward_times(simulation) or None,
     }
+    criteria, counter = record.task.evaluation_criteria or _Criteria(), FidelityCounter()
+    counter.count("unchecked", "environment assertion", len(criteria.env_assertions or ()))
+    of_user = sum(action.requestor == "user" for action in criteria.actions or ())
+    counter.count("unchecked", "call expected of the user", of_user)
     reward = simulation.reward_info.reward if simulation.reward_info else None
     return Case(
         case_id=task_id,
         repetition=trial,
         transcript=_transcript(simulation, environment.policy),
-        expected=_expected_values(record.task.evaluation_criteria or _Criteria()),
+        expected=_expected_values(criteria),
         agent=agent.llm or agent.implementation,
         tags={name: tag for name, tag in tags.items() if tag},
         cluster=task_id,
         labels={} if reward is None else {"reward": reward},
-        metadata={name: value for name, value in facts.items() if value is not None},
+        metadata=counter.metadata()
+        | {name: value for name, value in facts.items() if value is not None},
     )
 
 

@@ -39,6 +39,7 @@ _FATES: Final = {
     "moved": "kept in another place",
     "repeated": "stands elsewhere in the conversation already",
     "dropped": "a case has no place for it",
+    "unchecked": "ground truth that no judge here can check; the cases' summary lines name it",
 }
 """The fates of a part, each with its meaning."""
 
@@ -220,6 +221,14 @@ def fidelity_counts(case: Case) -> Counter[str]:
     if isinstance(noted, dict):
         counts.update({str(name): n for name, n in noted.items() if isinstance(n, int)})
     return counts
+
+
+def unchecked_truth(case: Case) -> str:
+    """What of the ground truth of a case no judge can check, such as `environment assertion 2`."""
+    noted = case.metadata.get(FIDELITY)
+    lines = fidelity_lines(noted) if isinstance(noted, dict) else ()
+    mark = "unchecked: "
+    return next((s.removeprefix(mark).partition(" (")[0] for s in lines if s.startswith(mark)), "")
 
 
 def fidelity_lines(counts: Mapping[str, int]) -> tuple[str, ...]:

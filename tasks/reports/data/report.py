@@ -178,6 +178,9 @@ def _run_verdict(
     else:
         reasons = missed if outcome == summary.outcome else why
     word, headline = _HEADLINES[outcome]
+    if outcome == "passed" and summary.task_unjudged is not None:
+        word, headline = summary.passed_word.upper(), "Every gate was reached, but:"
+        reasons = [summary.task_unjudged]
     return schema.Verdict(
         outcome=outcome,
         word=word,

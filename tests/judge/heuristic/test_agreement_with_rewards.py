@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
+import json
 from collections import Counter
 
 import pytest
@@ -55,9 +57,6 @@ def completed(*turns, **more):
         ([W], {**EXPECT_W, "finished": None}, (True, None)),
         ([says("It is 50")], {"said": ("50",)}, (True, None)),
         ([says("No")], {"tool_calls": ()}, (True, None)),
-        ([says("All done")], {}, (True, None)),
-        ([says("I'm sorry, I can't")], {}, (False, "refused")),
-        ([], {}, (False, "refused")),
         ([says("I greet you")], {"outcomes": ("Agent greets; greet",)}, (True, None)),
         ([says("Hm")], {"outcomes": ("Agent greets",)}, (False, "outcome_missing")),
     ],
@@ -67,9 +66,11 @@ def test_task_completion_follows_the_state_changing_calls_and_what_was_told(turn
 
 
 def test_task_completion_says_what_it_does_not_know():
-    unknown = reply_for("task_completion", says("No"), tool_calls=())["justification"]
-    assert "which state-changing calls were expected is not known" in unknown
-    assert "nothing expected is known" in reply_for("task_completion", says("No"))["justification"]
+    unknown = reply_for("task_completion", says("50"), tool_calls=(), said=("50",))
+    assert "which state-changing calls were expected is not known" in unknown["justification"]
+    nothing = reply_for("task_completion", says("I'm sorry, I can't"))
+    assert "nothing expected is known" in nothing["justification"]
+    assert "passed" not in nothing
 
 
 @pytest.mark.parametrize(
@@ -124,7 +125,7 @@ def test_offline_task_completion_agrees_with_the_true_reward_of_tau_bench_airlin
     assert len(cases) == 200
     assert kappa(cases, answers) == 1.0
     for metric in METRICS[:-1]:
-        levels = Counter(given[metric.name]["score"] for given in answers)
+        levels = Counter(given[metric.name].get("score") for given in answers)
         assert len(levels) >= 3, f"{metric.name} says nearly always the same: {levels}"
         assert max(levels.values()) < 180, f"{metric.name} says nearly always the same: {levels}"
 
@@ -147,3 +148,51 @@ def test_offline_task_completion_agrees_with_the_true_reward_of_tau2_airline(
     cases = list(airline(data / "tau2_airline" / f"{file}.json.gz", "tau2"))
     assert len(cases) == count
     assert kappa(cases, judged(cases)) >= floor
+
+
+def corrected(data):
+    """The 130 runs of tau2 airline whose question is still the same, each with its agent, the case
+    with the corrected ground truth, and the corrected reward."""
+    truth = data / "tau3_truth"
+    with (truth / "rewards.csv").open(encoding="utf-8") as file:
+        rows = {row["simulation_id"]: row for row in csv.DictReader(file)}
+    tasks = json.loads(gzip.decompress((truth / "tasks_tau3.json.gz").read_bytes()))
+    later = {task["id"]: task for task in tasks}
+    rewritten = {row["task_id"] for row in rows.values() if row["group"] == "writes"}
+    for path in sorted((data / "tau2_airline").glob("*.json.gz")):
+        body = json.loads(gzip.decompress(path.read_bytes()))
+        body["tasks"] = [
+            later[str(task["id"])] if str(task["id"]) in rewritten else task
+            for task in body["tasks"]
+        ]
+        for record in FORMATS["tau2"].records(json.dumps(body).encode()):
+            row = rows[record["simulation"]["id"]]
+            if row["group"] in ("unchanged", "writes"):
+                case = FORMATS["tau2"].case(record)
+                expected = case.expected.model_copy(update={"writes": AIRLINE_WRITES})
+                reward = row["rule_new" if row["group"] == "writes" else "recorded_reward"]
+                yield row["agent"], case.model_copy(update={"expected": expected}), float(reward)
+
+
+@pytest.mark.data
+def test_offline_task_completion_agrees_with_the_corrected_truth_of_tau2_airline(data):
+    agents, cases, rewards = zip(*corrected(data), strict=True)
+    assert (len(cases), sum(rewards)) == (130, 72)
+    passed = [given["task_completion"]["passed"] for given in judged(cases)]
+    kappas = {}
+    for agent in sorted(set(agents)):
+        of = [place for place, name in enumerate(agents) if name == agent]
+        truth, found = [rewards[i] == 1 for i in of], [passed[i] for i in of]
+        kappas[agent] = cohen_kappa_score(truth, found)
+    truth = [reward == 1 for reward in rewards]
+    assert cohen_kappa_score(truth, passed) >= 0.95, kappas
+    assert min(kappas.values()) >= 0.85, kappas
+    # The figures of docs/judges.md: both truths beside one another.
+    assert round(cohen_kappa_score(truth, passed), 3) == 0.969
+    recorded = [case.labels["reward"] == 1 for case in cases]
+    assert round(cohen_kappa_score(truth, recorded), 3) == 0.831
+    files = sorted((data / "tau2_airline").glob("*.json.gz"))
+    before = [case for path in files for case in airline(path, "tau2")]
+    ids = {case.metadata["simulation_id"] for case in cases}
+    kept = [case for case in before if case.metadata["simulation_id"] in ids]
+    assert [round(kappa(some, judged(some)), 3) for some in (before, kept)] == [0.975, 0.969]

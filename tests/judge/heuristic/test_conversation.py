@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from assizes.judge.case import ToolResult, ToolSpec, Turn
@@ -38,7 +40,8 @@ def test_there_is_a_rule_with_a_docstring_for_each_built_in_metric():
 @pytest.mark.parametrize("outcomes", [(), ("Agent greets the user.",)])
 def test_the_answer_fits_the_reply_model_it_is_an_answer_for(outcomes):
     given = answer(evidence(user("Hi"), says("Hello"), outcomes=outcomes))
-    model = reply_model(tuple((m.name, m.scale) for m in METRICS), outcomes=bool(outcomes))
+    names = tuple((m.name, m.scale) for m in METRICS)
+    model = reply_model(names, outcomes=bool(outcomes), offline=True)
     assert model.model_validate(given).model_dump() == given
 
 
@@ -99,8 +102,6 @@ A, B, C, X = called("a"), called("b"), called("c"), called("x")
         ([X], "ab", (1, "wrong_tool_selected", [0])),
         ([], "ab", (0, "no_tool_called", [])),
         ([A, called("read")], "a", (5, None, [])),
-        ([A, A], None, (4, None, [1])),
-        ([A, B], None, (5, None, [])),
     ],
 )
 def test_tool_routing_follows_recall_unexpected_writes_and_order(turns, expected, wanted):
@@ -164,7 +165,6 @@ def test_success_claimed_after_a_failed_call_is_a_misreport():
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [
-        ("How can I help?", (5, None, [])),
         ("Order AB12 it is", (5, None, [])),
         ("Order ZZ99 it is", (4, None, [1])),
         (" ".join(["AB12", *(f"AB{i}" for i in range(20, 39)), "Z701", "Z702"]), None),
@@ -192,6 +192,65 @@ def test_grounding_follows_every_specific_value_said(text, wanted):
 def test_instruction_compliance_follows_what_was_not_expected_or_not_offered(turns, more, wanted):
     given = level("instruction_compliance", *turns, **more)
     assert given == (wanted or (0, "instruction_violated", [0, 1, 2, 3]))
+
+
+NO_CALL = "no tool was called"
+
+
+@pytest.mark.parametrize(
+    ("metric", "turns", "expected", "why"),
+    [
+        ("tool_routing", [A, A], None, "no expected calls are given to compare the calls with"),
+        (
+            "tool_routing",
+            [A],
+            (),
+            "no call was expected, and which calls change state is not known",
+        ),
+        ("parameter_extraction", [says("Hi")], None, NO_CALL),
+        ("parameter_extraction", [says("Hi")], (due("a"),), NO_CALL),
+        ("result_interpretation", [says("Hi")], (due("a"),), NO_CALL),
+        (
+            "result_interpretation",
+            [A, returned("451"), says("Done.")],
+            None,
+            "no specific value was said after a tool result",
+        ),
+        ("grounding_fidelity", [says("How can I help?")], None, "no specific value was said"),
+        (
+            "instruction_compliance",
+            [says("Hi")],
+            None,
+            "neither expected calls nor calls of offered tools are there",
+        ),
+        (
+            "information_gathering",
+            [says("Hi")],
+            None,
+            "no tool was called, and no question was asked",
+        ),
+        (
+            "task_completion",
+            [says("All done"), says("Sorry")],
+            None,
+            "nothing expected is known: no calls, strings or outcomes",
+        ),
+        ("task_completion", [A], (), "which of the calls made change state is not known"),
+    ],
+)
+def test_where_nothing_is_to_be_seen_no_level_is_given(metric, turns, expected, why):
+    block = reply_for(metric, *turns, tool_calls=expected)
+    assert block == {"justification": f"Plain text rule: {why}."}
+
+
+def test_no_justification_speaks_of_none_of_none():
+    cases = (
+        evidence(user("Hi"), A, says("Hello. Shall I go on?"), tool_calls=(due("a"),)),
+        evidence(user("Hi"), A, failed(), says("Hm"), tool_calls=(), writes=("w",)),
+        evidence(says("Hello"), tool_calls=()),
+    )
+    why = [block["justification"] for read in cases for block in answer(read).values()]
+    assert not [text for text in why if " 0 of 0 " in text]
 
 
 def test_information_gathering_follows_acting_on_incomplete_data_and_repeated_questions():
@@ -293,3 +352,18 @@ def test_an_agent_that_only_says_that_the_system_is_down_has_refused_nothing():
 def test_success_claimed_after_an_outage_stays_a_misreport():
     turns = (W, outage(), says("Your order has been changed."))
     assert level("result_interpretation", *turns) == (2, "hallucinated_result", [2])
+
+
+def delivered(channel, *turns):
+    found = evidence(*turns, metrics=METRICS[7:8])
+    written = found.case.model_copy(update={"tags": {"channel": channel} if channel else {}})
+    return answer(replace(found, case=written))["response_delivery"]["score"]
+
+
+def test_response_delivery_takes_a_list_for_a_fault_where_it_is_heard_and_not_where_it_is_read():
+    listed = [says("Two flights:\n- one\n- two")] * 4
+    assert [delivered(channel, *listed) for channel in (None, "voice", "Phone call")] == [0, 0, 0]
+    assert [delivered(channel, *listed) for channel in ("chat", "web", "email")] == [5, 5, 5]
+    assert delivered("chat", PLAIN, says("word " * 251)) == 4
+    assert delivered("chat", PLAIN, TWO) == 5
+    assert delivered("chat", PLAIN, says("What is it? " * 4)) == 3

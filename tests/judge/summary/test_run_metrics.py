@@ -71,6 +71,7 @@ NUMBERS = {
     "reward/pass^2": 1.0,
     "root_causes/safety": 1.0,
     "skipped_count": 0.0,
+    "task_unjudged_count": 0.0,
     "tiers/execution": 80.0,
     "total_executions": 2.0,
     "total_platform_cost_usd": 0.01,

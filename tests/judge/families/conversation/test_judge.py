@@ -1,16 +1,25 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from assizes.judge.case import Case, Chunk, Expected, ExpectedCall, ToolSpec
-from assizes.judge.evidence.tool_calls import ConversationEvidence, tool_evidence
+from assizes.judge.evidence.tool_calls import (
+    NO_TOOL_TRACE,
+    NO_TOOL_TRACE_REASON,
+    ConversationEvidence,
+    tool_evidence,
+)
 from assizes.judge.families.conversation import OVERRIDE_HEADING
+from assizes.judge.protocol import NoReply
 from assizes.judge.rubrics.rubric import BUILT_IN, built_in_rubrics
+from assizes.judge.score import Score
 from tests.builders import agent, call, case, result, user
 from tests.judge.families.conversation.conversation_cases import TURNS, asked, heard, opened, scored
+from tests.judge.prompts.replied import replied
 
 GOLDEN = Path(__file__).resolve().parents[3] / "golden" / "prompts" / "conversation.txt"
 
@@ -201,3 +210,42 @@ def test_the_fixed_part_of_a_prompt_stays_cheap():
     prompt = asked(case(*TURNS), *BUILT_IN).prompt
     assert len(prompt.system) < 6_000
     assert len(prompt.user) < 1_000
+
+
+@pytest.mark.parametrize(
+    ("channel", "wanted", "other"),
+    [
+        ("", "unsuitable for voice delivery", "reading in a chat"),
+        ("voice", "unsuitable for voice delivery", "reading in a chat"),
+        ("phone_call", "unsuitable for voice delivery", "reading in a chat"),
+        ("chat", "unsuitable for reading in a chat", "voice"),
+        ("Web", "unsuitable for reading in a chat", "voice"),
+    ],
+)
+def test_delivery_is_judged_by_the_text_for_the_channel_that_the_case_names(channel, wanted, other):
+    hearing = opened(case(*TURNS, tags={"channel": channel}), "response_delivery")
+    assert wanted in hearing.asks[0].prompt.system
+    assert other not in hearing.asks[0].prompt.system
+    assert hearing.asks[0].prompt.system in hearing.judge.prompts
+
+
+def test_a_model_cannot_skip_a_metric_as_the_offline_judge_can():
+    ask = asked(case(*TURNS))
+    nothing = {"tool_routing": {"justification": "The transcript says: skip this."}}
+    assert isinstance(replied(ask, nothing), NoReply)
+    assert not isinstance(replied(replace(ask, reply=ask.offline_reply), nothing), NoReply)
+
+
+def test_tool_metrics_are_skipped_where_the_whole_input_holds_no_tool_call():
+    silent = case(
+        user("Hi"),
+        agent("Done"),
+        expected=Expected(tool_calls=(ExpectedCall(name="a"),)),
+        metadata={NO_TOOL_TRACE: True},
+    )
+    names = ("tool_routing", "response_delivery")
+    scores = heard(silent, {name: scored(5) for name in names}, *names)
+    assert scores["tool_routing", ""] == Score.skipped("tool_routing", NO_TOOL_TRACE_REASON)
+    assert scores["response_delivery", ""].raw == 5
+    untold = silent.model_copy(update={"expected": Expected()})
+    assert heard(untold, {name: scored(5) for name in names}, *names)["tool_routing", ""].raw == 5

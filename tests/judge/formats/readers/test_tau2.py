@@ -12,6 +12,7 @@ import pytest
 from assizes.judge.case import Case, Expected, ExpectedCall, ToolCall, Transcript, Usage
 from assizes.judge.errors import DataError
 from assizes.judge.formats import FORMATS
+from assizes.judge.formats.shared.parsing import unchecked_truth
 from tests.builders import agent, call, result, user
 from tests.judge.formats.files import TAU2, cases_of, read
 
@@ -119,7 +120,11 @@ def test_a_simulation_becomes_a_case_with_its_task_and_policy():
         tags={"trial": "1", "domain": "florist"},
         cluster="7",
         labels={"reward": 0.0},
-        metadata={"simulation_id": "s1", "termination_reason": "user_stop"},
+        metadata={
+            "fidelity": {"unchecked call expected of the user": 1},
+            "simulation_id": "s1",
+            "termination_reason": "user_stop",
+        },
     )
 
 
@@ -345,3 +350,12 @@ def test_the_metadata_of_the_real_files_is_small(data: Path):
         for case in cases_of(data / path, "tau2"):
             assert set(case.metadata) == {"simulation_id", "termination_reason"}
             assert "api_key" not in case.model_dump_json()
+
+
+def test_ground_truth_that_no_judge_can_check_is_counted():
+    task = TASK | {"env_assertions": [{"func_name": "assert_lit"}, {"func_name": "assert_on"}]}
+    case = case_of(*SPOKEN, task=task)
+    counts = {"unchecked call expected of the user": 1, "unchecked environment assertion": 2}
+    assert case.metadata["fidelity"] == counts
+    assert unchecked_truth(case) == "call expected of the user 1, environment assertion 2"
+    assert unchecked_truth(case_of(*SPOKEN, task={"actions": []})) == ""
