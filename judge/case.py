@@ -123,7 +123,8 @@ class Transcript(_CaseModel):
     duration_ms: float | None = Field(default=None, ge=0, le=MOST_MS)  # wall clock
     agent_cost_usd: float | None = Field(default=None, ge=-MOST_USD, le=MOST_USD)
     finished: bool | None = Field(
-        default=None, description="false: cut off before its end; null: not known"
+        default=None,
+        description="false: cut off before its end; null: not known; see the status of the case",
     )
 
     def calls(self) -> Iterator[tuple[int, ToolCall]]:
@@ -270,7 +271,10 @@ class Case(_CaseModel):
     expected: Expected = Field(default_factory=Expected)
     agent: str | None = None
     agent_version: str | None = None
-    status: str = Field(default="completed", description="only completed conversations are judged")
+    status: str = Field(
+        default="completed",
+        description="only completed conversations are judged; how one ended: `finished`",
+    )
     tags: dict[str, str] = Field(default_factory=dict)
     cluster: str | None = Field(
         default=None, description="what was sampled together: user, session, task"

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from assizes.judge.case import Transcript
 from assizes.judge.config.judging import estimated_tokens
 from assizes.judge.families.entry import JudgeOptions
 from assizes.judge.prompts.prompt_texts import neutralise, rendered_transcript, rendered_turns
+from assizes.judge.prompts.reply import WHOLE
 from assizes.judge.rubrics.rubric import OUTCOMES
 from assizes.judge.score import Metric, Scale, Score
 
@@ -230,16 +231,54 @@ class ConversationReplyPart(BaseModel):
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False, protected_namespaces=())
 
 
+def require_all(schema: dict[str, Any]) -> None:
+    """Make every key required in the schema for a model; a reply without a key is still used."""
+    for name in schema["properties"]:
+        schema["properties"][name].pop("default", None)
+    schema["required"] = list(schema["properties"])
+
+
 class OutcomeFinding(ConversationReplyPart):
     """What the model replies for one expected outcome; `number` is its place in the list, from 1.
 
     The statement is copied so that a model which counts otherwise is found out.
     """
 
-    number: int
-    statement: str
-    justification: str
-    passed: bool
+    model_config = ConfigDict(json_schema_extra=require_all)
+
+    # `None` and empty: the model left it out, or wrote what cannot be read.
+    number: Annotated[int | None, WithJsonSchema({"type": "integer"})] = None
+    statement: str = ""
+    justification: str = ""
+    passed: Annotated[bool | None, WithJsonSchema({"type": "boolean"})] = None
+
+
+_TRUTHS: Final[Mapping[str, bool]] = {
+    **dict.fromkeys(("true", "yes", "pass", "passed", "1"), True),
+    **dict.fromkeys(("false", "no", "fail", "failed", "0"), False),
+}
+"""The words that are read as the result of an outcome, in any case."""
+
+
+def _readable_entries(value: Any) -> list[dict[str, Any]] | None:
+    """The entries of a checklist, each with what can be read of it."""
+    if value is None:
+        return None
+    return [_readable_entry(entry) for entry in value] if isinstance(value, list) else []
+
+
+def _readable_entry(value: Any) -> dict[str, Any]:
+    entry = dict(value) if isinstance(value, dict) else {}
+    if not WHOLE.fullmatch(str(entry.get("number"))):
+        entry.pop("number", None)
+    for name in ("statement", "justification"):
+        if not isinstance(entry.get(name), str):
+            entry.pop(name, None)
+    return {**entry, "passed": _TRUTHS.get(str(entry.get("passed")).strip().casefold())}
+
+
+OutcomeFindings = Annotated[list[OutcomeFinding], BeforeValidator(_readable_entries)]
+"""The findings of a reply. A malformed one costs the case none of its other scores (decision 11)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,14 +337,16 @@ def _align_findings(
         # Where one number counts from 0, every other number may be off by one as well.
         numbering = f"{OUTCOMES} is numbered from 0, the statements from 1"
         return _AlignedFindings((None,) * len(statements), (), (numbering,))
-    # By number, never by words: models reorder and reword statements (decision 27).
+    # By number where there is one: models reorder and reword statements (decision 27).
     by_number: dict[int, list[OutcomeFinding]] = {}
     ignored: list[str] = []
+    keys = [_statement_key(statement) for statement in statements]
     for finding in findings:
-        if why := _stray_reason(statements, finding):
-            ignored.append(f"ignored an entry of {OUTCOMES}: {why}")
+        number = _statement_number(keys, finding)
+        if isinstance(number, str):
+            ignored.append(f"ignored an entry of {OUTCOMES}: {number}")
         else:
-            by_number.setdefault(finding.number, []).append(finding)
+            by_number.setdefault(number, []).append(finding)
     doubled = tuple(sorted(number for number, entries in by_number.items() if len(entries) > 1))
     # The first finding of a statement counts, unless another finding says the opposite.
     agreed = {
@@ -322,15 +363,26 @@ def _align_findings(
     return _AlignedFindings(in_order, doubled, tuple(ignored))
 
 
-def _stray_reason(statements: Sequence[str], finding: OutcomeFinding) -> str | None:
-    """Why a finding is not counted: an unknown number, or the words of another statement."""
-    if not 1 <= finding.number <= len(statements):
-        return f"number {str(finding.number)[:20]} is not among 1 to {len(statements)}"
+def _statement_key(text: str) -> str:
     # The model copies what its prompt showed, with look-alikes of delimiters broken.
-    key, *keys = (
-        " ".join(neutralise(text).casefold().split()).strip(" .\"'")
-        for text in (finding.statement, *statements)
-    )
-    if key == keys[finding.number - 1] or key not in keys:  # a reworded copy is fine
-        return None
-    return f"number {finding.number} has the words of {keys.index(key) + 1}"
+    return " ".join(neutralise(text).casefold().split()).strip(" .\"'")
+
+
+def _statement_number(keys: Sequence[str], finding: OutcomeFinding) -> int | str:
+    """The number of the statement that a finding is about, or why it is not counted.
+
+    `keys` are the words of the statements. Where the finding has no number, it is known by its
+    words, which must be those of one statement alone.
+    """
+    number, key = finding.number, _statement_key(finding.statement)
+    if finding.passed is None:
+        return "it does not say whether the outcome passed"
+    if number is None:
+        if keys.count(key) == 1:
+            return keys.index(key) + 1
+        return "it has neither a number nor the words of one statement"
+    if not 1 <= number <= len(keys):
+        return f"number {str(number)[:20]} is not among 1 to {len(keys)}"
+    if key == keys[number - 1] or key not in keys:  # a reworded copy is fine
+        return number
+    return f"number {number} has the words of {keys.index(key) + 1}"

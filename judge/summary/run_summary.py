@@ -43,6 +43,11 @@ class RunSummary(FrozenModel):
     outcome: Outcome = Field(
         description="inconclusive: coverage under its floor, or no verdict; failed: a gate missed"
     )
+    surely_failed: bool = Field(
+        default=False,
+        description="a gate is missed even if all that errored had passed with 100: the run ends as "
+        "failed, whatever its coverage",
+    )
     unique_test_case_count: int
     total_executions: int
     passed_count: int

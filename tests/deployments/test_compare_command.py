@@ -56,6 +56,14 @@ def test_by_default_both_are_shown_and_the_documents_rules_decide(folder: Path):
     assert compared(folder, "bad", *LENIENT).code == 0
 
 
+@pytest.mark.row("005-07")
+def test_a_limit_of_latency_that_could_be_either_is_refused_with_the_reason(folder: Path):
+    answer = compared(folder, "good", "--max-latency-increase-pct", "20")
+    assert (answer.code, answer.out) == (2, "")
+    assert "--max-latency-increase-pct: 20 could be 20 % or 2000 %: write it" in answer.err
+    assert compared(folder, "good", "--max-latency-increase-pct", "150%").code == 0
+
+
 @pytest.mark.parametrize(
     ("candidate", "mode", "code"),
     [
