@@ -149,10 +149,9 @@ async def aanswer_criteria(
     """
     entry = CRITERIA_ENTRIES["answer_criteria"]
     judge = entry.create_judge(entry.options(**options), ())
-    criteria = criteria_text(acceptance_criteria)
     case = row_case({"request": request, "response": response, "request_id": "direct call"})
-    expected = case.expected.model_copy(update={"acceptance_criteria": criteria})
-    case = case.model_copy(update={"expected": expected})
+    criteria = {"acceptance_criteria": criteria_text(acceptance_criteria)}
+    case = case.model_copy(update={"expected": case.expected.model_copy(update=criteria)})
     score = (await _hear_case(judge, model, case)).scores[0]
     aspects = tuple(score.details.get("aspect_breakdown", ()))
     missing = tuple(text for aspect in aspects for text in aspect["concepts_missing"])

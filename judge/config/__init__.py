@@ -2,14 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
-
 from pydantic import BaseModel, ConfigDict
-
-STORED: Final[Mapping[str, Any]] = {"stored": True}
-"""The context in which settings of the store are validated: a run that an older version began with
-settings that are refused today can still be read."""
 
 
 class ConfigTable(BaseModel):

@@ -5,7 +5,8 @@ The defaults of [series] are those that textbooks give for a single series.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+import math
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import (
     BeforeValidator,
@@ -31,43 +32,29 @@ class ThresholdsConfig(ConfigTable):
     )
 
 
-def _fraction(value: Any, info: ValidationInfo) -> Any:
-    """The fraction in a text with a percent sign; any other value as it is.
+_PERCENT: Final = {"type": "string", "pattern": r"^[0-9]{1,6}(\.[0-9]{1,6})?%$"}
 
-    Raises:
-        ValueError: for a number over 1, which may be meant as percent.
-    """
+STORED: Final = {"stored": True}
+"""The context in which stored settings are validated: what was once accepted can still be read."""
+
+
+def _fraction(value: Any, info: ValidationInfo) -> Any:
     if isinstance(value, str) and value.strip().endswith("%"):
         return round(float(value.strip()[:-1]) / 100, 9)  # 0.011, not 0.011000000000000001
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        return value
-    if 1 < number < float("inf") and not info.context:
+    if isinstance(value, str | float | int) and not info.context and 1 < float(value) < math.inf:
         raise ValueError(
-            f"{number:g} could be {number:g} % or {number * 100:g} %: write it as text, with a "
-            f'percent sign, as in "{number:g}%"'
+            f"{value} could be {value} % or {float(value) * 100:g} %: write it as text, with a "
+            f'percent sign, as in "{value}%"'
         )
     return value
-
-
-def _written(fraction: float) -> float | str:
-    return fraction if fraction <= 1 else f"{round(fraction * 100, 9):.15g}%"
 
 
 FractionOrPercent = Annotated[
     float,
     Field(ge=0),
     BeforeValidator(_fraction),
-    PlainSerializer(_written),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"type": "number", "minimum": 0, "maximum": 1},
-                {"type": "string", "pattern": r"^[0-9]{1,6}(\.[0-9]{1,6})?%$"},
-            ]
-        }
-    ),
+    PlainSerializer(lambda share: share if share <= 1 else f"{round(share * 100, 9):.15g}%"),
+    WithJsonSchema({"anyOf": [{"type": "number", "minimum": 0, "maximum": 1}, _PERCENT]}),
 ]
 """A fraction, or text such as `20%`. Over 1 it must be text, as which it is stored too."""
 

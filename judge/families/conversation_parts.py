@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
@@ -253,18 +253,10 @@ class OutcomeFinding(ConversationReplyPart):
     passed: Annotated[bool | None, WithJsonSchema({"type": "boolean"})] = None
 
 
-_TRUTHS: Final[Mapping[str, bool]] = {
-    **dict.fromkeys(("true", "yes", "pass", "passed", "1"), True),
-    **dict.fromkeys(("false", "no", "fail", "failed", "0"), False),
-}
+_TRUTHS: Final = dict.fromkeys(("true", "yes", "pass", "passed", "1"), True) | dict.fromkeys(
+    ("false", "no", "fail", "failed", "0"), False
+)
 """The words that are read as the result of an outcome, in any case."""
-
-
-def _readable_entries(value: Any) -> list[dict[str, Any]] | None:
-    """The entries of a checklist, each with what can be read of it."""
-    if value is None:
-        return None
-    return [_readable_entry(entry) for entry in value] if isinstance(value, list) else []
 
 
 def _readable_entry(value: Any) -> dict[str, Any]:
@@ -277,8 +269,11 @@ def _readable_entry(value: Any) -> dict[str, Any]:
     return {**entry, "passed": _TRUTHS.get(str(entry.get("passed")).strip().casefold())}
 
 
-OutcomeFindings = Annotated[list[OutcomeFinding], BeforeValidator(_readable_entries)]
-"""The findings of a reply. A malformed one costs the case none of its other scores (decision 11)."""
+OutcomeFindings = Annotated[
+    list[OutcomeFinding],
+    BeforeValidator(lambda v: [*map(_readable_entry, v)] if isinstance(v, list) else []),
+]
+"""The findings of a reply, each with what can be read of it, at no cost of other scores."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -369,11 +364,7 @@ def _statement_key(text: str) -> str:
 
 
 def _statement_number(keys: Sequence[str], finding: OutcomeFinding) -> int | str:
-    """The number of the statement that a finding is about, or why it is not counted.
-
-    `keys` are the words of the statements. Where the finding has no number, it is known by its
-    words, which must be those of one statement alone.
-    """
+    """The number of the statement (words: `keys`) of a finding, or why it is not counted."""
     number, key = finding.number, _statement_key(finding.statement)
     if finding.passed is None:
         return "it does not say whether the outcome passed"

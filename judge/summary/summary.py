@@ -167,16 +167,13 @@ def _gate_numbers(
     decided = tally["passed"] + tally["failed"]
     if reaches(coverage, limits.min_coverage) is False or not decided:
         outcome = "inconclusive"
-    errored = tally["errored"]
-    best = mean_of_counts([*counted.rows(), (100.0, errored)])
-    best_rate = rounded_value((tally["passed"] + errored) * 100 / run) if decided else None
-    at_best = (
-        reaches(best, limits.metrics_pass_threshold),
-        reaches(best_rate, limits.cases_pass_threshold),
-    )
+    best = mean_of_counts([*counted.rows(), (100.0, tally["errored"])])
+    best_rate = (tally["passed"] + tally["errored"]) * 100 / run if decided else None
+    reached = reaches(best, limits.metrics_pass_threshold)
     return {
         "outcome": outcome,
-        "surely_failed": bool(decided) and False in at_best,
+        "surely_failed": decided > 0
+        and False in (reached, reaches(best_rate, limits.cases_pass_threshold)),
         "coverage": coverage,
         "avg_overall_score": score,
         "weighted_metrics_score_pct": score,

@@ -288,8 +288,10 @@ def _conversation_ruling(
     total = None if exact is None else points(exact)
     passed = score_passed = reaches(exact, pass_threshold)
     gate: CaseGate | None = None if exact is None else "overall_score"
-    shown = exact if total == pass_threshold and not passed else total  # 74.996, not 75.0
-    words = "no weighted score" if total is None else f"score {shown}, needs {pass_threshold}"
+    words = "no weighted score"
+    if total is not None:
+        shown = total if passed == (total >= pass_threshold) else exact  # 74.996, not 75.0
+        words = f"score {shown}, needs {pass_threshold}"
     if OUTCOMES in due and due[OUTCOMES].status == "failed":
         words += ", as no expected outcome could be read"
     if outcomes:

@@ -10,7 +10,7 @@ import polars as pl
 
 from assizes.judge.case import Case
 from assizes.judge.catalog import resolve_judges
-from assizes.judge.config import STORED
+from assizes.judge.config.gates import STORED
 from assizes.judge.config.run import RunConfig
 from assizes.judge.config.transcripts import TranscriptsConfig
 from assizes.judge.engine.ask_records import ReplayedHearing, replay_hearing

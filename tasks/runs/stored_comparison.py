@@ -9,8 +9,7 @@ import polars as pl
 from assizes.judge.comparison.compare import RunComparison, compare, gated_runs
 from assizes.judge.comparison.runs import RunData
 from assizes.judge.comparison.statistical_verdict import verdict_with_bridges
-from assizes.judge.config import STORED
-from assizes.judge.config.gates import ComparisonConfig
+from assizes.judge.config.gates import STORED, ComparisonConfig
 from assizes.judge.config.run import TRUTH
 from assizes.judge.rows import as_json
 from assizes.judge.summary.run_summary import RunSummary
