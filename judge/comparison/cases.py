@@ -257,7 +257,7 @@ def _figures(cases: pl.DataFrame, side: str, *, paired: bool, by_case: bool) -> 
             known = own.drop_nulls(columns)
         values, weight = known[f"{side}_{name}"], f"{side}_{name}_count"
         if weight in known.columns and not by_case:
-            total, times = fsum((values * known[weight]).to_numpy()), known[weight].sum()
+            total, times = fsum((values * known[weight]).to_numpy()), int(known[weight].sum())
         else:
             total, times = fsum(values.to_numpy()), known.height
         averages[name] = total / times if times else None

@@ -315,7 +315,7 @@ def outcome_scores(statements: Sequence[str], findings: Sequence[OutcomeFinding]
             details["justification"] = NOT_EVALUATED
             parts.append(Score.failed(OUTCOMES, NOT_EVALUATED, "missing_outcome", part, **details))
             continue
-        passed, share = finding.passed, float(finding.passed)
+        passed, share = finding.passed, float(finding.passed is True)
         details["justification"] = finding.justification
         label = "pass" if passed else "fail"
         parts.append(Score(OUTCOMES, part, "scored", share, share, label, passed, details=details))
