@@ -252,15 +252,15 @@ def _figures(cases: pl.DataFrame, side: str, *, paired: bool, by_case: bool) -> 
     averages: dict[str, float | None] = {}
     for name in ("score", "agent_latency"):
         columns = [f"{each}_{name}" for each in (SIDES if paired else (side,))]
-        known = own
-        if any(own[column].null_count() for column in columns):
-            known = own.drop_nulls(columns)
-        values, weight = known[f"{side}_{name}"], f"{side}_{name}_count"
-        if weight in known.columns and not by_case:
-            total, times = fsum((values * known[weight]).to_numpy()), int(known[weight].sum())
-        else:
-            total, times = fsum(values.to_numpy()), known.height
-        averages[name] = total / times if times else None
+        weight = f"{side}_{name}_count"
+        weighted = weight in own.columns and not by_case
+        known = own.select(*columns, *[weight][:weighted])
+        if any(known[column].null_count() for column in columns):
+            known = known.drop_nulls(columns)
+        values, times = known[f"{side}_{name}"], known.height
+        if weighted:
+            values, times = values * known[weight], int(known[weight].sum())
+        averages[name] = fsum(values.to_numpy()) / times if times else None
     return RuleFigures(passed / of if of else None, averages["score"], averages["agent_latency"])
 
 
