@@ -168,6 +168,7 @@ def run_metrics(summary: RunSummary) -> dict[str, float]:
     `/best`.
     """
     own = {name: value for name, value in summary if isinstance(value, bool | int | float)}
+    del own["surely_failed"]  # a word about the ending, no number of the run
     names = published_names(summary.metrics)
     by_path: list[tuple[str, Mapping[str, float | None]]] = [  # (path, numbers by name)
         ("", own),
