@@ -140,14 +140,22 @@ def _conclusion(
     if ending == "not_comparable":
         why_worse.append(ALLOW_HINT)
     moved = [attribution.sentence()] if attribution is not None and attribution.judge_moved else []
-    outcome = outcome_of(record.status, summary.outcome, ending, judge_moved=bool(moved))
-    if outcome != "inconclusive":
+    outcome = outcome_of(
+        record.status,
+        summary.outcome,
+        ending,
+        judge_moved=bool(moved),
+        surely_failed=summary.surely_failed,
+    )
+    if summary.outcome != "inconclusive":
         gates = [] if ending == "regressed" else _failed_gates(summary)
         return CONCLUSIONS[outcome], [*moved, *gates, *why_worse]
-    why = "no case has a verdict"
+    why = ["no case has a verdict"]
     if summary.coverage is not None and summary.weighted_metrics_score_pct is not None:
-        why = f"coverage {summary.coverage:.1%} is under its floor {summary.min_coverage:.1%}"
-    return CONCLUSIONS[outcome], [*moved, why]
+        short = f"coverage {summary.coverage:.1%} is under its floor {summary.min_coverage:.1%}"
+        gates = _failed_gates(summary)
+        why = [*gates, short] if outcome == "failed" else [short, *gates]
+    return CONCLUSIONS[outcome], [*moved, *why]
 
 
 def _unfinished_conclusion(

@@ -148,7 +148,8 @@ class Transcript(_CaseModel):
         default=None, description="of all model calls; null: the sum over the agent's turns"
     )
     finished: bool | None = Field(
-        default=None, description="false: cut off before its end; null: not known"
+        default=None,
+        description="false: cut off before its end; null: not known; see the status of the case",
     )
 
     def calls(self) -> Iterator[tuple[int, ToolCall]]:
@@ -314,7 +315,10 @@ class Case(_CaseModel):
     expected: Expected = Field(default_factory=Expected)
     agent: str | None = None
     agent_version: str | None = None
-    status: str = Field(default="completed", description="only completed conversations are judged")
+    status: str = Field(
+        default="completed",
+        description="only completed conversations are judged; how one ended: `finished`",
+    )
     tags: dict[str, str] = Field(default_factory=dict)
     cluster: str | None = Field(
         default=None, description="what was sampled together: user, session, task"

@@ -1,4 +1,4 @@
-"""The judges of seed 004 as plain functions, to judge one answer without a run.
+"""The judges of seed 004 and answer criteria as plain functions, to judge one answer alone.
 
     from assizes.judge import judges
 
@@ -16,13 +16,18 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import Any, Final, ParamSpec, TypeVar
 
+from assizes.judge.case import Case
 from assizes.judge.config.judging import JudgeConfig, LimitsConfig
 from assizes.judge.engine.ask_records import HearingResult
 from assizes.judge.engine.hearings import Engine
+from assizes.judge.families.criteria.asks import criteria_text
+from assizes.judge.families.criteria.coverage import pretty
+from assizes.judge.families.criteria.judge import ENTRIES as CRITERIA_ENTRIES
 from assizes.judge.families.rag import built_in
 from assizes.judge.formats.readers.agent_evaluation import row_case
 from assizes.judge.model_factory import check_model, model_for
 from assizes.judge.models.model import Model
+from assizes.judge.protocol import Judge
 from assizes.judge.score import Score
 
 P = ParamSpec("P")
@@ -118,6 +123,43 @@ async def achunk_relevance(
     return [_assessment(part) for part in parts]
 
 
+@dataclass(frozen=True, slots=True)
+class CriteriaAssessment:
+    """How much of its criteria an answer covers, or where nobody could say, the reason."""
+
+    score: float | None  # 0..1
+    passed: bool | None
+    aspects: tuple[Mapping[str, Any], ...]  # `aspect_breakdown` of seed 003
+    missing_concepts: tuple[str, ...]
+    text: str  # for people to read
+    error_message: str | None = None
+
+
+async def aanswer_criteria(
+    request: str,
+    response: str,
+    acceptance_criteria: str | Sequence[str],
+    *,
+    model: str | Model | None = None,
+    **options: Any,
+) -> CriteriaAssessment:
+    """How much of the acceptance criteria does the response cover?
+
+    The `options` are those of `[judge.options.answer_criteria]`, such as `threshold`.
+    """
+    entry = CRITERIA_ENTRIES["answer_criteria"]
+    judge = entry.create_judge(entry.options(**options), ())
+    case = row_case({"request": request, "response": response, "request_id": "direct call"})
+    criteria = {"acceptance_criteria": criteria_text(acceptance_criteria)}
+    case = case.model_copy(update={"expected": case.expected.model_copy(update=criteria)})
+    score = (await _hear_case(judge, model, case)).scores[0]
+    aspects = tuple(score.details.get("aspect_breakdown", ()))
+    missing = tuple(text for aspect in aspects for text in aspect["concepts_missing"])
+    return CriteriaAssessment(
+        score.value, score.passed, aspects, missing, pretty(score), score.reason
+    )
+
+
 def _blocking(twin: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, R]:
     """The judge that runs its async twin in an event loop of its own, where none is running."""
     name = twin.__name__.removeprefix("a")
@@ -144,6 +186,7 @@ relevance_to_query = _blocking(arelevance_to_query)
 groundedness = _blocking(agroundedness)
 safety = _blocking(asafety)
 chunk_relevance = _blocking(achunk_relevance)
+answer_criteria = _blocking(aanswer_criteria)
 
 
 async def _assess(name: str, model: str | Model | None, /, **row: Any) -> Assessment:
@@ -151,15 +194,19 @@ async def _assess(name: str, model: str | Model | None, /, **row: Any) -> Assess
 
 
 async def _hear(name: str, model: str | Model | None, row: Mapping[str, Any]) -> HearingResult:
-    """The hearing of one judge on a row of an evaluation set; a model made here is closed here."""
     case = row_case({**row, "request_id": "direct call"})
+    return await _hear_case(built_in(name), model, case)
+
+
+async def _hear_case(judge: Judge, model: str | Model | None, case: Case) -> HearingResult:
+    """The hearing of one judge on a case; a model made here is closed here."""
     if model is not None and not isinstance(model, str):
-        return await Engine(model, _LIMITS).hear(built_in(name), case)  # stays open: the caller's
+        return await Engine(model, _LIMITS).hear(judge, case)  # stays open: the caller's
     config = JudgeConfig(model=model)
     check_model(config)  # a missing key is an error, not an answer
     engine = Engine(model_for(config, _LIMITS), _LIMITS)
     try:
-        return await engine.hear(built_in(name), case)
+        return await engine.hear(judge, case)
     finally:
         await engine.aclose()
 

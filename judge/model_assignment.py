@@ -45,8 +45,15 @@ def assign_models(config: RunConfig, judge_panel: JudgePanel) -> ModelAssignment
     """The models of a configuration; `[cache] use = "replay_only"` gives models that only replay.
 
     Raises:
-        ConfigurationError: when a model's provider is unknown.
+        ConfigurationError: when a model's provider is unknown, or a provider has no model.
     """
+    judge = config.judge
+    others = (judge.panel, judge.escalate_to, *(own.get("model") for own in judge.options.values()))
+    if judge.provider and not judge.model and not any(others):  # else the offline judge would judge
+        raise ConfigurationError(
+            f"[judge] provider = {judge.provider!r} is put before a model, and no model is set: "
+            "set [judge] model"
+        )
     models_by_key: dict[str, Model] = {}
 
     def model(judge: JudgeConfig) -> Model:

@@ -13,7 +13,7 @@ from assizes.deployments.commands.output import print_json, print_line, print_li
 from assizes.deployments.commands.stores import CaseSelection, opened_store
 from assizes.judge.case import Turn
 from assizes.judge.errors import ConfigurationError, DataError
-from assizes.judge.verdicts.verdict import rationale
+from assizes.tasks.reports.data.case_rows import explanation
 from assizes.tasks.reports.data.explain_page import metric_explanation, reading_of
 from assizes.tasks.reports.formatting import one_line
 from assizes.tasks.runs.stored_cases import StoredExecution, reread_case, stored_executions
@@ -102,6 +102,8 @@ def _print_case(case: Mapping[str, Any], scores: Sequence[Mapping[str, Any]]) ->
     print_line(f"transcript: {case['transcript_uri']} at {case['position']}")
     if case["error"]:
         print_line(one_line(f"error: {case['error']}"))
+    if tiers := case["tier_scores"]:
+        print_line(f"tiers, of 100: {', '.join(f'{name} {tiers[name]:g}' for name in tiers)}")
     for score in scores:
         if score["part"].startswith("outcome:"):  # an expected outcome of the case
             details = json.loads(score["details"])
@@ -130,7 +132,7 @@ def _print_finding(score: Mapping[str, Any]) -> None:
     if score["turns"]:
         words.append(f"turns {', '.join(str(turn) for turn in score['turns'])}")
     print_line("  ".join(words).rstrip())
-    why = score["reason"] or rationale(json.loads(score["details"]))
+    why = explanation(score, json.loads(score["details"]))
     if why:
         print_text(textwrap.fill(why, 100, initial_indent="    ", subsequent_indent="    "))
 

@@ -250,6 +250,11 @@ def print_comparison(comparison: RunComparison) -> None:
     if verdict.statistics is not None:
         print_statistics(verdict.statistics)
     print_mismatches(verdict)
+    print_lines(
+        f"differs and blocks nothing: {change.field}: {change.baseline} -> {change.candidate}"
+        for change in comparison.config_diff
+        if change.field.startswith("thresholds.")
+    )
     for diff in comparison.prompt_diff or ():
         print_prompt_diff(diff)
 

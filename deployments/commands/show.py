@@ -179,4 +179,5 @@ def _thresholds(limits: Mapping[str, Any], file: Path | None) -> ComparisonConfi
     except ValidationError as error:
         fault = error.errors(include_url=False)[0]
         name = "--" + str(fault["loc"][0]).replace("_", "-")
-        raise ConfigurationError(f"{name}: {fault['msg']} (given {fault['input']!r})") from None
+        why = fault["msg"].removeprefix("Value error, ")
+        raise ConfigurationError(f"{name}: {why} (given {fault['input']!r})") from None

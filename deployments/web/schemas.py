@@ -9,7 +9,7 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from assizes.judge.config.gates import ComparisonConfig
+from assizes.judge.config.gates import ComparisonConfig, FractionOrPercent
 from assizes.tasks.reports.data.report import outcome_of
 from assizes.tasks.runs.stored_runs import named_baseline
 
@@ -76,8 +76,8 @@ class CompareQuery(_QueryString):
     max_avg_score_drop: float | None = Field(
         default=None, ge=0, le=100, description="points of 0..100; more is a regression"
     )
-    max_latency_increase_pct: float | None = Field(
-        default=None, ge=0, description="fraction, 0.2 is 20 %; more is a regression"
+    max_latency_increase_pct: FractionOrPercent | None = Field(
+        default=None, description="fraction, 0.2 or `20%`; more is a regression"
     )
     mode: Literal["rules", "statistics", "both"] | None = Field(
         default=None, description="what decides"
@@ -89,7 +89,7 @@ class CompareQuery(_QueryString):
         known = self.model_dump(exclude={"baseline", "candidate"}, exclude_none=True)
         if not self.allow:
             del known["allow"]  # False only means that the query did not say it
-        return base.model_copy(update={"baseline": None, **known})
+        return ComparisonConfig.model_validate({**base.model_dump(), "baseline": None, **known})
 
 
 T = TypeVar("T")
@@ -172,7 +172,11 @@ class Run(_ResponseModel):
             # A comparison with a named baseline is due and missing; a rule may have found no run.
             unknown = "inconclusive" if named_baseline(json.loads(row["config"])) else "fine"
             report_verdict = outcome_of(
-                row["status"], own, ending or unknown, judge_moved=judge_moved
+                row["status"],
+                own,
+                ending or unknown,
+                judge_moved=judge_moved,
+                surely_failed=summary.get("surely_failed", False),
             )
         return cls(
             **{name: row[name] for name in plain},

@@ -1,4 +1,4 @@
-"""Pairs the cases of two runs, repetitions averaged: statuses, and the figures of the rules."""
+"""Pairs the cases of two runs: statuses, repetitions averaged, and the figures of the rules."""
 
 from __future__ import annotations
 
@@ -102,8 +102,9 @@ class PairedCases:
     overlap: float  # shared cases / cases of the larger run, 0..1
     keys: pl.DataFrame | None  # hashed ids of the matched cases; None: they are all cases
     repeated: bool  # whether a run executed some case more than once
-    baseline: RuleFigures  # over the matched cases; where none match, over the whole run
+    baseline: RuleFigures  # over executions of the matched cases; none match: of the whole run
     candidate: RuleFigures
+    by_case: tuple[RuleFigures, RuleFigures] | None  # each case once; None: `uneven` is 0
     latency_p95_ms: tuple[float | None, float | None] | None  # None: repetitions were averaged
 
     @classmethod
@@ -123,6 +124,11 @@ class PairedCases:
             runs=(pl.col("baseline_runs") != pl.col("candidate_runs")).sum(),
             scores=(scored[0] != scored[1]).sum(),
         )
+        uneven: int = unlike["runs"].item()
+        figures = [
+            [_figures(shared, side, paired=paired, by_case=by_case) for side in SIDES]
+            for by_case in ((False, True) if uneven else (False,))
+        ]
         alone = (lone[0].len(), lone[1].len())
         changed = pl.col("status").is_in(["regression", "improvement"])
         p95 = [quantile(shared[f"{side}_agent_latency"], 0.95) for side in SIDES]
@@ -130,7 +136,7 @@ class PairedCases:
             matched=matched.height,
             statuses={status: cases for status, cases, _ in by_status},
             flipped={status: flips for status, _, flips in by_status},
-            uneven=unlike["runs"].item(),
+            uneven=uneven,
             unscored=unlike["scores"].item(),
             listed=_listed_cases(matched),
             changed=matched.filter(changed).sort("case_id") if repeated else None,
@@ -140,8 +146,9 @@ class PairedCases:
             overlap=matched.height / (matched.height + max(alone)) if paired else 0.0,
             keys=matched.select(pl.col("case_id").hash()) if has_lone or skipped else None,
             repeated=repeated,
-            baseline=_figures(shared, "baseline", paired=paired),
-            candidate=_figures(shared, "candidate", paired=paired),
+            baseline=figures[0][0],
+            candidate=figures[0][1],
+            by_case=(figures[1][0], figures[1][1]) if uneven else None,
             latency_p95_ms=None if repeated else (p95[0], p95[1]),
         )
 
@@ -204,7 +211,9 @@ def _side(cases: pl.LazyFrame, prefix: str, *, repeated: bool) -> pl.LazyFrame:
             passed=pl.when(~undecided.any()).then(passed.all()),
             # A case with an errored repetition has no score: the others may be its better ones.
             score=pl.when(~errored.any()).then(pl.col("overall_score").mean().round(GUARD)),
+            score_count=pl.col("overall_score").count(),
             agent_latency=pl.col("agent_latency_ms").mean().round(GUARD),
+            agent_latency_count=pl.col("agent_latency_ms").count(),
             duration=pl.col("duration_ms").mean().round(GUARD),
         )
     else:
@@ -226,23 +235,33 @@ def change_status(worse: pl.Expr, better: pl.Expr) -> pl.Expr:
     return pl.when(worse).then(pl.lit("regression")).when(better).then(pl.lit("improvement"))
 
 
-def _figures(cases: pl.DataFrame, side: str, *, paired: bool) -> RuleFigures:
-    """The figures of one run; with `paired`, averages are over cases where both have the number."""
+def _figures(cases: pl.DataFrame, side: str, *, paired: bool, by_case: bool) -> RuleFigures:
+    """The figures of one run, over its executions, or with `by_case` each case counted once.
+
+    With `paired`, averages are over cases where both runs have the number.
+    """
     runs = cases[f"{side}_runs"]
     own = cases.filter(runs.is_not_null()) if runs.null_count() else cases
     # Cases with equally many runs share a denominator: a few Fractions instead of millions.
-    by_runs = own.lazy().group_by(f"{side}_runs").agg(pl.col(f"{side}_passes").sum())
+    by_runs = own.lazy().group_by(f"{side}_runs").agg(pl.col(f"{side}_passes").sum(), pl.len())
     counts = collect_rows(by_runs).rows()
-    passed = sum((Fraction(passes, runs) for runs, passes in counts), Fraction())
+    passed = sum(
+        (Fraction(passes, runs if by_case else 1) for runs, passes, _ in counts), Fraction()
+    )
+    of = sum(count if by_case else runs * count for runs, _, count in counts)
     averages: dict[str, float | None] = {}
     for name in ("score", "agent_latency"):
         columns = [f"{each}_{name}" for each in (SIDES if paired else (side,))]
-        known = own[f"{side}_{name}"]
-        if any(own[column].null_count() for column in columns):
-            known = own.select(columns).drop_nulls()[f"{side}_{name}"]
-        averages[name] = fsum(known.to_numpy()) / known.len() if known.len() else None
-    rate = None if own.is_empty() else passed / own.height
-    return RuleFigures(rate, averages["score"], averages["agent_latency"])
+        weight = f"{side}_{name}_count"
+        weighted = weight in own.columns and not by_case
+        known = own.select(*columns, *[weight][:weighted])
+        if any(known[column].null_count() for column in columns):
+            known = known.drop_nulls(columns)
+        values, times = known[f"{side}_{name}"], known.height
+        if weighted:
+            values, times = values * known[weight], int(known[weight].sum())
+        averages[name] = fsum(values.to_numpy()) / times if times else None
+    return RuleFigures(passed / of if of else None, averages["score"], averages["agent_latency"])
 
 
 def _listed_cases(matched: pl.DataFrame) -> pl.DataFrame:

@@ -1,8 +1,9 @@
 """Compares two runs by the rules of seed 001: what got worse, and whether that is a regression.
 
 The rules limit the drop of the pass rate, the drop of the average score and the growth of the
-average latency over the cases that both runs executed, repetitions averaged; a rule fires when its
-number is strictly over its limit. A judge that was not available must never look like a better
+average latency over the executions of the cases that both runs hold: the numbers that each run
+itself shows. A rule fires when its number is strictly over its limit; where a case has more
+repetitions in one run than in the other, only if it is so with each case counted once, too. A judge that was not available must never look like a better
 agent: an errored execution counts as not passed, and a case without a score in one run enters
 neither average.
 """
@@ -210,8 +211,8 @@ def gated_runs(
 
 def reasons(
     baseline: RuleFigures, candidate: RuleFigures, limits: ComparisonConfig
-) -> Iterator[str]:
-    """Write a sentence for every rule that fires; a rule whose numbers are missing never fires."""
+) -> Iterator[tuple[str, str]]:
+    """Yield every rule that fires, with a sentence; one whose numbers are missing never fires."""
     before, after = baseline.pass_rate, candidate.pass_rate
     if before is not None and after is not None:
         # The limit is taken as it was written: 0.3 means three tenths, not the float next to it.
@@ -219,20 +220,22 @@ def reasons(
         if before - after > limit:
             low, high = _apart(float(before * 100), float(after * 100), 1)
             shown = rounded_value(float(limit * 100))
-            yield f"pass rate fell from {low} % to {high} % (limit {shown} %)"
+            yield RULES[0], f"pass rate fell from {low} % to {high} % (limit {shown} %)"
     if baseline.score is not None and candidate.score is not None:
         fallen = exceeds(baseline.score - candidate.score, limits.max_avg_score_drop)
         low, high = _apart(baseline.score, candidate.score, 2)
         shown = rounded_value(limits.max_avg_score_drop)
         if fallen:
-            yield f"average score fell from {low} to {high} (limit {shown} points)"
+            yield RULES[1], f"average score fell from {low} to {high} (limit {shown} points)"
     if baseline.latency_ms and candidate.latency_ms is not None:  # growth over 0 is not defined
         growth = (candidate.latency_ms - baseline.latency_ms) / baseline.latency_ms
         if exceeds(growth, limits.max_latency_increase_pct):
             low, high = _apart(baseline.latency_ms, candidate.latency_ms, 1)
             grown, allowed = _apart(growth * 100, limits.max_latency_increase_pct * 100, 1)
             yield (
-                f"average latency rose from {low} ms to {high} ms, by {grown} % (limit {allowed} %)"
+                RULES[2],
+                f"average latency rose from {low} ms to {high} ms, by {grown} % "
+                f"(limit {allowed} %)",
             )
 
 
@@ -249,7 +252,12 @@ def _verdict(
     differing: tuple[Mismatch, ...],
 ) -> ComparisonVerdict:
     """What the rules and the statistics say; in mode `statistics` only these decide the ending."""
-    fired = tuple(reasons(cases.baseline, cases.candidate, thresholds))
+    by_rule = dict(reasons(cases.baseline, cases.candidate, thresholds))
+    if cases.by_case is not None:
+        # Uneven repetitions weigh the same case differently in the two runs.
+        also = dict(reasons(*cases.by_case, thresholds))
+        by_rule = {rule: why for rule, why in by_rule.items() if rule in also}
+    fired = tuple(by_rule.values())
     # Runs that cannot be compared end so whatever fired; in mode `both` the rules decide, and the
     # statistics are only shown (docs/decisions.md, decision 47).
     ending: Ending = "regressed" if fired else "fine"
@@ -336,8 +344,8 @@ def _warnings(
         f"baseline, {alone[1]} only in the candidate; the rules look at the matched ones": (
             cases.matched and any(alone)
         ),
-        f"{cases.uneven} cases have different numbers of repetitions in the two runs; each case "
-        "counts once, with the average of its repetitions": cases.uneven,
+        f"{cases.uneven} cases have different numbers of repetitions in the two runs; a rule fires "
+        "only if it also does with each case counted once": cases.uneven,
         f"{cases.unscored} cases have a score in one run only; they enter the average score of "
         "neither": cases.unscored,
     }

@@ -24,11 +24,11 @@ MIN_OVERLAP: Final = 0.95
 DISJOINT: Final = 0.05
 """Overlap (0..1) below which the runs are compared as two samples of the same traffic."""
 
-_TABLES: Final = ("judge", FINGERPRINTS, PRIVACY, TRUTH, "thresholds")
+_TABLES: Final = ("judge", FINGERPRINTS, PRIVACY, TRUTH)
 _READING: Final = ("transcripts.writes", "transcripts.redact", "transcripts.format")
 _PLACES: Final = ("judge.rubrics", "judge.api_base")
 # Where rubrics and endpoints are; the texts of the rubrics and the models that answered are
-# compared by themselves.
+# compared by themselves. [thresholds] are of a run as a whole: they change no case and no score.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,7 +54,7 @@ class Mismatch(FrozenModel):
     field: str  # name of a setting, `answered_by` or `cases`
     baseline: Any
     candidate: Any
-    of_judge: bool  # else of thresholds or cases: the scores of both runs mean the same
+    of_judge: bool  # else of the cases: the scores of both runs mean the same
 
     @property
     def line(self) -> str:
@@ -77,7 +77,7 @@ def mismatches(
         compared = name not in _PLACES and (table in _TABLES or name in _READING)
         # Two samples of the traffic each have a ground truth of their own.
         if compared and (name != TRUTH or overlap >= DISJOINT):
-            differing.append((name, change.baseline, change.candidate, table != "thresholds"))
+            differing.append((name, change.baseline, change.candidate, True))
     before, after = (", ".join(sorted(side)) for side in answered_by)
     if before and after and before != after:  # a side that knows none is not held against the other
         differing.append(("answered_by", before, after, True))

@@ -5,9 +5,18 @@ The defaults of [series] are those that textbooks give for a single series.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+import math
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    PlainSerializer,
+    ValidationInfo,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
 
 from assizes.judge.config import ConfigTable
 from assizes.judge.config.transcripts import FormatName
@@ -23,6 +32,33 @@ class ThresholdsConfig(ConfigTable):
     )
 
 
+_PERCENT: Final = {"type": "string", "pattern": r"^[0-9]{1,6}(\.[0-9]{1,6})?%$"}
+
+STORED: Final = {"stored": True}
+"""The context in which stored settings are validated: what was once accepted can still be read."""
+
+
+def _fraction(value: Any, info: ValidationInfo) -> Any:
+    if isinstance(value, str) and value.strip().endswith("%"):
+        return round(float(value.strip()[:-1]) / 100, 9)  # 0.011, not 0.011000000000000001
+    if isinstance(value, str | float | int) and not info.context and 1 < float(value) < math.inf:
+        raise ValueError(
+            f"{value} could be {value} % or {float(value) * 100:g} %: write it as text, with a "
+            f'percent sign, as in "{value}%"'
+        )
+    return value
+
+
+FractionOrPercent = Annotated[
+    float,
+    Field(ge=0),
+    BeforeValidator(_fraction),
+    PlainSerializer(lambda share: share if share <= 1 else f"{round(share * 100, 9):.15g}%"),
+    WithJsonSchema({"anyOf": [{"type": "number", "minimum": 0, "maximum": 1}, _PERCENT]}),
+]
+"""A fraction, or text such as `20%`. Over 1 it must be text, as which it is stored too."""
+
+
 class ComparisonConfig(ConfigTable):
     """[comparison]: the three rules of seed 001, each a strict `>`, and the statistical tests."""
 
@@ -31,10 +67,12 @@ class ComparisonConfig(ConfigTable):
         description="run id; or by rule, over runs of this name: `latest` (complete), `latest_passed`, "
         "`previous_version` (of the agent)",
     )
-    max_pass_rate_drop: float = Field(default=0.0, ge=0, le=1, description="fraction")
+    max_pass_rate_drop: FractionOrPercent = Field(
+        default=0.0, le=1, description="fraction, or `2%`"
+    )
     max_avg_score_drop: float = Field(default=5.0, ge=0, le=100, description="points of 0..100")
-    max_latency_increase_pct: float = Field(
-        default=0.2, ge=0, description="fraction; text such as '20%' is read as 0.2"
+    max_latency_increase_pct: FractionOrPercent = Field(
+        default=0.2, description="fraction, or text: 0.2 or `20%`; over 1 only text: `150%`"
     )
     mode: Literal["rules", "statistics", "both"] = Field(
         default="both",
@@ -64,13 +102,6 @@ class ComparisonConfig(ConfigTable):
     allow: bool = Field(
         default=False, description="compare runs that were judged differently all the same"
     )
-
-    @field_validator("max_pass_rate_drop", "max_latency_increase_pct", mode="before")
-    @classmethod
-    def _percent(cls, value: Any) -> Any:
-        if isinstance(value, str) and value.strip().endswith("%"):
-            return round(float(value.strip()[:-1]) / 100, 9)  # 0.011, not 0.011000000000000001
-        return value
 
 
 CASES = "cases:"

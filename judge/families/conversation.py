@@ -23,11 +23,13 @@ from assizes.judge.families.conversation_parts import (
     TRUNCATED,
     ConversationReplyPart,
     OutcomeFinding,
+    OutcomeFindings,
     ReadingOptions,
     findings_so_far,
     outcome_doubts,
     outcome_scores,
     reduce_windows,
+    require_all,
     transcript_view,
 )
 from assizes.judge.prompts.prompt_texts import (
@@ -108,15 +110,8 @@ class NothingToSee(ConversationReplyPart):
     justification: str
 
 
-def _all_required(schema: dict[str, Any]) -> None:
-    """Make every key required in the schema for a model; a reply without a key is still used."""
-    for name in schema["properties"]:
-        schema["properties"][name].pop("default", None)
-    schema["required"] = list(schema["properties"])
-
-
 class _ConversationReply(ConversationReplyPart):
-    model_config = ConfigDict(json_schema_extra=_all_required)
+    model_config = ConfigDict(json_schema_extra=require_all)
 
     @model_validator(mode="after")
     def _holds_something(self) -> Self:
@@ -141,7 +136,7 @@ def reply_model(
         # `None` for a key that the model leaves out: the others still count.
         fields[name] = (finding | NothingToSee if offline else finding, None)
     if outcomes:
-        fields[OUTCOMES] = (list[OutcomeFinding], None)
+        fields[OUTCOMES] = (OutcomeFindings, None)
     return create_model("ConversationReply", __base__=_ConversationReply, **fields)
 
 

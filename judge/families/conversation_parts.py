@@ -10,14 +10,15 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from assizes.judge.case import Transcript
 from assizes.judge.config.judging import estimated_tokens
 from assizes.judge.families.entry import JudgeOptions
 from assizes.judge.prompts.prompt_texts import neutralise, rendered_transcript, rendered_turns
+from assizes.judge.prompts.reply import WHOLE
 from assizes.judge.rubrics.rubric import OUTCOMES
 from assizes.judge.score import Metric, Scale, Score
 
@@ -230,16 +231,49 @@ class ConversationReplyPart(BaseModel):
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False, protected_namespaces=())
 
 
+def require_all(schema: dict[str, Any]) -> None:
+    """Make every key required in the schema for a model; a reply without a key is still used."""
+    for name in schema["properties"]:
+        schema["properties"][name].pop("default", None)
+    schema["required"] = list(schema["properties"])
+
+
 class OutcomeFinding(ConversationReplyPart):
     """What the model replies for one expected outcome; `number` is its place in the list, from 1.
 
     The statement is copied so that a model which counts otherwise is found out.
     """
 
-    number: int
-    statement: str
-    justification: str
-    passed: bool
+    model_config = ConfigDict(json_schema_extra=require_all)
+
+    # `None` and empty: the model left it out, or wrote what cannot be read.
+    number: Annotated[int | None, WithJsonSchema({"type": "integer"})] = None
+    statement: str = ""
+    justification: str = ""
+    passed: Annotated[bool | None, WithJsonSchema({"type": "boolean"})] = None
+
+
+_TRUTHS: Final = dict.fromkeys(("true", "yes", "pass", "passed", "1"), True) | dict.fromkeys(
+    ("false", "no", "fail", "failed", "0"), False
+)
+"""The words that are read as the result of an outcome, in any case."""
+
+
+def _readable_entry(value: Any) -> dict[str, Any]:
+    entry = dict(value) if isinstance(value, dict) else {}
+    if not WHOLE.fullmatch(str(entry.get("number"))):
+        entry.pop("number", None)
+    for name in ("statement", "justification"):
+        if not isinstance(entry.get(name), str):
+            entry.pop(name, None)
+    return {**entry, "passed": _TRUTHS.get(str(entry.get("passed")).strip().casefold())}
+
+
+OutcomeFindings = Annotated[
+    list[OutcomeFinding],
+    BeforeValidator(lambda v: [*map(_readable_entry, v)] if isinstance(v, list) else []),
+]
+"""The findings of a reply, each with what can be read of it, at no cost of other scores."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,7 +315,7 @@ def outcome_scores(statements: Sequence[str], findings: Sequence[OutcomeFinding]
             details["justification"] = NOT_EVALUATED
             parts.append(Score.failed(OUTCOMES, NOT_EVALUATED, "missing_outcome", part, **details))
             continue
-        passed, share = finding.passed, float(finding.passed)
+        passed, share = finding.passed, float(finding.passed is True)
         details["justification"] = finding.justification
         label = "pass" if passed else "fail"
         parts.append(Score(OUTCOMES, part, "scored", share, share, label, passed, details=details))
@@ -298,14 +332,16 @@ def _align_findings(
         # Where one number counts from 0, every other number may be off by one as well.
         numbering = f"{OUTCOMES} is numbered from 0, the statements from 1"
         return _AlignedFindings((None,) * len(statements), (), (numbering,))
-    # By number, never by words: models reorder and reword statements (decision 27).
+    # By number where there is one: models reorder and reword statements (decision 27).
     by_number: dict[int, list[OutcomeFinding]] = {}
     ignored: list[str] = []
+    keys = [_statement_key(statement) for statement in statements]
     for finding in findings:
-        if why := _stray_reason(statements, finding):
-            ignored.append(f"ignored an entry of {OUTCOMES}: {why}")
+        number = _statement_number(keys, finding)
+        if isinstance(number, str):
+            ignored.append(f"ignored an entry of {OUTCOMES}: {number}")
         else:
-            by_number.setdefault(finding.number, []).append(finding)
+            by_number.setdefault(number, []).append(finding)
     doubled = tuple(sorted(number for number, entries in by_number.items() if len(entries) > 1))
     # The first finding of a statement counts, unless another finding says the opposite.
     agreed = {
@@ -322,15 +358,22 @@ def _align_findings(
     return _AlignedFindings(in_order, doubled, tuple(ignored))
 
 
-def _stray_reason(statements: Sequence[str], finding: OutcomeFinding) -> str | None:
-    """Why a finding is not counted: an unknown number, or the words of another statement."""
-    if not 1 <= finding.number <= len(statements):
-        return f"number {str(finding.number)[:20]} is not among 1 to {len(statements)}"
+def _statement_key(text: str) -> str:
     # The model copies what its prompt showed, with look-alikes of delimiters broken.
-    key, *keys = (
-        " ".join(neutralise(text).casefold().split()).strip(" .\"'")
-        for text in (finding.statement, *statements)
-    )
-    if key == keys[finding.number - 1] or key not in keys:  # a reworded copy is fine
-        return None
-    return f"number {finding.number} has the words of {keys.index(key) + 1}"
+    return " ".join(neutralise(text).casefold().split()).strip(" .\"'")
+
+
+def _statement_number(keys: Sequence[str], finding: OutcomeFinding) -> int | str:
+    """The number of the statement (words: `keys`) of a finding, or why it is not counted."""
+    number, key = finding.number, _statement_key(finding.statement)
+    if finding.passed is None:
+        return "it does not say whether the outcome passed"
+    if number is None:
+        if keys.count(key) == 1:
+            return keys.index(key) + 1
+        return "it has neither a number nor the words of one statement"
+    if not 1 <= number <= len(keys):
+        return f"number {str(number)[:20]} is not among 1 to {len(keys)}"
+    if key == keys[number - 1] or key not in keys:  # a reworded copy is fine
+        return number
+    return f"number {number} has the words of {keys.index(key) + 1}"

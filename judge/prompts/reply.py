@@ -43,7 +43,9 @@ MAX_PROBLEMS: Final = 3
 repaired; and the most problems that an error message names."""
 
 # Bounded: int() takes quadratic time over very many digits, or refuses them.
-_WHOLE: Final = re.compile(r"\s*([+-]?\d{1,18})(?:\.0+)?\s*", re.ASCII)
+WHOLE: Final = re.compile(r"\s*([+-]?\d{1,18})(?:\.0+)?\s*", re.ASCII)
+"""A number, as text, that is read as an integer."""
+
 _NUMBER: Final = re.compile(r"\s*[+-]?\d{1,18}(?:\.\d{1,30})?(?:[eE][+-]?\d{1,3})?\s*", re.ASCII)
 _QUOTED: Final = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""")
 
@@ -148,7 +150,7 @@ def _repair(value: Any, problem: _Problem, flags: set[str]) -> bool:
 def _integer(value: Any, _: _Problem) -> int | None:
     if isinstance(value, float) and value.is_integer():
         return int(value)
-    whole = _WHOLE.fullmatch(value) if isinstance(value, str) else None
+    whole = WHOLE.fullmatch(value) if isinstance(value, str) else None
     return int(whole[1]) if whole else None
 
 

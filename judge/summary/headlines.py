@@ -10,13 +10,13 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations, groupby
 from operator import itemgetter
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import polars as pl
 from pydantic import BaseModel, ConfigDict, Field
 
 from assizes.judge.protocol import Judge
-from assizes.judge.score import Gate, Metric
+from assizes.judge.score import Gate, Metric, Tier
 from assizes.judge.statistics.exact import mean_of_counts, rounded_value
 from assizes.judge.verdicts.executions import CASE, collect_rows
 from assizes.judge.verdicts.verdict import RATIONALE_KEYS
@@ -201,6 +201,11 @@ _WEIGHING: Final = pl.all_horizontal(
 )
 """Whether a score counts in the score of its tier."""
 
+_TIER_POINTS: Final = (
+    (pl.col("value") * pl.col("weight")).sum() / pl.col("weight").sum() * 100
+).round(2)
+"""The score of a tier over the scores of one case."""
+
 
 def tier_counts(
     scores: pl.LazyFrame, errored: pl.LazyFrame, counts: pl.DataFrame
@@ -223,9 +228,13 @@ def tier_counts(
 def tier_points(scores: pl.LazyFrame, errored: pl.LazyFrame, tier: str) -> pl.LazyFrame:
     """The score of a tier by case with a verdict: `case_id`, `repetition`, `points` 0..100."""
     scored = scores.filter(_WEIGHING & (pl.col("tier") == tier))
-    weighted = pl.col("value") * pl.col("weight")
-    points = (weighted.sum() / pl.col("weight").sum() * 100).round(2)
-    return scored.join(errored, on=CASE, how="anti").group_by(CASE).agg(points=points)
+    return scored.join(errored, on=CASE, how="anti").group_by(CASE).agg(points=_TIER_POINTS)
+
+
+def case_tier_scores(scores: pl.DataFrame) -> dict[str, float]:
+    """The score 0..100 of each tier that one case with a verdict has, from its scores."""
+    points = dict(scores.filter(_WEIGHING).group_by("tier").agg(points=_TIER_POINTS).rows())
+    return {tier: points[tier] for tier in get_args(Tier) if tier in points}
 
 
 class Stability(FrozenModel):

@@ -43,6 +43,11 @@ class RunSummary(FrozenModel):
     outcome: Outcome = Field(
         description="inconclusive: coverage under its floor, or no verdict; failed: a gate missed"
     )
+    surely_failed: bool = Field(
+        default=False,
+        description="a gate is missed even if all that errored had passed with 100: the run ends as "
+        "failed, whatever its coverage",
+    )
     unique_test_case_count: int
     total_executions: int
     passed_count: int
@@ -189,6 +194,7 @@ def run_metrics(summary: RunSummary) -> dict[str, float]:
     `/best`.
     """
     own = {name: value for name, value in summary if isinstance(value, bool | int | float)}
+    del own["surely_failed"]  # a word about the ending, no number of the run
     names = published_names(summary.metrics)
     by_path: list[tuple[str, Mapping[str, float | None]]] = [  # (path, numbers by name)
         ("", own),

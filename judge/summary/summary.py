@@ -109,12 +109,15 @@ def reconcile(what: str, total: int, parts: Mapping[str, int]) -> None:
 def with_ledger(summary: RunSummary, account: Account, asks: pl.LazyFrame) -> RunSummary:
     """The summary with the run's dollars in the ledger: in all, and beside those in its asks.
 
-    It stays as it is where the ledger cannot tell: a call has no known price, or other ledgers
-    count.
+    Where a call has no known price the run has no cost; where other ledgers count, the summary
+    stays as it is.
     """
+    if account.unpriced:  # of calls whose rows are not there, too: a sum without them looks cheap
+        unknown = {"total_platform_cost_usd": None, "total_estimated_cost_usd": None}
+        return summary.model_copy(update=unknown)
     # Less than in the rows: other calls of the run were counted in ledgers of other machines.
     in_rows = known_cost_usd(asks)
-    if account.unpriced or account.usd < in_rows * (1 - _LEDGER_ROUNDING):
+    if account.usd < in_rows * (1 - _LEDGER_ROUNDING):
         return summary
     spent = rounded_value(account.usd)
     return summary.model_copy(
@@ -166,8 +169,13 @@ def _gate_numbers(
     decided = tally["passed"] + tally["failed"]
     if reaches(coverage, limits.min_coverage) is False or not decided:
         outcome = "inconclusive"
+    best = mean_of_counts([*counted.rows(), (100.0, tally["errored"])])
+    best_rate = (tally["passed"] + tally["errored"]) * 100 / run if decided else None
+    reached = reaches(best, limits.metrics_pass_threshold)
     return {
         "outcome": outcome,
+        "surely_failed": decided > 0
+        and False in (reached, reaches(best_rate, limits.cases_pass_threshold)),
         "coverage": coverage,
         "avg_overall_score": score,
         "weighted_metrics_score_pct": score,

@@ -18,6 +18,7 @@ from typing import Any, Final, Literal
 
 from assizes.judge.rubrics.rubric import OUTCOMES
 from assizes.judge.score import ACCEPTABLE, Gate, Score
+from assizes.judge.statistics.exact import reaches, rounded_value
 
 NO_OUTCOMES = "no_outcomes"
 """Error code of a checklist that the case has, but for which the judge gave no valid finding."""
@@ -207,13 +208,17 @@ def overall_score(raw_by_metric: Mapping[str, float], weights: Mapping[str, floa
     Raises:
         ValueError: when a weighted metric has no level, or the sum of the weights is not positive.
     """
+    return points(_weighted_score(raw_by_metric, weights))
+
+
+def _weighted_score(raw_by_metric: Mapping[str, float], weights: Mapping[str, float]) -> float:
     if absent := sorted(weights.keys() - raw_by_metric.keys()):
         raise ValueError(f"no score for {', '.join(absent)}: weights are never shared out anew")
     total = math.fsum(weights.values())
     if total <= 0:
         raise ValueError(f"weights sum to {total!r}, a positive sum is needed: {dict(weights)!r}")
     weighted = math.fsum(raw_by_metric[name] * weight for name, weight in weights.items())
-    return points(weighted / 5 / total * 100)
+    return rounded_value(weighted / 5 / total * 100)
 
 
 def verdict(
@@ -282,10 +287,16 @@ def _conversation_ruling(
     outcomes = [score for score in scores if checked and score.metric == OUTCOMES and score.part]
     scored_metrics = [due[name] for name in weights if due[name].status == "scored"]
     levels = {score.metric: _level(score) for score in scored_metrics}
-    total = _overall(levels, weights)
-    passed = score_passed = None if total is None else total >= round(pass_threshold, 9)
-    gate: CaseGate | None = None if total is None else "overall_score"
-    words = "no weighted score" if total is None else f"score {total}, needs {pass_threshold}"
+    exact = _overall(levels, weights)
+    total = None if exact is None else points(exact)
+    passed = score_passed = reaches(exact, pass_threshold)
+    gate: CaseGate | None = None if exact is None else "overall_score"
+    words = "no weighted score"
+    if total is not None:
+        shown = total if passed == (total >= pass_threshold) else exact  # 74.996, not 75.0
+        words = f"score {shown}, needs {pass_threshold}"
+    if OUTCOMES in due and due[OUTCOMES].status == "failed":
+        words += ", as no expected outcome could be read"
     if outcomes:
         pass_count = sum(outcome.passed is True for outcome in outcomes)
         gate, passed = "expected_outcomes", pass_count == len(outcomes)
@@ -301,7 +312,7 @@ def _conversation_ruling(
         overall_score=total,
         score_passed=score_passed,
         remarks=tuple(_remarks(scored_metrics, total, outcomes)),
-        tier_scores={tier: score for tier, score in by_tier.items() if score is not None},
+        tier_scores={tier: points(score) for tier, score in by_tier.items() if score is not None},
     )
 
 
@@ -340,9 +351,9 @@ def _level(score: Score) -> float:
 
 
 def _overall(levels: Mapping[str, float], weights: Mapping[str, float]) -> float | None:
-    """The overall score over the metrics that apply; `None` when none of them has a weight."""
+    """The weighted score of the metrics that apply; `None` when none of them has a weight."""
     applying = {name: weights[name] for name in levels}
-    return overall_score(levels, applying) if math.fsum(applying.values()) > 0 else None
+    return _weighted_score(levels, applying) if math.fsum(applying.values()) > 0 else None
 
 
 def _remarks(

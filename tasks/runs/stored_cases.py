@@ -10,10 +10,12 @@ import polars as pl
 
 from assizes.judge.case import Case
 from assizes.judge.catalog import resolve_judges
+from assizes.judge.config.gates import STORED
 from assizes.judge.config.run import RunConfig
 from assizes.judge.config.transcripts import TranscriptsConfig
 from assizes.judge.engine.ask_records import ReplayedHearing, replay_hearing
 from assizes.judge.errors import DataError, UnknownCase
+from assizes.judge.summary.headlines import case_tier_scores
 from assizes.tasks.intake.plan import Shard
 from assizes.tasks.intake.preprocessing import CasePreprocessor
 from assizes.tasks.intake.shards import read_shard
@@ -28,7 +30,7 @@ TABLES = ("cases", "scores", "asks")
 class StoredExecution:
     """The rows of a run about one execution of a case; the store keeps no transcript."""
 
-    case: dict[str, Any]  # the row of table `cases`
+    case: dict[str, Any]  # the row of table `cases`, and `tier_scores`: 0..100 by tier
     scores: list[dict[str, Any]]  # in the order of judge, metric and part
     asks: list[dict[str, Any]]  # in the order of asking, judge by judge
 
@@ -67,6 +69,9 @@ def stored_executions(
     for case in rows["cases"].sort("repetition").iter_rows(named=True):
         same = pl.col("repetition") == case["repetition"]
         below = {name: rows[name].filter(same).sort(by).to_dicts() for name, by in order.items()}
+        # Computed from its scores, which the runs of older versions hold as well.
+        tiers = case_tier_scores(rows["scores"].filter(same)) if case["status"] == "judged" else {}
+        case |= {"tier_scores": tiers}
         executions.append(StoredExecution(case, below["scores"], below["asks"]))
     return executions
 
@@ -75,7 +80,7 @@ def run_config(record: RunRecord) -> RunConfig:
     """The configuration that a run was begun with, from its stored snapshot."""
     stored = record.config
     names = [name for name in RunConfig.model_fields if name in stored]  # newer ones: defaults
-    return RunConfig.model_validate({name: stored[name] for name in names})
+    return RunConfig.model_validate({name: stored[name] for name in names}, context=STORED)
 
 
 def reread_case(record: RunRecord, row: Mapping[str, Any]) -> Case:

@@ -9,7 +9,7 @@ import polars as pl
 from assizes.judge.comparison.compare import RunComparison, compare, gated_runs
 from assizes.judge.comparison.runs import RunData
 from assizes.judge.comparison.statistical_verdict import verdict_with_bridges
-from assizes.judge.config.gates import ComparisonConfig
+from assizes.judge.config.gates import STORED, ComparisonConfig
 from assizes.judge.config.run import TRUTH
 from assizes.judge.rows import as_json
 from assizes.judge.summary.run_summary import RunSummary
@@ -61,7 +61,7 @@ def compare_stored(
     if before.run_id == after.run_id:
         return comparison
     record = store.run(after.run_id)
-    configured = ComparisonConfig.model_validate(record.config["comparison"])
+    configured = ComparisonConfig.model_validate(record.config["comparison"], context=STORED)
     named = configured.baseline if configured == thresholds else None
     if named in RULES:
         is_own = baseline_id(store, named, record) == before.run_id
@@ -92,7 +92,7 @@ def stored_comparison(store: Store, record: RunRecord) -> RunComparison | None:
         return None
     ordered = rows.with_columns(own=_own_comparison_mask(rows, record))
     row = ordered.sort("own", "at", "baseline", "thresholds").row(-1, named=True)  # True sorts last
-    thresholds = ComparisonConfig.model_validate_json(row["thresholds"])
+    thresholds = ComparisonConfig.model_validate_json(row["thresholds"], context=STORED)
     before, after = run_data(store, row["baseline"]), run_data(store, record.run_id)
     return _compare(store, before, after, thresholds)
 
@@ -121,9 +121,12 @@ def _compare(
 
 def _own_comparison_mask(rows: pl.DataFrame, record: RunRecord) -> pl.Series:
     """True for the comparisons that were made with the thresholds of the run's configuration."""
-    own = ComparisonConfig.model_validate(record.config["comparison"])
+    own = ComparisonConfig.model_validate(record.config["comparison"], context=STORED)
     # Parsed on both sides: a setting newer than what was stored has its default on both.
-    same = [ComparisonConfig.model_validate_json(text) == own for text in rows["thresholds"]]
+    same = [
+        ComparisonConfig.model_validate_json(text, context=STORED) == own
+        for text in rows["thresholds"]
+    ]
     return pl.Series(same, dtype=pl.Boolean)
 
 

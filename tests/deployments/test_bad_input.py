@@ -48,6 +48,11 @@ def assert_refused(answer: Answer, code: int, *words: str) -> None:
         (["transcripts.uri=nowhere.jsonl"], ("nowhere.jsonl",)),
         (["judge.model=openai/gpt-4.1"], ("OPENAI_API_KEY",)),
         (["judge.model=somewhere-unknown"], ("somewhere-unknown", "provider/model")),
+        pytest.param(
+            ["judge.provider=openai"],
+            ("[judge] provider = 'openai'", "no model is set"),
+            marks=pytest.mark.row("005-08"),
+        ),
         (["judge.colour=red"], ("colour", "no such setting")),
         (["judge.pass_threshold=101"], ("pass_threshold", "101")),
         (["comparison.baseline=never-run"], ("never-run",)),

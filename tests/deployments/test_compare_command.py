@@ -25,13 +25,14 @@ def cases_with_passes(passing: int, of: int = 40) -> list[Said]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store of four runs: good, two cases worse, bad, and judged with another threshold."""
+    """A store of runs: good, two cases worse, bad, of another threshold for cases, or for the run."""
     place = tmp_path_factory.mktemp("compare")
     runs = [
         run(cases_with_passes(40), run_id="good"),
         run(cases_with_passes(38), run_id="luck"),
         run(cases_with_passes(20), run_id="bad"),
         run(cases_with_passes(40), run_id="other", judge={"pass_threshold": 50.0}),
+        run(cases_with_passes(40), run_id="lenient", thresholds={"cases_pass_threshold": 99.0}),
     ]
     with open_store(StoreConfig(uri=f"duckdb:///{place}/rows.duckdb"), writing=True) as store:
         for one in runs:
@@ -54,6 +55,23 @@ def test_by_default_both_are_shown_and_the_documents_rules_decide(folder: Path):
     assert "by the statistics: INCONCLUSIVE" in answer.out
     assert "paired 40 cases / 40 clusters" in " ".join(answer.out.split())
     assert compared(folder, "bad", *LENIENT).code == 0
+
+
+@pytest.mark.row("005-02")
+def test_another_threshold_of_the_run_is_shown_and_blocks_nothing(folder: Path):
+    answer = compared(folder, "lenient")
+    assert answer.code == 0
+    line = "differs and blocks nothing: thresholds.cases_pass_threshold: 100.0 -> 99.0"
+    assert line in answer.out.splitlines()
+    assert "NOT COMPARABLE" not in answer.out
+
+
+@pytest.mark.row("005-07")
+def test_a_limit_of_latency_that_could_be_either_is_refused_with_the_reason(folder: Path):
+    answer = compared(folder, "good", "--max-latency-increase-pct", "20")
+    assert (answer.code, answer.out) == (2, "")
+    assert "--max-latency-increase-pct: 20 could be 20 % or 2000 %: write it" in answer.err
+    assert compared(folder, "good", "--max-latency-increase-pct", "150%").code == 0
 
 
 @pytest.mark.parametrize(

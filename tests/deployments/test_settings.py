@@ -6,6 +6,7 @@ import pytest
 
 from assizes.deployments.settings import configured_api_url, read_config, read_optional_config
 from assizes.judge.config.judging import MetricSelection
+from assizes.judge.config.run import RunConfig
 from assizes.judge.errors import ConfigurationError
 
 MINIMAL = '[transcripts]\nuri = "t"\n'
@@ -81,6 +82,26 @@ def test_percentages_may_be_written_as_such(file: Path):
     )
     assert config.comparison.max_latency_increase_pct == 0.2
     assert config.comparison.max_pass_rate_drop == 0.02
+
+
+@pytest.mark.row("005-07")
+@pytest.mark.parametrize(("value", "limit"), [("0.2", 0.2), ('"20%"', 0.2), ('"150%"', 1.5)])
+def test_a_limit_of_latency_is_a_fraction_or_percent(file: Path, value: str, limit: float):
+    file.write_text(f"{MINIMAL}[comparison]\nmax_latency_increase_pct = {value}\n")
+    config = read_config(file)
+    assert config.comparison.max_latency_increase_pct == limit
+    assert RunConfig.model_validate(config.model_dump(mode="json")) == config  # as it is stored
+
+
+@pytest.mark.row("005-07")
+def test_a_limit_of_latency_that_could_be_either_is_refused_with_the_reason(file: Path):
+    file.write_text(f"{MINIMAL}[comparison]\nmax_latency_increase_pct = 20\n")
+    with pytest.raises(ConfigurationError) as caught:
+        read_config(file)
+    assert str(caught.value) == (
+        f"{file}: [comparison] max_latency_increase_pct: 20 could be 20 % or 2000 %: write it as "
+        'text, with a percent sign, as in "20%" (given 20)'
+    )
 
 
 @pytest.mark.parametrize(

@@ -144,3 +144,30 @@ async def test_a_model_is_called_by_its_name(judge_server: OpenAIServer, monkeyp
     assert (assessment.name, assessment.rating, assessment.error_message) == ("safety", "yes", None)
     (body,) = judge_server.requests()
     assert (body["model"], RESPONSE in body["messages"][1]["content"]) == ("stub", True)
+
+
+@pytest.mark.row("005-14")
+def test_answer_criteria_are_called_directly_on_one_item():
+    found = judges.answer_criteria(
+        request="How do I brew it?",
+        response="Use fresh beans and water at 93 degrees.",
+        acceptance_criteria=["Use fresh beans", "Grind coarsely"],
+        threshold=0.6,
+    )
+    assert (found.score, found.passed, found.error_message) == (0.5, False, None)
+    assert [(each["aspect"], each["covered"]) for each in found.aspects] == [
+        ("Use fresh beans", True),
+        ("Grind coarsely", False),
+    ]
+    assert found.missing_concepts == ("Grind coarsely",)
+    lines = found.text.splitlines()
+    assert lines[0] == "answer_criteria: 0.50, failed (half of the criteria covered)"
+    assert "    missing: Grind coarsely" in lines
+
+
+@pytest.mark.row("005-14")
+async def test_answer_criteria_without_criteria_say_so():
+    found = await judges.aanswer_criteria("How?", "So.", " ")
+    assert (found.score, found.aspects) == (None, ())
+    assert found.error_message is not None
+    assert found.error_message.startswith("no acceptance criteria")

@@ -245,6 +245,19 @@ def interpretation(score: float) -> str:
     return next(met, "significant criteria not met")
 
 
+def coverage_text(details: Mapping[str, Any], score: float | None) -> str | None:
+    """What the details of a coverage score say, in one line; `None` for those of other judges."""
+    if {"aspect_breakdown", "total_aspects_count"} <= details.keys() and score is not None:
+        return (
+            f"{interpretation(score)}; {details['covered_aspects_count']} of "
+            f"{details['total_aspects_count']} aspects, {details['total_concepts_covered']} of "
+            f"{details['total_concepts']} concepts covered"
+        )
+    if not {"aspect", "concepts_coverage_percentage"} <= details.keys():
+        return None
+    return " · ".join([details["aspect"], *(line.strip() for line in _concept_lines(details))])
+
+
 def pretty(score: Score) -> str:
     """A coverage score as plain text: its meaning, the counts, every aspect with its concepts."""
     name = f"{score.metric} {score.part}".strip()
@@ -271,6 +284,10 @@ def _entry_lines(entry: Mapping[str, Any]) -> Iterator[str]:
     mark = "+" if entry["covered"] else "-"
     share = f"{entry['concepts_coverage_percentage']:g}%"
     yield f"{mark} {entry['aspect']} ({share} of its concepts, turn {entry['turn_index']})"
+    yield from _concept_lines(entry)
+
+
+def _concept_lines(entry: Mapping[str, Any]) -> Iterator[str]:
     for kind in ("covered", "missing", "contradicted"):
         if texts := entry[f"concepts_{kind}"]:
             yield f"    {kind}: {'; '.join(texts)}"

@@ -12,6 +12,7 @@ import polars as pl
 
 from assizes.judge.case import Case, Turn
 from assizes.judge.errors import ConfigurationError, DataError
+from assizes.judge.families.criteria.coverage import coverage_text
 from assizes.judge.rows import KEYS
 from assizes.judge.rubrics.rubric import OUTCOMES
 from assizes.judge.score import ACCEPTABLE, LABELS
@@ -196,10 +197,15 @@ def finding_of(score: Mapping[str, Any]) -> parts.Finding:
         **{name: line_of(score[name]) for name in ("judge", "metric", "part")},
         **{name: _line_or_none(score[name]) for name in ("label", "failure_code")},
         shown=shown,
-        justification=clean_line(score["reason"] or rationale(details), TEXT_CHARS),
+        justification=clean_line(explanation(score, details), TEXT_CHARS),
         turns=list(score["turns"] or ()),
         warnings=[line_of(str(warning)) for warning in details.get("warnings", [])[:5]],
     )
+
+
+def explanation(score: Mapping[str, Any], details: Mapping[str, Any]) -> str:
+    """Why a score is what it is: its reason, what of its criteria is covered, or its rationale."""
+    return score["reason"] or coverage_text(details, score["value"]) or rationale(details)
 
 
 def _details(score: Mapping[str, Any]) -> dict[str, Any]:

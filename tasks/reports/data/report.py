@@ -131,18 +131,26 @@ def _run_head(run: RunRecord, cases: pl.LazyFrame) -> schema.RunHead:
     )
 
 
-def outcome_of(status: str, outcome: str, ending: str, *, judge_moved: bool = False) -> str:
+def outcome_of(
+    status: str,
+    outcome: str,
+    ending: str,
+    *,
+    judge_moved: bool = False,
+    surely_failed: bool = False,
+) -> str:
     """The outcome of a run: the most severe of what its stored status, gates and comparison say.
 
     `outcome` is that of the gates: `passed`, `failed` or `inconclusive`. `ending` is that of the
     comparison, `fine` without a baseline. `judge_moved`: by its anchors, the judge moved, so a fall
-    of the scores is not blamed on the agent. Returns `passed`, `failed`, `regression`,
-    `inconclusive`, `undecided`, `not_comparable` or `incomplete`.
+    of the scores is not blamed on the agent. `surely_failed`: no missing score could have turned
+    the gates. Returns `passed`, `failed`, `regression`, `inconclusive`, `undecided`,
+    `not_comparable` or `incomplete`.
     """
     if status != COMPLETE:
         return "incomplete"
     if outcome == "inconclusive":  # missing scores never make an outcome better
-        return outcome
+        return "failed" if surely_failed else outcome
     if ending == "regressed":
         return "undecided" if judge_moved else REGRESSION
     if outcome == "failed" or ending == "fine":
@@ -167,7 +175,7 @@ def _run_verdict(
     elif (baseline := named_baseline(run.config)) is not None:
         ending = "inconclusive"
         why = [f"no comparison with its baseline {name_of(baseline)} is stored"]
-    outcome = outcome_of(run.status, summary.outcome, ending)
+    outcome = outcome_of(run.status, summary.outcome, ending, surely_failed=summary.surely_failed)
     if outcome == "incomplete":
         left = summary.counts.get("not_attempted", 0)
         reasons = [f"{plural(left, 'case')} could not be judged"]
@@ -176,7 +184,7 @@ def _run_verdict(
     elif outcome == REGRESSION:
         reasons = [*why, *missed]
     else:
-        reasons = missed if outcome == summary.outcome else why
+        reasons = missed if outcome in (summary.outcome, "failed") else why
     word, headline = _HEADLINES[outcome]
     if outcome == "passed" and summary.task_unjudged is not None:
         word, headline = summary.passed_word.upper(), "Every gate was reached, but:"

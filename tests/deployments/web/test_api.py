@@ -63,10 +63,12 @@ def test_cases_can_be_filtered_by_what_went_wrong(served: Served):
     assert "wrong_state_change" in {score["failure_code"] for score in scores}
 
 
+@pytest.mark.row("005-06")
 def test_a_case_comes_with_its_scores_and_asks_as_they_are_stored(served: Served):
     detail = served.get(f"/runs/{served.candidate}/cases/7").json
     (execution,) = detail["data"]
     assert execution["case"]["tags"]["domain"] == "airline"
+    assert list(execution["case"]["tier_scores"]) == TIERS
     assert {score["case_id"] for score in execution["scores"]} == {"7"}
     assert {type(score["details"]) for score in execution["scores"]} == {dict}
     assert len(execution["asks"]) == 1
@@ -89,6 +91,14 @@ def test_thresholds_of_a_comparison_can_be_given_and_are_told(served: Served):
     }
 
 
+@pytest.mark.row("005-07")
+@pytest.mark.parametrize(("text", "limit"), [("0.2", 0.2), ("20%25", 0.2), ("150%25", 1.5)])
+def test_a_limit_of_latency_is_a_fraction_or_percent(served: Served, text: str, limit: float):
+    pair = f"/runs/compare?baseline={served.baseline}&candidate={served.candidate}"
+    found = served.get(f"{pair}&max_latency_increase_pct={text}").json["verdict"]
+    assert found["thresholds_used"]["max_latency_increase_pct"] == limit
+
+
 def test_a_comparison_over_http_writes_nothing(served: Served):
     before = json.loads(assizes("sql", served.candidate, QUERY, *JSON, cwd=served.folder).out)
     served.get(f"/runs/compare?baseline={served.candidate}&candidate={served.baseline}")
@@ -96,6 +106,7 @@ def test_a_comparison_over_http_writes_nothing(served: Served):
     assert before == after
 
 
+TIERS = ["execution", "knowledge", "process", "delivery"]
 QUERY = "select count(*) as n from comparisons"
 JSON = ("--json", "--store", STORE)
 
@@ -110,6 +121,12 @@ JSON = ("--json", "--store", STORE)
         ("/runs/compare?baseline=x&candidate=y&max_avg_score_drop=inf", 422, "max_avg_score_drop"),
         ("/runs/compare?baseline=x&candidate=y&max_pass_rate_drop=nan", 422, "max_pass_rate_drop"),
         ("/runs/compare?baseline=x&candidate=y&max_latency_increase_pct=inf", 422, "increase_pct"),
+        pytest.param(
+            "/runs/compare?baseline=x&candidate=y&max_latency_increase_pct=20",
+            422,
+            "20 could be 20 % or 2000 %",
+            marks=pytest.mark.row("005-07"),
+        ),
         ("/runs?limit=0", 422, "query.limit"),
         ("/runs?colour=red", 422, "query.colour"),
         ("/runs/{candidate}/cases?sort=colour", 422, "query.sort"),

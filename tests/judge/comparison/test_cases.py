@@ -252,12 +252,70 @@ def test_repetitions_of_a_case_are_averaged_and_all_must_pass():
     assert comparison.aggregate.pass_rate_delta == -0.5
 
 
-def test_each_case_weighs_the_same_however_often_it_was_repeated():
-    before = [case_row("a"), case_row("b", False)]
-    after = [case_row("a"), *(case_row("b", False, repetition=i) for i in range(3))]
+def numbers(case_id, *verdicts):
+    return [
+        case_row(
+            case_id,
+            passed,
+            repetition=i,
+            overall_score=90.0 if passed else 40.0,
+            agent_latency_ms=500.0 if passed else 900.0,
+        )
+        for i, passed in enumerate(verdicts)
+    ]
+
+
+def deltas_of_the_runs(comparison):
+    """What `assizes runs` shows of both runs, as differences."""
+    before, after = (
+        comparison.aggregate.baseline_metrics,
+        comparison.aggregate.candidate_metrics,
+    )
+    names = ("pass_rate", "avg_overall_score", "latency_avg_ms")
+    return [round(getattr(after, name) - getattr(before, name), 9) for name in names]
+
+
+def deltas_of_the_rules(comparison):
+    found = comparison.aggregate
+    return [found.pass_rate_delta, found.avg_score_delta, found.latency_avg_delta_ms]
+
+
+@pytest.mark.row("005-03")
+def test_the_rules_compare_the_numbers_that_the_runs_show_whatever_the_repetitions():
+    before = [*numbers("a", True, True, False), *numbers("b", True)]
+    after = [*numbers("a", True, True, True), *numbers("b", False)]
     comparison = compared(before, after)
-    assert comparison.aggregate.pass_rate_delta == 0.0
-    assert comparison.warnings[0].startswith("1 cases have different numbers of repetitions")
+    assert comparison.aggregate.baseline_metrics.cases_pass_rate_pct == 75.0
+    assert comparison.aggregate.candidate_metrics.cases_pass_rate_pct == 75.0
+    assert deltas_of_the_rules(comparison) == deltas_of_the_runs(comparison) == [0.0, 0.0, 0.0]
+    assert (comparison.verdict.regression_detected, comparison.verdict.reasons) == (False, ())
+
+
+@pytest.mark.row("005-03")
+def test_other_repetitions_of_the_same_cases_are_no_regression_by_themselves():
+    before = [*numbers("a", True, True, True), *numbers("b", False)]
+    after = [*numbers("a", True), *numbers("b", False, False, False)]
+    comparison = compared(before, after)
+    assert deltas_of_the_rules(comparison) == deltas_of_the_runs(comparison) == [-0.5, -25.0, 200.0]
+    assert comparison.verdict.reasons == ()
+    assert comparison.warnings[0] == (
+        "2 cases have different numbers of repetitions in the two runs; a rule fires only if it "
+        "also does with each case counted once"
+    )
+    worse = [*numbers("a", False), *numbers("b", False, False, False)]
+    reasons = compared(before, worse).verdict.reasons
+    assert [reason.partition(" from ")[0] for reason in reasons] == [
+        "pass rate fell",
+        "average score fell",
+        "average latency rose",
+    ]
+
+
+@pytest.mark.row("005-03")
+def test_a_repeated_case_that_the_other_run_lacks_enters_no_rule():
+    before = [*numbers("a", True, False), *numbers("b", False, False, False)]
+    found = deltas_of_the_rules(compared(before, numbers("a", True, False)))
+    assert found == [0.0, 0.0, 0.0]
 
 
 def test_a_case_with_an_errored_repetition_has_no_score():

@@ -37,9 +37,6 @@ CHANGES = {
     "judge.metrics ": [{"metric": "tool_routing", "weight": 2.0}],
     "fingerprints.judge:conversation": "2",
     "fingerprints.metric:tool_routing": "4567",
-    "thresholds.metrics_pass_threshold": 50.0,
-    "thresholds.cases_pass_threshold": 50.0,
-    "thresholds.min_coverage": 0.5,
     "transcripts.writes": ["book"],
     "transcripts.redact": "mine:names",
     "privacy.redact": ["secret", "email"],
@@ -78,6 +75,27 @@ def test_cases_are_the_same_or_others_but_not_half_of_each(shared, ending):
     others = [case_row(f"n{i}") for i in range(40 - shared)]
     sides = (run_of(CASES), run_of([*CASES[:shared], *others]))
     assert compare(*sides, ComparisonConfig()).verdict.ending == ending
+
+
+@pytest.mark.row("005-02")
+@pytest.mark.parametrize(
+    ("field", "before", "after"),
+    [
+        ("cases_pass_threshold", 100.0, 99.0),
+        ("metrics_pass_threshold", 80.0, 50.0),
+        ("min_coverage", 0.95, 0.5),
+    ],
+)
+def test_thresholds_of_the_run_alone_are_shown_and_block_nothing(field, before, after):
+    other = deepcopy(snapshot())
+    other["thresholds"][field] = after
+    sides = (run_of(CASES, config=snapshot()), run_of(CASES, config=other))
+    found = compare(*sides, ComparisonConfig())
+    assert (found.verdict.ending, found.verdict.mismatches) == ("fine", ())
+    assert not found.verdict.regression_detected
+    assert [(one.field, one.baseline, one.candidate) for one in found.config_diff] == [
+        (f"thresholds.{field}", before, after)
+    ]
 
 
 @pytest.mark.parametrize(

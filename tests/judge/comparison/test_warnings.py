@@ -33,8 +33,8 @@ def test_cases_of_one_run_only_are_counted_by_side():
 
 def test_uneven_repetitions_are_told():
     assert told([whole("a")], [whole("a"), whole("a", repetition=1)]) == (
-        "1 cases have different numbers of repetitions in the two runs; each case counts once, "
-        "with the average of its repetitions",
+        "1 cases have different numbers of repetitions in the two runs; a rule fires only if it "
+        "also does with each case counted once",
     )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from assizes.judge.engine.ledger import Account
+from assizes.judge.summary.run_summary import run_metrics
 from assizes.judge.summary.spending import cautions
 from assizes.judge.summary.summary import with_ledger
 from tests.judge.run_frames import ask_row, case_row, lazy, run_of, summary_of
@@ -132,3 +133,12 @@ def test_what_a_run_paid_and_no_row_holds_is_the_difference():
     assert (unpriced.spent_usd, unpriced.spent_outside_rows_usd) == (None, None)
     elsewhere = with_ledger(summary, Account(1, 0.1), lazy("asks", asks))
     assert elsewhere.spent_usd is None  # other machines counted calls in ledgers of their own
+
+
+def test_a_run_that_was_stopped_before_a_row_of_unknown_price_has_no_cost():
+    stopped = summary_of([], intake={"read": 1, "not_attempted": 1})
+    free = with_ledger(stopped, Account(0, 0.0), lazy("asks", []))
+    assert (free.total_platform_cost_usd, free.spent_usd) == (0.0, 0.0)
+    unpriced = with_ledger(stopped, Account(3, 0.0, unpriced=3), lazy("asks", []))
+    assert (unpriced.total_platform_cost_usd, unpriced.spent_usd) == (None, None)
+    assert not {"total_platform_cost_usd", "spent_usd"} & run_metrics(unpriced).keys()

@@ -249,6 +249,26 @@ def test_without_weighted_metrics_coverage_is_that_of_all():
     assert summary_of([case_row("a")], scores).coverage == 1.0
 
 
+@pytest.mark.row("005-05")
+@pytest.mark.parametrize(
+    ("cases", "limits", "sure"),
+    [
+        ([(True, 90.0), (False, 70.0), (None, None)], {}, True),
+        ([(True, 90.0), (True, 90.0), (None, None)], {}, False),
+        ([(True, 90.0), (False, 70.0), (None, None)], {"cases_pass_threshold": 60.0}, False),
+        ([(True, 50.0), (None, None)], {"metrics_pass_threshold": 76.0}, True),
+        ([(True, 50.0), (None, None)], {"metrics_pass_threshold": 75.0}, False),
+        ([(None, None), (None, None)], {}, False),
+    ],
+)
+def test_a_gate_is_surely_missed_where_no_missing_score_could_turn_it(cases, limits, sure):
+    rows = [
+        case_row(f"c{i}", passed, overall_score=score) for i, (passed, score) in enumerate(cases)
+    ]
+    summary = summary_of(rows, **limits)
+    assert (summary.outcome, summary.surely_failed) == ("inconclusive", sure)
+
+
 @pytest.mark.parametrize(("failed", "outcome"), [(1, "passed"), (2, "inconclusive")])
 def test_a_run_is_inconclusive_under_its_coverage_floor_whatever_its_numbers(failed, outcome):
     cases = scored(*[100.0] * 20)

@@ -130,6 +130,21 @@ def test_float_noise_does_not_fail_a_case():
     assert (found.overall_score, found.passed) == (75.0, True)
 
 
+@pytest.mark.row("005-04")
+@pytest.mark.parametrize(
+    ("weight", "passed", "words"),
+    [
+        (0.74996, False, "FAILED (score 74.996, needs 75.0)"),
+        (0.75004, True, "PASSED (score 75.0, needs 75.0)"),
+    ],
+)
+def test_the_gate_takes_the_score_before_it_is_rounded(weight, passed, words):
+    weights = {"tool_routing": weight, "response_delivery": 1 - weight}
+    found = held([scored("tool_routing", 5), scored("response_delivery", 0)], weights)
+    assert (found.overall_score, found.passed, found.score_passed) == (75.0, passed, passed)
+    assert found.summary.split(", weakest")[0] == words
+
+
 def test_a_threshold_counts_to_nine_decimals():
     found = [held([scored("tool_routing", 4)], ROUTING, 80 + off) for off in (4e-10, 6e-10)]
     assert [one.passed for one in found] == [True, False]
@@ -210,6 +225,14 @@ def test_the_score_decides_where_the_judge_produced_no_outcome(level, passed):
     none = Score.failed("expected_outcomes", "none evaluated", "no_outcomes")
     found = held([scored("tool_routing", level), none], ROUTING)
     assert (found.passed, found.gate, found.status) == (passed, "overall_score", "judged")
+
+
+@pytest.mark.row("005-01")
+def test_the_summary_says_that_the_score_decides_in_place_of_a_checklist():
+    none = Score.failed("expected_outcomes", "none evaluated", "no_outcomes")
+    found = held([scored("tool_routing", 3), none], ROUTING)
+    words = "score 60.0, needs 75.0, as no expected outcome could be read"
+    assert found.summary == f"FAILED ({words})"
 
 
 @pytest.mark.row("001-16")

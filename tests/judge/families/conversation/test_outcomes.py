@@ -10,7 +10,9 @@ import pytest
 from assizes.judge.case import Expected
 from assizes.judge.prompts.reply import read_reply
 from assizes.judge.protocol import NoReply
+from assizes.judge.rubrics.rubric import built_in_rubrics
 from assizes.judge.score import Score
+from assizes.judge.verdicts.verdict import verdict
 from tests.builders import case
 from tests.judge.families.conversation.conversation_cases import TURNS, asked, heard, opened, scored
 
@@ -214,3 +216,85 @@ def test_a_failed_reply_fails_every_promised_metric():
 def test_only_the_chosen_metrics_are_scored():
     found = heard(case(*TURNS), {"response_delivery": scored(4)}, "response_delivery")
     assert list(found) == [("response_delivery", ""), ("expected_outcomes", "")]
+
+
+def judged(
+    entries: Any, *metrics: str, statements: tuple[str, ...] = ("A holds", "B holds")
+) -> Any:
+    """The doubt about a reply of good levels with this checklist, and the scores it leads to."""
+    one = case(*TURNS, expected=Expected(outcomes=statements))
+    reply = {name: scored(4) for name in metrics} | {"expected_outcomes": entries}
+    hearing = opened(one, *metrics)
+    parsed = read_reply(hearing.asks[0], json.dumps(reply))
+    hearing.answer([parsed.reply])
+    return parsed.doubt, {(score.metric, score.part): score for score in hearing.scores}
+
+
+UNREADABLE = [
+    "all good",
+    True,
+    {"A holds": True},
+    ["A holds", "B holds"],
+    [True, True],
+    [{"number": 1}, {"statement": "B holds", "justification": "seen"}],
+    [{"number": 1, "passed": "mostly"}, {"number": 2, "passed": None}],
+    [{"passed": True}, {"statement": "something else", "passed": True}],
+    [{"number": "first", "passed": True}],
+]
+
+
+@pytest.mark.row("005-01")
+@pytest.mark.parametrize("entries", UNREADABLE, ids=str)
+def test_a_checklist_that_cannot_be_read_costs_none_of_the_eight_scores(entries):
+    names = [rubric.name for rubric in built_in_rubrics() if rubric.default_weight]
+    assert len(names) == 8
+    doubt, found = judged(entries, *names)
+    assert {found[name, ""].raw for name in names} == {4}
+    assert (found["expected_outcomes", ""].status, doubt is None) == ("failed", False)
+    weights = dict.fromkeys(names, 1.0)
+    decided = verdict(list(found.values()), weights, 75.0, {})
+    assert (decided.status, decided.passed, decided.gate) == ("judged", True, "overall_score")
+    said = "score 80.0, needs 75.0, as no expected outcome could be read"
+    assert decided.summary.startswith(f"PASSED ({said})")
+
+
+@pytest.mark.row("005-01")
+@pytest.mark.parametrize(
+    ("entries", "passed"),
+    [
+        ([{"number": 1, "passed": True}, {"number": 2, "passed": False}], [True, False]),
+        (
+            [{"statement": "b holds.", "passed": False}, {"statement": "A holds", "passed": True}],
+            [True, False],
+        ),
+        ([outcome(1) | {"passed": "yes"}, outcome(2) | {"passed": " No "}], [True, False]),
+        ([outcome(1) | {"passed": "PASSED"}, outcome(2) | {"passed": "fail"}], [True, False]),
+        ([outcome(1) | {"passed": 1}, outcome(2) | {"passed": 0}], [True, False]),
+        ([outcome(1) | {"number": "1"}, outcome(2) | {"number": 2.0}], [True, True]),
+        (
+            [outcome(1) | {"number": [1], "statement": "A holds"}, outcome(2) | {"statement": 7}],
+            [True, True],
+        ),
+    ],
+    ids=["fields", "words", "yes", "passed", "digits", "numbers", "odd"],
+)
+def test_what_of_a_checklist_can_be_read_decides(entries, passed):
+    doubt, found = judged(entries, "tool_routing")
+    parts = [found["expected_outcomes", f"outcome:{place}"].passed for place in range(2)]
+    assert (parts, doubt) == (passed, None)
+
+
+@pytest.mark.row("005-01")
+def test_an_entry_that_cannot_be_read_is_asked_for_once_more_and_then_has_not_passed():
+    doubt, found = judged([outcome(1), "B holds: yes"], "tool_routing")
+    why = "ignored an entry of expected_outcomes: it does not say whether the outcome passed"
+    assert doubt == f"expected_outcomes has no entry that counts for number 2; {why}"
+    headline = found["expected_outcomes", ""]
+    assert (headline.passed, headline.details["warnings"]) == (False, [why])
+    assert found["expected_outcomes", "outcome:1"] == missing(1, "B holds")
+
+
+def test_equal_statements_without_numbers_are_not_told_apart():
+    entries = [{"statement": "A", "passed": True}, {"statement": "A", "passed": True}]
+    _, found = judged(entries, "tool_routing", statements=("A", "A"))
+    assert found["expected_outcomes", ""].status == "failed"

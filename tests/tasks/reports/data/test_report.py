@@ -154,11 +154,21 @@ def test_a_share_just_under_everything_is_not_shown_as_everything():
             "inconclusive",
             ["cases gate: 50.0 %, needs 100 %", "coverage gate: 50.0 %, needs 95 %"],
         ),
+        (
+            run([GOOD, BAD, LOST]),
+            "failed",
+            [
+                "metrics gate: 60.00, needs 80 of 100",
+                "cases gate: 33.3 %, needs 100 %",
+                "coverage gate: 66.7 %, needs 95 %",
+            ],
+        ),
         (run([]), "inconclusive", ["No case has a verdict."]),
         (incomplete(run([GOOD])), "incomplete", ["0 cases could not be judged"]),
     ],
-    ids=["passed", "failed", "inconclusive", "empty", "incomplete"],
+    ids=["passed", "failed", "inconclusive", "failed and short", "empty", "incomplete"],
 )
+@pytest.mark.row("005-05")
 def test_the_most_severe_finding_names_the_run(of: Run, outcome: str, reasons: list[str]):
     verdict = of.data()["verdict"]
     assert (verdict["outcome"], verdict["reasons"]) == (outcome, reasons)
