@@ -15,7 +15,7 @@ from assizes.judge.errors import AssizesError, Halted, OverBudget
 from assizes.judge.history.anchors import Attribution
 from assizes.judge.rows import COMPLETE
 from assizes.judge.summary.run_summary import RunSummary
-from assizes.tasks.reports.data.report import REGRESSION, outcome_of
+from assizes.tasks.reports.data.report import REGRESSION, failure_reasons, outcome_of, rerun_hint
 from assizes.tasks.store import RunRecord
 from assizes.tasks.summarise import BaselineResult
 
@@ -69,7 +69,8 @@ class RunOutcome(BaseModel):
     judge_model: str  # names of the models that judged, joined by commas
     conclusion: Conclusion  # the name of the final state
     exit_code: int  # of the command line
-    reasons: list[str]  # why the run did not pass; empty when it did
+    reasons: list[str]  # why the run did not pass, in order; empty when it did
+    next_step: str | None = None  # the command for cases with errors; `None`: there are none
     summary: RunSummary
     comparison: RunComparison | None  # with the baseline; `None`: there was none
     attribution: Attribution | None = None  # whether agent or judge changed; `None`: no anchors
@@ -102,19 +103,27 @@ def to_state(
 ) -> State[Any]:
     """A Prefect state named for the conclusion of a run; its data is the `RunOutcome`."""
     conclusion, reasons = _conclusion(record, summary, baseline_result, failures)
+    next_step = None
+    if record.status == COMPLETE:
+        reasons += failure_reasons(summary)
+        next_step = rerun_hint(record.run_id, summary)
+    if next_step is not None and failures.had_ended:
+        next_step = f"this run had ended before, nothing was judged now; {next_step}"
     outcome = RunOutcome(
         run_id=record.run_id,
         judge_model=record.judge_model,
         conclusion=conclusion,
         exit_code=EXIT_CODES[conclusion],
         reasons=reasons,
+        next_step=next_step,
         summary=summary,
         comparison=baseline_result.comparison,
         attribution=baseline_result.attribution,
         reports=reports,
     )
     state = Failed if fail and conclusion != "Passed" else Completed
-    message = "; ".join(reasons) or "every gate passed"
+    why = reasons or ["every gate passed"]
+    message = "; ".join([*why, next_step] if next_step else why)
     return state(name=conclusion, message=message, data=outcome)
 
 
@@ -140,8 +149,9 @@ def _conclusion(
     moved = [attribution.sentence()] if attribution is not None and attribution.judge_moved else []
     outcome = outcome_of(record.status, summary.outcome, ending, judge_moved=bool(moved))
     if outcome != "inconclusive":
-        gates = [] if ending == "regressed" else _failed_gates(summary)
-        return CONCLUSIONS[outcome], [*moved, *gates, *why_worse]
+        gates = _failed_gates(summary)
+        others = [*why_worse, *gates] if ending == "regressed" else [*gates, *why_worse]
+        return CONCLUSIONS[outcome], [*moved, *others]
     why = "no case has a verdict"
     if summary.coverage is not None and summary.weighted_metrics_score_pct is not None:
         why = f"coverage {summary.coverage:.1%} is under its floor {summary.min_coverage:.1%}"
