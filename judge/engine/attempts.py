@@ -56,7 +56,7 @@ def read_completion(ask: Ask[Any], raw_reply: Completion | UnusableReply) -> Att
         failure = NoReply(raw_reply.code, raw_reply.detail, text)
         return Attempt(completion, failure.code, failure=failure, status=raw_reply.status)
     try:
-        completion, parsed = _read_trusted(ask, completion)
+        completion, parsed = _parse_completion(ask, completion)
     except ModelError as error:
         failure = NoReply(error.code, error.detail, text)
         return Attempt(completion, error.code, failure=failure, complaint=error.detail)
@@ -64,7 +64,7 @@ def read_completion(ask: Ask[Any], raw_reply: Completion | UnusableReply) -> Att
     return Attempt(completion, code, parsed.reply, complaint=parsed.doubt, flags=parsed.flags)
 
 
-def _read_trusted(ask: Ask[Any], completion: Completion) -> tuple[Completion, ParsedReply[Any]]:
+def _parse_completion(ask: Ask[Any], completion: Completion) -> tuple[Completion, ParsedReply[Any]]:
     """The reply of a completion, which must repeat its id unless nothing else can be the reply.
 
     Raises:

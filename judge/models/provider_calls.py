@@ -72,9 +72,8 @@ _REJECTION_SIGNS: Final = {
 }
 """Parameters that a call can do without, and their names in the errors of providers."""
 
+# The server of llama-cpp-python answers 500 where it takes no such format.
 _FORMAT_NAME: Final = re.compile(r"response_format|json_schema")
-"""What names a rejected response format under a status that says something else: the server of
-llama-cpp-python answers 500."""
 
 
 @dataclass(slots=True, eq=False)
