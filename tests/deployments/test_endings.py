@@ -124,7 +124,7 @@ def test_when_every_ask_failed_the_ending_says_why_and_names_the_command_that_go
     at = lines.index("INCONCLUSIVE")
     assert lines[at + 2 : at + 4] == [f"  {why}", hint]
     report = silent.data()
-    assert report["verdict"]["reasons"][-2:] == [why, hint]
+    assert (report["verdict"]["reasons"][-1], report["verdict"]["cautions"]) == (why, [hint])
     assert "not json, 30 of 30 asks" in markdown_report(report)
 
 

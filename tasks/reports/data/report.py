@@ -201,15 +201,16 @@ def _run_verdict(
     else:
         reasons = [*missed, *why] if ending != "fine" else missed
     word, headline = _HEADLINES[outcome]
+    cautions = list(summary.warnings)
     if run.status == COMPLETE:
         reasons = [*reasons, *map(line_of, failure_reasons(summary))]
-        reasons += filter(None, [rerun_hint(run.run_id, summary)])
+        cautions += filter(None, [rerun_hint(run.run_id, summary)])
     return schema.Verdict(
         outcome=outcome,
         word=word,
         headline=headline,
         reasons=reasons,
-        cautions=[formatting.clean_line(warning, 500) for warning in summary.warnings],
+        cautions=[formatting.clean_line(caution, 500) for caution in cautions],
         dimensions=dimensions,
     )
 

@@ -156,8 +156,6 @@ def test_a_share_just_under_everything_is_not_shown_as_everything():
                 "cases gate: 50.0 %, needs 100 %",
                 "coverage gate: 50.0 %, needs 95 %",
                 "timeout: no answer in 120 s, 1 of 2 asks",
-                "1 case with an error: `assizes run --only-errors --run-id nightly-aaaaaaaaaaaa` "
-                "judges them anew",
             ],
         ),
         (run([]), "inconclusive", ["No case has a verdict."]),
