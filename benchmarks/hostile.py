@@ -37,7 +37,7 @@ from tests.doubles.openai_obedient import TOP, outside
 
 IN_FLIGHT = 32
 HIGH = 4
-_OWN_ID = re.compile(r"\d{39}")
+_OWN_ID = re.compile(r"^Reply id: (\d+)\Z", re.MULTILINE)
 
 
 @dataclass(frozen=True)

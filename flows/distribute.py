@@ -52,7 +52,7 @@ async def judge_shards(
         StoreError: when the store cannot be reached.
     """
     if run.is_finished:
-        return batch_failures
+        return ShardFailures(had_ended=True)
     done = await asyncio.to_thread(context.store.shard_counts, run.run_id)  # shard id -> counts
     context.progress("judging", 0, run.intake.due)
     judged = sum(counts.get("judged", 0) + counts.get("errored", 0) for counts in done.values())

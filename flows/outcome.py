@@ -15,7 +15,7 @@ from assizes.judge.errors import AssizesError, Halted, OverBudget
 from assizes.judge.history.anchors import Attribution
 from assizes.judge.rows import COMPLETE
 from assizes.judge.summary.run_summary import RunSummary
-from assizes.tasks.reports.data.report import REGRESSION, outcome_of
+from assizes.tasks.reports.data.report import REGRESSION, failure_reasons, outcome_of, rerun_hint
 from assizes.tasks.store import RunRecord
 from assizes.tasks.summarise import BaselineResult
 
@@ -69,7 +69,8 @@ class RunOutcome(BaseModel):
     judge_model: str  # names of the models that judged, joined by commas
     conclusion: Conclusion  # the name of the final state
     exit_code: int  # of the command line
-    reasons: list[str]  # why the run did not pass, or what its pass leaves open
+    reasons: list[str]  # why the run did not pass, in order, or what its pass leaves open
+    next_step: str | None = None  # the command for cases with errors; `None`: there are none
     summary: RunSummary
     comparison: RunComparison | None  # with the baseline; `None`: there was none
     attribution: Attribution | None = None  # whether agent or judge changed; `None`: no anchors
@@ -104,19 +105,27 @@ def to_state(
     conclusion, reasons = _conclusion(record, summary, baseline_result, failures)
     if conclusion == "Passed" and summary.task_unjudged is not None:
         reasons = [*reasons, summary.task_unjudged]
+    next_step = None
+    if record.status == COMPLETE:
+        reasons += failure_reasons(summary)
+        next_step = rerun_hint(record.run_id, summary)
+    if next_step is not None and failures.had_ended:
+        next_step = f"this run had ended before, nothing was judged now; {next_step}"
     outcome = RunOutcome(
         run_id=record.run_id,
         judge_model=record.judge_model,
         conclusion=conclusion,
         exit_code=EXIT_CODES[conclusion],
         reasons=reasons,
+        next_step=next_step,
         summary=summary,
         comparison=baseline_result.comparison,
         attribution=baseline_result.attribution,
         reports=reports,
     )
     state = Failed if fail and conclusion != "Passed" else Completed
-    message = "; ".join(reasons) or "every gate passed"
+    why = reasons or ["every gate passed"]
+    message = "; ".join([*why, next_step] if next_step else why)
     return state(name=conclusion, message=message, data=outcome)
 
 
@@ -147,15 +156,21 @@ def _conclusion(
         judge_moved=bool(moved),
         surely_failed=summary.surely_failed,
     )
+    gates, short = _failed_gates(summary), _shortfall(summary)
+    if outcome == "inconclusive":
+        return CONCLUSIONS[outcome], [*moved, *short, *gates]
+    if ending == "regressed" and not short:
+        return CONCLUSIONS[outcome], [*moved, *why_worse, *gates]
+    return CONCLUSIONS[outcome], [*moved, *gates, *short, *why_worse]
+
+
+def _shortfall(summary: RunSummary) -> list[str]:
+    """Why the gates cannot be decided, as one line; empty where they can."""
     if summary.outcome != "inconclusive":
-        gates = [] if ending == "regressed" else _failed_gates(summary)
-        return CONCLUSIONS[outcome], [*moved, *gates, *why_worse]
-    why = ["no case has a verdict"]
-    if summary.coverage is not None and summary.weighted_metrics_score_pct is not None:
-        short = f"coverage {summary.coverage:.1%} is under its floor {summary.min_coverage:.1%}"
-        gates = _failed_gates(summary)
-        why = [*gates, short] if outcome == "failed" else [short, *gates]
-    return CONCLUSIONS[outcome], [*moved, *why]
+        return []
+    if summary.coverage is None or summary.weighted_metrics_score_pct is None:
+        return ["no case has a verdict"]
+    return [f"coverage {summary.coverage:.1%} is under its floor {summary.min_coverage:.1%}"]
 
 
 def _unfinished_conclusion(

@@ -32,6 +32,7 @@ class ShardFailures:
 
     reasons: Counter[str] = field(default_factory=Counter)  # reason -> number of shards
     stop: AssizesError | None = None  # after it no further shard was begun; `None`: they may be
+    had_ended: bool = False  # an earlier command had ended the run, so that nothing was judged
 
     def add_failure(self, error: Exception | str) -> None:
         """Count a shard that could not be judged, and log its error the first time it occurs."""

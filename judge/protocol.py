@@ -11,7 +11,7 @@ import hashlib
 import itertools
 import json
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any, Final, Generic, Protocol, TypeVar, runtime_checkable
 
@@ -24,11 +24,18 @@ T = TypeVar("T", bound=BaseModel)
 R = TypeVar("R")
 
 
+SHORTEST_ID: Final = 6
+"""Digits of a reply id in all but a few prompts: small models cannot repeat a long one."""
+
+
 def unused_id(text: str) -> str:
-    """39 decimal digits derived from a text by SHA-256, which the text itself does not contain."""
+    """At least 6 decimal digits derived from a text by SHA-256, which the text does not contain."""
     data = text.encode("utf-8", "surrogatepass")
     draws = (hashlib.sha256(data + b"again" * times).hexdigest() for times in itertools.count())
-    candidates = (f"{int(drawn[:32], 16):039d}" for drawn in draws)  # 128 bits lie below 10^39
+    # A text can hold every number of 6 digits, as an attack: each further draw is a digit longer.
+    candidates = (
+        f"{int(drawn[:32], 16):039d}"[-SHORTEST_ID - times :] for times, drawn in enumerate(draws)
+    )
     return next(candidate for candidate in candidates if candidate not in text)
 
 
@@ -53,6 +60,8 @@ class Ask(Generic[T]):
     doubts: Callable[[T], str | None] | None = None  # what a fitting reply lacks; `None`: nothing
     # What the offline judge may reply in place of `reply`: a model could be talked into a skip.
     offline_reply: type[T] | None = None
+    # The case that is asked about; the engine adds it. `None`: every reply must repeat its id.
+    case: Case | None = field(default=None, compare=False, repr=False)
 
     @cached_property
     def prompt_hash(self) -> str:
@@ -61,10 +70,16 @@ class Ask(Generic[T]):
 
     @cached_property
     def reply_id(self) -> str:
-        """The id that the model must repeat, and that closes the data of the prompt: 39 digits."""
-        # Of the whole prompt, so that the author of a transcript cannot know it: a delimiter that
-        # lacks it is forged, an object an echo. It stays the same for replies that are cached.
+        """The id that the model must repeat, and that closes the data of the prompt."""
+        # No text of the prompt contains it: a delimiter that lacks it is forged, an object an echo.
+        # It follows from the prompt, so it stays the same for replies that are cached.
         return unused_id(self._text)
+
+    def repeated_id(self, reply_text: str) -> str:
+        """The id that a reply has to repeat which this version, or an earlier one, asked for."""
+        digest = self.prompt_hash  # earlier ids were its last 12 digits, and all of it as a number
+        earlier = (digest[-12:], f"{int(digest, 16):039d}")
+        return next((each for each in earlier if each in reply_text), self.reply_id)
 
     @cached_property
     def _text(self) -> str:

@@ -21,8 +21,11 @@ if TYPE_CHECKING:
 
 MARKS = {True: "pass", False: "FAIL"}  # of gates and verdicts
 UNDECIDED = ("Inconclusive", "Incomplete", "OverBudget", "Halted", "NoData")  # neither good nor bad
-STYLES = {"Passed": "bold green", **dict.fromkeys(UNDECIDED, "bold yellow")}
-"""Styles of conclusions; a conclusion without a style is a fault and printed in bold red."""
+STYLES = {
+    **dict.fromkeys(("Passed", "NOT WORSE"), "bold green"),
+    **dict.fromkeys((*UNDECIDED, "INCONCLUSIVE"), "bold yellow"),
+}
+"""Styles of conclusions, and of the words for comparisons; any other is printed in bold red."""
 MOVED = 5
 """Most exploratory measures that are listed as moved."""
 NOTABLE = 20
@@ -52,12 +55,13 @@ def print_text(text: str) -> None:
     print(printable(text, "\n"))  # noqa: T201  # the command's answer
 
 
-def print_conclusion(conclusion: str, headline: str | None = None) -> None:
-    """Print a conclusion, or the headline that narrows it, in capitals and in its colour."""
+def print_ending(conclusion: str, reasons: Iterable[str], headline: str | None = None) -> None:
+    """Print a conclusion, or the headline that narrows it, in capitals, and below it the reasons."""
     style = STYLES.get(conclusion, "bold red")
     if headline not in (None, conclusion):
         style = STYLES[UNDECIDED[0]]
     Console(highlight=False).print(Text((headline or conclusion).upper(), style))
+    print_lines(f"  {reason}" for reason in reasons)
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
@@ -109,10 +113,9 @@ def print_outcome(outcome: RunOutcome, *, as_json: bool = False) -> int:
     print_gates(summary)
     if comparison is not None:
         print_comparison(comparison)
-    passed = outcome.conclusion == "Passed"
-    print_conclusion(outcome.conclusion, summary.passed_word if passed else None)
-    known_reasons = comparison.verdict.reasons if comparison else ()  # are printed with it
-    print_lines(reason for reason in outcome.reasons if reason not in known_reasons)
+    headline = summary.passed_word if outcome.conclusion == "Passed" else None
+    print_ending(outcome.conclusion, outcome.reasons, headline)
+    print_lines(filter(None, [outcome.next_step]))
     if outcome.attribution is not None and not outcome.attribution.judge_moved:
         print_line(outcome.attribution.sentence())
     print_warnings(summary.warnings)
@@ -225,7 +228,7 @@ def print_published(summary: RunSummary) -> None:
 
 
 def print_comparison(comparison: RunComparison) -> None:
-    """Print a comparison: changed cases, verdict by rules and by statistics, warnings."""
+    """Print what a comparison found, without its ending: changed cases, warnings, statistics."""
     aggregate, verdict = comparison.aggregate, comparison.verdict
     print_line(
         f"{comparison.candidate_run_id} against {comparison.baseline_run_id}: "
@@ -244,12 +247,12 @@ def print_comparison(comparison: RunComparison) -> None:
     if more > 0:
         print_line(f"... and {more} more")
     print_warnings(comparison.warnings)
-    print_lines(f"REGRESSION: {reason}" for reason in verdict.reasons)
-    if not verdict.regression_detected:
-        print_line("no regression by the documents' rules")
+    shown = verdict.why  # reasons of the ending, which come last
+    print_lines(f"by the rules: {reason}" for reason in verdict.reasons if reason not in shown)
     if verdict.statistics is not None:
         print_statistics(verdict.statistics)
-    print_mismatches(verdict)
+    lines = [mismatch.line for mismatch in verdict.mismatches]
+    print_lines(f"judged differently: {line}" for line in lines if line not in shown)
     print_lines(
         f"differs and blocks nothing: {change.field}: {change.baseline} -> {change.candidate}"
         for change in comparison.config_diff
@@ -268,20 +271,23 @@ def print_prompt_diff(diff: PromptDiff) -> None:
         print_line("  ... and more; the report shows it")
 
 
-def print_mismatches(verdict: ComparisonVerdict) -> None:
-    """Print how the judging of the two runs differed, and how to compare them all the same."""
-    refused = verdict.ending == "not_comparable"
-    kind = "NOT COMPARABLE" if refused else "judged differently"
-    print_lines(f"{kind}: {mismatch.line}" for mismatch in verdict.mismatches)
-    if refused:
-        print_line("a change need not be the agent's; --allow compares all the same")
+def print_comparison_ending(verdict: ComparisonVerdict) -> None:
+    """Print the one word in which a comparison ends, and the reasons for it."""
+    from assizes.tasks.reports.data.report import COMPARISON_WORDS
+
+    reasons = list(verdict.why)
+    if verdict.ending == "not_comparable":
+        reasons.append("a change need not be the agent's; --allow compares all the same")
+    print_ending(
+        COMPARISON_WORDS[verdict.ending], reasons or ["no regression by the documents' rules"]
+    )
 
 
 def print_statistics(statistics: StatisticalVerdict) -> None:
     """Print the statistical verdict, its gating measures, and exploratory measures that moved."""
     from assizes.judge.comparison.statistical_verdict import SHOWN
 
-    print_line(f"by the statistics: {SHOWN[statistics.verdict].upper()}")
+    print_line(f"by the statistics: {SHOWN[statistics.verdict]}")
     measures = [measure.line for measure in statistics.metrics]  # reasons repeat them
     others = [reason for reason in statistics.reasons if reason not in measures]
     print_lines(f"  {line}" for line in (*measures, *others))

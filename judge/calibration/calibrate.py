@@ -185,7 +185,10 @@ def judge_fingerprint(
         metric: the metric, or `verdict`.
         answered_by: the models that answered this judge.
     """
-    settings, prints = config.get("judge", {}), config.get("fingerprints", {})
+    settings, prints = dict(config.get("judge", {})), config.get("fingerprints", {})
+    # Left out where it is not set, so that calibrations of older versions hold.
+    if (reply_format := settings.pop("reply_format", None)) is not None:
+        prints = {**prints, f"judge:{judge}": [prints.get(f"judge:{judge}"), reply_format]}
     # Weights and threshold pass other cases, so a verdict depends on the whole of [judge]
     # (docs/decisions.md, decision 52).
     if metric == VERDICT:

@@ -25,6 +25,9 @@ class MetricSelection(ConfigTable):
     weight: float | None = Field(default=None, ge=0, allow_inf_nan=False)
 
 
+ReplyFormat = Literal["json_schema", "json_object", "words"]
+"""How a call asks for the shape of a reply: by its schema, as any JSON object, or in words alone."""
+
 FlaggedPasses = Literal["apart", "count"]
 """How a pass counts when the case addresses its judges (see `JudgeConfig.flagged_passes`)."""
 
@@ -59,6 +62,10 @@ class JudgeConfig(ConfigTable):
     api_base: str | None = Field(default=None, description="address of a self-hosted endpoint")
     temperature: float | None = Field(
         default=None, ge=0, le=2, description="null: 0.2 where the model takes a temperature"
+    )
+    reply_format: ReplyFormat | None = Field(
+        default=None,
+        description="how replies are asked for; null: the strictest that the models are known to take",
     )
     max_output_tokens: int = Field(default=4096, ge=1)  # of one call; doubled once when cut off
     panel: tuple[str, ...] = Field(

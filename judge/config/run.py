@@ -241,10 +241,9 @@ class RunConfig(ConfigTable):
         for name in LATER_SETTINGS:
             if body["transcripts"][name] == unset[name]:
                 del body["transcripts"][name]
-        if self.judge.flagged_passes == "apart":  # later settings of [judge], as above
-            del body["judge"]["flagged_passes"]
-        if not self.judge.second_look:
-            del body["judge"]["second_look"]
+        for name in ("flagged_passes", "second_look", "reply_format"):  # of [judge], as above
+            if getattr(self.judge, name) == JudgeConfig.model_fields[name].default:
+                del body["judge"][name]
         for name, table in (("ground_truth", self.ground_truth), ("privacy", self.privacy)):
             if table != type(table)():
                 body[name] = table.model_dump(mode="json", exclude={"storage_options"})

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from assizes.judge.case import Case
-from assizes.judge.engine.attempts import AskOutcome, Attempt, read_completion
+from assizes.judge.engine.attempts import WITHOUT_ID, AskOutcome, Attempt, read_completion
 from assizes.judge.hearing import Hearing
 from assizes.judge.models.model import ESTIMATED, OFFLINE_PROVIDER, Completion, Model
 from assizes.judge.protocol import NO_SQL_RUNNER, Ask, Judge, NoReply, SqlRunner
@@ -169,10 +169,8 @@ def _replay(ask: Ask[Any], row: Row) -> tuple[ReplayedHearing, Any]:
     """Replay a question; the second value is the judge's answer: a reply or a `NoReply`."""
     attempt: Attempt | None = None
     if row["reply"] is not None:
-        reply_id: str | None = None if row["provider"] == OFFLINE_PROVIDER else ask.reply_id
-        if reply_id is not None and ask.prompt_hash[-12:] in row["reply"]:
-            # Before version 3 of the conversation judge, the id that a reply repeats was shorter.
-            reply_id = ask.prompt_hash[-12:]
+        needs_no_id = row["provider"] == OFFLINE_PROVIDER or WITHOUT_ID in (row["flags"] or ())
+        reply_id = None if needs_no_id else ask.repeated_id(row["reply"])
         answered_by = row["answered_by"] or row["model"]
         attempt = read_completion(ask, Completion(row["reply"], answered_by, reply_id=reply_id))
     replay = ReplayedHearing(ask, row, row["prompt_hash"] == ask.prompt_hash, attempt)

@@ -13,11 +13,15 @@ from pydantic import BaseModel
 
 from assizes.judge.engine import faults
 from assizes.judge.errors import ModelError
+from assizes.judge.injection.families import flags
 from assizes.judge.models.model import Completion, ProviderUnreachable, UnusableReply
-from assizes.judge.prompts.reply import read_reply
+from assizes.judge.prompts.reply import REPAIRED, ParsedReply, read_reply
 from assizes.judge.prompts.reply_object import MAX_REPLY_CHARS, without_surrogates
 from assizes.judge.protocol import Ask, NoReply
 from assizes.judge.rows import as_json
+
+WITHOUT_ID: Final = "without_id"
+"""Flag of a reply that counts although it does not repeat its id."""
 
 _SUMS: Final[Mapping[str, Callable[[list[Any]], Any]]] = {
     "input_tokens": sum,
@@ -52,12 +56,36 @@ def read_completion(ask: Ask[Any], raw_reply: Completion | UnusableReply) -> Att
         failure = NoReply(raw_reply.code, raw_reply.detail, text)
         return Attempt(completion, failure.code, failure=failure, status=raw_reply.status)
     try:
-        parsed = read_reply(ask, text, completion.reply_id)
+        completion, parsed = _parse_completion(ask, completion)
     except ModelError as error:
         failure = NoReply(error.code, error.detail, text)
         return Attempt(completion, error.code, failure=failure, complaint=error.detail)
     code = None if parsed.doubt is None else "doubts"
     return Attempt(completion, code, parsed.reply, complaint=parsed.doubt, flags=parsed.flags)
+
+
+def _parse_completion(ask: Ask[Any], completion: Completion) -> tuple[Completion, ParsedReply[Any]]:
+    """The reply of a completion, which must repeat its id unless nothing else can be the reply.
+
+    Raises:
+        ModelError: when no reply can be read.
+    """
+    try:
+        return completion, read_reply(ask, completion.text, completion.reply_id)
+    except ModelError as error:
+        # Small models write an id of their own. An object that fits the schema, with no text around
+        # it, about a case without a sign of an attack, has nothing from which it could be quoted.
+        is_free = completion.by_schema and ask.case is not None and not flags(ask.case)
+        if error.code != "ambiguous_output" or not is_free:
+            raise
+        try:
+            lone = read_reply(ask, completion.text)
+        except ModelError as other:
+            raise (other if other.code == "schema" else error) from None
+        if REPAIRED in lone.flags:
+            raise
+    marks = (*completion.flags, WITHOUT_ID)
+    return replace(completion, reply_id=None, flags=marks), lone
 
 
 def failed_attempt(error: ModelError, started: float) -> Attempt:

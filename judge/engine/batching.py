@@ -154,7 +154,7 @@ def _until_unanswered(steps: Steps[list[Score]]) -> Steps[list[Score]]:
 def _completed_reply(reply: PaidReply, model: Model, ask: Ask[Any]) -> PaidReply:
     """Add the reply id of the ask, and an estimate of tokens where none were metered."""
     completion = reply.completion if isinstance(reply, UnusableReply) else reply
-    completion = replace(completion, reply_id=ask.reply_id)
+    completion = replace(completion, reply_id=ask.repeated_id(completion.text))
     completion = with_estimates(completion, model.tokens(ask)[0], model.price, batch=True)
     if isinstance(reply, UnusableReply):
         return UnusableReply(reply.code, reply.detail, completion)

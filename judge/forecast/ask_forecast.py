@@ -55,7 +55,7 @@ def reply_tokens(
     value = like if like is not None else _example(schema, schema)
     texts: list[str] = []
     # The id that a model must repeat has 12 characters.
-    shape = {REPLY_ID: "0" * 12, **_shape(value, schema, schema, texts)}
+    shape = {REPLY_ID: "0" * 6, **_shape(value, schema, schema, texts)}
     copied = [text for text in texts if len(text) >= MIN_COPIED_CHARS and text in prompt]
     structure = len(json.dumps(shape)) / STRUCTURE_CHARS
     new = len(texts) - len(copied)

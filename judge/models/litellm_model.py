@@ -37,7 +37,7 @@ from litellm.utils import ProviderConfigManager, get_optional_params
 from pydantic import BaseModel
 
 from assizes.judge.config import judging
-from assizes.judge.config.judging import JudgeConfig, LimitsConfig, Price
+from assizes.judge.config.judging import JudgeConfig, LimitsConfig, Price, ReplyFormat
 from assizes.judge.errors import ConfigurationError, ModelError
 from assizes.judge.models import provider_calls
 from assizes.judge.models.batch_lines import FILE_TIMEOUT_S
@@ -173,13 +173,15 @@ class LiteLLM:
             if name is None:
                 raise model_error(error) from error
             detail = readable(f"the model does not take {name}: {readable(str(error))}")
-            raise ModelError("unsupported_parameter", detail, status=400) from error
+            status = getattr(error, "status_code", None)
+            raise ModelError("unsupported_parameter", detail, status=status) from error
         latency_ms = (perf_counter() - started) * 1000
         completion = replace(
             provider_calls.completion_of(response, self.name, self.price),
             latency_ms=latency_ms,
             reply_id=ask.reply_id,
             flags=flags,
+            by_schema=request.get("response_format", {}).get("type") == "json_schema",
         )
         self._scale.note(completion.input_tokens, estimate)
         completion = provider_calls.with_estimates(
@@ -300,8 +302,10 @@ def provider_of(config: JudgeConfig) -> str:
     return str(provider)
 
 
-def response_mode(config: JudgeConfig, provider: str) -> provider_calls.ResponseMode:
-    """Return the strictest response mode that the model is known to support."""
+def response_mode(config: JudgeConfig, provider: str) -> ReplyFormat:
+    """Return the configured response mode, else the strictest that the model is known to take."""
+    if config.reply_format is not None:
+        return config.reply_format
     bare = config.model_id.removeprefix(f"{provider}/")
     known = litellm.get_supported_openai_params(bare, custom_llm_provider=provider)
     # `None`: litellm does not know the provider.

@@ -37,6 +37,7 @@ class Completion:
     reply_id: str | None = None  # that the prompt told the model to repeat; `None`: told no id
     fingerprint: str = ""  # the provider's mark of the system that answered; empty: it gives none
     flags: tuple[str, ...] = ()  # how the answer was obtained, e.g. `dropped:temperature`
+    by_schema: bool = False  # the provider was given the schema to hold the answer to
 
 
 class UnusableReply(ModelError):

@@ -7,22 +7,19 @@ import json
 import math
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import aiohttp
 import httpx
 
-from assizes.judge.config.judging import Price, estimated_tokens
+from assizes.judge.config.judging import Price, ReplyFormat, estimated_tokens
 from assizes.judge.errors import ModelError
 from assizes.judge.models.model import ESTIMATED, Completion, ProviderUnreachable
 from assizes.judge.privacy.secret_masking import mask, mask_process_secrets
-
-ResponseMode = Literal["json_schema", "json_object", "words"]
-"""How a call asks for the shape of a reply: by its schema, as any JSON object, or in words alone."""
 
 MAX_DETAIL_CHARS: Final = 200
 """Characters that the readable line of a failure has at most."""
@@ -75,6 +72,9 @@ _REJECTION_SIGNS: Final = {
 }
 """Parameters that a call can do without, and their names in the errors of providers."""
 
+# The server of llama-cpp-python answers 500 where it takes no such format.
+_FORMAT_NAME: Final = re.compile(r"response_format|json_schema")
+
 
 @dataclass(slots=True, eq=False)
 class Parameters:
@@ -84,7 +84,7 @@ class Parameters:
     `max_tokens` becomes `max_completion_tokens`, and the response format becomes less strict.
     """
 
-    mode: ResponseMode
+    mode: ReplyFormat
     cap: int  # usual limit of an answer's tokens
     temperature: float | None  # `None`: the parameter is left out
     dropped: tuple[str, ...] = ()  # names of rejected parameters
@@ -111,13 +111,16 @@ class Parameters:
         `sent` is what the failed call sent; the answer is `None` when the failure names nothing
         of it that a call can do without.
         """
-        text = str(error)
-        if getattr(error, "status_code", None) not in (400, 422) or not _REJECTION.search(text):
-            return None
+        text, status = str(error), getattr(error, "status_code", None)
+        names: Iterable[str] = ()
+        if status in (400, 422) and _REJECTION.search(text):
+            names = _REJECTION_SIGNS
+        elif status in (422, 500) and _FORMAT_NAME.search(text):
+            names = ("response_format",)
         places = {  # parameter -> where the text first names it
             name: match.start()
-            for name, sign in _REJECTION_SIGNS.items()
-            if name in sent and (match := sign.search(text))
+            for name in names
+            if name in sent and (match := _REJECTION_SIGNS[name].search(text))
         }
         name = min(places, key=places.__getitem__, default=None)  # the one that is named first
         if name is None:

@@ -103,6 +103,9 @@ class RunSummary(FrozenModel):
     failures: dict[str, int] = Field(description="failed headline scores by error code")
     root_causes: dict[str, int]  # metric -> cases whose failure is traced to it
     model_calls: ModelCalls
+    ask_failures: tuple[str, ...] = Field(
+        default=(), description="asks without a reply: a line a kind of error, most frequent first"
+    )
     judges: dict[str, JudgeSpending] = Field(
         default_factory=dict, description="what each judge asked, by its name"
     )

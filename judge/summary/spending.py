@@ -24,6 +24,10 @@ MIN_CASES: Final = 20
 _DROPPED: Final = "dropped:"
 """The beginning of the flag of an ask whose model does not accept a parameter."""
 
+_KIND: Final = r"^([^:]*(?:: [^:;]*)?)"
+"""The code of an ask's error with the first part of its text: what follows differs from ask to ask,
+such as the place of a fault in a reply."""
+
 _NAMED: Final = 5
 """The most names in one line."""
 
@@ -100,6 +104,7 @@ def spending(cases: pl.LazyFrame, asks: pl.LazyFrame) -> dict[str, Any]:
         # A share 0..1 of the dollars; none where no tokens were estimated.
         "cost_estimated": rounded_value(some / every) if some else None,
         "model_calls": _model_calls(asks),
+        "ask_failures": tuple(_ask_failures(asks)),
         "judges": judges,
     }
 
@@ -124,6 +129,19 @@ def _platform_tokens(asks: pl.LazyFrame) -> dict[str, int] | None:
     if missing and not tokens_in + tokens_out:  # nothing was metered: not known, not 0
         return None
     return {"input": tokens_in, "output": tokens_out, "total": tokens_in + tokens_out}
+
+
+def _ask_failures(asks: pl.LazyFrame) -> Iterator[str]:
+    """Yield a line for each kind of failed ask, most frequent first: its error, how many of all."""
+    kind = pl.col("error").str.extract(_KIND, 1).alias("kind")
+    kinds = asks.drop_nulls("error").group_by(kind).agg(count=pl.len(), error=pl.col("error").min())
+    ranked = collect_rows(kinds.sort("count", "kind", descending=[True, False])).rows()
+    every = collect_rows(asks.select(pl.len())).item()
+    for text, count, error in ranked[:_NAMED]:
+        rest = error.removeprefix(text).lstrip(":; ")
+        yield f"{text}, {count} of {every} asks{f' (such as: {rest})' if rest else ''}"
+    if len(ranked) > _NAMED:
+        yield f"and {len(ranked) - _NAMED} more kinds of failed asks"
 
 
 def _model_calls(asks: pl.LazyFrame) -> ModelCalls:

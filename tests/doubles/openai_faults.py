@@ -70,18 +70,24 @@ def _retry_after(value: str) -> Fault:
     return fault
 
 
-def _unsupported(parameter: str, said: str, kind: str | None = None) -> Fault:
-    """A 400 while the request holds a parameter (of this `type`), as providers word it."""
+def _unsupported(parameter: str, said: str, kind: str | None = None, status: int = 400) -> Fault:
+    """A refusal while the request holds a parameter (of this `type`), as providers word it."""
 
     def fault(question: Question) -> Answer:
         held = question.body.get(parameter)
         if held is None or (kind is not None and held["type"] != kind):
             return good(question)
         told = {"type": "invalid_request_error", "code": "unsupported_parameter"}
-        return Answer(orjson.dumps({"error": {"message": said, "param": parameter, **told}}), 400)
+        body = {"message": said, "param": parameter, **told} if status == 400 else {"message": said}
+        return Answer(orjson.dumps({"error": body}), status)
 
     return fault
 
+
+LLAMA_CPP = (  # as the server of llama-cpp-python words it, with status 500
+    "1 validation error:\n  {'type': 'literal_error', 'loc': ('body', 'response_format', 'type'), "
+    "'msg': \"Input should be 'text' or 'json_object'\", 'input': 'json_schema'}"
+)
 
 UNSUPPORTED: Mapping[str, Fault] = {
     "unsupported-temperature": _unsupported(
@@ -97,6 +103,8 @@ UNSUPPORTED: Mapping[str, Fault] = {
         "Invalid parameter: 'response_format' of type 'json_schema' is not supported.",
         "json_schema",
     ),
+    "unsupported-schema-500": _unsupported("response_format", LLAMA_CPP, "json_schema", 500),
+    "unsupported-schema-422": _unsupported("response_format", LLAMA_CPP, "json_schema", 422),
     "unsupported-format": _unsupported(
         "response_format", "This response_format type is unavailable now"
     ),

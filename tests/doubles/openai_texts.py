@@ -79,6 +79,10 @@ def _wrong_id(question: Question) -> str:
     return f"```json\n{json.dumps({**_read(question), 'reply_id': WRONG_REPLY_ID})}\n```"
 
 
+def _own_id(question: Question) -> str:
+    return json.dumps({**_read(question), "reply_id": "1"})
+
+
 def _missing(*left_out: str) -> Callable[[Question], str]:
     def text(question: Question) -> str:
         found = _read(question)
@@ -115,7 +119,9 @@ TEXT_FAULTS: Mapping[str, Callable[[Question], str]] = {
     "echo": _echo,
     "two": lambda q: f"{q.text}\n{_flattering(q)}",
     "wrong-id": _wrong_id,
+    "own-id": _own_id,
     "no-id": _missing("reply_id"),
+    "no-id-prose": lambda q: f"My verdict: {_missing('reply_id')(q)}",
     "lower": _numbers(lambda value: max(0, value - 1)),
     "strings": _numbers(str),
     "floats": _numbers(float),

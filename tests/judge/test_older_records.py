@@ -108,12 +108,13 @@ async def rows_of(judge, model, asked_case=CASE):
     return [{name: getattr(ask, name) for name in ask.__dataclass_fields__} for ask in hearing.asks]
 
 
-async def test_a_reply_that_repeats_the_shorter_id_of_earlier_versions_is_read():
+async def test_a_reply_that_repeats_the_id_of_an_earlier_version_is_read():
     judge = Asking()
     (row,) = await rows_of(judge, engine(ScriptedModel([priced(4)])))
     (bare,) = await replay_hearing(judge, CASE, [row])
     assert bare.attempt.reply is None
-    for reply_id in (row["prompt_hash"][-12:], bare.ask.reply_id):
+    digest = row["prompt_hash"]
+    for reply_id in (digest[-12:], f"{int(digest, 16):039d}", bare.ask.reply_id):
         reply = f'{{"reply_id": "{reply_id}", "score": 4}}'
         (replayed,) = await replay_hearing(judge, CASE, [{**row, "reply": reply}])
         assert replayed.attempt.reply.score == 4

@@ -51,6 +51,14 @@ _HEADLINES: Final = {  # outcome -> (word, sentence)
     ),
 }
 
+COMPARISON_WORDS: Final = {
+    "fine": "NOT WORSE",
+    "regressed": _HEADLINES[REGRESSION][0],
+    "inconclusive": _HEADLINES["undecided"][0],
+    "not_comparable": _HEADLINES["not_comparable"][0],
+}
+"""The word for each ending of a comparison by itself."""
+
 _BARE_KEY: Final = re.compile(r"^[A-Za-z0-9_-]+$")  # keys that TOML takes without quotes
 
 
@@ -158,6 +166,21 @@ def outcome_of(
     return "undecided" if ending == "inconclusive" else ending
 
 
+def failure_reasons(summary: RunSummary) -> list[str]:
+    """Why asks failed, as lines; empty where enough scores could be had."""
+    coverage = summary.coverage
+    is_enough = coverage is not None and round(coverage, 9) >= round(summary.min_coverage, 9)
+    return [] if is_enough else list(summary.ask_failures)
+
+
+def rerun_hint(run_id: str, summary: RunSummary) -> str | None:
+    """The command that judges the cases with an error anew; `None` where there are none."""
+    if not summary.error_count:
+        return None
+    command = f"assizes run --only-errors --run-id {shlex.quote(run_id)}"
+    return f"{plural(summary.error_count, 'case')} with an error: `{command}` judges them anew"
+
+
 def _run_verdict(
     run: RunRecord, summary: RunSummary, compared: Comparison | None
 ) -> schema.Verdict:
@@ -184,17 +207,21 @@ def _run_verdict(
     elif outcome == REGRESSION:
         reasons = [*why, *missed]
     else:
-        reasons = missed if outcome in (summary.outcome, "failed") else why
+        reasons = [*missed, *why] if ending != "fine" else missed
     word, headline = _HEADLINES[outcome]
     if outcome == "passed" and summary.task_unjudged is not None:
         word, headline = summary.passed_word.upper(), "Every gate was reached, but:"
         reasons = [summary.task_unjudged]
+    cautions = list(summary.warnings)
+    if run.status == COMPLETE:
+        reasons = [*reasons, *map(line_of, failure_reasons(summary))]
+        cautions += filter(None, [rerun_hint(run.run_id, summary)])
     return schema.Verdict(
         outcome=outcome,
         word=word,
         headline=headline,
         reasons=reasons,
-        cautions=[formatting.clean_line(warning, 500) for warning in summary.warnings],
+        cautions=[formatting.clean_line(caution, 500) for caution in cautions],
         dimensions=dimensions,
     )
 

@@ -99,7 +99,7 @@ def _comparison(compared: Mapping[str, Any] | None) -> Iterator[str]:
         return
     totals = compared["totals"]
     yield (
-        f"Regression: **{'yes' if compared['regression_detected'] else 'no'}**. "
+        f"{formatting.plural(len(compared['reasons']), 'rule')} broken. "
         f"Baseline {code(compared['baseline']['run_id'])}: of "
         f"{formatting.plural(totals['matched'], 'case')} in both, {totals['regressions']} worse, "
         f"{totals['improvements']} better, {totals['unchanged']} unchanged, "

@@ -11,6 +11,7 @@ import json
 import pytest
 
 from assizes.judge.config.judging import JudgeConfig, LimitsConfig, Price, estimated_tokens
+from assizes.judge.engine.hearings import Engine
 from assizes.judge.errors import ModelError
 from assizes.judge.model_factory import model_for
 from assizes.judge.models.litellm_model import LiteLLM
@@ -18,6 +19,7 @@ from assizes.judge.models.model import ProviderUnreachable, UnusableReply
 from assizes.judge.prompts.reply import read_reply
 from assizes.judge.protocol import Ask, Prompt
 from tests.judge.engine.calls import ASK, LIMITS, Reply, completing, config
+from tests.judge.engine.levels import CASE, Asking
 
 PRICED = LimitsConfig(
     timeout_s=5,
@@ -155,6 +157,58 @@ async def test_l5_a_parameter_that_is_not_taken_is_left_out_of_all_later_calls(
     sent = [request.get(name) for request in judge_server.requests()]
     kinds = [one["type"] if isinstance(one, dict) else one for one in sent]
     assert kinds == [before, after, after]
+
+
+@pytest.mark.parametrize("status", [500, 422])
+async def test_l5_a_server_that_turns_the_schema_away_by_another_status_is_asked_less_strictly(
+    judge_server, status
+):
+    asked = model(judge_server, f"stub-unsupported-schema-{status}")
+
+    with pytest.raises(ModelError) as caught:
+        await asked.complete(ASK)
+    completion = await asked.complete(ASK)
+
+    assert (caught.value.code, caught.value.status) == ("unsupported_parameter", status)
+    assert completion.flags == ("dropped:response_format",)
+    kinds = [request["response_format"]["type"] for request in judge_server.requests()]
+    assert kinds == ["json_schema", "json_object"]
+
+
+async def test_l5_such_a_server_opens_no_circuit_and_every_case_is_judged(judge_server):
+    asked = model(judge_server, "stub-unsupported-schema-500")
+    engine = Engine(asked, LimitsConfig(max_in_flight=1))
+
+    hearings = [await engine.hear(Asking(), CASE) for _ in range(3)]
+
+    assert [heard.scores[0].status for heard in hearings] == ["scored"] * 3
+    assert [heard.asks[0].attempts for heard in hearings] == [2, 1, 1]
+    assert len(judge_server.requests()) == 4
+
+
+async def test_l5_an_outage_that_names_no_parameter_changes_none(judge_server):
+    asked = model(judge_server, "stub-status-500")
+
+    with pytest.raises(ModelError) as caught:
+        await asked.complete(ASK)
+
+    assert caught.value.code == "unavailable"
+    assert asked.request(ASK)["response_format"]["type"] == "json_schema"
+
+
+@pytest.mark.parametrize("mode", ["json_schema", "json_object", "words"])
+async def test_l5_the_configuration_can_say_beforehand_how_replies_are_asked_for(
+    judge_server, mode
+):
+    asked = model(judge_server, "stub", reply_format=mode)
+
+    completion = await asked.complete(ASK)
+
+    (request,) = judge_server.requests()
+    assert request.get("response_format", {}).get("type", "words") == mode
+    assert completion.by_schema == (mode == "json_schema")
+    assert ("JSON Schema" in request["messages"][0]["content"]) == (mode != "json_schema")
+    assert read_reply(ASK, completion.text, completion.reply_id).reply.score == 4
 
 
 async def test_l5_the_cap_goes_on_under_its_new_name(judge_server):

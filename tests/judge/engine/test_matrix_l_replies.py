@@ -80,7 +80,7 @@ async def test_l10_l11_l13_what_is_certain_costs_no_second_call(judge_server, fa
     [
         ("two", "ambiguous_output", "2 JSON objects hold the reply_id; write one JSON object"),
         ("wrong-id", "ambiguous_output", "no JSON object holds the reply_id; write one"),
-        ("no-id", "ambiguous_output", "the JSON object holds no reply_id; write one"),
+        ("no-id-prose", "ambiguous_output", "no JSON object holds the reply_id; write one"),
         ("double-key", "invalid_reply", "key 'expected_outcomes' appears twice"),
         ("nan", "invalid_reply", "NaN is no JSON number"),
         ("bools", "schema", "tool_routing.score: Input should be a valid integer"),

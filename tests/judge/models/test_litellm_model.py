@@ -38,6 +38,7 @@ async def test_a_call_is_one_request_for_the_schema_and_is_accounted_for(judge_s
         cost_usd=None,
         latency_ms=completion.latency_ms,
         reply_id=ASK.reply_id,
+        by_schema=True,
     )
     assert 0 < completion.latency_ms < 5000
     assert judge_server.requests() == [

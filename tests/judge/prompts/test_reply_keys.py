@@ -19,6 +19,7 @@ MODEL = {
     "api_base": {"api_base": "http://127.0.0.1:9/v1"},
     "temperature": {"temperature": 0.9},
     "max_output_tokens": {"max_output_tokens": 77},
+    "reply_format": {"reply_format": "words"},
 }
 """Fields of [judge] that are part of a model's key."""
 

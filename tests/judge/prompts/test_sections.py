@@ -185,7 +185,7 @@ def test_the_data_of_a_message_end_with_an_id_that_they_cannot_hold():
 
 def test_an_id_is_drawn_anew_where_the_text_holds_it():
     first = unused_id("a prompt")
-    assert (len(first), first.isdecimal()) == (39, True)
+    assert (len(first), first.isdecimal()) == (6, True)
     assert unused_id("a prompt") == first
     assert unused_id("another prompt") != first
 

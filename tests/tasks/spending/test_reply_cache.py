@@ -79,6 +79,7 @@ async def test_on_disk_an_entry_is_one_json_file_in_a_folder_of_two_characters(t
             "reply_id": None,
             "fingerprint": "",
             "flags": [],
+            "by_schema": False,
         },
         "attempts": 1,
         "paid_by": "",
