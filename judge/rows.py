@@ -112,10 +112,7 @@ KEYS: Final[dict[str, tuple[str, ...]]] = {  # table -> columns that name a row
     "calibrations": ("at", "fingerprint", "metric", "labels_hash"),
 }
 
-LATER_COLUMNS: Final[dict[str, tuple[str, ...]]] = {
-    "cases": ("tools", "flags"),
-    "runs": ("day",),
-}
+LATER_COLUMNS: Final[dict[str, tuple[str, ...]]] = {"cases": ("tools", "flags"), "runs": ("day",)}
 """Columns added later, at the end of their table; in older rows they are read as NULL."""
 
 SHARD_TABLES: Final = ("scores", "asks", "cases", "rejects")

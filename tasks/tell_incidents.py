@@ -81,12 +81,11 @@ def incidents_at(store: Store, record: RunRecord, config: SeriesConfig) -> list[
         ConfigurationError: the configuration names an unknown slice or series.
     """
     of_name = (pl.col("name") == record.name) & (pl.col("status") == COMPLETE)
-    rows = store.runs().filter(of_name)
-    same_day = (pl.col("day") == record.about) & (pl.col("started_at") > record.started_at)
-    later = (pl.col("day") > record.about) | same_day
-    later_nights = rows.filter(pl.col("trigger").is_in(BY_DAY) & later)
-    is_settled = rows.height > config.reference_runs
-    if not config.announce or not is_settled or later_nights.height:  # e.g. a missed night
+    runs = store.runs().filter(of_name)  # the newest day first
+    newest = runs.filter(pl.col("trigger").is_in(BY_DAY))["run_id"].first()
+    if not config.announce or runs.height <= config.reference_runs:
+        return []
+    if newest != record.run_id:  # e.g. a missed night judged now
         return []
     whole = config.model_copy(update={"slices": ()})  # slices are exploratory
     trends = stored_trends(store, RunRange(record.name, until=record.run_id), whole)

@@ -114,10 +114,7 @@ def _bridges(store: Store, name: str) -> Bridges:
         )
         shifts[former, later] = {series: new[series] - old[series] for series in old.keys() & new}
     # Days that a later judge judged can lie before those of an earlier one.
-    back = {
-        (later, former): {series: -shift for series, shift in of_series.items()}
-        for (former, later), of_series in shifts.items()
-    }
+    back = {(b, a): {name: -gap for name, gap in gaps.items()} for (a, b), gaps in shifts.items()}
     return back | shifts
 
 

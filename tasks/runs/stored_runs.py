@@ -189,9 +189,9 @@ def baseline_by_rule(store: Store, rule: str, record: RunRecord) -> str | None:
 
     Candidates are the earlier complete runs of the same name that have a verdict and did not only
     replay cached replies: those about earlier days for a nightly or backfill run, else those that
-    began earlier and are not about a later day. The rule is `latest`; `latest_passed`: the latest run that passed its gates and
-    did not regress against its own baseline; or `previous_version`: the latest run without a case
-    of the agent versions that this run judged.
+    began earlier and are not about a later day. The rule is `latest`; `latest_passed`: the latest
+    run that passed its gates and did not regress against its own baseline; or `previous_version`:
+    the latest run without a case of the agent versions that this run judged.
     """
     rows = _earlier_rows(store, record)  # the nearest first; the rules below leave some out
     if rule == LATEST_PASSED:

@@ -237,8 +237,11 @@ async def test_a_run_is_stored_with_its_day_and_a_rerun_with_that_of_the_run_it_
     tmp_path: Path,
 ):
     (tmp_path / "in").mkdir()
-    line = native_line(case(user("Is my seat booked?"), agent("Yes, 12A."), case_id="c1"))
-    (tmp_path / "in/2026-03-02.jsonl").write_bytes(line + b"{broken\n")
+    good, mended = (
+        native_line(case(user("Is my seat booked?"), agent("Yes, 12A."), case_id=case_id))
+        for case_id in ("c1", "c2")
+    )
+    (tmp_path / "in/2026-03-02.jsonl").write_bytes(good + b"{broken\n")
     config = RunConfig.model_validate(
         {
             "transcripts": {"uri": f"{tmp_path}/in/{{date}}.jsonl"},
@@ -248,6 +251,7 @@ async def test_a_run_is_stored_with_its_day_and_a_rerun_with_that_of_the_run_it_
         }
     )
     night, _ = await judge_really(config, RunRequest("backfill", date=WEEK[0]))
+    (tmp_path / "in/2026-03-02.jsonl").write_bytes(good + mended)
     again = RerunConfig(run=night, only="quarantined")
     transcripts = config.transcripts.model_copy(update={"again": again})
     rerun_config = config.model_copy(update={"name": "rerun", "transcripts": transcripts})
