@@ -148,6 +148,8 @@ def test_a_backfill_of_the_newest_day_first_opens_an_incident_on_its_day(tmp_pat
     assert [point.at for point in series.points] == [
         datetime(day.year, day.month, day.day, tzinfo=UTC) for day in WEEK
     ]
+    labels = re.findall(r">(\d\d Mar)<", trend_chart(trends))
+    assert labels[:4] == ["02 Mar", "04 Mar", "06 Mar", "08 Mar"]
     (incident,) = trends.incidents
     assert (incident.opened_run, incident.state) == ("nightly-20260307", "persisting")
     assert "; since 2026-03-07 (run nightly-20260307), 2 runs" in incident.line()
