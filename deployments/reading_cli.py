@@ -25,7 +25,7 @@ app = typer.Typer()
 
 @app.command()
 def runs(config: ConfigFile = None, store: StoreUri = None, as_json: AsJson = False) -> None:
-    """List the runs of a store, newest first."""
+    """List the runs of a store, those about the newest day first."""
     commands.show.show_runs(config, store, as_json=as_json)
 
 
@@ -217,7 +217,8 @@ def trends(
         list[str] | None, Option("--slice", help="agent, agent_version, tool or tags.NAME.")
     ] = None,
     since: Annotated[
-        datetime | None, Option(formats=["%Y-%m-%d"], help="Runs from this day (UTC) on.")
+        datetime | None,
+        Option(formats=["%Y-%m-%d"], help="Runs about this day (UTC) and later ones."),
     ] = None,
     last: Annotated[int | None, Option(min=1, help="Only the last so many runs.")] = None,
     plot: Annotated[

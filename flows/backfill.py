@@ -113,8 +113,11 @@ class _BackfillRunner:
         # compared after all are judged. A fixed baseline is in the store before the backfill.
         in_turn = at_once == 1 and config.backfill.order == "oldest"
         self._compares_later = config.comparison.baseline in RULES and not in_turn
-        self._config = _divide_limits(config, at_once)
-        self._parts = parts
+        # The order is no setting of a run: its report must be the same in any order.
+        settings = config.backfill.model_copy(update={"order": "oldest"})
+        divided = _divide_limits(config, at_once)
+        self._config = divided.model_copy(update={"backfill": settings})
+        self._parts = sorted(parts, key=lambda part: part.day or date.min)  # for lists
         self._waiting = list(parts)  # parts not begun
         self._at_once = at_once
         self._pending: dict[asyncio.Task[PartOutcome], RunPart] = {}
@@ -142,7 +145,7 @@ class _BackfillRunner:
 
     async def _compare_parts(self) -> None:
         """Compare the complete runs with their baselines, the earliest day first."""
-        for part in sorted(self._parts, key=lambda part: part.day or date.min):
+        for part in self._parts:
             # A later run might have the run of this part as its baseline.
             if part in self._waiting:
                 log.warning("%s and on: compared once that is judged", part.label)

@@ -73,6 +73,7 @@ _RUNS: Final[dict[str, Any]] = {
     **_columns(pl.String, "config", "config_hash", "judge_model"),  # config: JSON
     **_columns(_TIME, "started_at", "finished_at"),
     **_columns(pl.String, "counts", "summary"),  # JSON
+    "day": pl.Date,  # that the run is about; NULL: older than the column
 }
 
 _REJECTS: Final[dict[str, Any]] = {
@@ -111,7 +112,7 @@ KEYS: Final[dict[str, tuple[str, ...]]] = {  # table -> columns that name a row
     "calibrations": ("at", "fingerprint", "metric", "labels_hash"),
 }
 
-LATER_COLUMNS: Final[dict[str, tuple[str, ...]]] = {"cases": ("tools", "flags")}
+LATER_COLUMNS: Final[dict[str, tuple[str, ...]]] = {"cases": ("tools", "flags"), "runs": ("day",)}
 """Columns added later, at the end of their table; in older rows they are read as NULL."""
 
 SHARD_TABLES: Final = ("scores", "asks", "cases", "rejects")

@@ -25,6 +25,7 @@ from assizes.tasks.runs.stored_comparison import baseline_id
 from assizes.tasks.runtime.failpoints import failpoint
 from assizes.tasks.runtime.process import redacts_secrets
 from assizes.tasks.store import RunRecord
+from assizes.tasks.store.record import DAY
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +123,7 @@ def _record(context: RunContext, request: RunRequest, plan: dict[str, Any]) -> R
             TRUTH: context.preprocessor.truth_digest,
             "prices": context.prices(),
             stored_runs.SEQUENCE: stored_runs.next_sequence(context.store),
-            **({stored_runs.DAY: request.date.isoformat()} if request.date else {}),
+            **({DAY: request.date.isoformat()} if request.date else {}),
         },
         config_hash=config.config_hash(),
         judge_model=", ".join(context.judge_panel.model_ids),
@@ -131,6 +132,7 @@ def _record(context: RunContext, request: RunRequest, plan: dict[str, Any]) -> R
         counts={},
         summary=None,
         plan=plan,
+        day=request.date,
     )
 
 
@@ -139,6 +141,8 @@ def _begin_run(context: RunContext, request: RunRequest, intake: Plan) -> RunRec
     config = context.config
     prompts = prompt_snapshot(context.judge_panel.judges)
     record = _record(context, request, replace(intake, prompts=prompts).as_dict())
+    if (again := config.transcripts.again) is not None:  # about the same day as what it goes over
+        record = replace(record, day=context.store.run(again.run).about)
     if not request.run_id:
         costs = context.assignment.has_paid_calls
         base = stored_runs.content_run_id(config, intake, record.config["fingerprints"])

@@ -7,12 +7,14 @@ import logging
 from collections.abc import Mapping
 from typing import Any, Final
 
+import polars as pl
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 from prefect.events import emit_event
 
 from assizes.judge.comparison.compare import RunComparison
 from assizes.judge.errors import AssizesError
+from assizes.judge.rows import COMPLETE
 from assizes.judge.summary.run_summary import RunSummary
 from assizes.tasks.context.artifacts import publish_artifacts
 from assizes.tasks.context.run_context import PlannedRun, RunContext
@@ -20,7 +22,7 @@ from assizes.tasks.reports.data.report import REGRESSION
 from assizes.tasks.reports.render.prometheus import write_metrics
 from assizes.tasks.reports.stored import render_stored_report
 from assizes.tasks.runtime.process import redacts_secrets
-from assizes.tasks.store import RunRecord
+from assizes.tasks.store import RunRecord, Store
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +54,8 @@ async def publish_report(
         render_stored_report, context.store, run.record, comparison, context.config.report
     )
     await publish_artifacts(data, links)
-    if (folder := context.config.report.metrics) is not None:
+    folder = context.config.report.metrics
+    if folder is not None and await asyncio.to_thread(is_last, context.store, run.record):
         try:
             await asyncio.to_thread(write_metrics, context.store, run.record, folder)
         except AssizesError as error:  # only logged: the run is judged and paid for
@@ -63,6 +66,12 @@ async def publish_report(
         emit_event(name, resource=dict(resource), payload=dict(payload))
     log.info("run %s is %s: %s", run.run_id, run.record.status, ", ".join(names))
     return links
+
+
+def is_last(store: Store, record: RunRecord) -> bool:
+    """Whether no complete run of the same name and trigger is about a later day."""
+    alike = store.runs().filter(name=record.name, trigger=record.trigger, status=COMPLETE)
+    return alike.filter(pl.col("day") > record.about).is_empty()
 
 
 def run_events(
@@ -76,6 +85,7 @@ def run_events(
         "run_id": record.run_id,
         "name": record.name,
         "trigger": record.trigger,
+        "day": record.about.isoformat(),
         "status": record.status,
         "outcome": summary.outcome,
         "weighted_metrics_score_pct": summary.weighted_metrics_score_pct,

@@ -17,6 +17,7 @@ from assizes.judge.history.trends import Incident, State
 from assizes.judge.rows import COMPLETE
 from assizes.tasks.context.run_context import PlannedRun, RunContext
 from assizes.tasks.runs.history import RunRange, stored_trends
+from assizes.tasks.runs.stored_runs import BY_DAY
 from assizes.tasks.runtime.process import redacts_secrets
 from assizes.tasks.store import RunRecord, Store
 
@@ -73,20 +74,23 @@ async def tell_incidents(context: RunContext, run: PlannedRun) -> list[Incident]
 def incidents_at(store: Store, record: RunRecord, config: SeriesConfig) -> list[Incident]:
     """The incidents of whole series that are open at a run, or resolved by it.
 
-    Only the newest run of a name has any, once the name has enough runs for a reference.
+    A run about an earlier day than another nightly or backfill run of its name has none, nor has any
+    run before the name has enough runs for a reference. Runs about later days are left out.
 
     Raises:
         ConfigurationError: the configuration names an unknown slice or series.
     """
     of_name = (pl.col("name") == record.name) & (pl.col("status") == COMPLETE)
-    if not config.announce or store.runs().filter(of_name).height <= config.reference_runs:
+    runs = store.runs().filter(of_name)  # the newest day first
+    newest = runs.filter(pl.col("trigger").is_in(BY_DAY))["run_id"].first()
+    if not config.announce or runs.height <= config.reference_runs:
+        return []
+    if newest != record.run_id:  # e.g. a missed night judged now
         return []
     whole = config.model_copy(update={"slices": ()})  # slices are exploratory
-    trends = stored_trends(store, RunRange(record.name), whole)
-    points = ((point.at, point.run_id) for series in trends.series for point in series.points)
-    newest = max(points, default=None)  # `None`: no run of the name ever had a case
-    if newest is None or newest[1] != record.run_id:  # e.g. a missed night judged now
-        return []
+    trends = stored_trends(store, RunRange(record.name, until=record.run_id), whole)
+    if not any(series.points[-1].run_id == record.run_id for series in trends.series):
+        return []  # the run had no case
     return [
         incident
         for incident in trends.incidents

@@ -22,12 +22,15 @@ from assizes.tasks.runs.stored_comparison import compare_stored
 from assizes.tasks.runs.stored_runs import INTERRUPTED, displayed_status
 from assizes.tasks.store import existing_store
 
-RUN_FIELDS = ("run_id", "name", "trigger", "status", "judge_model", "started_at", "finished_at")
+RUN_FIELDS = (
+    *("run_id", "name", "trigger", "status", "judge_model"),
+    *("day", "started_at", "finished_at"),
+)
 """Columns of table runs that the JSON documents show."""
 
 
 def show_runs(file: Path | None, uri: str | None, *, as_json: bool) -> None:
-    """Print the runs of a store, newest first."""
+    """Print the runs of a store, those about the newest day first."""
     numbers = ("weighted_metrics_score_pct", "cases_pass_rate_pct", "outcome", "coverage")
     rows = []
     with opened_store(file, uri) as store:
@@ -40,8 +43,8 @@ def show_runs(file: Path | None, uri: str | None, *, as_json: bool) -> None:
     if as_json:
         output.print_json(rows)
     elif rows:
-        columns = ("run", "status", "judge", "started", "#score", "#pass %")
-        shown = ("run_id", "status", "judge_model", "started_at", *numbers[:2])
+        columns = ("run", "status", "judge", "about", "started", "#score", "#pass %")
+        shown = ("run_id", "status", "judge_model", "day", "started_at", *numbers[:2])
         for row in rows:
             row["started_at"] = f"{row['started_at']:%Y-%m-%d %H:%M}"
         output.print_table("", columns, [[row[field] for field in shown] for row in rows])
@@ -67,7 +70,8 @@ def show_run(run_id: str, file: Path | None, uri: str | None, *, as_json: bool) 
         output.print_json(fields)
         return
     output.print_line(output.judge_line(record.judge_model))
-    output.print_line(f"status: {record.status}, started {record.started_at:%Y-%m-%d %H:%M} UTC")
+    times = f"about {record.about}, started {record.started_at:%Y-%m-%d %H:%M} UTC"
+    output.print_line(f"status: {record.status}, {times}")
     if record.status == INTERRUPTED:
         output.print_line(f"nobody is at work on it: `assizes resume {record.run_id}` goes on")
     if record.summary is not None:

@@ -101,7 +101,7 @@ FormFields = Annotated[dict[str, str], Depends(filled_fields)]
 
 @router.get("/")
 def runs(reader: StoreReaderDep, form: FormFields) -> HTMLResponse:
-    """Every run, newest first."""
+    """Every run, those about the newest day first."""
     wanted = _parse_form(RunQuery, form)
     matches = reader.runs(wanted)
     data = {

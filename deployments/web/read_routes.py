@@ -46,7 +46,7 @@ class StoreReader:
         self.config = config
 
     def runs(self, wanted: schemas.RunQuery) -> schemas.Page[schemas.Run]:
-        """One page of the runs that match a query, newest first."""
+        """One page of the runs that match a query, those about the newest day first."""
         with open_store(self.config) as store:
             rows, compared = store.runs(), _last_comparisons(store)
             ids = set(rows["run_id"])  # of all runs: a filter by name would drop the anchor runs
@@ -246,7 +246,7 @@ def available_metrics(request: Request) -> schemas.Metrics:
 def runs(
     reader: StoreReaderDep, wanted: Annotated[schemas.RunQuery, Query()]
 ) -> schemas.Page[schemas.Run]:
-    """Runs, newest first."""
+    """Runs, those about the newest day first."""
     return reader.runs(wanted)
 
 

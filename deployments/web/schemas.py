@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import date, datetime
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -136,6 +136,7 @@ class Run(_ResponseModel):
     trigger: str
     status: str = Field(description="running, interrupted, complete, incomplete, failed")
     judge_model: str
+    day: date = Field(description="that the run is about, as a night; else the day it began (UTC)")
     started_at: datetime  # UTC
     finished_at: datetime | None  # None: running or interrupted
     outcome: str | None = Field(description="of its own gates: passed, failed, inconclusive")
@@ -165,7 +166,7 @@ class Run(_ResponseModel):
         """An item for a row of table runs."""
         summary = json.loads(row["summary"]) if row["summary"] else {}
         verdict = json.loads(compared["verdict"]) if compared else {}
-        plain = ("run_id", "name", "trigger", "judge_model", "started_at", "finished_at")
+        plain = ("run_id", "name", "trigger", "judge_model", "day", "started_at", "finished_at")
         numbers = ("outcome", "weighted_metrics_score_pct", "cases_pass_rate_pct", "coverage")
         own, ending, report_verdict = summary.get("outcome"), verdict.get("ending"), None
         if own:

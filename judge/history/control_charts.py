@@ -53,12 +53,13 @@ class Point:
     """One run of a series."""
 
     run_id: str
-    at: datetime  # when the run began
+    at: datetime  # the beginning of the day that the run is about, else when it began
     value: float  # mean of the scores of the run
     se: float  # clustered standard error of the mean; 0 where it cannot be computed
     items: int  # scores behind the mean
     judge: str = ""  # fingerprint; a change breaks the series, unless bridged
     usable: bool = True  # false: coverage under its floor; shown, but no chart reads it
+    begun: datetime | None = None  # orders runs about one day; None: `at`
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import date, datetime
 from typing import Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -37,7 +37,7 @@ State = Literal["new", "persisting", "resolved"]
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One number of every run of a name, the runs in order of time."""
+    """One number of every run of a name, the runs in order of the days that they are about."""
 
     name: str  # `pass_rate`, `overall_score`, `agent_latency_ms` or a metric
     points: Sequence[Point]
@@ -59,7 +59,7 @@ class TrendPoint(_TrendPart):
     """One run of a series, with its 95 % interval and the signals of the charts."""
 
     run_id: str
-    at: datetime
+    at: datetime = Field(description="beginning of the day it is about, else when it began; UTC")
     value: float = Field(description="as judged then")
     bridged: float = Field(description="on the scale of the judge of today, where that is known")
     low: float = Field(description="95 % interval of the bridged value")
@@ -139,8 +139,9 @@ def trends(
 
     `bridges` are the differences between judges that judged the same anchors.
     """
-    times = {point.run_id: point.at for item in series for point in item.points}
-    runs = sorted(times, key=lambda run_id: (times[run_id], run_id))
+    points = {point.run_id: point for item in series for point in item.points}
+    runs = sorted(points, key=lambda run_id: _order_key(points[run_id]))
+    times = {run_id: point.at for run_id, point in points.items()}
     order = {run_id: place for place, run_id in enumerate(runs)}
     whole = sum(not item.slice_of for item in series)
     series_trends, episodes = [], []
@@ -156,6 +157,10 @@ def trends(
         series=tuple(series_trends),
         incidents=tuple(_incident(name, group, runs, times) for group in _problems(episodes)),
     )
+
+
+def _order_key(point: Point) -> tuple[date, datetime, str]:
+    return point.at.date(), point.begun or point.at, point.run_id
 
 
 def _bridge_points(points: Sequence[Point], name: str, bridges: Bridges) -> list[tuple[Point, str]]:

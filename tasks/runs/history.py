@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, date, datetime, time
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -24,6 +24,7 @@ from assizes.tasks.runs.anchor_runs import anchor_runs, overall_scores
 from assizes.tasks.runs.labels_and_grades import answering_models
 from assizes.tasks.runs.stored_runs import cache_use
 from assizes.tasks.store import RunRecord, Store
+from assizes.tasks.store.record import DAY
 
 PASS_RATE: Final = "pass_rate"
 OVERALL: Final = "overall_score"
@@ -40,8 +41,9 @@ class RunRange:
     """Which runs of a store belong to a history."""
 
     name: str | None = None  # `None`: the name of the newest run
-    since: datetime | None = None  # aware; runs that began then or later
+    since: datetime | None = None  # aware; runs about the day of this moment (UTC) or a later one
     last: int | None = None  # how many at most, the newest
+    until: str | None = None  # the id of the last run; `None`: the newest
 
 
 class _SeriesKey(NamedTuple):
@@ -111,11 +113,16 @@ def _bridges(store: Store, name: str) -> Bridges:
             for run in (before, after)
         )
         shifts[former, later] = {series: new[series] - old[series] for series in old.keys() & new}
-    return shifts
+    # Days that a later judge judged can lie before those of an earlier one.
+    back = {(b, a): {name: -gap for name, gap in gaps.items()} for (a, b), gaps in shifts.items()}
+    return back | shifts
 
 
 def _records(store: Store, run_range: RunRange) -> list[RunRecord]:
-    """The complete runs in order of time, without those that only replayed cached replies."""
+    """The complete runs by the days that they are about, the earliest first.
+
+    Runs that only replayed cached replies are left out.
+    """
     complete_runs = store.runs().filter(pl.col("status") == COMPLETE)
     rows = [
         row
@@ -124,13 +131,15 @@ def _records(store: Store, run_range: RunRange) -> list[RunRecord]:
     ]
     # The table of runs has the newest first.
     name, since = run_range.name or (rows[0]["name"] if rows else None), run_range.since
-    rows = [
-        row for row in rows if row["name"] == name and (since is None or row["started_at"] >= since)
-    ]
+    first = since.astimezone(UTC).date() if since else date.min
+    rows = [row for row in rows if row["name"] == name and row["day"] >= first]
     if not rows:
         known = ", ".join(sorted(set(complete_runs["name"]))) or "none"
         raise StoreError(f"{store.uri} holds no complete run named {name!r}; there are: {known}")
-    rows.sort(key=lambda row: (row["started_at"], row["run_id"]))
+    rows.sort(key=lambda row: (row["day"], row["started_at"], row["run_id"]))
+    ids = [row["run_id"] for row in rows]
+    if run_range.until in ids:
+        del rows[ids.index(run_range.until) + 1 :]
     recent_rows = rows[-run_range.last :] if run_range.last else rows
     return [RunRecord.of_row(row, {}) for row in recent_rows]
 
@@ -151,11 +160,19 @@ def _points(
         known = (labelled.explode("of") if name == TOOL else labelled).drop_nulls("of")
         for mean in _means(known):
             point = Point(
-                *(record.run_id, record.started_at, mean.mean, mean.se, mean.items),
+                *(record.run_id, _shown_time(record), mean.mean, mean.se, mean.items),
                 judge=judge,
                 usable=usable,
+                begun=record.started_at,
             )
             yield _SeriesKey(mean.series, f"{name}={mean.of}" if name else ""), point
+
+
+def _shown_time(record: RunRecord) -> datetime:
+    """The beginning of the day that a run is about; of a run of no one day, when it began."""
+    if DAY not in record.config and record.about == record.started_at.date():
+        return record.started_at
+    return datetime.combine(record.about, time.min, UTC)
 
 
 def _run_judge(store: Store, record: RunRecord) -> str:

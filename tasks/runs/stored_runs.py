@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import heapq
 import json
 import logging
 import random
@@ -27,7 +28,7 @@ from assizes.judge.verdicts.executions import collect_rows
 from assizes.tasks.intake.plan import Plan
 from assizes.tasks.spending.ledger_file import known_runs
 from assizes.tasks.store import RunRecord, Store
-from assizes.tasks.store.record import is_same_run
+from assizes.tasks.store.record import DAY, is_same_run
 
 LATEST: Final = "latest"
 LATEST_PASSED: Final = "latest_passed"
@@ -37,10 +38,7 @@ RULES: Final = (LATEST, LATEST_PASSED, PREVIOUS_VERSION)
 SEQUENCE: Final = "sequence"
 """Key in the snapshot of a run's configuration: the number of the run in its store, from 1."""
 
-DAY: Final = "day"
-"""Key in the same snapshot: the day whose transcripts were judged (ISO 8601), if it is one day."""
-
-_BY_DAY: Final = ("nightly", "backfill")  # triggers of runs that are each about a whole day
+BY_DAY: Final = ("nightly", "backfill")  # triggers of runs that are each about a whole day
 REFRESHED = "r"  # suffix of runs that ask their models anew: `<id>-r2`, `<id>-r3`, ...
 
 REPLAYED = "replay"
@@ -191,9 +189,9 @@ def baseline_by_rule(store: Store, rule: str, record: RunRecord) -> str | None:
 
     Candidates are the earlier complete runs of the same name that have a verdict and did not only
     replay cached replies: those about earlier days for a nightly or backfill run, else those that
-    began earlier. The rule is `latest`; `latest_passed`: the latest run that passed its gates and
-    did not regress against its own baseline; or `previous_version`: the latest run without a case
-    of the agent versions that this run judged.
+    began earlier and are not about a later day. The rule is `latest`; `latest_passed`: the latest
+    run that passed its gates and did not regress against its own baseline; or `previous_version`:
+    the latest run without a case of the agent versions that this run judged.
     """
     rows = _earlier_rows(store, record)  # the nearest first; the rules below leave some out
     if rule == LATEST_PASSED:
@@ -225,7 +223,7 @@ def next_sequence(store: Store) -> int:
 
 
 def day_of(row: Mapping[str, Any]) -> date | None:
-    """The day that a run is about, from its row of table `runs`; `None` for no single day."""
+    """The day whose transcripts a run judged, from its row of table `runs`; `None`: no one day."""
     day = json.loads(row["config"]).get(DAY)
     return None if day is None else date.fromisoformat(day)
 
@@ -238,24 +236,28 @@ def cache_use(row: Mapping[str, Any]) -> str | None:
 
 def _earlier_rows(store: Store, record: RunRecord) -> Iterable[Mapping[str, Any]]:
     """The rows of the runs that can be the baseline of a run, the nearest first."""
-    own_row = record.row()
+    own_row, own_day = record.row(), day_of(record.row())
     of_name = (pl.col("name") == record.name) & (pl.col("run_id") != record.run_id)
     complete = store.runs().filter(of_name & (pl.col("status") == COMPLETE))
-    by_day = record.trigger in _BY_DAY
+    by_day = record.trigger in BY_DAY
     rows = [
         row
         for row in complete.iter_rows(named=True)
-        if cache_use(row) != "replay_only" and (not by_day or row["trigger"] in _BY_DAY)
+        if cache_use(row) != "replay_only" and (not by_day or row["trigger"] in BY_DAY)
         if json.loads(row["summary"] or "{}").get("outcome") not in (None, "inconclusive")
     ]
-    if by_day and (day := day_of(own_row)) is not None:  # else a backfill compares with its future
-        dated = [
-            (row_day, row) for row in rows if (row_day := day_of(row)) is not None and row_day < day
-        ]
-        dated.sort(key=lambda dated_row: (dated_row[0], _sort_key(dated_row[1])), reverse=True)
-        return [row for _, row in dated]
-    begun_before = [row for row in rows if _sort_key(row) < _sort_key(own_row)]
-    return sorted(begun_before, key=_sort_key, reverse=True)
+    if by_day and own_day is not None:  # else a backfill compares with its future
+        rows = [row for row in rows if day_of(row) is not None and row["day"] < own_day]
+    else:
+        last = own_day or date.max
+        rows = [row for row in rows if _sort_key(row) < _sort_key(own_row) and row["day"] <= last]
+    dated = sorted((row for row in rows if day_of(row)), key=_day_key, reverse=True)
+    undated = sorted((row for row in rows if not day_of(row)), key=_sort_key, reverse=True)
+    return heapq.merge(dated, undated, key=_day_key, reverse=True)
+
+
+def _day_key(row: Mapping[str, Any]) -> tuple[date, tuple[int, datetime, str]]:
+    return row["day"], _sort_key(row)
 
 
 def _sort_key(row: Mapping[str, Any]) -> tuple[int, datetime, str]:

@@ -13,7 +13,7 @@ from duckdb import DuckDBPyConnection as Connection
 from polars.io.plugins import register_io_source
 
 from assizes.judge.rows import KEYS, LATER_COLUMNS, TABLES, missing_columns
-from assizes.tasks.store.record import ArrowView
+from assizes.tasks.store.record import ArrowView, newest_first
 
 TYPES: Final[dict[Any, str]] = {  # DuckDB's name of each polars type
     pl.String: "VARCHAR",
@@ -24,6 +24,7 @@ TYPES: Final[dict[Any, str]] = {  # DuckDB's name of each polars type
     pl.List(pl.Int32): "INTEGER[]",
     pl.List(pl.String): "VARCHAR[]",
     pl.Datetime("us", "UTC"): "TIMESTAMPTZ",
+    pl.Date: "DATE",
 }
 
 _READER_TABLES: Final = ("_meta", "_identity", "calibrations")  # a file may lack them
@@ -97,9 +98,8 @@ def rows_of(con: Connection, table: str, run_id: str | None = None) -> pl.DataFr
 
 
 def run_ids(con: Connection) -> list[str]:
-    """The ids of all runs, newest first."""
-    rows = con.execute("select run_id from runs order by started_at desc, run_id").fetchall()
-    return [run_id for (run_id,) in rows]
+    """The ids of all runs, those about the newest day first."""
+    return newest_first(rows_of(con, "runs"))["run_id"].to_list()
 
 
 def plan_of(con: Connection, run_id: str) -> dict[str, Any] | None:

@@ -22,7 +22,7 @@ import hashlib
 import uuid
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -142,13 +142,13 @@ class ParquetStore(Closing):
         failpoint("lake.finish.after")
 
     def runs(self) -> pl.DataFrame:
-        """Table runs, newest first."""
+        """Table runs, those about the newest day first."""
         kinds = ("run.json", *reversed(_ENDS))  # of a run, the last document that exists counts
         names = [f"runs/{run_id}/{kind}" for run_id in self.objects.names("runs") for kind in kinds]
         documents = self._documents.read_documents(names)
         latest = {name.split("/")[1]: document.content for name, document in documents.items()}
         rows = [RunRecord.of_row(content["run"], {}).row() for content in latest.values()]
-        return frame("runs", rows).sort("started_at", "run_id", descending=[True, False])
+        return record.newest_first(frame("runs", rows))
 
     def run(self, run_id: str) -> RunRecord:
         """A run by its id or a unique beginning of it."""
@@ -314,5 +314,5 @@ class ParquetStore(Closing):
 
 
 def _with_iso_times(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row with its times as ISO 8601 text."""
-    return {k: v.isoformat() if isinstance(v, datetime) else v for k, v in row.items()}
+    """A row with its times and days as ISO 8601 text."""
+    return {k: v.isoformat() if isinstance(v, date) else v for k, v in row.items()}

@@ -64,7 +64,7 @@ class Store(AbstractContextManager["Store", None], Protocol):
         """
 
     def runs(self) -> pl.DataFrame:
-        """Table runs, newest first; runs that have not ended are in it too."""
+        """Table runs, those about the newest day first; runs that have not ended are in it too."""
 
     def run(self, run_id: str) -> RunRecord:
         """A run by its id, or by a prefix that only this run's id begins with.

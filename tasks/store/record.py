@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import polars as pl
@@ -28,6 +28,10 @@ Counts: TypeAlias = Mapping[str, int]  # the number of records by status
 RUN_TABLES: Final = (*SHARD_TABLES, "run_metrics")  # tables whose rows belong to one run
 CASE_TABLES: Final = ("scores", "asks", "cases")  # tables whose rows belong to one case
 _FIELDS_SHOWN: Final = 5  # changed settings that an error message names, at most
+
+DAY: Final = "day"
+"""Key in the snapshot of a run's configuration: the day whose transcripts were judged (ISO 8601),
+if it is one day."""
 
 FINAL_STATUSES: Final = (COMPLETE, "incomplete", "failed")
 """The statuses with which a run can end. A run that is not complete may be resumed and end again."""
@@ -66,11 +70,20 @@ class RunRecord:
     counts: dict[str, int] = field(default_factory=dict)  # records by status
     summary: dict[str, Any] | None = None  # None until the run ends
     plan: dict[str, Any] = field(default_factory=dict)  # input manifest; a resumed run follows it
+    # The day that the run is about, None for that of its start. It is not compared: a run that has
+    # None is read back with the day of its start.
+    day: date | None = field(default=None, compare=False)
+
+    @property
+    def about(self) -> date:
+        """The day that the run is about: of its transcripts, else the day (UTC) on which it began."""
+        return self.day or self.started_at.astimezone(UTC).date()
 
     def row(self) -> dict[str, Any]:
         """The row of table runs."""
         return {name: getattr(self, name) for name in TABLES["runs"]} | {
             "config": as_json(self.config),
+            "day": self.about,
             "started_at": self.started_at.astimezone(UTC),
             "finished_at": self.finished_at and self.finished_at.astimezone(UTC),
             "counts": as_json(self.counts),
@@ -85,12 +98,27 @@ class RunRecord:
             for name in ("started_at", "finished_at")
             if row[name]
         }
-        values = {name: row[name] for name in TABLES["runs"]} | {
+        values = {name: row[name] for name in TABLES["runs"].keys() - {"day"}} | {
+            "day": _day_of_row(row),
             "config": json.loads(row["config"]),
             "counts": json.loads(row["counts"]),
             "summary": row["summary"] and json.loads(row["summary"]),
         }
         return cls(**(values | times), plan=dict(plan))
+
+
+def _day_of_row(row: Mapping[str, Any]) -> date:
+    """The day that a run is about; of a row older than its column, by its configuration or start."""
+    known = row.get("day") or json.loads(row["config"]).get(DAY) or row["started_at"]
+    return date.fromisoformat(str(known)[:10])
+
+
+def newest_first(runs: pl.DataFrame) -> pl.DataFrame:
+    """Table runs by the day that each run is about, then by its start, the latest first."""
+    rows = runs.select("day", "config", "started_at").iter_rows(named=True)
+    days = pl.Series("day", [_day_of_row(row) for row in rows], dtype=pl.Date)
+    order = ("day", "started_at", "run_id")
+    return runs.with_columns(days).sort(order, descending=[True, True, False])
 
 
 def checked_id(value: str, what: str) -> str:

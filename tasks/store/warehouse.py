@@ -166,10 +166,9 @@ class DuckDBStore(Closing):
             self._journal.catch_up(duckdb_file.read_commit_state(con))
 
     def runs(self) -> pl.DataFrame:
-        """Table runs, newest first."""
+        """Table runs, those about the newest day first."""
         with self._transaction() as con:
-            runs = duckdb_rows.rows_of(con, "runs")
-        return runs.sort("started_at", "run_id", descending=[True, False])
+            return record.newest_first(duckdb_rows.rows_of(con, "runs"))
 
     def run(self, run_id: str) -> RunRecord:
         """A run by its id or a unique beginning of it."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
 import sqlite3
 import subprocess
@@ -16,6 +17,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import httpx
 import polars as pl
 import pytest
 from prefect.client.orchestration import get_client
@@ -26,15 +28,18 @@ from prefect.client.schemas.filters import (
     FlowRunFilterId,
 )
 
+from assizes.deployments.api import create_app
+from assizes.deployments.web.guard import LOOPBACK, Access
 from assizes.flows.backfill import backfill
 from assizes.flows.nightly import SeriesOutcome
 from assizes.judge.config.run import RunConfig
 from assizes.judge.errors import ConfigurationError
 from assizes.tasks.intake.run_sources import backfill_parts
+from assizes.tasks.runs.history import RunRange, stored_trends
 from assizes.tasks.store import open_store
 from tests.command import KEYS
 from tests.doubles.fixtures import OPENAI_KEY, OpenAIServer, running_openai_server
-from tests.flows.nights import cases_of, dated, ended, lay, rows
+from tests.flows.nights import ago, cases_of, dated, ended, lay, rows
 from tests.outward import PYTHONPATH
 
 pytestmark = pytest.mark.usefixtures("prefect_server")
@@ -237,9 +242,59 @@ async def test_a_day_is_set_beside_the_day_before_it_whichever_ends_first(
     compared = {"baseline": "latest", "mode": "rules"}
     config = dated(tmp_path, backfill=how, comparison=compared)
     outcome = await filled(config, DAYS[0], DAYS[4])
-    assert [one.part for one in outcome.parts] == [str(day) for day in reversed(DAYS[:5])]
+    assert [one.part for one in outcome.parts] == [str(day) for day in DAYS[:5]]
     assert beside(config) == {str(day): str(before) for before, day in pairwise(DAYS[:5])}
     assert await filled(config, DAYS[0], DAYS[4]) == outcome
+
+
+@pytest.mark.row("005-22")
+async def test_seven_days_in_any_order_are_the_same_history(tmp_path: Path):
+    week = DAYS[3:10]  # the empty and the broken day among them
+    fortnight(tmp_path)
+    seen = {}
+    for order in ("oldest", "newest"):
+        config = dated(
+            tmp_path,
+            backfill={"order": order},
+            comparison={"baseline": "latest", "mode": "rules"},
+            series={"reference_runs": 5},
+            store={"uri": f"{tmp_path}/{order}/lake"},
+            cache={"uri": f"{tmp_path}/{order}/replies"},
+            limits={"ledger": f"{tmp_path}/{order}/ledger.db"},
+            report={"uri": f"{tmp_path}/{order}/reports"},
+        )
+        outcome = await filled(config, week[0], week[-1])
+        seen[order] = {"outcome": outcome.model_dump_json(), **await history(config)}
+        seen[order] = {name: text.replace(f"/{order}/", "/") for name, text in seen[order].items()}
+    assert seen["newest"].keys() == seen["oldest"].keys()
+    differing = [name for name, text in seen["newest"].items() if seen["oldest"][name] != text]
+    assert differing == []
+
+
+async def history(config: RunConfig) -> dict[str, str]:
+    """Trends, incidents, comparisons, pages and reports, without the times of judging."""
+    with open_store(config.store) as store:
+        shown = {
+            "trends and incidents": stored_trends(
+                store, RunRange(config.name), config.series
+            ).model_dump_json(),
+            "comparisons": str(store.comparisons().select("baseline", "candidate").rows()),
+        }
+        ids = store.runs()["run_id"].to_list()
+    app = create_app(config, Access(LOOPBACK))
+    transport = httpx.ASGITransport(app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8320") as client:
+        for page in ("/", "/runs", "/view/trends", "/view/compare"):
+            shown[page] = (await client.get(page)).text.replace(config.store.uri, "STORE")
+    shown |= {f"report {run_id}": report_text(config, run_id) for run_id in ids}
+    times = re.compile(rf"({ago(1)}|{ago()})[ T]\d\d:\d\d[\d:.]*(Z| UTC)?")
+    return {name: times.sub("THEN", text) for name, text in shown.items()}
+
+
+def report_text(config: RunConfig, run_id: str) -> str:
+    """The report of a run, without what its judging took."""
+    data = json.loads((Path(config.report.uri) / run_id / "report.json").read_text("utf-8"))
+    return json.dumps(data | {"usage": None, "judges": None}, sort_keys=True)
 
 
 async def test_a_day_behind_one_that_was_not_begun_is_compared_when_that_is_judged(

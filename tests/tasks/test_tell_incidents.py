@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
+import pytest
+
 from assizes.judge.config.gates import SeriesConfig
 from assizes.judge.history.trends import Incident
 from assizes.tasks.store import Store
@@ -65,3 +67,31 @@ def test_a_name_that_never_had_a_case_tells_nothing(store: Store):
         record = replace(made.record, started_at=at, finished_at=at)
         put(store, replace(made, record=record))
     assert incidents_at(store, store.run(f"nightly-{7:012d}"), config) == []
+
+
+@pytest.mark.row("005-22")
+def test_a_night_tells_its_incidents_beside_runs_about_other_days(store: Store):
+    """A run by hand after midnight takes nothing from the night; a later night does."""
+    for number, passes in enumerate((*USUAL, 12, 13)):
+        dated(store, number, passes)
+    dated(store, 11, 34, trigger="adhoc")
+    (incident,) = incidents_at(store, store.run("nightly-000000000009"), WATCHED)
+    assert (incident.state, incident.runs) == ("persisting", 2)
+    assert f"{incident.opened_at:%Y-%m-%d}" == "2026-03-10"
+    assert incidents_at(store, store.run("nightly-000000000008"), WATCHED) == []
+
+
+def dated(store: Store, number: int, passes: int, trigger: str = "nightly") -> None:
+    """The run about one day, judged the day after; a run by hand has no day of its own."""
+    said = [
+        Said(f"n{number}c{n}", (5, 5) if n < passes else (1, 1), done=n < passes) for n in range(40)
+    ]
+    made = run(said, run_id=f"nightly-{number:012d}")
+    at = BEGUN + timedelta(days=number)
+    day = at.date() if trigger == "nightly" else None
+    snapshot = {**made.record.config, **({"day": day.isoformat()} if day else {})}
+    begun = at + timedelta(days=1) if day else at
+    record = replace(
+        made.record, trigger=trigger, config=snapshot, day=day, started_at=begun, finished_at=begun
+    )
+    put(store, replace(made, record=record))

@@ -36,7 +36,8 @@ def _blocks(data: Mapping[str, Any]) -> Iterator[str]:
     run, cases = data["run"], data["cases"]
     yield plain(data["judged_by"]["line"], 1000)  # first: whatever is cut, the judge is named
     yield f"# Run report: {plain(run['name'])}"
-    times = [f"begun {run['started_at']}"] if run["started_at"] else []
+    times = [f"about {run['day']}"]
+    times += [f"begun {run['started_at']}"] if run["started_at"] else []
     times += [f"finished {run['finished_at']}"] if run["finished_at"] else []
     yield " · ".join([code(run["run_id"]), f"{run['trigger']} run", run["status"], *times])
     if run["agents"]:

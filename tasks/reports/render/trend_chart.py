@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import time
 from typing import Any, Final
 
 import altair as alt
@@ -49,8 +50,11 @@ def _panel(trend: Trend, theme: html.Theme) -> Any:
         }
         for point in points
     ]
+    are_days = all(point.at.time() == time.min for point in trend.points)
+    axis = alt.Axis(format="%d %b" if are_days else "%d %b %H:%M", tickCount=4)
+    # In UTC: west of it, the axis would show the beginning of a day as the day before.
     base = alt.Chart(alt.InlineData(values), width=html.WIDTH, height=HEIGHT).encode(
-        x=alt.X("at:T", title=None, axis=alt.Axis(format="%d %b %H:%M", tickCount=4))
+        x=alt.X("at:T", title=None, axis=axis, scale=alt.Scale(type="utc"))
     )
     scale = alt.Scale(zero=False)  # scores near 95 would be a flat line on an axis from 0
     line = base.encode(y=alt.Y("bridged:Q", title=None, scale=scale))

@@ -28,6 +28,7 @@ class RunHead(shared.ReportPart):
     trigger: Literal["nightly", "deployment", "backfill", "adhoc"]
     status: Literal["running", "complete", "incomplete", "failed"]
     config_hash: str  # of the settings that change results
+    day: str = Field(description="that it is about, as a night: 2026-03-01")
     started_at: str | None = Field(description="2026-03-02 01:00:00 UTC")
     finished_at: str | None
     agents: list[str]  # each with its version

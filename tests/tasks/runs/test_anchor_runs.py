@@ -147,6 +147,27 @@ def test_a_change_of_judge_is_bridged_by_the_anchors_that_both_judged(store: Sto
     assert trend.points[-1].z == pytest.approx(0, abs=1e-6)
 
 
+def test_days_that_the_later_judge_judged_are_bridged_too_where_they_lie_before(store: Store):
+    for number in range(6, 12):
+        put(store, night(number, 0))
+    put(store, night(11, 0, anchors=True))
+    put(store, night(12, 20, anchors=True, model="gpt-4.1"))
+    for number in range(6):  # a backfill of the week before, by the new judge
+        made = night(number, 20, model="gpt-4.1")
+        day = made.record.started_at.date()
+        snapshot = {**made.record.config, "day": day.isoformat()}
+        begun = BEGUN + timedelta(days=20, hours=number)
+        put(
+            store,
+            replace(made, record=replace(made.record, config=snapshot, day=day, started_at=begun)),
+        )
+    wanted = SeriesConfig(metrics=("tool_routing",), reference_runs=6)
+    (trend,) = stored_trends(store, RunRange("nightly"), wanted).series
+    assert [point.value for point in trend.points] == pytest.approx([0.9] * 6 + [1.0] * 6)
+    assert [point.bridged for point in trend.points] == pytest.approx([1.0] * 12)
+    assert trend.state == "quiet"
+
+
 @pytest.mark.row("J2")
 def test_runs_of_two_judges_are_compared_over_the_bridge_of_the_anchors_that_both_judged(
     store: Store,

@@ -1,9 +1,16 @@
-"""Rows written before a column was added: both kinds of store read null in that column."""
+"""Rows written before a column was added: both kinds of store read null in that column.
+
+Only the day of a run is known without its column.
+"""
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+from datetime import date
 from pathlib import Path
 
+import duckdb
 import polars as pl
 import pytest
 
@@ -11,7 +18,7 @@ from assizes.judge.config.run import StoreConfig
 from assizes.judge.rows import CASES, LATER_COLUMNS, add_later_columns, frame
 from assizes.tasks.store import open_store, query_store, rebuild_store
 from assizes.tasks.store.protocol import Store
-from tests.tasks.store.rows import COUNTS, ended, run_metrics, run_record, shard
+from tests.tasks.store.rows import BEGAN, COUNTS, ended, run_metrics, run_record, shard
 
 TOOLS = pl.List(pl.String)
 
@@ -125,6 +132,58 @@ def test_a_file_is_rebuilt_from_an_older_parquet_copy(tmp_path: Path, monkeypatc
     assert rebuild_store(place, copy).kept_run_ids == ["nightly-1"]
     with open_store(place) as store:
         assert tools_in(store) == {"c1": None, "c2": ["find", "pay"]}
+
+
+def drop_days(place: StoreConfig) -> None:
+    """Make of a store one that was written before table runs had the column `day`."""
+    if place.uri.startswith("duckdb:"):
+        with duckdb.connect(place.uri.removeprefix("duckdb:///")) as con:
+            con.execute("alter table runs drop column day")
+        return
+    for file in Path(place.uri).glob("runs/*/*.json"):
+        document = json.loads(file.read_text("utf-8"))
+        if document.get("run", {}).pop("day", None):
+            file.write_text(json.dumps(document), "utf-8")
+
+
+@pytest.fixture(params=["duckdb", "folder"])
+def without_days(request: pytest.FixtureRequest) -> StoreConfig:
+    """An older store with a run about a night, and with one that was begun by hand on 1 March."""
+    place: StoreConfig = request.getfixturevalue(f"{request.param}_place")
+    night = {"day": "2026-02-14", **run_record().config}
+    with open_store(place, writing=True) as store:
+        for begun in (run_record("night", config=night), run_record("by-hand", trigger="adhoc")):
+            store.finish(ended(store.begin(begun)), run_metrics(begun.run_id))
+    drop_days(place)
+    return place
+
+
+@pytest.mark.row("005-22")
+def test_the_day_of_an_older_run_is_the_one_in_its_configuration_else_that_of_its_start(
+    without_days: StoreConfig,
+):
+    with open_store(without_days) as store:
+        rows = store.runs().select("run_id", "day").rows()
+        assert rows == [("by-hand", date(2026, 3, 1)), ("night", date(2026, 2, 14))]
+        assert store.run("night").about == date(2026, 2, 14)
+        assert store.run("by-hand").about == date(2026, 3, 1)
+
+
+def test_an_older_store_takes_runs_with_a_day(without_days: StoreConfig):
+    with open_store(without_days, writing=True) as store:
+        begun = store.begin(run_record("new", day=date(2026, 2, 20)))
+        store.finish(ended(begun), run_metrics("new"))
+        assert store.runs()["run_id"].to_list() == ["by-hand", "new", "night"]
+        assert store.run("new").day == date(2026, 2, 20)
+    days = query_store(without_days, "select day from runs where run_id = 'new'").rows()
+    assert days == [(date(2026, 2, 20),)]
+
+
+def test_a_run_of_no_one_day_is_stored_with_the_day_on_which_it_began(duckdb_place):
+    with open_store(duckdb_place, writing=True) as store:
+        store.begin(replace(run_record(), started_at=BEGAN))  # 02:30 two hours east of UTC
+    days = query_store(duckdb_place, "select day, started_at::date from runs").rows()
+    assert days == [(date(2026, 3, 1), date(2026, 3, 1))]
 
 
 def test_rows_that_lack_nothing_are_left_as_they_are():
