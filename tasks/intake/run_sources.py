@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path, PurePosixPath
@@ -22,11 +22,10 @@ from assizes.judge.formats.shared.parsing import strict_json
 from assizes.tasks.intake.plan import NothingDue, RecordSelector
 from assizes.tasks.sources.listing import (
     BOM,
-    LINK,
     TranscriptSource,
     list_sources,
     parts_before_pattern,
-    refresh_source,
+    refresh_if_present,
 )
 from assizes.tasks.sources.spool import Spool
 
@@ -61,7 +60,7 @@ def selected_sources(
         yield from transcript_sources(config, day, spool)
         return
     for source in selector.objects:  # each is refreshed just before it is read
-        yield _refresh_if_present(source, config.storage_options)
+        yield refresh_if_present(source, config.storage_options)
 
 
 def transcript_sources(
@@ -93,7 +92,7 @@ def transcript_sources(
     if not names:
         raise NothingDue(f"no transcripts: the manifest {sources[0].uri!r} names no object")
     return [
-        _refresh_if_present(TranscriptSource(name, "", 0), config.storage_options) for name in names
+        refresh_if_present(TranscriptSource(name, "", 0), config.storage_options) for name in names
     ]
 
 
@@ -234,14 +233,6 @@ def _is_missing_for_day(template: str, uri: str) -> bool:
     before = _DATE_PLACEHOLDER.split(template.rpartition("://")[2])[0]
     above = Path(*parts_before_pattern(Path(f"{before}x").parts[:-1]))
     return above.is_dir() and not Path(*parts_before_pattern(Path(rest).parts)).exists()
-
-
-def _refresh_if_present(source: TranscriptSource, options: Mapping[str, Any]) -> TranscriptSource:
-    """The object as it is now, or as it was where it is gone."""
-    try:
-        return source if source.etag == LINK else refresh_source(source, options)
-    except DataError:
-        return source
 
 
 def _manifest_names(

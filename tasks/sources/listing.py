@@ -116,6 +116,14 @@ def refresh_source(source: TranscriptSource, options: Mapping[str, Any]) -> Tran
     raise vanished_error(source)
 
 
+def refresh_if_present(source: TranscriptSource, options: Mapping[str, Any]) -> TranscriptSource:
+    """The object as it is now, or as it was where it is gone."""
+    try:
+        return source if source.etag == LINK else refresh_source(source, options)
+    except DataError:
+        return source
+
+
 @contextmanager
 def bucket_stream(source: TranscriptSource, options: Mapping[str, Any]) -> Iterator[IO[bytes]]:
     """A stream of the bytes of an object on S3 as it was listed.
