@@ -27,8 +27,6 @@ SAME = [
     ([], []),
     ([1, 2], (2, 1)),
     ([1, "2024-05-20"], ["May 20, 2024", "1.0"]),
-    ({"a": [1]}, {"a": "[1]"}),
-    ({"a": {"b": 1}}, {"a": '{"b": 1, "c": 2}'}),
     (5, 5.0),
     (5, "5"),
     (5, " 5.00 "),
@@ -87,7 +85,6 @@ DIFFERENT = [
     ({"a": 1}, ["a", 1]),
     ({"a": 1}, "a"),
     ({"a": [1]}, {"a": "[1"}),
-    ({"a": {"b": 1}}, {"a": '{"b": 2}'}),
     ([{"n": 1}], [{"n": 1}, {"n": 2}]),
     ([{"n": 1}, {"n": 2}], [{"n": 1}]),
     ([{"n": 1}, {"n": 2}], [{"n": 1, "m": 2}, {"n": 3}]),
@@ -189,7 +186,6 @@ def test_hostile_values_take_no_more_than_linear_time():
     begun = time.process_time()
     assert is_same_value(deep, other)  # what is nested too deep is not looked at
     assert not is_same_value([{"a": i} for i in range(5000)], [{"b": i} for i in range(5000)])
-    assert not is_same_value({"a": [1]}, {"a": "[" * 100_000})
     assert not is_same_value("2024-05-20", "1" * 100_000)
     assert time.process_time() - begun < 5
 
