@@ -13,11 +13,12 @@ from typing import Final, NamedTuple
 _LONGEST: Final = 40
 """Characters of the longest word that is read as a number; a longer one is a plain word."""
 
-_ONES: Final = (
+_TO_NINETEEN: Final = (
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen"
     " sixteen seventeen eighteen nineteen"
-).split()
-_TENS: Final = "twenty thirty forty fifty sixty seventy eighty ninety".split()
+)
+_ONES: Final = _TO_NINETEEN.split()
+_TENS: Final = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
 _BELOW_100: Final = _ONES + [f"{ten} {one}".strip() for ten in _TENS for one in ("", *_ONES[1:10])]
 _SPELLED: Final = {words: number for number, words in enumerate(_BELOW_100)} | {
     f"{_BELOW_100[n // 100]} hundred {_BELOW_100[n % 100]}".removesuffix(" zero"): n

@@ -87,6 +87,11 @@ class ToolEvidence:
     finished: bool | None  # whether the conversation came to its end
 
     @property
+    def made(self) -> tuple[MadeCall, ...]:
+        """All calls: those that succeeded, were refused, or were prevented."""
+        return (*self.called, *self.failed, *self.prevented)
+
+    @property
     def lost_calls(self) -> tuple[MadeCall, ...]:
         """The prevented calls of tools that never worked again: what depended on these is lost."""
         return tuple(
@@ -201,8 +206,9 @@ def tool_evidence(case: Case) -> ToolEvidence:
     done_writes = tuple(each for each in called if each.call.name in write_names)
     write_match = None
     if expected is not None and (writes_known or expected_writes):
-        tried_writes = [each for each in tried if each.call.name in write_names]
-        write_match = _is_same_calls(expected_writes, tried_writes, exact=exact)
+        pairs = [m.made for m in matches if m.expected.name in write_names and not m.differences]
+        done_pairs = [made_call for made_call in pairs if not made_call.is_prevented]
+        write_match = (len(pairs), len(done_pairs)) == (len(expected_writes), len(done_writes))
     in_order: bool | None = None
     recall: float | None = None
     precision: float | None = None
@@ -267,16 +273,6 @@ def _matches(
     return dict(sorted(matches.items()))
 
 
-def _is_same_calls(
-    expected: Sequence[ExpectedCall], tried: Sequence[MadeCall], *, exact: bool
-) -> bool:
-    """Whether the calls that were made are the expected ones; those prevented may be among them."""
-    pairs = _matches(expected, tried, exact=exact).values()
-    hit = {match.position for match in pairs if match.differences == 0}
-    is_wanted = all(call.is_prevented or place in hit for place, call in enumerate(tried))
-    return is_wanted and len(hit) == len(expected)
-
-
 _Options = Mapping[int, Sequence[CallMatch]]
 """The calls that may be paired with an expected call, by the index of the expected call."""
 
@@ -319,18 +315,18 @@ def _stated_texts(case: Case) -> tuple[tuple[str, ...], tuple[str, ...]]:
     token_rows = [tokens_of(text) for text in agent_texts]
     stated: list[str] = []
     unstated: list[str] = []
-    for said in case.expected.said:
-        tokens = tokens_of(said)[: _MOST_TOKENS + 1]
+    for due in case.expected.said:
+        tokens = tokens_of(due)[: _MOST_TOKENS + 1]
         # Numbers are compared by value; `10` is not told by `10.5`, as it would be by its letters.
         if any(token.is_number for token in tokens) and len(tokens) <= _MOST_TOKENS:
             is_stated = any(is_told(tokens, row) for row in token_rows)
         else:
-            due = said.replace(",", "").casefold().strip()
-            before = r"(?<!\w)" if due[:1].isalnum() else ""
-            after = r"(?!\w)" if due[-1:].isalnum() else ""
-            pattern = re.compile(f"{before}{re.escape(due)}{after}")
+            flat = due.replace(",", "").casefold().strip()
+            before = r"(?<!\w)" if flat[:1].isalnum() else ""
+            after = r"(?!\w)" if flat[-1:].isalnum() else ""
+            pattern = re.compile(f"{before}{re.escape(flat)}{after}")
             is_stated = any(map(pattern.search, flat_texts))
-        (stated if is_stated else unstated).append(said)
+        (stated if is_stated else unstated).append(due)
     return tuple(stated), tuple(unstated)
 
 
