@@ -153,7 +153,7 @@ def result_interpretation(read: CaseReading) -> RuleFinding:
     of success right after a failed call lowers it to at most 2, several to at most 1.
     """
     if not read.tools.made:
-        return _without_calls(tools)
+        return _without_calls(read.tools)
     claims = [claim for claim in read.claims if claim.tool is None and claim.after_result]
     false_success = plain_reading.false_successes(read)
     if not claims and not read.tools.failed and not false_success:
