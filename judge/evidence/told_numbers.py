@@ -41,7 +41,6 @@ _GAP: Final = "'\u2019\u00a0\u202f\u2009"  # signs between thousands beside the 
 _NUMERIC: Final = re.compile(
     rf"""([-+]?)({_SIGN}|[a-z]{{1,3}}\$)?([-+]?)(?!0\d)(  # no leading 0: 007 is an id
         \d{{1,3}}(?:[,{_GAP}]\d{{3}})+(?:\.\d+)?  # 1,481.50
-      | \d{{1,2}}(?:,\d\d)+,\d{{3}}(?:\.\d+)?  # 12,34,567, as in India
       | \d{{1,3}}(?:\.\d{{3}})+,\d{{1,2}} | \d+,\d{{1,2}}  # 1.481,50
       | \d+(?:\.\d+)? | \.\d+
     )({_SIGN})?""",
@@ -107,7 +106,7 @@ def is_told(due: Sequence[Token], tokens: Sequence[Token]) -> bool:
 
 
 def _tells(token: Token, due: Token) -> bool:
-    if token.text == due.text:
+    if due.text in (token.text, token.unit):  # `dollars` is told by `10 dollars`
         return due.unit in ("", token.unit)
     is_share = token.is_number and token.unit == "%" and due.is_number and not due.unit
     return is_share and due.text[:2] == "0." and Decimal(due.text) * 100 == Decimal(token.text)

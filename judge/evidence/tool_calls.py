@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -28,7 +27,6 @@ _LISTED = 12
 """The most names or calls that one line of evidence lists."""
 _VALUE_CHARS = 40  # of an argument value in a line of evidence
 _NAME_CHARS = 60  # of a name; names are chosen by whoever wrote the transcript
-_MOST_TOKENS = 200  # words of an expected text that is read word by word
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,23 +307,14 @@ def _stated_texts(case: Case) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The strings of `expected.said` that the agent told the user, and the others."""
     if not case.expected.said:
         return (), ()
-    agent_texts = [text for _, text in case.transcript.agent_texts()]
-    # Without commas, and whole words only: a text with `Rome, Italy` states `rome italy`.
-    flat_texts = [text.replace(",", "").casefold() for text in agent_texts]
-    token_rows = [tokens_of(text) for text in agent_texts]
+    rows = [(text, tokens_of(text)) for _, text in case.transcript.agent_texts()]
     stated: list[str] = []
     unstated: list[str] = []
     for due in case.expected.said:
-        tokens = tokens_of(due)[: _MOST_TOKENS + 1]
-        # Numbers are compared by value; `10` is not told by `10.5`, as it would be by its letters.
-        if any(token.is_number for token in tokens) and len(tokens) <= _MOST_TOKENS:
-            is_stated = any(is_told(tokens, row) for row in token_rows)
-        else:
-            flat = due.replace(",", "").casefold().strip()
-            before = r"(?<!\w)" if flat[:1].isalnum() else ""
-            after = r"(?!\w)" if flat[-1:].isalnum() else ""
-            pattern = re.compile(f"{before}{re.escape(flat)}{after}")
-            is_stated = any(map(pattern.search, flat_texts))
+        tokens = tokens_of(due)  # none where the text consists of signs
+        is_stated = any(
+            is_told(tokens, row) if tokens else due.strip() in text for text, row in rows
+        )
         (stated if is_stated else unstated).append(due)
     return tuple(stated), tuple(unstated)
 
