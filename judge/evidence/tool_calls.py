@@ -85,8 +85,8 @@ class ToolEvidence:
     finished: bool | None  # whether the conversation came to its end
 
     @property
-    def made(self) -> tuple[MadeCall, ...]:
-        """All calls: those that succeeded, were refused, or were prevented."""
+    def all_calls(self) -> tuple[MadeCall, ...]:
+        """The calls that succeeded, were refused, or were prevented."""
         return (*self.called, *self.failed, *self.prevented)
 
     @property

@@ -127,7 +127,7 @@ def parameter_extraction(read: CaseReading) -> RuleFinding:
     to four give 2, more give 1, as many as there are arguments 0.
     """
     tools = read.tools
-    if not tools.made:
+    if not tools.all_calls:
         return _without_calls(tools)
     differing = [match for match in tools.matches if match.differences]
     unreadable = [m for m in (*tools.called, *tools.failed) if m.call.raw is not None]
@@ -135,7 +135,7 @@ def parameter_extraction(read: CaseReading) -> RuleFinding:
     differences = sum(match.differences for match in differing)
     errors = differences + len(unreadable) + len(invented)
     names = {match.made.call.name for match in differing} | {str(claim.tool) for claim in invented}
-    total = sum(max(1, len(made_call.call.arguments)) for made_call in tools.made)
+    total = sum(max(1, len(made_call.call.arguments)) for made_call in tools.all_calls)
     why = (
         f"{differences} arguments differ from the expected, {len(invented)} values never mentioned, "
         f"{len(unreadable)} unreadable, of {total} given"
@@ -152,7 +152,7 @@ def result_interpretation(read: CaseReading) -> RuleFinding:
     The level comes from the share of specific values that were heard before (`_support`). A claim
     of success right after a failed call lowers it to at most 2, several to at most 1.
     """
-    if not read.tools.made:
+    if not read.tools.all_calls:
         return _without_calls(read.tools)
     claims = [claim for claim in read.claims if claim.tool is None and claim.after_result]
     false_success = plain_reading.false_successes(read)
@@ -204,7 +204,7 @@ def instruction_compliance(read: CaseReading) -> RuleFinding:
     """
     tools = read.tools
     offered = {tool.name for tool in read.case.transcript.tools}
-    calls = tools.made if offered else ()
+    calls = tools.all_calls if offered else ()
     if tools.expected is None and not calls and not tools.failed:
         return RuleFinding(None, "neither expected calls nor calls of offered tools are there")
     outside = [made_call for made_call in calls if made_call.call.name not in offered]
@@ -239,7 +239,7 @@ def information_gathering(read: CaseReading) -> RuleFinding:
     gaps |= {match.made.turn for match in read.tools.matches if match.missing}
     gaps |= {failed.turn for failed in read.tools.failed if failed.call.name in writes}
     repeats = plain_reading.repeated_requests(read.texts)
-    if not (read.tools.made or read.tools.missed) and not any(
+    if not (read.tools.all_calls or read.tools.missed) and not any(
         plain_reading.questions(text) for _, text in read.texts
     ):
         return RuleFinding(None, "no tool was called, and no question was asked")

@@ -212,7 +212,9 @@ def false_successes(read: CaseReading) -> tuple[int, ...]:
     """Return the turns that claim success although every call since the agent's last text failed."""
     turns, last_turn = [], -1  # last_turn: of the agent's text before
     for turn, text in read.texts:
-        failures = [call.has_failed for call in read.tools.made if last_turn <= call.turn < turn]
+        failures = [
+            call.has_failed for call in read.tools.all_calls if last_turn <= call.turn < turn
+        ]
         if failures and all(failures) and has_success_claim(text):
             turns.append(turn)
         last_turn = turn
