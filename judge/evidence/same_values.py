@@ -35,19 +35,17 @@ def is_same_value(expected: Any, actual: Any, *, exact: bool = False, depth: int
 
     Members of objects that the expectation does not name are ignored at every depth, unless
     `exact`. Lists have no order. A number may be written with separators or a currency, a date or
-    time in any unambiguous form, an object or a list as its JSON text.
+    time in any unambiguous form.
     """
     if depth > _DEEPEST:
         return True
     if isinstance(expected, Mapping):
-        parsed = _json_or_same(actual)
-        return isinstance(parsed, Mapping) and not any(
-            differing_members(expected, parsed, exact=exact, depth=depth + 1)
+        return isinstance(actual, Mapping) and not any(
+            differing_members(expected, actual, exact=exact, depth=depth + 1)
         )
     if isinstance(expected, list | tuple):
-        parsed = _json_or_same(actual)
-        return isinstance(parsed, list | tuple) and _is_same_list(
-            expected, parsed, exact=exact, depth=depth + 1
+        return isinstance(actual, list | tuple) and _is_same_list(
+            expected, actual, exact=exact, depth=depth + 1
         )
     if expected is None or isinstance(actual, Mapping | list | tuple):
         return expected is actual
@@ -146,13 +144,6 @@ def _day(text: str, form: str) -> datetime | None:
         return datetime.strptime(" ".join(text.split()), form).replace(tzinfo=UTC)
     except ValueError:
         return None
-
-
-def _json_or_same(value: Any) -> Any:
-    try:
-        return json.loads(value) if isinstance(value, str) else value
-    except (ValueError, RecursionError):  # RecursionError: ten thousand opening brackets
-        return value
 
 
 def _plain(value: Any, depth: int = 0) -> Any:

@@ -1,4 +1,4 @@
-"""Numbers in texts, compared by value: `$1,481.50`, `1.481,50 EUR`, `ten percent`, `two hundred`.
+"""Numbers in texts, compared by value: `$1,481.50`, `1.481,50 EUR`, `ten percent`.
 
 Every pattern runs in linear time, because the texts are untrusted.
 """
@@ -13,32 +13,34 @@ from typing import Final, NamedTuple
 _LONGEST: Final = 40
 """Characters of the longest word that is read as a number; a longer one is a plain word."""
 
-_SCALES: Final = {"hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9}
-_TEENS: Final = (
+_TO_NINETEEN: Final = (
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen"
     " sixteen seventeen eighteen nineteen"
 )
-_TENS: Final = "twenty thirty forty fifty sixty seventy eighty ninety"
-_SPELLED: Final = {word: number for number, word in enumerate(_TEENS.split())} | {
-    word: 10 * number for number, word in enumerate(_TENS.split(), 2)
+_ONES: Final = _TO_NINETEEN.split()
+_TENS: Final = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
+_BELOW_100: Final = _ONES + [f"{ten} {one}".strip() for ten in _TENS for one in ("", *_ONES[1:10])]
+_SPELLED: Final = {words: number for number, words in enumerate(_BELOW_100)} | {
+    f"{_BELOW_100[n // 100]} hundred {_BELOW_100[n % 100]}".removesuffix(" zero"): n
+    for n in range(100, 1000)
 }
-_MONEY: Final = {
+"""The numbers below a thousand by their words."""
+
+_UNITS: Final = {
     unit: units.split()[0]
     for units in (
-        *("$ us$ usd dollar dollars", "€ eur euro euros", "£ gbp pound pounds", "¥ jpy yen"),
-        *("₹ inr rupee rupees", "chf", "cad", "aud", "nzd", "cny", "sek", "nok", "dkk", "sgd"),
+        *("% percent", "$ us$ usd dollar dollars", "€ eur euro euros", "£ gbp pound pounds"),
+        *("¥ jpy yen", "₹ inr rupee rupees", "chf", "cad", "aud", "nzd", "cny", "sek", "nok"),
     )
     for unit in units.split()
 }
-"""Signs, codes and words of currencies, each with the first of its currency's."""
+"""Signs, codes and words of currencies and of percent, each with the first of its kind."""
 
-_UNITS: Final = _MONEY | {"%": "%", "percent": "%"}
 _SIGN: Final = "|".join(sorted(map(re.escape, _UNITS), key=len, reverse=True))
 _GAP: Final = "'\u2019\u00a0\u202f\u2009"  # signs between thousands beside the comma
 _NUMERIC: Final = re.compile(
     rf"""([-+]?)({_SIGN}|[a-z]{{1,3}}\$)?([-+]?)(?!0\d)(  # no leading 0: 007 is an id
         \d{{1,3}}(?:[,{_GAP}]\d{{3}})+(?:\.\d+)?  # 1,481.50
-      | \d{{1,2}}(?:,\d\d)+,\d{{3}}(?:\.\d+)?  # 12,34,567, as in India
       | \d{{1,3}}(?:\.\d{{3}})+,\d{{1,2}} | \d+,\d{{1,2}}  # 1.481,50
       | \d+(?:\.\d+)? | \.\d+
     )({_SIGN})?""",
@@ -47,16 +49,16 @@ _NUMERIC: Final = re.compile(
 _DECIMAL_COMMA: Final = re.compile(r"[\d.]*,\d{1,2}")
 _WORD: Final = re.compile(rf"(?:[\w$€£¥₹%+-]|(?<![.\d])\.(?=\d))[\w$€£¥₹%.,:/+{_GAP}-]*")
 _CUT: Final = re.compile(r"(?<!\d)[:/]|[:/](?!\d)|[-.](?=[^\W\d])")  # total:10, 5/night, 10-day
-_SCALED: Final = re.compile(
-    rf"(?<![\w.,])(\d{{1,20}}+(?:\.\d{{1,20}}+)?)(?: ({'|'.join(_SCALES)})|k)\b"  # 1.5 million
-)
+_SCALES: Final = ("hundred", "thousand", "million", "billion")
+_SCALED: Final = re.compile(rf"(?<=\d) (?=(?:{'|'.join(_SCALES)})\b)")  # 10 thousand
 _PRONOUN: Final = re.compile(  # `one` where it counts nothing
     r"\b((?:this|that|no|any|every|each|another|which|the|new|other|same|right) )one\b"
     r"|\bone(?=[ -](?:moment|second|minute|way|of|more|by|thing|another)\b)"
 )
-_NAME: Final = "|".join((*_SPELLED, *_SCALES))
-_RUN: Final = re.compile(rf"\b(?:{_NAME})(?:(?: and | |-)(?:{_NAME}))*+\b")
-_APART: Final = re.compile(r"(?<!hundred)(?<!thousand)(?<!million)(?<!billion) and ")
+_NAME: Final = "|".join((*_ONES, *_TENS, *_SCALES))
+_RUN: Final = re.compile(
+    rf"\b(?:{_NAME})\b(?:(?:(?<=hundred) and|(?<=thousand) and)?[ -](?:{_NAME})\b)*+"
+)
 
 
 class Token(NamedTuple):
@@ -85,7 +87,7 @@ def number_text(text: str) -> str | None:
 def tokens_of(text: str) -> list[Token]:
     """The words and numbers of a text in order, without punctuation."""
     flat = text.casefold().replace("\u2212", "-").replace("per cent", "percent")
-    flat = _RUN.sub(_in_digits, _SCALED.sub(_scale_up, _PRONOUN.sub(r"\1one_", flat)))
+    flat = _RUN.sub(_in_digits, _SCALED.sub("_", _PRONOUN.sub(r"\1one_", flat)))
     edges = f".,:/+{_GAP}"
     words = (
         part.rstrip(f"{edges}-") if len(part) > 1 else part
@@ -104,7 +106,7 @@ def is_told(due: Sequence[Token], tokens: Sequence[Token]) -> bool:
 
 
 def _tells(token: Token, due: Token) -> bool:
-    if token.text == due.text:
+    if due.text in (token.text, token.unit):  # `dollars` is told by `10 dollars`
         return due.unit in ("", token.unit)
     is_share = token.is_number and token.unit == "%" and due.is_number and not due.unit
     return is_share and due.text[:2] == "0." and Decimal(due.text) * 100 == Decimal(token.text)
@@ -139,27 +141,7 @@ def _with_units(tokens: Iterable[Token]) -> list[Token]:
     return joined
 
 
-def _scale_up(match: re.Match[str]) -> str:
-    number = Decimal(match[1]) * _SCALES.get(match[2], 1000)
-    return trimmed_number(f"{number:f}")
-
-
 def _in_digits(match: re.Match[str]) -> str:
-    return " and ".join(_digits_of(part) for part in _APART.split(match[0]))
-
-
-def _digits_of(words: str) -> str:
-    """Number words as digits; words that spell no single number stay together as one word."""
-    total = group = 0
-    for word in words.replace("-", " ").replace(" and ", " ").split():
-        size = _SPELLED.get(word) or _SCALES.get(word, 0)
-        tens = group % 100
-        if size == 100 and group < 100:
-            group = (group or 1) * size
-        elif size >= 1000 and total % (1000 * size) == 0:  # the scales go down
-            total, group = total + (group or 1) * size, 0
-        elif size < 100 and (tens == 0 or (size < 10 and tens >= 20 and tens % 10 == 0)):
-            group += size
-        else:
-            return words.replace(" ", "_")
-    return str(total + group)
+    """Number words as digits; those of no number below a thousand become one word."""
+    words = match[0].replace("-", " ").replace(" and ", " ")
+    return str(_SPELLED.get(words, words.replace(" ", "_")))

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -28,7 +27,6 @@ _LISTED = 12
 """The most names or calls that one line of evidence lists."""
 _VALUE_CHARS = 40  # of an argument value in a line of evidence
 _NAME_CHARS = 60  # of a name; names are chosen by whoever wrote the transcript
-_MOST_TOKENS = 200  # words of an expected text that is read word by word
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +83,11 @@ class ToolEvidence:
     stated_texts: tuple[str, ...]  # strings of `expected.said` that the agent told the user
     unstated_texts: tuple[str, ...]  # the other strings of `expected.said`
     finished: bool | None  # whether the conversation came to its end
+
+    @property
+    def all_calls(self) -> tuple[MadeCall, ...]:
+        """The calls that succeeded, were refused, or were prevented."""
+        return (*self.called, *self.failed, *self.prevented)
 
     @property
     def lost_calls(self) -> tuple[MadeCall, ...]:
@@ -201,8 +204,9 @@ def tool_evidence(case: Case) -> ToolEvidence:
     done_writes = tuple(each for each in called if each.call.name in write_names)
     write_match = None
     if expected is not None and (writes_known or expected_writes):
-        tried_writes = [each for each in tried if each.call.name in write_names]
-        write_match = _is_same_calls(expected_writes, tried_writes, exact=exact)
+        pairs = [m.made for m in matches if m.expected.name in write_names and not m.differences]
+        done_pairs = [made_call for made_call in pairs if not made_call.is_prevented]
+        write_match = (len(pairs), len(done_pairs)) == (len(expected_writes), len(done_writes))
     in_order: bool | None = None
     recall: float | None = None
     precision: float | None = None
@@ -267,16 +271,6 @@ def _matches(
     return dict(sorted(matches.items()))
 
 
-def _is_same_calls(
-    expected: Sequence[ExpectedCall], tried: Sequence[MadeCall], *, exact: bool
-) -> bool:
-    """Whether the calls that were made are the expected ones; those prevented may be among them."""
-    pairs = _matches(expected, tried, exact=exact).values()
-    hit = {match.position for match in pairs if match.differences == 0}
-    is_wanted = all(call.is_prevented or place in hit for place, call in enumerate(tried))
-    return is_wanted and len(hit) == len(expected)
-
-
 _Options = Mapping[int, Sequence[CallMatch]]
 """The calls that may be paired with an expected call, by the index of the expected call."""
 
@@ -313,24 +307,15 @@ def _stated_texts(case: Case) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The strings of `expected.said` that the agent told the user, and the others."""
     if not case.expected.said:
         return (), ()
-    agent_texts = [text for _, text in case.transcript.agent_texts()]
-    # Without commas, and whole words only: a text with `Rome, Italy` states `rome italy`.
-    flat_texts = [text.replace(",", "").casefold() for text in agent_texts]
-    token_rows = [tokens_of(text) for text in agent_texts]
+    rows = [(text, tokens_of(text)) for _, text in case.transcript.agent_texts()]
     stated: list[str] = []
     unstated: list[str] = []
-    for said in case.expected.said:
-        tokens = tokens_of(said)[: _MOST_TOKENS + 1]
-        # Numbers are compared by value; `10` is not told by `10.5`, as it would be by its letters.
-        if any(token.is_number for token in tokens) and len(tokens) <= _MOST_TOKENS:
-            is_stated = any(is_told(tokens, row) for row in token_rows)
-        else:
-            due = said.replace(",", "").casefold().strip()
-            before = r"(?<!\w)" if due[:1].isalnum() else ""
-            after = r"(?!\w)" if due[-1:].isalnum() else ""
-            pattern = re.compile(f"{before}{re.escape(due)}{after}")
-            is_stated = any(map(pattern.search, flat_texts))
-        (stated if is_stated else unstated).append(said)
+    for due in case.expected.said:
+        tokens = tokens_of(due)  # none where the text consists of signs
+        is_stated = any(
+            is_told(tokens, row) if tokens else due.strip() in text for text, row in rows
+        )
+        (stated if is_stated else unstated).append(due)
     return tuple(stated), tuple(unstated)
 
 

@@ -99,7 +99,7 @@ def tool_routing(read: CaseReading) -> RuleFinding:
     if tools.expected is None:
         return RuleFinding(None, "no expected calls are given to compare the calls with")
     if not tools.expected and not tools.called and not tools.prevented:
-        return RuleFinding(5, "not applicable: no call was required and none was made", code)
+        return _NO_CALL_REQUIRED
     if not tools.expected and not tools.writes_known:
         return RuleFinding(None, "no call was expected, and which calls change state is not known")
     wrong = read.unexpected_writes
@@ -126,17 +126,16 @@ def parameter_extraction(read: CaseReading) -> RuleFinding:
     cannot be read. One error gives level 4, or 3 when unreadable or in a state-changing call; two
     to four give 2, more give 1, as many as there are arguments 0.
     """
-    tools, code = read.tools, "wrong_parameter"
-    calls = (*tools.called, *tools.failed, *tools.prevented)
-    if not calls:
-        return _without_calls(read, code)
+    tools = read.tools
+    if not tools.all_calls:
+        return _without_calls(tools)
     differing = [match for match in tools.matches if match.differences]
     unreadable = [m for m in (*tools.called, *tools.failed) if m.call.raw is not None]
     invented = [c for c in read.claims if c.tool is not None and not c.is_grounded]
     differences = sum(match.differences for match in differing)
     errors = differences + len(unreadable) + len(invented)
     names = {match.made.call.name for match in differing} | {str(claim.tool) for claim in invented}
-    total = sum(max(1, len(made_call.call.arguments)) for made_call in calls)  # at least 1 a call
+    total = sum(max(1, len(made_call.call.arguments)) for made_call in tools.all_calls)
     why = (
         f"{differences} arguments differ from the expected, {len(invented)} values never mentioned, "
         f"{len(unreadable)} unreadable, of {total} given"
@@ -144,7 +143,7 @@ def parameter_extraction(read: CaseReading) -> RuleFinding:
     level = _level(errors, 5, 3 if names & read.case.write_names() or unreadable else 4, 2, 2, 2, 1)
     turns = _turns_of([match.made for match in differing]) + _turns_of(invented)
     turns += _turns_of(unreadable)
-    return RuleFinding(0 if errors >= total else level, why, code, turns)
+    return RuleFinding(0 if errors >= total else level, why, "wrong_parameter", turns)
 
 
 def result_interpretation(read: CaseReading) -> RuleFinding:
@@ -153,24 +152,23 @@ def result_interpretation(read: CaseReading) -> RuleFinding:
     The level comes from the share of specific values that were heard before (`_support`). A claim
     of success right after a failed call lowers it to at most 2, several to at most 1.
     """
-    code = "hallucinated_result"
-    if not (read.tools.called or read.tools.failed or read.tools.prevented):
-        return _without_calls(read, code)
+    if not read.tools.all_calls:
+        return _without_calls(read.tools)
     claims = [claim for claim in read.claims if claim.tool is None and claim.after_result]
-    if not claims and not read.tools.failed:
-        return RuleFinding(None, "no specific value was said after a tool result")
     false_success = plain_reading.false_successes(read)
+    if not claims and not read.tools.failed and not false_success:
+        return RuleFinding(None, "no specific value was said after a tool result")
     level, why, turns = _support(claims, "values said after tool results")
     why = f"{why}; {_count_text(len(false_success), 'claim')} of success after a failed call"
     level = min(level, _level(len(false_success), 5, 2, 1))
-    return RuleFinding(level, why, code, turns + false_success)
+    return RuleFinding(level, why, "hallucinated_result", turns + false_success)
 
 
-def _without_calls(read: CaseReading, code: str) -> RuleFinding:
-    """The finding where no tool was called: full marks only where no call was required."""
-    if read.tools.expected == ():
-        return RuleFinding(5, "not applicable: no call was required and none was made", code)
-    return RuleFinding(None, "no tool was called")
+_NO_CALL_REQUIRED: Final = RuleFinding(5, "not applicable: no call was required and none was made")
+
+
+def _without_calls(tools: ToolEvidence) -> RuleFinding:
+    return _NO_CALL_REQUIRED if tools.expected == () else RuleFinding(None, "no tool was called")
 
 
 def grounding_fidelity(read: CaseReading) -> RuleFinding:
@@ -206,7 +204,7 @@ def instruction_compliance(read: CaseReading) -> RuleFinding:
     """
     tools = read.tools
     offered = {tool.name for tool in read.case.transcript.tools}
-    calls = (*tools.called, *tools.failed, *tools.prevented) if offered else ()
+    calls = tools.all_calls if offered else ()
     if tools.expected is None and not calls and not tools.failed:
         return RuleFinding(None, "neither expected calls nor calls of offered tools are there")
     outside = [made_call for made_call in calls if made_call.call.name not in offered]
@@ -241,8 +239,9 @@ def information_gathering(read: CaseReading) -> RuleFinding:
     gaps |= {match.made.turn for match in read.tools.matches if match.missing}
     gaps |= {failed.turn for failed in read.tools.failed if failed.call.name in writes}
     repeats = plain_reading.repeated_requests(read.texts)
-    calls = read.tools.called or read.tools.failed or read.tools.missed
-    if not calls and not any(plain_reading.questions(text) for _, text in read.texts):
+    if not (read.tools.all_calls or read.tools.missed) and not any(
+        plain_reading.questions(text) for _, text in read.texts
+    ):
         return RuleFinding(None, "no tool was called, and no question was asked")
     why = (
         f"{_count_text(len(gaps), 'call')} on incomplete data, "
@@ -328,7 +327,7 @@ def task_completion(read: CaseReading) -> RuleFinding:
             why = f"{sum(held)} of {len(held)} expected outcomes hold, {BY_WORDS}"
             return RuleFinding(5 if all(held) else 0, why, "outcome_missing")
         return RuleFinding(None, "nothing expected is known: no calls, strings or outcomes")
-    if tools.write_match is None and not expected.said and tools.called:
+    if tools.write_match is None and not expected.said and (tools.called or tools.prevented):
         return RuleFinding(None, "which of the calls made change state is not known")
     done = _count_text(len(tools.done_writes), "state-changing call")
     writes = {

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeVar
 
-from assizes.judge.case import Case
+from assizes.judge.case import Case, ToolCall
 from assizes.judge.evidence.same_values import canonical_text
 from assizes.judge.evidence.tool_calls import MadeCall, ToolEvidence
 
@@ -89,14 +89,17 @@ def read_case(case: Case, tools: ToolEvidence) -> CaseReading:
     for chunk in transcript.chunks or ():
         known |= values(chunk.content)
     claims: list[Claim] = []
-    again = {(retry.turn, id(retry.call)) for retry in _retries(tools)}
+    prevented = {_call_key(made.call) for made in tools.prevented}
+    again: set[tuple[str, str]] = set()  # of these, the ones that were met: later ones are retries
     after_result = False
     for index, turn in enumerate(transcript.turns):
         if turn.role == "assistant":
             texts: list[tuple[str, str | None]] = [(turn.text or "", None)]  # (text, its tool)
             for call in turn.tool_calls:
-                if (index, id(call)) in again:
+                key = _call_key(call) if prevented else None
+                if key in again:
                     continue
+                again |= prevented & {key}
                 texts += [(text, call.name) for text in _strings(call.arguments)]
             claims += [
                 Claim(index, token, token in known, after_result, tool_name)
@@ -180,7 +183,7 @@ def is_prohibition(statement: str) -> bool:
 
 def repeated_calls(calls: Sequence[MadeCall]) -> list[MadeCall]:
     """Return the calls that repeat an earlier call with the same arguments."""
-    return _repeats((made_call, _call_key(made_call)) for made_call in calls)
+    return _repeats((made_call, _call_key(made_call.call)) for made_call in calls)
 
 
 def repeated_texts(
@@ -207,10 +210,11 @@ def repeated_requests(texts: Sequence[tuple[int, str]]) -> tuple[int, ...]:
 
 def false_successes(read: CaseReading) -> tuple[int, ...]:
     """Return the turns that claim success although every call since the agent's last text failed."""
-    calls = [*read.tools.called, *read.tools.failed, *read.tools.prevented]
     turns, last_turn = [], -1  # last_turn: of the agent's text before
     for turn, text in read.texts:
-        failures = [call.has_failed for call in calls if last_turn <= call.turn < turn]
+        failures = [
+            call.has_failed for call in read.tools.all_calls if last_turn <= call.turn < turn
+        ]
         if failures and all(failures) and has_success_claim(text):
             turns.append(turn)
         last_turn = turn
@@ -233,16 +237,8 @@ def has_overlap(statement: str, read: CaseReading) -> bool:
     return bool(wanted) and len(wanted & words) / len(wanted) >= 0.5
 
 
-def _retries(tools: ToolEvidence) -> list[MadeCall]:
-    """Return the calls that repeat one that an outage prevented."""
-    prevented = {_call_key(made_call) for made_call in tools.prevented}
-    calls = (*tools.prevented, *tools.called, *tools.failed) if prevented else ()
-    tries = [made_call for made_call in calls if _call_key(made_call) in prevented]
-    return repeated_calls(sorted(tries, key=lambda made_call: made_call.turn))
-
-
-def _call_key(made_call: MadeCall) -> tuple[str, str]:
-    return made_call.call.name, canonical_text(made_call.call.arguments)
+def _call_key(call: ToolCall) -> tuple[str, str]:
+    return call.name, canonical_text(call.arguments)
 
 
 def _repeats(keys: Iterable[tuple[T, Hashable]]) -> list[T]:

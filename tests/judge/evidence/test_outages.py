@@ -51,6 +51,28 @@ OUTAGES = [
     '{"status": 503, "error": "Service Unavailable"}',
     '{"error": {"code": 503, "message": "upstream down"}}',
     '{"success": false, "error": "timeout"}',
+    "HTTP 429",
+    "HTTP/2 504",
+    "status code: 502",
+    "Status 503: please try again",
+    "500 Server Error",
+    "Too many requests",
+    "The server is overloaded",
+    "Our backend is unreachable",
+    "upstream is offline",
+    "The system is busy",
+    "Database unavailable",
+    "The host is down",
+    "Query timed out",
+    "request time-out",
+    "Gateway timeout",
+    "Connection lost",
+    "connection closed by the server",
+    "ETIMEDOUT",
+    "rate limited",
+    "temporarily out of service",
+    "retry later",
+    "Network error",
 ]
 
 REFUSALS = [
@@ -84,6 +106,17 @@ REFUSALS = [
     "KeyError: 'service'",
     "Permission denied",
     "Error: cannot be cancelled",
+    "Error: guests must not exceed 502",
+    "Error: the booking is locked. Try again later",
+    "Error: promo code expired, try again in a week",
+    "Error: wrong password. Try again later.",
+    "403 Forbidden, try again later",
+    "Payment not authorised; retry later",
+    "Amount exceeds the limit, retry after 1 day",
+    "Quantity 429 is too large",
+    "Error: unknown field status_code",
+    "ValueError: time-out must be positive",
+    "Error: seat 500 is taken",
 ]
 
 CONTENT = [
@@ -101,6 +134,13 @@ CONTENT = [
     "ok",
     "",
     "Transfer successful",
+    '{"result": "timed out tickets: 0"}',
+    '{"errors": [], "status": "ok", "note": "HTTP 503 was seen"}',
+    '{"error": null, "data": "the server is down"}',
+    "Server rack 502 is in stock.",
+    "Request 503 was filed.",
+    "A table for 503 people",
+    "Flight 504 is delayed.",
     "null",
 ]
 
@@ -140,6 +180,11 @@ def test_an_outage_that_is_not_marked_as_an_error_is_known_by_its_form(text):
 @pytest.mark.parametrize("text", [*CONTENT, *REFUSALS])
 def test_content_and_refusals_that_are_not_marked_as_errors_are_no_outage(text):
     assert not is_outage(text, is_error=False)
+
+
+def test_each_table_has_sixty_answers():
+    assert len(set(OUTAGES)) >= 60
+    assert len({*REFUSALS, *CONTENT}) >= 60
 
 
 def test_a_long_answer_is_content_whatever_it_says():

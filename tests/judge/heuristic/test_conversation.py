@@ -354,6 +354,16 @@ def test_success_claimed_after_an_outage_stays_a_misreport():
     assert level("result_interpretation", *turns) == (2, "hallucinated_result", [2])
 
 
+def test_where_an_outage_prevented_every_call_nothing_passes_unchecked():
+    turns = (user("Order AB12"), W, outage(), says("The system is down."))
+    skipped = reply_for("task_completion", *turns, tool_calls=())
+    assert "which of the calls made change state is not known" in skipped["justification"]
+    assert "passed" not in skipped
+    skipped = reply_for("result_interpretation", *turns)
+    assert "no specific value was said after a tool result" in skipped["justification"]
+    assert level("information_gathering", *turns, **EXPECT_W) == (5, None, [])
+
+
 def delivered(channel, *turns):
     found = evidence(*turns, metrics=METRICS[7:8])
     written = found.case.model_copy(update={"tags": {"channel": channel} if channel else {}})
