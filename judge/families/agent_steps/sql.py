@@ -98,7 +98,7 @@ class SqlJudge(StepJudge):
     options: SqlOptions
 
     def missing_expectation(self, expected: Expected) -> str | None:
-        """The judge needs an `expected.sql` with at least one statement that is not blank."""
+        """The reason to skip a case whose `expected.sql` has no statement; else `None`."""
         return None if _statements(expected) else "no expected.sql"
 
     def evaluate(self, case: Case) -> Steps[StepFinding]:

@@ -79,6 +79,21 @@ def test_a_case_in_which_an_outage_prevented_every_search_is_skipped():
     assert judge.missing(searching(["lamp"], refusal)) is None
 
 
+def test_an_exchange_in_which_an_outage_prevented_every_search_is_left_out():
+    searches = [call("product_search", str(place), query="lamp") for place in range(2)]
+    answers = [
+        result("503 Service Unavailable", call_id="0", is_error=True),
+        result("[]", call_id="1"),
+    ]
+    turns = [
+        turn
+        for search, answer in zip(searches, answers, strict=True)
+        for turn in (user("A lamp?"), agent(calls=[search]), answer, agent("None."))
+    ]
+    hearing = opened("search", case(*turns, expected=expecting(search_results=[])), per_turn=True)
+    assert {score.part: score.value for score in hearing.scores} == {"": 1.0, "turn:1": 1.0}
+
+
 def test_where_a_named_tool_was_not_called_that_and_what_was_called_is_said():
     found = decided("search", searched(["A"], ["A"]), tools=["kb_lookup"])
     assert found.details["reasoning"] == (
@@ -161,7 +176,6 @@ def test_a_tool_that_is_seen_to_search_is_judged_and_named_in_the_reason(answer)
     assert evidence(one).coverage == 1
     found = answered(opened("search", one), relevance=1, coverage=1)[""]
     assert found.details["reasoning"] == "Relevance: 1.00, Coverage: 1.00 (looked at kb_lookup)"
-    assert found.details["tools"] == ["kb_lookup"]
 
 
 @pytest.mark.row("005-10")
