@@ -48,12 +48,11 @@ def compare_results(
         return ResultMatch(equal=True, score=1.0, reason=BOTH_EMPTY)
     shared = _shared_rows(expected.rows, actual.rows, float_tolerance)
     match = _compare_rows(expected, actual, shared, permute_columns, float_tolerance)
-    if expected.truncated is not actual.truncated:
+    is_cut = expected.truncated
+    if is_cut is not actual.truncated:
         # The caps do not depend on the order of rows: equal bags are both cut, or neither.
         return replace(match, equal=False, reason=f"one result has more rows; {match.reason}")
-    return (
-        _compare_hashes(expected, actual, match, permute_columns) if expected.truncated else match
-    )
+    return _compare_hashes(expected, actual, match, permute_columns) if is_cut else match
 
 
 def _compare_hashes(

@@ -208,12 +208,10 @@ def _is_search(step: AgentStep) -> bool:
     is_list = _list_in(value) is not None or _NOTHING.fullmatch((step.result or "").strip())
     # Whoever has an identifier fetches what it stands for. Dates and numbers say nothing.
     worded = [(key, text.strip()) for key, text in texts if any(map(str.isalpha, text))]
-    identifiers = [
-        text
+    return bool(is_list and worded) and not any(
+        _name_words(key)[-1:] in (["id"], ["number"]) or re.fullmatch(r"\S*\d\S*", text)
         for key, text in worded
-        if _name_words(key)[-1:] in (["id"], ["number"]) or re.fullmatch(r"\S*\d\S*", text)
-    ]
-    return bool(is_list and worded and not identifiers)
+    )
 
 
 def found_items(step: AgentStep) -> tuple[Any, ...]:
@@ -258,17 +256,7 @@ _TYPE_KEYS: Final = (
     *("chart_type", "visualization_type", "plot_type", "graph_type"),
     *("type", "kind", "chart", "mark"),
 )
-_KINDS: Final = (
-    "bar",
-    "line",
-    "pie",
-    "donut",
-    "scatter",
-    "area",
-    "histogram",
-    "heatmap",
-    "boxplot",
-)
+_KINDS: Final = re.compile("bar|line|pie|donut|scatter|area|histogram|heatmap|box")
 _IMAGE: Final = re.compile(r"data:image/|<svg\b|\.(?:png|svg|jpe?g|webp)\b", re.IGNORECASE)
 _CHART_WORD: Final = re.compile(r"[\s_-]*(?:chart|graph|plot|diagram)s?")
 _SAME_CHART: Final = {"column": "bar", "columns": "bar", "bars": "bar", "doughnut": "donut"}
@@ -289,7 +277,7 @@ def _is_chart(step: AgentStep) -> bool:
     keys = {
         key
         for key, text in _texts(step.arguments)
-        if key in _TYPE_KEYS[:4] or (key in _TYPE_KEYS and _chart(text) in _KINDS)
+        if key in _TYPE_KEYS[:4] or (key in _TYPE_KEYS and _KINDS.fullmatch(_chart(text)))
     }
     # The axes are columns or series; two numbers are a point on a screen.
     axes = {

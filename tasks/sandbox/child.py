@@ -106,9 +106,8 @@ def bag_digests(rows: Iterable[Sequence[Any]]) -> list[str]:
 
 
 def _digest(text: str) -> int:
-    return int.from_bytes(
-        hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=16).digest()
-    )
+    data = text.encode(errors="surrogatepass")
+    return int.from_bytes(hashlib.blake2b(data, digest_size=16).digest())
 
 
 def _digest_text(content: Any) -> str:

@@ -157,12 +157,7 @@ class SqlJudge(StepJudge):
             ("Comparison of results", "\n".join(match_lines)),
         )
         details["result_evidence"] = match_lines
-        # Two empty results are weak evidence: many wrong statements return nothing either.
-        shares = [
-            match.score
-            for match in matches
-            if match.score is not None and match.reason != BOTH_EMPTY
-        ]
+        shares = [match.score or 0.0 for match in matches if _is_telling(match)]
         counted = {"result_match": round(math.fsum(shares) / len(shares), 9)} if shares else {}
         return (yield from self._ask_model(evidence, sections, details, steps, counted))
 
@@ -240,6 +235,13 @@ def _match_line(match: StatementMatch) -> str:
     score = "" if match.score is None else f", score {match.score:.2f}"
     reason = " ".join(match.reason.split())
     return f"{words}{score}: {step_scores.shorten_text(reason, step_scores.MAX_DETAIL_CHARS)}"
+
+
+def _is_telling(match: StatementMatch) -> bool:
+    """Whether a model's score that is far from the score of this match is suspect."""
+    # Many wrong statements return nothing either; equal first rows or another order say little.
+    is_weak = match.reason == BOTH_EMPTY or (match.score == 1 and not match.equal)
+    return match.score is not None and not is_weak
 
 
 def _unknown(statement: str, reason: str) -> StatementMatch:
