@@ -81,6 +81,7 @@ class SearchJudge(StepJudge):
     """Judges what the agent's searches returned by relevance and coverage."""
 
     name = "search"
+    version = "2"  # goes up with the rules
     strategy = EvaluationStrategy.SINGLE_STEP
     needs = ("expected.search_results",)
     description = "Mean of relevance and coverage of what the agent's searches returned."
@@ -257,6 +258,7 @@ class VisualizationJudge(StepJudge):
     """Judges whether and how the agent made charts."""
 
     name = "visualization"
+    version = "2"  # goes up with the rules
     strategy = EvaluationStrategy.SINGLE_STEP
     needs = ("expected.has_chart or expected.chart_type",)
     description = "Mean of appropriateness and chart type of the agent's charts."

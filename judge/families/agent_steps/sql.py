@@ -89,6 +89,7 @@ class SqlJudge(StepJudge):
     """Compares the agent's SQL with the expected statements by their results."""
 
     name = "sql"
+    version = "2"  # goes up with the rules
     strategy = EvaluationStrategy.SINGLE_STEP
     needs = ("expected.sql",)
     description = "0.7 x result match + 0.3 x efficiency of the agent's SQL."
