@@ -103,7 +103,7 @@ class SearchJudge(StepJudge):
         """A case is skipped, too, in which an outage prevented every search for what is expected."""
         expected = case.expected.search_results
         steps = search_steps(steps_of(case.transcript), self.options.tools)
-        if expected is None or step_scores.is_null(expected) or not steps:
+        if not _expected_results(expected) or step_scores.is_null(expected) or not steps:
             return super().missing(case)
         is_lost = all(step.prevented for step in steps)
         return "an outage prevented every search" if is_lost else super().missing(case)

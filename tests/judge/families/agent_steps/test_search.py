@@ -76,6 +76,7 @@ def test_a_case_in_which_an_outage_prevented_every_search_is_skipped():
     outage, refusal = "503 Service Unavailable", "Error: query must be longer"
     assert judge.missing(searching(["lamp"], outage)) == "an outage prevented every search"
     assert judge.missing(searching("null", outage)) is None  # it must not have searched
+    assert judge.missing(searching([], outage)) is None  # nothing found is what was expected
     assert judge.missing(searching(["lamp"], refusal)) is None
 
 
@@ -90,7 +91,9 @@ def test_an_exchange_in_which_an_outage_prevented_every_search_is_left_out():
         for search, answer in zip(searches, answers, strict=True)
         for turn in (user("A lamp?"), agent(calls=[search]), answer, agent("None."))
     ]
-    hearing = opened("search", case(*turns, expected=expecting(search_results=[])), per_turn=True)
+    values = {"turns": [{"search_results": ["Lamp"]}, {"search_results": []}]}
+    searching = case(*turns, expected=expecting(additional_input=values))
+    hearing = opened("search", searching, per_turn=True)
     assert {score.part: score.value for score in hearing.scores} == {"": 1.0, "turn:1": 1.0}
 
 
