@@ -31,9 +31,7 @@ class SqlCall:
 # SQL
 
 # Atomic groups keep the time linear: otherwise comments match in exponentially many ways.
-_LEADING: Final = re.compile(
-    r"(?:\s|```(?:sql\b)?|--[^\n]*+|(?>/\*.*?\*/)|\()*+", re.IGNORECASE | re.DOTALL
-)
+_LEADING: Final = re.compile(r"(?:\s|```(?:sql\b)?|--[^\n]*+|(?>/\*.*?\*/)|\()*+", re.I | re.S)
 _GRAMMAR: Final = re.compile(
     r"""
         select\s++(?:\*|\d|'|distinct\b|\w++\s*+\()
@@ -59,20 +57,15 @@ SQL_ARGUMENTS: Final = ("sql", "query", "statement")
 _KEYWORDS: Final = frozenset(
     re.findall(
         r"\w+",
-        "select insert update delete merge replace truncate create alter drop rename copy grant "
-        "revoke attach detach call exec execute begin start commit rollback transaction set reset "
-        "show use describe explain analyze vacuum reindex pragma lock load export import declare "
-        "prepare from where group having order limit union except join using values into table "
-        "view index schema database function procedure trigger role privileges distinct returning",
+        "SELECT INSERT UPDATE DELETE MERGE REPLACE TRUNCATE CREATE ALTER DROP RENAME COPY GRANT "
+        "REVOKE ATTACH DETACH CALL EXEC EXECUTE BEGIN START COMMIT ROLLBACK TRANSACTION SET RESET "
+        "SHOW USE DESCRIBE EXPLAIN ANALYZE VACUUM REINDEX PRAGMA LOCK LOAD EXPORT IMPORT DECLARE "
+        "PREPARE FROM WHERE GROUP HAVING ORDER LIMIT UNION EXCEPT JOIN USING VALUES INTO TABLE "
+        "VIEW INDEX SCHEMA DATABASE FUNCTION PROCEDURE TRIGGER ROLE PRIVILEGES DISTINCT RETURNING",
     )
 )
-_JOINING: Final = frozenset(("to", "on", "as", "in", "and", "or", "not", "by", "for", "is", "with"))
-"""Keywords that texts in capitals hold too: they count only after one of the other keywords."""
-_VERBS: Final = ("select", "insert", "update", "delete", "create", "merge", "truncate")
 _NEAR: Final = 0.83  # of difflib's ratio: one letter of six is missing, added or swapped
-_QUOTED: Final = re.compile(
-    r"'(?:[^']|'')*+'|\"[^\"]*+\"|`[^`]*+`|--[^\n]*+|(?>/\*.*?\*/)", re.DOTALL
-)
+_QUOTED: Final = re.compile(r"'[^']*+'|\"[^\"]*+\"|`[^`]*+`|--[^\n]*+")
 _WORD: Final = re.compile(r"[^\W\d]\w*+")
 _PLAIN: Final = re.compile(
     r"\b(?:the|my|our|your|their|this|that|these|those|me|please|how|what|which|who|whose)\b"
@@ -88,30 +81,21 @@ def is_sql(text: str) -> bool:
 
     Keywords are those that are written in capitals. `select a gift from my wish list` is none.
     """
-    leading = _LEADING.match(text)
-    start = leading.end() if leading else 0
-    if _GRAMMAR.match(text, start):
+    if _GRAMMAR.match(_LEADING.sub("", text, count=1)):
         return True
-    bare = _QUOTED.sub("''", text[start : start + _HEAD]).strip()
+    bare = _bare(text)
     verb = _WORD.match(bare)
     if verb is None or _PLAIN.search(bare):
         return False
-    near = difflib.get_close_matches(verb[0].casefold(), _VERBS, 1, _NEAR)
+    near = difflib.get_close_matches(verb[0][:20].upper(), _KEYWORDS, 1, _NEAR)
     if near and _GRAMMAR.match(near[0] + bare[verb.end() :]):
         return True
-    return len(verb[0]) > 1 and verb[0].isupper() and _goes_on_like_sql(bare, is_near=bool(near))
-
-
-def _goes_on_like_sql(bare: str, *, is_near: bool) -> bool:
-    """Whether a text that begins with a word in capitals goes on with keywords in capitals."""
-    first, *words = _WORD.findall(bare)
-    is_known = is_near or first.casefold() in _KEYWORDS
-    keywords = _KEYWORDS | _JOINING if is_known else _KEYWORDS
-    others = [word for word in words if word.isupper() and word.casefold() in keywords]
-    # A heading in capitals may hold a keyword or two, but then it has no names and no signs.
-    has_names = not bare.isupper() or any(sign in bare for sign in "=*(;'")
-    is_ended = is_known and (bare.endswith(";") or "=" in bare)
-    return is_ended or bool(others and (has_names or len(others) == len(words)))
+    words = _WORD.findall(bare)
+    keywords = [word for word in words if word in _KEYWORDS]
+    # A heading in capitals may hold keywords, too, but then it has other words and no signs.
+    is_heading = bare.isupper() and len(keywords) < len(words) and not re.search("[=*(;']", bare)
+    is_ended = bare.endswith(";") or "=" in bare
+    return verb[0].isupper() and not is_heading and len(keywords) + is_ended > 1
 
 
 def sql_calls(
@@ -133,7 +117,9 @@ def sql_calls(
             for key, text in texts
             if is_sql(text)
             or (tools and (key in arguments or not key))
-            or _stands_for_sql(step, key, text, (step.name, key) in held, arguments)
+            or (_speaks_of_sql(key) and key.casefold().endswith(tuple(arguments)))
+            or ((step.name, key) in held and not _PLAIN.search(_bare(text)))
+            or (key in ("", *arguments) and _is_taken_as_sql(step, text))
         ]
         # Some tools write their SQL themselves, and report it in their result.
         calls += [
@@ -142,22 +128,22 @@ def sql_calls(
     return tuple(calls)
 
 
-def _stands_for_sql(
-    step: AgentStep, key: str, text: str, is_held: bool, arguments: Sequence[str]
-) -> bool:
-    """Whether an argument is named for SQL, held SQL in another call, or is called what SQL is.
+def _is_taken_as_sql(step: AgentStep, text: str) -> bool:
+    """Whether the tool's name, its answer or a first keyword in capitals speaks of SQL."""
+    bare = _bare(text)
+    begins = not bare.isupper() and not _KEYWORDS.isdisjoint(bare.split()[:1])
+    return not _PLAIN.search(bare) and bool(
+        begins or _speaks_of_sql(step.name) or _SQL_ERROR.search(step.result or "")
+    )
 
-    The last counts where the tool's name or answer, or a first keyword in capitals, speaks of SQL.
-    """
-    words = _name_words(key)
-    if words and words[-1] in arguments and any(word.endswith("sql") for word in words):
-        return True
-    if _PLAIN.search(_QUOTED.sub("''", text[:_HEAD])) or not (is_held or key in ("", *arguments)):
-        return False
-    verb = _WORD.match(text.strip())
-    begins = verb and verb[0].isupper() and not text.isupper() and verb[0].casefold() in _KEYWORDS
-    speaks = any(word.endswith("sql") for word in _name_words(step.name))
-    return is_held or speaks or bool(begins or _SQL_ERROR.search(step.result or ""))
+
+def _bare(text: str) -> str:
+    """The head of a text without leading comments, and with nothing in its quotes."""
+    return _QUOTED.sub("''", _LEADING.sub("", text, count=1)[:_HEAD]).strip()
+
+
+def _speaks_of_sql(name: str) -> bool:
+    return any(word.endswith("sql") for word in _name_words(name))
 
 
 def _argument_texts(step: AgentStep) -> Iterator[tuple[str, str]]:
@@ -187,7 +173,7 @@ _ITEM_KEYS: Final = frozenset(("id", "name", "title", "text", "content"))
 """Keys of an item itself: an object with one of them is a result, not a list of results."""
 _NOTHING: Final = re.compile(
     r"(?:\[\]|\{\}|null|none|nothing(?: found)?|[^\n]{0,60}\bnot found"
-    r"|(?:(?:i|we)\s)?(?:could not|couldn't|did not|didn't|cannot|can't) find\b[^\n]{0,120}"
+    r"|(?:\w+ )?(?:could not|couldn't|did not|didn't|cannot|can't) find\b[^\n]{0,120}"
     r"|(?:no|0|zero)\s[^\n]{0,60}?\b(?:found|results?|match(?:es)?|hits?|products?|items?)"
     r"(?:\s(?:for|found|matching|match|in|with|on|that)\b[^\n]{0,120})?)[.!]?",
     re.IGNORECASE,
@@ -214,17 +200,16 @@ def search_steps(steps: Sequence[AgentStep], tools: Sequence[str]) -> tuple[Agen
 
 
 def _is_search(step: AgentStep) -> bool:
-    texts = list(_argument_texts(step))
     if _is_chart(step):
         return False
-    value = json_value(step.result)
+    texts, value = list(_argument_texts(step)), json_value(step.result)
     if any(not _QUERY_WORDS.isdisjoint(_name_words(key)) for key, _ in texts):
         return not isinstance(value, int | float)  # a number is an answer, no result of a search
     is_list = _list_in(value) is not None or _NOTHING.fullmatch((step.result or "").strip())
     # Whoever has an identifier fetches what it stands for. Dates and numbers say nothing.
-    worded = [(key, text) for key, text in texts if any(map(str.isalpha, text))]
+    worded = [(key, text.strip()) for key, text in texts if any(map(str.isalpha, text))]
     return bool(is_list and worded) and not any(
-        _name_words(key)[-1:] in (["id"], ["number"]) or re.fullmatch(r"\S*\d\S*", text.strip())
+        _name_words(key)[-1:] in (["id"], ["number"]) or re.fullmatch(r"\S*\d\S*", text)
         for key, text in worded
     )
 
@@ -271,12 +256,7 @@ _TYPE_KEYS: Final = (
     *("chart_type", "visualization_type", "plot_type", "graph_type"),
     *("type", "kind", "chart", "mark"),
 )
-_KINDS: Final = frozenset(
-    (
-        *("bar", "line", "pie", "donut", "scatter", "area", "histogram", "heatmap", "boxplot"),
-        *("bubble", "radar", "treemap", "candlestick", "gauge", "funnel", "sankey", "waterfall"),
-    )
-)
+_KINDS: Final = re.compile("bar|line|pie|donut|scatter|area|histogram|heatmap|box")
 _IMAGE: Final = re.compile(r"data:image/|<svg\b|\.(?:png|svg|jpe?g|webp)\b", re.IGNORECASE)
 _CHART_WORD: Final = re.compile(r"[\s_-]*(?:chart|graph|plot|diagram)s?")
 _SAME_CHART: Final = {"column": "bar", "columns": "bar", "bars": "bar", "doughnut": "donut"}
@@ -293,11 +273,12 @@ def chart_steps(steps: Sequence[AgentStep], tools: Sequence[str]) -> tuple[Agent
 
 
 def _is_chart(step: AgentStep) -> bool:
-    texts, values = list(_texts(step.arguments)), step.arguments.values()
-    takes_data = any(isinstance(value, list | Mapping) for value in values)
-    # A place may be of the type `bar`, too; whoever asks for places gets a list of them.
-    is_chart = takes_data or _list_in(json_value(step.result)) is None
-    kinds = [text for key, text in texts if key in _TYPE_KEYS and _chart(text) in _KINDS]
+    takes_data = any(isinstance(value, list | Mapping) for value in step.arguments.values())
+    keys = {
+        key
+        for key, text in _texts(step.arguments)
+        if key in _TYPE_KEYS[:4] or (key in _TYPE_KEYS and _KINDS.fullmatch(_chart(text)))
+    }
     # The axes are columns or series; two numbers are a point on a screen.
     axes = {
         word
@@ -305,9 +286,12 @@ def _is_chart(step: AgentStep) -> bool:
         if isinstance(value, list) or (isinstance(value, str) and not value.isdecimal())
         for word in _name_words(key)[:1]
     }
-    is_image = takes_data and _IMAGE.search((step.result or "")[:_HEAD])
-    is_named = any(key in _TYPE_KEYS[:4] for key, _ in texts)
-    return bool(is_named or (kinds and is_chart) or {"x", "y"} <= axes or is_image)
+    if not keys.isdisjoint(_TYPE_KEYS[:4]) or {"x", "y"} <= axes:
+        return True
+    # A place may be of the type `bar`, too; whoever asks for places gets a list of them.
+    if keys:
+        return takes_data or _list_in(json_value(step.result)) is None
+    return takes_data and _IMAGE.search((step.result or "")[:_HEAD]) is not None
 
 
 def chart_type(step: AgentStep) -> str | None:

@@ -23,7 +23,6 @@ import resource
 import signal
 import sys
 import time
-import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -79,38 +78,42 @@ def result(columns: Iterable[str], rows: Iterator[Any], caps: Caps) -> dict[str,
         # Estimated: 8 for quotes, comma and some escapes, 16 for the digits of a number.
         bytes_left -= sum(len(content) + 8 if isinstance(content, str) else 16 for content in cells)
         if len(answer["rows"]) == caps.rows or bytes_left < 0:
-            digests = bag_digests(chain(answer["rows"], [cells], every), caps)
+            digests = bag_digests(chain(answer["rows"], [cells], every))
             return answer | {"truncated": True, "digests": digests}
         answer["rows"].append(cells)
     return answer | {"truncated": False, "digests": []}
 
 
-def bag_digests(rows: Iterable[Sequence[Any]], caps: Caps) -> list[str]:
+def bag_digests(rows: Iterable[Sequence[Any]]) -> list[str]:
     """Two hashes of a bag of rows: with the columns as selected, and with columns in any order.
 
-    A number counts by its value, to seven digits where it is not whole. Empty where reading the
-    rows takes more than half of the statement's remaining time.
+    Empty where reading the rows takes more than half of the statement's remaining time.
     """
-    timer = signal.getitimer(signal.ITIMER_REAL)[0]  # 0: none is set
-    deadline = time.monotonic() + (timer - _TIMER_GRACE_S if timer else caps.time_s) / 2
-    count, sums = 0, [0, 0]
+    deadline = time.monotonic() + (signal.getitimer(signal.ITIMER_REAL)[0] - _TIMER_GRACE_S) / 2
+    count = as_selected = in_any_order = 0
     columns: list[int] = []
     for row in rows:
         if time.monotonic() > deadline:
             return []
+        texts = [_digest_text(content) for content in row]
+        digests = [_digest(text) for text in texts]
+        # Sums, as the order of rows does not count.
+        columns = list(map(operator.add, columns, digests)) if columns else digests
+        as_selected += _digest(repr(texts))
+        in_any_order += _digest(repr(sorted(texts)))
         count += 1
-        texts = [_plain_cell(content) for content in row]
-        for place, cells in enumerate((texts, sorted(texts))):
-            digest = hashlib.blake2b(repr(cells).encode(), digest_size=16).digest()
-            sums[place] += int.from_bytes(digest)  # a sum: the order of rows does not count
-        checks = [zlib.crc32(text.encode("utf-8", "surrogatepass")) for text in texts]
-        columns = list(map(operator.add, columns, checks)) if columns else checks
-    return [f"{count}:{sums[0]:x}", f"{count}:{sums[1]:x}:{sorted(columns)}"]
+    return [f"{count}:{as_selected:x}", f"{count}:{in_any_order:x}:{sorted(columns)}"]
 
 
-def _plain_cell(content: Any) -> str:
+def _digest(text: str) -> int:
+    data = text.encode(errors="surrogatepass")
+    return int.from_bytes(hashlib.blake2b(data, digest_size=16).digest())
+
+
+def _digest_text(content: Any) -> str:
+    """A cell as text: a number by its value, to seven digits where it is not whole."""
     if content is None or isinstance(content, str):
-        return "-" if content is None else f"'{content}"
+        return repr(content)
     is_whole = abs(content) < 2**53 and content == int(content)
     return str(int(content)) if is_whole else f"{content:.7g}"
 

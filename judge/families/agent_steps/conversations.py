@@ -84,7 +84,7 @@ class ResponseQualityJudge(StepJudge):
     weights = _RESPONSE_WEIGHTS
 
     def missing_expectation(self, expected: Expected) -> str | None:
-        """The judge needs an `expected.response_quality` that is not blank."""
+        """The reason to skip a case whose `expected.response_quality` is blank; else `None`."""
         expectation = (expected.response_quality or "").strip()
         return None if expectation else "no expected.response_quality"
 
@@ -143,7 +143,7 @@ class TrajectoryJudge(StepJudge):
     description = "Share of the calls of the best accepted path that the agent made."
 
     def missing_expectation(self, expected: Expected) -> str | None:
-        """The judge needs at least one path in `expected.trajectory`."""
+        """The reason to skip a case whose `expected.trajectory` has no path; else `None`."""
         return None if expected.trajectory else "no expected.trajectory"
 
     def missing(self, case: Case) -> str | None:

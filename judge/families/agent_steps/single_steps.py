@@ -81,6 +81,7 @@ class SearchJudge(StepJudge):
     """Judges what the agent's searches returned by relevance and coverage."""
 
     name = "search"
+    version = "2"  # goes up with the rules
     strategy = EvaluationStrategy.SINGLE_STEP
     needs = ("expected.search_results",)
     description = "Mean of relevance and coverage of what the agent's searches returned."
@@ -90,17 +91,22 @@ class SearchJudge(StepJudge):
     options: SearchOptions
 
     def missing_expectation(self, expected: Expected) -> str | None:
-        """The judge needs `expected.search_results`: a list, also an empty one, or a text."""
+        """The reason to skip a case without `expected.search_results`; else `None`.
+
+        An empty list is a value: nothing must be found. A blank text is none.
+        """
         value = expected.search_results
         is_given = value.strip() != "" if isinstance(value, str) else value is not None
         return None if is_given else "no expected.search_results"
 
     def missing(self, case: Case) -> str | None:
         """A case is skipped, too, in which an outage prevented every search for what is expected."""
+        expected = case.expected.search_results
         steps = search_steps(steps_of(case.transcript), self.options.tools)
-        is_out = bool(steps) and all(step.prevented for step in steps)
-        is_lost = is_out and not step_scores.is_null(case.expected.search_results)
-        return super().missing(case) or ("an outage prevented every search" if is_lost else None)
+        if not _expected_results(expected) or step_scores.is_null(expected) or not steps:
+            return super().missing(case)
+        is_lost = all(step.prevented for step in steps)
+        return "an outage prevented every search" if is_lost else super().missing(case)
 
     def evaluate(self, case: Case) -> Steps[StepFinding]:
         """One ask, unless code decides: `null` forbids searches, an empty list forbids results."""
@@ -252,6 +258,7 @@ class VisualizationJudge(StepJudge):
     """Judges whether and how the agent made charts."""
 
     name = "visualization"
+    version = "2"  # goes up with the rules
     strategy = EvaluationStrategy.SINGLE_STEP
     needs = ("expected.has_chart or expected.chart_type",)
     description = "Mean of appropriateness and chart type of the agent's charts."
@@ -261,7 +268,7 @@ class VisualizationJudge(StepJudge):
     options: VisualizationOptions
 
     def missing_expectation(self, expected: Expected) -> str | None:
-        """The judge needs `expected.has_chart` or `expected.chart_type`."""
+        """The reason to skip a case without `has_chart` and `chart_type`; else `None`."""
         has_expectation = expected.has_chart is not None or expected.chart_type
         return None if has_expectation else "neither expected.has_chart nor expected.chart_type"
 

@@ -89,6 +89,7 @@ class SqlJudge(StepJudge):
     """Compares the agent's SQL with the expected statements by their results."""
 
     name = "sql"
+    version = "2"  # goes up with the rules
     strategy = EvaluationStrategy.SINGLE_STEP
     needs = ("expected.sql",)
     description = "0.7 x result match + 0.3 x efficiency of the agent's SQL."
@@ -98,7 +99,7 @@ class SqlJudge(StepJudge):
     options: SqlOptions
 
     def missing_expectation(self, expected: Expected) -> str | None:
-        """The judge needs an `expected.sql` with at least one statement that is not blank."""
+        """The reason to skip a case whose `expected.sql` has no statement; else `None`."""
         return None if _statements(expected) else "no expected.sql"
 
     def evaluate(self, case: Case) -> Steps[StepFinding]:
@@ -157,12 +158,7 @@ class SqlJudge(StepJudge):
             ("Comparison of results", "\n".join(match_lines)),
         )
         details["result_evidence"] = match_lines
-        # Two empty results are weak evidence: many wrong statements return nothing either.
-        shares = [
-            match.score
-            for match in matches
-            if match.score is not None and match.reason != BOTH_EMPTY
-        ]
+        shares = [match.score or 0.0 for match in matches if _is_telling(match)]
         counted = {"result_match": round(math.fsum(shares) / len(shares), 9)} if shares else {}
         return (yield from self._ask_model(evidence, sections, details, steps, counted))
 
@@ -240,6 +236,13 @@ def _match_line(match: StatementMatch) -> str:
     score = "" if match.score is None else f", score {match.score:.2f}"
     reason = " ".join(match.reason.split())
     return f"{words}{score}: {step_scores.shorten_text(reason, step_scores.MAX_DETAIL_CHARS)}"
+
+
+def _is_telling(match: StatementMatch) -> bool:
+    """Whether a model's score that is far from the score of this match is suspect."""
+    # Many wrong statements return nothing either; equal first rows or another order say little.
+    is_weak = match.reason == BOTH_EMPTY or (match.score == 1 and not match.equal)
+    return match.score is not None and not is_weak
 
 
 def _unknown(statement: str, reason: str) -> StatementMatch:

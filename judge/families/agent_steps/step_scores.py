@@ -109,17 +109,12 @@ def name_tools(
     finding: StepFinding, looked_at: Sequence[AgentStep], called: Sequence[AgentStep]
 ) -> StepFinding:
     """The finding, whose reasoning says which tools it is about, or which others were called."""
-    names, others = (
-        # Names are chosen by whoever wrote the transcript: in one line each, and cut.
-        list(dict.fromkeys(shorten_text(" ".join(step.name.split()), 60) for step in steps))[:5]
-        for steps in (looked_at, called)
-    )
-    note = f"looked at {', '.join(names)}" if names else f"not at {', '.join(others)}"
-    return replace(
-        finding,
-        reasoning=f"{finding.reasoning} ({note})" if called else finding.reasoning,
-        details={**finding.details, "tools": names},
-    )
+    if not called:
+        return finding
+    # Names are chosen by whoever wrote the transcript: in one line each, and cut.
+    names = [shorten_text(" ".join(step.name.split()), 60) for step in looked_at or called]
+    note = f"{'looked' if looked_at else 'not'} at {', '.join(list(dict.fromkeys(names))[:5])}"
+    return replace(finding, reasoning=f"{finding.reasoning} ({note})")
 
 
 class StepJudge(ABC):
@@ -153,7 +148,7 @@ class StepJudge(ABC):
 
     @abstractmethod
     def missing_expectation(self, expected: Expected) -> str | None:
-        """The reason why the expected values are of no use to this judge; `None` when they are."""
+        """The reason to skip a case without the expected values that the judge needs; else `None`."""
 
     @abstractmethod
     def evaluate(self, case: Case) -> Steps[StepFinding]:
@@ -226,7 +221,7 @@ class StepJudge(ABC):
         specified_turns = [
             (place, start, turn)
             for place, (start, turn) in enumerate(_turn_cases(case))
-            if self.missing_expectation(turn.expected) is None
+            if self.missing(turn) is None
         ]
         if not specified_turns:
             return [Score.skipped(self.name, "no turn has what is needed")]

@@ -137,9 +137,11 @@ def test_tolerance_is_configurable():
 
 def test_a_cut_result_says_so():
     whole, cut = table((1,), (2,)), table((1,), (2,), truncated=True)
-    assert (
-        compare_results(whole, cut).reason == "2 equal rows; only the first rows could be compared"
-    )
+    reason = "2 equal rows; only the first rows could be compared"
+    assert compare_results(cut, cut).reason == reason
+    for expected, actual in ((whole, cut), (cut, whole)):
+        match = compare_results(expected, actual)
+        assert (match.equal, match.reason) == (False, f"one result has more rows; {reason}")
 
 
 @pytest.mark.row("005-11")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from pathlib import Path
 
 import pytest
@@ -181,8 +182,7 @@ async def test_equal_rows_in_another_order_are_equal_beyond_the_cap(tmp_path, en
     numbers = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 30000)"
     made = f"CREATE TABLE t AS {numbers} SELECT i, i / 7.0 AS x, 'name ' || i % 90 AS s FROM n"
     file(tmp_path / "many.db", made)
-    runner = SandboxSqlRunner(tmp_path, caps=Caps(time_s=20))
-    try:
+    async with aclosing(SandboxSqlRunner(tmp_path, caps=Caps(time_s=20))) as runner:
         due, turned, moved, other = await tables(
             runner,
             "many.db",
@@ -191,8 +191,6 @@ async def test_equal_rows_in_another_order_are_equal_beyond_the_cap(tmp_path, en
             "SELECT s, i + 0.0, x FROM t ORDER BY s",
             "SELECT i, x, CASE i WHEN 29000 THEN 'y' ELSE s END FROM t ORDER BY i DESC",
         )
-    finally:
-        await runner.aclose()
     assert compare_results(due, turned) == ResultMatch(
         True, 1.0, "30000 equal rows, by a hash of all"
     )
@@ -203,15 +201,9 @@ async def test_equal_rows_in_another_order_are_equal_beyond_the_cap(tmp_path, en
 
 async def test_a_result_without_end_has_no_hash(tmp_path):
     sqlite_file(tmp_path / "a.db")
-    runner = SandboxSqlRunner(tmp_path, caps=Caps(time_s=1))
-    try:
-        (table,) = await tables(
-            runner,
-            "a.db",
-            "WITH RECURSIVE c(x) AS (SELECT 0 UNION ALL SELECT x + 1 FROM c) SELECT x FROM c",
-        )
-    finally:
-        await runner.aclose()
+    endless = "WITH RECURSIVE c(x) AS (SELECT 0 UNION ALL SELECT x + 1 FROM c) SELECT x FROM c"
+    async with aclosing(SandboxSqlRunner(tmp_path, caps=Caps(time_s=1))) as runner:
+        (table,) = await tables(runner, "a.db", endless)
     assert (table.truncated, table.digests, table.error) == (True, (), None)
 
 

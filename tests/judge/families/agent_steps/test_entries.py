@@ -34,6 +34,7 @@ SUBS = {
     "visualization": ("appropriateness", "chart_type"),
     "response_quality": ("relevance", "faithfulness"),
 }
+LOOKED_AT = {"search": " (looked at product_search)", "visualization": " (looked at create_chart)"}
 WHOLE = case(*TURNS, expected=EXPECTED)
 
 
@@ -90,7 +91,8 @@ async def test_a_judge_asks_once_and_finds_a_score_its_parts_and_a_reasoning(nam
     titles = [part.replace("_", " ").title() for part in (first, second)]
     assert engine.calls == 1
     assert (headline.metric, headline.part, headline.passed) == (name, "", True)
-    assert str(headline.details["reasoning"]).startswith(f"{titles[0]}: 0.80, {titles[1]}: 0.70")
+    reasoning = f"{titles[0]}: 0.80, {titles[1]}: 0.70{LOOKED_AT.get(name, '')}"
+    assert headline.details["reasoning"] == reasoning
     assert headline.details["question"] == "How many orders? Find a lamp and draw a chart."
     assert [(one.part, one.value, one.details) for one in subs] == [
         (first, 0.8, {"reasoning": "good"}),

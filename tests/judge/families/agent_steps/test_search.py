@@ -76,7 +76,25 @@ def test_a_case_in_which_an_outage_prevented_every_search_is_skipped():
     outage, refusal = "503 Service Unavailable", "Error: query must be longer"
     assert judge.missing(searching(["lamp"], outage)) == "an outage prevented every search"
     assert judge.missing(searching("null", outage)) is None  # it must not have searched
+    assert judge.missing(searching([], outage)) is None  # nothing found is what was expected
     assert judge.missing(searching(["lamp"], refusal)) is None
+
+
+def test_an_exchange_in_which_an_outage_prevented_every_search_is_left_out():
+    searches = [call("product_search", str(place), query="lamp") for place in range(2)]
+    answers = [
+        result("503 Service Unavailable", call_id="0", is_error=True),
+        result("[]", call_id="1"),
+    ]
+    turns = [
+        turn
+        for search, answer in zip(searches, answers, strict=True)
+        for turn in (user("A lamp?"), agent(calls=[search]), answer, agent("None."))
+    ]
+    values = {"turns": [{"search_results": ["Lamp"]}, {"search_results": []}]}
+    searching = case(*turns, expected=expecting(additional_input=values))
+    hearing = opened("search", searching, per_turn=True)
+    assert {score.part: score.value for score in hearing.scores} == {"": 1.0, "turn:1": 1.0}
 
 
 def test_where_a_named_tool_was_not_called_that_and_what_was_called_is_said():
@@ -161,7 +179,6 @@ def test_a_tool_that_is_seen_to_search_is_judged_and_named_in_the_reason(answer)
     assert evidence(one).coverage == 1
     found = answered(opened("search", one), relevance=1, coverage=1)[""]
     assert found.details["reasoning"] == "Relevance: 1.00, Coverage: 1.00 (looked at kb_lookup)"
-    assert found.details["tools"] == ["kb_lookup"]
 
 
 @pytest.mark.row("005-10")

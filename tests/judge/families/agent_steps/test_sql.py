@@ -176,6 +176,13 @@ def test_two_empty_results_are_too_weak_an_evidence_for_a_suspicion():
     assert "suspect" not in answered(hearing, result_match=0, efficiency=1)[""].details
 
 
+def test_equal_first_rows_are_too_weak_an_evidence_where_one_result_goes_on():
+    due, done = replace(table(COUNT, [3]), truncated=True), table(MADE, [3])
+    hearing = looked_up(ONE, [due], [done])
+    assert matches(hearing) == [(MADE, False, 1.0)]
+    assert "suspect" not in answered(hearing, result_match=0, efficiency=1)[""].details
+
+
 @pytest.mark.row("002-24")
 def test_no_sql_where_some_was_expected_is_a_zero_without_a_question():
     one = case(user("How many?"), agent("Three."), expected=expecting(sql=COUNT))
