@@ -80,12 +80,12 @@ class Usage(_CaseModel):
     @classmethod
     def total(cls, usages: Iterable[Usage | None]) -> Usage | None:
         """The sum over several model calls; `None` where none of them records any."""
-        known = [usage for usage in usages if usage is not None]
+        known = [(u.input_tokens, u.output_tokens) for u in usages if u is not None]
         if not known:
             return None
-        names = ("input_tokens", "output_tokens")
-        sums = {name: sum(getattr(usage, name) for usage in known) for name in names}
-        return known[0].model_copy(update=sums)  # a sum may exceed what one call can take
+        inputs, outputs = (sum(counts) for counts in zip(*known, strict=True))
+        # Not validated: a sum may exceed what one call can take.
+        return cls.model_construct(input_tokens=inputs, output_tokens=outputs)
 
 
 class Chunk(_CaseModel):
@@ -201,9 +201,8 @@ class Transcript(_CaseModel):
         for index in range(last, -1, -1):
             turn = self.turns[index]
             has_text = bool((turn.text or "").strip())
-            if turn.role == "user" and has_text:
-                break
-            if index < last and (turn.tool_calls or turn.role == "tool"):
+            calls_tool = index < last and (turn.tool_calls or turn.role == "tool")
+            if calls_tool or (turn.role == "user" and has_text):
                 break
             if turn.role == "assistant" and has_text:
                 places.append(index)

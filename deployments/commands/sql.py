@@ -55,7 +55,6 @@ def _csv_cell(value: Any) -> Any:
     return as_text(str(value))
 
 
-_LONG_COLUMNS: Final = ("/ratings", "/rationale", "/rationales", "error_message", "error_messages")
 Shape: TypeAlias = Literal["table", "json", "csv"]
 
 
@@ -84,14 +83,12 @@ def print_results(run_id: str, file: Path | None, uri: str | None, shape: Shape)
         )
     table = results_frame(cases, scores)
     if shape == "table":  # a terminal has room for the ratings, under the names of the judges
-        kept = [name for name in table.columns if not name.endswith(_LONG_COLUMNS)]
-        names = [re.sub("/(rating|precision)$", "", name).rpartition("/")[2] for name in kept]
-        are_unique = len(set(names)) == len(names)  # a judge may be called `root_cause`
-        table = table.select(kept).rename(dict(zip(kept, names, strict=True)) if are_unique else {})
-    _print_rows(table, shape)
+        table = table.select(pl.exclude("^.*/(ratings|rationales?|error_messages?)$"))
+    stems = [re.sub("/(rating|precision)$", "", name) for name in table.columns]
+    _print_rows(table, shape, [stem.rpartition("/")[2] for stem in stems])
 
 
-def _print_rows(rows: pl.DataFrame, shape: Shape) -> None:
+def _print_rows(rows: pl.DataFrame, shape: Shape, headings: Sequence[str] = ()) -> None:
     if shape == "json":
         dicts = rows.to_dicts()
         print_json([{name: _plain_value(row[name]) for name in row} for row in dicts])
@@ -100,7 +97,8 @@ def _print_rows(rows: pl.DataFrame, shape: Shape) -> None:
     if shape == "csv":
         sys.stdout.write(csv_text(rows.columns, values))
         return
-    columns = [f"#{name}" if kind.is_numeric() else name for name, kind in rows.schema.items()]
+    pairs = zip(headings or rows.columns, rows.dtypes, strict=True)
+    columns = [f"#{name}" if kind.is_numeric() else name for name, kind in pairs]
     print_table("", columns, [[_cell(value) for value in row] for row in values])
 
 

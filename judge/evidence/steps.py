@@ -92,7 +92,8 @@ def final_response(transcript: Transcript) -> str:
         for index, text in transcript.agent_texts()
         if text.strip() and (ended_by_user or index > last_user)
     ]
-    return (turns[transcript.answer_places(places[-1])[-1]].text or "").strip() if places else ""
+    answers = transcript.answer_places(places[-1]) if places else []
+    return (turns[answers[-1]].text or "").strip() if answers else ""
 
 
 def json_value(text: str | None) -> Any:

@@ -82,7 +82,7 @@ class DocumentRecall:
     metrics = (DOCUMENT_RECALL,)
 
     def missing(self, case: Case) -> str | None:
-        """A case is skipped without expected documents, a retrieval or the ids of what it found."""
+        """Why a case is skipped; a retrieval that found nothing is judged, and has recall 0."""
         if not case.expected.retrieved_context:
             return "missing input: expected_retrieved_context[].doc_uri"
         passages = case.transcript.retrieval()
@@ -94,7 +94,7 @@ class DocumentRecall:
 
     def judge(self, case: Case) -> list[Score]:
         """The headline score; its details list the documents `found` and `not_found`."""
-        # An empty retrieval has recall 0. Sets: a document counts once, however many of its chunks were retrieved.
+        # Sets: a document counts once, however many of its chunks were retrieved.
         expected = {document.doc_uri for document in case.expected.retrieved_context}
         retrieved = {chunk.doc_uri for chunk in case.transcript.retrieved_chunks()}
         details = {"found": sorted(expected & retrieved), "not_found": sorted(expected - retrieved)}

@@ -26,9 +26,6 @@ from assizes.judge.protocol import Ask, NoReply, Prompt, Steps, ask, ask_each
 from assizes.judge.score import Metric, Scale, Score
 from assizes.judge.statistics.exact import rounded_value
 
-NAME: Final = "^[a-z][a-z0-9_]{0,62}$"
-"""The pattern of a judge's name."""
-
 Input = Literal["request", "response", "retrieved_context", "expected_response"]
 """The parts of a case that a yes/no judge may need or show."""
 
@@ -46,10 +43,6 @@ _REPLY: Final = """\
 One JSON object, nothing else, with these keys in this order:
 - rationale: one to three sentences, before the rating
 - rating: "yes" or "no", nothing else"""
-
-
-NOTHING_RETRIEVED: Final = "the retrieval returned no chunk"
-"""The rationale of a judge of chunks where a retrieval found nothing."""
 
 
 class Rating(BaseModel):
@@ -70,7 +63,7 @@ class YesNoRubric(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    name: str = Field(pattern=NAME)
+    name: str = Field(pattern=r"^[a-z][a-z0-9_]{0,62}$")
     prompt: str = Field(min_length=1)
     display_name: str = ""
     aspect: str = Field(default="", description="what it assesses, for listings")
@@ -253,7 +246,7 @@ class RetrievalJudge(_RubricJudge):
         """One ask for each chunk, all in one round."""
         chunks = case.transcript.retrieved_chunks()
         if not chunks:  # a retrieval that found nothing (decision 23)
-            details = {"rationale": NOTHING_RETRIEVED}
+            details = {"rationale": "the retrieval returned no chunk"}
             return [Score.of(self.metric, 0.0, passed=False, details=details)]
         return self._ask_about_chunks(case, chunks)
 

@@ -93,6 +93,7 @@ def read_case(case: Case, tools: ToolEvidence) -> CaseReading:
     again: set[tuple[str, str]] = set()  # of these, the ones that were met: later ones are retries
     after_result = False
     for index, turn in enumerate(transcript.turns):
+        known |= {value for chunk in turn.chunks or () for value in values(chunk.content)}
         if turn.role == "assistant":
             texts: list[tuple[str, str | None]] = [(turn.text or "", None)]  # (text, its tool)
             for call in turn.tool_calls:

@@ -10,8 +10,6 @@ import polars as pl
 from assizes.judge.catalog import JUDGES
 from assizes.judge.families.deterministic import AgentUsage, DocumentRecall
 from assizes.judge.families.rag import (
-    NAME,
-    NOTHING_RETRIEVED,
     AnswerJudge,
     RetrievalJudge,
     YesNoRubric,
@@ -48,16 +46,15 @@ def results_frame(
     """
     if judges is None:
         judges = (*agent_evaluation_judges(), *_judges_of_files(scores))
-    chosen_judges = judges
     lazy = scores.lazy()
-    summaries = metric_summaries(metric_counts(lazy), chosen_judges)
+    summaries = metric_summaries(metric_counts(lazy), judges)
     table = cases.select(CASE).sort(CASE)
     if any(summary.gate == "quality" for summary in summaries):
         overall = overall_assessments(cases.lazy(), lazy, summaries).collect()
         table = table.join(overall, on=CASE, how="left", maintain_order="left")
     # A metric that the run did not judge gets no columns.
     judged_metrics = {(summary.judge, summary.name) for summary in summaries}
-    for judge in chosen_judges:
+    for judge in judges:
         for metric in judge.metrics:
             if (judge.name, metric.name) in judged_metrics and metric.run_names:
                 columns = _columns(metric, scores.filter(judge=judge.name, metric=metric.name))
@@ -69,18 +66,17 @@ def _judges_of_files(scores: pl.DataFrame) -> list[Judge]:
     """The judges in rubric files that gave these scores, by name."""
     # The judge of a file has one metric, of its own name, and a hash of its rubric.
     own = scores.filter(
-        (pl.col("judge") == pl.col("metric")) & pl.col("judge").str.contains(NAME),
-        ~pl.col("judge").is_in(list(JUDGES)),
-        pl.col("rubric_hash").is_null() | (pl.col("rubric_hash") != ""),
+        (pl.col("judge") == pl.col("metric")) & ~pl.col("judge").is_in(list(JUDGES)),
+        pl.col("rubric_hash") != "",
     )
-    found_nothing = pl.col("details").str.contains(NOTHING_RETRIEVED, literal=True)
-    of_chunks = pl.col("part").str.starts_with("chunk:")
-    of_chunks |= pl.col("label").is_null() & found_nothing  # with a label it is a model's rationale
-    judges: list[Judge] = []
-    for name, rates_chunks in own.group_by("judge").agg(of_chunks.any()).sort("judge").rows():
-        rubric = YesNoRubric(name=name, prompt="(own)")
-        judges.append(RetrievalJudge(rubric) if rates_chunks else AnswerJudge(rubric))
-    return judges
+    # The rating of an answer has a label; a precision has none, but parts unless nothing was found.
+    of_chunks = (pl.col("part") != "") | (pl.col("label").is_null() & pl.col("value").is_not_null())
+    return [
+        (RetrievalJudge if rates_chunks else AnswerJudge)(
+            YesNoRubric.model_construct(name=name, prompt="(own)")
+        )
+        for name, rates_chunks in own.group_by("judge").agg(of_chunks.any()).sort("judge").rows()
+    ]
 
 
 def _columns(metric: Metric, scores: pl.DataFrame) -> pl.DataFrame:

@@ -225,7 +225,8 @@ def findings(
     )
     suspects = contradicted_metrics(case, scores)
     key = {"run_id": row_key.run_id, "case_id": case.case_id, "repetition": case.repetition}
-    fixes = _fixes(case, scores, panel, case_verdict.root_cause)
+    cause = case_verdict.root_cause
+    fixes = {} if cause is None else {cause: _fix(case, scores, panel, cause)}
     score_rows = [
         key | _score_row(result.judge, score, panel, fixes, suspects)
         for result in hearing_results
@@ -266,29 +267,21 @@ def has_ground_truth(case: Case) -> bool:
 
 def suggested_fix(metric: str, run_names: Sequence[str] = ()) -> str:
     """The suggestion for a failure of retrieval or of generation, by its root cause (seed 004)."""
-    return RETRIEVAL_FIX if _is_of_retrieval(metric, run_names) else GENERATION_FIX
-
-
-def _is_of_retrieval(metric: str, run_names: Sequence[str]) -> bool:
     # A retrieval judge that a user wrote is known by its published names only.
-    published = any(name.startswith("retrieval/") for name in run_names)
-    return published or metric in ("context_sufficiency", "chunk_relevance")
+    retrieval = any(name.startswith("retrieval/") for name in run_names)
+    retrieval = retrieval or metric in ("context_sufficiency", "chunk_relevance")
+    return RETRIEVAL_FIX if retrieval else GENERATION_FIX
 
 
-def _fixes(
-    case: Case, scores: Sequence[Score], panel: JudgePanel, root_cause: str | None
-) -> dict[str, str]:
-    """The suggestion for the root cause of a case, by its metric; empty without a root cause."""
-    if root_cause is None:
-        return {}
-    of_retrieval = {m.name for m in panel.metrics if _is_of_retrieval(m.name, m.run_names)}
-    if root_cause in of_retrieval:
-        return {root_cause: RETRIEVAL_FIX}
-    failed = [s.metric for s in scores if not s.part and success(s) is False]
-    beside = [name for name in failed if name in of_retrieval]
-    more = f"{', '.join(beside)} failed as well. {RETRIEVAL_FIX}" if beside else FROM_PASSAGES
+def _fix(case: Case, scores: Sequence[Score], panel: JudgePanel, root_cause: str) -> str:
+    fixes = {metric.name: suggested_fix(metric.name, metric.run_names) for metric in panel.metrics}
+    if fixes.get(root_cause) == RETRIEVAL_FIX:
+        return RETRIEVAL_FIX
+    failed = [score.metric for score in scores if not score.part and success(score) is False]
+    if beside := [name for name in failed if fixes.get(name) == RETRIEVAL_FIX]:
+        return f"{GENERATION_FIX} {', '.join(beside)} failed as well. {RETRIEVAL_FIX}"
     has_passages = bool(case.transcript.retrieved_chunks())
-    return {root_cause: f"{GENERATION_FIX} {more}" if beside or has_passages else GENERATION_FIX}
+    return f"{GENERATION_FIX} {FROM_PASSAGES}" if has_passages else GENERATION_FIX
 
 
 def _score_row(

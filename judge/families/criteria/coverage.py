@@ -190,12 +190,12 @@ def _merge_later(first: AspectCoverage, later: AspectCoverage) -> AspectCoverage
     """The coverage of an aspect after a later answer, with the reason of the last that changed it."""
     # A contradicted concept is no longer covered, until a later answer covers it again.
     covered = (first.covered_concepts - later.contradicted) | later.covered_concepts
-    # No answer alone covers all concepts; where one does, the judge's own mark counts.
-    is_shared = len(covered) > max(len(first.covered_concepts), len(later.covered_concepts))
-    is_complete = is_shared and len(covered) == len(first.aspect.concepts)
+    # Where one answer alone covers all concepts, the judge's own mark counts.
+    most = max(len(first.covered_concepts), len(later.covered_concepts))
+    completed = most < len(covered) == len(first.aspect.concepts)
     both = replace(
         first,
-        marked_covered=first.marked_covered or later.marked_covered or is_complete,
+        marked_covered=first.marked_covered or later.marked_covered or completed,
         covered_concepts=covered,
         contradicted=(first.contradicted - later.covered_concepts) | later.contradicted,
     )

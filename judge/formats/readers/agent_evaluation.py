@@ -10,10 +10,9 @@ or a transcript as in the native format, each also as JSON text. A chat message 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from functools import lru_cache
-from itertools import islice
 from typing import Any, Final
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field
@@ -98,10 +97,13 @@ def row_case(value: Any) -> Case:
     """
     tally = parsing.FidelityCounter()
     with parsing.schema_errors():  # covers `Case` too, which refuses facts beside a response
+        unknown = _unknown_columns(value)
+        for column in unknown:
+            tally.count("dropped", f"row.{column}")
         columns, traced = _columns(value, tally)
         dropped = parsing.drop_negative_times(columns)
         row = _Row.model_validate(columns)
-        _check_inputs(row, ", ".join(islice(_unknown_columns(value), _MAX_NAMES)))
+        _check_inputs(row, unknown)
         fields: dict[str, Any] = {} if traced is None else dict(traced)
         times = {parsing.DROPPED_TIMES: dropped} if dropped else {}
         return Case(
@@ -119,8 +121,6 @@ def _columns(value: Any, tally: parsing.FidelityCounter) -> tuple[Any, Case | No
     """Return a row that can be validated, and the case of its MLflow trace; None without one."""
     if not isinstance(value, dict):
         return value, None
-    for column in _unknown_columns(value):
-        tally.count("dropped", f"row.{column}")
     trace = decode_if_json(value.get("trace"))
     if not is_trace(trace):
         return {**value, "trace": trace}, None
@@ -131,11 +131,14 @@ def _columns(value: Any, tally: parsing.FidelityCounter) -> tuple[Any, Case | No
     return {**value, **plain, "trace": traced.transcript}, traced
 
 
-def _unknown_columns(value: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the columns that are not read, each with the known column that may be meant."""
-    for name in sorted(value.keys() - _Row.model_fields.keys()):
-        if value[name] not in (None, "", [], {}):
-            yield _with_suggestion(name[:_MAX_NAME_CHARS])
+def _unknown_columns(value: Any) -> list[str]:
+    """Return the columns that are not read, each with the known column that may be meant."""
+    columns: Mapping[str, Any] = value if isinstance(value, dict) else {}
+    return [
+        _with_suggestion(name[:_MAX_NAME_CHARS])
+        for name in sorted(columns.keys() - _Row.model_fields.keys())
+        if columns[name] not in (None, "", [], {})
+    ]
 
 
 @lru_cache(maxsize=1024)
@@ -144,19 +147,20 @@ def _with_suggestion(name: str) -> str:
     return f"{name} (misspelt {meant[0]}?)" if meant else name
 
 
-def _check_inputs(row: _Row, unknown: str) -> None:
+def _check_inputs(row: _Row, unknown: Sequence[str]) -> None:
     if row.trace.turns if isinstance(row.trace, Transcript) else row.trace:
         return  # taken as it is; request and response may stand in it
-    columns = f"; columns that are not known: {unknown}" if unknown else ""
     if row.request is None:
         why = "request: missing; give a request, or a trace that holds it"
-        raise DataError("schema", why + columns)
-    if row.response is None and row.retrieved_context is None:
-        raise DataError(
-            "schema",
+    elif row.response is None and row.retrieved_context is None:
+        why = (
             "response: missing, and there is no trace; give response (or retrieved_context, to judge "
-            f"retrieval alone), or a trace that holds them{columns}",
+            "retrieval alone), or a trace that holds them"
         )
+    else:
+        return
+    names = ", ".join(unknown[:_MAX_NAMES])
+    raise DataError("schema", f"{why}; columns that are not known: {names}" if names else why)
 
 
 def _transcript(row: _Row) -> Transcript:
@@ -181,24 +185,16 @@ def _transcript(row: _Row) -> Transcript:
 def _chat(messages: Sequence[_Message]) -> Transcript:
     systems = [message.content or "" for message in messages if message.role == "system"]
     turns = [_turn(message) for message in messages if message.role != "system"]
-    transcript = Transcript(turns=tuple(turns), system="\n\n".join(systems) or None)
     # A tool may call a model too; a simulated user's calls are none of the agent's.
-    usage = Usage.total(_usage(message) for message in messages if message.role != "user")
-    return (
-        transcript
-        if usage == transcript.agent_usage()
-        else transcript.model_copy(update={"usage": usage})
-    )
-
-
-def _usage(message: _Message) -> Usage | None:
-    if (used := message.usage) is None:
-        return None
-    return Usage(input_tokens=used.prompt, output_tokens=used.completion)
+    of_tools = any(turn.usage for turn in turns if turn.role == "tool")
+    usage = Usage.total(turn.usage for turn in turns if turn.role != "user") if of_tools else None
+    return Transcript(turns=tuple(turns), system="\n\n".join(systems) or None, usage=usage)
 
 
 def _turn(message: _Message) -> Turn:
+    used = message.usage
     shared: dict[str, Any] = {
+        "usage": used and Usage(input_tokens=used.prompt, output_tokens=used.completion),
         "chunks": _chunks(message.retrieved_context),
         "started_at": message.started_at,
         "latency_ms": message.latency_ms,
@@ -212,7 +208,6 @@ def _turn(message: _Message) -> Turn:
         role="assistant" if message.role == "assistant" else "user",
         text=message.content,
         tool_calls=message.calls(),
-        usage=_usage(message),
         **shared,
     )
 
@@ -226,12 +221,11 @@ def _chunks(passages: Sequence[_Passage] | None) -> tuple[Chunk, ...] | None:
 def _expected_values(row: _Row, traced: Expected) -> Expected:
     """Return the ground truth of a row; what it does not say is that of its trace."""
     response = row.expected_response
-    fields: dict[str, Any] = {"retrieved_context": tuple(row.expected_retrieved_context or ())}
     response = response if response and response.strip() else None  # blank: missing (seed 004)
     facts = tuple(fact for fact in row.expected_facts or () if fact.strip())
-    if response or facts:
-        fields |= {"response": response, "facts": facts}
-    return Expected(**{**dict(traced), **fields})
+    own: dict[str, Any] = {"response": response, "facts": facts} if response or facts else {}
+    documents = tuple(row.expected_retrieved_context or ())
+    return Expected(**{**dict(traced), **own, "retrieved_context": documents})
 
 
 AGENT_EVALUATION: Final = Format(name="agent_evaluation", fits=_fits, case=_case)

@@ -99,7 +99,7 @@ def conversation(spans: Sequence[TraceSpan], tally: FidelityCounter) -> Transcri
         duration_ms=between_ms(min(starts, default=None), max(ends, default=None)),
         chunks=None if has_agent_turn or not retrievals else retrievals[-1].chunks,
     )
-    return _with_totals(transcript, list(traces.values()))
+    return _with_totals(transcript, ordered)
 
 
 def _trace_turns(spans: Sequence[TraceSpan], tally: FidelityCounter) -> tuple[Turn, ...]:
@@ -151,29 +151,21 @@ def _retrieval_spans(spans: Sequence[TraceSpan]) -> list[TraceSpan]:
     return [r for r in retrievers if all(above.chunks is None for above in _spans_around(r, by_id))]
 
 
-def _spending_spans(trace: Sequence[TraceSpan], figure: str) -> list[TraceSpan]:
-    """Return the model calls of a trace that record a figure; without any, the agents that do."""
-    recording = {span.id: span for span in trace if getattr(span, figure) is not None}
-    by_id = {(span.trace, span.id): span for span in trace}
-    models = [span for span in recording.values() if span.kind == "llm"]
-    # Around the provider's call lies that of a framework, which may record its last step alone.
-    wrappers = {above.id for span in models for above in _spans_around(span, by_id)}
-    if models:
-        return [span for span in models if span.id not in wrappers]
-    agents = {key: span for key, span in recording.items() if span.kind == "agent"}
-    return [
-        span
-        for span in agents.values()
-        if all(above.id not in agents for above in _spans_around(span, by_id))
+def _figures(spans: Sequence[TraceSpan], name: str) -> list[Any]:
+    """Return a figure of every model call, and of every agent whose model calls record none."""
+    by_id = {(span.trace, span.id): span for span in spans}
+    recording = [
+        span for span in spans if span.kind in ("llm", "agent") and getattr(span, name) is not None
     ]
+    # Around the provider's call lies that of a framework, which may record its last step alone.
+    outer = {(r.trace, above.id) for r in recording for above in _spans_around(r, by_id)}
+    return [getattr(span, name) for span in recording if (span.trace, span.id) not in outer]
 
 
-def _with_totals(transcript: Transcript, traces: Sequence[Sequence[TraceSpan]]) -> Transcript:
+def _with_totals(transcript: Transcript, spans: Sequence[TraceSpan]) -> Transcript:
     """Return the transcript with the tokens and dollars of all model calls, told by turn or not."""
-    calls = [span for trace in traces for span in _spending_spans(trace, "usage")]
-    usage = Usage.total(span.usage for span in calls)
-    priced = [span for trace in traces for span in _spending_spans(trace, "cost_usd")]
-    cost_usd = sum(span.cost_usd or 0.0 for span in priced) if priced else None
+    usage, costs = Usage.total(_figures(spans, "usage")), _figures(spans, "cost_usd")
+    cost_usd = sum(costs) if costs else None
     changes: dict[str, Any] = {"usage": usage} if usage != transcript.agent_usage() else {}
     changes |= {"agent_cost_usd": cost_usd} if cost_usd != transcript.cost_usd() else {}
     return transcript.model_copy(update=changes)
@@ -259,14 +251,14 @@ def _with_earlier_retrievals(
     # Only now: a later trace repeats the turns before it, but never a retrieval step.
     result, start = list(turns), 0
     for trace in traces:
-        *earlier, last = [span.chunks for span in _retrieval_spans(trace)] or [None]
-        places = range(start, len(result) if earlier else start)
-        at = next((place for place in places if result[place].chunks is last), None)
+        steps = [span.chunks for span in _retrieval_spans(trace)]
+        places = range(start, len(result) if steps else start)
+        at = next((place for place in places if result[place].chunks is steps[-1]), None)
         if at is None:  # no agent answers, or the whole trace is a repetition
-            tally.count("dropped", "retrieval step", len(earlier))
+            tally.count("dropped", "retrieval step", len(steps[:-1]))
             continue
-        result[at:at] = [Turn(role="tool", chunks=chunks) for chunks in earlier]
-        start = at + len(earlier) + 1
+        result[at:at] = [Turn(role="tool", chunks=chunks) for chunks in steps[:-1]]
+        start = at + len(steps)
     return tuple(result)
 
 

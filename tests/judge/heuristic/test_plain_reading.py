@@ -123,6 +123,16 @@ def test_system_prompt_tool_descriptions_and_passages_are_heard_from_the_start()
     assert [claim.text for claim in found.claims if not claim.is_grounded] == ["404"]
 
 
+def test_passages_of_a_turn_are_heard_with_the_turn():
+    found = read(
+        says("303").model_copy(update={"chunks": (Chunk(content="303"),)}),
+        says("505"),
+        Turn(role="tool", chunks=(Chunk(content="505"),)),
+        says("505"),
+    )
+    assert [claim.is_grounded for claim in found.claims] == [True, False, True]
+
+
 def test_questions_end_in_a_question_mark_and_have_words():
     text = "Hello. What is your name?\nAnd YOUR   order? ok? 12? ??"
     assert questions(text) == ["what is your name", "and your order"]

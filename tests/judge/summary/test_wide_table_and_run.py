@@ -83,7 +83,7 @@ def mean_of(table: pl.DataFrame, name: str) -> float:
 
 
 @pytest.mark.row("005-19")
-def test_a_judge_of_chunks_that_never_saw_one_is_known_by_its_rationale():
+def test_a_judge_of_chunks_that_never_saw_one_is_known_by_its_precision():
     cases = [rag_case(chunks=[])]
     (row,) = results_frame(*heard(cases, OWN[-2:-1])).to_dicts()
     assert row["retrieval/llm_judged/recent/precision"] == 0.0

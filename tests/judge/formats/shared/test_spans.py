@@ -154,7 +154,8 @@ def test_a_model_call_within_a_tool_counts():
 def test_tokens_that_only_the_agent_records_count_and_never_beside_those_of_its_calls():
     agent = model_call(0, ASKED, "It is late.", (300, 50), kind="AGENT")
     assert tokens(case_of(agent)) == (350, 300, 50)
-    assert tokens(case_of(agent, model_call(1, ASKED, "It is late.", (200, 30)))) == (230, 200, 30)
+    inside = model_call(1, ASKED, "It is late.", (200, 30), parent="s0")
+    assert tokens(case_of(agent, inside)) == (230, 200, 30)
 
 
 def test_a_trace_whose_turns_tell_all_tokens_says_nothing_beside_them():
