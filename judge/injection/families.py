@@ -234,7 +234,7 @@ def flags(case: Case) -> tuple[Flag, ...]:
     texts: dict[str, _Passage] = {}  # each text where it stands first
     for passage in _texts(case):
         first = texts.setdefault(passage.text, passage)
-        if first.by_agent > passage.by_agent:  # what others say too is not the agent's own
+        if first.by_agent and not passage.by_agent:  # the agent repeats it, or is repeated
             texts[passage.text] = replace(first, by_agent=False)
     # One search over all texts together first: most cases hold no attack, and need no more.
     whole = "\n".join(texts)
