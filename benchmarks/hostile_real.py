@@ -10,8 +10,9 @@ import csv
 import gzip
 import io
 import json
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 
@@ -38,14 +39,12 @@ def real_texts(folder: Path = DATA) -> Iterator[tuple[str, str]]:
 
 
 def _texts_of(path: Path) -> Iterator[str]:
-    raw, name = path.read_bytes(), path.name
-    if name.endswith(".gz"):
-        raw, name = gzip.decompress(raw), name.removesuffix(".gz")
+    is_packed = path.suffix == ".gz"
+    ending = path.with_suffix("").suffix if is_packed else path.suffix
     try:
-        text = raw.decode()
+        text = (gzip.decompress if is_packed else bytes)(path.read_bytes()).decode()
     except UnicodeDecodeError:  # a database
         return
-    ending = Path(name).suffix
     if ending == ".json":
         yield from _strings(json.loads(text))
     elif ending == ".jsonl":
@@ -78,46 +77,48 @@ def flags_of(text: str) -> tuple[Flag, ...]:
     return flags(Case.model_validate({"case_id": "text", "transcript": {"turns": turns}}))
 
 
+def is_held(signs: Iterable[Flag]) -> bool:
+    """Whether a flag among these holds a pass."""
+    return any(sign.holds for sign in signs)
+
+
 def precision(figures: Figures, step: int) -> None:
     """Of each family: attacks and real texts that it notices, and holds a pass by."""
     if not (DATA / "README.md").exists():
         figures.missing("real_texts", "real_held")
         return
-    real = list(real_texts())[::step]
-    per_set: dict[str, Counter[str]] = defaultdict(Counter)
-    of_real = [(data_set, flags_of(text)) for data_set, text in real]
-    for data_set, found in of_real:
-        per_set[data_set].update(
-            texts=1, noticed=bool(found), held=any(flag.holds for flag in found)
-        )
-    of_attacks = [flags_of(text) for part in ("open", "held_out") for text in attacks(part)[::step]]
-    print_families(of_attacks, [found for _, found in of_real])
-    for data_set, counts in per_set.items():
-        print(f"{data_set:<34}" + "".join(f" {counts[key]:>7} {key}" for key in _OF_A_SET))
+    real = [(data_set, flags_of(text)) for data_set, text in list(real_texts())[::step]]
+    print_families(
+        [flags_of(text) for part in ("open", "held_out") for text in attacks(part)[::step]],
+        [signs for _, signs in real],
+    )
+    for data_set, of_set in groupby(real, key=lambda pair: pair[0]):
+        signs_of = [signs for _, signs in of_set]
+        noticed, held = sum(map(bool, signs_of)), sum(map(is_held, signs_of))
+        print(f"{data_set:<34} {len(signs_of):>10} texts {noticed:>7} noticed {held:>7} held")
     figures.add("real_texts", len(real), least=5_000 / step)
-    figures.add("real_noticed", sum(counts["noticed"] for counts in per_set.values()))
-    figures.add("real_held", sum(counts["held"] for counts in per_set.values()), most=0)
-
-
-_OF_A_SET: Final = ("texts", "noticed", "held")
+    figures.add("real_noticed", sum(bool(signs) for _, signs in real))
+    figures.add("real_held", sum(is_held(signs) for _, signs in real), most=0)
 
 
 def print_families(
-    of_attacks: Iterable[tuple[Flag, ...]], of_real: Iterable[tuple[Flag, ...]]
+    of_attacks: Sequence[tuple[Flag, ...]], of_real: Sequence[tuple[Flag, ...]]
 ) -> None:
-    """Print a line for each family: what it notices and holds, of attacks and of real texts."""
-    columns = []
-    for lists in (of_attacks, of_real):
-        every = [flag for found in lists for flag in found]
-        columns.append(Counter(flag.name for flag in every))
-        columns.append(Counter(flag.name for flag in every if flag.holds))
-    can_hold = {f"{INJECTION}{family.name}": family.can_hold for family in families()}
-    names = [*can_hold, *sorted({name for column in columns for name in column} - can_hold.keys())]
-    print(f"{'family':<34} attacks: noticed    held | real: noticed    held | precision of holding")
+    """Print a line for each family: its recall and its precision, of noticing and of holding."""
+    counts = [
+        Counter(sign.name for signs in lists for sign in signs if sign.holds or not holding)
+        for holding in (False, True)
+        for lists in (of_attacks, of_real)
+    ]
+    names = [f"{INJECTION}{family.name}" for family in families()]
+    names += sorted(set().union(*counts) - set(names))
+    head = f"of {len(of_attacks)} attacks, {len(of_real)} real texts"
+    print(f"{head:<34} noticed: of both, precision | held: of both, precision")
     for name in names:
-        noticed, held, real_noticed, real_held = (column[name] for column in columns)
-        every = held + real_held
-        share = (
-            f"{held / every:.3f}" if every else "-" if can_hold.get(name, True) else "only notices"
-        )
-        print(f"{name:<34} {noticed:>16} {held:>7} | {real_noticed:>13} {real_held:>7} | {share}")
+        noticed, wrongly_noticed, held, wrongly_held = (count[name] for count in counts)
+        print(f"{name:<34} {_cells(noticed, wrongly_noticed)} | {_cells(held, wrongly_held)}")
+
+
+def _cells(right: int, wrong: int) -> str:
+    share = f"{right / (right + wrong):.3f}" if right + wrong else "-"
+    return f"{right:>7} {wrong:>7} {share:>9}"

@@ -49,8 +49,8 @@ class JudgeConfig(ConfigTable):
     )
     flagged_passes: FlaggedPasses = Field(
         default="apart",
-        description="a pass of a case that speaks to its judges, not only in words that honest texts "
-        "use too: `apart` is not passed and counted as pass_flagged, `count` is a pass that says so",
+        description="a pass of a case whose texts dictate a verdict to its judges or forge their "
+        "replies: `apart` is not passed and counted as pass_flagged, `count` is a pass that says so",
     )
     second_look: bool = Field(
         default=False,

@@ -11,14 +11,15 @@ import re
 import tomllib
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from importlib import resources
+from itertools import groupby, islice
 from typing import Any, Final
 
 from assizes.judge.case import Case, ToolCall
 from assizes.judge.injection.disguises import TextShape, hidden_count, plain, readings
-from assizes.judge.injection.holding import BESIDE, KINDS, NOTICES, FamilyMatches, holding_families
+from assizes.judge.injection.holding import BESIDE, KINDS, Match, holding_families
 
 BEFORE: Final = 200
 AFTER: Final = 400
@@ -28,6 +29,9 @@ pattern spans 400 characters."""
 NEAR: Final = 180
 """Characters before and after a cue in which a family with `near` words needs one of them, and in
 which its patterns are tried."""
+
+MAX_MATCHES: Final = 1_000
+"""The most matches of one family that are looked at in one text."""
 
 _WORD: Final = re.compile(r"\{([a-z_]+)\}")
 
@@ -43,16 +47,11 @@ class AttackFamily:
 
     def has_match(self, bare: str, words: str | None = None) -> bool:
         """Whether a pattern matches in a text from `plain`, whose `different_words` may be given."""
-        return any(kind != BESIDE for kind, _, _ in self.matches(bare, words))
-
-    @property
-    def can_hold(self) -> bool:
-        """Whether the family can take part in holding a pass, or only tells a reader to look."""
-        return any(kind != NOTICES for kind, _ in self.patterns)
-
-    def matches(self, bare: str, words: str | None = None) -> Iterator[tuple[str, int, int]]:
-        """Yield the kind, start and end of each match in a text from `plain`."""
         words = different_words(bare) if words is None else words
+        return any(match.kind != BESIDE for match in self.matches(bare, words))
+
+    def matches(self, bare: str, words: str) -> Iterator[Match]:
+        """Yield each match in a text from `plain`; `words` are its `different_words`."""
         places = sorted(_places(bare, self.cues, words))
         windows = _merge_windows(places, BEFORE, AFTER)
         if self.near:
@@ -67,7 +66,7 @@ class AttackFamily:
         for start, end in windows:
             for kind, pattern in self.patterns:
                 for match in pattern.finditer(bare, start, end):
-                    yield kind, match.start(), match.end()
+                    yield Match(*match.span(), kind, self.name)
 
 
 def different_words(bare: str) -> str:
@@ -232,28 +231,26 @@ def flags(case: Case) -> tuple[Flag, ...]:
     All texts from outside are searched, also ids and names, but not `evaluation_criteria_override`,
     which is meant to address the judge.
     """
+    texts: dict[str, _Passage] = {}  # each text where it stands first
+    for passage in _texts(case):
+        first = texts.setdefault(passage.text, passage)
+        if first.by_agent and not passage.by_agent:  # the agent repeats it, or is repeated
+            texts[passage.text] = replace(first, by_agent=False)
     # One search over all texts together first: most cases hold no attack, and need no more.
-    passages = [passage for passage in _texts(case) if passage.text]
-    texts = {passage.text: passage for passage in reversed(passages)}  # text -> first place
-    others = {passage.text for passage in passages if not passage.by_agent}
     whole = "\n".join(texts)
     shape = TextShape.of(whole)
     bare, disguises = plain(whole), any(disguise_names(whole, shape))
     words = shape.words if shape.ascii else different_words(bare)  # NFKC changes other texts
     among = tuple(matching_families(bare, words))
-    hidden = hidden_count(whole) if shape.hidden else 0
-    if not among and not disguises and hidden <= MOST_HIDDEN:
+    if not among and not disguises and (not shape.hidden or hidden_count(whole) <= MOST_HIDDEN):
         return ()
-    by_name: dict[str, Flag] = {}
-    for passage in dict.fromkeys(texts[passage.text] for passage in passages):  # by first places
-        tried: Iterable[tuple[str, str]] = ()
-        if disguises:
-            tried = readings(passage.text, TextShape.of(passage.text))
-        for flag in _passage_flags(passage, among, tried, by_agent=passage.text not in others):
-            kept = by_name.setdefault(flag.name, flag)
-            if flag.holds and not kept.holds:
-                by_name[flag.name] = flag
-    return tuple(flag for _, flag in sorted(by_name.items()))
+    signs = [
+        flag
+        for passage in texts.values()
+        for flag in _passage_flags(passage, among, disguises=disguises)
+    ]
+    signs.sort(key=lambda flag: (flag.name, not flag.holds))  # stable: by the first places
+    return tuple(next(same) for _, same in groupby(signs, key=lambda flag: flag.name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,31 +261,30 @@ class _Passage:
 
 
 def _passage_flags(
-    passage: _Passage,
-    among: Sequence[AttackFamily],
-    disguised: Iterable[tuple[str, str]],
-    *,
-    by_agent: bool,
+    passage: _Passage, among: Iterable[AttackFamily], *, disguises: bool
 ) -> Iterator[Flag]:
     text, place = passage.text, passage.place
     bare = plain(text)
     words = different_words(bare)
     is_hidden = hidden_count(text) > MOST_HIDDEN
     if names := {family.name for family in among if family.has_match(bare, words)}:
-        every = _all_matches(bare, words)  # beside what was noticed, others may tell more
-        holding = holding_families(bare, every, by_agent=by_agent, hidden=is_hidden)
+        holding = holding_families(
+            bare, _all_matches(bare, words), by_agent=passage.by_agent, hidden=is_hidden
+        )
         yield from (Flag(f"{INJECTION}{name}", place, name in holding) for name in names | holding)
-    for disguise, reading in disguised:
+    for disguise, reading in readings(text, TextShape.of(text)) if disguises else ():
         words = different_words(reading)
         if any(matching_families(reading, words)):
-            holds = bool(holding_families(reading, _all_matches(reading, words), hidden=True))
-            yield Flag(f"{DISGUISED}{disguise}", place, holds)
+            holding = holding_families(reading, _all_matches(reading, words), hidden=True)
+            yield Flag(f"{DISGUISED}{disguise}", place, bool(holding))
     if is_hidden:
         yield Flag(HIDDEN_TEXT, place)
 
 
-def _all_matches(bare: str, words: str) -> Iterator[FamilyMatches]:
-    yield from ((family.name, family.matches(bare, words)) for family in families())
+def _all_matches(bare: str, words: str) -> Iterator[Match]:
+    """Yield the matches of all families: beside what was noticed, others may tell more."""
+    for family in families():
+        yield from islice(family.matches(bare, words), MAX_MATCHES)
 
 
 def _texts(case: Case) -> Iterator[_Passage]:

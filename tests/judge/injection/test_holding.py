@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from assizes.judge.injection.families import ATTACKS, MOST_HIDDEN, families, flags
+from assizes.judge.injection.holding import NOTICES
 from benchmarks.hostile_cases import PLACES, attacked, case_of
 from benchmarks.hostile_real import flags_of, real_texts
 from benchmarks.hostile_texts import attacks, honest
@@ -112,16 +113,8 @@ def test_hidden_characters_alone_are_noticed_and_hold_nothing():
 
 
 def test_families_that_honest_texts_match_too_only_notice():
-    only_noticing = {family.name for family in families() if not family.can_hold}
-    assert "whatever_happened" in only_noticing
-    held = {
-        flag.name.removeprefix("injection:")
-        for part in ("open", "held_out")
-        for text in attacks(part)
-        for flag in flags_of(text)
-        if flag.holds
-    }
-    assert held.isdisjoint(only_noticing)
+    kinds = {family.name: {kind for kind, _ in family.patterns} for family in families()}
+    assert kinds["whatever_happened"] == {NOTICES}
 
 
 def test_most_attacks_are_held_and_honest_talk_about_grading_is_not():
