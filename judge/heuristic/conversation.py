@@ -99,7 +99,7 @@ def tool_routing(read: CaseReading) -> RuleFinding:
     if tools.expected is None:
         return RuleFinding(None, "no expected calls are given to compare the calls with")
     if not tools.expected and not tools.called and not tools.prevented:
-        return RuleFinding(5, "not applicable: no call was required and none was made", code)
+        return _without_calls(read)
     if not tools.expected and not tools.writes_known:
         return RuleFinding(None, "no call was expected, and which calls change state is not known")
     wrong = read.unexpected_writes
@@ -129,7 +129,7 @@ def parameter_extraction(read: CaseReading) -> RuleFinding:
     tools, code = read.tools, "wrong_parameter"
     calls = (*tools.called, *tools.failed, *tools.prevented)
     if not calls:
-        return _without_calls(read, code)
+        return _without_calls(read)
     differing = [match for match in tools.matches if match.differences]
     unreadable = [m for m in (*tools.called, *tools.failed) if m.call.raw is not None]
     invented = [c for c in read.claims if c.tool is not None and not c.is_grounded]
@@ -155,7 +155,7 @@ def result_interpretation(read: CaseReading) -> RuleFinding:
     """
     code = "hallucinated_result"
     if not (read.tools.called or read.tools.failed or read.tools.prevented):
-        return _without_calls(read, code)
+        return _without_calls(read)
     claims = [claim for claim in read.claims if claim.tool is None and claim.after_result]
     if not claims and not read.tools.failed:
         return RuleFinding(None, "no specific value was said after a tool result")
@@ -166,10 +166,10 @@ def result_interpretation(read: CaseReading) -> RuleFinding:
     return RuleFinding(level, why, code, turns + false_success)
 
 
-def _without_calls(read: CaseReading, code: str) -> RuleFinding:
+def _without_calls(read: CaseReading) -> RuleFinding:
     """The finding where no tool was called: full marks only where no call was required."""
     if read.tools.expected == ():
-        return RuleFinding(5, "not applicable: no call was required and none was made", code)
+        return RuleFinding(5, "not applicable: no call was required and none was made")
     return RuleFinding(None, "no tool was called")
 
 
@@ -189,8 +189,8 @@ def grounding_fidelity(read: CaseReading) -> RuleFinding:
 def _support(claims: Sequence[Claim], what: str) -> tuple[int, str, tuple[int, ...]]:
     """Return the level for claims that should have been heard before, why, and turns."""
     ungrounded = _turns_of([claim for claim in claims if not claim.is_grounded])
-    why = f"{len(claims) - len(ungrounded)} of {len(claims)} {what} were heard before"
-    why = why if claims else f"no {what}"
+    heard = len(claims) - len(ungrounded)
+    why = f"{heard} of {len(claims)} {what} were heard before" if claims else f"no {what}"
     if len(ungrounded) <= 1:  # one missing value: level 4, whatever the share
         return 5 - len(ungrounded), why, ungrounded
     share = round(1 - len(ungrounded) / len(claims), 9)
@@ -241,7 +241,7 @@ def information_gathering(read: CaseReading) -> RuleFinding:
     gaps |= {match.made.turn for match in read.tools.matches if match.missing}
     gaps |= {failed.turn for failed in read.tools.failed if failed.call.name in writes}
     repeats = plain_reading.repeated_requests(read.texts)
-    calls = read.tools.called or read.tools.failed or read.tools.missed
+    calls = (*read.tools.called, *read.tools.failed, *read.tools.prevented, *read.tools.missed)
     if not calls and not any(plain_reading.questions(text) for _, text in read.texts):
         return RuleFinding(None, "no tool was called, and no question was asked")
     why = (
