@@ -26,6 +26,7 @@ from assizes.judge.protocol import Judge
 from assizes.judge.rows import as_json
 from assizes.judge.rubrics.rubric import OUTCOMES
 from assizes.judge.score import SUSPECT, Score
+from assizes.judge.statistics.exact import reaches
 from assizes.judge.verdicts.executions import PASS_FLAGGED
 from assizes.judge.verdicts.verdict import CaseVerdict, rationale, success, verdict
 
@@ -213,9 +214,9 @@ def findings(
         panel.pass_threshold,
         {metric.name: metric.tier for metric in panel.metrics if metric.tier},
         {metric.name: metric.gate for metric in panel.metrics if metric.gate},
-        floors=panel.floors,
         has_ground_truth=has_ground_truth(case),
     )
+    by_judges = _above_floors(by_judges, scores, panel.floors)
     if unchecked := unchecked_truth(case):
         by_judges = replace(by_judges, summary=f"{by_judges.summary}; {NOT_CHECKED}: {unchecked}")
     # One flag is enough where the two looks of a judge differ.
@@ -239,6 +240,24 @@ def findings(
     verdict_row = {name: getattr(case_verdict, name) for name in _OF_VERDICT}
     case_row = {**key, **_case_row(row_key, case), **verdict_row, "flags": flag_names}
     return Findings(case_verdict, {"scores": score_rows, "asks": ask_rows, "cases": [case_row]})
+
+
+def _above_floors(
+    verdict: CaseVerdict, scores: Sequence[Score], floors: Mapping[str, float]
+) -> CaseVerdict:
+    """The verdict, failed where a metric is under its floor, whatever the average says."""
+    under = [
+        f"{score.metric} {score.raw:g} is under its floor {floors[score.metric]:g}"
+        for score in scores
+        if not score.part and score.metric in floors
+        if reaches(score.raw, floors[score.metric]) is False
+    ]
+    if not under or verdict.status != "judged":
+        return verdict
+    gate = verdict.gate if verdict.passed is False else "floor"
+    _, _, words = verdict.summary.partition(" (")
+    summary = f"FAILED ({'; '.join(under)}; {words}"
+    return replace(verdict, passed=False, gate=gate, summary=summary)
 
 
 def has_ground_truth(case: Case) -> bool:

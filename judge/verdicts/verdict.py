@@ -228,15 +228,13 @@ def verdict(
     tiers: Mapping[str, str],
     gates: Mapping[str, Gate] = MappingProxyType({}),
     *,
-    floors: Mapping[str, float] = MappingProxyType({}),
     has_ground_truth: bool = False,
 ) -> CaseVerdict:
     """The verdict on one case from its scores: headline scores and parts of every judge.
 
     `weights` are the shares of the metrics in the overall score, which must be at least
     `pass_threshold` (0..100) where there is no checklist. `gates` are the gates of the metrics that
-    decide otherwise than by weight, in the order of the configured judges. A metric under its floor
-    fails the case whatever else decides.
+    decide otherwise than by weight, in the order of the configured judges.
     """
     headlines = [score for score in scores if not score.part]
     # The conversation judge owes the weighted metrics, with its checklist where there is one; where
@@ -255,7 +253,6 @@ def verdict(
         _conversation_ruling(scores, weighed, weights, tiers, pass_threshold),
         judges,
         quality_ruling(of_quality, list(gates), has_ground_truth=has_ground_truth),
-        _floor_ruling(headlines, floors),
     )
     if present_rulings := [ruling for ruling in rulings if ruling is not None]:
         return _combine_rulings(present_rulings)
@@ -317,15 +314,6 @@ def _conversation_ruling(
         remarks=tuple(_remarks(scored_metrics, total, outcomes)),
         tier_scores={tier: points(score) for tier, score in by_tier.items() if score is not None},
     )
-
-
-def _floor_ruling(headlines: Sequence[Score], floors: Mapping[str, float]) -> Ruling | None:
-    under = [
-        f"{score.metric} {score.raw:g} is under its floor {floors[score.metric]:g}"
-        for score in headlines
-        if score.metric in floors and reaches(score.raw, floors[score.metric]) is False
-    ]
-    return Ruling("floor", passed=False, words=", ".join(under)) if under else None
 
 
 def _combine_rulings(rulings: Sequence[Ruling]) -> CaseVerdict:
