@@ -29,10 +29,10 @@ def unjudged_count(
     """
     gating = [metric for judge in judges for metric in judge.metrics if metric.gate]
     needing = [m.name for m in gating if m.gate == "judges" or m.needs_ground_truth]
-    telling = pl.col("metric").is_in([*OF_TASK_SUCCESS, *needing])
-    told = scores.filter(telling, status="scored")
-    by_words = told.filter(pl.col("details").str.contains(BY_WORDS, literal=True))
-    compared = told.join(by_words, on=[*CASE, "metric"], how="anti")
+    is_telling = pl.col("metric").is_in([*OF_TASK_SUCCESS, *needing])
+    telling = scores.filter(is_telling, status="scored")
+    by_words = telling.filter(pl.col("details").str.contains(BY_WORDS, literal=True))
+    compared = telling.join(by_words, on=[*CASE, "metric"], how="anti")
     by_rules = pl.col("model") == OFFLINE_MODEL
     decided = executions(cases).filter(pl.col("state") != "errored")
     ruled = decided.join(asks.filter(by_rules), on=CASE, how="semi")
