@@ -20,11 +20,12 @@ if TYPE_CHECKING:
     from assizes.judge.summary.run_summary import RunSummary
 
 MARKS = {True: "pass", False: "FAIL"}  # of gates and verdicts
-UNDECIDED = ("Inconclusive", "Incomplete", "OverBudget", "Halted", "NoData")  # neither good nor bad
-STYLES = {
-    **dict.fromkeys(("Passed", "NOT WORSE"), "bold green"),
-    **dict.fromkeys((*UNDECIDED, "INCONCLUSIVE", "TASK SUCCESS NOT JUDGED"), "bold yellow"),
-}
+GOOD = ("PASSED", "NOT WORSE")
+UNDECIDED = (
+    *("INCONCLUSIVE", "INCOMPLETE", "OVERBUDGET", "HALTED", "NODATA"),
+    "TASK SUCCESS NOT JUDGED",
+)
+STYLES = {**dict.fromkeys(GOOD, "bold green"), **dict.fromkeys(UNDECIDED, "bold yellow")}
 """Styles of the words in which runs and comparisons end; any other is printed in bold red."""
 MOVED = 5
 """Most exploratory measures that are listed as moved."""
@@ -57,7 +58,8 @@ def print_text(text: str) -> None:
 
 def print_ending(word: str, reasons: Iterable[str]) -> None:
     """Print the word in which a run or a comparison ends, in capitals, and below it the reasons."""
-    Console(highlight=False).print(Text(word.upper(), STYLES.get(word, "bold red")))
+    shown = word.upper()
+    Console(highlight=False).print(Text(shown, STYLES.get(shown, "bold red")))
     print_lines(f"  {reason}" for reason in reasons)
 
 
