@@ -39,7 +39,7 @@ redact = ["secret"]                 # before judge and store; also "email", "pho
 [judge]
 # The offline baseline needs no key. A language model: model = "openai/gpt-4.1" and OPENAI_API_KEY.
 model = "offline/lexical"
-{judges}
+judges = ["conversation"{recorded}]  # `assizes judges` lists them; recorded: rewards in the data
 pass_threshold = 75.0               # overall score 0-100, for cases without expected outcomes
 # metrics = ["tool_routing", {{ metric = "task_completion", weight = 0.5 }}]
 
@@ -68,12 +68,6 @@ uri = "reports"
 """
 
 
-_JUDGES = '# judges = ["conversation", "safety"] # `assizes judges` lists them'
-_RECORDED = (
-    'judges = ["conversation", "recorded"] # recorded: the rewards in the data, to hold against'
-)
-
-
 def write_config(uri: str, file: Path, *, force: bool) -> None:
     """Read a sample of the transcripts and write a configuration file with what was seen in them.
 
@@ -88,7 +82,7 @@ def write_config(uri: str, file: Path, *, force: bool) -> None:
         format=formats[0] if len(formats) == 1 else "auto",
         seen=_sample_comment(cases, formats),
         writes=_writes_comment(cases),
-        judges=_RECORDED if any(REWARD in case.labels for case in cases) else _JUDGES,
+        recorded=', "recorded"' if any(REWARD in case.labels for case in cases) else "",
     )
     try:
         file.write_text(text, encoding="utf-8")

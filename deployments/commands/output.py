@@ -20,12 +20,13 @@ if TYPE_CHECKING:
     from assizes.judge.summary.run_summary import RunSummary
 
 MARKS = {True: "pass", False: "FAIL"}  # of gates and verdicts
-UNDECIDED = ("Inconclusive", "Incomplete", "OverBudget", "Halted", "NoData")  # neither good nor bad
-STYLES = {
-    **dict.fromkeys(("Passed", "NOT WORSE"), "bold green"),
-    **dict.fromkeys((*UNDECIDED, "INCONCLUSIVE"), "bold yellow"),
-}
-"""Styles of conclusions, and of the words for comparisons; any other is printed in bold red."""
+GOOD = ("PASSED", "NOT WORSE")
+UNDECIDED = (
+    *("INCONCLUSIVE", "INCOMPLETE", "OVERBUDGET", "HALTED", "NODATA"),
+    "TASK SUCCESS NOT JUDGED",
+)
+STYLES = {**dict.fromkeys(GOOD, "bold green"), **dict.fromkeys(UNDECIDED, "bold yellow")}
+"""Styles of the words in which runs and comparisons end; any other is printed in bold red."""
 MOVED = 5
 """Most exploratory measures that are listed as moved."""
 NOTABLE = 20
@@ -55,12 +56,10 @@ def print_text(text: str) -> None:
     print(printable(text, "\n"))  # noqa: T201  # the command's answer
 
 
-def print_ending(conclusion: str, reasons: Iterable[str], headline: str | None = None) -> None:
-    """Print a conclusion, or the headline that narrows it, in capitals, and below it the reasons."""
-    style = STYLES.get(conclusion, "bold red")
-    if headline not in (None, conclusion):
-        style = STYLES[UNDECIDED[0]]
-    Console(highlight=False).print(Text((headline or conclusion).upper(), style))
+def print_ending(word: str, reasons: Iterable[str]) -> None:
+    """Print the word in which a run or a comparison ends, in capitals, and below it the reasons."""
+    shown = word.upper()
+    Console(highlight=False).print(Text(shown, STYLES.get(shown, "bold red")))
     print_lines(f"  {reason}" for reason in reasons)
 
 
@@ -106,6 +105,8 @@ def print_outcome(outcome: RunOutcome, *, as_json: bool = False) -> int:
     if as_json:
         print_json(outcome.model_dump(mode="json"))
         return outcome.exit_code
+    from assizes.tasks.reports.data.report import TASK_UNJUDGED
+
     summary, comparison = outcome.summary, outcome.comparison
     print_line(judge_line(outcome.judge_model))
     print_metrics(outcome.run_id, summary, comparison)
@@ -113,8 +114,8 @@ def print_outcome(outcome: RunOutcome, *, as_json: bool = False) -> int:
     print_gates(summary)
     if comparison is not None:
         print_comparison(comparison)
-    headline = summary.passed_word if outcome.conclusion == "Passed" else None
-    print_ending(outcome.conclusion, outcome.reasons, headline)
+    is_open = outcome.conclusion == "Passed" and summary.task_unjudged is not None
+    print_ending(TASK_UNJUDGED if is_open else outcome.conclusion, outcome.reasons)
     print_lines(filter(None, [outcome.next_step]))
     if outcome.attribution is not None and not outcome.attribution.judge_moved:
         print_line(outcome.attribution.sentence())

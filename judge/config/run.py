@@ -241,8 +241,9 @@ class RunConfig(ConfigTable):
         for name in LATER_SETTINGS:
             if body["transcripts"][name] == unset[name]:
                 del body["transcripts"][name]
-        for name in ("flagged_passes", "second_look", "reply_format"):  # of [judge], as above
-            if getattr(self.judge, name) == JudgeConfig.model_fields[name].default:
+        unset_judge = JudgeConfig().model_dump(mode="json")
+        for name in ("flagged_passes", "floors", "second_look", "reply_format"):  # as above
+            if body["judge"][name] == unset_judge[name]:
                 del body["judge"][name]
         for name, table in (("ground_truth", self.ground_truth), ("privacy", self.privacy)):
             if table != type(table)():

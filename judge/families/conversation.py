@@ -45,7 +45,7 @@ from assizes.judge.protocol import Prompt, Steps, ask
 from assizes.judge.rubrics.rubric import (
     OUTCOMES,
     Rubric,
-    chat_rubrics,
+    chat_rubric,
     metric_of,
     prompt_text,
 )
@@ -154,10 +154,12 @@ class ConversationJudge:
         rules = [_RULES]
         if tool_metrics := [r.name for r in rubrics if r.name in _TOOL_METRICS]:
             rules.append(_NO_TOOLS_RULE.format(", ".join(tool_metrics)))
+        chat = chat_rubric()
+        for_chat = [chat if rubric.name == chat.name else rubric for rubric in rubrics]
         # Nothing of a case stands in them, so that a provider can cache them over a run.
         self.system, self._chat_system = (
             "\n\n".join(["\n".join(rules), _REPLY, "# Metrics", *map(prompt_text, texts)])
-            for texts in (rubrics, [chat_rubrics().get(r.name, r) for r in rubrics])
+            for texts in (rubrics, for_chat)
         )
         # Kept with a run, to be compared with another's.
         self.prompts = tuple(dict.fromkeys((self.system, self._chat_system)))

@@ -187,8 +187,8 @@ def grounding_fidelity(read: CaseReading) -> RuleFinding:
 def _support(claims: Sequence[Claim], what: str) -> tuple[int, str, tuple[int, ...]]:
     """Return the level for claims that should have been heard before, why, and turns."""
     ungrounded = _turns_of([claim for claim in claims if not claim.is_grounded])
-    why = f"{len(claims) - len(ungrounded)} of {len(claims)} {what} were heard before"
-    why = why if claims else f"no {what}"
+    heard = len(claims) - len(ungrounded)
+    why = f"{heard} of {len(claims)} {what} were heard before" if claims else f"no {what}"
     if len(ungrounded) <= 1:  # one missing value: level 4, whatever the share
         return 5 - len(ungrounded), why, ungrounded
     share = round(1 - len(ungrounded) / len(claims), 9)

@@ -180,20 +180,18 @@ def rubrics(folders: Sequence[str] = ()) -> tuple[Rubric, ...]:
 @functools.cache
 def built_in_rubrics() -> tuple[Rubric, ...]:
     """The nine rubrics of seed 000."""
-    folder = resources.files("assizes.judge.rubrics")
-    return tuple(
-        parse_rubric((folder / f"{name}.toml").read_text("utf-8"), name) for name in BUILT_IN
-    )
+    return tuple(map(_stored_rubric, BUILT_IN))
 
 
 @functools.cache
-def chat_rubrics() -> dict[str, Rubric]:
-    """The rubrics that read otherwise for a written conversation, by the name of their metric."""
-    text = (resources.files("assizes.judge.rubrics") / "response_delivery_chat.toml").read_text(
-        "utf-8"
-    )
-    rubric = parse_rubric(text, "response_delivery_chat")
-    return {rubric.name: rubric}
+def chat_rubric() -> Rubric:
+    """The rubric of `response_delivery` for a conversation that is read, not heard."""
+    return _stored_rubric("response_delivery_chat")
+
+
+def _stored_rubric(file: str) -> Rubric:
+    path = resources.files("assizes.judge.rubrics") / f"{file}.toml"
+    return parse_rubric(path.read_text("utf-8"), file)
 
 
 def parse_rubric(text: str, where: str) -> Rubric:

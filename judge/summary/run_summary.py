@@ -161,7 +161,7 @@ class RunSummary(FrozenModel):
 
     @property
     def task_unjudged(self) -> str | None:
-        """Where task success was not judged, as a sentence; `None` where it was judged everywhere."""
+        """What a pass leaves open, as a sentence; `None` where task success was judged everywhere."""
         if not self.task_unjudged_count:
             return None
         return (
@@ -169,17 +169,6 @@ class RunSummary(FrozenModel):
             "cases: the offline judge needs expected calls, or strings to be told, and the metric "
             "task_completion or expected outcomes"
         )
-
-    @property
-    def passed_word(self) -> str:
-        """The headline of a run that reached its gates; it claims no more than was judged."""
-        everywhere = self.task_unjudged_count >= self.total_executions - self.error_count
-        unseen = (
-            "Task success not judged"
-            if everywhere
-            else "Passed, task success not judged everywhere"
-        )
-        return unseen if self.task_unjudged_count else "Passed"
 
     @field_validator("counts")
     @classmethod

@@ -29,15 +29,14 @@ def unjudged_count(
     """
     gating = [metric for judge in judges for metric in judge.metrics if metric.gate]
     needing = [m.name for m in gating if m.gate == "judges" or m.needs_ground_truth]
-    scored = scores.filter(pl.col("status") == "scored")
-    of_task = scored.filter(pl.col("metric").is_in(OF_TASK_SUCCESS))
-    by_words = of_task.filter(pl.col("details").str.contains(BY_WORDS, literal=True))
-    compared = of_task.join(by_words, on=CASE, how="anti").select(CASE)
-    telling = pl.concat([compared, scored.filter(pl.col("metric").is_in(needing)).select(CASE)])
+    is_telling = pl.col("metric").is_in([*OF_TASK_SUCCESS, *needing])
+    telling = scores.filter(is_telling, status="scored")
+    by_words = telling.filter(pl.col("details").str.contains(BY_WORDS, literal=True))
+    compared = telling.join(by_words, on=[*CASE, "metric"], how="anti")
     by_rules = pl.col("model") == OFFLINE_MODEL
     decided = executions(cases).filter(pl.col("state") != "errored")
     ruled = decided.join(asks.filter(by_rules), on=CASE, how="semi")
-    seen = pl.concat([telling, asks.filter(~by_rules).select(CASE)])  # or read by a language model
+    seen = pl.concat(rows.select(CASE) for rows in (compared, asks.filter(~by_rules)))
     return int(collect_rows(ruled.join(seen, on=CASE, how="anti").select(pl.len())).item())
 
 
@@ -57,7 +56,9 @@ def _disagreements(cases: pl.LazyFrame, scores: pl.LazyFrame) -> Iterator[str]:
     rated = headlines(scores).filter(pl.col("status") == "scored")
     rewards = rated.filter(pl.col("metric") == RECORDED_REWARD.name)
     decided = states(cases).filter(pl.col("state").is_in(["passed", "failed"]))
-    verdicts = decided.select(*CASE, pl.lit("the verdict").alias("metric"), success=_PASSED)
+    verdicts = decided.select(
+        *CASE, pl.lit("the verdict").alias("metric"), success=pl.col("state") == "passed"
+    )
     by_metric = rated.filter(pl.col("metric").is_in(OF_TASK_SUCCESS)).drop_nulls("success")
     pairs = pl.concat([verdicts, by_metric.select(*CASE, "metric", "success")]).join(
         rewards.select(*CASE, reward="success"), on=CASE
@@ -71,6 +72,3 @@ def _disagreements(cases: pl.LazyFrame, scores: pl.LazyFrame) -> Iterator[str]:
                 "likely causes: ground truth of other conversations, tools that the user calls, "
                 "assertions on the environment, [transcripts] writes unset or wrong"
             )
-
-
-_PASSED = pl.col("state") == "passed"

@@ -26,6 +26,7 @@ from assizes.judge.protocol import Judge
 from assizes.judge.rows import as_json
 from assizes.judge.rubrics.rubric import OUTCOMES
 from assizes.judge.score import SUSPECT, Score
+from assizes.judge.statistics.exact import reaches
 from assizes.judge.verdicts.executions import PASS_FLAGGED
 from assizes.judge.verdicts.verdict import CaseVerdict, rationale, success, verdict
 
@@ -249,14 +250,15 @@ def _above_floors(
     under = [
         f"{score.metric} {score.raw:g} is under its floor {floors[score.metric]:g}"
         for score in scores
-        if not score.part and score.raw is not None and score.metric in floors
-        if round(score.raw, 9) < floors[score.metric]
+        if not score.part and score.metric in floors
+        if reaches(score.raw, floors[score.metric]) is False
     ]
     if not under or verdict.status != "judged":
         return verdict
-    words = re.sub(r"^(?:PASSED|NOT DECIDED)", "FAILED", verdict.summary)
     gate = verdict.gate if verdict.passed is False else "floor"
-    return replace(verdict, passed=False, gate=gate, summary=", ".join((words, *under)))
+    _, _, words = verdict.summary.partition(" (")
+    summary = f"FAILED ({'; '.join(under)}; {words}"
+    return replace(verdict, passed=False, gate=gate, summary=summary)
 
 
 def has_ground_truth(case: Case) -> bool:

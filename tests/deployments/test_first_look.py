@@ -117,7 +117,7 @@ async def test_where_the_task_was_judged_in_some_cases_the_ending_says_that_it_w
     look,
 ):
     ending = await look([booking(0, expected=CALLS), booking(1)], metrics=TASK)
-    assert "PASSED, TASK SUCCESS NOT JUDGED EVERYWHERE" in ending.printed
+    assert "TASK SUCCESS NOT JUDGED" in ending.printed.splitlines()
     assert "task success was not judged in 1 of 2 cases" in ending.printed
 
 
@@ -189,8 +189,7 @@ async def test_a_metric_under_its_floor_fails_the_case_whatever_the_average(look
     ending = await look(cases, floors={"tool_routing": 2}, pass_threshold=10)
     assert ending.summary.gates["floor"] == 1
     lines = {line["case_id"]: line["summary"] for line in ending.report["cases"]["shown"]}
-    assert lines["c0"].startswith("FAILED (score ")
-    assert lines["c0"].endswith("tool_routing 0 is under its floor 2")
+    assert lines["c0"].startswith("FAILED (tool_routing 0 is under its floor 2; score ")
     assert lines["c1"].startswith("PASSED")
     assert json.loads(json.dumps(ending.report))["verdict"]["outcome"] == "failed"
 

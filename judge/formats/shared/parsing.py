@@ -225,24 +225,24 @@ def fidelity_counts(case: Case) -> Counter[str]:
 
 def unchecked_truth(case: Case) -> str:
     """What of the ground truth of a case no judge can check, such as `environment assertion 2`."""
-    noted = case.metadata.get(FIDELITY)
-    lines = fidelity_lines(noted) if isinstance(noted, dict) else ()
-    mark = "unchecked: "
-    return next((s.removeprefix(mark).partition(" (")[0] for s in lines if s.startswith(mark)), "")
+    return _counted_kinds("unchecked", fidelity_counts(case))
 
 
 def fidelity_lines(counts: Mapping[str, int]) -> tuple[str, ...]:
     """Return one line a fate, such as `marked: image 2 (a note in the text stands for it)`."""
-    texts = []
-    for fate, meaning in _FATES.items():
-        kinds = [
-            f"{name.removeprefix(fate).strip()} {count}"
-            for name, count in sorted(counts.items())
-            if name.startswith(f"{fate} ")
-        ]
-        if kinds:
-            texts.append(f"{fate}: {', '.join(kinds)} ({meaning})")
-    return tuple(texts)
+    return tuple(
+        f"{fate}: {kinds} ({meaning})"
+        for fate, meaning in _FATES.items()
+        if (kinds := _counted_kinds(fate, counts))
+    )
+
+
+def _counted_kinds(fate: str, counts: Mapping[str, int]) -> str:
+    return ", ".join(
+        f"{name.removeprefix(fate).strip()} {count}"
+        for name, count in sorted(counts.items())
+        if name.startswith(f"{fate} ")
+    )
 
 
 def oddities(case: Case) -> set[str]:

@@ -35,6 +35,7 @@ from assizes.tasks.store import RunRecord
 MAX_ASK_ERRORS: Final = 20  # different errors of asks that are listed, at most
 MAX_AGENTS: Final = 10  # agents with their versions that are listed, at most
 REGRESSION: Final = "regression"  # worse than its baseline, while its judge did not move
+TASK_UNJUDGED: Final = "TASK SUCCESS NOT JUDGED"  # stands for PASSED where a pass leaves that open
 _UTC_TIME: Final = "%Y-%m-%d %H:%M:%S UTC"
 
 _HEADLINES: Final = {  # outcome -> (word, sentence)
@@ -211,7 +212,7 @@ def _run_verdict(
         reasons = [*missed, *why] if ending != "fine" else missed
     word, headline = _HEADLINES[outcome]
     if outcome == "passed" and summary.task_unjudged is not None:
-        word, headline = summary.passed_word.upper(), "Every gate was reached, but:"
+        word, headline = TASK_UNJUDGED, "Every gate was reached, but:"
         reasons = [summary.task_unjudged]
     cautions = list(summary.warnings)
     if run.status == COMPLETE:

@@ -29,7 +29,7 @@ ASKED = {"metrics", "judges", "rubrics", "options", "second_look"}
 SAMPLES = {"panel", "repeats", "escalate_to"}
 """Fields that choose models and samples; each of these has a key of its own."""
 
-AFTER = {"pass_threshold", "flagged_passes"}
+AFTER = {"pass_threshold", "floors", "flagged_passes"}
 """Fields that only decide how replies are used."""
 
 

@@ -118,9 +118,18 @@ def test_flagged_passes_are_counted_apart_and_the_counts_reconcile():
     assert run_metrics(summary)["flags/pass_flagged"] == 1.0
 
 
-@pytest.mark.parametrize(("value", "same"), [("apart", True), ("count", False)])
-def test_only_the_other_choice_makes_another_run(value: str, same: bool):
+@pytest.mark.parametrize(
+    ("judge", "same"),
+    [
+        ({"flagged_passes": "apart"}, True),
+        ({"flagged_passes": "count"}, False),
+        ({"floors": {}}, True),
+        ({"floors": {"tool_routing": 2}}, False),
+    ],
+)
+def test_only_another_choice_makes_another_run(judge: dict[str, object], same: bool):
     given = {"name": "n", "transcripts": TranscriptsConfig(uri="t/")}
     plain = RunConfig.model_validate(given)
-    chosen = RunConfig.model_validate({**given, "judge": {"flagged_passes": value}})
+    assert "floors" not in plain.result_settings()["judge"]
+    chosen = RunConfig.model_validate({**given, "judge": judge})
     assert (plain.config_hash() == chosen.config_hash()) is same
