@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import Any, Final, ParamSpec, TypeVar
 
-from assizes.judge.case import Case
 from assizes.judge.config.judging import JudgeConfig, LimitsConfig
 from assizes.judge.engine.ask_records import HearingResult
 from assizes.judge.engine.hearings import Engine
@@ -117,7 +116,7 @@ async def achunk_relevance(
     """Is each retrieved chunk useful in answering the request? One assessment a chunk, in order."""
     context = list(retrieved_context)
     row = {"request": request, "response": response, "retrieved_context": context}
-    headline, *parts = (await _hear("chunk_relevance", model, row)).scores
+    headline, *parts = (await _hear(built_in("chunk_relevance"), model, row)).scores
     if headline.status == "skipped":  # it has no parts: each chunk gets the reason
         return [_assessment(headline)] * len(context)
     return [_assessment(part) for part in parts]
@@ -149,15 +148,13 @@ async def aanswer_criteria(
     """
     entry = CRITERIA_ENTRIES["answer_criteria"]
     judge = entry.create_judge(entry.options(**options), ())
-    case = row_case({"request": request, "response": response, "request_id": "direct call"})
-    criteria = {"acceptance_criteria": criteria_text(acceptance_criteria)}
-    case = case.model_copy(update={"expected": case.expected.model_copy(update=criteria)})
-    score = (await _hear_case(judge, model, case)).scores[0]
+    row = {"request": request, "response": response}
+    heard = await _hear(judge, model, row, acceptance_criteria=criteria_text(acceptance_criteria))
+    score = heard.scores[0]
     aspects = tuple(score.details.get("aspect_breakdown", ()))
     missing = tuple(text for aspect in aspects for text in aspect["concepts_missing"])
-    return CriteriaAssessment(
-        score.value, score.passed, aspects, missing, pretty(score), score.reason
-    )
+    text = pretty(score)
+    return CriteriaAssessment(score.value, score.passed, aspects, missing, text, score.reason)
 
 
 def _blocking(twin: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, R]:
@@ -190,16 +187,15 @@ answer_criteria = _blocking(aanswer_criteria)
 
 
 async def _assess(name: str, model: str | Model | None, /, **row: Any) -> Assessment:
-    return _assessment((await _hear(name, model, row)).scores[0])
+    return _assessment((await _hear(built_in(name), model, row)).scores[0])
 
 
-async def _hear(name: str, model: str | Model | None, row: Mapping[str, Any]) -> HearingResult:
+async def _hear(
+    judge: Judge, model: str | Model | None, row: Mapping[str, Any], **expected: Any
+) -> HearingResult:
+    """The hearing of a judge on a row of an evaluation set; a model made here is closed here."""
     case = row_case({**row, "request_id": "direct call"})
-    return await _hear_case(built_in(name), model, case)
-
-
-async def _hear_case(judge: Judge, model: str | Model | None, case: Case) -> HearingResult:
-    """The hearing of one judge on a case; a model made here is closed here."""
+    case = case.model_copy(update={"expected": case.expected.model_copy(update=expected)})
     if model is not None and not isinstance(model, str):
         return await Engine(model, _LIMITS).hear(judge, case)  # stays open: the caller's
     config = JudgeConfig(model=model)
