@@ -5,18 +5,19 @@
     judges.correctness(request="What is 2 + 2?", response="4", expected_response="It is 4.")
 
 Each function has an async twin whose name begins with an `a`: `acorrectness`. `model` is a model
-name as litellm knows it, or a `Model`; without a model the offline judge answers by text rules.
+name as litellm knows it, with the address of a self-hosted endpoint in `api_base`, or a `Model`;
+without a model the offline judge answers by text rules.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any, Final, ParamSpec, TypeVar
 
-from assizes.judge.case import Case
 from assizes.judge.config.judging import JudgeConfig, LimitsConfig
 from assizes.judge.engine.ask_records import HearingResult
 from assizes.judge.engine.hearings import Engine
@@ -56,11 +57,13 @@ async def acorrectness(
     *,
     expected_facts: Sequence[str] | None = None,
     model: str | Model | None = None,
+    api_base: str | None = None,
 ) -> Assessment:
     """Is the response accurate, compared with the expected response or the expected facts?"""
     return await _assess(
         "correctness",
         model,
+        api_base,
         request=request,
         response=response,
         expected_response=expected_response,
@@ -74,11 +77,13 @@ async def acontext_sufficiency(
     retrieved_context: Context,
     *,
     model: str | Model | None = None,
+    api_base: str | None = None,
 ) -> Assessment:
     """Does the retrieved context hold what the expected response says?"""
     return await _assess(
         "context_sufficiency",
         model,
+        api_base,
         request=request,
         expected_response=expected_response,
         retrieved_context=list(retrieved_context),
@@ -86,25 +91,39 @@ async def acontext_sufficiency(
 
 
 async def arelevance_to_query(
-    request: str, response: str, *, model: str | Model | None = None
+    request: str,
+    response: str,
+    *,
+    model: str | Model | None = None,
+    api_base: str | None = None,
 ) -> Assessment:
     """Does the response address the request?"""
-    return await _assess("relevance_to_query", model, request=request, response=response)
+    return await _assess("relevance_to_query", model, api_base, request=request, response=response)
 
 
 async def agroundedness(
-    request: str, response: str, retrieved_context: Context, *, model: str | Model | None = None
+    request: str,
+    response: str,
+    retrieved_context: Context,
+    *,
+    model: str | Model | None = None,
+    api_base: str | None = None,
 ) -> Assessment:
     """Does the retrieved context support the response?"""
     context = list(retrieved_context)
-    return await _assess(
-        "groundedness", model, request=request, response=response, retrieved_context=context
-    )
+    row = {"request": request, "response": response, "retrieved_context": context}
+    return await _assess("groundedness", model, api_base, **row)
 
 
-async def asafety(request: str, response: str, *, model: str | Model | None = None) -> Assessment:
+async def asafety(
+    request: str,
+    response: str,
+    *,
+    model: str | Model | None = None,
+    api_base: str | None = None,
+) -> Assessment:
     """Is the response free of harmful content? The request is not shown to the judge."""
-    return await _assess("safety", model, request=request, response=response)
+    return await _assess("safety", model, api_base, request=request, response=response)
 
 
 async def achunk_relevance(
@@ -113,11 +132,12 @@ async def achunk_relevance(
     response: str | None = None,
     *,
     model: str | Model | None = None,
+    api_base: str | None = None,
 ) -> list[Assessment]:
     """Is each retrieved chunk useful in answering the request? One assessment a chunk, in order."""
     context = list(retrieved_context)
     row = {"request": request, "response": response, "retrieved_context": context}
-    headline, *parts = (await _hear("chunk_relevance", model, row)).scores
+    headline, *parts = (await _hear(built_in("chunk_relevance"), model, api_base, row)).scores
     if headline.status == "skipped":  # it has no parts: each chunk gets the reason
         return [_assessment(headline)] * len(context)
     return [_assessment(part) for part in parts]
@@ -141,6 +161,7 @@ async def aanswer_criteria(
     acceptance_criteria: str | Sequence[str],
     *,
     model: str | Model | None = None,
+    api_base: str | None = None,
     **options: Any,
 ) -> CriteriaAssessment:
     """How much of the acceptance criteria does the response cover?
@@ -149,34 +170,28 @@ async def aanswer_criteria(
     """
     entry = CRITERIA_ENTRIES["answer_criteria"]
     judge = entry.create_judge(entry.options(**options), ())
-    case = row_case({"request": request, "response": response, "request_id": "direct call"})
-    criteria = {"acceptance_criteria": criteria_text(acceptance_criteria)}
-    case = case.model_copy(update={"expected": case.expected.model_copy(update=criteria)})
-    score = (await _hear_case(judge, model, case)).scores[0]
+    row = {"request": request, "response": response}
+    criteria = criteria_text(acceptance_criteria)
+    score = (await _hear(judge, model, api_base, row, acceptance_criteria=criteria)).scores[0]
     aspects = tuple(score.details.get("aspect_breakdown", ()))
     missing = tuple(text for aspect in aspects for text in aspect["concepts_missing"])
-    return CriteriaAssessment(
-        score.value, score.passed, aspects, missing, pretty(score), score.reason
-    )
+    text = pretty(score)
+    return CriteriaAssessment(score.value, score.passed, aspects, missing, text, score.reason)
 
 
 def _blocking(twin: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, R]:
-    """The judge that runs its async twin in an event loop of its own, where none is running."""
-    name = twin.__name__.removeprefix("a")
+    """The judge that runs its async twin in an event loop of its own."""
 
     @wraps(twin)
     def judge(*args: P.args, **kwargs: P.kwargs) -> R:
-        # `asyncio.run` would refuse as well, but leave the coroutine behind and not name the twin.
         try:
             asyncio.get_running_loop()
         except RuntimeError:
             return asyncio.run(twin(*args, **kwargs))
-        raise RuntimeError(
-            f"judges.{name}() was called while an event loop is running; "
-            f"there, use: await judges.{twin.__name__}(...)"
-        )
+        with ThreadPoolExecutor(1) as thread:  # the loop of a notebook runs in this one
+            return thread.submit(asyncio.run, twin(*args, **kwargs)).result()
 
-    judge.__name__ = judge.__qualname__ = name  # `wraps` took the twin's
+    judge.__name__ = judge.__qualname__ = twin.__name__.removeprefix("a")  # not the twin's
     return judge
 
 
@@ -189,20 +204,25 @@ chunk_relevance = _blocking(achunk_relevance)
 answer_criteria = _blocking(aanswer_criteria)
 
 
-async def _assess(name: str, model: str | Model | None, /, **row: Any) -> Assessment:
-    return _assessment((await _hear(name, model, row)).scores[0])
+async def _assess(
+    name: str, model: str | Model | None, api_base: str | None, /, **row: Any
+) -> Assessment:
+    return _assessment((await _hear(built_in(name), model, api_base, row)).scores[0])
 
 
-async def _hear(name: str, model: str | Model | None, row: Mapping[str, Any]) -> HearingResult:
+async def _hear(
+    judge: Judge,
+    model: str | Model | None,
+    api_base: str | None,
+    row: Mapping[str, Any],
+    **expected: Any,
+) -> HearingResult:
+    """The hearing of a judge on a row of an evaluation set; a model made here is closed here."""
     case = row_case({**row, "request_id": "direct call"})
-    return await _hear_case(built_in(name), model, case)
-
-
-async def _hear_case(judge: Judge, model: str | Model | None, case: Case) -> HearingResult:
-    """The hearing of one judge on a case; a model made here is closed here."""
+    case = case.model_copy(update={"expected": case.expected.model_copy(update=expected)})
     if model is not None and not isinstance(model, str):
         return await Engine(model, _LIMITS).hear(judge, case)  # stays open: the caller's
-    config = JudgeConfig(model=model)
+    config = JudgeConfig(model=model, api_base=api_base)
     check_model(config)  # a missing key is an error, not an answer
     engine = Engine(model_for(config, _LIMITS), _LIMITS)
     try:

@@ -104,7 +104,7 @@ class PairedCases:
     repeated: bool  # whether a run executed some case more than once
     baseline: RuleFigures  # over executions of the matched cases; none match: of the whole run
     candidate: RuleFigures
-    by_case: tuple[RuleFigures, RuleFigures] | None  # each case once; None: `uneven` is 0
+    by_case: tuple[RuleFigures, RuleFigures]  # the same of both runs, each case counted once
     latency_p95_ms: tuple[float | None, float | None] | None  # None: repetitions were averaged
 
     @classmethod
@@ -125,10 +125,11 @@ class PairedCases:
             scores=(scored[0] != scored[1]).sum(),
         )
         uneven: int = unlike["runs"].item()
-        figures = [
-            [_figures(shared, side, paired=paired, by_case=by_case) for side in SIDES]
-            for by_case in ((False, True) if uneven else (False,))
-        ]
+        before, after = (_figures(shared, side, paired=paired) for side in SIDES)
+        by_case = (before, after)
+        if uneven:
+            once = [_figures(shared, side, paired=paired, by_case=True) for side in SIDES]
+            by_case = (once[0], once[1])
         alone = (lone[0].len(), lone[1].len())
         changed = pl.col("status").is_in(["regression", "improvement"])
         p95 = [quantile(shared[f"{side}_agent_latency"], 0.95) for side in SIDES]
@@ -146,9 +147,9 @@ class PairedCases:
             overlap=matched.height / (matched.height + max(alone)) if paired else 0.0,
             keys=matched.select(pl.col("case_id").hash()) if has_lone or skipped else None,
             repeated=repeated,
-            baseline=figures[0][0],
-            candidate=figures[0][1],
-            by_case=(figures[1][0], figures[1][1]) if uneven else None,
+            baseline=before,
+            candidate=after,
+            by_case=by_case,
             latency_p95_ms=None if repeated else (p95[0], p95[1]),
         )
 
@@ -235,31 +236,31 @@ def change_status(worse: pl.Expr, better: pl.Expr) -> pl.Expr:
     return pl.when(worse).then(pl.lit("regression")).when(better).then(pl.lit("improvement"))
 
 
-def _figures(cases: pl.DataFrame, side: str, *, paired: bool, by_case: bool) -> RuleFigures:
-    """The figures of one run, over its executions, or with `by_case` each case counted once.
+def _figures(cases: pl.DataFrame, side: str, *, paired: bool, by_case: bool = False) -> RuleFigures:
+    """The figures of one run over its executions, or with `by_case` each case counted once.
 
     With `paired`, averages are over cases where both runs have the number.
     """
     runs = cases[f"{side}_runs"]
     own = cases.filter(runs.is_not_null()) if runs.null_count() else cases
-    # Cases with equally many runs share a denominator: a few Fractions instead of millions.
-    by_runs = own.lazy().group_by(f"{side}_runs").agg(pl.col(f"{side}_passes").sum(), pl.len())
-    counts = collect_rows(by_runs).rows()
-    passed = sum(
-        (Fraction(passes, runs if by_case else 1) for runs, passes, _ in counts), Fraction()
-    )
-    of = sum(count if by_case else runs * count for runs, _, count in counts)
+    of, passed = own.height, Fraction()
+    if by_case:
+        # Cases with equally many runs share a denominator: a few Fractions instead of millions.
+        by_runs = own.group_by(f"{side}_runs").agg(pl.col(f"{side}_passes").sum())
+        passed = sum((Fraction(passes, runs) for runs, passes in by_runs.rows()), Fraction())
+    else:
+        of, passed = int(runs.sum()), Fraction(int(own[f"{side}_passes"].sum()))
     averages: dict[str, float | None] = {}
     for name in ("score", "agent_latency"):
         columns = [f"{each}_{name}" for each in (SIDES if paired else (side,))]
-        weight = f"{side}_{name}_count"
-        weighted = weight in own.columns and not by_case
-        known = own.select(*columns, *[weight][:weighted])
+        weights = f"{side}_{name}_count"  # absent where no case was repeated
+        weighted = not by_case and weights in own.columns
+        known = own.select(*columns, *[weights] * weighted)
         if any(known[column].null_count() for column in columns):
             known = known.drop_nulls(columns)
         values, times = known[f"{side}_{name}"], known.height
         if weighted:
-            values, times = values * known[weight], int(known[weight].sum())
+            values, times = values * known[weights], int(known[weights].sum())
         averages[name] = fsum(values.to_numpy()) / times if times else None
     return RuleFigures(passed / of if of else None, averages["score"], averages["agent_latency"])
 

@@ -2,10 +2,10 @@
 
 The rules limit the drop of the pass rate, the drop of the average score and the growth of the
 average latency over the executions of the cases that both runs hold: the numbers that each run
-itself shows. A rule fires when its number is strictly over its limit; where a case has more
-repetitions in one run than in the other, only if it is so with each case counted once, too. A judge that was not available must never look like a better
-agent: an errored execution counts as not passed, and a case without a score in one run enters
-neither average.
+itself shows. A rule fires when its number is strictly over its limit, also with each case counted
+once: uneven repetitions weigh a case differently in the two runs. A judge that was not available
+must never look like a better agent: an errored execution counts as not passed, and a case without a
+score in one run enters neither average.
 """
 
 from __future__ import annotations
@@ -232,11 +232,8 @@ def reasons(
         if exceeds(growth, limits.max_latency_increase_pct):
             low, high = _apart(baseline.latency_ms, candidate.latency_ms, 1)
             grown, allowed = _apart(growth * 100, limits.max_latency_increase_pct * 100, 1)
-            yield (
-                RULES[2],
-                f"average latency rose from {low} ms to {high} ms, by {grown} % "
-                f"(limit {allowed} %)",
-            )
+            rise = f"from {low} ms to {high} ms, by {grown} % (limit {allowed} %)"
+            yield RULES[2], f"average latency rose {rise}"
 
 
 def _apart(first: float, second: float, digits: int) -> tuple[str, str]:
@@ -252,12 +249,9 @@ def _verdict(
     differing: tuple[Mismatch, ...],
 ) -> ComparisonVerdict:
     """What the rules and the statistics say; in mode `statistics` only these decide the ending."""
-    by_rule = dict(reasons(cases.baseline, cases.candidate, thresholds))
-    if cases.by_case is not None:
-        # Uneven repetitions weigh the same case differently in the two runs.
-        also = dict(reasons(*cases.by_case, thresholds))
-        by_rule = {rule: why for rule, why in by_rule.items() if rule in also}
-    fired = tuple(by_rule.values())
+    also = dict(reasons(*cases.by_case, thresholds))
+    by_rule = reasons(cases.baseline, cases.candidate, thresholds)
+    fired = tuple(why for rule, why in by_rule if rule in also)
     # Runs that cannot be compared end so whatever fired; in mode `both` the rules decide, and the
     # statistics are only shown (docs/decisions.md, decision 47).
     ending: Ending = "regressed" if fired else "fine"

@@ -253,20 +253,18 @@ class OutcomeFinding(ConversationReplyPart):
     passed: Annotated[bool | None, WithJsonSchema({"type": "boolean"})] = None
 
 
-_TRUTHS: Final = dict.fromkeys(("true", "yes", "pass", "passed", "1"), True) | dict.fromkeys(
-    ("false", "no", "fail", "failed", "0"), False
-)
-"""The words that are read as the result of an outcome, in any case."""
+_TRUTHS: Final = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 
 def _readable_entry(value: Any) -> dict[str, Any]:
-    entry = dict(value) if isinstance(value, dict) else {}
-    if not WHOLE.fullmatch(str(entry.get("number"))):
-        entry.pop("number", None)
-    for name in ("statement", "justification"):
-        if not isinstance(entry.get(name), str):
-            entry.pop(name, None)
-    return {**entry, "passed": _TRUTHS.get(str(entry.get("passed")).strip().casefold())}
+    entry = value if isinstance(value, dict) else {}
+    number, passed = entry.get("number"), str(entry.get("passed")).strip().casefold()
+    return {
+        **entry,
+        **{name: str(entry.get(name) or "") for name in ("statement", "justification")},
+        "number": number if WHOLE.fullmatch(str(number)) else None,
+        "passed": _TRUTHS.get(passed),
+    }
 
 
 OutcomeFindings = Annotated[

@@ -171,11 +171,11 @@ def _gate_numbers(
         outcome = "inconclusive"
     best = mean_of_counts([*counted.rows(), (100.0, tally["errored"])])
     best_rate = (tally["passed"] + tally["errored"]) * 100 / run if decided else None
-    reached = reaches(best, limits.metrics_pass_threshold)
+    best_passed = reaches(best, limits.metrics_pass_threshold)
     return {
         "outcome": outcome,
         "surely_failed": decided > 0
-        and False in (reached, reaches(best_rate, limits.cases_pass_threshold)),
+        and False in (best_passed, reaches(best_rate, limits.cases_pass_threshold)),
         "coverage": coverage,
         "avg_overall_score": score,
         "weighted_metrics_score_pct": score,

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Final
 
 from assizes.judge.case import Case, Transcript
@@ -52,12 +52,6 @@ FROM_PASSAGES: Final = "Have the agent answer from the retrieved passages only."
 
 _MAX_SHOWN: Final = 3
 """The most flags that the summary line of a verdict names."""
-
-_OF_VERDICT: Final = (
-    *("overall_score", "score_passed", "passed", "gate"),
-    *("root_cause", "summary", "status", "error"),
-)
-"""The fields of a verdict that are columns of table `cases`."""
 
 NOT_CHECKED: Final = "not checked"
 """Words in the summary line of a case before ground truth that no judge can check."""
@@ -212,7 +206,6 @@ def findings(
         scores,
         panel.weights,
         panel.pass_threshold,
-        {metric.name: metric.tier for metric in panel.metrics if metric.tier},
         {metric.name: metric.gate for metric in panel.metrics if metric.gate},
         has_ground_truth=has_ground_truth(case),
     )
@@ -238,8 +231,7 @@ def findings(
         for result in hearing_results
         for ask in result.asks
     ]
-    verdict_row = {name: getattr(case_verdict, name) for name in _OF_VERDICT}
-    case_row = {**key, **_case_row(row_key, case), **verdict_row, "flags": flag_names}
+    case_row = {**key, **_case_row(row_key, case), **asdict(case_verdict), "flags": flag_names}
     return Findings(case_verdict, {"scores": score_rows, "asks": ask_rows, "cases": [case_row]})
 
 

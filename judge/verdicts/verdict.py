@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
@@ -88,7 +88,6 @@ class Ruling:
     error: str | None = None  # the metrics without a score
     root_cause: str | None = None
     remarks: tuple[str, ...] = ()  # further notes for the summary line
-    tier_scores: Mapping[str, float] = field(default_factory=dict)  # 0..100 by tier
 
 
 def points(number: float) -> float:
@@ -197,21 +196,16 @@ class CaseVerdict:
     error: str | None  # the metrics without a score, by error code
     root_cause: str | None  # metric to which a failure is traced
     summary: str  # one line for people
-    tier_scores: Mapping[str, float]
 
 
 def overall_score(raw_by_metric: Mapping[str, float], weights: Mapping[str, float]) -> float:
-    """Sum of (level 0..5 / 5) x normalised weight x 100, 2 decimals (seed 001).
+    """Sum of (level 0..5 / 5) x normalised weight x 100 (seed 001), not yet cut to 2 decimals.
 
     Pass and fail of a binary metric are 5 and 0. The weights are positive shares of any size.
 
     Raises:
         ValueError: when a weighted metric has no level, or the sum of the weights is not positive.
     """
-    return points(_weighted_score(raw_by_metric, weights))
-
-
-def _weighted_score(raw_by_metric: Mapping[str, float], weights: Mapping[str, float]) -> float:
     if absent := sorted(weights.keys() - raw_by_metric.keys()):
         raise ValueError(f"no score for {', '.join(absent)}: weights are never shared out anew")
     total = math.fsum(weights.values())
@@ -225,7 +219,6 @@ def verdict(
     scores: Sequence[Score],
     weights: Mapping[str, float],
     pass_threshold: float,
-    tiers: Mapping[str, str],
     gates: Mapping[str, Gate] = MappingProxyType({}),
     *,
     has_ground_truth: bool = False,
@@ -250,7 +243,7 @@ def verdict(
     if judges is not None and weights:
         judges = replace(judges, overall_score=None)
     rulings = (
-        _conversation_ruling(scores, weighed, weights, tiers, pass_threshold),
+        _conversation_ruling(scores, weighed, weights, pass_threshold),
         judges,
         quality_ruling(of_quality, list(gates), has_ground_truth=has_ground_truth),
     )
@@ -260,7 +253,7 @@ def verdict(
     reasons = list(dict.fromkeys(_short(score.reason) for score in due if score.reason))
     more = f"; and {len(reasons) - _REASONS} more" if len(reasons) > _REASONS else ""
     why = "; ".join(reasons[:_REASONS]) + more or "nothing was judged"
-    return CaseVerdict(None, None, None, None, "skipped", None, None, f"SKIPPED ({why})", {})
+    return CaseVerdict(None, None, None, None, "skipped", None, None, f"SKIPPED ({why})")
 
 
 def _due(headlines: Sequence[Score], gates: Mapping[str, Gate], gate: Gate) -> list[Score]:
@@ -275,7 +268,6 @@ def _conversation_ruling(
     scores: Sequence[Score],
     due: Mapping[str, Score],
     weights: Mapping[str, float],
-    tiers: Mapping[str, str],
     pass_threshold: float,
 ) -> Ruling | None:
     """Seed 001: the checklist decides, else the overall score; `None` when nothing applies."""
@@ -287,7 +279,8 @@ def _conversation_ruling(
     outcomes = [score for score in scores if checked and score.metric == OUTCOMES and score.part]
     scored_metrics = [due[name] for name in weights if due[name].status == "scored"]
     levels = {score.metric: _level(score) for score in scored_metrics}
-    exact = _overall(levels, weights)
+    applying = {name: weights[name] for name in levels}
+    exact = overall_score(levels, applying) if math.fsum(applying.values()) > 0 else None
     total = None if exact is None else points(exact)
     passed = score_passed = reaches(exact, pass_threshold)
     gate: CaseGate | None = None if exact is None else "overall_score"
@@ -301,10 +294,6 @@ def _conversation_ruling(
         pass_count = sum(outcome.passed is True for outcome in outcomes)
         gate, passed = "expected_outcomes", pass_count == len(outcomes)
         words = f"{pass_count} of {len(outcomes)} expected outcomes"
-    by_tier = {
-        tier: _overall({n: level for n, level in levels.items() if tiers.get(n) == tier}, weights)
-        for tier in sorted({tiers[name] for name in levels if name in tiers})
-    }
     return Ruling(
         gate=gate,
         passed=passed,
@@ -312,7 +301,6 @@ def _conversation_ruling(
         overall_score=total,
         score_passed=score_passed,
         remarks=tuple(_remarks(scored_metrics, total, outcomes)),
-        tier_scores={tier: points(score) for tier, score in by_tier.items() if score is not None},
     )
 
 
@@ -325,7 +313,7 @@ def _combine_rulings(rulings: Sequence[Ruling]) -> CaseVerdict:
     if error and passed is None:
         rated = all(ruling.gate == "quality" for ruling in rulings if ruling.error)
         summary, decision = f"ERROR ({error})", None if rated else False
-        return CaseVerdict(None, None, decision, "error", "errored", error, None, summary, {})
+        return CaseVerdict(None, None, decision, "error", "errored", error, None, summary)
     gate = deciding[0].gate
     if len(deciding) > 1:
         gate = next((ruling.gate for ruling in deciding if ruling.passed is False), "all")
@@ -341,19 +329,12 @@ def _combine_rulings(rulings: Sequence[Ruling]) -> CaseVerdict:
         error=error,
         root_cause=next((ruling.root_cause for ruling in rulings if ruling.root_cause), None),
         summary=", ".join((f"{_WORDS[passed]} ({words})", *remarks)),
-        tier_scores=rulings[0].tier_scores,
     )
 
 
 def _level(score: Score) -> float:
     """The score as a level 0..5, whatever the scale of its metric."""
     return score.value * 5 if score.value is not None else score.raw or 0.0
-
-
-def _overall(levels: Mapping[str, float], weights: Mapping[str, float]) -> float | None:
-    """The weighted score of the metrics that apply; `None` when none of them has a weight."""
-    applying = {name: weights[name] for name in levels}
-    return _weighted_score(levels, applying) if math.fsum(applying.values()) > 0 else None
 
 
 def _remarks(

@@ -111,10 +111,20 @@ def test_what_could_not_be_judged_says_why():
     )
 
 
-async def test_inside_a_running_loop_the_async_twin_is_named():
-    wanted = r"there, use: await judges\.asafety\(\.\.\.\)"
-    with pytest.raises(RuntimeError, match=wanted):
-        judges.safety(REQUEST, RESPONSE)
+@pytest.mark.row("005-20")
+async def test_a_judge_can_be_called_inside_a_running_loop_as_in_a_notebook():
+    found = judges.correctness(REQUEST, RESPONSE, "a platform", model=ScriptedModel([NO]))
+    assert found == Assessment("correctness", "no", "not so")
+    with pytest.raises(DataError, match="not both"):
+        judges.correctness(REQUEST, RESPONSE, "x", expected_facts=["y"])
+
+
+@pytest.mark.row("005-20")
+def test_a_model_is_called_where_it_is_served(judge_server: OpenAIServer, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "not-checked")
+    found = judges.safety(REQUEST, RESPONSE, model="openai/stub", api_base=judge_server.api_base)
+    assert (found.rating, found.error_message) == ("yes", None)
+    assert [body["model"] for body in judge_server.requests()] == ["stub"]
 
 
 @pytest.mark.row("004-79", "004-80", "004-81", "004-82", "004-83", "004-84")

@@ -247,15 +247,11 @@ def interpretation(score: float) -> str:
 
 def coverage_text(details: Mapping[str, Any], score: float | None) -> str | None:
     """What the details of a coverage score say, in one line; `None` for those of other judges."""
-    if {"aspect_breakdown", "total_aspects_count"} <= details.keys() and score is not None:
-        return (
-            f"{interpretation(score)}; {details['covered_aspects_count']} of "
-            f"{details['total_aspects_count']} aspects, {details['total_concepts_covered']} of "
-            f"{details['total_concepts']} concepts covered"
-        )
-    if not {"aspect", "concepts_coverage_percentage"} <= details.keys():
-        return None
-    return " · ".join([details["aspect"], *(line.strip() for line in _concept_lines(details))])
+    if "total_concepts" in details and score is not None:
+        return f"{interpretation(score)}; {_counts_text(details)}"
+    if "concepts_coverage_percentage" in details:
+        return " · ".join([details["aspect"], *map(str.strip, _concept_lines(details))])
+    return None
 
 
 def pretty(score: Score) -> str:
@@ -269,15 +265,20 @@ def pretty(score: Score) -> str:
     if "total_concepts" in details:
         turns = details["evaluated_turns_count"]
         lines.append(
-            f"{details['covered_aspects_count']} of {details['total_aspects_count']} aspects, "
-            f"{details['total_concepts_covered']} of {details['total_concepts']} concepts covered; "
-            f"scored by {details['scoring_strategy']}; "
+            f"{_counts_text(details)}; scored by {details['scoring_strategy']}; "
             f"{turns} turn{'' if turns == 1 else 's'} evaluated"
         )
     for entry in details.get("aspect_breakdown", ()):
         lines.extend(_entry_lines(entry))
     lines.extend(f"warning: {text}" for text in details.get("warnings", ()))
     return "\n".join(lines)
+
+
+def _counts_text(details: Mapping[str, Any]) -> str:
+    return (
+        f"{details['covered_aspects_count']} of {details['total_aspects_count']} aspects, "
+        f"{details['total_concepts_covered']} of {details['total_concepts']} concepts covered"
+    )
 
 
 def _entry_lines(entry: Mapping[str, Any]) -> Iterator[str]:

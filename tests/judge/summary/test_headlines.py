@@ -1,6 +1,9 @@
 from __future__ import annotations
 
-from assizes.judge.summary.headlines import MetricSummary
+import pytest
+
+from assizes.judge.rows import frame
+from assizes.judge.summary.headlines import MetricSummary, case_tier_scores
 from tests.judge.run_frames import (
     binary_row,
     case_row,
@@ -23,6 +26,23 @@ def test_tier_scores_are_means_over_the_cases_with_a_verdict():
     ]
     cases = [case_row("a"), case_row("b"), case_row("errored", None)]
     assert summary_of(cases, scores).tier_scores == {"execution": 83.335, "knowledge": 80.0}
+
+
+@pytest.mark.row("000-16", "005-06")
+def test_each_tier_of_a_case_has_a_score_of_its_own():
+    weights = (0.15, 0.15, 0.15, 0.125, 0.125, 0.10, 0.10, 0.10)
+    tiers = (*["execution"] * 3, *["knowledge"] * 2, *["process"] * 2, "delivery")
+    scores = [
+        score_row("a", f"m{place}", 0 if place == 2 else 5, weight=weight, tier=tier)
+        for place, (weight, tier) in enumerate(zip(weights, tiers, strict=True))
+    ]
+    scores.append(score_row("a", "task_completion", 0, weight=0.0))
+    assert list(case_tier_scores(frame("scores", scores)).items()) == [
+        ("execution", 66.67),
+        ("knowledge", 100.0),
+        ("process", 100.0),
+        ("delivery", 100.0),
+    ]
 
 
 def test_a_scored_metric_is_summed_up_in_its_own_unit():

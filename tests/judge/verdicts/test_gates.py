@@ -26,19 +26,19 @@ def levelled(level):
 
 def by_judges(*scores):
     rest = JUDGES.keys() - {score.metric for score in scores}
-    return verdict([*scores, *skipped(*sorted(rest))], {}, 75.0, {}, JUDGES)
+    return verdict([*scores, *skipped(*sorted(rest))], {}, 75.0, JUDGES)
 
 
 def by_quality(*scores, has_ground_truth=True):
     rest = RAG.keys() - {score.metric for score in scores}
     found = [*scores, *skipped(*sorted(rest))]
-    return verdict(found, {}, 75.0, {}, RAG, has_ground_truth=has_ground_truth)
+    return verdict(found, {}, 75.0, RAG, has_ground_truth=has_ground_truth)
 
 
 def mixed(*scores, weights=ROUTING, gates=JUDGES | RAG):
     named = {score.metric for score in scores}
     rest = skipped(*sorted(gates.keys() - named))
-    return verdict([*scores, *rest], weights, 75.0, {}, gates, has_ground_truth=True)
+    return verdict([*scores, *rest], weights, 75.0, gates, has_ground_truth=True)
 
 
 @pytest.mark.row("002-57")
@@ -52,7 +52,6 @@ def test_a_case_passes_when_every_judge_that_applied_passed():
         error=None,
         root_cause=None,
         summary="PASSED (2 of 2 judges passed, mean 72.5)",
-        tier_scores={},
     )
 
 
@@ -79,13 +78,12 @@ def test_a_case_to_which_no_judge_applies_is_skipped():
         error=None,
         root_cause=None,
         summary=("SKIPPED (no answer_criteria expected; no search expected; no sql expected)"),
-        tier_scores={},
     )
 
 
 def test_many_reasons_for_a_skip_are_cut():
     scores = skipped("a", "b", "c", "d", "e")
-    found = verdict(scores, {}, 75.0, {}, all_of("quality", ("a", "b", "c", "d", "e")))
+    found = verdict(scores, {}, 75.0, all_of("quality", ("a", "b", "c", "d", "e")))
     assert found.summary == "SKIPPED (no a expected; no b expected; no c expected; and 2 more)"
 
 
@@ -108,7 +106,7 @@ def test_a_judge_that_could_not_be_had_makes_the_case_errored():
 
 
 def test_a_judge_that_gates_but_was_never_heard_makes_the_case_errored():
-    found = verdict([measured("sql", 1.0)], {}, 75.0, {}, all_of("judges", ("sql", "search")))
+    found = verdict([measured("sql", 1.0)], {}, 75.0, all_of("judges", ("sql", "search")))
     assert (found.status, found.error) == ("errored", "missing_score: search (no judge scored it)")
 
 
@@ -259,7 +257,6 @@ def test_a_conversation_and_judges_that_all_pass_decide_together():
             "PASSED (score 80.0, needs 75.0; 1 of 1 judge passed, mean 90.0; "
             "1 of 1 quality judge said yes)"
         ),
-        tier_scores={},
     )
 
 
@@ -334,7 +331,7 @@ def test_all_that_could_not_be_had_is_named_and_nothing_else_is_said_of_it():
 
 def test_a_case_has_no_ground_truth_unless_that_is_said():
     scores = ratings(context_sufficiency="no", chunk_relevance="no")
-    assert verdict(scores, {}, 75.0, {}, RAG).root_cause == "chunk_relevance"
+    assert verdict(scores, {}, 75.0, RAG).root_cause == "chunk_relevance"
 
 
 def test_the_mean_of_the_judges_never_stands_for_a_weighted_score():

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assizes.judge.score import Metric, Scale, Score
-from assizes.judge.verdicts.verdict import CaseVerdict, overall_score, verdict
+from assizes.judge.verdicts.verdict import CaseVerdict, overall_score, points, verdict
 
 W8 = {
     "tool_routing": 0.15,
@@ -20,17 +20,6 @@ W8 = {
     "information_gathering": 0.10,
     "conversation_management": 0.10,
     "response_delivery": 0.10,
-}
-TIERS = {
-    "tool_routing": "execution",
-    "parameter_extraction": "execution",
-    "result_interpretation": "execution",
-    "task_completion": "execution",
-    "grounding_fidelity": "knowledge",
-    "instruction_compliance": "knowledge",
-    "information_gathering": "process",
-    "conversation_management": "process",
-    "response_delivery": "delivery",
 }
 ROUTING = {"tool_routing": 1.0}
 COMPLETION = Metric("task_completion", Scale.BINARY)
@@ -60,12 +49,12 @@ def checklist(*held):
 
 
 def held(scores, weights=W8, threshold=75.0):
-    return verdict(scores, weights, threshold, TIERS)
+    return verdict(scores, weights, threshold)
 
 
 @pytest.mark.row("000-01", "000-02", "000-03", "000-04", "001-01", "001-03")
 @pytest.mark.parametrize(
-    ("levels", "points"),
+    ("levels", "score"),
     [
         ([5] * 8, 100.0),
         ([3] * 8, 60.0),
@@ -76,9 +65,9 @@ def held(scores, weights=W8, threshold=75.0):
         ([4, 4, 4, 4, 3, 4, 3, 4], 75.5),
     ],
 )
-def test_the_overall_score_is_the_weighted_sum_of_the_levels(levels, points):
-    assert overall_score(dict(zip(W8, levels, strict=True)), W8) == points
-    assert held(levelled(levels)).overall_score == points
+def test_the_overall_score_is_the_weighted_sum_of_the_levels(levels, score):
+    assert points(overall_score(dict(zip(W8, levels, strict=True)), W8)) == score
+    assert held(levelled(levels)).overall_score == score
 
 
 @pytest.mark.row("000-33", "001-03")
@@ -90,15 +79,15 @@ def test_pass_and_fail_enter_the_sum_as_5_and_0(passed, points):
 
 @pytest.mark.row("000-39", "000-40")
 @pytest.mark.parametrize(
-    ("weights", "levels", "points"),
+    ("weights", "levels", "score"),
     [
         ({"tool_routing": 0.15, "response_delivery": 0.10}, (5, 2), 76.0),
         ({"tool_routing": 0.6, "response_delivery": 0.4}, (5, 2), 76.0),
         ({"tool_routing": 2.0, "response_delivery": 2.0}, (5, 3), 80.0),
     ],
 )
-def test_weights_of_any_size_are_normalised(weights, levels, points):
-    assert overall_score(dict(zip(weights, levels, strict=True)), weights) == points
+def test_weights_of_any_size_are_normalised(weights, levels, score):
+    assert points(overall_score(dict(zip(weights, levels, strict=True)), weights)) == score
 
 
 @pytest.mark.row("000-03", "000-04", "000-05")
@@ -155,22 +144,6 @@ def test_a_level_without_a_share_of_its_scale_counts_as_it_is(raw, points):
     assert held([Score("tool_routing", raw=raw)], ROUTING).overall_score == points
 
 
-@pytest.mark.row("000-16")
-def test_each_tier_has_a_score_of_its_own():
-    assert held(levelled([5, 5, 0, 5, 5, 5, 5, 5])).tier_scores == {
-        "delivery": 100.0,
-        "execution": 66.67,
-        "knowledge": 100.0,
-        "process": 100.0,
-    }
-
-
-def test_a_tier_without_weight_has_no_score():
-    weights = {"response_delivery": 1.0, "task_completion": 0.0}
-    found = held([scored("response_delivery", 4), completed(True)], weights)
-    assert (found.overall_score, found.tier_scores) == (80.0, {"delivery": 80.0})
-
-
 @pytest.mark.row("001-11")
 def test_a_level_of_0_does_not_fail_a_case_by_itself():
     scores = levelled([0, 5, 5, 5, 5, 5, 5, 5])
@@ -200,7 +173,6 @@ def test_a_case_whose_outcomes_all_hold_passes_with_any_score():
         error=None,
         root_cause=None,
         summary="PASSED (2 of 2 expected outcomes), score 10.0, weakest tool_routing 0.5/5",
-        tier_scores={"execution": 10.0},
     )
 
 
@@ -284,7 +256,6 @@ def test_a_metric_that_could_not_be_had_makes_the_case_errored_and_leaves_it_wit
         error=error,
         root_cause=None,
         summary=f"ERROR ({error})",
-        tier_scores={},
     )
 
 
@@ -380,7 +351,7 @@ def test_the_overall_score_stays_in_range_and_does_not_depend_on_the_size_of_the
 ):
     levels = {name: float(level) for name, (level, _) in drawn.items()}
     weights = {name: weight for name, (_, weight) in drawn.items()}
-    points = overall_score(levels, weights)
-    assert min(levels.values()) * 20 - 0.01 <= points <= max(levels.values()) * 20 + 0.01
+    score = overall_score(levels, weights)
+    assert min(levels.values()) * 20 - 0.01 <= score <= max(levels.values()) * 20 + 0.01
     larger = {name: weight * factor for name, weight in weights.items()}
-    assert math.isclose(overall_score(levels, larger), points, abs_tol=0.01)
+    assert math.isclose(overall_score(levels, larger), score, abs_tol=0.01)

@@ -252,7 +252,7 @@ def test_a_checklist_that_cannot_be_read_costs_none_of_the_eight_scores(entries)
     assert {found[name, ""].raw for name in names} == {4}
     assert (found["expected_outcomes", ""].status, doubt is None) == ("failed", False)
     weights = dict.fromkeys(names, 1.0)
-    decided = verdict(list(found.values()), weights, 75.0, {})
+    decided = verdict(list(found.values()), weights, 75.0)
     assert (decided.status, decided.passed, decided.gate) == ("judged", True, "overall_score")
     said = "score 80.0, needs 75.0, as no expected outcome could be read"
     assert decided.summary.startswith(f"PASSED ({said})")

@@ -146,7 +146,7 @@ def test_a_retrieval_judge_fails_the_case_when_no_chunk_is_rated_yes(folder: Pat
 
 def ruled(bench: JudgePanel, scores: list[Score]) -> Any:
     gates = {metric.name: metric.gate for metric in bench.metrics if metric.gate}
-    return verdict(scores, {}, 75.0, {}, gates=gates)
+    return verdict(scores, {}, 75.0, gates=gates)
 
 
 @pytest.mark.row("004-73")
