@@ -157,7 +157,7 @@ def result_interpretation(read: CaseReading) -> RuleFinding:
     if not (read.tools.called or read.tools.failed or read.tools.prevented):
         return _without_calls(read)
     claims = [claim for claim in read.claims if claim.tool is None and claim.after_result]
-    if not claims and not read.tools.failed:
+    if not claims and not read.tools.failed and not read.tools.prevented:
         return RuleFinding(None, "no specific value was said after a tool result")
     false_success = plain_reading.false_successes(read)
     level, why, turns = _support(claims, "values said after tool results")
