@@ -94,7 +94,9 @@ async def test_a_booking_that_was_never_made_is_not_passed_without_a_word_on_tas
 
 async def test_table_and_report_name_the_metrics_that_are_not_seen_without_ground_truth(look):
     ending = await look(EIGHT)
-    (row,) = [line for line in ending.printed.splitlines() if line.strip().startswith("tool_routing")]
+    (row,) = [
+        line for line in ending.printed.splitlines() if line.strip().startswith("tool_routing")
+    ]
     assert row.rstrip().endswith("0/0*")
     (line,) = [line for line in ending.printed.splitlines() if line.startswith("* ")]
     assert line.startswith("* cases that show nothing of it or lack ground truth: ")
