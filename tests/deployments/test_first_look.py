@@ -86,7 +86,7 @@ async def test_a_booking_that_was_never_made_is_not_passed_without_a_word_on_tas
     lines = ending.printed.splitlines()
     assert "TASK SUCCESS NOT JUDGED" in lines
     assert "PASSED" not in lines
-    assert any(line.startswith("task success was not judged in 8 of 8 cases") for line in lines)
+    assert any(line.startswith("  task success was not judged in 8 of 8 cases") for line in lines)
     verdict = ending.report["verdict"]
     assert (verdict["outcome"], verdict["word"]) == ("passed", "TASK SUCCESS NOT JUDGED")
     assert "task success was not judged in 8 of 8 cases" in verdict["reasons"][0]
@@ -94,7 +94,9 @@ async def test_a_booking_that_was_never_made_is_not_passed_without_a_word_on_tas
 
 async def test_table_and_report_name_the_metrics_that_are_not_seen_without_ground_truth(look):
     ending = await look(EIGHT)
-    (row,) = [line for line in ending.printed.splitlines() if line.startswith("tool_routing")]
+    (row,) = [
+        line for line in ending.printed.splitlines() if line.strip().startswith("tool_routing")
+    ]
     assert row.rstrip().endswith("0/0*")
     (line,) = [line for line in ending.printed.splitlines() if line.startswith("* ")]
     assert line.startswith("* cases that show nothing of it or lack ground truth: ")
