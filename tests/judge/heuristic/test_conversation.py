@@ -341,11 +341,11 @@ def test_a_value_that_nobody_mentioned_counts_once_however_often_an_outage_has_i
 
 
 def test_an_agent_that_only_says_that_the_system_is_down_has_refused_nothing():
-    assert reply_for("task_completion", W, outage(), SORRY)["passed"] is True
-    assert reply_for("task_completion", W, failed(), SORRY)["passed"] is False
+    assert reply_for("task_completion", W, outage(), SORRY, **EXPECT_W)["passed"] is True
+    assert reply_for("task_completion", W, failed(), SORRY, **EXPECT_W)["passed"] is False
     assert (
         "1 call failed by an outage"
-        in reply_for("task_completion", W, outage(), SORRY)["justification"]
+        in reply_for("task_completion", W, outage(), SORRY, **EXPECT_W)["justification"]
     )
 
 
