@@ -116,7 +116,7 @@ def _is_same_scalar(expected: Any, actual: Any) -> bool:
     if due == had or isinstance(expected, bool) or not isinstance(actual, str):
         return bool(due == had)
     if _NUMBER.fullmatch(str(due)):
-        return number_text(actual) == due
+        return number_text(actual) == str(due)
     if not isinstance(expected, str) or max(len(expected), len(actual)) > _MOMENT_CHARS:
         return False
     moment = _moment(expected)

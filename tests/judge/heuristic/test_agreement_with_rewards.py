@@ -188,11 +188,11 @@ def test_offline_task_completion_agrees_with_the_corrected_truth_of_tau2_airline
     assert cohen_kappa_score(truth, passed) >= 0.95, kappas
     assert min(kappas.values()) >= 0.85, kappas
     # The figures of docs/judges.md: both truths beside one another.
-    assert round(cohen_kappa_score(truth, passed), 3) == 0.969
+    assert round(cohen_kappa_score(truth, passed), 3) == 0.984
     recorded = [case.labels["reward"] == 1 for case in cases]
     assert round(cohen_kappa_score(truth, recorded), 3) == 0.831
     files = sorted((data / "tau2_airline").glob("*.json.gz"))
     before = [case for path in files for case in airline(path, "tau2")]
     ids = {case.metadata["simulation_id"] for case in cases}
     kept = [case for case in before if case.metadata["simulation_id"] in ids]
-    assert [round(kappa(some, judged(some)), 3) for some in (before, kept)] == [0.975, 0.969]
+    assert [round(kappa(some, judged(some)), 3) for some in (before, kept)] == [0.983, 0.985]
