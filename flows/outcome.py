@@ -105,10 +105,8 @@ def to_state(
     conclusion, reasons = _conclusion(record, summary, baseline_result, failures)
     if conclusion == "Passed" and summary.task_unjudged is not None:
         reasons = [*reasons, summary.task_unjudged]
-    next_step = None
-    if record.status == COMPLETE:
-        reasons += failure_reasons(summary)
-        next_step = rerun_hint(record.run_id, summary)
+    reasons += failure_reasons(record, summary)
+    next_step = rerun_hint(record, summary)
     if next_step is not None and failures.had_ended:
         next_step = f"this run had ended before, nothing was judged now; {next_step}"
     outcome = RunOutcome(
@@ -124,8 +122,7 @@ def to_state(
         reports=reports,
     )
     state = Failed if fail and conclusion != "Passed" else Completed
-    why = reasons or ["every gate passed"]
-    message = "; ".join([*why, next_step] if next_step else why)
+    message = "; ".join(filter(None, [*(reasons or ["every gate passed"]), next_step]))
     return state(name=conclusion, message=message, data=outcome)
 
 

@@ -21,11 +21,8 @@ if TYPE_CHECKING:
 
 MARKS = {True: "pass", False: "FAIL"}  # of gates and verdicts
 UNDECIDED = ("Inconclusive", "Incomplete", "OverBudget", "Halted", "NoData")  # neither good nor bad
-STYLES = {
-    **dict.fromkeys(("Passed", "NOT WORSE"), "bold green"),
-    **dict.fromkeys((*UNDECIDED, "INCONCLUSIVE"), "bold yellow"),
-}
-"""Styles of conclusions, and of the words for comparisons; any other is printed in bold red."""
+STYLES = {"Passed": "bold green", **dict.fromkeys(UNDECIDED, "bold yellow")}
+"""Styles of conclusions; a conclusion without a style is a fault and printed in bold red."""
 MOVED = 5
 """Most exploratory measures that are listed as moved."""
 NOTABLE = 20
@@ -55,12 +52,9 @@ def print_text(text: str) -> None:
     print(printable(text, "\n"))  # noqa: T201  # the command's answer
 
 
-def print_ending(conclusion: str, reasons: Iterable[str], headline: str | None = None) -> None:
-    """Print a conclusion, or the headline that narrows it, in capitals, and below it the reasons."""
-    style = STYLES.get(conclusion, "bold red")
-    if headline not in (None, conclusion):
-        style = STYLES[UNDECIDED[0]]
-    Console(highlight=False).print(Text((headline or conclusion).upper(), style))
+def print_ending(word: str, reasons: Iterable[str], conclusion: str) -> None:
+    """Print one word in capitals, in the colour of its conclusion, and below it the reasons."""
+    Console(highlight=False).print(Text(word.upper(), STYLES.get(conclusion, "bold red")))
     print_lines(f"  {reason}" for reason in reasons)
 
 
@@ -112,9 +106,11 @@ def print_outcome(outcome: RunOutcome, *, as_json: bool = False) -> int:
     print_published(summary)
     print_gates(summary)
     if comparison is not None:
-        print_comparison(comparison)
-    headline = summary.passed_word if outcome.conclusion == "Passed" else None
-    print_ending(outcome.conclusion, outcome.reasons, headline)
+        print_comparison(comparison, outcome.reasons)
+    conclusion: str = outcome.conclusion
+    word = summary.passed_word if conclusion == "Passed" else conclusion
+    narrowed = word != conclusion  # a pass that claims less than one
+    print_ending(word, outcome.reasons, "Inconclusive" if narrowed else conclusion)
     print_lines(filter(None, [outcome.next_step]))
     if outcome.attribution is not None and not outcome.attribution.judge_moved:
         print_line(outcome.attribution.sentence())
@@ -227,8 +223,8 @@ def print_published(summary: RunSummary) -> None:
         print_table("", ("published number", "#value"), rows)
 
 
-def print_comparison(comparison: RunComparison) -> None:
-    """Print what a comparison found, without its ending: changed cases, warnings, statistics."""
+def print_comparison(comparison: RunComparison, of_ending: Sequence[str]) -> None:
+    """Print what a comparison found, without the reasons `of_ending`, which are printed with it."""
     aggregate, verdict = comparison.aggregate, comparison.verdict
     print_line(
         f"{comparison.candidate_run_id} against {comparison.baseline_run_id}: "
@@ -247,12 +243,11 @@ def print_comparison(comparison: RunComparison) -> None:
     if more > 0:
         print_line(f"... and {more} more")
     print_warnings(comparison.warnings)
-    shown = verdict.why  # reasons of the ending, which come last
-    print_lines(f"by the rules: {reason}" for reason in verdict.reasons if reason not in shown)
+    print_lines(f"by the rules: {reason}" for reason in verdict.reasons if reason not in of_ending)
     if verdict.statistics is not None:
         print_statistics(verdict.statistics)
     lines = [mismatch.line for mismatch in verdict.mismatches]
-    print_lines(f"judged differently: {line}" for line in lines if line not in shown)
+    print_lines(f"judged differently: {line}" for line in lines if line not in of_ending)
     print_lines(
         f"differs and blocks nothing: {change.field}: {change.baseline} -> {change.candidate}"
         for change in comparison.config_diff
@@ -273,14 +268,12 @@ def print_prompt_diff(diff: PromptDiff) -> None:
 
 def print_comparison_ending(verdict: ComparisonVerdict) -> None:
     """Print the one word in which a comparison ends, and the reasons for it."""
-    from assizes.tasks.reports.data.report import COMPARISON_WORDS
+    from assizes.tasks.reports.data.report import COMPARISON_ENDINGS
 
-    reasons = list(verdict.why)
+    outcome, word = COMPARISON_ENDINGS[verdict.ending]
+    print_ending(word, verdict.why or ["no regression by the documents' rules"], outcome.title())
     if verdict.ending == "not_comparable":
-        reasons.append("a change need not be the agent's; --allow compares all the same")
-    print_ending(
-        COMPARISON_WORDS[verdict.ending], reasons or ["no regression by the documents' rules"]
-    )
+        print_line("  a change need not be the agent's; --allow compares all the same")
 
 
 def print_statistics(statistics: StatisticalVerdict) -> None:

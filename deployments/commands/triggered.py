@@ -123,7 +123,7 @@ def _print_series(outcome: SeriesOutcome, *, as_json: bool) -> int:
     output.print_table("", columns, rows)
     if (cost := outcome.cost_usd) is not None:
         output.print_line(f"judge cost, over all sittings of these runs: {cost:.4f} USD")
-    output.print_ending(outcome.conclusion, outcome.reasons)
+    output.print_ending(outcome.conclusion, outcome.reasons, outcome.conclusion)
     return outcome.exit_code
 
 

@@ -24,7 +24,7 @@ MIN_CASES: Final = 20
 _DROPPED: Final = "dropped:"
 """The beginning of the flag of an ask whose model does not accept a parameter."""
 
-_KIND: Final = r"^([^:]*(?:: [^:;]*)?)"
+_KIND: Final = r"^(?s)(.*?: .*?)(?:[:;] |$)"
 """The code of an ask's error with the first part of its text: what follows differs from ask to ask,
 such as the place of a fault in a reply."""
 

@@ -92,7 +92,7 @@ def test_runs_that_are_not_judged_alike_end_with_that_word_and_what_differs(caps
 )
 def test_a_comparison_ends_with_one_word_and_its_reasons(capsys, limits, word, reason):
     comparison = comparison_of(worse(thresholds={"min_coverage": 0.5}), **limits)
-    print_comparison(comparison)
+    print_comparison(comparison, comparison.verdict.why)
     figures = capsys.readouterr().out
     print_comparison_ending(comparison.verdict)
     first, *reasons = capsys.readouterr().out.splitlines()
