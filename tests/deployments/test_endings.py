@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,12 +12,16 @@ from assizes.deployments.commands.output import (
     print_comparison_ending,
     print_outcome,
 )
+from assizes.deployments.samples import sample_cases
 from assizes.flows.outcome import RunOutcome, to_state
 from assizes.flows.shards import ShardFailures
 from assizes.judge.comparison.compare import RunComparison, compare
 from assizes.judge.config.gates import ComparisonConfig
+from assizes.judge.formats import native_line
 from assizes.tasks.reports.render.markdown import markdown_report
 from assizes.tasks.summarise import BaselineResult
+from tests.command import assizes
+from tests.doubles.fixtures import OPENAI_KEY
 from tests.tasks.reports.sample import Run, Said, run
 
 WORDS = ("REGRESSION", "INCONCLUSIVE", "NOT COMPARABLE", "NOTCOMPARABLE", "PASSED", "NOT WORSE")
@@ -155,3 +160,25 @@ def test_a_repeated_command_that_finds_old_failures_says_so_and_how_to_judge_the
     assert "this run had ended before, nothing was judged now; 30 cases with an error: " in out
     assert "`assizes run --only-errors --run-id nightly-aaaaaaaaaaaa`" in out
     assert outcome_of(GOOD, had_ended=True).next_step is None
+
+
+def test_a_command_whose_asks_all_fail_says_why_and_what_goes_on_also_the_second_time(
+    tmp_path: Path, judge_server, prefect_server: str
+):
+    lines = [native_line(case) for case in sample_cases()[:3]]
+    (tmp_path / "t.jsonl").write_bytes(b"".join(lines))
+    pairs = {
+        "transcripts.uri": "t.jsonl",
+        "judge.model": "openai/stub-invalid",
+        "judge.api_base": judge_server.api_base,
+    }
+    words = [word for name, value in pairs.items() for word in ("--set", f"{name}={value}")]
+    env = {"OPENAI_API_KEY": OPENAI_KEY, "PREFECT_API_URL": prefect_server}
+    first, again = (assizes("run", *words, cwd=tmp_path, env=env) for _ in range(2))
+    for answer in (first, again):
+        assert (answer.code, words_of(answer.out)) == (4, ["INCONCLUSIVE"]), answer
+        assert "  invalid_reply: not json, 3 of 3 asks" in answer.out
+        assert "3 cases with an error: `assizes run --only-errors --run-id " in answer.out
+    ended = "this run had ended before, nothing was judged now; 3 cases with an error"
+    assert (ended in first.out, ended in again.out) == (False, True)
+    assert judge_server.stats()["requests"] == 6
