@@ -69,8 +69,7 @@ class RunOutcome(BaseModel):
     judge_model: str  # names of the models that judged, joined by commas
     conclusion: Conclusion  # the name of the final state
     exit_code: int  # of the command line
-    reasons: list[str]  # why the run did not pass, in order, or what its pass leaves open
-    next_step: str | None = None  # the command for cases with errors; `None`: there are none
+    reasons: list[str]  # why it did not pass, in order, or what a pass leaves open; what goes on
     summary: RunSummary
     comparison: RunComparison | None  # with the baseline; `None`: there was none
     attribution: Attribution | None = None  # whether agent or judge changed; `None`: no anchors
@@ -105,24 +104,23 @@ def to_state(
     conclusion, reasons = _conclusion(record, summary, baseline_result, failures)
     if conclusion == "Passed" and summary.task_unjudged is not None:
         reasons = [*reasons, summary.task_unjudged]
-    reasons += failure_reasons(record, summary)
-    next_step = rerun_hint(record, summary)
-    if next_step is not None and failures.had_ended:
-        next_step = f"this run had ended before, nothing was judged now; {next_step}"
+    reasons = [*reasons, *failure_reasons(record, summary)]
+    if (hint := rerun_hint(record, summary)) is not None:
+        before = "this run had ended before, nothing was judged now; "
+        reasons.append(f"{before if failures.had_ended else ''}{hint}")
     outcome = RunOutcome(
         run_id=record.run_id,
         judge_model=record.judge_model,
         conclusion=conclusion,
         exit_code=EXIT_CODES[conclusion],
         reasons=reasons,
-        next_step=next_step,
         summary=summary,
         comparison=baseline_result.comparison,
         attribution=baseline_result.attribution,
         reports=reports,
     )
     state = Failed if fail and conclusion != "Passed" else Completed
-    message = "; ".join(filter(None, [*(reasons or ["every gate passed"]), next_step]))
+    message = "; ".join(reasons) or "every gate passed"
     return state(name=conclusion, message=message, data=outcome)
 
 
@@ -156,8 +154,8 @@ def _conclusion(
     gates, short = _failed_gates(summary), _shortfall(summary)
     if outcome == "inconclusive":
         return CONCLUSIONS[outcome], [*moved, *short, *gates]
-    if ending == "regressed" and not short:
-        return CONCLUSIONS[outcome], [*moved, *why_worse, *gates]
+    if ending == "regressed":  # a fall beside too few scores is no regression
+        return CONCLUSIONS[outcome], [*moved, *([] if short else why_worse), *gates, *short]
     return CONCLUSIONS[outcome], [*moved, *gates, *short, *why_worse]
 
 

@@ -111,7 +111,6 @@ def print_outcome(outcome: RunOutcome, *, as_json: bool = False) -> int:
     word = summary.passed_word if conclusion == "Passed" else conclusion
     narrowed = word != conclusion  # a pass that claims less than one
     print_ending(word, outcome.reasons, "Inconclusive" if narrowed else conclusion)
-    print_lines(filter(None, [outcome.next_step]))
     if outcome.attribution is not None and not outcome.attribution.judge_moved:
         print_line(outcome.attribution.sentence())
     print_warnings(summary.warnings)

@@ -192,7 +192,7 @@ def _run_verdict(
     ending: str = "fine"
     why: list[str] = []
     if compared is not None:
-        ending, why = compared.ending, [] if compared.ending == "fine" else compared.why
+        ending, why = compared.ending, compared.why
     # The configuration names a baseline, but no comparison was stored before the run ended.
     elif (baseline := named_baseline(run.config)) is not None:
         ending = "inconclusive"
@@ -205,8 +205,8 @@ def _run_verdict(
         reasons = missed or ["No case has a verdict."]
     elif outcome == REGRESSION:
         reasons = [*why, *missed]
-    else:
-        reasons = [*missed, *why]
+    else:  # a fall beside too few scores is no regression
+        reasons = missed if ending in ("fine", "regressed") else [*missed, *why]
     word, headline = _HEADLINES[outcome]
     if outcome == "passed" and summary.task_unjudged is not None:
         word, headline = summary.passed_word.upper(), "Every gate was reached, but:"
