@@ -53,10 +53,6 @@ CONCLUSIONS: Final[Mapping[str, Conclusion]] = {
 }
 """The conclusion of a complete run, by the outcome that its report names."""
 
-ALLOW_HINT: Final = (
-    "a change need not be the agent's; [comparison] allow = true (--allow) compares all the same"
-)
-
 MAX_REASONS: Final = 5  # reasons for lost shards in an outcome, at most; the log has all of them
 
 
@@ -141,8 +137,6 @@ def _conclusion(
     if comparison is not None:
         ending = comparison.verdict.ending
         why_worse = [] if ending == "fine" else list(comparison.verdict.why)
-    if ending == "not_comparable":
-        why_worse.append(ALLOW_HINT)
     moved = [attribution.sentence()] if attribution is not None and attribution.judge_moved else []
     outcome = outcome_of(
         record.status,

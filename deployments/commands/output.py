@@ -271,8 +271,6 @@ def print_comparison_ending(verdict: ComparisonVerdict) -> None:
 
     outcome, word = COMPARISON_ENDINGS[verdict.ending]
     print_ending(word, verdict.why or ["no regression by the documents' rules"], outcome.title())
-    if verdict.ending == "not_comparable":
-        print_line("  a change need not be the agent's; --allow compares all the same")
 
 
 def print_statistics(statistics: StatisticalVerdict) -> None:
