@@ -53,10 +53,6 @@ CONCLUSIONS: Final[Mapping[str, Conclusion]] = {
 }
 """The conclusion of a complete run, by the outcome that its report names."""
 
-ALLOW_HINT: Final = (
-    "a change need not be the agent's; [comparison] allow = true (--allow) compares all the same"
-)
-
 MAX_REASONS: Final = 5  # reasons for lost shards in an outcome, at most; the log has all of them
 
 
@@ -69,8 +65,7 @@ class RunOutcome(BaseModel):
     judge_model: str  # names of the models that judged, joined by commas
     conclusion: Conclusion  # the name of the final state
     exit_code: int  # of the command line
-    reasons: list[str]  # why the run did not pass, in order, or what its pass leaves open
-    next_step: str | None = None  # the command for cases with errors; `None`: there are none
+    reasons: list[str]  # why it did not pass, in order, or what a pass leaves open; what goes on
     summary: RunSummary
     comparison: RunComparison | None  # with the baseline; `None`: there was none
     attribution: Attribution | None = None  # whether agent or judge changed; `None`: no anchors
@@ -105,27 +100,23 @@ def to_state(
     conclusion, reasons = _conclusion(record, summary, baseline_result, failures)
     if conclusion == "Passed" and summary.task_unjudged is not None:
         reasons = [*reasons, summary.task_unjudged]
-    next_step = None
-    if record.status == COMPLETE:
-        reasons += failure_reasons(summary)
-        next_step = rerun_hint(record.run_id, summary)
-    if next_step is not None and failures.had_ended:
-        next_step = f"this run had ended before, nothing was judged now; {next_step}"
+    reasons = [*reasons, *failure_reasons(record, summary)]
+    if (hint := rerun_hint(record, summary)) is not None:
+        before = "this run had ended before, nothing was judged now; "
+        reasons.append(f"{before if failures.had_ended else ''}{hint}")
     outcome = RunOutcome(
         run_id=record.run_id,
         judge_model=record.judge_model,
         conclusion=conclusion,
         exit_code=EXIT_CODES[conclusion],
         reasons=reasons,
-        next_step=next_step,
         summary=summary,
         comparison=baseline_result.comparison,
         attribution=baseline_result.attribution,
         reports=reports,
     )
     state = Failed if fail and conclusion != "Passed" else Completed
-    why = reasons or ["every gate passed"]
-    message = "; ".join([*why, next_step] if next_step else why)
+    message = "; ".join(reasons) or "every gate passed"
     return state(name=conclusion, message=message, data=outcome)
 
 
@@ -146,8 +137,6 @@ def _conclusion(
     if comparison is not None:
         ending = comparison.verdict.ending
         why_worse = [] if ending == "fine" else list(comparison.verdict.why)
-    if ending == "not_comparable":
-        why_worse.append(ALLOW_HINT)
     moved = [attribution.sentence()] if attribution is not None and attribution.judge_moved else []
     outcome = outcome_of(
         record.status,
@@ -159,8 +148,8 @@ def _conclusion(
     gates, short = _failed_gates(summary), _shortfall(summary)
     if outcome == "inconclusive":
         return CONCLUSIONS[outcome], [*moved, *short, *gates]
-    if ending == "regressed" and not short:
-        return CONCLUSIONS[outcome], [*moved, *why_worse, *gates]
+    if ending == "regressed":  # a fall beside too few scores is no regression
+        return CONCLUSIONS[outcome], [*moved, *([] if short else why_worse), *gates, *short]
     return CONCLUSIONS[outcome], [*moved, *gates, *short, *why_worse]
 
 

@@ -34,7 +34,7 @@ def unused_id(text: str) -> str:
     draws = (hashlib.sha256(data + b"again" * times).hexdigest() for times in itertools.count())
     # A text can hold every number of 6 digits, as an attack: each further draw is a digit longer.
     candidates = (
-        f"{int(drawn[:32], 16):039d}"[-SHORTEST_ID - times :] for times, drawn in enumerate(draws)
+        str(int(drawn, 16))[-digits:] for digits, drawn in enumerate(draws, start=SHORTEST_ID)
     )
     return next(candidate for candidate in candidates if candidate not in text)
 

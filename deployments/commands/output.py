@@ -113,10 +113,9 @@ def print_outcome(outcome: RunOutcome, *, as_json: bool = False) -> int:
     print_published(summary)
     print_gates(summary)
     if comparison is not None:
-        print_comparison(comparison)
+        print_comparison(comparison, outcome.reasons)
     is_open = outcome.conclusion == "Passed" and summary.task_unjudged is not None
     print_ending(TASK_UNJUDGED if is_open else outcome.conclusion, outcome.reasons)
-    print_lines(filter(None, [outcome.next_step]))
     if outcome.attribution is not None and not outcome.attribution.judge_moved:
         print_line(outcome.attribution.sentence())
     print_warnings(summary.warnings)
@@ -228,8 +227,8 @@ def print_published(summary: RunSummary) -> None:
         print_table("", ("published number", "#value"), rows)
 
 
-def print_comparison(comparison: RunComparison) -> None:
-    """Print what a comparison found, without its ending: changed cases, warnings, statistics."""
+def print_comparison(comparison: RunComparison, of_ending: Sequence[str]) -> None:
+    """Print what a comparison found, without the reasons `of_ending`, which are printed with it."""
     aggregate, verdict = comparison.aggregate, comparison.verdict
     print_line(
         f"{comparison.candidate_run_id} against {comparison.baseline_run_id}: "
@@ -248,12 +247,11 @@ def print_comparison(comparison: RunComparison) -> None:
     if more > 0:
         print_line(f"... and {more} more")
     print_warnings(comparison.warnings)
-    shown = verdict.why  # reasons of the ending, which come last
-    print_lines(f"by the rules: {reason}" for reason in verdict.reasons if reason not in shown)
+    print_lines(f"by the rules: {reason}" for reason in verdict.reasons if reason not in of_ending)
     if verdict.statistics is not None:
         print_statistics(verdict.statistics)
     lines = [mismatch.line for mismatch in verdict.mismatches]
-    print_lines(f"judged differently: {line}" for line in lines if line not in shown)
+    print_lines(f"judged differently: {line}" for line in lines if line not in of_ending)
     print_lines(
         f"differs and blocks nothing: {change.field}: {change.baseline} -> {change.candidate}"
         for change in comparison.config_diff
@@ -274,14 +272,10 @@ def print_prompt_diff(diff: PromptDiff) -> None:
 
 def print_comparison_ending(verdict: ComparisonVerdict) -> None:
     """Print the one word in which a comparison ends, and the reasons for it."""
-    from assizes.tasks.reports.data.report import COMPARISON_WORDS
+    from assizes.tasks.reports.data.report import COMPARISON_ENDINGS
 
-    reasons = list(verdict.why)
-    if verdict.ending == "not_comparable":
-        reasons.append("a change need not be the agent's; --allow compares all the same")
-    print_ending(
-        COMPARISON_WORDS[verdict.ending], reasons or ["no regression by the documents' rules"]
-    )
+    _, word = COMPARISON_ENDINGS[verdict.ending]
+    print_ending(word, verdict.why or ["no regression by the documents' rules"])
 
 
 def print_statistics(statistics: StatisticalVerdict) -> None:

@@ -171,7 +171,7 @@ def compare_and_print(
     if as_json:
         output.print_json(comparison.model_dump(mode="json"))
     else:
-        output.print_comparison(comparison)
+        output.print_comparison(comparison, comparison.verdict.why)
         output.print_comparison_ending(comparison.verdict)
     return EXIT_CODES[comparison.verdict.ending]
 

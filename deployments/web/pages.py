@@ -25,7 +25,7 @@ from assizes.judge.errors import ConfigurationError, StoreError
 from assizes.tasks.reports.data.case_rows import MAX_OBJECT_BYTES, case_pages
 from assizes.tasks.reports.data.comparison import comparison_part
 from assizes.tasks.reports.data.explain_page import explain_page, metric_explanation
-from assizes.tasks.reports.data.report import COMPARISON_WORDS
+from assizes.tasks.reports.data.report import COMPARISON_ENDINGS
 from assizes.tasks.reports.render.html import NavigationLink, Site, html_report, page, policy_of
 from assizes.tasks.reports.stored import StoredReport, read_report
 from assizes.tasks.runs.history import RunRange, stored_trends
@@ -46,12 +46,6 @@ _SORTS: Final = (  # (`sort` of `CaseQuery`, words for it)
     ("-agent_cost_usd", "dearest first"),
     ("-turn_count", "longest first"),
 )
-_OUTCOMES: Final = {  # ending of a comparison -> outcome
-    "fine": "passed",
-    "regressed": "regression",
-    "inconclusive": "inconclusive",
-    "not_comparable": "inconclusive",
-}
 _RUNS_OFFERED: Final = 200
 """Newest complete runs that a person can choose from on the page of comparisons."""
 
@@ -199,7 +193,7 @@ def compare(
         thresholds = base.model_copy(update={"baseline": None})  # the form names the runs
         comparison = comparison_part(reader.comparison(**chosen, thresholds=thresholds))
         assert comparison is not None, "there is a comparison"
-        outcome, word = _OUTCOMES[comparison.ending], COMPARISON_WORDS[comparison.ending]
+        outcome, word = COMPARISON_ENDINGS[comparison.ending]
         data |= {"comparison": comparison, "verdict": {"outcome": outcome, "word": word}}
     return page_response("compare", data, "/view/compare", chosen["candidate"] or None)
 

@@ -186,9 +186,8 @@ def judge_fingerprint(
         answered_by: the models that answered this judge.
     """
     settings, prints = dict(config.get("judge", {})), config.get("fingerprints", {})
-    # Left out where it is not set, so that calibrations of older versions hold.
-    if (reply_format := settings.pop("reply_format", None)) is not None:
-        prints = {**prints, f"judge:{judge}": [prints.get(f"judge:{judge}"), reply_format]}
+    # A later setting counts only where it is set, so that calibrations of older versions hold.
+    later = filter(None, [settings.pop("reply_format", None)])
     # Weights and threshold pass other cases, so a verdict depends on the whole of [judge]
     # (docs/decisions.md, decision 52).
     if metric == VERDICT:
@@ -204,5 +203,5 @@ def judge_fingerprint(
             relevant_settings["metrics"] = sorted(
                 selection["metric"] for selection in settings.get("metrics") or []
             )
-    body = as_json([relevant_settings, prints, sorted(answered_by), PARSER_VERSION])
+    body = as_json([relevant_settings, prints, sorted(answered_by), PARSER_VERSION, *later])
     return hashlib.sha256(body.encode()).hexdigest()[:16]

@@ -50,6 +50,10 @@ RULES = ("max_pass_rate_drop", "max_avg_score_drop", "max_latency_increase_pct")
 Ending = Literal["fine", "regressed", "inconclusive", "not_comparable"]
 """How a comparison ends."""
 
+ALLOW_HINT = (
+    "a change need not be the agent's; [comparison] allow = true (--allow) compares all the same"
+)
+
 
 class ComparisonAggregate(FrozenModel):
     """The summaries of both runs and the differences between them, candidate minus baseline.
@@ -97,7 +101,7 @@ class ComparisonVerdict(FrozenModel):
     def why(self) -> tuple[str, ...]:
         """The sentences that give the reasons for the ending."""
         if self.ending == "not_comparable":
-            return tuple(mismatch.line for mismatch in self.mismatches)
+            return (*(mismatch.line for mismatch in self.mismatches), ALLOW_HINT)
         if self.mode == "statistics" and self.statistics is not None:
             return self.statistics.reasons
         return self.reasons

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from time import perf_counter
@@ -15,13 +17,15 @@ from assizes.judge.engine import faults
 from assizes.judge.errors import ModelError
 from assizes.judge.injection.families import flags
 from assizes.judge.models.model import Completion, ProviderUnreachable, UnusableReply
-from assizes.judge.prompts.reply import REPAIRED, ParsedReply, read_reply
-from assizes.judge.prompts.reply_object import MAX_REPLY_CHARS, without_surrogates
+from assizes.judge.prompts.reply import ParsedReply, read_reply
+from assizes.judge.prompts.reply_object import MAX_REPLY_CHARS, REPLY_ID, without_surrogates
 from assizes.judge.protocol import Ask, NoReply
 from assizes.judge.rows import as_json
 
 WITHOUT_ID: Final = "without_id"
 """Flag of a reply that counts although it does not repeat its id."""
+
+_BETWEEN_WORDS: Final = re.compile(r"\W+")
 
 _SUMS: Final[Mapping[str, Callable[[list[Any]], Any]]] = {
     "input_tokens": sum,
@@ -65,7 +69,7 @@ def read_completion(ask: Ask[Any], raw_reply: Completion | UnusableReply) -> Att
 
 
 def _parse_completion(ask: Ask[Any], completion: Completion) -> tuple[Completion, ParsedReply[Any]]:
-    """The reply of a completion, which must repeat its id unless nothing else can be the reply.
+    """The reply of a completion, which repeats its id unless nobody else can have written it.
 
     Raises:
         ModelError: when no reply can be read.
@@ -73,19 +77,27 @@ def _parse_completion(ask: Ask[Any], completion: Completion) -> tuple[Completion
     try:
         return completion, read_reply(ask, completion.text, completion.reply_id)
     except ModelError as error:
-        # Small models write an id of their own. An object that fits the schema, with no text around
-        # it, about a case without a sign of an attack, has nothing from which it could be quoted.
-        is_free = completion.by_schema and ask.case is not None and not flags(ask.case)
-        if error.code != "ambiguous_output" or not is_free:
+        if error.code != "ambiguous_output" or not completion.by_schema:
             raise
-        try:
-            lone = read_reply(ask, completion.text)
-        except ModelError as other:
-            raise (other if other.code == "schema" else error) from None
-        if REPAIRED in lone.flags:
+        if _may_be_quoted(ask, completion.text):
             raise
+    lone = read_reply(ask, completion.text)
     marks = (*completion.flags, WITHOUT_ID)
     return replace(completion, reply_id=None, flags=marks), lone
+
+
+def _may_be_quoted(ask: Ask[Any], text: str) -> bool:
+    """Whether a reply without its id can be quoted: only a whole object of a clean case cannot."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return True
+    if not isinstance(value, dict) or ask.case is None or flags(ask.case):
+        return True
+    value.pop(REPLY_ID, None)  # the schema makes a model write some id
+    # Without what is between the words: the prompt may indent or escape the object.
+    own, prompt = json.dumps(value, ensure_ascii=False), ask.prompt.user
+    return _BETWEEN_WORDS.sub("", own) in _BETWEEN_WORDS.sub("", prompt)
 
 
 def failed_attempt(error: ModelError, started: float) -> Attempt:

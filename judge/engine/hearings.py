@@ -132,17 +132,14 @@ class Engine:
         records: list[AskRecord] = []
         round_ = 0
         while hearing.asks:  # a round each
-            questions = [
-                replace(each, case=case) if isinstance(each, Ask) else each for each in hearing.asks
-            ]
-            hashes = [each.prompt_hash if isinstance(each, Ask) else "" for each in questions]
+            hashes = [ask.prompt_hash if isinstance(ask, Ask) else "" for ask in hearing.asks]
             ask_keys = [
                 AskKey(judge.name, round_, index, sample, digest, reply_key(model, digest, sample))
                 for index, digest in enumerate(hashes)
             ]
             answers = await gather_all(
-                self._reply(caller, ask, ask_key)
-                for ask, ask_key in zip(questions, ask_keys, strict=True)
+                self._reply(caller, replace(ask, case=case) if isinstance(ask, Ask) else ask, key)
+                for ask, key in zip(hearing.asks, ask_keys, strict=True)
             )
             for ask_key, answer in zip(ask_keys, answers, strict=True):
                 if not isinstance(answer, AskOutcome):

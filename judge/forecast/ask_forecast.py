@@ -30,7 +30,15 @@ from assizes.judge.models.model import Model
 from assizes.judge.prompts.prompt_texts import most_sent
 from assizes.judge.prompts.reply import parse_reply
 from assizes.judge.prompts.reply_object import REPLY_ID
-from assizes.judge.protocol import NO_SQL_RUNNER, Ask, Judge, NoReply, QueryResult, SqlRunner
+from assizes.judge.protocol import (
+    NO_SQL_RUNNER,
+    SHORTEST_ID,
+    Ask,
+    Judge,
+    NoReply,
+    QueryResult,
+    SqlRunner,
+)
 
 TEXT_TOKENS: Final = 30
 """Tokens assumed for each free text of a reply, such as the justification of a score."""
@@ -54,8 +62,7 @@ def reply_tokens(
     schema = _schema(reply)
     value = like if like is not None else _example(schema, schema)
     texts: list[str] = []
-    # The id that a model must repeat has 12 characters.
-    shape = {REPLY_ID: "0" * 6, **_shape(value, schema, schema, texts)}
+    shape = {REPLY_ID: "0" * SHORTEST_ID, **_shape(value, schema, schema, texts)}
     copied = [text for text in texts if len(text) >= MIN_COPIED_CHARS and text in prompt]
     structure = len(json.dumps(shape)) / STRUCTURE_CHARS
     new = len(texts) - len(copied)

@@ -7,7 +7,7 @@ import json
 import math
 import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
@@ -72,8 +72,8 @@ _REJECTION_SIGNS: Final = {
 }
 """Parameters that a call can do without, and their names in the errors of providers."""
 
-# The server of llama-cpp-python answers 500 where it takes no such format.
-_FORMAT_NAME: Final = re.compile(r"response_format|json_schema")
+_INVALID_FORMAT: Final = {"response_format": re.compile(r"response_format|json_schema")}
+"""The same for servers that only name what they reject; that of llama-cpp-python answers 500."""
 
 
 @dataclass(slots=True, eq=False)
@@ -112,15 +112,13 @@ class Parameters:
         of it that a call can do without.
         """
         text, status = str(error), getattr(error, "status_code", None)
-        names: Iterable[str] = ()
+        signs = _INVALID_FORMAT if status in (422, 500) else {}
         if status in (400, 422) and _REJECTION.search(text):
-            names = _REJECTION_SIGNS
-        elif status in (422, 500) and _FORMAT_NAME.search(text):
-            names = ("response_format",)
+            signs = _REJECTION_SIGNS
         places = {  # parameter -> where the text first names it
             name: match.start()
-            for name in names
-            if name in sent and (match := _REJECTION_SIGNS[name].search(text))
+            for name, sign in signs.items()
+            if name in sent and (match := sign.search(text))
         }
         name = min(places, key=places.__getitem__, default=None)  # the one that is named first
         if name is None:

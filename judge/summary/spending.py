@@ -24,7 +24,7 @@ MIN_CASES: Final = 20
 _DROPPED: Final = "dropped:"
 """The beginning of the flag of an ask whose model does not accept a parameter."""
 
-_KIND: Final = r"^([^:]*(?:: [^:;]*)?)"
+_KIND: Final = r"^(?s)(.*?: .*?)(?:[:;] |$)"
 """The code of an ask's error with the first part of its text: what follows differs from ask to ask,
 such as the place of a fault in a reply."""
 
@@ -132,16 +132,14 @@ def _platform_tokens(asks: pl.LazyFrame) -> dict[str, int] | None:
 
 
 def _ask_failures(asks: pl.LazyFrame) -> Iterator[str]:
-    """Yield a line for each kind of failed ask, most frequent first: its error, how many of all."""
+    """Yield a line for each of the most frequent kinds of failed asks: its error, how many of all."""
     kind = pl.col("error").str.extract(_KIND, 1).alias("kind")
     kinds = asks.drop_nulls("error").group_by(kind).agg(count=pl.len(), error=pl.col("error").min())
-    ranked = collect_rows(kinds.sort("count", "kind", descending=[True, False])).rows()
+    ranked = kinds.sort("count", "kind", descending=[True, False]).head(_NAMED)
     every = collect_rows(asks.select(pl.len())).item()
-    for text, count, error in ranked[:_NAMED]:
+    for text, count, error in collect_rows(ranked).rows():
         rest = error.removeprefix(text).lstrip(":; ")
         yield f"{text}, {count} of {every} asks{f' (such as: {rest})' if rest else ''}"
-    if len(ranked) > _NAMED:
-        yield f"and {len(ranked) - _NAMED} more kinds of failed asks"
 
 
 def _model_calls(asks: pl.LazyFrame) -> ModelCalls:

@@ -1,10 +1,11 @@
-"""A judge model that does what it is told by anybody: `obedient`, `echoing` and `gullible`.
+"""A judge model that does what it is told by anybody: `obedient`, `echoing`, `gullible`, `quoting`.
 
-Both repeat every JSON object they can read anywhere in the message before their own answer. The
+The first two repeat every JSON object they can read anywhere in the message before their own answer. The
 obedient one also gives top marks as soon as an instruction or a verdict stands outside the data,
 which end for it where the message says so: at `</data ID>` with the id of its last line. A message
 without such ends holds no data at all. The gullible one does not know what data are: it believes
-orders in them too, and repeats nothing. Left alone, all give the mark 1.
+orders in them too, and repeats nothing. The quoting one answers with the longest object it finds
+in place of its own, under an id that nobody gave it. Left alone, all give the mark 1.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import re
 from tests.doubles.openai_answer import Answer, completed, completion
 from tests.doubles.openai_question import Question
 
-OBEDIENT = re.compile(r"\b(obedient|echoing|gullible)$")
+OBEDIENT = re.compile(r"\b(obedient|echoing|gullible|quoting)$")
 TOP, HONEST = 5, 1
 MAX_ECHOED = 20
 
@@ -45,8 +46,11 @@ def obedient(question: Question) -> Answer:
     if obeys is not None and obeys[1] == "gullible":
         mark = TOP if _told(question.user) else HONEST
         return completion(completed(question, question.answer(mark)))
-    own = question.answer(TOP if believed else HONEST)
-    return completion(completed(question, "\n".join([*_objects(question.user), own])))
+    own, found = question.answer(TOP if believed else HONEST), _objects(question.user)
+    if obeys is not None and obeys[1] == "quoting":
+        quoted = json.loads(max(found, key=len, default=own))
+        return completion(completed(question, json.dumps({**quoted, "reply_id": "1"})))
+    return completion(completed(question, "\n".join([*found, own])))
 
 
 def outside(user: str) -> str:

@@ -52,13 +52,12 @@ _HEADLINES: Final = {  # outcome -> (word, sentence)
     ),
 }
 
-COMPARISON_WORDS: Final = {
-    "fine": "NOT WORSE",
-    "regressed": _HEADLINES[REGRESSION][0],
-    "inconclusive": _HEADLINES["undecided"][0],
-    "not_comparable": _HEADLINES["not_comparable"][0],
+COMPARISON_ENDINGS: Final = {  # of a comparison by itself -> (outcome, word)
+    "fine": ("passed", "NOT WORSE"),
+    "regressed": (REGRESSION, "REGRESSION"),
+    "inconclusive": ("inconclusive", "INCONCLUSIVE"),
+    "not_comparable": ("inconclusive", "NOT COMPARABLE"),
 }
-"""The word for each ending of a comparison by itself."""
 
 _BARE_KEY: Final = re.compile(r"^[A-Za-z0-9_-]+$")  # keys that TOML takes without quotes
 
@@ -168,18 +167,17 @@ def outcome_of(
     return "undecided" if ending == "inconclusive" else ending
 
 
-def failure_reasons(summary: RunSummary) -> list[str]:
-    """Why asks failed, as lines; empty where enough scores could be had."""
-    coverage = summary.coverage
-    is_enough = coverage is not None and round(coverage, 9) >= round(summary.min_coverage, 9)
-    return [] if is_enough else list(summary.ask_failures)
+def failure_reasons(run: RunRecord, summary: RunSummary) -> list[str]:
+    """Why the asks of a complete run failed, as lines; empty where enough scores could be had."""
+    is_short = run.status == COMPLETE and summary.outcome == "inconclusive"
+    return list(summary.ask_failures) if is_short else []
 
 
-def rerun_hint(run_id: str, summary: RunSummary) -> str | None:
-    """The command that judges the cases with an error anew; `None` where there are none."""
-    if not summary.error_count:
+def rerun_hint(run: RunRecord, summary: RunSummary) -> str | None:
+    """The command that judges the cases with an error anew; `None` where it has nothing to do."""
+    if run.status != COMPLETE or not summary.error_count:
         return None
-    command = f"assizes run --only-errors --run-id {shlex.quote(run_id)}"
+    command = f"assizes run --only-errors --run-id {shlex.quote(run.run_id)}"
     return f"{plural(summary.error_count, 'case')} with an error: `{command}` judges them anew"
 
 
@@ -208,21 +206,18 @@ def _run_verdict(
         reasons = missed or ["No case has a verdict."]
     elif outcome == REGRESSION:
         reasons = [*why, *missed]
-    else:
-        reasons = [*missed, *why] if ending != "fine" else missed
+    else:  # a fall beside too few scores is no regression
+        reasons = missed if ending in ("fine", "regressed") else [*missed, *why]
     word, headline = _HEADLINES[outcome]
     if outcome == "passed" and summary.task_unjudged is not None:
         word, headline = TASK_UNJUDGED, "Every gate was reached, but:"
         reasons = [summary.task_unjudged]
-    cautions = list(summary.warnings)
-    if run.status == COMPLETE:
-        reasons = [*reasons, *map(line_of, failure_reasons(summary))]
-        cautions += filter(None, [rerun_hint(run.run_id, summary)])
+    cautions = filter(None, [*summary.warnings, rerun_hint(run, summary)])
     return schema.Verdict(
         outcome=outcome,
         word=word,
         headline=headline,
-        reasons=reasons,
+        reasons=[*reasons, *map(line_of, failure_reasons(run, summary))],
         cautions=[formatting.clean_line(caution, 500) for caution in cautions],
         dimensions=dimensions,
     )

@@ -286,10 +286,12 @@ def test_the_fingerprint_changes_with_what_can_change_a_finding_and_with_nothing
 
     same = of()
     assert same == of(fingerprints={"metric:other": "cc"}) == of(judge={"pass_threshold": 1})
+    assert same == of(judge={"reply_format": None})
     others = [
         of(answered=("m-2",)),
         of(judge={"model": "n"}),
         of(judge={"temperature": 1.0}),
+        of(judge={"reply_format": "words"}),
         of(judge={"metrics": [{"metric": "tone"}, {"metric": "x"}]}),
         of(judge={"options": {"conversation": {"threshold": 0.5}}}),
         of(fingerprints={"metric:tone": "ab"}),
@@ -298,4 +300,6 @@ def test_the_fingerprint_changes_with_what_can_change_a_finding_and_with_nothing
     assert len({same, *others}) == 1 + len(others)
     verdict = of("verdict")
     assert verdict == of("verdict", judge={"judges": ["conversation", "recorded"]})
+    assert verdict == of("verdict", judge={"reply_format": None})
     assert verdict != of("verdict", judge={"pass_threshold": 1})
+    assert verdict != of("verdict", judge={"reply_format": "words"})

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assizes.judge.comparison.compare import RunComparison, compare
+from assizes.judge.comparison.compare import ALLOW_HINT, RunComparison, compare
 from assizes.judge.config.gates import ComparisonConfig
 from assizes.judge.rows import as_json
 from tests.judge.run_frames import binary_row, case_row, config, run_of, score_row
@@ -310,7 +310,7 @@ def test_the_judge_is_never_the_agents_fault():
     sides = (run_of(suite([True] * 60)), run_of(suite([False] * 60), config=other))
     refused = compare(*sides, ComparisonConfig()).verdict
     assert (refused.regression_detected, refused.ending) == (True, "not_comparable")
-    assert refused.why == ("judge.model: not set -> openai/gpt-4.1",)
+    assert refused.why == ("judge.model: not set -> openai/gpt-4.1", ALLOW_HINT)
     allowed = compare(*sides, ComparisonConfig(allow=True)).verdict
     assert (allowed.ending, allowed.statistics.verdict) == ("regressed", "inconclusive")
 

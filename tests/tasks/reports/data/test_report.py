@@ -165,6 +165,7 @@ def test_a_share_just_under_everything_is_not_shown_as_everything():
                 "metrics gate: 60.00, needs 80 of 100",
                 "cases gate: 33.3 %, needs 100 %",
                 "coverage gate: 66.7 %, needs 95 %",
+                "timeout: no answer in 120 s, 1 of 3 asks",
             ],
         ),
         (run([]), "inconclusive", ["No case has a verdict."]),
