@@ -67,7 +67,7 @@ def _judges_of_files(scores: pl.DataFrame) -> list[Judge]:
     # The judge of a file has one metric, of its own name, and a hash of its rubric.
     own = scores.filter(
         (pl.col("judge") == pl.col("metric")) & ~pl.col("judge").is_in(list(JUDGES)),
-        pl.col("rubric_hash") != "",
+        pl.col("rubric_hash").ne_missing(""),  # null: an older store
     )
     # The rating of an answer has a label; a precision has none, but parts unless nothing was found.
     of_chunks = (pl.col("part") != "") | (pl.col("label").is_null() & pl.col("value").is_not_null())
