@@ -43,7 +43,7 @@ class RunRange:
     name: str | None = None  # `None`: the name of the newest run
     since: datetime | None = None  # aware; runs about the day of this moment (UTC) or a later one
     last: int | None = None  # how many at most, the newest
-    until: date = date.max  # the last day
+    until: date = date.max  # runs about this day or an earlier one
 
 
 class _SeriesKey(NamedTuple):
