@@ -115,8 +115,7 @@ class _BackfillRunner:
         self._compares_later = config.comparison.baseline in RULES and not in_turn
         # The order is no setting of a run: its report must be the same in any order.
         settings = config.backfill.model_copy(update={"order": "oldest"})
-        divided = _divide_limits(config, at_once)
-        self._config = divided.model_copy(update={"backfill": settings})
+        self._config = _divide_limits(config.model_copy(update={"backfill": settings}), at_once)
         self._parts = sorted(parts, key=lambda part: part.day or date.min)  # for lists
         self._waiting = list(parts)  # parts not begun
         self._at_once = at_once

@@ -132,7 +132,6 @@ def _record(context: RunContext, request: RunRequest, plan: dict[str, Any]) -> R
         counts={},
         summary=None,
         plan=plan,
-        day=request.date,
     )
 
 
@@ -140,9 +139,10 @@ def _begin_run(context: RunContext, request: RunRequest, intake: Plan) -> RunRec
     """Begin the run in the store; a run that was begun before keeps the plan of that time."""
     config = context.config
     prompts = prompt_snapshot(context.judge_panel.judges)
-    record = _record(context, request, replace(intake, prompts=prompts).as_dict())
     if (again := config.transcripts.again) is not None:  # about the same day as what it goes over
-        record = replace(record, day=context.store.run(again.run).about)
+        day = stored_runs.day_of(context.store.run(again.run).row())
+        request = replace(request, date=day)
+    record = _record(context, request, replace(intake, prompts=prompts).as_dict())
     if not request.run_id:
         costs = context.assignment.has_paid_calls
         base = stored_runs.content_run_id(config, intake, record.config["fingerprints"])

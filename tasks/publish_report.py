@@ -7,20 +7,19 @@ import logging
 from collections.abc import Mapping
 from typing import Any, Final
 
-import polars as pl
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 from prefect.events import emit_event
 
 from assizes.judge.comparison.compare import RunComparison
 from assizes.judge.errors import AssizesError
-from assizes.judge.rows import COMPLETE
 from assizes.judge.summary.run_summary import RunSummary
 from assizes.tasks.context.artifacts import publish_artifacts
 from assizes.tasks.context.run_context import PlannedRun, RunContext
 from assizes.tasks.reports.data.report import REGRESSION
 from assizes.tasks.reports.render.prometheus import write_metrics
 from assizes.tasks.reports.stored import render_stored_report
+from assizes.tasks.runs.stored_runs import is_about_newest_day
 from assizes.tasks.runtime.process import redacts_secrets
 from assizes.tasks.store import RunRecord, Store
 
@@ -54,10 +53,9 @@ async def publish_report(
         render_stored_report, context.store, run.record, comparison, context.config.report
     )
     await publish_artifacts(data, links)
-    folder = context.config.report.metrics
-    if folder is not None and await asyncio.to_thread(is_last, context.store, run.record):
+    if (folder := context.config.report.metrics) is not None:
         try:
-            await asyncio.to_thread(write_metrics, context.store, run.record, folder)
+            await asyncio.to_thread(_write_metrics, context.store, run.record, folder)
         except AssizesError as error:  # only logged: the run is judged and paid for
             log.warning("%s", error)
     names, payload = run_events(run.record, summary, data, links)
@@ -68,10 +66,9 @@ async def publish_report(
     return links
 
 
-def is_last(store: Store, record: RunRecord) -> bool:
-    """Whether no complete run of the same name and trigger is about a later day."""
-    alike = store.runs().filter(name=record.name, trigger=record.trigger, status=COMPLETE)
-    return alike.filter(pl.col("day") > record.about).is_empty()
+def _write_metrics(store: Store, record: RunRecord, folder: str) -> None:
+    if is_about_newest_day(store, record, [record.trigger]):  # a trigger has its own file
+        write_metrics(store, record, folder)
 
 
 def run_events(
@@ -85,7 +82,7 @@ def run_events(
         "run_id": record.run_id,
         "name": record.name,
         "trigger": record.trigger,
-        "day": record.about.isoformat(),
+        "day": record.day.isoformat(),
         "status": record.status,
         "outcome": summary.outcome,
         "weighted_metrics_score_pct": summary.weighted_metrics_score_pct,

@@ -17,7 +17,7 @@ from assizes.judge.history.trends import Incident, State
 from assizes.judge.rows import COMPLETE
 from assizes.tasks.context.run_context import PlannedRun, RunContext
 from assizes.tasks.runs.history import RunRange, stored_trends
-from assizes.tasks.runs.stored_runs import BY_DAY
+from assizes.tasks.runs.stored_runs import BY_DAY, is_about_newest_day
 from assizes.tasks.runtime.process import redacts_secrets
 from assizes.tasks.store import RunRecord, Store
 
@@ -81,14 +81,12 @@ def incidents_at(store: Store, record: RunRecord, config: SeriesConfig) -> list[
         ConfigurationError: the configuration names an unknown slice or series.
     """
     of_name = (pl.col("name") == record.name) & (pl.col("status") == COMPLETE)
-    runs = store.runs().filter(of_name)  # the newest day first
-    newest = runs.filter(pl.col("trigger").is_in(BY_DAY))["run_id"].first()
-    if not config.announce or runs.height <= config.reference_runs:
+    if not config.announce or store.runs().filter(of_name).height <= config.reference_runs:
         return []
-    if newest != record.run_id:  # e.g. a missed night judged now
+    if not is_about_newest_day(store, record, BY_DAY):  # e.g. a missed night judged now
         return []
     whole = config.model_copy(update={"slices": ()})  # slices are exploratory
-    trends = stored_trends(store, RunRange(record.name, until=record.run_id), whole)
+    trends = stored_trends(store, RunRange(record.name, until=record.day), whole)
     if not any(series.points[-1].run_id == record.run_id for series in trends.series):
         return []  # the run had no case
     return [

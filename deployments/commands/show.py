@@ -22,10 +22,8 @@ from assizes.tasks.runs.stored_comparison import compare_stored
 from assizes.tasks.runs.stored_runs import INTERRUPTED, displayed_status
 from assizes.tasks.store import existing_store
 
-RUN_FIELDS = (
-    *("run_id", "name", "trigger", "status", "judge_model"),
-    *("day", "started_at", "finished_at"),
-)
+_HEAD = ("run_id", "name", "trigger", "status", "judge_model")
+RUN_FIELDS = (*_HEAD, "day", "started_at", "finished_at")
 """Columns of table runs that the JSON documents show."""
 
 
@@ -70,7 +68,7 @@ def show_run(run_id: str, file: Path | None, uri: str | None, *, as_json: bool) 
         output.print_json(fields)
         return
     output.print_line(output.judge_line(record.judge_model))
-    times = f"about {record.about}, started {record.started_at:%Y-%m-%d %H:%M} UTC"
+    times = f"about {record.day}, started {record.started_at:%Y-%m-%d %H:%M} UTC"
     output.print_line(f"status: {record.status}, {times}")
     if record.status == INTERRUPTED:
         output.print_line(f"nobody is at work on it: `assizes resume {record.run_id}` goes on")

@@ -43,7 +43,7 @@ class RunRange:
     name: str | None = None  # `None`: the name of the newest run
     since: datetime | None = None  # aware; runs about the day of this moment (UTC) or a later one
     last: int | None = None  # how many at most, the newest
-    until: str | None = None  # the id of the last run; `None`: the newest
+    until: date = date.max  # runs about this day or an earlier one
 
 
 class _SeriesKey(NamedTuple):
@@ -132,14 +132,11 @@ def _records(store: Store, run_range: RunRange) -> list[RunRecord]:
     # The table of runs has the newest first.
     name, since = run_range.name or (rows[0]["name"] if rows else None), run_range.since
     first = since.astimezone(UTC).date() if since else date.min
-    rows = [row for row in rows if row["name"] == name and row["day"] >= first]
+    rows = [row for row in rows if row["name"] == name and first <= row["day"] <= run_range.until]
     if not rows:
         known = ", ".join(sorted(set(complete_runs["name"]))) or "none"
         raise StoreError(f"{store.uri} holds no complete run named {name!r}; there are: {known}")
     rows.sort(key=lambda row: (row["day"], row["started_at"], row["run_id"]))
-    ids = [row["run_id"] for row in rows]
-    if run_range.until in ids:
-        del rows[ids.index(run_range.until) + 1 :]
     recent_rows = rows[-run_range.last :] if run_range.last else rows
     return [RunRecord.of_row(row, {}) for row in recent_rows]
 
@@ -170,9 +167,8 @@ def _points(
 
 def _shown_time(record: RunRecord) -> datetime:
     """The beginning of the day that a run is about; of a run of no one day, when it began."""
-    if DAY not in record.config and record.about == record.started_at.date():
-        return record.started_at
-    return datetime.combine(record.about, time.min, UTC)
+    of_one_day = DAY in record.config
+    return datetime.combine(record.day, time.min, UTC) if of_one_day else record.started_at
 
 
 def _run_judge(store: Store, record: RunRecord) -> str:

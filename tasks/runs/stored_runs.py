@@ -12,7 +12,7 @@ import heapq
 import json
 import logging
 import random
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, date, datetime, timedelta
 from itertools import chain, count
@@ -228,6 +228,13 @@ def day_of(row: Mapping[str, Any]) -> date | None:
     return None if day is None else date.fromisoformat(day)
 
 
+def is_about_newest_day(store: Store, record: RunRecord, triggers: Collection[str]) -> bool:
+    """Whether no complete run of the same name with such a trigger is about a later day."""
+    alike = store.runs().filter(name=record.name, status=COMPLETE)
+    later = (pl.col("day") > record.day) & pl.col("trigger").is_in(list(triggers))
+    return alike.filter(later).is_empty()
+
+
 def cache_use(row: Mapping[str, Any]) -> str | None:
     """The setting `[cache] use` of a run, from its row of table `runs`."""
     use: str | None = json.loads(row["config"]).get("cache", {}).get("use")
@@ -251,6 +258,7 @@ def _earlier_rows(store: Store, record: RunRecord) -> Iterable[Mapping[str, Any]
     else:
         last = own_day or date.max
         rows = [row for row in rows if _sort_key(row) < _sort_key(own_row) and row["day"] <= last]
+    # Undated runs stay in the order of their numbers, as clocks may differ by a day.
     dated = sorted((row for row in rows if day_of(row)), key=_day_key, reverse=True)
     undated = sorted((row for row in rows if not day_of(row)), key=_sort_key, reverse=True)
     return heapq.merge(dated, undated, key=_day_key, reverse=True)

@@ -70,20 +70,17 @@ class RunRecord:
     counts: dict[str, int] = field(default_factory=dict)  # records by status
     summary: dict[str, Any] | None = None  # None until the run ends
     plan: dict[str, Any] = field(default_factory=dict)  # input manifest; a resumed run follows it
-    # The day that the run is about, None for that of its start. It is not compared: a run that has
-    # None is read back with the day of its start.
-    day: date | None = field(default=None, compare=False)
 
     @property
-    def about(self) -> date:
-        """The day that the run is about: of its transcripts, else the day (UTC) on which it began."""
-        return self.day or self.started_at.astimezone(UTC).date()
+    def day(self) -> date:
+        """The day that the run is about: that in `config`, else the day (UTC) on which it began."""
+        day = self.config.get(DAY)
+        return date.fromisoformat(day) if day else self.started_at.astimezone(UTC).date()
 
     def row(self) -> dict[str, Any]:
         """The row of table runs."""
         return {name: getattr(self, name) for name in TABLES["runs"]} | {
             "config": as_json(self.config),
-            "day": self.about,
             "started_at": self.started_at.astimezone(UTC),
             "finished_at": self.finished_at and self.finished_at.astimezone(UTC),
             "counts": as_json(self.counts),
@@ -99,7 +96,6 @@ class RunRecord:
             if row[name]
         }
         values = {name: row[name] for name in TABLES["runs"].keys() - {"day"}} | {
-            "day": _day_of_row(row),
             "config": json.loads(row["config"]),
             "counts": json.loads(row["counts"]),
             "summary": row["summary"] and json.loads(row["summary"]),
@@ -107,18 +103,12 @@ class RunRecord:
         return cls(**(values | times), plan=dict(plan))
 
 
-def _day_of_row(row: Mapping[str, Any]) -> date:
-    """The day that a run is about; of a row older than its column, by its configuration or start."""
-    known = row.get("day") or json.loads(row["config"]).get(DAY) or row["started_at"]
-    return date.fromisoformat(str(known)[:10])
-
-
 def newest_first(runs: pl.DataFrame) -> pl.DataFrame:
-    """Table runs by the day that each run is about, then by its start, the latest first."""
-    rows = runs.select("day", "config", "started_at").iter_rows(named=True)
-    days = pl.Series("day", [_day_of_row(row) for row in rows], dtype=pl.Date)
+    """Table runs by day, then by start, the latest first; rows older than column `day` get theirs."""
+    days = [row["day"] or RunRecord.of_row(row, {}).day for row in runs.iter_rows(named=True)]
     order = ("day", "started_at", "run_id")
-    return runs.with_columns(days).sort(order, descending=[True, True, False])
+    dated = runs.with_columns(pl.Series("day", days, dtype=pl.Date))
+    return dated.sort(order, descending=[True, True, False])
 
 
 def checked_id(value: str, what: str) -> str:

@@ -91,7 +91,6 @@ def dated(store: Store, number: int, passes: int, trigger: str = "nightly") -> N
     day = at.date() if trigger == "nightly" else None
     snapshot = {**made.record.config, **({"day": day.isoformat()} if day else {})}
     begun = at + timedelta(days=1) if day else at
-    record = replace(
-        made.record, trigger=trigger, config=snapshot, day=day, started_at=begun, finished_at=begun
-    )
+    times = {"started_at": begun, "finished_at": begun}
+    record = replace(made.record, trigger=trigger, config=snapshot, **times)
     put(store, replace(made, record=record))

@@ -133,7 +133,7 @@ def _run_head(run: RunRecord, cases: pl.LazyFrame) -> schema.RunHead:
     names = ("run_id", "name", "trigger", "status", "config_hash")
     return schema.RunHead(
         **{name: getattr(run, name) for name in names},
-        day=run.about.isoformat(),
+        day=run.day.isoformat(),
         started_at=begun,
         finished_at=ended,
         agents=[name_of(agent) for agent in agents[:MAX_AGENTS]] + more,

@@ -157,10 +157,7 @@ def test_days_that_the_later_judge_judged_are_bridged_too_where_they_lie_before(
         day = made.record.started_at.date()
         snapshot = {**made.record.config, "day": day.isoformat()}
         begun = BEGUN + timedelta(days=20, hours=number)
-        put(
-            store,
-            replace(made, record=replace(made.record, config=snapshot, day=day, started_at=begun)),
-        )
+        put(store, replace(made, record=replace(made.record, config=snapshot, started_at=begun)))
     wanted = SeriesConfig(metrics=("tool_routing",), reference_runs=6)
     (trend,) = stored_trends(store, RunRange("nightly"), wanted).series
     assert [point.value for point in trend.points] == pytest.approx([0.9] * 6 + [1.0] * 6)

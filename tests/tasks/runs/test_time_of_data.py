@@ -24,11 +24,12 @@ from assizes.judge.config.transcripts import RerunConfig
 from assizes.judge.formats import native_line
 from assizes.judge.summary.run_summary import RunSummary
 from assizes.tasks.plan import RunRequest
-from assizes.tasks.publish_report import is_last, run_events
+from assizes.tasks.publish_report import run_events
 from assizes.tasks.reports.render.trend_chart import trend_chart
 from assizes.tasks.reports.stored import json_report, read_report
 from assizes.tasks.runs.history import RunRange, stored_trends
 from assizes.tasks.runs.stored_comparison import baseline_id, compare_stored, stored_comparison
+from assizes.tasks.runs.stored_runs import is_about_newest_day
 from assizes.tasks.store import RunRecord, Store, open_store
 from assizes.tasks.tell_incidents import incidents_at
 from tests.builders import agent, case, user
@@ -62,7 +63,6 @@ def judge_day(store: Store, day: date, number: int) -> str:
         made.record,
         trigger="backfill",
         config={**made.record.config, "day": day.isoformat(), "sequence": number},
-        day=day,
         started_at=begun,
         finished_at=begun + timedelta(minutes=3, seconds=20),
     )
@@ -181,9 +181,7 @@ def test_a_run_by_hand_over_an_earlier_day_is_set_beside_no_later_day(tmp_path: 
         made = run([Said("c1", (5, 5))], run_id="by-hand", comparison=LATEST.model_dump())
         snapshot = {**made.record.config, "sequence": 8, "day": "2026-03-05"}
         times = {name: JUDGED + timedelta(days=1) for name in ("started_at", "finished_at")}
-        record = replace(
-            made.record, trigger="adhoc", config=snapshot, day=date(2026, 3, 5), **times
-        )
+        record = replace(made.record, trigger="adhoc", config=snapshot, **times)
         by_hand = store.run(put(store, replace(made, record=record)))
         assert baseline_id(store, "latest", by_hand) == "nightly-20260305"
 
@@ -195,7 +193,7 @@ def test_runs_about_one_day_are_in_the_order_in_which_they_began(tmp_path: Path)
             made = run([Said("c1", (5, 5))], run_id=run_id)
             snapshot = {**made.record.config, "day": WEEK[0].isoformat(), "sequence": number}
             begun = JUDGED + timedelta(hours=number)
-            record = replace(made.record, config=snapshot, day=WEEK[0], started_at=begun)
+            record = replace(made.record, config=snapshot, started_at=begun)
             put(store, replace(made, record=record))
         assert store.runs()["run_id"].to_list() == ["nightly-20260303", "a", "z"]
         trends = stored_trends(store, RunRange("nightly"), SERIES)
@@ -222,8 +220,9 @@ def test_the_numbers_for_prometheus_are_those_of_the_newest_day_not_of_the_last_
 ):
     config = judge_week(tmp_path, WEEK[::-1])
     with open_store(config.store) as store:
-        last = [day for day in WEEK if is_last(store, store.run(f"nightly-{day:%Y%m%d}"))]
-    assert last == WEEK[-1:]
+        records = [store.run(f"nightly-{day:%Y%m%d}") for day in WEEK]
+        newest = [one.day for one in records if is_about_newest_day(store, one, ["backfill"])]
+    assert newest == WEEK[-1:]
 
 
 def test_the_events_of_a_run_name_its_day(tmp_path: Path):

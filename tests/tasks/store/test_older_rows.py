@@ -165,13 +165,13 @@ def test_the_day_of_an_older_run_is_the_one_in_its_configuration_else_that_of_it
     with open_store(without_days) as store:
         rows = store.runs().select("run_id", "day").rows()
         assert rows == [("by-hand", date(2026, 3, 1)), ("night", date(2026, 2, 14))]
-        assert store.run("night").about == date(2026, 2, 14)
-        assert store.run("by-hand").about == date(2026, 3, 1)
+        assert store.run("night").day == date(2026, 2, 14)
+        assert store.run("by-hand").day == date(2026, 3, 1)
 
 
 def test_an_older_store_takes_runs_with_a_day(without_days: StoreConfig):
     with open_store(without_days, writing=True) as store:
-        begun = store.begin(run_record("new", day=date(2026, 2, 20)))
+        begun = store.begin(run_record("new", config={"day": "2026-02-20"}))
         store.finish(ended(begun), run_metrics("new"))
         assert store.runs()["run_id"].to_list() == ["by-hand", "new", "night"]
         assert store.run("new").day == date(2026, 2, 20)
