@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 MARKS = {True: "pass", False: "FAIL"}  # of gates and verdicts
 GOOD = ("PASSED", "NOT WORSE")
 UNDECIDED = (
-    *("INCONCLUSIVE", "INCOMPLETE", "OVERBUDGET", "HALTED", "NODATA"),
+    *("INCONCLUSIVE", "INCOMPLETE", "OVERBUDGET", "HALTED", "NODATA", "NOT COMPARABLE"),
     "TASK SUCCESS NOT JUDGED",
 )
 STYLES = {**dict.fromkeys(GOOD, "bold green"), **dict.fromkeys(UNDECIDED, "bold yellow")}
