@@ -191,9 +191,9 @@ def tool_evidence(case: Case) -> ToolEvidence:
     called = tuple(call for call in made if not call.has_failed)  # a failed call has done nothing
     # What was recorded nowhere is not known to be missing.
     expected = None if lacks_tool_trace(case) else case.expected.tool_calls
-    exact = case.expected.arguments_match == "exact"
     tried = tuple(call for call in made if call.is_prevented or not call.has_failed)
-    match_by_index = _matches(expected or (), tried, exact=exact)
+    is_exact = case.expected.arguments_match == "exact"
+    match_by_index = _matches(expected or (), tried, exact=is_exact)
     matches = tuple(match_by_index.values())
     hit = {match.position for match in matches}  # places of the calls that were expected
     hit_calls = [match for match in matches if not match.made.is_prevented]
@@ -208,8 +208,7 @@ def tool_evidence(case: Case) -> ToolEvidence:
         done_pairs = [made_call for made_call in pairs if not made_call.is_prevented]
         write_match = (len(pairs), len(done_pairs)) == (len(expected_writes), len(done_writes))
     in_order: bool | None = None
-    recall: float | None = None
-    precision: float | None = None
+    recall, precision = None, None
     if expected is not None:
         in_order = all(a.position < b.position for a, b in itertools.pairwise(matches))
         recall, precision = (
