@@ -11,7 +11,7 @@ import hashlib
 import itertools
 import json
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any, Final, Generic, Protocol, TypeVar, runtime_checkable
 
@@ -80,6 +80,10 @@ class Ask(Generic[T]):
         digest = self.prompt_hash  # earlier ids were its last 12 digits, and all of it as a number
         earlier = (digest[-12:], f"{int(digest, 16):039d}")
         return next((each for each in earlier if each in reply_text), self.reply_id)
+
+    def read_offline(self) -> Ask[T]:
+        """The ask whose reply is read as that of the offline judge."""
+        return replace(self, reply=self.offline_reply) if self.offline_reply else self
 
     @cached_property
     def _text(self) -> str:

@@ -169,10 +169,11 @@ def _replay(ask: Ask[Any], row: Row) -> tuple[ReplayedHearing, Any]:
     """Replay a question; the second value is the judge's answer: a reply or a `NoReply`."""
     attempt: Attempt | None = None
     if row["reply"] is not None:
-        needs_no_id = row["provider"] == OFFLINE_PROVIDER or WITHOUT_ID in (row["flags"] or ())
+        is_offline = row["provider"] == OFFLINE_PROVIDER
+        needs_no_id = is_offline or WITHOUT_ID in (row["flags"] or ())
         reply_id = None if needs_no_id else ask.repeated_id(row["reply"])
-        answered_by = row["answered_by"] or row["model"]
-        attempt = read_completion(ask, Completion(row["reply"], answered_by, reply_id=reply_id))
+        completion = Completion(row["reply"], row["answered_by"] or row["model"], reply_id=reply_id)
+        attempt = read_completion(ask.read_offline() if is_offline else ask, completion)
     replay = ReplayedHearing(ask, row, row["prompt_hash"] == ask.prompt_hash, attempt)
     # An ask that failed fails again, even where today's rules could read its text.
     if row["error"] is None and attempt is not None:

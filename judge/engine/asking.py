@@ -126,8 +126,7 @@ class ModelCaller:
         if is_offline_model(model):  # nothing to limit, to count or to wait for
             self._check_open()
             completion = await model.complete(ask, complaint=step.complaint, cap=step.cap)
-            plain_ask = replace(ask, reply=ask.offline_reply or ask.reply)
-            ask_state.add_attempt(read_completion(plain_ask, completion))
+            ask_state.add_attempt(read_completion(ask.read_offline(), completion))
             return ask_state.is_open
         sent, most = model.tokens(ask, step.cap)  # tokens of the prompt, cap of the answer
         if step.complaint is not None:

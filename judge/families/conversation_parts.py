@@ -253,7 +253,9 @@ class OutcomeFinding(ConversationReplyPart):
     passed: Annotated[bool | None, WithJsonSchema({"type": "boolean"})] = None
 
 
-_TRUTHS: Final = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+_TRUTHS: Final = dict.fromkeys(("true", "yes", "pass", "passed", "1"), True) | dict.fromkeys(
+    ("false", "no", "fail", "failed", "0"), False
+)
 
 
 def _readable_entry(value: Any) -> dict[str, Any]:

@@ -52,7 +52,7 @@ def plain_reply(ask: Ask[Any]) -> tuple[dict[str, Any] | None, BaseModel | NoRep
     """Return the offline judge's reply to an ask: its JSON value (`None`: no rule), and it parsed."""
     try:
         value = _answer(ask.evidence)
-        return value, parse_reply(json.dumps(value), ask.offline_reply or ask.reply).reply
+        return value, parse_reply(json.dumps(value), ask.read_offline().reply).reply
     except ModelError as error:
         return None, NoReply(error.code, error.detail)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assizes.judge.comparison.compare import compare, gated_runs
+from assizes.judge.comparison.compare import ALLOW_HINT, compare, gated_runs
 from assizes.judge.config.gates import ComparisonConfig
 from assizes.judge.errors import NotComparable
 from tests.judge.run_frames import binary_row, case_row, config, fraction_row, run_of, score_row
@@ -54,7 +54,8 @@ def test_the_sentences_behind_an_ending_are_those_of_who_decided():
     refused = compare(*sides, ComparisonConfig())
     assert [one.field for one in refused.verdict.mismatches] == ["judge.model", "judge.temperature"]
     assert refused.verdict.ending == "not_comparable"
-    assert refused.verdict.why == tuple(one.line for one in refused.verdict.mismatches)
+    lines = tuple(mismatch.line for mismatch in refused.verdict.mismatches)
+    assert refused.verdict.why == (*lines, ALLOW_HINT)
     assert refused.warnings[0] == (
         "the runs were judged differently (judge.model, judge.temperature): a change need not be "
         "the agent's"

@@ -101,7 +101,7 @@ def test_a_judge_that_could_not_be_had_makes_the_case_errored():
     error = TIMEOUT.format("search")
     found = by_judges(measured("sql", 0.1), rated("search", None))
     assert found == CaseVerdict(
-        None, None, False, "error", "errored", error, None, f"ERROR ({error})", {}
+        None, None, False, "error", "errored", error, None, f"ERROR ({error})"
     )
 
 
@@ -222,7 +222,7 @@ def test_an_error_without_a_no_leaves_quality_undecided():
     error = TIMEOUT.format("safety")
     found = by_quality(*ratings(safety=None, correctness="yes", groundedness="yes"))
     assert found == CaseVerdict(
-        None, None, None, "error", "errored", error, None, f"ERROR ({error})", {}
+        None, None, None, "error", "errored", error, None, f"ERROR ({error})"
     )
 
 

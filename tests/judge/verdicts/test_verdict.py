@@ -283,7 +283,7 @@ def test_a_failed_metric_without_weight_does_not_touch_the_verdict():
 def test_a_case_to_which_nothing_applies_is_skipped(weights):
     found = held([Score.skipped("tool_routing", "status is 'running'")], weights)
     assert found == CaseVerdict(
-        None, None, None, None, "skipped", None, None, "SKIPPED (status is 'running')", {}
+        None, None, None, None, "skipped", None, None, "SKIPPED (status is 'running')"
     )
 
 
