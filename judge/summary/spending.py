@@ -133,12 +133,13 @@ def _platform_tokens(asks: pl.LazyFrame) -> dict[str, int] | None:
 
 def _ask_failures(asks: pl.LazyFrame) -> Iterator[str]:
     """Yield a line for each of the most frequent kinds of failed asks: its error, how many of all."""
-    kind = pl.col("error").str.extract(_KIND, 1).alias("kind")
-    kinds = asks.drop_nulls("error").group_by(kind).agg(count=pl.len(), error=pl.col("error").min())
+    error = pl.col("error")
+    kind = pl.coalesce(error.str.extract(_KIND, 1), error).alias("kind")
+    kinds = asks.drop_nulls("error").group_by(kind).agg(count=pl.len(), error=error.min())
     ranked = kinds.sort("count", "kind", descending=[True, False]).head(_NAMED)
     every = collect_rows(asks.select(pl.len())).item()
-    for text, count, error in collect_rows(ranked).rows():
-        rest = error.removeprefix(text).lstrip(":; ")
+    for text, count, example in collect_rows(ranked).rows():
+        rest = example.removeprefix(text).lstrip(":; ")
         yield f"{text}, {count} of {every} asks{f' (such as: {rest})' if rest else ''}"
 
 
