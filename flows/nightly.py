@@ -6,7 +6,7 @@ import logging
 from collections import Counter
 from collections.abc import Sequence
 from datetime import date
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import httpx
 from prefect import flow
@@ -16,18 +16,16 @@ from prefect.states import Completed, Failed
 from pydantic import BaseModel, ConfigDict
 
 from assizes.flows.evaluate import evaluate, evaluate_uncompared
-from assizes.flows.outcome import EXIT_CODES, Conclusion, RunOutcome, parse_outcome
+from assizes.flows.outcome import EXIT_CODES, RunOutcome, parse_outcome
 from assizes.judge.config.run import RunConfig, StartMode, Trigger
 from assizes.judge.errors import AssizesError, Halted, Inconclusive, NotComparable, OverBudget
+from assizes.judge.verdicts.run_outcome import Conclusion, PartConclusion
 from assizes.tasks.context.run_context import clear_error_frames
 from assizes.tasks.intake.run_sources import RunPart, check_dated, yesterday
 from assizes.tasks.list_due_nights import due_nights
 from assizes.tasks.runtime.process import redacts_secrets
 
 log = logging.getLogger(__name__)
-
-PartConclusion = Conclusion | Literal["Failed"]
-"""The conclusion of a part; `Failed`: the run was not begun, or its outcome not returned."""
 
 SEVEREST_FIRST: Final[tuple[PartConclusion, ...]] = (
     *("Halted", "OverBudget", "Regression", "GateFailed", "Failed"),
