@@ -103,14 +103,18 @@ async def judge_part(
 
 
 def conclude_parts(
-    config: RunConfig, parts: Sequence[PartOutcome], left: Sequence[RunPart], *, empty_counts: bool
+    config: RunConfig,
+    parts: Sequence[PartOutcome],
+    left: Sequence[RunPart],
+    *,
+    no_data_counts: bool,
 ) -> State[SeriesOutcome]:
     """A Prefect state named for the severest conclusion; its data is the `SeriesOutcome`.
 
-    `left` are the parts that were not begun. With `empty_counts` a part without data counts when
-    others have data.
+    `left` are the parts that were not begun. `no_data_counts`: whether a part without data
+    (`NoData`) may decide the conclusion while others have data.
     """
-    shown_parts = [part for part in parts if empty_counts or part.conclusion != "NoData"] or parts
+    shown_parts = [part for part in parts if no_data_counts or part.conclusion != "NoData"] or parts
     worst = min(shown_parts, key=lambda part: SEVEREST_FIRST.index(part.conclusion), default=None)
     conclusion: PartConclusion = worst.conclusion if worst else "NoData"
     outcome = SeriesOutcome(
@@ -214,7 +218,7 @@ async def nightly(config: RunConfig, on: date | None = None) -> State[SeriesOutc
             break
         outcomes.append(await judge_part(config, "nightly", RunPart(night)))
     left = [RunPart(night) for night in nights[len(outcomes) :]]
-    return conclude_parts(config, outcomes, left, empty_counts=True)
+    return conclude_parts(config, outcomes, left, no_data_counts=True)
 
 
 def _night(config: RunConfig) -> date:

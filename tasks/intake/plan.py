@@ -28,7 +28,10 @@ DUE: Final = ord("d")
 DUPLICATE: Final = ord("t")
 """Fate of a later copy of a record."""
 REJECTED: Final = ord("r")
-"""Fate of a record that cannot be read, or contradicts another of the same identity."""
+"""Fate of a record that cannot be read, or contradicts another of the same identity.
+
+It is a row of `rejects`, counted as `quarantined`.
+"""
 UNSELECTED: Final = ord("u")
 """Fate of a good record that the configuration leaves out."""
 JUDGED_BEFORE: Final = ord("b")
