@@ -171,7 +171,8 @@ def compare(baseline: RunData, candidate: RunData, thresholds: ComparisonConfig)
     statistical = None
     if thresholds.mode != "rules":
         statistical = StatisticalComparison.of(baseline, candidate, thresholds)
-    # This fills `statistical` too, so that each metric is read from the store once; then it can be judged.
+    # This fills `statistical` too, so that each metric is read from the store once. Then it can be
+    # judged.
     metrics = compared_metrics(runs, names, cases, statistical)
     statistics = (
         None if statistical is None else statistical_verdict(statistical, differing, cases.changed)
