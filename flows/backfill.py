@@ -85,7 +85,7 @@ async def backfill(
     runner = _BackfillRunner(config, parts, at_once, alone=not many_writers)
     ended, left = await runner.judge()
     await publish_parts(config.name, ended)
-    return conclude_parts(config, ended, left, empty_counts=False)
+    return conclude_parts(config, ended, left, no_data_counts=False)
 
 
 def _divide_limits(config: RunConfig, at_once: int) -> RunConfig:

@@ -141,7 +141,7 @@ class _PartitionRunner:
         return self._failures
 
     async def _check_stop(self, ledger: SqliteLedger | None) -> None:
-        """Halt the partitions that are out once the run was stopped or has failed."""
+        """Halt the partitions that other processes judge, once the run was stopped or has failed."""
         failures = self._failures
         at = ledger.stopped_at() if ledger is not None else None
         if at is not None and failures.stop is None:

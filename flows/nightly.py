@@ -6,7 +6,7 @@ import logging
 from collections import Counter
 from collections.abc import Sequence
 from datetime import date
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import httpx
 from prefect import flow
@@ -16,18 +16,16 @@ from prefect.states import Completed, Failed
 from pydantic import BaseModel, ConfigDict
 
 from assizes.flows.evaluate import evaluate, evaluate_uncompared
-from assizes.flows.outcome import EXIT_CODES, Conclusion, RunOutcome, parse_outcome
+from assizes.flows.outcome import EXIT_CODES, RunOutcome, parse_outcome
 from assizes.judge.config.run import RunConfig, StartMode, Trigger
 from assizes.judge.errors import AssizesError, Halted, Inconclusive, NotComparable, OverBudget
+from assizes.judge.verdicts.run_outcome import Conclusion, PartConclusion
 from assizes.tasks.context.run_context import clear_error_frames
 from assizes.tasks.intake.run_sources import RunPart, check_dated, yesterday
 from assizes.tasks.list_due_nights import due_nights
 from assizes.tasks.runtime.process import redacts_secrets
 
 log = logging.getLogger(__name__)
-
-PartConclusion = Conclusion | Literal["Failed"]
-"""The conclusion of a part; `Failed`: the run was not begun, or its outcome not returned."""
 
 SEVEREST_FIRST: Final[tuple[PartConclusion, ...]] = (
     *("Halted", "OverBudget", "Regression", "GateFailed", "Failed"),
@@ -105,14 +103,18 @@ async def judge_part(
 
 
 def conclude_parts(
-    config: RunConfig, parts: Sequence[PartOutcome], left: Sequence[RunPart], *, empty_counts: bool
+    config: RunConfig,
+    parts: Sequence[PartOutcome],
+    left: Sequence[RunPart],
+    *,
+    no_data_counts: bool,
 ) -> State[SeriesOutcome]:
     """A Prefect state named for the severest conclusion; its data is the `SeriesOutcome`.
 
-    `left` are the parts that were not begun. With `empty_counts` a part without data counts when
-    others have data.
+    `left` are the parts that were not begun. `no_data_counts`: whether a part without data
+    (`NoData`) may decide the conclusion while others have data.
     """
-    shown_parts = [part for part in parts if empty_counts or part.conclusion != "NoData"] or parts
+    shown_parts = [part for part in parts if no_data_counts or part.conclusion != "NoData"] or parts
     worst = min(shown_parts, key=lambda part: SEVEREST_FIRST.index(part.conclusion), default=None)
     conclusion: PartConclusion = worst.conclusion if worst else "NoData"
     outcome = SeriesOutcome(
@@ -216,7 +218,7 @@ async def nightly(config: RunConfig, on: date | None = None) -> State[SeriesOutc
             break
         outcomes.append(await judge_part(config, "nightly", RunPart(night)))
     left = [RunPart(night) for night in nights[len(outcomes) :]]
-    return conclude_parts(config, outcomes, left, empty_counts=True)
+    return conclude_parts(config, outcomes, left, no_data_counts=True)
 
 
 def _night(config: RunConfig) -> date:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from prefect.client.schemas.objects import State
 from prefect.states import Completed, Failed
@@ -15,21 +14,10 @@ from assizes.judge.errors import AssizesError, Halted, OverBudget
 from assizes.judge.history.anchors import Attribution
 from assizes.judge.rows import COMPLETE
 from assizes.judge.summary.run_summary import RunSummary
-from assizes.tasks.reports.data.report import REGRESSION, failure_reasons, outcome_of, rerun_hint
+from assizes.judge.verdicts.run_outcome import CONCLUSIONS, Conclusion, outcome_of
+from assizes.tasks.reports.data.report import failure_reasons, rerun_hint
 from assizes.tasks.store import RunRecord
 from assizes.tasks.summarise import BaselineResult
-
-Conclusion = Literal[
-    "Passed",
-    "GateFailed",
-    "Regression",
-    "NotComparable",
-    "Inconclusive",
-    "Incomplete",
-    "OverBudget",
-    "Halted",
-    "NoData",
-]
 
 EXIT_CODES: dict[Conclusion, int] = {
     "Passed": 0,
@@ -42,16 +30,6 @@ EXIT_CODES: dict[Conclusion, int] = {
     "Halted": 130,  # as after SIGINT: 128 + 2
     "NoData": 4,  # never a pass
 }
-
-CONCLUSIONS: Final[Mapping[str, Conclusion]] = {
-    "passed": "Passed",
-    "failed": "GateFailed",
-    REGRESSION: "Regression",
-    "inconclusive": "Inconclusive",
-    "undecided": "Inconclusive",
-    "not_comparable": "NotComparable",
-}
-"""The conclusion of a complete run, by the outcome that its report names."""
 
 MAX_REASONS: Final = 5  # reasons for lost shards in an outcome, at most; the log has all of them
 
@@ -173,7 +151,7 @@ def _unfinished_conclusion(
         hint = f"{left} cases were not attempted; go on with {command}; kept replies cost nothing"
         reasons = [str(failures.stop), hint]
         if summary.spent_usd is not None:
-            reasons.append(f"spent so far, over all sittings: {summary.spent_usd:.6f} USD")
+            reasons.append(f"spent so far, over all sessions: {summary.spent_usd:.6f} USD")
         return "OverBudget" if is_over else "Halted", reasons
     if not (left or failures.reasons or failures.stop):  # the input was not all there
         return "Incomplete", [

@@ -59,7 +59,7 @@ async def judge_locally(context: RunContext, run_id: str, due: Sequence[Shard]) 
     try:
         while pending or (waiting and failures.stop is None):
             while waiting and failures.stop is None and len(pending) < most:
-                work = _shard_failure(context, run_id, waiting.pop())
+                work = _try_shard(context, run_id, waiting.pop())
                 pending.add(asyncio.create_task(work))
             finished, pending = await asyncio.wait(
                 pending, timeout=POLL_INTERVAL_S, return_when=asyncio.FIRST_COMPLETED
@@ -75,7 +75,7 @@ async def judge_locally(context: RunContext, run_id: str, due: Sequence[Shard]) 
     return failures
 
 
-async def _shard_failure(context: RunContext, run_id: str, shard: Shard) -> Exception | str | None:
+async def _try_shard(context: RunContext, run_id: str, shard: Shard) -> Exception | str | None:
     """Judge a shard; returns `None`, or the error for which it could not be judged."""
     # Prefect types an async task called with return_state as if it had been awaited already.
     work: Any = judge_shard(context, run_id, shard, return_state=True)

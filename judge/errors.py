@@ -26,9 +26,31 @@ AssizesError                     exit code of the command line
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from assizes.judge.privacy.secret_masking import mask
+
+DataCode = Literal[
+    "json",
+    "encoding",
+    "duplicate_key",
+    "too_deep",
+    "too_large",
+    "schema",
+    "schema_version",
+    "id_conflict",
+    "format",
+    "parquet",
+    "archive",
+    "gzip_corrupt",
+    "zstd_corrupt",
+    "bomb",
+    "link",
+    "vanished",
+    "changed",
+    "unknown",  # of no reject: a stored case cannot be shown
+]
+"""Why a record is no case; docs/formats.md, "What is not judged", explains all but the last."""
 
 
 class AssizesError(Exception):
@@ -52,9 +74,12 @@ class ConfigurationError(AssizesError):
 
 
 class DataError(AssizesError):
-    """One record cannot become a case; rejects are grouped by `code`, e.g. `json` or `schema`."""
+    """One record cannot become a case; rejects are grouped by `code`.
 
-    def __init__(self, code: str, detail: str) -> None:
+    docs/formats.md, "What is not judged", says what each code means.
+    """
+
+    def __init__(self, code: DataCode, detail: str) -> None:
         super().__init__(f"{code}: {detail}")
         self.code, self.detail = code, mask(detail)  # one sentence, never the record itself
 

@@ -1,4 +1,6 @@
-"""The judges of seed 004 and answer criteria as plain functions, to judge one answer alone.
+"""Functions that judge one answer in one call; the list of all judges is `catalog.py`.
+
+They are the judges of seed 004 and answer criteria:
 
     from assizes.judge import judges
 

@@ -142,7 +142,7 @@ class NoReply:
     raw: str = ""  # the text of an unusable reply; empty: none came
 
 
-NO_SQL_RUNNER: Final = NoReply("no_clerk", "there is nobody here to run statements on a database")
+NO_SQL_RUNNER: Final = NoReply("no_sql_runner", "no statements are run on a database here")
 """The answer to every query where the engine has no `SqlRunner`."""
 
 

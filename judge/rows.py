@@ -113,7 +113,38 @@ KEYS: Final[dict[str, tuple[str, ...]]] = {  # table -> columns that name a row
 }
 
 LATER_COLUMNS: Final[dict[str, tuple[str, ...]]] = {"cases": ("tools", "flags"), "runs": ("day",)}
-"""Columns added later, at the end of their table; in older rows they are read as NULL."""
+"""Columns added later; in older rows they are read as NULL.
+
+To add a column to `cases`: make it the last of `CASES` and name it here. Fill it in `_case_row` of
+`judge/verdicts/case_rows.py`, or as a field of `CaseVerdict`, whose fields become columns. If it
+holds text, name it in `QUOTES_TRANSCRIPT` or `QUOTES_NOTHING`. Describe it in docs/rows.md. A
+column that nothing fills stays NULL, and a key that is no column is dropped, both silently.
+"""
+
+QUOTES_TRANSCRIPT: Final[dict[str, tuple[str, ...]]] = {
+    "scores": ("label", "reason", "failure_code", "details"),
+    "asks": ("error", "reply", "trail"),
+    "cases": ("agent", "agent_version", "tags", "summary", "error", "tools"),
+}
+"""Texts, and lists of texts, that can quote a transcript or hold what a model says about one.
+
+In these columns secrets of the process are masked, and the rows of a case that was sent raw are
+redacted before they are stored (`tasks/intake/preprocessing.py`).
+"""
+
+QUOTES_NOTHING: Final[dict[str, tuple[str, ...]]] = {
+    "scores": ("judge", "metric", "part", "tier", "status", "judge_version", "rubric_hash"),
+    "asks": (
+        *("judge", "model", "provider", "answered_by", "prompt_hash", "fingerprint"),
+        *("cost_source", "flags"),
+    ),
+    "cases": ("transcript_uri", "transcript_hash", "gate", "root_cause", "status", "flags"),
+}
+"""Texts that are stored as they are: names of our own or of the configuration, codes, hashes, URIs.
+
+The ids are among them in every table. `cases.cluster` stands in neither list: where the case was
+sent raw, it becomes a pseudonym.
+"""
 
 SHARD_TABLES: Final = ("scores", "asks", "cases", "rejects")
 """The tables to which each shard writes; the others are written once per run."""

@@ -53,9 +53,11 @@ class Metric:
     display_name: str = ""
     description: str = ""
     tier: Tier | None = None
-    default_weight: float = 0.0  # share in the overall score, not normalised; 0: must be given
+    # Share in the overall score, not normalised; conversation metrics (rubrics) only.
+    default_weight: float = 0.0
     include_in_defaults: bool = False
-    needs: tuple[str, ...] = ()  # parts of a case without which it is skipped
+    # Parts of a case, for listings only; the judge's own `missing` does the skipping.
+    needs: tuple[str, ...] = ()
     needs_ground_truth: bool = False  # an expected value is among them
     rubric: str = ""
     rubric_hash: str = ""  # changes with one character of it

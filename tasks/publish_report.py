@@ -14,9 +14,9 @@ from prefect.events import emit_event
 from assizes.judge.comparison.compare import RunComparison
 from assizes.judge.errors import AssizesError
 from assizes.judge.summary.run_summary import RunSummary
+from assizes.judge.verdicts.run_outcome import REGRESSION
 from assizes.tasks.context.artifacts import publish_artifacts
 from assizes.tasks.context.run_context import PlannedRun, RunContext
-from assizes.tasks.reports.data.report import REGRESSION
 from assizes.tasks.reports.render.prometheus import write_metrics
 from assizes.tasks.reports.stored import render_stored_report
 from assizes.tasks.runs.stored_runs import is_about_newest_day

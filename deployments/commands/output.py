@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from assizes.deployments.terminal import json_text, printable
+from assizes.judge.verdicts.run_outcome import TASK_UNJUDGED, WORDS
 
 if TYPE_CHECKING:
     from assizes.flows.outcome import RunOutcome
@@ -20,13 +21,11 @@ if TYPE_CHECKING:
     from assizes.judge.summary.run_summary import RunSummary
 
 MARKS = {True: "pass", False: "FAIL"}  # of gates and verdicts
-GOOD = ("PASSED", "NOT WORSE")
-UNDECIDED = (
-    *("INCONCLUSIVE", "INCOMPLETE", "OVERBUDGET", "HALTED", "NODATA", "NOT COMPARABLE"),
-    "TASK SUCCESS NOT JUDGED",
-)
-STYLES = {**dict.fromkeys(GOOD, "bold green"), **dict.fromkeys(UNDECIDED, "bold yellow")}
-"""Styles of the words in which runs and comparisons end; any other is printed in bold red."""
+GOOD = (WORDS["Passed"], "NOT WORSE")
+BAD = (WORDS["GateFailed"], WORDS["Regression"], WORDS["Failed"])
+STYLES = {**dict.fromkeys(GOOD, "bold green"), **dict.fromkeys(BAD, "bold red")}
+"""Styles of the words in which runs and comparisons end; any other, such as `INCONCLUSIVE`, says
+that nothing was decided, and is printed in bold yellow."""
 MOVED = 5
 """Most exploratory measures that are listed as moved."""
 NOTABLE = 20
@@ -57,9 +56,8 @@ def print_text(text: str) -> None:
 
 
 def print_ending(word: str, reasons: Iterable[str]) -> None:
-    """Print the word in which a run or a comparison ends, in capitals, and below it the reasons."""
-    shown = word.upper()
-    Console(highlight=False).print(Text(shown, STYLES.get(shown, "bold red")))
+    """Print the word in which a run or a comparison ends, and below it the reasons."""
+    Console(highlight=False).print(Text(word, STYLES.get(word, "bold yellow")))
     print_lines(f"  {reason}" for reason in reasons)
 
 
@@ -105,8 +103,6 @@ def print_outcome(outcome: RunOutcome, *, as_json: bool = False) -> int:
     if as_json:
         print_json(outcome.model_dump(mode="json"))
         return outcome.exit_code
-    from assizes.tasks.reports.data.report import TASK_UNJUDGED
-
     summary, comparison = outcome.summary, outcome.comparison
     print_line(judge_line(outcome.judge_model))
     print_metrics(outcome.run_id, summary, comparison)
@@ -115,7 +111,7 @@ def print_outcome(outcome: RunOutcome, *, as_json: bool = False) -> int:
     if comparison is not None:
         print_comparison(comparison, outcome.reasons)
     is_open = outcome.conclusion == "Passed" and summary.task_unjudged is not None
-    print_ending(TASK_UNJUDGED if is_open else outcome.conclusion, outcome.reasons)
+    print_ending(TASK_UNJUDGED if is_open else WORDS[outcome.conclusion], outcome.reasons)
     if outcome.attribution is not None and not outcome.attribution.judge_moved:
         print_line(outcome.attribution.sentence())
     print_warnings(summary.warnings)

@@ -13,7 +13,7 @@ from assizes.tasks.context.run_context import progress_reporter
 
 @contextlib.contextmanager
 def show_progress_bar() -> Iterator[None]:
-    """Draw the progress on stderr that runs in this block report through `progress_reporter`."""
+    """Inside this block, show on stderr what `progress_reporter` is told."""
     task = bars.TextColumn("{task.description}", markup=False)  # a stage is text, never markup
     numbers = (bars.MofNCompleteColumn(), bars.TimeElapsedColumn(), bars.TimeRemainingColumn())
     columns = (bars.SpinnerColumn(), task, bars.BarColumn(), *numbers)

@@ -75,6 +75,9 @@ def resume_options(
 def preflight(wanted: RunOptions) -> None:
     """Check what can be checked before a server starts or money is spent.
 
+    That is: the transcripts can be listed, the models and their keys, the ledger, the anchors, the
+    places to write to, and the baseline.
+
     Raises:
         AssizesError: the first fault; `NotComparable` for a baseline that is not complete.
     """

@@ -19,6 +19,7 @@ from assizes.deployments.settings import stored_config
 from assizes.deployments.terminal import StderrLines, is_json_log, tell_user
 from assizes.judge.config.run import RunConfig, StoreConfig
 from assizes.judge.errors import ConfigurationError
+from assizes.judge.verdicts.run_outcome import WORDS
 from assizes.tasks.intake.plan import Plan, ScanPolicy
 from assizes.tasks.intake.preprocessing import CasePreprocessor
 from assizes.tasks.intake.run_sources import backfill_parts, check_dated
@@ -122,8 +123,8 @@ def _print_series(outcome: SeriesOutcome, *, as_json: bool) -> int:
     columns = ("part", "run", "conclusion", "#cases", "#pass rate %", "#score", "#cost USD")
     output.print_table("", columns, rows)
     if (cost := outcome.cost_usd) is not None:
-        output.print_line(f"judge cost, over all sittings of these runs: {cost:.4f} USD")
-    output.print_ending(outcome.conclusion, outcome.reasons)
+        output.print_line(f"judge cost, over all sessions of these runs: {cost:.4f} USD")
+    output.print_ending(WORDS[outcome.conclusion], outcome.reasons)
     return outcome.exit_code
 
 

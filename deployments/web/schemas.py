@@ -10,7 +10,7 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field
 
 from assizes.judge.config.gates import ComparisonConfig, FractionOrPercent
-from assizes.tasks.reports.data.report import outcome_of
+from assizes.judge.verdicts.run_outcome import outcome_of
 from assizes.tasks.runs.stored_runs import named_baseline
 
 Text = Annotated[str | None, Field(max_length=512)]

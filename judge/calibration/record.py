@@ -58,7 +58,10 @@ class Ceiling(_CalibrationModel):
 
 
 class FailingClass(_CalibrationModel):
-    """The agreement on pass or fail; a false positive is a true pass that the judge calls a fail."""
+    """How well the judge finds what people failed.
+
+    A false positive is a true pass that the judge calls a fail.
+    """
 
     pass_from: float  # lowest grade that passes
     f1: Estimate  # of the fails

@@ -87,7 +87,7 @@ class RuleFigures(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PairedCases:
-    """The cases of two runs in pairs: counts over all of them, and the rows of a few."""
+    """The cases of two runs in pairs: counts, the case rows to list, and what the rules compare."""
 
     matched: int  # cases that both runs executed
     statuses: Mapping[str, int]  # matched cases by status

@@ -2,10 +2,10 @@
 
 The rules limit the drop of the pass rate, the drop of the average score and the growth of the
 average latency over the executions of the cases that both runs hold: the numbers that each run
-itself shows. A rule fires when its number is strictly over its limit, also with each case counted
-once: uneven repetitions weigh a case differently in the two runs. A judge that was not available
-must never look like a better agent: an errored execution counts as not passed, and a case without a
-score in one run enters neither average.
+itself shows. A rule fires only if its number is strictly over its limit twice: over all executions,
+and with each case counted once. Uneven repetitions weigh a case differently in the two runs. A
+judge that was not available must never look like a better agent: an errored execution counts as not
+passed, and a case without a score in one run enters neither average.
 """
 
 from __future__ import annotations
@@ -84,7 +84,8 @@ class ComparisonVerdict(FrozenModel):
     keep the runs from being compared, and the conclusion (`ending`).
     """
 
-    regression_detected: bool  # by the rules alone, in every mode (decision 47)
+    # By the rules alone, in every mode (decision 47): not the conclusion; read `ending`.
+    regression_detected: bool
     reasons: tuple[str, ...]
     thresholds_used: dict[str, float]  # limit by name, as in RULES
     mode: Literal["rules", "statistics", "both"] = "rules"
@@ -167,12 +168,15 @@ def compare(baseline: RunData, candidate: RunData, thresholds: ComparisonConfig)
     changes = config_diff(baseline.config, candidate.config)
     answered = (baseline.answered_by, candidate.answered_by)
     differing = mismatches(changes, answered, cases.overlap)
-    both = None
+    statistical = None
     if thresholds.mode != "rules":
-        both = StatisticalComparison.of(baseline, candidate, thresholds)
-    # This fills `both` too, so that each metric is read from the store once; then it can be judged.
-    metrics = compared_metrics(runs, names, cases, both)
-    statistics = None if both is None else statistical_verdict(both, differing, cases.changed)
+        statistical = StatisticalComparison.of(baseline, candidate, thresholds)
+    # This fills `statistical` too, so that each metric is read from the store once. Then it can be
+    # judged.
+    metrics = compared_metrics(runs, names, cases, statistical)
+    statistics = (
+        None if statistical is None else statistical_verdict(statistical, differing, cases.changed)
+    )
     listed = case_comparisons(cases.listed, joined_metrics(scores, cases.listed, names))
     return RunComparison(
         baseline_run_id=baseline.run_id,
@@ -204,16 +208,16 @@ def gated_runs(
     baseline: RunData, candidate: RunData, thresholds: ComparisonConfig
 ) -> StatisticalComparison:
     """Prepare two runs for the statistics, with only the metrics that `thresholds` gates on."""
-    both = StatisticalComparison.of(baseline, candidate, thresholds)
+    statistical = StatisticalComparison.of(baseline, candidate, thresholds)
     names = metric_names((_summary(baseline, "baseline"), _summary(candidate, "candidate")))
     wanted = {key: name for key, name in names.items() if name in thresholds.gating}
     repeated = PairedCases.of(baseline.cases, candidate.cases).repeated
     for pair in paired_metrics((baseline.scores, candidate.scores), wanted, repeated=repeated):
-        both.add(pair)
-    return both
+        statistical.add(pair)
+    return statistical
 
 
-def reasons(
+def fired_rules(
     baseline: RuleFigures, candidate: RuleFigures, limits: ComparisonConfig
 ) -> Iterator[tuple[str, str]]:
     """Yield every rule that fires, with a sentence; one whose numbers are missing never fires."""
@@ -253,9 +257,9 @@ def _verdict(
     differing: tuple[Mismatch, ...],
 ) -> ComparisonVerdict:
     """What the rules and the statistics say; in mode `statistics` only these decide the ending."""
-    also = dict(reasons(*cases.by_case, thresholds))
-    by_rule = reasons(cases.baseline, cases.candidate, thresholds)
-    fired = tuple(why for rule, why in by_rule if rule in also)
+    fired_by_case = dict(fired_rules(*cases.by_case, thresholds))
+    by_execution = fired_rules(cases.baseline, cases.candidate, thresholds)
+    fired = tuple(why for rule, why in by_execution if rule in fired_by_case)
     # Runs that cannot be compared end so whatever fired; in mode `both` the rules decide, and the
     # statistics are only shown (docs/decisions.md, decision 47).
     ending: Ending = "regressed" if fired else "fine"

@@ -103,7 +103,7 @@ class ComparisonConfig(ConfigTable):
     )
 
 
-CASES = "cases:"
+CASES_PREFIX = "cases:"
 """The prefix of a label that the transcripts themselves carry, as in `cases:reward`."""
 
 VERDICT = "verdict"

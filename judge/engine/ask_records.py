@@ -72,7 +72,7 @@ class AskKey:
     prompt_hash: str  # empty for a query, which is put to no model
     cache_key: str | None  # `None`: the reply is not cached
 
-    def claim_key(self, case: Case) -> str:
+    def ask_id(self, case: Case) -> str:
         """A text that identifies the ask in the whole run."""
         parts = [case.case_id, case.repetition, self.judge, self.round, self.index]
         # Sample 0 is left out, as in `reply_key`: the claims of older ledgers still hold.

@@ -1,4 +1,7 @@
-"""The state of one ask until it is answered; this is the only module that decides to ask again."""
+"""The state of one ask until it is answered: what one call's result means for the next call.
+
+The caps of calls and time are in `asking`; second looks and escalation put asks of their own.
+"""
 
 from __future__ import annotations
 

@@ -102,7 +102,10 @@ class AskCollector(Engine):
             return HearingResult(judge=judge, scores=[], asks=[])
 
     async def _new_answer(self, caller: ModelCaller, ask: Ask[Any], key: str) -> AskOutcome:
-        """The answer from the last batch; otherwise note the ask for the next one."""
+        """The answer that the last batch brought, put into the cache; else `_UNANSWERED`.
+
+        An ask that no batch had yet is noted for the next one.
+        """
         if not self._answers.has_asked(key):
             self._note(caller.model, ask, key)
             return _UNANSWERED

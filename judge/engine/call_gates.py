@@ -211,10 +211,11 @@ class BudgetGate:
                     self._open += 1
                     return ticket
 
-    async def claims(self, key: str, place: str) -> bool:
-        """Whether a paid reply is charged to the ask at `place`; see `Ledger.claims`."""
+    async def claim(self, reply_key: str, ask_id: str) -> bool:
+        """Claim a paid reply for an ask; see `Ledger.claim`."""
         try:
-            return await _retry_while_busy(partial(self._ledger.claims, key, place, wait=False))
+            claim = partial(self._ledger.claim, reply_key, ask_id, wait=False)
+            return await _retry_while_busy(claim)
         except LedgerBusy:
             return True  # charged twice at worst, never not at all
 

@@ -92,7 +92,7 @@ def plain_evidence(judge: Judge, case: Case) -> list[Score]:
     if case.expected.tool_calls is None or voting.EVIDENT.isdisjoint(names):
         return []
     hearing = Hearing(judge, case)
-    no_queries = NoReply("no_clerk", "plain rules look nothing up")
+    no_queries = NoReply("no_sql_runner", "plain rules look nothing up")
     while hearing.asks:
         hearing.answer(
             [plain_reply(ask)[1] if isinstance(ask, Ask) else no_queries for ask in hearing.asks]

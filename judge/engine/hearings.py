@@ -89,7 +89,7 @@ class Engine:
             for each in (model, *members(self._own_models.values()))
         }
         self._hearings = asyncio.Semaphore(HEARINGS_PER_SLOT * limits.max_in_flight)
-        self._flights: dict[str, asyncio.Future[AskOutcome]] = {}  # cache key -> ask in flight
+        self._in_flight: dict[str, asyncio.Future[AskOutcome]] = {}  # cache key -> ask in flight
         # asyncio holds tasks weakly: without this set an unfinished write could be collected.
         self._cache_writes: set[asyncio.Task[None]] = set()
 
@@ -149,8 +149,8 @@ class Engine:
                     # A new answer is charged to its ask, and a cached one that this run paid for
                     # to the first ask that claims it. New answers are claimed as well, so that
                     # asks that read them from the cache pay nothing.
-                    place = ask_key.claim_key(case)
-                    if answer.attempts > 0 and await self._budget_gate.claims(key, place):
+                    ask_id = ask_key.ask_id(case)
+                    if answer.attempts > 0 and await self._budget_gate.claim(key, ask_id):
                         charged = replace(answer, cached=False)
                     elif answer.cached:
                         charged = _free_answer(answer)
@@ -192,7 +192,7 @@ class Engine:
         ask, key = question, ask_key.cache_key
         if key is None:
             return await caller.answer(ask, ask_key.prompt_hash)
-        while (flight := self._flights.get(key)) is not None:
+        while (flight := self._in_flight.get(key)) is not None:
             # wait() neither raises the other ask's exception nor cancels that ask with this one.
             await asyncio.wait([flight])
             if not flight.cancelled():
@@ -202,16 +202,16 @@ class Engine:
                 # A failure used no tokens of this ask, which made no call of its own.
                 none = replace(answer.completion, cost_usd=0.0, input_tokens=0, output_tokens=0)
                 return AskOutcome(answer.reply, none)
-        # No await since the look at `_flights`: one ask alone can land here.
-        landing = self._flights[key] = asyncio.get_running_loop().create_future()
+        # No await since the look at `_in_flight`: one ask alone can come here.
+        future = self._in_flight[key] = asyncio.get_running_loop().create_future()
         try:
             answer = await self._cached_answer(ask, key) or await self._locked_answer(
                 caller, ask, key
             )
-            landing.set_result(answer)
+            future.set_result(answer)
         finally:  # without a result the future is cancelled, and an ask that waits takes over
-            del self._flights[key]
-            landing.cancel()
+            del self._in_flight[key]
+            future.cancel()
         return answer
 
     async def _cached_answer(self, ask: Ask[Any], key: str) -> AskOutcome | None:
@@ -225,7 +225,7 @@ class Engine:
         except ModelError:  # a damaged entry: ask anew
             return None
         run_id = self._dependencies.run_id
-        # Paid by this run before it was interrupted: the calls are charged here, see `claims`.
+        # Paid by this run before it was interrupted: the calls are charged here, see `Ledger.claim`.
         paid_here = cached_reply.attempts if run_id and cached_reply.paid_by == run_id else 0
         flags = tuple(sorted({*completion.flags, *parsed_reply.flags}))
         return AskOutcome(

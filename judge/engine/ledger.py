@@ -65,10 +65,11 @@ class Ledger(Protocol):
     def cancel(self, ticket: int, key: str) -> None:
         """Take back the reservation of a call that was never made."""
 
-    def claims(self, key: str, place: str, *, wait: bool = True) -> bool:
-        """Whether a paid reply is charged to the ask at `place` of this run.
+    def claim(self, reply_key: str, ask_id: str, *, wait: bool = True) -> bool:
+        """Claim a paid reply for an ask of this run; the answer is whether the ask has the claim.
 
-        The first ask that claims a key keeps the claim for ever (docs/decisions.md, decision 30).
+        The first ask that claims a reply keeps the claim for ever, and the reply is charged to it
+        (docs/decisions.md, decision 30). Nothing else follows from a claim.
 
         Raises:
             LedgerBusy: when another process is writing and `wait` is false.
@@ -79,7 +80,7 @@ class Ledger(Protocol):
 class OpenLedger:
     """A ledger without limits that stores nothing: for free models, and for calls without a run."""
 
-    _claims: dict[str, str] = field(default_factory=dict, init=False)  # key -> place
+    _claims: dict[str, str] = field(default_factory=dict, init=False)  # reply key -> ask id
 
     def reserve(self, call: PlannedCall, *, wait: bool = True) -> int:
         """Grant every call; all tickets are 0."""
@@ -91,9 +92,9 @@ class OpenLedger:
     def cancel(self, ticket: int, key: str) -> None:
         """Do nothing: reservations are not stored."""
 
-    def claims(self, key: str, place: str, *, wait: bool = True) -> bool:
-        """Whether the ask at `place` was the first to claim the key."""
-        return self._claims.setdefault(key, place) == place
+    def claim(self, reply_key: str, ask_id: str, *, wait: bool = True) -> bool:
+        """Claim a reply for an ask; the answer is whether the ask was the first to claim it."""
+        return self._claims.setdefault(reply_key, ask_id) == ask_id
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,9 @@
-"""The conversation judge (seed 000): one ask scores all chosen metrics and the case's outcomes."""
+"""The conversation judge (seed 000): one ask scores all chosen metrics and the case's outcomes.
+
+Its prompt is made of `_RULES`, `_REPLY` and a `rubric_section` for each metric (the system message,
+equal over a run), and of a `data_section` for each part of the case, among them
+`ToolEvidence.text` (the user message). `prompt_texts.messages` adds the schema and the reply id.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +52,7 @@ from assizes.judge.rubrics.rubric import (
     Rubric,
     chat_rubric,
     metric_of,
-    prompt_text,
+    rubric_section,
 )
 from assizes.judge.score import ACCEPTABLE, UNSPECIFIED_FAILURE, Metric, Scale, Score
 
@@ -149,8 +154,8 @@ class ConversationJudge:
     def __init__(self, rubrics: Sequence[Rubric], reading: ReadingOptions | None = None) -> None:
         """Promise the metrics of these rubrics, in this order, and the expected outcomes."""
         self.reading = reading or ReadingOptions()
-        self.weighted = tuple(metric_of(rubric) for rubric in rubrics)
-        self.metrics = (*self.weighted, EXPECTED_OUTCOMES)
+        self.rubric_metrics = tuple(metric_of(rubric) for rubric in rubrics)
+        self.metrics = (*self.rubric_metrics, EXPECTED_OUTCOMES)
         rules = [_RULES]
         if tool_metrics := [r.name for r in rubrics if r.name in _TOOL_METRICS]:
             rules.append(_NO_TOOLS_RULE.format(", ".join(tool_metrics)))
@@ -158,7 +163,7 @@ class ConversationJudge:
         for_chat = [chat if rubric.name == chat.name else rubric for rubric in rubrics]
         # Nothing of a case stands in them, so that a provider can cache them over a run.
         self.system, self._chat_system = (
-            "\n\n".join(["\n".join(rules), _REPLY, "# Metrics", *map(prompt_text, texts)])
+            "\n\n".join(["\n".join(rules), _REPLY, "# Metrics", *map(rubric_section, texts)])
             for texts in (rubrics, for_chat)
         )
         # Kept with a run, to be compared with another's.
@@ -190,7 +195,7 @@ class ConversationJudge:
                 failure_code=NO_AGENT_TURN,
                 details={"justification": why},
             )
-            for metric in self.weighted
+            for metric in self.rubric_metrics
         ]
         findings = [
             OutcomeFinding(number=number, statement=statement, justification=why, passed=False)
@@ -201,11 +206,11 @@ class ConversationJudge:
     def _ask_by_window(self, case: Case) -> Steps[list[Score]]:
         """One ask for each window; its prompt also holds the findings of the windows before."""
         tools, statements = tool_evidence(case), case.expected.outcomes
-        names_and_scales = tuple((metric.name, metric.scale) for metric in self.weighted)
+        names_and_scales = tuple((metric.name, metric.scale) for metric in self.rubric_metrics)
         system = self._chat_system if case.is_written else self.system
         frame_tokens = 0  # of a prompt without its transcript
         if self.reading.context_tokens is not None:
-            empty = user_message(case, tools, self.weighted, range(0))
+            empty = user_message(case, tools, self.rubric_metrics, range(0))
             frame_tokens = estimated_tokens(system, empty)
         window_view = transcript_view(case.transcript, self.reading, frame_tokens)
         shown = case.model_copy(update={"transcript": window_view.transcript})
@@ -214,19 +219,19 @@ class ConversationJudge:
             part = window if len(window_view.windows) > 1 else None
             # Asked apart, no window could say whether an outcome holds (decision 67).
             findings = findings_so_far(window_view, window_scores) if window_scores else ""
-            user = user_message(shown, tools, self.weighted, part, findings)
+            user = user_message(shown, tools, self.rubric_metrics, part, findings)
             reply = yield from ask(
                 Prompt(system, user),
                 reply_model(names_and_scales, outcomes=bool(statements)),
-                ConversationEvidence(case, tools, self.weighted),  # the uncut case
-                functools.partial(_doubts, self.weighted, statements),
+                ConversationEvidence(case, tools, self.rubric_metrics),  # the uncut case
+                functools.partial(_doubts, self.rubric_metrics, statements),
                 reply_model(names_and_scales, outcomes=bool(statements), offline=True),
             )
             scores = [
                 Score.skipped(metric.name, NO_TOOL_TRACE_REASON)
                 if metric.name in _TOOL_METRICS and lacks_tool_trace(case)
                 else _metric_score(metric, getattr(reply, metric.name), case.transcript)
-                for metric in self.weighted
+                for metric in self.rubric_metrics
             ]
             # A reply model has no such field where the case has no outcomes.
             outcomes = outcome_scores(statements, getattr(reply, OUTCOMES, None) or [])
@@ -235,7 +240,7 @@ class ConversationJudge:
         if windows == 1 and not cut_chars:
             return window_scores[0]
         truncation = {TRUNCATED: {"windows": windows, "cut_chars": cut_chars}}
-        reduced = reduce_windows(self.weighted, window_scores)
+        reduced = reduce_windows(self.rubric_metrics, window_scores)
         return [score.with_details(**truncation) for score in reduced]
 
 

@@ -117,7 +117,7 @@ class ForecastInputs:
 
 
 class ForecastFigures:
-    """The figures of a forecast from the counted asks; `judges` has one a judge and model."""
+    """The figures of a forecast from the counted asks; `judges`: one forecast a judge and model."""
 
     def __init__(self, inputs: ForecastInputs, tallies: Mapping[AskGroup, AskTally]) -> None:
         self._inputs = inputs

@@ -170,7 +170,7 @@ def response_quality(evidence: ResponseEvidence) -> dict[str, Any]:
 
 
 def decomposition(evidence: DecomposeEvidence) -> dict[str, Any]:
-    """Split criteria into aspects, and aspects into concepts, by their layout.
+    """Split criteria into aspects and concepts by layout: the offline stand-in for that ask.
 
     An aspect is a line, a sentence, a part between semicolons, or an item after a lead-in such as
     `Must mention:`. The concepts of an aspect are its clauses between commas and `and`.

@@ -3,6 +3,11 @@
 Validation is strict: a truth value is no number, and "yes" is no truth value. A value that can be
 converted without loss is converted, and a flag says so: "4" and 4.0 where an integer is due, "0.5"
 for a number, " Yes" for one of the words yes and no, JSON null for a field that may be left out.
+
+The way of a text, from the engine inwards: `attempts.read_completion` makes an attempt of a model's
+completion, `attempts._parse_completion` chooses the id that must be repeated, `read_reply` adds the
+doubts of the ask, `parse_reply` fits the object to the class, and `reply_object.reply_object` finds
+the object. The reply cache starts at `parse_reply`.
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ def reply_error(code: str, detail: str) -> ModelError:
 
 
 def reply_object(text: str, reply_id: str | None) -> ReplyObject:
-    """The one object in a text that can be the reply.
+    """The one JSON object in a text that can be the reply; it says whether it was repaired.
 
     The reply must repeat the `reply_id`, which is `None` where the model was given none.
 

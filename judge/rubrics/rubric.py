@@ -129,7 +129,7 @@ def _levels_text(rubric: Rubric, shown: Collection[str]) -> str:
     return "\n".join([*lines, rubric.notes] if rubric.notes else lines)
 
 
-def prompt_text(rubric: Rubric) -> str:
+def rubric_section(rubric: Rubric) -> str:
     """The rubric for a judge's prompt: every level, with the examples of `prompt_examples` only."""
     scale = "" if rubric.score_type == "scored" else " (pass/fail)"
     shown = rubric.levels if rubric.prompt_examples is None else rubric.prompt_examples

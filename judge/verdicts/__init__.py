@@ -1,1 +1,1 @@
-"""The verdict on one case: gates, root cause, contradictions, and the rows of the case."""
+"""The verdict on one case: gates, root cause, contradictions, and its rows; how a run ends."""

@@ -52,7 +52,9 @@ def ignore_progress(_stage: str, _done: int, _total: int) -> None:
 # Prefect records the parameters of a flow, so that a callback can be none of them. A command line
 # therefore hands its reporter to the flows through this variable. Whatever works within a run takes
 # it from the context of the run.
-progress_reporter: ContextVar[ProgressReporter] = ContextVar("watcher", default=ignore_progress)
+progress_reporter: ContextVar[ProgressReporter] = ContextVar(
+    "progress_reporter", default=ignore_progress
+)
 """The callback that flows report their progress to; set by a command line."""
 
 

@@ -32,7 +32,7 @@ def create_shared_state_check(context: RunContext, run_id: str) -> str | None:
         token = objects.read([name])[name].decode()  # a resumed run keeps its token
     ledger = context.ledger_for(run_id) if has_spending_limit(context.config.limits) else None
     if ledger is not None:
-        ledger.claims(_token_claim(token), "")
+        ledger.claim(_token_claim(token), "")
     return token
 
 

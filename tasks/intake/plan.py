@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Final, NamedTuple, Protocol
 
 from assizes.judge.case import Case
-from assizes.judge.errors import Inconclusive
+from assizes.judge.errors import DataCode, Inconclusive
 from assizes.judge.rows import as_json
 from assizes.judge.summary.summary import reconcile
 from assizes.tasks.intake.preprocessing import DEFAULT_PREPROCESSOR, CasePreprocessor
@@ -28,7 +28,10 @@ DUE: Final = ord("d")
 DUPLICATE: Final = ord("t")
 """Fate of a later copy of a record."""
 REJECTED: Final = ord("r")
-"""Fate of a record that cannot be read, or contradicts another of the same identity."""
+"""Fate of a record that cannot be read, or contradicts another of the same identity.
+
+It is a row of `rejects`, counted as `quarantined`.
+"""
 UNSELECTED: Final = ord("u")
 """Fate of a good record that the configuration leaves out."""
 JUDGED_BEFORE: Final = ord("b")
@@ -82,7 +85,7 @@ def digest(text: str, size: int) -> bytes:
 class ObjectFailure(NamedTuple):
     """Why an object as a whole gives no record."""
 
-    code: str  # of the reject, such as "gzip_corrupt"
+    code: DataCode  # of the reject
     detail: str
     excerpt: str  # how the object begins, at most 80 printable characters
 

@@ -10,7 +10,6 @@ import hashlib
 import io
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import chain
 from pathlib import PurePosixPath
 from typing import Any, Final
 
@@ -29,14 +28,9 @@ from assizes.judge.privacy.secret_masking import (
     process_secret_rules,
 )
 from assizes.judge.redaction import redaction
+from assizes.judge.rows import QUOTES_TRANSCRIPT
 from assizes.judge.summary.summary import reconcile
 from assizes.tasks.sources.spool import parquet_rows, read_whole_file
-
-_TEXT_COLUMNS: Final = frozenset(
-    {"agent", "agent_version", "details", "error", "label", "reason", "reply", "summary", "tags"}
-    | {"trail", "failure_code"}
-)
-"""Columns that can quote a transcript, or hold what a model says about a transcript."""
 
 _WHERE: Final = "[ground_truth]"
 _MAX_EXAMPLES: Final = 3  # ids in an error message
@@ -113,20 +107,28 @@ class CasePreprocessor:
         """
         # A copy: the caller goes on with the rows that it gave.
         stored = {table: [dict(row) for row in rows] for table, rows in tables.items()}
-        placeholders, redact = redaction.Placeholders(), self._redactor.redact_text
+        placeholders = redaction.Placeholders()
         if self._sends_raw:
             # Redacting the case first gives the rows the placeholder numbers of a redacted case.
             self._redactor.redact_case(case, placeholders)
-        for row in chain.from_iterable(stored.values()):
-            for name, value in row.items():
-                if name in _TEXT_COLUMNS and isinstance(value, str):
-                    masked = mask_process_secrets(value)
-                    row[name] = redact(masked, placeholders) if self._sends_raw else masked
+        table_rows = ((name, row) for name, rows in stored.items() for row in rows)
+        for table, row in table_rows:
+            quoting = [name for name in row if name in QUOTES_TRANSCRIPT.get(table, ())]
+            row.update((name, self._stored_value(row[name], placeholders)) for name in quoting)
             # A pseudonym still tells which cases were sampled together; a placeholder would not.
             cluster = row.get("cluster") if self._sends_raw else None
-            if cluster is not None and redact(cluster) != cluster:
+            if cluster is not None and self._redactor.redact_text(cluster) != cluster:
                 row["cluster"] = redaction.pseudonym(cluster)
         return stored
+
+    def _stored_value(self, value: Any, placeholders: redaction.Placeholders) -> Any:
+        """A text, or each text of a list, as it is stored; any other value as it is."""
+        if isinstance(value, list):
+            return [self._stored_value(part, placeholders) for part in value]
+        if not isinstance(value, str):
+            return value
+        masked = mask_process_secrets(value)
+        return self._redactor.redact_text(masked, placeholders) if self._sends_raw else masked
 
 
 @dataclass(frozen=True)

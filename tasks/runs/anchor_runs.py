@@ -13,7 +13,7 @@ import polars as pl
 from assizes.judge.calibration.labelled import agreed_grade, pass_mark
 from assizes.judge.calibration.record import Canaries
 from assizes.judge.comparison.compare import RunComparison
-from assizes.judge.config.gates import CASES, VERDICT, AnchorsConfig, CalibrationConfig
+from assizes.judge.config.gates import CASES_PREFIX, VERDICT, AnchorsConfig, CalibrationConfig
 from assizes.judge.config.run import RunConfig
 from assizes.judge.config.transcripts import GroundTruthConfig, SelectionConfig
 from assizes.judge.errors import ConfigurationError
@@ -177,7 +177,7 @@ def likely_canaries(config: CalibrationConfig) -> list[str]:
     Raises:
         ConfigurationError: the labels cannot be read, or are carried by the cases.
     """
-    if (config.labels or "").startswith(CASES):
+    if (config.labels or "").startswith(CASES_PREFIX):
         raise ConfigurationError("which cases fail is known once the labels they carry are read")
     return _first_cases(_failing_by_labels(config), config)
 

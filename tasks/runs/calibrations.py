@@ -22,7 +22,7 @@ from assizes.judge.calibration.labelled import (
     labels_by_metric,
 )
 from assizes.judge.calibration.record import Calibration, Canaries, former_of, shortfalls
-from assizes.judge.config.gates import CASES, VERDICT, CalibrationConfig
+from assizes.judge.config.gates import CASES_PREFIX, VERDICT, CalibrationConfig
 from assizes.judge.errors import ConfigurationError
 from assizes.judge.rows import as_json
 from assizes.judge.verdicts.executions import collect_rows
@@ -123,11 +123,11 @@ def labels_of(
     """
     uri = config.labels
     if uri is None:
-        raise ConfigurationError(f"{_LABELS}: required; a file, or {CASES}NAME")
-    if uri.startswith(CASES):
+        raise ConfigurationError(f"{_LABELS}: required; a file, or {CASES_PREFIX}NAME")
+    if uri.startswith(CASES_PREFIX):
         if store is None or record is None:
             raise ConfigurationError(f"{_LABELS} {uri!r}: needs a run, not judgements")
-        labels = carried_labels(store, record.run_id, uri.removeprefix(CASES))
+        labels = carried_labels(store, record.run_id, uri.removeprefix(CASES_PREFIX))
         body = as_json([[*item, people.grades] for item, people in sorted(labels.items())])
         digest = hashlib.sha256(body.encode()).hexdigest()[:16]
         return LabelSource(uri, digest, {config.metric or VERDICT: labels})

@@ -12,7 +12,7 @@ from typing import Any, Final
 import polars as pl
 
 from assizes.judge.calibration.labelled import ItemKey, PeopleGrades
-from assizes.judge.config.gates import CASES, VERDICT, CalibrationConfig, LabelColumns
+from assizes.judge.config.gates import CASES_PREFIX, VERDICT, CalibrationConfig, LabelColumns
 from assizes.judge.errors import ConfigurationError, DataError
 from assizes.judge.formats.shared.parsing import strict_json
 from assizes.judge.privacy.secret_masking import mask_credentials
@@ -82,7 +82,7 @@ def carried_labels(store: Store, run_id: str, name: str) -> dict[ItemKey, People
     rows = collect_rows(scores.select("case_id", "repetition", "raw")).rows()
     if not rows:
         raise ConfigurationError(
-            f"[calibration] labels {CASES + name!r}: run {run_id} holds no such label; the judge "
+            f"[calibration] labels {CASES_PREFIX + name!r}: run {run_id} holds no such label; the judge "
             "`recorded` repeats those that the transcripts carry"
         )
     return {

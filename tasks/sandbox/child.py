@@ -234,7 +234,10 @@ def confine_process(caps: Caps) -> None:
 
 @contextmanager
 def limit_statement(caps: Caps) -> Iterator[None]:
-    """For the length of the block, allow no new file descriptor, and set timers on this process."""
+    """While one SQL statement runs, refuse new files and sockets, and let timers kill this process.
+
+    There are two timers: one of CPU time and one of the wall clock.
+    """
     # The signals of both timers kill this process even when its parent is gone.
     used = resource.getrusage(resource.RUSAGE_SELF)
     # RLIMIT_CPU counts from the start of the process.

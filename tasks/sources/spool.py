@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO, Any, Final, NamedTuple, TypeAlias
 
 from assizes.judge.config.transcripts import TranscriptsConfig
-from assizes.judge.errors import ConfigurationError, DataError
+from assizes.judge.errors import ConfigurationError, DataCode, DataError
 from assizes.judge.formats.shared.parsing import strict_json
 from assizes.judge.privacy.secret_masking import mask_credentials
 from assizes.tasks.runtime.places import file_system_errors
@@ -44,6 +44,7 @@ _COPY_BYTES: Final = 1 << 20
 _DISK_FULL_CODES: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # space, quota, file size
 _CUT_CODES: Final = ("gzip_corrupt", "zstd_corrupt")  # can be salvaged
 _PACKED_SUFFIXES: Final[dict[str, Packing]] = {".gz": "gzip", ".zst": "zstd"}
+_CORRUPT: Final[dict[Packing, DataCode]] = {"gzip": "gzip_corrupt", "zstd": "zstd_corrupt"}
 _PACKED_MAGIC: Final[dict[bytes, Packing]] = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 
 _Key: TypeAlias = tuple[str, str]
@@ -305,7 +306,7 @@ def _packing_of(uri: str, stream: IO[bytes]) -> Packing | None:
     )
     # Without bytes a reader sees empty content; a packed file of no bytes was cut off.
     if by_name and not head:
-        raise DataError(f"{by_name}_corrupt", f"{uri!r}: the file is empty")
+        raise DataError(_CORRUPT[by_name], f"{uri!r}: the file is empty")
     return by_name or next(
         (kind for magic, kind in _PACKED_MAGIC.items() if head.startswith(magic)), None
     )

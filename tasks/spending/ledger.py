@@ -160,8 +160,8 @@ class SqliteLedger:
             for day, worst in self._file.execute(_CANCEL, (ticket, self.run_id, key)).fetchall():
                 self._file.execute(_TAKE_BACK, (self._run_scope, f"day:{day}", worst))
 
-    def claims(self, key: str, place: str, *, wait: bool = True) -> bool:
-        """Whether the ask at `place` is the ask of this run that pays for the reply of `key`.
+    def claim(self, reply_key: str, ask_id: str, *, wait: bool = True) -> bool:
+        """Claim a reply for an ask of this run; the answer is whether the ask pays for it.
 
         Several asks of a run can share one reply; the first to claim it pays.
 
@@ -170,11 +170,11 @@ class SqliteLedger:
         """
         try:
             with self._transaction(wait=wait):
-                row = self._file.execute(_CLAIM, (self.run_id, key, place)).fetchone()
+                row = self._file.execute(_CLAIM, (self.run_id, reply_key, ask_id)).fetchone()
         except sqlite3.Error as error:
             self._note_fault(error)
             return True  # this ask pays: a cost in two rows is better than in none
-        return bool(row[0] == place)
+        return bool(row[0] == ask_id)
 
     def run_account(self, run_id: str | None = None) -> Account:
         """What a run has spent so far, by default the run of this ledger.

@@ -1,4 +1,6 @@
-"""The durable reply cache, and the locks on its keys, so that a reply is paid for only once.
+"""The durable reply cache, and the locks on its keys.
+
+On a local disk a reply is paid for only once; in a bucket, two processes at once may pay twice.
 
 Under any fsspec URI there is one JSON file for each reply, named by the key of the ask, in folders
 named by the first two characters of the key. Any reply to a key is valid, so writers need no lock:

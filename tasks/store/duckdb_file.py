@@ -197,9 +197,10 @@ def open_connection(uri: str, path: Path, *, writing: bool) -> Connection:
 def prepare_tables(
     con: Connection, uri: str, journal: Journal, present: Collection[str], *, writing: bool
 ) -> None:
-    """Check that a file has the schema of this version and all that its journal lists.
+    """Create the tables of a new file, or check those of an existing one.
 
-    A new file gets its tables if it may be written; `present` is what `present_tables` returned.
+    An existing file must have the schema of this version and all that its journal lists; a new one
+    gets its tables if it may be written. `present` is what `present_tables` returned.
 
     Raises:
         SchemaVersion: when the file has another schema version.
@@ -230,8 +231,8 @@ def prepare_tables(
     con.execute("insert into _meta values (?)", [rows.SCHEMA_VERSION])
 
 
-def assign_identity(con: Connection) -> None:
-    """Make a checked file ready for writing: later tables and columns, and an id for its journal."""
+def make_writable(con: Connection) -> None:
+    """Add to a checked file the later tables and columns, and an id for its journal."""
     con.execute("pragma enable_checkpoint_on_shutdown")  # `open_connection` had disabled it
     con.execute(create_statement("calibrations"))  # younger than the schema version (decision 41)
     for table in rows.LATER_COLUMNS:  # they are `null` in the rows of an older file

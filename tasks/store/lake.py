@@ -205,7 +205,7 @@ class ParquetStore(Closing):
         self.objects.replace(self._own_lock(run_id), encode_document(until=until.isoformat()))
 
     def release_lock(self, run_id: str) -> None:
-        """Delete this process's lock on a run, and every lock that has expired."""
+        """Delete this process's lock on a run, and the expired locks of others on the same run."""
         now = datetime.now(UTC)
         expired = [name for name, until in self._lock_times(run_id).items() if until < now]
         self.objects.remove([self._own_lock(run_id), *expired])

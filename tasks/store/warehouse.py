@@ -66,7 +66,7 @@ class DuckDBStore(Closing):
                     con.execute(f"set memory_limit='{MEMORY_LIMIT}'")
                 duckdb_file.prepare_tables(con, uri, self._journal, present, writing=writing)
                 if writing:
-                    duckdb_file.assign_identity(con)
+                    duckdb_file.make_writable(con)
             if writing:
                 with self._transaction() as con:
                     self._journal.catch_up(duckdb_file.read_commit_state(con))

@@ -103,7 +103,7 @@ def test_an_interrupted_backfill_goes_on_and_ends_with_a_table_of_days(
 def test_a_night_without_transcripts_ends_with_code_4(folder: Path, env: dict[str, str]):
     answer = assizes("nightly", "--date", "2026-10-20", cwd=folder, env=env)
     assert answer.code == 4, answer
-    assert "NODATA" in answer.out
+    assert "NO DATA" in answer.out
     assert "2026-10-20: NoData: no_data: nothing to judge" in answer.out
     assert "Traceback" not in answer.err
     shown = assizes("runs", "--json", cwd=folder)

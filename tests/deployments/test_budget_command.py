@@ -63,7 +63,7 @@ def test_a_run_over_its_budget_exits_with_5_and_says_how_to_go_on(
     place = {"judge__api_base": judge_server.api_base, "runner__shard_size": 2}
     answer = run(folder, env=env, limits__max_asks=3, **place)
     assert answer.code == 5, answer
-    assert "OVERBUDGET" in answer.out
+    assert "OVER BUDGET" in answer.out
     assert "[limits] max_asks = 3: 3 calls were made" in answer.out
     assert "go on with the same command and a larger limit" in answer.out
     assert "spent by the ledger: 0." in answer.out

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from assizes.deployments.commands.output import (
+    STYLES,
     print_comparison,
     print_comparison_ending,
     print_outcome,
@@ -18,13 +19,15 @@ from assizes.flows.shards import ShardFailures
 from assizes.judge.comparison.compare import RunComparison, compare
 from assizes.judge.config.gates import ComparisonConfig
 from assizes.judge.formats import native_line
+from assizes.judge.verdicts.run_outcome import WORDS as WORDS_OF_CONCLUSIONS
+from assizes.judge.verdicts.run_outcome import Conclusion
 from assizes.tasks.reports.render.markdown import markdown_report
 from assizes.tasks.summarise import BaselineResult
 from tests.command import assizes
 from tests.doubles.fixtures import OPENAI_KEY
-from tests.tasks.reports.sample import Run, Said, run
+from tests.tasks.reports.sample import Run, Said, incomplete, run
 
-WORDS = ("REGRESSION", "INCONCLUSIVE", "NOT COMPARABLE", "NOTCOMPARABLE", "PASSED", "NOT WORSE")
+WORDS = ("REGRESSION", "INCONCLUSIVE", "NOT COMPARABLE", "PASSED", "NOT WORSE")
 GOOD = run([Said(f"c{n}", (5, 5)) for n in range(4)])
 NOT_JSON = "invalid_reply: not json: Expecting value at character {}"
 SILENT = [Said(f"c{n}", (0, 0), error=NOT_JSON.format(n)) for n in range(30)]
@@ -68,6 +71,32 @@ def test_a_run_that_is_worse_ends_with_one_word_and_the_broken_rules_below_it(ca
     assert "by the statistics: inconclusive" in out
 
 
+@pytest.mark.parametrize("conclusion", get_args(Conclusion))
+def test_every_conclusion_has_one_word_in_the_terminal(conclusion, capsys):
+    ended = outcome_of(GOOD).model_copy(update={"conclusion": conclusion})
+    print_outcome(ended)
+    assert WORDS_OF_CONCLUSIONS[conclusion] in capsys.readouterr().out.splitlines()
+
+
+def test_the_word_says_what_the_colour_says():
+    words = WORDS_OF_CONCLUSIONS
+    assert [name for name in words if STYLES.get(words[name]) == "bold green"] == ["Passed"]
+    assert [name for name in words if STYLES.get(words[name]) == "bold red"] == [
+        *("GateFailed", "Regression", "Failed")
+    ]
+    assert len(set(words.values())) == len(words)
+
+
+@pytest.mark.parametrize("limits", [{}, {"allow": True}, {"allow": True, "mode": "statistics"}])
+def test_the_report_ends_with_the_word_of_the_terminal(limits, capsys):
+    gates = {"cases_pass_threshold": 50, "metrics_pass_threshold": 50}
+    for ended in (worse(thresholds=gates), worse(), incomplete(worse())):
+        comparison = None if ended.record.status != "complete" else comparison_of(ended, **limits)
+        print_outcome(outcome_of(ended, comparison))
+        word = ended.data(comparison)["verdict"]["word"]
+        assert word in capsys.readouterr().out.splitlines()
+
+
 def test_runs_that_are_not_judged_alike_end_with_that_word_and_what_differs(capsys):
     found = worse(
         judge={"metrics": ["tool_routing", "response_delivery"]},
@@ -76,8 +105,8 @@ def test_runs_that_are_not_judged_alike_end_with_that_word_and_what_differs(caps
     comparison = comparison_of(found)
     code = print_outcome(outcome_of(found, comparison))
     out = capsys.readouterr().out
-    assert (code, words_of(out)) == (3, ["NOTCOMPARABLE"])
-    ending = out[out.index("NOTCOMPARABLE") :]
+    assert (code, words_of(out)) == (3, ["NOT COMPARABLE"])
+    ending = out[out.index("NOT COMPARABLE") :]
     assert ending.index("judge.metrics.") < ending.index("a change need not be the agent's")
     assert "by the rules: pass rate fell from 100.0 % to 75.0 % (limit 0.0 %)" in out
 

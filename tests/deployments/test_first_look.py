@@ -202,7 +202,7 @@ async def test_a_series_of_passes_says_where_task_success_was_not_judged():
     part = PartOutcome(
         part="2026-11-01", run_id="r", conclusion="Passed", exit_code=0, reasons=[why]
     )
-    state = conclude_parts(config, [part], [], empty_counts=False)
+    state = conclude_parts(config, [part], [], no_data_counts=False)
     assert (state.name, state.data.reasons) == ("Passed", [f"2026-11-01: Passed: {why}"])
 
 

@@ -79,7 +79,7 @@ _ENGINE_OPTIONS: Final = frozenset(JudgeOptions.model_fields)
 
 
 class FunctionJudge:
-    """A plain function `Case -> list[Score]` as a judge."""
+    """A function `Case -> list[Score]` as a judge; a generator function yields asks before that."""
 
     def __init__(
         self, function: Callable[..., Any], name: str, options: Mapping[str, Any] | None = None
@@ -211,9 +211,19 @@ def _asks(target: Any) -> bool:
 
 
 def _declared_metrics(target: Any) -> tuple[Metric, ...]:
-    own_metrics = getattr(target, "metrics", None)
-    metrics = tuple(own_metrics) if isinstance(own_metrics, list | tuple) else ()
-    return metrics if all(isinstance(metric, Metric) for metric in metrics) else ()
+    """The metrics in the attribute `metrics`; none where it is no list and no tuple.
+
+    Raises:
+        ConfigurationError: when one of them is no `Metric`.
+    """
+    declared = getattr(target, "metrics", None)
+    metrics = tuple(declared) if isinstance(declared, list | tuple) else ()
+    if strays := [metric for metric in metrics if not isinstance(metric, Metric)]:
+        name = getattr(target, "__qualname__", type(target).__qualname__)
+        raise ConfigurationError(
+            f"{_SETTING}: metrics of {name} hold {strays[0]!r}, which is no assizes.judge.score.Metric"
+        )
+    return metrics
 
 
 def _parameters(target: Any) -> list[inspect.Parameter]:

@@ -21,6 +21,13 @@ from assizes.judge.history.anchors import Attribution
 from assizes.judge.rows import COMPLETE, SCHEMA_VERSION
 from assizes.judge.summary.run_summary import RunSummary
 from assizes.judge.verdicts.executions import collect_rows
+from assizes.judge.verdicts.run_outcome import (
+    CONCLUSIONS,
+    REGRESSION,
+    TASK_UNJUDGED,
+    WORDS,
+    outcome_of,
+)
 from assizes.tasks.reports import formatting
 from assizes.tasks.reports.data import metric_rows as figures
 from assizes.tasks.reports.data.case_rows import case_rows
@@ -34,29 +41,24 @@ from assizes.tasks.store import RunRecord
 # The same rows give the same data: no clock is read, and every list has a defined order.
 MAX_ASK_ERRORS: Final = 20  # different errors of asks that are listed, at most
 MAX_AGENTS: Final = 10  # agents with their versions that are listed, at most
-REGRESSION: Final = "regression"  # worse than its baseline, while its judge did not move
-TASK_UNJUDGED: Final = "TASK SUCCESS NOT JUDGED"  # stands for PASSED where a pass leaves that open
 _UTC_TIME: Final = "%Y-%m-%d %H:%M:%S UTC"
 
-_HEADLINES: Final = {  # outcome -> (word, sentence)
-    "passed": ("PASSED", "Every gate was reached."),
-    "failed": ("FAILED", "A gate was missed:"),
-    REGRESSION: ("REGRESSION", "This run is worse than its baseline:"),
-    "inconclusive": ("INCONCLUSIVE", "Too little could be judged to say anything:"),
-    "not_comparable": ("NOT COMPARABLE", "This run and its baseline were not judged alike:"),
-    "undecided": ("INCONCLUSIVE", "The data cannot tell whether this run is worse:"),
-    "judge_moved": ("INCONCLUSIVE", "The judge moved, so no fall is held against the agent:"),
-    "incomplete": (
-        "INCOMPLETE",
-        "The run has not ended; the figures cover what was judged so far.",
-    ),
+_HEADLINES: Final = {  # outcome -> sentence
+    "passed": "Every gate was reached.",
+    "failed": "A gate was missed:",
+    REGRESSION: "This run is worse than its baseline:",
+    "inconclusive": "Too little could be judged to say anything:",
+    "not_comparable": "This run and its baseline were not judged alike:",
+    "undecided": "The data cannot tell whether this run is worse:",
+    "incomplete": "The run has not ended; the figures cover what was judged so far.",
 }
+_JUDGE_MOVED: Final = "The judge moved, so no fall is held against the agent:"
 
 COMPARISON_ENDINGS: Final = {  # of a comparison by itself -> (outcome, word)
     "fine": ("passed", "NOT WORSE"),
-    "regressed": (REGRESSION, "REGRESSION"),
-    "inconclusive": ("inconclusive", "INCONCLUSIVE"),
-    "not_comparable": ("inconclusive", "NOT COMPARABLE"),
+    "regressed": (REGRESSION, WORDS["Regression"]),
+    "inconclusive": ("inconclusive", WORDS["Inconclusive"]),
+    "not_comparable": ("inconclusive", WORDS["NotComparable"]),
 }
 
 _BARE_KEY: Final = re.compile(r"^[A-Za-z0-9_-]+$")  # keys that TOML takes without quotes
@@ -140,33 +142,6 @@ def _run_head(run: RunRecord, cases: pl.LazyFrame) -> schema.RunHead:
     )
 
 
-def outcome_of(
-    status: str,
-    outcome: str,
-    ending: str,
-    *,
-    judge_moved: bool = False,
-    surely_failed: bool = False,
-) -> str:
-    """The outcome of a run: the most severe of what its stored status, gates and comparison say.
-
-    `outcome` is that of the gates: `passed`, `failed` or `inconclusive`. `ending` is that of the
-    comparison, `fine` without a baseline. `judge_moved`: by its anchors, the judge moved, so a fall
-    of the scores is not blamed on the agent. `surely_failed`: no missing score could have turned
-    the gates. Returns `passed`, `failed`, `regression`, `inconclusive`, `undecided`,
-    `not_comparable` or `incomplete`.
-    """
-    if status != COMPLETE:
-        return "incomplete"
-    if outcome == "inconclusive":  # missing scores never make an outcome better
-        return "failed" if surely_failed else outcome
-    if ending == "regressed":
-        return "undecided" if judge_moved else REGRESSION
-    if outcome == "failed" or ending == "fine":
-        return outcome
-    return "undecided" if ending == "inconclusive" else ending
-
-
 def failure_reasons(run: RunRecord, summary: RunSummary) -> list[str]:
     """Why the asks of a complete run failed, as lines; empty where enough scores could be had."""
     is_short = run.status == COMPLETE and summary.outcome == "inconclusive"
@@ -208,7 +183,7 @@ def _run_verdict(
         reasons = [*why, *missed]
     else:  # a fall beside too few scores is no regression
         reasons = missed if ending in ("fine", "regressed") else [*missed, *why]
-    word, headline = _HEADLINES[outcome]
+    word, headline = WORDS[CONCLUSIONS[outcome]], _HEADLINES[outcome]
     if outcome == "passed" and summary.task_unjudged is not None:
         word, headline = TASK_UNJUDGED, "Every gate was reached, but:"
         reasons = [summary.task_unjudged]
@@ -229,8 +204,8 @@ def verdict_with_attribution(
     """The verdict, in which a regression becomes undecided if the anchors show a moved judge."""
     if attribution is None or not attribution.judge_moved or verdict["outcome"] != REGRESSION:
         return dict(verdict)
-    word, headline = _HEADLINES["judge_moved"]
-    return {**verdict, "outcome": "undecided", "word": word, "headline": headline}
+    word = WORDS[CONCLUSIONS["undecided"]]
+    return {**verdict, "outcome": "undecided", "word": word, "headline": _JUDGE_MOVED}
 
 
 def _dimensions(summary: RunSummary) -> list[schema.Dimension]:

@@ -9,7 +9,7 @@ from xml.etree import ElementTree as ET
 import polars as pl
 
 from assizes.judge.verdicts.executions import PASS_FLAGGED, collect_rows
-from assizes.tasks.reports.data.report import REGRESSION
+from assizes.judge.verdicts.run_outcome import REGRESSION
 from assizes.tasks.reports.formatting import bullets, clean_line, code, plain, plural, table
 from assizes.tasks.reports.render.markdown import gate_cells
 

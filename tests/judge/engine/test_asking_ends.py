@@ -195,9 +195,9 @@ class Busy(OpenLedger):
         self.granted += 1
         return self.granted
 
-    def claims(self, key, place, *, wait=True):
+    def claim(self, reply_key, ask_id, *, wait=True):
         self._wait()
-        return super().claims(key, place)
+        return super().claim(reply_key, ask_id)
 
 
 async def test_a_ledger_that_others_write_to_is_waited_for_and_no_call_is_lost():
@@ -243,9 +243,9 @@ async def test_a_ledger_that_is_never_free_is_an_error_and_a_paid_reply_is_then_
     waiting = call_gates.BudgetGate(Busy(10**6))
     with pytest.raises(LedgerBusy, match="somebody else writes"):
         await waiting.reserve(PlannedCall("key", "m", 1.0))
-    assert await waiting.claims("key", "place") is True
+    assert await waiting.claim("key", "place") is True
     free = call_gates.BudgetGate(Busy(0))
-    assert (await free.claims("key", "a"), await free.claims("key", "b")) == (True, False)
+    assert (await free.claim("key", "a"), await free.claim("key", "b")) == (True, False)
 
 
 class Narrow(OpenLedger):

@@ -24,7 +24,7 @@ from tests.doubles.fixtures import OpenAIServer
 from tests.judge.engine.calls import LIMITS, config
 
 JUDGE = ConversationJudge(built_in_rubrics()[:3])
-METRICS = [metric.name for metric in JUDGE.weighted]
+METRICS = [metric.name for metric in JUDGE.rubric_metrics]
 STATEMENTS = ("The agent greets.", "The agent says goodbye.")
 CASE = case(user("hello"), agent("hi"), expected=Expected(outcomes=STATEMENTS))
 COURT = JudgePanel((JUDGE,), dict.fromkeys(METRICS, 1 / 3), JUDGE.metrics, 75.0)

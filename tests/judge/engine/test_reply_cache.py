@@ -137,7 +137,7 @@ async def test_a_query_without_a_clerk_is_a_no_reply():
     heard = await engine(ScriptedModel([])).hear(LookingUp(), CASE)
 
     assert [(one.status, one.details) for one in heard.scores] == [
-        ("failed", {"error": "no_clerk"})
+        ("failed", {"error": "no_sql_runner"})
     ]
 
 

@@ -131,7 +131,7 @@ def test_plain_rules_look_nothing_up_where_calls_are_known():
         update={"expected": CASE.expected.model_copy(update={"tool_calls": ()})}
     )
     (score,) = plain_evidence(Looking(), known)
-    assert score.details["error"] == "no_clerk"
+    assert score.details["error"] == "no_sql_runner"
     assert plain_evidence(Asking(), known) == []
 
 

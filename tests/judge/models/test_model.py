@@ -54,7 +54,7 @@ def test_without_a_model_the_offline_judge_answers():
 async def test_the_offline_judge_answers_for_nothing():
     one = case(user("hello"), agent("hi"))
     judge = ConversationJudge(built_in_rubrics()[:2])
-    evidence = ConversationEvidence(one, tool_evidence(one), judge.weighted)
+    evidence = ConversationEvidence(one, tool_evidence(one), judge.rubric_metrics)
 
     completion = await HeuristicModel().complete(Ask(Prompt("", ""), Reply, evidence))
 

@@ -13,7 +13,7 @@ from assizes.judge.rubrics.rubric import (
     built_in_rubrics,
     metric_of,
     parse_rubric,
-    prompt_text,
+    rubric_section,
     rubrics,
 )
 from assizes.judge.score import Scale
@@ -163,7 +163,7 @@ def test_level_texts_are_the_documents_criteria():
 
 @pytest.mark.row("000-20")
 def test_parameter_extraction_says_that_only_called_tools_are_scored():
-    assert "only calls that were made" in prompt_text(built_in("parameter_extraction"))
+    assert "only calls that were made" in rubric_section(built_in("parameter_extraction"))
 
 
 @pytest.mark.row("000-26")
@@ -193,17 +193,17 @@ def test_a_score_type_is_scored_or_binary():
 
 def test_the_prompt_shows_the_examples_a_rubric_names_and_all_by_default():
     tone = parse_rubric(TONE, "tone.toml")
-    assert prompt_text(tone) == (
+    assert rubric_section(tone) == (
         "## tone (pass/fail)\n"
         "Friendly and calm.\n"
         "pass: Friendly throughout. E.g. Thanks the user.\n"
         "fail: Unfriendly."
     )
     none = parse_rubric(TONE.replace("\n[levels.pass]", "prompt_examples = []\n[levels.pass]"), "")
-    assert "E.g." not in prompt_text(none)
+    assert "E.g." not in rubric_section(none)
     routing = built_in("tool_routing")
     examples = [f"E.g. {routing.levels[key].example}" for key in SCORED_LEVELS]
-    assert [example in prompt_text(routing) for example in examples] == [
+    assert [example in rubric_section(routing) for example in examples] == [
         key == "3" for key in SCORED_LEVELS
     ]
 

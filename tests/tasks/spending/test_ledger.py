@@ -204,12 +204,12 @@ def test_a_ticket_of_another_run_or_another_ask_is_not_settled(tmp_path: Path):
 
 def test_the_first_to_claim_a_reply_has_it_for_ever_and_each_run_for_itself(tmp_path: Path):
     first = ledger(tmp_path)
-    assert first.claims("k", "here")
-    assert not first.claims("k", "there")
+    assert first.claim("k", "here")
+    assert not first.claim("k", "there")
     first.close()
-    assert ledger(tmp_path).claims("k", "here")
-    assert not ledger(tmp_path).claims("k", "there")
-    assert ledger(tmp_path, "other").claims("k", "there")
+    assert ledger(tmp_path).claim("k", "here")
+    assert not ledger(tmp_path).claim("k", "there")
+    assert ledger(tmp_path, "other").claim("k", "there")
 
 
 def test_a_stop_holds_for_the_sitting_and_the_next_one_knows_of_it(tmp_path: Path):

@@ -41,7 +41,7 @@ def test_who_must_not_wait_is_told_at_once_that_another_is_writing(ledger: Sqlit
         with pytest.raises(LedgerBusy, match=r"ledger\.db' is being written"):
             ledger.reserve(CALL, wait=False)
         with pytest.raises(LedgerBusy):
-            ledger.claims("key", "place", wait=False)
+            ledger.claim("key", "place", wait=False)
         assert ledger.stopped_at() is None
         assert time.monotonic() - started < 5
     assert ledger.run_account() == Account(0, 0.0)
@@ -53,7 +53,7 @@ def test_what_came_meanwhile_is_settled_with_what_is_written_next(ledger: Sqlite
         ledger.settle(first, CallSpending(None, 0.01))
         ledger.settle(second, CallSpending(None, 0.02))
         assert ledger.run_account() == Account(2, 0.2, 2, 0.2)
-    assert ledger.claims("key", "place")
+    assert ledger.claim("key", "place")
     assert ledger.run_account() == Account(2, 0.03)
 
 

@@ -130,7 +130,7 @@ async def test_who_waits_for_money_goes_on_in_turn_when_another_gives_up():
         def settle(self, ticket: int, spent: CallSpending) -> None:
             self.open -= 1
 
-        def claims(self, key: str, place: str, *, wait: bool = True) -> bool:
+        def claim(self, reply_key: str, ask_id: str, *, wait: bool = True) -> bool:
             return True
 
     purse, nothing = BudgetGate(Broke()), CallSpending(None, 0.0)

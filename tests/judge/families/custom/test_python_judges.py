@@ -192,6 +192,15 @@ def test_a_function_that_returns_no_scores_is_a_bug_that_says_so(returned: objec
         Hearing(FunctionJudge(lambda case: returned, "odd"), CASE)
 
 
+def test_declared_metrics_that_are_none_are_refused_and_not_passed_over():
+    def both(case):
+        return []
+
+    both.metrics = (Metric("one"), "two")  # type: ignore[attr-defined]
+    with pytest.raises(ConfigurationError, match=r"metrics of .*both hold 'two', which is no"):
+        FunctionJudge(both, "both")
+
+
 def test_a_single_score_will_do():
     score = Score("one", value=1.0, raw=1.0)
     assert Hearing(FunctionJudge(lambda case: score, "one"), CASE).scores == [score]
