@@ -125,7 +125,8 @@ def _conclusion(
     )
     gates, short = _failed_gates(summary), _shortfall(summary)
     if outcome == "inconclusive":
-        return CONCLUSIONS[outcome], [*moved, *short, *gates]
+        is_open = summary.weighted_metrics_score_pct is None  # gates say nothing without a verdict
+        return CONCLUSIONS[outcome], [*moved, *short, *([] if is_open else gates)]
     if ending == "regressed":  # a fall beside too few scores is no regression
         return CONCLUSIONS[outcome], [*moved, *([] if short else why_worse), *gates, *short]
     return CONCLUSIONS[outcome], [*moved, *gates, *short, *why_worse]

@@ -5,6 +5,7 @@ The defaults of [series] are those that textbooks give for a single series.
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import (
@@ -40,7 +41,7 @@ STORED: Final = {"stored": True}
 def _fraction(value: Any, info: ValidationInfo) -> Any:
     if isinstance(value, str) and value.strip().endswith("%"):
         return round(float(value.strip()[:-1]) / 100, 9)  # 0.011, not 0.011000000000000001
-    if isinstance(value, str | float | int) and not info.context and float(value) > 1:
+    if isinstance(value, str | float | int) and not info.context and 1 < float(value) < math.inf:
         raise ValueError(
             f"{value} could be {value} % or {float(value) * 100:g} %: write it as text, with a "
             f'percent sign, as in "{value}%"'

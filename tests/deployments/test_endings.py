@@ -116,7 +116,7 @@ def test_runs_that_are_not_judged_alike_end_with_that_word_and_what_differs(caps
     [
         ({"allow": True}, "REGRESSION", "pass rate fell from 100.0 %"),
         ({"allow": True, "mode": "statistics"}, "INCONCLUSIVE", "too few independent cases: 4"),
-        ({}, "NOT COMPARABLE", "thresholds.min_coverage"),
+        ({}, "NOT COMPARABLE", "judge.metrics."),
         (
             {"allow": True, "max_pass_rate_drop": 1.0, "max_avg_score_drop": 100.0},
             "NOT WORSE",
@@ -125,7 +125,8 @@ def test_runs_that_are_not_judged_alike_end_with_that_word_and_what_differs(caps
     ],
 )
 def test_a_comparison_ends_with_one_word_and_its_reasons(capsys, limits, word, reason):
-    comparison = comparison_of(worse(thresholds={"min_coverage": 0.5}), **limits)
+    ended = worse(judge={"metrics": ["tool_routing", "response_delivery"]})
+    comparison = comparison_of(ended, **limits)
     print_comparison(comparison, comparison.verdict.why)
     figures = capsys.readouterr().out
     print_comparison_ending(comparison.verdict)
