@@ -249,9 +249,14 @@ def _line_format(stream: IO[bytes]) -> Format | None:
     return None
 
 
+def is_table(uri: str) -> bool:
+    """Whether an object is a table by its name: CSV, TSV or Parquet."""
+    return is_csv(uri) or uri.lower().endswith(".parquet")
+
+
 def _table_error(uri: str, head: bytes) -> DataError | None:
     """The reason why a table has no format, with its columns; `None` for what is no table."""
-    if not (is_csv(uri) or uri.lower().endswith(".parquet")):
+    if not is_table(uri):
         return None
     with suppress(DataError):
         row = strict_json(head.partition(b"\n")[0])

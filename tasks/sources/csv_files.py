@@ -63,39 +63,51 @@ def _cells_of_any_size() -> Iterator[None]:
 
 
 def _rows(text: IO[str]) -> Iterator[dict[str, str] | str]:
-    """The rows as objects, or why a row is none."""
+    """The rows as objects, or why a row is none; blank rows are left out."""
+    separator = _separator(text)
+    names: list[str] | None = None
+    for line, cells in _parsed_rows(text, separator):
+        if isinstance(cells, csv.Error):
+            why = f"line {line}: {cells}; quote the cells, and double the quotes in them"
+            if names is None:
+                raise DataError("csv", why)
+            yield why
+        elif names is None:
+            names = _checked_names(cells)
+        elif any(cells[len(names) :]):
+            yield (
+                f"line {line}: {len(cells)} cells under {len(names)} column names; quote cells that "
+                f"hold {separator!r}"
+            )
+        else:
+            # A column without a name is the index that pandas writes.
+            named = zip(names, cells, strict=False)
+            yield {name: cell for name, cell in named if name and cell.strip()}
+
+
+def _separator(text: IO[str]) -> str:
+    """What separates the column names, by their line; the stream is left at its beginning."""
     header = text.readline()
     while header and not header.strip():
         header = text.readline()
-    counts = {mark: _QUOTED.sub("", header).count(mark) for mark in _SEPARATORS}
-    separator = max(counts, key=counts.__getitem__)
     text.seek(0)
+    counts = {mark: _QUOTED.sub("", header).count(mark) for mark in _SEPARATORS}
+    return max(counts, key=counts.__getitem__)
+
+
+def _parsed_rows(text: IO[str], separator: str) -> Iterator[tuple[int, list[str] | csv.Error]]:
+    """The cells of each row that is not blank, or its fault, after the number of its last line."""
     rows = csv.reader(text, delimiter=separator, strict=True)
-    names: list[str] | None = None
     while True:
         try:
             cells = next(rows, None)
         except csv.Error as error:  # the reader goes on with the next line
-            if names is None:
-                raise DataError("csv", f"line {rows.line_num}: {error}") from None
-            yield f"line {rows.line_num}: {error}; quote the cells, and double the quotes in them"
+            yield rows.line_num, error
             continue
         if cells is None:
             return
-        if not any(cell.strip() for cell in cells):
-            continue
-        if names is None:
-            names = _checked_names(cells)
-            continue
-        if len(cells) > len(names) and any(cells[len(names) :]):
-            yield (
-                f"line {rows.line_num}: {len(cells)} cells under {len(names)} column names; quote "
-                f"cells that hold {separator!r}"
-            )
-            continue
-        # A column without a name is the index that pandas writes.
-        named = zip(names, cells, strict=False)
-        yield {name: cell for name, cell in named if name and cell.strip()}
+        if any(cell.strip() for cell in cells):
+            yield rows.line_num, cells
 
 
 def _checked_names(cells: list[str]) -> list[str]:
