@@ -248,9 +248,12 @@ def import_(
     endpoint_url: Annotated[
         str | None, Option(help="Endpoint of an S3 store other than AWS.")
     ] = None,
+    column: options.Columns = None,
     force: Annotated[bool, Option("--force", help="Overwrite OUT.")] = False,
     as_json: options.AsJson = False,
 ) -> None:
     """Convert foreign transcripts, and say what was kept, moved and dropped."""
-    wanted = commands.init.ImportOptions(format_, source, out, to, labels, endpoint_url)
+    wanted = commands.init.ImportOptions(
+        format_, source, out, to, labels, endpoint_url, column or ()
+    )
     commands.init.import_and_print(wanted, force=force, as_json=as_json)
