@@ -70,6 +70,7 @@ def init(
     ] = None,
     api_base: Annotated[str | None, Option(help="Address of the model's own server.")] = None,
     column: options.Columns = None,
+    endpoint_url: options.EndpointUrl = None,
     force: Annotated[bool, Option("--force", help="Overwrite the file.")] = False,
 ) -> None:
     """Write a commented assizes.toml for the transcripts at hand.
@@ -78,7 +79,7 @@ def init(
     that fit. Where nothing can be read it says why, and writes nothing.
     """
     day = date.date() if date else None
-    wanted = commands.init.InitOptions(day, model, api_base, column or ())
+    wanted = commands.init.InitOptions(day, model, api_base, column or (), endpoint_url)
     commands.init.write_config(uri, file, force=force, options=wanted)
 
 

@@ -245,9 +245,7 @@ def import_(
     labels: Annotated[
         Path | None, Option(help="File for labels of people [default: OUT with .labels.jsonl].")
     ] = None,
-    endpoint_url: Annotated[
-        str | None, Option(help="Endpoint of an S3 store other than AWS.")
-    ] = None,
+    endpoint_url: options.EndpointUrl = None,
     column: options.Columns = None,
     force: Annotated[bool, Option("--force", help="Overwrite OUT.")] = False,
     as_json: options.AsJson = False,

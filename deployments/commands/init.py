@@ -21,7 +21,7 @@ from assizes.judge.formats.shared.parsing import fidelity_lines
 from assizes.tasks.intake.importing import ImportResult, import_transcripts
 from assizes.tasks.intake.reader import is_table
 from assizes.tasks.intake.run_sources import yesterday
-from assizes.tasks.intake.sample import TranscriptSample, look_at
+from assizes.tasks.intake.sample import SAMPLE_OBJECTS, TranscriptSample, look_at
 
 _COLUMNS_SHOWN: Final = 12  # of a table that was not understood
 
@@ -34,6 +34,12 @@ class InitOptions:
     model: str | None = None  # checked by one call, and written; `None`: the offline baseline
     api_base: str | None = None  # of the model
     columns: Sequence[str] = ()  # "id=ticket": settings of [transcripts.columns]
+    endpoint_url: str | None = None  # of an S3 store other than AWS
+
+    def transcripts(self, uri: str) -> TranscriptsConfig:
+        """How the transcripts at a place are reached."""
+        storage = {"endpoint_url": self.endpoint_url} if self.endpoint_url else {}
+        return TranscriptsConfig(uri=uri, storage_options=storage)
 
 
 def write_config(uri: str, file: Path, *, force: bool, options: InitOptions | None = None) -> None:
@@ -58,7 +64,7 @@ def write_config(uri: str, file: Path, *, force: bool, options: InitOptions | No
             f"assizes init {shlex.quote(uri)} --date {day}"
         )
     try:
-        sample = look_at(TranscriptsConfig(uri=uri), wanted.day, _known_columns(wanted.columns))
+        sample = look_at(wanted.transcripts(uri), wanted.day, _known_columns(wanted.columns))
     except Inconclusive as error:  # an empty folder
         raise Inconclusive(
             f"nothing was written: {error}; name the place of your transcripts, or see `assizes demo`"
@@ -68,7 +74,7 @@ def write_config(uri: str, file: Path, *, force: bool, options: InitOptions | No
     answer = None
     if wanted.model is not None:
         answer = probe_model(JudgeConfig(model=wanted.model, api_base=wanted.api_base))
-    text = Starter(uri, sample, wanted.model, wanted.api_base).text()
+    text = Starter(uri, sample, wanted.model, wanted.api_base, wanted.endpoint_url).text()
     try:
         file.write_text(text, encoding="utf-8")
     except OSError as error:
@@ -103,12 +109,14 @@ def _known_columns(pairs: Sequence[str]) -> dict[str, Any]:
 def _unreadable(uri: str, sample: TranscriptSample) -> str:
     """Why nothing is written, and what to do."""
     objects = f"{sample.objects} {'file' if sample.objects == 1 else 'files'}"
-    if sample.table and sample.columns is None:
+    # Every object was refused as a whole: no format fits, so that only columns can help.
+    if sample.table and sample.rejected == min(sample.objects, SAMPLE_OBJECTS):
         names = ", ".join(sample.table[:_COLUMNS_SHOWN])
         return (
-            f"nothing was written: {uri!r} holds a table with the columns {names}, and none of them "
-            "looks like a conversation; name them, as in --column id=ticket --column role=speaker "
-            "--column text=message (or conversation=..., or request=... and response=...)"
+            f"nothing was written: {uri!r} has no known format (docs/formats.md), and as a table with "
+            f"the columns {names} it shows no conversation; name the columns, as in --column "
+            "id=ticket --column role=speaker --column text=message (or conversation=..., or "
+            "request=... and response=...)"
         )
     reasons = "; ".join(sample.reasons) or "they are empty"
     return (

@@ -90,6 +90,7 @@ class Starter:
     sample: TranscriptSample
     model: str | None = None  # `None`: the offline baseline
     api_base: str | None = None
+    endpoint_url: str | None = None  # of an S3 store other than AWS
 
     def text(self) -> str:
         """The configuration file."""
@@ -106,6 +107,8 @@ class Starter:
         if sample.days is not None:
             yield "# One day for each run, for run --date, nightly and backfill:"
             yield f"# uri = {toml_string(sample.days.uri)}"
+        if self.endpoint_url is not None:
+            yield f"storage_options = {_toml_value({'endpoint_url': self.endpoint_url})}"
         format_ = sample.formats[0] if len(sample.formats) == 1 else "auto"
         yield _line(f'format = "{"auto" if sample.columns else format_}"', self._seen())
         yield _line('# where = { channel = "voice" }', "only cases with this tag or agent")

@@ -30,7 +30,9 @@ from assizes.tasks.sources.spool import OpenedObject, Spool
 SAMPLE_CASES: Final = 200
 """Cases that a look reads, at most."""
 
-_SAMPLE_OBJECTS: Final = 40  # objects that a look opens, at most
+SAMPLE_OBJECTS: Final = 40
+"""Objects that a look opens, at most."""
+
 _SAMPLE_ROWS: Final = 200  # rows of a table from which its columns are guessed
 _SHOWN_REASONS: Final = 3
 
@@ -87,7 +89,7 @@ def look_at(
     sources = list_sources(uri, config.storage_options)
     days = None if day is not None else day_template(uri, sources)
     # The newest come last by name; a look at them finds what the agent does today.
-    some = sources[: -_SAMPLE_OBJECTS - 1 : -1]
+    some = sources[: -SAMPLE_OBJECTS - 1 : -1]
     with Spool.of(config) as spool:
         sample = TranscriptSample(len(sources)) if columns else _read(config, spool, some, sources)
         if not sample.cases:

@@ -46,7 +46,7 @@ _FURTHER_FIELDS: Final = (
     *("system", "tool_calls", "tool_call_id", "tool_name", "started_at", "latency_ms", "agent"),
     *("agent_version", "user", "expected_response", "expected_outcomes", "retrieved_context"),
 )
-_LAYOUT_FIELDS: Final = (
+_LAYOUTS: Final = (
     frozenset({"role", "text"}),
     frozenset({"request", "response"}),
     frozenset({"conversation"}),
@@ -78,19 +78,18 @@ def guess_columns(rows: _Rows, given: Mapping[str, Any] | None = None) -> Transc
         ValidationError: what is given makes no layout of a table, even with the guess.
     """
     known = dict(given or {})
-    layout: dict[str, Any] = {
-        field: name
-        for field, name in _guessed_fields(rows).items()
-        if not any(field in fields and fields.isdisjoint(known) for fields in _other_layouts(known))
-    }
-    if not layout and not known:
+    guess = _guessed_fields(rows)
+    if (layout := _layout_of(known)) is not None and layout != _layout_of(guess):
+        # The ids and the order that were guessed are those of another kind of rows.
+        dropped = {"id", "turn"}.union(*_LAYOUTS)
+        guess = {field: name for field, name in guess.items() if field not in dropped}
+    if not guess and not known:
         return None
-    return TranscriptColumns.model_validate({**layout, **known})
+    return TranscriptColumns.model_validate({**guess, **known})
 
 
-def _other_layouts(known: Mapping[str, Any]) -> list[frozenset[str]]:
-    """The fields of the layouts that the known fields rule out."""
-    return list(_LAYOUT_FIELDS) if any(not f.isdisjoint(known) for f in _LAYOUT_FIELDS) else []
+def _layout_of(fields: Mapping[str, Any]) -> frozenset[str] | None:
+    return next((layout for layout in _LAYOUTS if not layout.isdisjoint(fields)), None)
 
 
 def _guessed_fields(rows: _Rows) -> dict[str, Any]:
