@@ -93,35 +93,32 @@ def look_at(
     with Spool.of(config) as spool:
         sample = TranscriptSample(len(sources)) if columns else _read(config, spool, some, sources)
         if not sample.cases:
-            sample = _read_table(config, spool, some, sources, columns or {}) or sample
+            rows = _table_rows(config, spool, some, whatever=bool(columns))
+            names = column_names(rows)
+            table = _guessed(rows, columns or {})
+            if table is None:
+                return replace(sample, table=tuple(names), days=days)
+            sample = _read(config.model_copy(update={"columns": table}), spool, some, sources)
+            unused = tuple(name for name in names if name not in table.names())
+            sample = replace(sample, columns=table, unused=unused)
     return replace(sample, days=days)
 
 
-def _read_table(
-    config: TranscriptsConfig,
-    spool: Spool,
-    some: Sequence[TranscriptSource],
-    sources: Sequence[TranscriptSource],
-    known: Mapping[str, Any],
-) -> TranscriptSample | None:
-    """The look at a table; `None` where there is no table, or nothing can be guessed and read."""
-    rows = _table_rows(config, spool, some, whatever=bool(known))
+def _guessed(
+    rows: Sequence[Mapping[str, Any]], known: Mapping[str, Any]
+) -> TranscriptColumns | None:
+    """The columns of a table; `None` where there are no rows, or they show no conversation."""
     names = column_names(rows)
     for name in _named_columns(known):
         if name not in names:
             raise ConfigurationError.unknown("column", name, names, "--column")
     try:
-        columns = guess_columns(rows, known) if rows else None
+        return guess_columns(rows, known) if rows else None
     except ValidationError as error:
         fault = error.errors(include_url=False)[0]
         where = ".".join(str(part) for part in fault["loc"])
         detail = fault["msg"].removeprefix("Value error, ")
         raise ConfigurationError(f"--column{f' {where}' if where else ''}: {detail}") from None
-    if columns is None:
-        return TranscriptSample(len(sources), table=tuple(names)) if names and not known else None
-    sample = _read(config.model_copy(update={"columns": columns}), spool, some, sources)
-    unused = tuple(name for name in names if name not in columns.names())
-    return replace(sample, columns=columns, unused=unused)
 
 
 def _named_columns(known: Mapping[str, Any]) -> Iterator[str]:
