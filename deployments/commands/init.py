@@ -119,9 +119,23 @@ def _unreadable(uri: str, sample: TranscriptSample) -> str:
             "request=... and response=...)"
         )
     reasons = "; ".join(sample.reasons) or "they are empty"
+    if sample.speakers:
+        return (
+            f"nothing was written: no conversation can be read in {objects} under {uri!r}, for nobody "
+            f"knows these speakers: {_speakers_text(sample)}"
+        )
     return (
         f"nothing was written: no conversation can be read in {objects} under {uri!r}: {reasons}; "
         "docs/formats.md shows the formats, and --column names the columns of a table"
+    )
+
+
+def _speakers_text(sample: TranscriptSample) -> str:
+    words = sample.speakers[:_COLUMNS_SHOWN]
+    example = shlex.quote(f"roles.{words[0]}=user")
+    return (
+        f"{', '.join(words)}; say who each is, as in --column {example} (or assistant, system, tool, "
+        "ignore)"
     )
 
 
@@ -134,6 +148,8 @@ def _print_findings(sample: TranscriptSample, answer: str | None) -> None:
         print_lines(f"  {reason}" for reason in sample.reasons)
     if sample.columns is not None:
         print_line(f"{_columns_text(sample.columns)}; please check [transcripts.columns]")
+    if sample.speakers:
+        print_line(f"nobody knows these speakers: {_speakers_text(sample)}")
     if sample.days is not None:
         print_line(
             f"the names hold days: uri = {sample.days.uri!r} judges one day a run; the file has the "

@@ -17,6 +17,7 @@ from assizes.judge.errors import ConfigurationError
 from assizes.judge.families.deterministic import REWARD
 from assizes.tasks.intake.sample import TranscriptSample
 
+_SPEAKERS_SHOWN: Final = 12
 _COMMENT_COLUMN: Final = 36  # where comments behind settings begin
 
 _TEMPLATE: Final = """\
@@ -144,8 +145,10 @@ class Starter:
         for name, value in columns.model_dump(exclude_defaults=True).items():
             what = (fields[name].description or "").partition(":")[0]
             yield _line(f"{name} = {_toml_value(value)}", what)
-        if columns.role is not None and not columns.roles:
-            yield _line('# roles = { caller = "user" }', "words of the column role not known here")
+        if self.sample.speakers:
+            yield "# Nobody knows these words for speakers. Say who each is, and take the # away:"
+            roles = dict.fromkeys(self.sample.speakers[:_SPEAKERS_SHOWN], "user")
+            yield f"# roles = {_toml_value({**roles, **columns.roles})}"
         if self.sample.unused:
             unused = ", ".join(toml_string(name) for name in self.sample.unused)
             yield from _comment(f"not read: {unused}; tags = [...] keeps columns as tags")

@@ -22,6 +22,7 @@ from assizes.judge.config.transcripts import TranscriptsConfig
 from assizes.judge.errors import ConfigurationError, DataError
 from assizes.judge.formats.shared.column_guess import column_names, guess_columns
 from assizes.judge.formats.shared.parsing import strict_json
+from assizes.judge.formats.shared.table_cells import unknown_speakers
 from assizes.tasks.intake.reader import TranscriptReader, is_table
 from assizes.tasks.intake.run_sources import expand
 from assizes.tasks.sources.listing import TranscriptSource, list_sources
@@ -69,6 +70,7 @@ class TranscriptSample:
     reasons: tuple[str, ...] = ()  # the first of them, "uri#position: reason"
     columns: TranscriptColumns | None = None  # as given, or as guessed for a table
     unused: tuple[str, ...] = ()  # columns of the table that `columns` does not name
+    speakers: tuple[str, ...] = ()  # words for speakers in the table that nobody knows
     table: tuple[str, ...] = ()  # columns of a table for which nothing could be guessed
     days: DayTemplate | None = None  # where the names hold days
 
@@ -100,7 +102,9 @@ def look_at(
                 return replace(sample, table=tuple(names), days=days)
             sample = _read(config.model_copy(update={"columns": table}), spool, some, sources)
             unused = tuple(name for name in names if name not in table.names())
-            sample = replace(sample, columns=table, unused=unused)
+            speakers = [row[table.role] for row in rows if table.role in row]
+            unknown = tuple(unknown_speakers(speakers, table.roles))
+            sample = replace(sample, columns=table, unused=unused, speakers=unknown)
     return replace(sample, days=days)
 
 

@@ -98,6 +98,23 @@ def test_columns_can_be_named_where_the_guess_is_wrong_or_there_is_none(written)
     }
 
 
+def test_words_for_speakers_that_nobody_knows_are_named_and_written_as_a_comment(written, capsys):
+    Path("t.csv").write_text(f"{TURNS}78,1,robo-caller,Hello,1\n78,2,bot,Hi,1\n")
+    written("t.csv")
+    assert '# roles = { "robo_caller" = "user" }' in text().splitlines()
+    printed = capsys.readouterr().out
+    assert (
+        "1 of 2 records cannot be read:\n  t.csv#1: schema: role: 'robo-caller' is not" in printed
+    )
+    assert "robo_caller; say who each is, as in --column roles.robo_caller=user (or" in printed
+
+
+def test_where_nobody_knows_any_speaker_nothing_is_written_and_the_words_are_named(folder: Path):
+    Path("t.csv").write_text("chat,role,text\n1,kunde,Wo ist es?\n1,haus,Hier.\n")
+    line = refused(Inconclusive, "t.csv")
+    assert "nobody knows these speakers: kunde, haus; say who each is, as in --column" in line
+
+
 def refused(error: type[AssizesError], uri: str, **options: Any) -> str:
     """The one line that `init` ends with; nothing is written."""
     with pytest.raises(error) as caught:

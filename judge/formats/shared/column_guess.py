@@ -42,6 +42,15 @@ _NAMES: Final = {
 }
 """What tables call each column, the surest name first."""
 
+_ID_NAME: Final = re.compile(
+    r"(?:^|_)(?:[a-z]?id|nr|no|number)$|(?:conv|chat|session|thread)\w*id$"
+)
+_OTHER_ID: Final = re.compile(
+    r"(?:user|customer|client|visitor|account|agent|bot|message|msg|turn|sender|author|speaker|tool"
+    r"|model|tenant|company|organi[sz]ation|order)_"
+)
+"""Names of ids, and the beginnings of those that name no conversation."""
+
 _FURTHER_FIELDS: Final = (
     *("system", "tool_calls", "tool_call_id", "tool_name", "started_at", "latency_ms", "agent"),
     *("agent_version", "user", "expected_response", "expected_outcomes", "retrieved_context"),
@@ -240,7 +249,8 @@ def _text_column(
 
 
 def _is_id_name(name: str) -> bool:
-    return re.search(r"(?:^|_)(?:id|nr|no|number)$", _plain(name)) is not None
+    plain = _plain(name)
+    return _ID_NAME.search(plain) is not None and _OTHER_ID.match(plain) is None
 
 
 def _is_speaker(cell: Any) -> bool:

@@ -5,8 +5,10 @@ A cell of a CSV file is text; one of a Parquet file may be a number, a list or a
 
 from __future__ import annotations
 
+import ast
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 from assizes.judge.config.columns import ColumnRole, plain_word
@@ -32,7 +34,29 @@ _LISTED: Final = ("messages", "turns", "conversation", "conversations")
 _SPEAKER_LINE: Final = re.compile(
     r"\s*(?:\[(?P<boxed>[^\]\n]{1,30})\]:?|\**(?P<plain>[A-Za-z][\w -]{0,29}?)\**\s*:\**)\s*(?P<text>.*)"
 )
+# A list or dict as Python writes it; nothing else of the language, so that no text can do harm.
+_PYTHON_LITERAL: Final = re.compile(
+    r"""[\[{](?:'(?:[^'\\]|\\.)*+'|"(?:[^"\\]|\\.)*+"|-?\d++(?:\.\d++)?(?:[eE][+-]?\d++)?"""
+    r"""|True|False|None|[\[\]{},:\s])*+""",
+    re.DOTALL,
+)
+_MAX_LITERAL_CHARS: Final = 1 << 20  # Python takes seconds, and much memory, for a longer one
 _MAX_SHOWN: Final = 40  # characters of a cell, in the reason of a reject
+
+
+def decoded_cell(cell: Any) -> Any:
+    """The value of a cell that holds a list or an object as JSON, or as Python writes it.
+
+    pandas writes lists into CSV files as Python does: `[{'role': 'user', 'content': "It's late."}]`.
+    """
+    value = decode_if_json(cell)
+    if not isinstance(value, str) or len(value) > _MAX_LITERAL_CHARS:
+        return value
+    if _PYTHON_LITERAL.fullmatch(text := value.strip()):
+        # Brackets that do not match, or too many of them; a key that is a list.
+        with suppress(ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+            return ast.literal_eval(text)
+    return value
 
 
 def role_of(cell: Any, more: Mapping[str, ColumnRole]) -> ColumnRole:
@@ -66,7 +90,7 @@ def messages_of_cell(cell: Any, more: Mapping[str, ColumnRole]) -> list[dict[str
     Raises:
         DataError: `schema`, for a cell that is none of these.
     """
-    value = decode_if_json(cell)
+    value = decoded_cell(cell)
     if isinstance(value, dict):
         value = first_present(value, _LISTED)
     if isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
@@ -111,6 +135,12 @@ def _spoken_messages(text: str, more: Mapping[str, ColumnRole]) -> list[dict[str
     return messages
 
 
+def unknown_speakers(cells: Iterable[Any], more: Mapping[str, ColumnRole]) -> list[str]:
+    """The words for speakers that nobody knows, each once, in their order."""
+    words = dict.fromkeys(plain_word(as_text(cell)) for cell in cells)
+    return [word for word in words if word and word not in more and word not in ROLE_WORDS]
+
+
 def id_of_cell(cell: Any) -> str | None:
     """The id in a cell; 12.0, as tables with gaps write whole numbers, is 12."""
     if isinstance(cell, float) and cell.is_integer():
@@ -120,14 +150,14 @@ def id_of_cell(cell: Any) -> str | None:
 
 def texts_of_cell(cell: Any) -> list[str]:
     """The texts in a cell: those of a JSON list, else each line that is not blank."""
-    value = decode_if_json(cell)
+    value = decoded_cell(cell)
     texts = map(as_text, value) if isinstance(value, list) else as_text(value).splitlines()
     return [text.strip() for text in texts if text.strip()]
 
 
 def passages_of_cell(cell: Any) -> list[dict[str, Any]]:
     """The passages in a cell, each with its content: a JSON list of texts or objects, or a text."""
-    value = decode_if_json(cell)
+    value = decoded_cell(cell)
     items = value if isinstance(value, list) else [value]
     return [_passage(item) for item in items]
 

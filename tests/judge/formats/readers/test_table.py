@@ -11,6 +11,7 @@ from assizes.judge.case import Case
 from assizes.judge.config.columns import TranscriptColumns
 from assizes.judge.errors import DataError
 from assizes.judge.formats import resolve_table, table_formats
+from assizes.judge.formats.shared.table_cells import decoded_cell
 
 TURNS = {"id": "ticket", "turn": "n", "role": "speaker", "text": "words"}
 
@@ -185,6 +186,7 @@ def test_a_row_without_an_id_is_known_by_its_content():
                 {"role": "assistant", "content": "It is\nlate."},
             ]
         ),
+        """[{'role': 'user', 'content': "Where is it?"}, {'role': 'ai', 'content': 'It is\\nlate.'}]""",
         [{"from": "human", "value": "Where is it?"}, {"from": "gpt", "value": "It is\nlate."}],
         {
             "messages": [
@@ -244,3 +246,23 @@ def test_a_line_that_stands_for_no_row_is_rejected_with_its_reason():
         "csv",
         "line 4: 3 cells under 2 column names",
     )
+
+
+@pytest.mark.parametrize(
+    ("cell", "value"),
+    [
+        ("{'a': [1, -2.5e3, None, True]}", {"a": [1, -2500.0, None, True]}),
+        ("['a' 'b']", ["ab"]),
+        ("[sic] hello", "[sic] hello"),
+        ("[1, [2", "[1, [2"),
+        ("{[1]: 2}", "{[1]: 2}"),
+        ("[open('x')]", "[open('x')]"),
+    ],
+)
+def test_lists_as_python_writes_them_are_read_and_no_other_code(cell: str, value: Any):
+    assert decoded_cell(cell) == value
+
+
+def test_what_python_would_read_too_long_or_too_deep_is_left_as_text():
+    for cell in ("[" * 300 + "]" * 300, f"['{'x' * (1 << 20)}']", "[" + "1," * 200_000):
+        assert decoded_cell(cell) is cell

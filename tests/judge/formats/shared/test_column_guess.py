@@ -90,6 +90,15 @@ case;kind;what was said in it
 """,
             {"id": "case", "role": "kind", "text": "what was said in it"},
         ),
+        (
+            """
+cid;customer_id;author_type;body
+1;7;admin;Hello there
+1;7;kunde;Hi there
+2;7;kunde;Hi there
+""",
+            {"id": "cid", "role": "author_type", "text": "body", "user": "customer_id"},
+        ),
     ],
 )
 def test_the_columns_of_a_table_are_guessed_from_names_and_cells(
@@ -103,7 +112,7 @@ def test_the_columns_of_a_table_are_guessed_from_names_and_cells(
     [
         "id;price\n1;2\n2;3",
         "question;category\nWhere?;a",  # no answer
-        "speaker;words\nuser;Hello there\nbot;Hi there",  # nothing says which rows belong together
+        "user_id;role;words\n1;user;Hello there\n1;bot;Hi there",  # nothing says which rows belong together
     ],
 )
 def test_a_table_that_shows_no_conversation_is_not_guessed_at(text: str):
