@@ -102,7 +102,8 @@ def look_at(
                 return replace(sample, table=tuple(names), days=days)
             sample = _read(config.model_copy(update={"columns": table}), spool, some, sources)
             unused = tuple(name for name in names if name not in table.names())
-            speakers = [row[table.role] for row in rows if table.role in row]
+            role = table.role
+            speakers = [row[role] for row in rows if role is not None and role in row]
             unknown = tuple(unknown_speakers(speakers, table.roles))
             sample = replace(sample, columns=table, unused=unused, speakers=unknown)
     return replace(sample, days=days)

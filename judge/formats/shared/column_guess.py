@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -147,7 +147,7 @@ def _cells(rows: _Rows, name: str) -> list[Any]:
     return [row[name] for row in rows if name in row]
 
 
-def _share(rows: _Rows, name: str, is_one: Any) -> float:
+def _share(rows: _Rows, name: str, is_one: Callable[[Any], Any]) -> float:
     """The share of the filled cells of a column for which a test holds; 0 for an empty column."""
     cells = _cells(rows, name)
     return sum(map(bool, map(is_one, cells))) / len(cells) if cells else 0.0
@@ -155,7 +155,7 @@ def _share(rows: _Rows, name: str, is_one: Any) -> float:
 
 def _holds(field: str, rows: _Rows, name: str) -> bool:
     """Whether the cells of a column can be what its name says."""
-    tests = {"started_at": moment, "latency_ms": amount}
+    tests: dict[str, Callable[[Any], Any]] = {"started_at": moment, "latency_ms": amount}
     test = tests.get(field)
     return test is None or _share(rows, name, lambda cell: test(cell) is not None) >= _LEAST_SHARE
 
