@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import shlex
+import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any, Final
 from assizes.deployments.commands.model_probe import probe_model
 from assizes.deployments.commands.output import print_json, print_line, print_lines, print_table
 from assizes.deployments.commands.starter import Starter, chosen_judges
+from assizes.deployments.settings import validate_config
 from assizes.judge.config.columns import TranscriptColumns
 from assizes.judge.config.judging import JudgeConfig
 from assizes.judge.config.transcripts import TranscriptsConfig
@@ -53,16 +55,7 @@ def write_config(uri: str, file: Path, *, force: bool, options: InitOptions | No
         Inconclusive: no record can be read; the message says why.
     """
     wanted = options or InitOptions()
-    if file.exists() and not force:
-        raise ConfigurationError(f"{file} exists; --force overwrites it, -o names another file")
-    if wanted.api_base is not None and wanted.model is None:
-        raise ConfigurationError("--api-base is the address of a model: name it with --model")
-    if "{date" in uri and wanted.day is None:
-        day = yesterday(dt.datetime.now(dt.UTC), "UTC")
-        raise ConfigurationError(
-            f"{uri!r} holds a place for a date; say which day to look at: "
-            f"assizes init {shlex.quote(uri)} --date {day}"
-        )
+    _check_arguments(uri, file, wanted, force=force)
     try:
         sample = look_at(wanted.transcripts(uri), wanted.day, _known_columns(wanted.columns))
     except Inconclusive as error:  # an empty folder
@@ -71,19 +64,40 @@ def write_config(uri: str, file: Path, *, force: bool, options: InitOptions | No
         ) from None
     if not sample.cases:
         raise Inconclusive(_unreadable(uri, sample))
+    text = Starter(uri, sample, wanted.model, wanted.api_base, wanted.endpoint_url).text()
+    # Before the model is paid for: no run takes a file that this refuses, such as one with a key.
+    validate_config(tomllib.loads(text), "nothing was written")
     answer = None
     if wanted.model is not None:
         answer = probe_model(JudgeConfig(model=wanted.model, api_base=wanted.api_base))
-    text = Starter(uri, sample, wanted.model, wanted.api_base, wanted.endpoint_url).text()
     try:
         file.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise ConfigurationError(
-            f"{file} cannot be written: {error.strerror}; give a file in a folder that is there"
-        ) from None
+        raise _unwritable(file, error.strerror) from None
     _print_findings(sample, answer)
     day_option = "" if wanted.day is None else f" --date {wanted.day}"
     print_line(f"wrote {file}; next: assizes run -c {shlex.quote(str(file))}{day_option}")
+
+
+def _check_arguments(uri: str, file: Path, wanted: InitOptions, *, force: bool) -> None:
+    if file.exists() and not force:
+        raise ConfigurationError(f"{file} exists; --force overwrites it, -o names another file")
+    if not file.parent.is_dir():
+        raise _unwritable(file, "no such folder")
+    if wanted.api_base is not None and wanted.model is None:
+        raise ConfigurationError("--api-base is the address of a model: name it with --model")
+    if "{date" in uri and wanted.day is None:
+        day = yesterday(dt.datetime.now(dt.UTC), "UTC")
+        raise ConfigurationError(
+            f"{uri!r} holds a place for a date; say which day to look at: "
+            f"assizes init {shlex.quote(uri)} --date {day}"
+        )
+
+
+def _unwritable(file: Path, why: str | None) -> ConfigurationError:
+    return ConfigurationError(
+        f"{file} cannot be written: {why}; give a file in a folder that is there"
+    )
 
 
 def _known_columns(pairs: Sequence[str]) -> dict[str, Any]:

@@ -362,6 +362,21 @@ def test_a_model_without_its_key_and_an_address_without_a_model_are_refused(
     assert "name it with --model" in refused(ConfigurationError, "t.jsonl", api_base="http://x")
 
 
+def test_what_no_run_would_take_is_not_written(folder: Path):
+    (folder / "t.jsonl").write_bytes(native_line(talk()))
+    line = refused(
+        ConfigurationError, "t.jsonl", model="openai/m", api_base="http://ada:secret@host/v1"
+    )
+    assert line.startswith("nothing was written: ")
+    assert "holds a URL with a password" in line
+    assert "secret@" not in line
+
+
+def test_a_file_in_a_folder_that_is_not_there_is_refused_before_anything_is_read(folder: Path):
+    with pytest.raises(ConfigurationError, match=r"no/x\.toml cannot be written: no such folder"):
+        write_config("nowhere", Path("no/x.toml"), force=False)
+
+
 def test_a_bucket_elsewhere_is_looked_at_and_written_with_its_endpoint(s3: S3, written):
     bucket = s3.bucket()
     s3.client.put_object(Bucket=bucket, Key="in/t.jsonl", Body=native_line(talk()))
