@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import glob
 import shlex
 import tomllib
 from collections.abc import Sequence
@@ -84,6 +85,11 @@ def _check_arguments(uri: str, file: Path, wanted: InitOptions, *, force: bool) 
         raise ConfigurationError(f"{file} exists; --force overwrites it, -o names another file")
     if not file.parent.is_dir():
         raise _unwritable(file, "no such folder")
+    if not ("://" in uri or "{" in uri or glob.has_magic(uri) or Path(uri).exists()):
+        raise ConfigurationError(
+            f"nothing was written: {uri!r} does not exist; name the place of your transcripts, as in "
+            "assizes init FOLDER, assizes init chats.csv or assizes init s3://bucket/prefix/"
+        )
     if wanted.api_base is not None and wanted.model is None:
         raise ConfigurationError("--api-base is the address of a model: name it with --model")
     if "{date" in uri and wanted.day is None:
