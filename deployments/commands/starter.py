@@ -146,7 +146,8 @@ class Starter:
             what = (fields[name].description or "").partition(":")[0]
             yield _line(f"{name} = {_toml_value(value)}", what)
         if self.sample.speakers:
-            yield "# Nobody knows these words for speakers. Say who each is, and take the # away:"
+            place = "in place of the line above" if columns.roles else "and take the # away"
+            yield f"# Nobody knows these words for speakers. Say who each is, {place}:"
             roles = dict.fromkeys(self.sample.speakers[:_SPEAKERS_SHOWN], "user")
             yield f"# roles = {_toml_value({**roles, **columns.roles})}"
         if self.sample.unused:
