@@ -40,9 +40,11 @@ def look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     """Judge cases with what `assizes init` writes, and say what a person then sees."""
     monkeypatch.chdir(tmp_path)
 
-    async def seen(cases: Sequence[Case], **judge: Any) -> FirstLook:
-        Path("t.jsonl").write_bytes(b"".join(map(native_line, cases)))
-        write_config("t.jsonl", Path("assizes.toml"), force=True)
+    async def seen(cases: Sequence[Case] | str, **judge: Any) -> FirstLook:
+        file = Path("t.csv" if isinstance(cases, str) else "t.jsonl")
+        lines = [cases.encode()] if isinstance(cases, str) else map(native_line, cases)
+        file.write_bytes(b"".join(lines))
+        write_config(str(file), Path("assizes.toml"), force=True)
         body = tomllib.loads(Path("assizes.toml").read_text("utf-8"))
         body["comparison"].pop("baseline")
         return await ended(validate_config({**body, "judge": {**body["judge"], **judge}}, "test"))
@@ -213,3 +215,22 @@ async def test_expected_calls_alone_do_not_make_a_pass_while_no_metric_compares_
     assert ending.summary.outcome == "passed"
     assert "PASSED" not in ending.printed.splitlines()
     assert "TASK SUCCESS NOT JUDGED" in ending.printed.splitlines()
+
+
+async def test_a_table_of_questions_and_answers_is_judged_by_what_init_chose_for_it(look):
+    rows = (
+        "question,answer,reference,context\n"
+        + "Where is it?,In Rome.,In Rome.,It is in Rome.\n" * 2
+    )
+    ending = await look(rows.replace("\nWhere is", "\nAnd where is", 1))
+    judged = {score["judge"] for score in ending.scores if score["status"] == "scored"}
+    assert {"correctness", "groundedness", "relevance_to_query"} <= judged
+    assert "conversation" not in judged
+    assert ending.summary.counts["judged"] == 2
+
+
+async def test_a_table_of_turns_is_judged_as_conversations_are(look):
+    turns = "ticket,n,speaker,words\n77,2,bot,It is on its way.\n77,1,customer,Where is my order?\n"
+    ending = await look(turns)
+    assert ending.summary.counts["judged"] == 1
+    assert {score["judge"] for score in ending.scores} == {"conversation"}

@@ -107,14 +107,14 @@ def test_a_local_source_is_pinned_by_its_content(folder):
         (
             "empty",
             Inconclusive,
-            "no transcripts under 'empty'; looked for *.jsonl, *.json, *.ndjson, each "
-            "also with .gz or .zst, *.parquet, *.eval",
+            "no transcripts under 'empty'; looked for *.jsonl, *.json, *.ndjson, *.csv, "
+            "*.tsv, each also with .gz or .zst, *.parquet, *.eval",
         ),
         (
             "in/*.txt",
             Inconclusive,
-            "no transcripts under 'in/*.txt'; looked for *.jsonl, *.json, *.ndjson, each "
-            "also with .gz or .zst, *.parquet, *.eval",
+            "no transcripts under 'in/*.txt'; looked for *.jsonl, *.json, *.ndjson, *.csv, "
+            "*.tsv, each also with .gz or .zst, *.parquet, *.eval",
         ),
     ],
 )
