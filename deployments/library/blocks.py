@@ -31,8 +31,9 @@ class DisplayBlock:
 
 
 def block_text(blocks: Iterable[DisplayBlock]) -> str:
-    """The blocks as plain text, without a line end behind the last line."""
-    return "\n".join(line.rstrip() for block in blocks for line in _text_lines(block))
+    """The blocks as plain text."""
+    texts = (_text(block) for block in blocks)
+    return "\n".join(text for text in texts if text)
 
 
 def block_html(blocks: Iterable[DisplayBlock]) -> str:
@@ -49,6 +50,13 @@ def cell_text(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.2f}"
     return clean_line(printable(str(value)), CELL_CHARS)
+
+
+def _text(block: DisplayBlock) -> str:
+    lines = [line.rstrip() for line in _text_lines(block)]
+    if block.rows:
+        lines.append("")  # a table ends with a blank line
+    return "\n".join(lines)
 
 
 def _text_lines(block: DisplayBlock) -> Iterable[str]:

@@ -24,6 +24,7 @@ from assizes.deployments.library.inputs import (
     CasesInput,
     content_digest,
     place_of,
+    reject_lines,
     transcript_files,
     write_files,
 )
@@ -34,8 +35,9 @@ from assizes.judge.catalog import CONVERSATION, JUDGES, available_metrics
 from assizes.judge.config.run import RunConfig, StoreConfig
 from assizes.judge.config.transcripts import FormatName
 from assizes.judge.engine.blocking import run_blocking
-from assizes.judge.errors import ConfigurationError
+from assizes.judge.errors import ConfigurationError, Halted, Inconclusive, OverBudget
 from assizes.judge.rows import as_json
+from assizes.tasks.intake.plan import NothingDue
 from assizes.tasks.store import open_store
 
 KEPT_INPUTS: Final = Path(".assizes/inputs")
@@ -67,6 +69,9 @@ _PLACES: Final[Mapping[str, tuple[str, str]]] = {
     "budget_usd": ("limits", "budget_usd"),
 }
 """Table and field of the configuration that a setting stands for."""
+
+_STOPS: Final = {"Incomplete": Inconclusive, "OverBudget": OverBudget, "Halted": Halted}
+"""What is raised where a run ended so before any case was judged, by its conclusion."""
 
 _PARAMETERS: Final = ("model", "metrics", "judges", "columns", "store")
 
@@ -106,6 +111,7 @@ def evaluate(
     Raises:
         ConfigurationError: something cannot work, such as an unknown metric or a missing key.
         Inconclusive: there is nothing to judge, or the model could not be reached.
+        OverBudget: the budget was spent before any case was judged.
     """
     choice = JudgeChoice(model, metrics, judges)
     with show_progress(wanted=settings.get("progress")):
@@ -172,7 +178,14 @@ async def _evaluate(
         files = await asyncio.to_thread(_place_input, body, cases, columns, scratch)
         config = validate_config(body, "evaluate")
         run_id = None if scratch is None or files is None else _content_id(config, files)
-        result = await _judge(config, run_id, scratch)
+        try:
+            result = await _judge(config, run_id, scratch)
+        except NothingDue as error:
+            if files is None or error.plan is None:
+                raise
+            lines = await asyncio.to_thread(reject_lines, config.transcripts, error.plan)
+            why = "; ".join(lines) or "the settings leave all of them out"
+            raise Inconclusive(f"no_data: none of the cases can be judged: {why}") from None
         cleanup.pop_all()  # from here on the result removes the folder
     return result
 
@@ -181,6 +194,9 @@ async def _judge(config: RunConfig, run_id: str | None, scratch: Path | None) ->
     from assizes.flows.in_process import evaluate_in_process  # imports Prefect: seconds
 
     outcome = await evaluate_in_process(config, run_id)
+    counts = outcome.summary.counts
+    if outcome.conclusion in _STOPS and not counts["judged"] + counts["errored"]:
+        raise _STOPS[outcome.conclusion]("; ".join(outcome.reasons))
     return Evaluation(config.store, outcome.run_id, outcome, scratch)
 
 
@@ -257,22 +273,35 @@ def _chosen_judges(choice: JudgeChoice, rubrics: Sequence[str]) -> dict[str, Any
     """The settings `metrics` and `judges` of [judge], with an error that leads on for a mix-up."""
     weights = choice.metrics or ()
     judges = [_judge_reference(judge) for judge in choice.judges or ()]
-    metric_names = {metric.name for metric in available_metrics(rubrics)}
+    defaults = {metric.name: metric.default_weight for metric in available_metrics(rubrics)}
     for name in weights:
-        if name not in metric_names and name in JUDGES:
+        if name not in defaults and name in JUDGES:
             raise ConfigurationError(
                 f"metrics: {name!r} is a judge with a metric of its own; write judges=[{name!r}]"
             )
     for name in judges:
-        if name in metric_names and name not in JUDGES:
+        if name in defaults and name not in JUDGES:
             raise ConfigurationError(
                 f"judges: {name!r} is a metric of the judge {CONVERSATION!r}; write metrics=[{name!r}]"
             )
     if (weights or not judges) and CONVERSATION not in judges:
         judges = [CONVERSATION, *judges]
-    shares = weights.items() if isinstance(weights, Mapping) else ((name, None) for name in weights)
-    metrics = [{"metric": name, "weight": weight} for name, weight in shares]
+    if not isinstance(weights, Mapping):
+        weights = _default_weights(weights, defaults)
+    metrics = [{"metric": name, "weight": weight} for name, weight in weights.items()]
     return {"judges": judges, "metrics": metrics or None}
+
+
+def _default_weights(
+    names: Sequence[str], defaults: Mapping[str, float]
+) -> dict[str, float | None]:
+    """The weights of metrics that are named alone; `None`: the metric's own.
+
+    A metric without a weight of its own weighs as much as the others do on average.
+    """
+    own = [defaults[name] for name in names if defaults.get(name)]
+    mean = sum(own) / len(own) if own else 1.0
+    return {name: mean if defaults.get(name) == 0 else None for name in names}
 
 
 def _judge_reference(judge: str | Callable[..., Any]) -> str:

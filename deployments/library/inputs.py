@@ -6,16 +6,20 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Final, TypeAlias
 
 import polars as pl
 
 from assizes.deployments.library.frames import conversation_records
 from assizes.judge.case import Case
+from assizes.judge.config.transcripts import TranscriptsConfig
 from assizes.judge.errors import ConfigurationError
 from assizes.judge.formats import native_line
 from assizes.judge.formats.shared.json_shapes import CONVERSATION_IDS
+from assizes.tasks.intake.plan import Plan
+from assizes.tasks.intake.shards import read_shard
+from assizes.tasks.sources.spool import Spool
 
 CasesInput: TypeAlias = (
     str | Path | Case | Mapping[str, Any] | pl.DataFrame | pl.LazyFrame | Iterable[Any]
@@ -27,6 +31,9 @@ ACCEPTED: Final = (
     "a path or URI, a list of Cases, of dicts in any format or of lists of messages, or a Polars or "
     "pandas frame"
 )
+
+SHOWN_REJECTS: Final = 3
+"""Most reasons that an error names where no record can be judged."""
 
 _TAU2_KEY, _TAU_BENCH_KEY = "simulations", "traj"
 """Keys by which a whole result file of tau2, and a trajectory of tau-bench, are recognised."""
@@ -98,6 +105,18 @@ def write_files(files: Mapping[str, bytes], folder: Path) -> Path:
             "its conversations there, so start Python in a folder that can be written to"
         ) from None
     return target
+
+
+def reject_lines(transcripts: TranscriptsConfig, plan: Plan) -> list[str]:
+    """Why the first records of a plan were rejected, each with its place in its file."""
+    lines = []
+    with Spool.of(transcripts) as spool:
+        for shard in plan.shards:
+            for record in read_shard(shard, transcripts, spool):
+                if record.reject is not None and len(lines) < SHOWN_REJECTS:
+                    file = PurePosixPath(shard.uri).stem
+                    lines.append(f"{file}[{record.position}]: {record.reject}")
+    return lines
 
 
 def content_digest(files: Mapping[str, bytes]) -> str:

@@ -24,7 +24,7 @@ from assizes.judge.comparison.compare import compare
 from assizes.judge.config.gates import STORED, ComparisonConfig
 from assizes.judge.config.run import StoreConfig
 from assizes.judge.errors import ConfigurationError
-from assizes.judge.summary.wide_table import results_frame
+from assizes.judge.summary.wide_table import wide_frame
 from assizes.tasks.reports.data.case_rows import explanation
 from assizes.tasks.reports.data.explain_page import metric_explanation
 from assizes.tasks.runs.stored_cases import StoredExecution, reread_case, stored_executions
@@ -117,13 +117,13 @@ class Evaluation:
         return pandas_frame(self.to_polars(table, parts=parts))
 
     def wide(self) -> pl.DataFrame:
-        """The wide table: a row for each case, a column for each published assessment.
+        """The wide table: a row for each case, a column for each published assessment and metric.
 
-        The columns are those of `assizes export RUN --wide FILE`; docs/rows.md names them.
+        It is the table of `assizes export RUN --wide FILE`; docs/rows.md names its columns.
         """
         with open_store(self._store) as store:
             cases, scores = (store.table(self.run_id, name) for name in ("cases", "scores"))
-        return results_frame(cases, scores)
+        return wide_frame(cases, scores)
 
     @property
     def case_ids(self) -> list[str]:

@@ -34,7 +34,9 @@ class EvaluationSummary(RunSummary):
                 metric.skipped or None,
             )
             for metric in self.metrics
+            if metric.scored or metric.failed
         ]
+        silent = [metric.name for metric in self.metrics if not (metric.scored or metric.failed)]
         columns = ("metric", "#mean", "#passed", "#scored", "#skipped")
         gates = [
             (
@@ -52,6 +54,9 @@ class EvaluationSummary(RunSummary):
         ]
         return [
             DisplayBlock(columns=columns, rows=rows),
+            DisplayBlock(
+                lines=[f"no case shows anything of: {', '.join(silent)}"] if silent else ()
+            ),
             DisplayBlock(columns=("gate", "#value", "#threshold", "result"), rows=gates),
             DisplayBlock(lines=[f"warning: {warning}" for warning in self.warnings]),
             DisplayBlock(lines=[f"judge cost: {money(self.total_platform_cost_usd)}"]),
