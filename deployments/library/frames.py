@@ -66,18 +66,18 @@ def conversation_records(
     """
     names = list(dict.fromkeys(name for row in rows[:1] for name in row))
     if columns is None:
-        columns = _recognised_columns(names)
-        if not columns:
-            _check_records(rows[0], names)
-            return [_without_none(row) for row in rows]
+        columns = _recognised_columns(rows[0], names)
+        if "role" not in columns and _is_record(rows[0]):
+            return [_named_record(row, columns.get("id")) for row in rows]
+        _check_recognised(columns, names)
     _check_columns(columns, names)
     if "role" in columns:
         return [_joined_record(group, columns) for group in _conversations(rows, columns)]
     return [_row_record(row, columns) for row in rows]
 
 
-def _recognised_columns(names: Sequence[str]) -> dict[str, str]:
-    """A mapping for columns of common names; an empty one where they do not make a conversation."""
+def _recognised_columns(row: Row, names: Sequence[str]) -> dict[str, str]:
+    """A mapping for columns of common names, as far as they are there."""
     by_name = {name.lower(): name for name in reversed(names)}
     known = {
         key: next((by_name[name] for name in common if name in by_name), None)
@@ -88,23 +88,39 @@ def _recognised_columns(names: Sequence[str]) -> dict[str, str]:
         keys: tuple[str, ...] = ("id", "turn", "role", "text")
     elif "request" in columns and "response" in columns:
         keys = ("id", "request", "response", "expected_response")
-    elif "conversation" in columns and columns["conversation"] != "transcript":
+    elif isinstance(messages_of_value(row.get(columns.get("conversation", ""))), list):
         keys = ("id", "conversation", "expected_response")
     else:
-        return {}
+        keys = ("id",)
     return {key: columns[key] for key in keys if key in columns}
 
 
-def _check_records(row: Row, names: Sequence[str]) -> None:
-    """Check that a row is a record of a known format by itself."""
+def _is_record(row: Row) -> bool:
+    """Whether a row is a record of a known format by itself."""
     try:
         detect_format(json.dumps(_without_none(row), default=str).encode())
     except DataError:
+        return False
+    return True
+
+
+def _named_record(row: Row, id_column: str | None) -> dict[str, Any]:
+    """A row that is a record, with the id of its conversation where its format looks for it."""
+    record: dict[str, Any] = _without_none(row)
+    if id_column is None or row[id_column] is None:
+        return record
+    field = "conversation_id" if "messages" in record else "request_id"
+    is_named = not record.keys().isdisjoint((*CONVERSATION_IDS, "request_id", "case_id"))
+    return record if is_named else {**record, field: str(row[id_column])}
+
+
+def _check_recognised(columns: Mapping[str, str], names: Sequence[str]) -> None:
+    if columns.keys().isdisjoint({"role", "conversation", "request"}):
         raise ConfigurationError(
             f"cases: the columns {', '.join(map(repr, names))} are not recognised as conversations; "
             "name them, e.g. columns={'id': ..., 'role': ..., 'text': ...} for one row a message, "
             "columns={'id': ..., 'conversation': ...} for one row a conversation"
-        ) from None
+        )
 
 
 def _check_columns(columns: Mapping[str, str], names: Sequence[str]) -> None:
