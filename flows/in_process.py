@@ -6,8 +6,6 @@ server is left out: states, artifacts, events, anchors, and the report.
 
 from __future__ import annotations
 
-import botocore.exceptions
-import duckdb
 from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt, wait_chain, wait_fixed
 
 from assizes.flows.outcome import RunOutcome, run_outcome
@@ -21,7 +19,12 @@ from assizes.tasks.context.run_context import (
     open_run_context,
 )
 from assizes.tasks.intake.plan import Shard
-from assizes.tasks.judge_shard import SHARD_RETRY_DELAYS_S, is_storage_fault, judge_shard
+from assizes.tasks.judge_shard import (
+    SHARD_RETRY_DELAYS_S,
+    is_storage_fault,
+    judge_shard,
+    storage_faults,
+)
 from assizes.tasks.plan import RunRequest, lock_unfinished_run, plan_run
 from assizes.tasks.summarise import compare_with_baseline, summarise_run
 
@@ -65,12 +68,10 @@ async def _judge_directly(context: RunContext, run_id: str, shard: Shard) -> Exc
         wait=wait_chain(*map(wait_fixed, SHARD_RETRY_DELAYS_S)),
         reraise=True,
     )
+    expected_errors = (AssizesError, *storage_faults())
     try:
         await retrying(judge_shard.fn, context, run_id, shard)
-    except (
-        *(AssizesError, OSError, duckdb.Error),
-        *(botocore.exceptions.BotoCoreError, botocore.exceptions.ClientError),
-    ) as error:
+    except expected_errors as error:
         clear_error_frames(error)
         return error
     return None

@@ -46,12 +46,17 @@ _UNREACHABLE_CODES: Final = OUTAGES | {"circuit_open"}
 """Error codes of asks to a model that cannot be reached."""
 
 
-def is_storage_fault(error: object) -> bool:
-    """Whether a storage fault is the error or among its causes: another attempt may help."""
+def storage_faults() -> tuple[type[Exception], ...]:
+    """The classes of errors that a disk, a bucket or a DuckDB file raises."""
     from botocore.exceptions import BotoCoreError, ClientError
     from duckdb import IOException
 
-    faults = (OSError, BotoCoreError, ClientError, IOException)
+    return (OSError, BotoCoreError, ClientError, IOException)
+
+
+def is_storage_fault(error: object) -> bool:
+    """Whether a storage fault is the error or among its causes: another attempt may help."""
+    faults = storage_faults()
     if isinstance(error, DataError):  # a record that cannot be read cannot be read the next time
         return False
     while isinstance(error, BaseException):  # our errors are raised from the fault

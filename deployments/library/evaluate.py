@@ -286,9 +286,8 @@ def _chosen_judges(choice: JudgeChoice, rubrics: Sequence[str]) -> dict[str, Any
             )
     if (weights or not judges) and CONVERSATION not in judges:
         judges = [CONVERSATION, *judges]
-    if not isinstance(weights, Mapping):
-        weights = _default_weights(weights, defaults)
-    metrics = [{"metric": name, "weight": weight} for name, weight in weights.items()]
+    shares = weights if isinstance(weights, Mapping) else _default_weights(weights, defaults)
+    metrics = [{"metric": name, "weight": weight} for name, weight in shares.items()]
     return {"judges": judges, "metrics": metrics or None}
 
 

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 
 import polars as pl
 from pydantic import ValidationError
@@ -66,7 +66,7 @@ class Evaluation:
         """Name the run of a store; `scratch` is a folder that is removed with the result."""
         self._store = store
         self.run_id = run_id
-        self.conclusion = outcome.conclusion if outcome else self.summary.outcome.capitalize()
+        self.conclusion: str = outcome.conclusion if outcome else self.summary.outcome.capitalize()
         self.reasons: Sequence[str] = tuple(outcome.reasons) if outcome else ()
         if scratch is not None:
             weakref.finalize(self, shutil.rmtree, scratch, ignore_errors=True)
@@ -95,7 +95,7 @@ class Evaluation:
         Raises:
             ConfigurationError: there is no such table.
         """
-        known = Table.__args__  # type: ignore[attr-defined]  # of a Literal
+        known = get_args(Table)
         if table not in known:
             raise ConfigurationError.unknown("table", table, known, "to_polars")
         with open_store(self._store) as store:

@@ -56,7 +56,8 @@ class ServedFlow(Flow[P, R]):
 
 def finds_server(flow: AnyFlow) -> AnyFlow:
     """The same flow as a `ServedFlow`; a flow of Prefect's own decorator, which deployments expect."""
-    flow.__class__ = ServedFlow
+    changed: Any = flow
+    changed.__class__ = ServedFlow
     return flow
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -27,7 +28,8 @@ CELLS = (
 def test_a_notebook_shows_progress_results_and_explanations(
     tmp_path: Path, judge_server, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setenv("PYTHONPATH", PYTHONPATH)
+    paths = (PYTHONPATH, os.environ.get("PYTHONPATH", ""))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, paths)))
     (tmp_path / "logs.jsonl").write_text("".join(json.dumps(log) + "\n" for log in logs()))
     cells = [
         nbformat.v4.new_code_cell(cell.replace("{api_base}", judge_server.api_base))
