@@ -18,9 +18,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from assizes.deployments.settings import PREFECT_DEFAULTS, configured_api_url
+from assizes.deployments.settings import PREFECT_DEFAULTS, configured_api_url, home
 from assizes.judge.errors import AssizesError, ConfigurationError
-from assizes.tasks.runtime.server_place import home, state_file
 
 START = ("-m", "assizes.deployments.prefect_server", "server", "start", "--host", "127.0.0.1")
 """Arguments to the Python interpreter that start the server; also its mark in a process list."""
@@ -52,6 +51,10 @@ class Server:
     def ui_url(self) -> str:
         """The address of the server's pages, for a browser."""
         return self.api_url.removesuffix("/api")
+
+
+def _state_file() -> Path:
+    return home() / "server.json"
 
 
 def find_api_url() -> str | None:
@@ -95,7 +98,7 @@ def running_server() -> Server | None:
 def _recorded_server() -> Server | None:
     """The server that the state file names, running or not; `None` without a readable file."""
     try:
-        state = json.loads(state_file().read_text(encoding="utf-8"))
+        state = json.loads(_state_file().read_text(encoding="utf-8"))
         return Server(int(state["pid"]), str(state["api_url"]))
     except (OSError, ValueError, TypeError, KeyError):  # no file, or not as written here
         return None
@@ -160,7 +163,7 @@ def _start_process(folder: Path, port: int) -> Server:
     _children[process.pid] = process
     server = Server(process.pid, f"http://127.0.0.1:{port}/api")
     # Written before it answers: if this command is killed, `assizes down` still finds the server.
-    state_file().write_text(json.dumps({"pid": server.pid, "api_url": server.api_url}))
+    _state_file().write_text(json.dumps({"pid": server.pid, "api_url": server.api_url}))
     if _wait_until_healthy(server, lambda: process.poll() is None):
         return server
     stop_server()
@@ -170,7 +173,7 @@ def _start_process(folder: Path, port: int) -> Server:
 def stop_server() -> bool:
     """Stop the background server and wait for its end; false when no server was running."""
     server = _recorded_server()
-    state_file().unlink(missing_ok=True)
+    _state_file().unlink(missing_ok=True)
     return server is not None and _is_ours(server) and _end_group(server.pid)
 
 

@@ -31,7 +31,6 @@ from assizes.tasks.plan import RunRequest, lock_unfinished_run, plan_run
 from assizes.tasks.publish_report import publish_report, run_resource
 from assizes.tasks.runs import anchor_runs
 from assizes.tasks.runs.calibrations import calibrate_run
-from assizes.tasks.runtime.background_server import finds_server
 from assizes.tasks.runtime.process import redacts_secrets
 from assizes.tasks.store import Store, open_store
 from assizes.tasks.summarise import BaselineResult, compare_with_baseline, summarise_run
@@ -46,7 +45,6 @@ TAKEOVER_EVENT: Final = "assizes.judge.taken_over"
 
 
 @redacts_secrets
-@finds_server
 @flow(name="evaluate", flow_run_name="evaluate-{config.name}", result_serializer="json")
 async def evaluate(
     config: RunConfig,
@@ -74,7 +72,6 @@ async def evaluate(
 
 
 @redacts_secrets
-@finds_server
 @flow(name="evaluate", flow_run_name="evaluate-{config.name}", result_serializer="json")
 async def evaluate_uncompared(
     config: RunConfig,
