@@ -64,10 +64,23 @@ def demo(
 def init(
     uri: Annotated[str, Argument(help="Where the transcripts are.")] = "transcripts",
     file: Annotated[Path, Option("-o", "--output", help="File to write.")] = Path("assizes.toml"),
+    date: options.Day = None,
+    model: Annotated[
+        str | None, Option(help="Model to write and to check by one call, e.g. openai/gpt-4.1.")
+    ] = None,
+    api_base: Annotated[str | None, Option(help="Address of the model's own server.")] = None,
+    column: options.Columns = None,
+    endpoint_url: options.EndpointUrl = None,
     force: Annotated[bool, Option("--force", help="Overwrite the file.")] = False,
 ) -> None:
-    """Write a commented assizes.toml for the transcripts at hand."""
-    commands.init.write_config(uri, file, force=force)
+    """Write a commented assizes.toml for the transcripts at hand.
+
+    It reads a sample of them, guesses the columns of a table (CSV, Parquet), and chooses the judges
+    that fit. Where nothing can be read it says why, and writes nothing.
+    """
+    day = date.date() if date else None
+    wanted = commands.init.InitOptions(day, model, api_base, column or (), endpoint_url)
+    commands.init.write_config(uri, file, force=force, options=wanted)
 
 
 @app.command()

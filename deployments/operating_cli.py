@@ -245,12 +245,13 @@ def import_(
     labels: Annotated[
         Path | None, Option(help="File for labels of people [default: OUT with .labels.jsonl].")
     ] = None,
-    endpoint_url: Annotated[
-        str | None, Option(help="Endpoint of an S3 store other than AWS.")
-    ] = None,
+    endpoint_url: options.EndpointUrl = None,
+    column: options.Columns = None,
     force: Annotated[bool, Option("--force", help="Overwrite OUT.")] = False,
     as_json: options.AsJson = False,
 ) -> None:
     """Convert foreign transcripts, and say what was kept, moved and dropped."""
-    wanted = commands.init.ImportOptions(format_, source, out, to, labels, endpoint_url)
+    wanted = commands.init.ImportOptions(
+        format_, source, out, to, labels, endpoint_url, column or ()
+    )
     commands.init.import_and_print(wanted, force=force, as_json=as_json)

@@ -26,6 +26,11 @@ AsJson = Annotated[bool, Option("--json", help="Print one JSON document on stdou
 Verbose = Annotated[
     bool, Option("--verbose", help="Show Prefect's log and the traceback of a defect.")
 ]
+EndpointUrl = Annotated[str | None, Option(help="Endpoint of an S3 store other than AWS.")]
+Columns = Annotated[
+    list[str] | None,
+    Option("--column", help="What a column of a table holds, e.g. id=ticket; repeat it for more."),
+]
 Yes = Annotated[bool, Option("--yes", help="Do it; without this, only say what would be done.")]
 RunId = Annotated[str, Argument(help="Run id; a unique beginning of it will do.")]
 Limit = Annotated[int | None, Option(help="Judge at most so many cases.")]

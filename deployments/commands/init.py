@@ -2,145 +2,151 @@
 
 from __future__ import annotations
 
-import json
+import datetime as dt
+import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+from assizes.deployments.commands.model_probe import probe_model
 from assizes.deployments.commands.output import print_json, print_line, print_lines, print_table
-from assizes.judge.case import Case
+from assizes.deployments.commands.starter import Starter, chosen_judges
+from assizes.judge.config.columns import TranscriptColumns
+from assizes.judge.config.judging import JudgeConfig
 from assizes.judge.config.transcripts import TranscriptsConfig
 from assizes.judge.errors import ConfigurationError, Inconclusive
-from assizes.judge.families.deterministic import REWARD
 from assizes.judge.formats import NAMES, WRITERS
 from assizes.judge.formats.shared.parsing import fidelity_lines
 from assizes.tasks.intake.importing import ImportResult, import_transcripts
-from assizes.tasks.intake.shards import plan_intake, read_shard
-from assizes.tasks.sources.spool import Spool
+from assizes.tasks.intake.reader import is_table
+from assizes.tasks.intake.run_sources import yesterday
+from assizes.tasks.intake.sample import SAMPLE_OBJECTS, TranscriptSample, look_at
 
-SAMPLE_SIZE = 200
-"""Cases that are read to see formats, tools and ground truth."""
-
-TEMPLATE = """\
-# Assizes: what to judge, by whom, and what counts as worse. `assizes doctor` checks this file.
-name = "nightly"
-
-[transcripts]
-uri = {uri}              # file, folder, glob or s3:// URI; {{date:%Y-%m-%d}} is filled by --date
-format = "{format}"{seen}
-# where = {{ channel = "voice" }}     # keep cases whose tag, agent or agent_version equals
-# sample = 0.2                      # judge a stable share of the cases; or number = 200
-# filter = "turn_count > 3 AND tags.channel = 'voice'"
-{writes}
-
-[privacy]
-redact = ["secret"]                 # before judge and store; also "email", "phone", "card", "iban"
-
-[judge]
-# The offline baseline needs no key. A language model: model = "openai/gpt-4.1" and OPENAI_API_KEY.
-model = "offline/lexical"
-judges = ["conversation"{recorded}]  # `assizes judges` lists them; recorded: rewards in the data
-pass_threshold = 75.0               # overall score 0-100, for cases without expected outcomes
-# metrics = ["tool_routing", {{ metric = "task_completion", weight = 0.5 }}]
-
-[limits]
-max_in_flight = 32                  # model calls at once
-timeout_s = 120.0                   # wall clock of one call
-
-[thresholds]
-metrics_pass_threshold = 80.0       # mean overall score of the run, 0-100
-cases_pass_threshold = 100.0        # passed cases, percent; errors count as not passed
-min_coverage = 0.95                 # scored / due; under it the run is inconclusive
-
-[comparison]
-baseline = "latest"                 # the run before, of the same name; or a run id
-max_pass_rate_drop = 0.0            # fraction: any drop is a regression
-max_avg_score_drop = 5.0            # points on the 0-100 scale
-max_latency_increase_pct = 0.2      # fraction: 20 percent
-mode = "both"                       # what decides: rules, statistics, or both (rules, both shown)
-margin = 2.0                        # for the statistics: smallest drop that matters, points
-
-[store]
-uri = "duckdb:///assizes.duckdb"    # or a folder, or s3://bucket/prefix, for Parquet
-
-[report]
-uri = "reports"
-"""
+_COLUMNS_SHOWN: Final = 12  # of a table that was not understood
 
 
-def write_config(uri: str, file: Path, *, force: bool) -> None:
+@dataclass(frozen=True, slots=True)
+class InitOptions:
+    """The arguments of `assizes init` besides the place of the transcripts and the file."""
+
+    day: dt.date | None = None  # fills the date placeholders of the place, for the look at it
+    model: str | None = None  # checked by one call, and written; `None`: the offline baseline
+    api_base: str | None = None  # of the model
+    columns: Sequence[str] = ()  # "id=ticket": settings of [transcripts.columns]
+    endpoint_url: str | None = None  # of an S3 store other than AWS
+
+    def transcripts(self, uri: str) -> TranscriptsConfig:
+        """How the transcripts at a place are reached."""
+        storage = {"endpoint_url": self.endpoint_url} if self.endpoint_url else {}
+        return TranscriptsConfig(uri=uri, storage_options=storage)
+
+
+def write_config(uri: str, file: Path, *, force: bool, options: InitOptions | None = None) -> None:
     """Read a sample of the transcripts and write a configuration file with what was seen in them.
 
+    Nothing is written where no record can be read, or where the model does not answer.
+
     Raises:
-        ConfigurationError: the file exists or cannot be written, or there is nothing at the URI.
+        ConfigurationError: the file exists or cannot be written, there is nothing at the URI, or
+            the model cannot be called.
+        Inconclusive: no record can be read; the message says why.
     """
+    wanted = options or InitOptions()
     if file.exists() and not force:
-        raise ConfigurationError(f"{file} exists; --force overwrites it")
-    cases, formats = _read_sample(uri)
-    text = TEMPLATE.format(
-        uri=_toml_string(uri),
-        format=formats[0] if len(formats) == 1 else "auto",
-        seen=_sample_comment(cases, formats),
-        writes=_writes_comment(cases),
-        recorded=', "recorded"' if any(REWARD in case.labels for case in cases) else "",
-    )
+        raise ConfigurationError(f"{file} exists; --force overwrites it, -o names another file")
+    if wanted.api_base is not None and wanted.model is None:
+        raise ConfigurationError("--api-base is the address of a model: name it with --model")
+    if "{date" in uri and wanted.day is None:
+        day = yesterday(dt.datetime.now(dt.UTC), "UTC")
+        raise ConfigurationError(
+            f"{uri!r} holds a place for a date; say which day to look at: "
+            f"assizes init {shlex.quote(uri)} --date {day}"
+        )
+    try:
+        sample = look_at(wanted.transcripts(uri), wanted.day, _known_columns(wanted.columns))
+    except Inconclusive as error:  # an empty folder
+        raise Inconclusive(
+            f"nothing was written: {error}; name the place of your transcripts, or see `assizes demo`"
+        ) from None
+    if not sample.cases:
+        raise Inconclusive(_unreadable(uri, sample))
+    answer = None
+    if wanted.model is not None:
+        answer = probe_model(JudgeConfig(model=wanted.model, api_base=wanted.api_base))
+    text = Starter(uri, sample, wanted.model, wanted.api_base, wanted.endpoint_url).text()
     try:
         file.write_text(text, encoding="utf-8")
     except OSError as error:
         raise ConfigurationError(
             f"{file} cannot be written: {error.strerror}; give a file in a folder that is there"
         ) from None
-    print_line(f"wrote {file}; next: assizes run -c {file}")
+    _print_findings(sample, answer)
+    day_option = "" if wanted.day is None else f" --date {wanted.day}"
+    print_line(f"wrote {file}; next: assizes run -c {shlex.quote(str(file))}{day_option}")
 
 
-def _read_sample(uri: str) -> tuple[list[Case], list[str]]:
-    """Read up to `SAMPLE_SIZE` cases; returns them with the names of their formats."""
-    config = TranscriptsConfig(uri=uri, limit=SAMPLE_SIZE)
-    with Spool() as spool:
-        try:
-            plan = plan_intake(config, SAMPLE_SIZE, spool)  # one shard holds all
-        except Inconclusive:  # nothing is there yet: the file is written all the same
-            return [], []
-        records = [r for shard in plan.shards for r in read_shard(shard, config, spool)]
-        formats = sorted({shard.format for shard in plan.shards})
-    return [record.case for record in records if record.case is not None], formats
+def _known_columns(pairs: Sequence[str]) -> dict[str, Any]:
+    """The settings of [transcripts.columns] in `--column` options."""
+    known: dict[str, Any] = {}
+    for pair in pairs:
+        name, separator, value = pair.partition("=")
+        if not separator or not name.strip() or not value:
+            raise ConfigurationError(
+                f"--column {pair!r}: write what the column holds and its name, as in id=ticket; "
+                "a word of the column role as in roles.caller=user"
+            )
+        setting, _, word = name.strip().partition(".")
+        if setting == "roles":
+            known.setdefault("roles", {})[word] = value
+        elif setting == "tags":
+            known.setdefault("tags", []).append(value)
+        else:
+            known[setting] = value
+    return known
 
 
-def _sample_comment(cases: list[Case], formats: list[str]) -> str:
-    if not cases:
-        return "                     # nothing readable there yet"
-    outcomes = sum(bool(case.expected.outcomes) for case in cases)
-    calls = sum(case.expected.tool_calls is not None for case in cases)
-    known = f"{outcomes} with expected outcomes, {calls} with expected tool calls"
-    return f"  # seen: {len(cases)} cases ({', '.join(formats)}), {known}"
-
-
-def _writes_comment(cases: list[Case]) -> str:
-    """The comment on the setting `writes`, with the tools of the cases where no case names them."""
-    used = {call.name for case in cases for _, call in case.transcript.calls()}
-    known = any(
-        case.expected.writes is not None or any(t.writes is not None for t in case.transcript.tools)
-        for case in cases
-    )
-    if not used or known:
-        gap = " " * 23  # to the column of the other comments
-        return f"# writes = []{gap}# tools that change state, where cases do not say"
-    names = ", ".join(_toml_string(name) for name in sorted(used))
-    return (
-        "# Keep the tools that change state; the offline judge and the evidence compare these:\n"
-        f"# writes = [{names}]"
-    )
-
-
-def _toml_string(text: str) -> str:
-    """A text as a one-line TOML string; `ConfigurationError` for a lone surrogate."""
-    if any("\ud800" <= char <= "\udfff" for char in text):  # in names of files that are no UTF-8
-        raise ConfigurationError(
-            f"{text!r} is no UTF-8 and cannot be written into a configuration; give another name"
+def _unreadable(uri: str, sample: TranscriptSample) -> str:
+    """Why nothing is written, and what to do."""
+    objects = f"{sample.objects} {'file' if sample.objects == 1 else 'files'}"
+    # Every object was refused as a whole: no format fits, so that only columns can help.
+    if sample.table and sample.rejected == min(sample.objects, SAMPLE_OBJECTS):
+        names = ", ".join(sample.table[:_COLUMNS_SHOWN])
+        return (
+            f"nothing was written: {uri!r} has no known format (docs/formats.md), and as a table with "
+            f"the columns {names} it shows no conversation; name the columns, as in --column "
+            "id=ticket --column role=speaker --column text=message (or conversation=..., or "
+            "request=... and response=...)"
         )
-    # JSON's escapes are TOML's too, so no name in a transcript ends the string and adds a setting.
-    quoted = json.dumps(text, ensure_ascii=False)
-    return "".join(char if char.isprintable() else f"\\U{ord(char):08x}" for char in quoted)
+    reasons = "; ".join(sample.reasons) or "they are empty"
+    return (
+        f"nothing was written: no conversation can be read in {objects} under {uri!r}: {reasons}; "
+        "docs/formats.md shows the formats, and --column names the columns of a table"
+    )
+
+
+def _print_findings(sample: TranscriptSample, answer: str | None) -> None:
+    """Say what was read, what could not be, and what was chosen for it."""
+    objects = f"{sample.objects} {'file' if sample.objects == 1 else 'files'}"
+    print_line(f"read {len(sample.cases)} cases ({', '.join(sample.formats)}) of {objects}")
+    if sample.rejected:
+        print_line(f"{sample.rejected} of {sample.records} records cannot be read:")
+        print_lines(f"  {reason}" for reason in sample.reasons)
+    if sample.columns is not None:
+        print_line(f"{_columns_text(sample.columns)}; please check [transcripts.columns]")
+    if sample.days is not None:
+        print_line(
+            f"the names hold days: uri = {sample.days.uri!r} judges one day a run; the file has the "
+            "line as a comment"
+        )
+    print_line(f"judges: {', '.join(chosen_judges(sample)[0])}")
+    if answer is not None:
+        print_line(answer)
+
+
+def _columns_text(columns: TranscriptColumns) -> str:
+    names = columns.model_dump(exclude_defaults=True, exclude={"tags", "roles"})
+    return "columns: " + ", ".join(f"{name} = {column}" for name, column in names.items())
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +159,7 @@ class ImportOptions:
     to: str  # format to write
     labels: Path | None  # file for labels of people; None: beside `out`
     endpoint_url: str | None  # of an S3 store other than AWS
+    columns: Sequence[str] = ()  # "id=ticket": settings of [transcripts.columns]
 
 
 def import_and_print(wanted: ImportOptions, *, force: bool, as_json: bool) -> None:
@@ -170,8 +177,16 @@ def import_and_print(wanted: ImportOptions, *, force: bool, as_json: bool) -> No
     config = TranscriptsConfig.model_validate(
         {"uri": wanted.source, "format": wanted.format, "storage_options": options}
     )
+    known = _known_columns(wanted.columns)
+    if known and wanted.format != "auto":
+        raise ConfigurationError(f"--column: for a table give the format auto, not {wanted.format}")
+    if known or (wanted.format == "auto" and is_table(wanted.source)):
+        # A table whose rows have a format of their own needs no columns.
+        config = config.model_copy(update={"columns": look_at(config, None, known).columns})
     result = import_transcripts(config, wanted.out, wanted.to, labels)
     written = {"out": str(wanted.out), "labels_file": str(labels) if result.labels else None}
+    if config.columns is not None and not as_json:
+        print_line(_columns_text(config.columns))
     if as_json:
         print_json({**vars(result), **written})
     else:

@@ -21,11 +21,12 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias, TypedDict, Unpack
 
 from assizes.deployments.library.inputs import (
+    CASES,
+    PLACE,
     CasesInput,
-    content_digest,
-    place_of,
+    memory_cases,
     reject_lines,
-    transcript_files,
+    table_columns,
     write_files,
 )
 from assizes.deployments.library.progress import show_progress
@@ -38,6 +39,7 @@ from assizes.judge.engine.blocking import run_blocking
 from assizes.judge.errors import ConfigurationError, Halted, Inconclusive, OverBudget
 from assizes.judge.rows import as_json
 from assizes.tasks.intake.plan import NothingDue
+from assizes.tasks.intake.reader import is_table
 from assizes.tasks.store import open_store
 
 KEPT_INPUTS: Final = Path(".assizes/inputs")
@@ -82,7 +84,7 @@ def evaluate(
     model: str | None = None,
     metrics: MetricsInput | None = None,
     judges: Sequence[str | Callable[..., Any]] | None = None,
-    columns: Mapping[str, str] | None = None,
+    columns: Mapping[str, Any] | None = None,
     store: str | Path | None = None,
     **settings: Unpack[EvaluateSettings],
 ) -> Evaluation:
@@ -100,9 +102,9 @@ def evaluate(
             `assizes metrics`.
         judges: judges by name (`assizes judges` lists them), or functions of your own. By default
             the judge of conversation metrics, where `metrics` are given or `judges` are not.
-        columns: for a frame, a CSV or a Parquet file: the column of each of `id`, `role`, `text`,
-            `turn` (one row a message), of `conversation`, or of `request` and `response`. Columns
-            of common names are recognised.
+        columns: for a frame, a CSV or a Parquet file: settings of `[transcripts.columns]`, as `id`,
+            `role`, `text` and `turn` (one row a message), `conversation`, or `request` and
+            `response`. What is not named is guessed from names and cells.
         store: keep the rows there, e.g. `assizes.duckdb`; by default they live as long as the
             result.
         settings: `api_base`, `format`, `name`, `limit`, `max_in_flight`, `budget_usd`, `progress`
@@ -124,7 +126,7 @@ async def aevaluate(
     model: str | None = None,
     metrics: MetricsInput | None = None,
     judges: Sequence[str | Callable[..., Any]] | None = None,
-    columns: Mapping[str, str] | None = None,
+    columns: Mapping[str, Any] | None = None,
     store: str | Path | None = None,
     **settings: Unpack[EvaluateSettings],
 ) -> Evaluation:
@@ -158,7 +160,7 @@ class JudgeChoice:
 async def _evaluate(
     cases: CasesInput | RunConfig,
     choice: JudgeChoice,
-    columns: Mapping[str, str] | None,
+    columns: Mapping[str, Any] | None,
     store: str | Path | None,
     settings: EvaluateSettings,
 ) -> Evaluation:
@@ -203,7 +205,7 @@ async def _judge(config: RunConfig, run_id: str | None, scratch: Path | None) ->
 def _place_input(
     body: dict[str, Any],
     cases: CasesInput,
-    columns: Mapping[str, str] | None,
+    columns: Mapping[str, Any] | None,
     scratch: Path | None,
 ) -> str | None:
     """Set the URI of the transcripts; returns the digest of cases that were in memory, else `None`.
@@ -211,15 +213,19 @@ def _place_input(
     Cases in memory are written first: into the `scratch` folder, or without one to `KEPT_INPUTS`.
     """
     transcripts = body.setdefault("transcripts", {})
-    place = place_of(cases, columns)
-    if place is not None:
-        transcripts["uri"] = place
+    if isinstance(cases, str | Path):
+        transcripts["uri"] = str(cases)
+        if columns or is_table(str(cases)):
+            transcripts["columns"] = table_columns(transcripts, columns)
         return None
-    files = transcript_files(cases, columns, transcripts.get("format", "auto"))
-    if "cases.jsonl" in files:  # a format cannot be that of Cases and of records
+    memory = memory_cases(cases, columns, transcripts.get("format", "auto"))
+    if CASES in memory.files:  # a format cannot be that of Cases and of records
         transcripts["format"] = "auto"
-    transcripts["uri"] = write_files(files, scratch or KEPT_INPUTS).as_posix()
-    return content_digest(files)
+    transcripts["uri"] = write_files(memory, scratch or KEPT_INPUTS).as_posix()
+    if memory.is_table:
+        named = columns if columns is None or "id" in columns else {**columns, "id": PLACE}
+        transcripts["columns"] = table_columns(transcripts, named)
+    return memory.digest
 
 
 def _content_id(config: RunConfig, digest: str) -> str:

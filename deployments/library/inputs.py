@@ -5,19 +5,20 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path, PurePosixPath
 from typing import Any, Final, TypeAlias
 
 import polars as pl
 
-from assizes.deployments.library.frames import conversation_records
 from assizes.judge.case import Case
 from assizes.judge.config.transcripts import TranscriptsConfig
 from assizes.judge.errors import ConfigurationError
 from assizes.judge.formats import native_line
 from assizes.judge.formats.shared.json_shapes import CONVERSATION_IDS
 from assizes.tasks.intake.plan import Plan
+from assizes.tasks.intake.sample import look_at
 from assizes.tasks.intake.shards import read_shard
 from assizes.tasks.sources.spool import Spool
 
@@ -35,32 +36,37 @@ ACCEPTED: Final = (
 SHOWN_REJECTS: Final = 3
 """Most reasons that an error names where no record can be judged."""
 
+CASES: Final = "cases.jsonl"
+RECORDS: Final = "records.jsonl"
+"""Names of the files of Cases, and of records of other formats."""
+
+PLACE: Final = "row"
+"""The column that is added to rows without an id: their place in the table, from 0."""
+
 _TAU2_KEY, _TAU_BENCH_KEY = "simulations", "traj"
 """Keys by which a whole result file of tau2, and a trajectory of tau-bench, are recognised."""
 
 
-def place_of(cases: CasesInput, columns: Mapping[str, str] | None) -> str | None:
-    """The path or URI that names the transcripts; `None`: the cases are in memory, or in a table.
+@dataclass(frozen=True)
+class MemoryCases:
+    """Cases in memory as files of transcripts, by name."""
 
-    A CSV file is a table, and so is a Parquet file with a mapping of its columns.
-    """
-    if not isinstance(cases, str | Path):
-        return None
-    place = str(cases)
-    is_table = place.lower().endswith(".csv") or (columns and place.lower().endswith(".parquet"))
-    if is_table:
-        return None
-    if columns:
-        raise ConfigurationError(
-            f"columns: {place!r} is no table; leave columns out, or give a CSV or Parquet file"
-        )
-    return place
+    files: Mapping[str, bytes]
+    is_table: bool  # whether they are the rows of a table
+
+    @property
+    def digest(self) -> str:
+        """The first 16 hex digits of a hash over names and content of the files."""
+        digest = hashlib.sha256()
+        for name in sorted(self.files):
+            digest.update(name.encode() + hashlib.sha256(self.files[name]).digest())
+        return digest.hexdigest()[:16]
 
 
-def transcript_files(
-    cases: CasesInput, columns: Mapping[str, str] | None, format_name: str
-) -> dict[str, bytes]:
-    """The cases in memory as files of transcripts, by name.
+def memory_cases(
+    cases: CasesInput, columns: Mapping[str, Any] | None, format_name: str
+) -> MemoryCases:
+    """The cases in memory as files.
 
     A conversation that names itself nowhere gets its place in the list as its id, from 0, so that
     two evaluations of one list can be compared case by case.
@@ -68,36 +74,75 @@ def transcript_files(
     Raises:
         ConfigurationError: there are no cases, or something in the list is none.
     """
-    records = _records(cases, columns)
+    rows = _table_rows(cases)
+    records = _listed_records(cases) if rows is None else rows
     if not records:
         raise ConfigurationError(f"cases: there are none; give {ACCEPTED}")
+    if columns:
+        if not all(isinstance(record, Mapping) for record in records):
+            raise ConfigurationError("columns: the cases are no rows of a table; leave columns out")
+        return MemoryCases(_row_files(records, "id" in columns), is_table=True)
+    return MemoryCases(_record_files(records, format_name), is_table=rows is not None)
+
+
+def _row_files(rows: Sequence[Mapping[str, Any]], is_named: bool) -> dict[str, bytes]:  # noqa: FBT001
+    lines = [_json(row if is_named else {**row, PLACE: place}) for place, row in enumerate(rows)]
+    return {RECORDS: b"\n".join(lines) + b"\n"}
+
+
+def _record_files(records: Sequence[Any], format_name: str) -> dict[str, bytes]:
     files: dict[str, bytes] = {}
-    lines: dict[str, list[bytes]] = {"cases.jsonl": [], "records.jsonl": []}
+    lines: dict[str, list[bytes]] = {CASES: [], RECORDS: []}
     trajectories = []
     for place, record in enumerate(records):
         if isinstance(record, Case):
-            lines["cases.jsonl"].append(native_line(record))
+            lines[CASES].append(native_line(record))
         elif _TAU_BENCH_KEY in record and format_name in ("auto", "tau_bench"):
             trajectories.append(record)
         elif _TAU2_KEY in record and format_name in ("auto", "tau2"):
             files[f"document-{place:06}.json"] = _json(record)
         else:
-            lines["records.jsonl"].append(_json(_named_record(record, place)) + b"\n")
+            lines[RECORDS].append(_json(_named_record(record, place)) + b"\n")
     if trajectories:
         files["trajectories.json"] = _json(trajectories)
     return files | {name: b"".join(parts) for name, parts in lines.items() if parts}
 
 
-def write_files(files: Mapping[str, bytes], folder: Path) -> Path:
-    """Write files into a subfolder that is named for their content, and return the subfolder.
+def table_columns(
+    transcripts: Mapping[str, Any], columns: Mapping[str, Any] | None
+) -> dict[str, Any] | None:
+    """The settings [transcripts.columns] of a table; `None` where its rows are records of a format.
+
+    `columns` are those that are known; the others are guessed from names and cells.
+
+    Raises:
+        ConfigurationError: a column is not there, or the table shows no conversation.
+    """
+    fields = {name: value for name, value in transcripts.items() if name != "columns"}
+    config = TranscriptsConfig.model_validate(fields)
+    try:
+        sample = look_at(config, None, columns)
+    except ConfigurationError as error:
+        raise ConfigurationError(str(error).replace("--column", "columns", 1)) from None
+    if sample.columns is None and sample.table:
+        raise ConfigurationError(
+            f"cases: the columns {', '.join(sample.table)} are not recognised as conversations; name "
+            "them, e.g. columns={'id': ..., 'role': ..., 'text': ...} for one row a message, "
+            "columns={'id': ..., 'conversation': ...} for one row a conversation"
+        )
+    return None if sample.columns is None else sample.columns.model_dump(exclude_defaults=True)
+
+
+def write_files(cases: MemoryCases, folder: Path) -> Path:
+    """Write the files into a subfolder that is named for their content, and return the subfolder.
 
     Raises:
         ConfigurationError: the folder cannot be written.
     """
-    target = folder / content_digest(files)
+    target = folder / cases.digest
     try:
         target.mkdir(parents=True, exist_ok=True)
-        for name, body in files.items():
+        for name, body in cases.files.items():
             (target / name).write_bytes(body)
     except OSError as error:
         raise ConfigurationError(
@@ -119,28 +164,13 @@ def reject_lines(transcripts: TranscriptsConfig, plan: Plan) -> list[str]:
     return lines
 
 
-def content_digest(files: Mapping[str, bytes]) -> str:
-    """The first 16 hex digits of a hash over names and content of files."""
-    digest = hashlib.sha256()
-    for name in sorted(files):
-        digest.update(name.encode() + hashlib.sha256(files[name]).digest())
-    return digest.hexdigest()[:16]
-
-
-def _records(cases: CasesInput, columns: Mapping[str, str] | None) -> Sequence[Any]:
-    """The cases and records of an input, with lists of messages as records."""
-    rows = _table_rows(cases)
-    if rows is not None:
-        return conversation_records(rows, columns) if rows else []
+def _listed_records(cases: CasesInput) -> Sequence[Any]:
+    """The cases and records of a list, with lists of messages as records."""
     if isinstance(cases, Case | Mapping):
         cases = [cases]
     if not isinstance(cases, Iterable):
         raise ConfigurationError(f"cases: {type(cases).__name__} given; give {ACCEPTED}")
     records = list(cases)
-    if columns and records:
-        if not all(isinstance(record, Mapping) for record in records):
-            raise ConfigurationError("columns: the cases are no rows; leave columns out")
-        return conversation_records(records, columns)
     if records and all(_is_message(record) for record in records):  # one conversation
         records = [records]
     return [_record(record, place) for place, record in enumerate(records)]
@@ -159,29 +189,27 @@ def _record(value: Any, place: int) -> Any:
 
 
 def _table_rows(cases: CasesInput) -> list[dict[str, Any]] | None:
-    """The rows of a frame, or of a file that is a table; `None` where there is no table."""
-    if isinstance(cases, str | Path):
-        cases = _read_table(str(cases))
+    """The rows of a frame, without empty cells; `None` where there is no frame."""
     if isinstance(cases, pl.LazyFrame):
         cases = cases.collect()
-    if isinstance(cases, pl.DataFrame):
-        return cases.fill_nan(None).to_dicts()
     kind = type(cases)
-    if kind.__module__.partition(".")[0] == "pandas" and kind.__name__ == "DataFrame":
+    if isinstance(cases, pl.DataFrame):
+        rows = cases.fill_nan(None).to_dicts()
+    elif kind.__module__.partition(".")[0] == "pandas" and kind.__name__ == "DataFrame":
         frame: Any = cases  # pandas is not among our dependencies
-        plain = frame.astype(object).where(frame.notna(), None)
-        return [{str(key): value for key, value in row.items()} for row in plain.to_dict("records")]
-    return None
+        rows = frame.astype(object).where(frame.notna(), None).to_dict("records")
+    else:
+        return None
+    return [_without_none(row) for row in rows]
 
 
-def _read_table(place: str) -> pl.DataFrame:
-    try:
-        if place.lower().endswith(".parquet"):
-            return pl.read_parquet(place)
-        return pl.read_csv(place, infer_schema=False)  # ids such as 007 stay as they are
-    except (OSError, pl.exceptions.PolarsError) as error:
-        why = " ".join(str(error).split()) or type(error).__name__
-        raise ConfigurationError(f"cases: {place!r} cannot be read as a table: {why}") from None
+def _without_none(value: Any) -> Any:
+    """A value without the fields that are `None`: a frame has every field in every row."""
+    if isinstance(value, Mapping):
+        return {str(key): _without_none(item) for key, item in value.items() if item is not None}
+    if isinstance(value, list | tuple):
+        return [_without_none(item) for item in value]
+    return value
 
 
 def _is_message(value: Any) -> bool:

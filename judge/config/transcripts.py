@@ -11,6 +11,7 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from assizes.judge.case import Expected
 from assizes.judge.config import ConfigTable
+from assizes.judge.config.columns import TranscriptColumns
 
 FormatName = Literal[
     "auto",
@@ -174,6 +175,7 @@ class PrivacyConfig(ConfigTable):
 LATER_SETTINGS: Final = (
     *("filter", "number", "stratify_by", "per_stratum", "seed", "always"),
     *("since_last", "quiet_minutes", "manifest", "manifest_roots", "databases", "canaries"),
+    "columns",
 )
 """Settings of [transcripts] that were added after the first version. At their defaults the hash of
 the configuration leaves them out, so that runs of older versions keep their hash."""
@@ -254,6 +256,11 @@ class TranscriptsConfig(SelectionConfig):
 
     uri: str = Field(description="a file, a folder, a glob, or an s3:// URI of either")
     format: FormatName = "auto"
+    columns: TranscriptColumns | None = Field(
+        default=None,
+        description="[transcripts.columns]: which column of a table (CSV, TSV, Parquet, rows of JSON) "
+        "holds what; null: the records have a format of their own",
+    )
     writes: tuple[str, ...] | None = Field(
         default=None, description="tools that change state, for cases that do not say so"
     )
@@ -290,3 +297,12 @@ class TranscriptsConfig(SelectionConfig):
     storage_options: dict[str, Any] = Field(
         default_factory=dict, description="for the file system, e.g. endpoint_url; no secrets"
     )
+
+    @model_validator(mode="after")
+    def _columns_are_the_format(self) -> Self:
+        if self.columns is not None and self.format != "auto":
+            raise ValueError(
+                f"columns: tell how a table is read, format = {self.format!r} something else; "
+                "leave one of the two out"
+            )
+        return self

@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple, get_args
 import jiter
 
 from assizes.judge.case import Case
+from assizes.judge.config.columns import TranscriptColumns
 from assizes.judge.config.transcripts import FormatName
 from assizes.judge.errors import DataError
 from assizes.judge.formats.readers.agent_evaluation import AGENT_EVALUATION
@@ -21,6 +22,7 @@ from assizes.judge.formats.readers.native import NATIVE, native_line
 from assizes.judge.formats.readers.openai_chat import OPENAI_CHAT, openai_record
 from assizes.judge.formats.readers.openai_logs import OPENAI_LOGS
 from assizes.judge.formats.readers.otel import OTEL
+from assizes.judge.formats.readers.table import TABLE, table_formats
 from assizes.judge.formats.readers.tau2 import TAU2
 from assizes.judge.formats.readers.tau_bench import TAU_BENCH
 from assizes.judge.formats.shared.containers import Format, Layout
@@ -35,6 +37,8 @@ __all__ = [
     "lost_fields",
     "native_line",
     "resolve_format",
+    "resolve_table",
+    "table_formats",
 ]
 
 _LAYOUTS: Final = (INSPECT_AI, ATIF, ANTHROPIC, OPENAI_CHAT)
@@ -85,6 +89,13 @@ def resolve_format(name: str, head: bytes) -> Format:
     """Return the format of a name, by line or as a document, as the object's beginning shows."""
     document_format = FORMATS.get(f"{name}.document")
     return document_format if document_format is not None and _is_document(head) else FORMATS[name]
+
+
+def resolve_table(columns: TranscriptColumns, head: bytes) -> Format:
+    """Return the format of a table, by line or as a document, as the object's beginning shows."""
+    formats = table_formats(columns)
+    document_format = formats.get(f"{TABLE}.document")
+    return document_format if document_format and _is_document(head) else formats[TABLE]
 
 
 def _is_document(head: bytes) -> bool:

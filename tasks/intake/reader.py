@@ -22,10 +22,18 @@ from assizes.judge.case import Case
 from assizes.judge.config.transcripts import TranscriptsConfig
 from assizes.judge.errors import DataError
 from assizes.judge.families.custom.python_judges import load_reference, reference_error
-from assizes.judge.formats import Format, detect_format, resolve_format
+from assizes.judge.formats import (
+    FORMATS,
+    Format,
+    detect_format,
+    resolve_format,
+    resolve_table,
+    table_formats,
+)
 from assizes.judge.formats.shared.containers import PieceFormat, UnreadableRecord
-from assizes.judge.formats.shared.parsing import check_bounds, wide_encoding
+from assizes.judge.formats.shared.parsing import check_bounds, strict_json, wide_encoding
 from assizes.tasks.intake.record_joining import joined_lines_path
+from assizes.tasks.sources.csv_files import is_csv
 from assizes.tasks.sources.listing import BOM, TranscriptSource
 from assizes.tasks.sources.spool import OpenedObject, Spool
 
@@ -36,6 +44,7 @@ _HEAD_BYTES: Final = 1 << 16  # shows the format; also kept of a broken record
 _MB: Final = 1 << 20
 _LINES_TRIED: Final = 100  # lines, for a format, where the beginning shows none
 _REDACT: Final = "[transcripts] redact"
+_COLUMNS_SHOWN: Final = 12  # of a table, in the reason of a reject
 
 
 class RawRecord(NamedTuple):
@@ -71,12 +80,21 @@ class TranscriptReader:
         if (encoding := wide_encoding(head)) is not None:
             detail = f"{encoding}, wanted UTF-8; convert the file (iconv -t UTF-8)"
             return head, DataError("encoding", detail)
+        if self.config.columns is not None:
+            return head, resolve_table(self.config.columns, head)
         if self.config.format != "auto":
             return head, resolve_format(self.config.format, head)
         try:
             return head, detect_format(head)
         except DataError as error:
-            return head, _line_format(stream) or error  # the beginning may be broken lines
+            # The beginning may be broken lines.
+            return head, _line_format(stream) or _table_error(opened.source.uri, head) or error
+
+    def format_named(self, name: str) -> Format:
+        """The format that a plan names; that of a table reads the configured columns."""
+        if name in FORMATS or self.config.columns is None:
+            return FORMATS[name]
+        return table_formats(self.config.columns)[name]
 
     def records(
         self, opened: OpenedObject, format_: Format, start: int = 0, offset: int = 0
@@ -228,6 +246,27 @@ def _line_format(stream: IO[bytes]) -> Format | None:
             with suppress(DataError):
                 if (format_ := detect_format(raw.body)).by_line:
                     return format_
+    return None
+
+
+def is_table(uri: str) -> bool:
+    """Whether an object is a table by its name: CSV, TSV or Parquet."""
+    return is_csv(uri) or uri.lower().endswith(".parquet")
+
+
+def _table_error(uri: str, head: bytes) -> DataError | None:
+    """The reason why a table has no format, with its columns; `None` for what is no table."""
+    if not is_table(uri):
+        return None
+    with suppress(DataError):
+        row = strict_json(head.partition(b"\n")[0])
+        if isinstance(row, dict):
+            names = ", ".join(list(row)[:_COLUMNS_SHOWN])
+            return DataError(
+                "format",
+                f"a table with the columns {names}: say in [transcripts.columns] what they hold, or "
+                f"have `assizes init {uri}` guess it",
+            )
     return None
 
 

@@ -17,7 +17,6 @@ import polars as pl
 from assizes.judge.case import Case
 from assizes.judge.config.transcripts import TranscriptsConfig, filter_mask
 from assizes.judge.errors import ConfigurationError, DataError, Inconclusive
-from assizes.judge.formats import FORMATS
 from assizes.judge.formats.shared.containers import PieceFormat
 from assizes.judge.formats.shared.parsing import fidelity_counts, oddities
 from assizes.judge.selection import facts, stratum_of
@@ -246,7 +245,7 @@ class Scan:
 
     def _content_hash(self, number: int, position: int) -> str:
         scanned = self.objects[number]
-        format_ = FORMATS[scanned.format]
+        format_ = self.reader.format_named(scanned.format)
         # The scan keeps no contents: only the few records that share an identity are read again.
         offset = scanned.offsets[position] if format_.by_line else 0
         opened = self.reader.spool.open(scanned.source)

@@ -20,7 +20,6 @@ from assizes.judge.case import Case
 from assizes.judge.config.transcripts import SelectionConfig, TranscriptsConfig
 from assizes.judge.errors import DataError
 from assizes.judge.evidence.tool_calls import NO_TOOL_TRACE
-from assizes.judge.formats import FORMATS
 from assizes.judge.rows import as_json
 from assizes.judge.selection import Stratum, draw_sample
 from assizes.judge.summary.run_intervals import PopulationNumber
@@ -104,8 +103,8 @@ def read_shard(
         return
     due, rejected = frozenset(shard.due_positions()), frozenset(shard.rejected)
     promised_positions = sorted(due | rejected)
-    format_ = FORMATS[shard.format]
     reader = TranscriptReader(config, spool)
+    format_ = reader.format_named(shard.format)
     with ExitStack() as closing:
         try:
             if shard.named is not None:

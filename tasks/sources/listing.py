@@ -24,6 +24,7 @@ from urllib.parse import urlsplit
 import fsspec
 
 from assizes.judge.errors import ConfigurationError, DataError, Inconclusive
+from assizes.tasks.sources.csv_files import CSV_SUFFIXES, is_csv
 
 BOM: Final = b"\xef\xbb\xbf"
 """The UTF-8 mark that some writers put at the start of a file; it is never part of a record."""
@@ -34,7 +35,7 @@ LINK: Final = "link"
 _PLAIN: Final = (".jsonl", ".json", ".ndjson")  # records as text, also packed
 _WHOLE: Final = (".parquet", ".eval")  # archives, which are packed already
 _SUFFIXES: Final = (
-    *(plain + packed for packed in ("", ".gz", ".zst") for plain in _PLAIN),
+    *(plain + packed for packed in ("", ".gz", ".zst") for plain in (*_PLAIN, *CSV_SUFFIXES)),
     *_WHOLE,
 )
 """Endings by which transcripts are known in a folder; a file that the user names may have any."""
@@ -77,6 +78,8 @@ def list_sources(uri: str, storage_options: Mapping[str, Any]) -> list[Transcrip
     """The transcript objects at a file, folder (recursively), glob or S3 prefix, sorted by uri.
 
     A Parquet store or a report that this program wrote there is left out, unless `uri` is the file.
+    CSV and TSV files are left out where other transcripts lie beside them: there they hold labels,
+    or expected values.
 
     Raises:
         ConfigurationError: the path or bucket does not exist or cannot be read.
@@ -92,12 +95,13 @@ def list_sources(uri: str, storage_options: Mapping[str, Any]) -> list[Transcrip
             "scheme", f"{scheme}://", ["file://", "s3://", "a plain path"], "[transcripts] uri"
         )
     if not sources:
-        wanted = ", ".join(f"*{plain}" for plain in _PLAIN)
+        wanted = ", ".join(f"*{plain}" for plain in (*_PLAIN, *CSV_SUFFIXES))
         wholes = ", ".join(f"*{whole}" for whole in _WHOLE)
         raise Inconclusive(
             f"no transcripts under {uri!r}; looked for {wanted}, each also with .gz or .zst, {wholes}"
         )
-    return sorted(sources, key=lambda source: source.uri)
+    others = [source for source in sources if not is_csv(source.uri)]
+    return sorted(others or sources, key=lambda source: source.uri)
 
 
 def refresh_source(source: TranscriptSource, options: Mapping[str, Any]) -> TranscriptSource:

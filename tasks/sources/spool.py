@@ -26,6 +26,7 @@ from assizes.judge.privacy.secret_masking import mask_credentials
 from assizes.tasks.runtime.places import file_system_errors
 from assizes.tasks.runtime.process import Closing
 from assizes.tasks.sources import listing
+from assizes.tasks.sources.csv_files import csv_to_lines, is_csv
 from assizes.tasks.sources.unpacking import (
     CONVERTERS,
     MAGIC_BYTES,
@@ -131,13 +132,17 @@ class Spool(Closing):
         return OpenedObject(source, stream, self._faults.get((source.uri, source.etag)))
 
     def lines_path(self, source: listing.TranscriptSource) -> Path:
-        """The local file of a source; for an archive the file of its records as lines.
+        """The local file of a source; for an archive or a table the file of its records as lines.
 
         Raises:
-            DataError: as `path`; `parquet`, `archive` or `bomb` for an archive.
+            DataError: as `path`; `parquet`, `archive` or `bomb` for an archive, `csv` for a table.
             ConfigurationError: as `path`.
         """
         path = self.path(source)
+        if is_csv(source.uri):
+            return self.derived_path(
+                source, "lines", lambda target: csv_to_lines(path, target, self.bounds)
+            )
         with path.open("rb") as stream:
             if stream.read(MAGIC_BYTES) not in CONVERTERS:
                 return path

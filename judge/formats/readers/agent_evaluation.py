@@ -36,6 +36,7 @@ from assizes.judge.formats.shared.json_shapes import content_id, decode_if_json
 from assizes.judge.formats.shared.messages import ChatMessage
 
 _MAX_NAMES, _MAX_NAME_CHARS = 5, 60  # of columns that are not known, in the reason of a reject
+_LISTS: Final = ("expected_facts", "expected_retrieved_context", "retrieved_context")
 _LEAST_LIKENESS: Final = 0.75  # of a misspelt name to the name that is meant, as difflib measures
 
 
@@ -121,6 +122,8 @@ def _columns(value: Any, tally: parsing.FidelityCounter) -> tuple[Any, Case | No
     """Return a row that can be validated, and the case of its MLflow trace; None without one."""
     if not isinstance(value, dict):
         return value, None
+    # A cell of a CSV file is text, also where it holds a list.
+    value = {**value, **{name: decode_if_json(value.get(name)) for name in _LISTS if name in value}}
     trace = decode_if_json(value.get("trace"))
     if not is_trace(trace):
         return {**value, "trace": trace}, None

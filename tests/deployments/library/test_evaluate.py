@@ -66,6 +66,15 @@ def test_a_csv_a_frame_and_logs_of_one_content_get_the_same_scores(folder: Path)
         assert scores_of(assizes.evaluate(cases, columns=COLUMNS)) == wanted
 
 
+def test_rows_are_recognised_by_their_columns_and_named_by_their_place():
+    rows = pl.DataFrame({"question": ["Is it open?", "When?"], "answer": ["Until six.", "Monday."]})
+    result = assizes.evaluate(rows, judges=["relevance_to_query"])
+    assert result.case("1").conversation().transcript.request() == "When?"
+    named = assizes.evaluate(rows, columns={"request": "question", "response": "answer"})
+    assert named.case_ids == ["0", "1"]
+    assert assizes.evaluate(pl.DataFrame(logs(2))).case_ids == ["c0", "c1"]
+
+
 def test_cases_and_dicts_and_lists_of_messages_can_stand_in_one_list():
     case = builders.case(builders.user("Hi"), builders.agent("Hello"), case_id="own")
     later = {"id": "dated", "created_at": datetime(2026, 1, 1, tzinfo=UTC), "messages": messages(1)}
@@ -162,8 +171,11 @@ def test_records_that_cannot_be_read_are_counted_and_named():
         (7, {}, "cases: int given; give a path or URI"),
         (["c1"], {}, r"cases\[0\]: str given; wanted a Case, a dict, or a list of messages"),
         ("none.jsonl", {}, "'none.jsonl' does not exist; give a file, a folder or a glob"),
-        ("none.csv", {}, "'none.csv' cannot be read as a table"),
-        ("none.jsonl", {"columns": {"id": "a"}}, "is no table; leave columns out"),
+        ("none.csv", {}, "'none.csv' does not exist; give a file, a folder or a glob"),
+        (turn_rows(1), {"columns": {"id": "chatt"}}, "columns: unknown column 'chatt'; known: "),
+        (turn_rows(1), {"columns": {"id": "chat", "ident": "n"}}, "columns ident"),
+        (pl.DataFrame({"a": [1], "b": [2]}), {}, "cases: the columns a, b are not recognised"),
+        ([builders.case()], {"columns": COLUMNS}, "the cases are no rows of a table"),
         (logs(1), {"metrics": ["correctness"]}, r"write judges=\['correctness'\]"),
         (logs(1), {"judges": ["tool_routing"]}, r"write metrics=\['tool_routing'\]"),
         (logs(1), {"metrics": ["tool_routin"]}, "unknown metric 'tool_routin'; known: conv"),
