@@ -221,10 +221,15 @@ def _place_input(
     memory = memory_cases(cases, columns, transcripts.get("format", "auto"))
     if CASES in memory.files:  # a format cannot be that of Cases and of records
         transcripts["format"] = "auto"
-    transcripts["uri"] = write_files(memory, scratch or KEPT_INPUTS).as_posix()
-    if memory.is_table:
-        named = columns if columns is None or "id" in columns else {**columns, "id": PLACE}
-        transcripts["columns"] = table_columns(transcripts, named)
+    folder = scratch or KEPT_INPUTS
+    transcripts["uri"] = write_files(memory, folder).as_posix()
+    if memory.rows is not None:
+        fields = table_columns(transcripts, columns)
+        if fields is not None and "id" not in fields:
+            memory = memory.with_places()
+            transcripts["uri"] = write_files(memory, folder).as_posix()
+            fields["id"] = PLACE
+        transcripts["columns"] = fields
     return memory.digest
 
 

@@ -52,7 +52,12 @@ class MemoryCases:
     """Cases in memory as files of transcripts, by name."""
 
     files: Mapping[str, bytes]
-    is_table: bool  # whether they are the rows of a table
+    rows: Sequence[Mapping[str, Any]] | None  # of a table; `None`: the cases are no table
+
+    def with_places(self) -> MemoryCases:
+        """The same rows with their place in the table, from 0, in the column `PLACE`."""
+        rows = [{**row, PLACE: place} for place, row in enumerate(self.rows or ())]
+        return MemoryCases({RECORDS: _lines(rows)}, rows)
 
     @property
     def digest(self) -> str:
@@ -81,13 +86,12 @@ def memory_cases(
     if columns:
         if not all(isinstance(record, Mapping) for record in records):
             raise ConfigurationError("columns: the cases are no rows of a table; leave columns out")
-        return MemoryCases(_row_files(records, "id" in columns), is_table=True)
-    return MemoryCases(_record_files(records, format_name), is_table=rows is not None)
+        return MemoryCases({RECORDS: _lines(records)}, records)
+    return MemoryCases(_record_files(records, format_name), rows)
 
 
-def _row_files(rows: Sequence[Mapping[str, Any]], is_named: bool) -> dict[str, bytes]:  # noqa: FBT001
-    lines = [_json(row if is_named else {**row, PLACE: place}) for place, row in enumerate(rows)]
-    return {RECORDS: b"\n".join(lines) + b"\n"}
+def _lines(rows: Iterable[Mapping[str, Any]]) -> bytes:
+    return b"".join(_json(row) + b"\n" for row in rows)
 
 
 def _record_files(records: Sequence[Any], format_name: str) -> dict[str, bytes]:
