@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -94,4 +95,5 @@ def _write(
             f"export: {str(target)!r} cannot be written ({error.strerror}); name another file"
         ) from None
     finally:
-        partial.unlink(missing_ok=True)
+        with suppress(OSError):  # there is none once it has its name
+            partial.unlink()

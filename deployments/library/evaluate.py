@@ -173,17 +173,17 @@ async def _evaluate(
     with ExitStack() as cleanup:
         scratch = None
         if store is None:
-            scratch = Path(tempfile.mkdtemp(prefix="assizes-"))
+            scratch = Path(tempfile.mkdtemp(prefix="assizes-evaluate-"))
             cleanup.callback(shutil.rmtree, scratch, ignore_errors=True)
         uri = f"duckdb:///{scratch}/run.duckdb" if store is None else _store_uri(store)
         body["store"] = {"uri": uri}
-        files = await asyncio.to_thread(_place_input, body, cases, columns, scratch)
+        digest = await asyncio.to_thread(_place_input, body, cases, columns, scratch)
         config = validate_config(body, "evaluate")
-        run_id = None if scratch is None or files is None else _content_id(config, files)
+        run_id = None if scratch is None or digest is None else _content_id(config, digest)
         try:
             result = await _judge(config, run_id, scratch)
         except NothingDue as error:
-            if files is None or error.plan is None:
+            if digest is None or error.plan is None:
                 raise
             lines = await asyncio.to_thread(reject_lines, config.transcripts, error.plan)
             why = "; ".join(lines) or "the settings leave all of them out"

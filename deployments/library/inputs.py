@@ -12,6 +12,7 @@ from typing import Any, Final, TypeAlias
 
 import polars as pl
 
+from assizes.deployments.settings import validate_config
 from assizes.judge.case import Case
 from assizes.judge.config.transcripts import TranscriptsConfig
 from assizes.judge.errors import ConfigurationError
@@ -123,7 +124,7 @@ def table_columns(
         ConfigurationError: a column is not there, or the table shows no conversation.
     """
     fields = {name: value for name, value in transcripts.items() if name != "columns"}
-    config = TranscriptsConfig.model_validate(fields)
+    config = validate_config({"transcripts": fields}, "evaluate").transcripts
     try:
         sample = look_at(config, None, columns)
     except ConfigurationError as error:

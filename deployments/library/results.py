@@ -176,7 +176,9 @@ class Evaluation:
     def blocks(self) -> list[DisplayBlock]:
         """How the run ended, its summary, and what to look at next."""
         cases = self.to_polars("cases")
-        failed = cases.filter(~pl.col("passed").fill_null(value=True)).sort("overall_score")
+        failed = cases.filter(~pl.col("passed").fill_null(value=True)).sort(
+            "overall_score", "case_id"
+        )
         ids = failed["case_id"].unique(maintain_order=True)
         lines = []
         if len(ids):

@@ -60,7 +60,7 @@ def test_json_says_what_was_written(folder: Path):
     [
         ((), "export: no file is named; write for example --wide out.parquet"),
         (("--wide", "out.xlsx"), "unknown file type '.xlsx'; known: .csv, .jsonl, .parquet"),
-        (("--wide", "s.duckdb/out.csv"), "cannot be written (Not a directory); name another file"),
+        (("--wide", "s.duckdb/out.csv"), "cannot be written (File exists); name another file"),
     ],
 )
 def test_a_file_that_cannot_be_written_is_named(folder: Path, options, text):

@@ -151,7 +151,13 @@ def test_metrics_without_a_weight_of_their_own_weigh_as_much_as_the_others():
 
 def polite(case: assizes.Case) -> list[assizes.Score]:
     says_sorry = "sorry" in (case.transcript.response() or "")
-    return [assizes.Score.scored("polite", float(says_sorry), passed=says_sorry)]
+    value = float(says_sorry)
+    return [assizes.Score(metric="polite", value=value, raw=value, passed=says_sorry)]
+
+
+def test_a_function_of_the_caller_is_a_judge():
+    rows = assizes.evaluate(logs(2), judges=[polite]).to_polars()
+    assert rows.select("metric", "value").unique().rows() == [("polite", 0.0)]
 
 
 def test_records_that_cannot_be_read_are_counted_and_named():
@@ -200,4 +206,4 @@ def test_a_model_that_cannot_be_reached_is_an_error_and_leaves_nothing(monkeypat
     settings = {"config": {"limits": {"max_attempts": 1}}}
     with pytest.raises(Inconclusive, match="openai/stub"):
         assizes.evaluate(logs(1), model="openai/stub", api_base="http://127.0.0.1:9/v1", **settings)
-    assert not list(tmp_path.glob("assizes-*"))
+    assert not list(tmp_path.glob("assizes-evaluate-*"))

@@ -90,6 +90,16 @@ def test_the_wide_table_has_the_published_columns_and_the_verdict(evaluations):
     assert wide["passed"].sum() == 10
 
 
+def test_the_wide_table_has_a_column_for_each_metric_without_a_published_name(
+    tmp_path: Path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    wide = assizes.evaluate(logs(2)).wide()
+    assert wide["conversation/response_delivery"].null_count() == 0
+    assert wide["conversation/tool_routing"].null_count() == 2
+    assert wide["request_id"].to_list() == ["c0", "c1"]
+
+
 def test_results_are_shown_as_html_with_everything_escaped(evaluations):
     before, after = evaluations
     for shown in (before, before.summary, before.compare(after), before.compare(after).verdict):
@@ -114,7 +124,7 @@ def test_rows_of_a_result_without_a_store_go_with_it(tmp_path: Path, monkeypatch
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     result = assizes.evaluate(logs(1))
     case = result.case("c0")
-    (folder,) = tmp_path.glob("assizes-*")
+    (folder,) = tmp_path.glob("assizes-evaluate-*")
     del result
     gc.collect()
     assert case.conversation().case_id == "c0"  # a case keeps its result
