@@ -81,6 +81,8 @@ def memory_cases(
         ConfigurationError: there are no cases, or something in the list is none.
     """
     rows = _table_rows(cases)
+    if rows is None and columns and isinstance(cases, list | tuple):  # rows with a column `role`
+        rows = list(cases)
     records = _listed_records(cases) if rows is None else rows
     if not records:
         raise ConfigurationError(f"cases: there are none; give {ACCEPTED}")

@@ -67,12 +67,20 @@ def test_a_csv_a_frame_and_logs_of_one_content_get_the_same_scores(folder: Path)
 
 
 def test_rows_are_recognised_by_their_columns_and_named_by_their_place():
-    rows = pl.DataFrame({"question": ["Is it open?", "When?"], "answer": ["Until six.", "Monday."]})
+    rows = pl.DataFrame(
+        {
+            "question": ["Is the shop open?", "When do you close?"],
+            "answer": ["It is open now.", "We close at six."],
+        }
+    )
     result = assizes.evaluate(rows, judges=["relevance_to_query"])
-    assert result.case("1").conversation().transcript.request() == "When?"
+    assert result.case("1").conversation().transcript.request() == "When do you close?"
     named = assizes.evaluate(rows, columns={"request": "question", "response": "answer"})
     assert named.case_ids == ["0", "1"]
     assert assizes.evaluate(pl.DataFrame(logs(2))).case_ids == ["c0", "c1"]
+    turns = [{"chat": "c0", **message} for message in messages(0)]
+    columns = {"id": "chat", "role": "role", "text": "content"}
+    assert assizes.evaluate(turns, columns=columns).case_ids == ["c0"]
 
 
 def test_cases_and_dicts_and_lists_of_messages_can_stand_in_one_list():
