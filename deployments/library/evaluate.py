@@ -36,7 +36,13 @@ from assizes.judge.catalog import CONVERSATION, JUDGES, available_metrics
 from assizes.judge.config.run import RunConfig, StoreConfig
 from assizes.judge.config.transcripts import FormatName
 from assizes.judge.engine.blocking import run_blocking
-from assizes.judge.errors import ConfigurationError, Halted, Inconclusive, OverBudget
+from assizes.judge.errors import (
+    AssizesError,
+    ConfigurationError,
+    Halted,
+    Inconclusive,
+    OverBudget,
+)
 from assizes.judge.rows import as_json
 from assizes.tasks.intake.plan import NothingDue
 from assizes.tasks.intake.reader import is_table
@@ -72,7 +78,11 @@ _PLACES: Final[Mapping[str, tuple[str, str]]] = {
 }
 """Table and field of the configuration that a setting stands for."""
 
-_STOPS: Final = {"Incomplete": Inconclusive, "OverBudget": OverBudget, "Halted": Halted}
+_STOPS: Final[Mapping[str, type[AssizesError]]] = {
+    "Incomplete": Inconclusive,
+    "OverBudget": OverBudget,
+    "Halted": Halted,
+}
 """What is raised where a run ended so before any case was judged, by its conclusion."""
 
 _PARAMETERS: Final = ("model", "metrics", "judges", "columns", "store")

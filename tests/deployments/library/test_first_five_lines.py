@@ -39,8 +39,7 @@ def test_five_lines_judge_thirty_conversations(
     settings = MODEL.format(api_base=judge_server.api_base)
     lines = [BEGIN, f"result = assizes.evaluate({cases}, {settings})", *END]
     assert len(lines) == 5
-    more = {"OPENAI_API_KEY": OPENAI_KEY, "PREFECT_API_URL": "", "PREFECT_HOME": str(tmp_path)}
-    done = run(python, tmp_path, "-c", "\n".join(lines), **more)
+    done = run(python, tmp_path, "-c", "\n".join(lines), OPENAI_API_KEY=OPENAI_KEY)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == [str(2 * COUNT), str(COUNT), "1"]
     assert judge_server.stats()["requests"] == COUNT
