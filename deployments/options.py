@@ -62,7 +62,7 @@ SECTIONS: Final[Mapping[str, Sequence[str]]] = {  # heading -> commands, in this
     "Judge": ("run", "resume", "requeue", "nightly", "after-deployment", "backfill", "stop"),
     "Read": (
         *("runs", "show", "case", "explain", "compare"),
-        *("trends", "report", "results", "serve", "sql"),
+        *("trends", "report", "results", "export", "serve", "sql"),
     ),
     "Judges and transcripts": ("metrics", "judges", "calibrate", "import"),
     "Prefect server": ("up", "down", "deploy", "serve-flows", "metrics-export"),

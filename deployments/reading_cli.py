@@ -111,6 +111,30 @@ def report(
 
 
 @app.command()
+def export(
+    run_id: RunId,
+    wide: Annotated[
+        Path | None,
+        Option(
+            help="A row for each case, a column for each assessment, to this .parquet, .csv or "
+            ".jsonl file."
+        ),
+    ] = None,
+    scores: Annotated[
+        Path | None,
+        Option(help="A row for each score, to such a file; docs/rows.md has the columns."),
+    ] = None,
+    cases: Annotated[Path | None, Option(help="A row for each case, as in table cases.")] = None,
+    config: ConfigFile = None,
+    store: StoreUri = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write the scores of a run to a file for other programs."""
+    targets = {"wide": wide, "scores": scores, "cases": cases}
+    commands.export.export_tables(run_id, targets, config, store, as_json=as_json)
+
+
+@app.command()
 def metrics(
     rubrics: Annotated[list[str] | None, Option(help="Folder with your own rubrics.")] = None,
     as_json: AsJson = False,

@@ -11,7 +11,12 @@ from itertools import count
 from typing import Final, Protocol
 
 from assizes.flows.partition import open_cluster
-from assizes.flows.shards import POLL_INTERVAL_S, ShardFailures, judge_locally
+from assizes.flows.shards import (
+    POLL_INTERVAL_S,
+    ShardFailures,
+    judge_locally,
+    uncommitted_shards,
+)
 from assizes.judge import errors
 from assizes.judge.errors import AssizesError, Halted, Inconclusive, OverBudget
 from assizes.tasks.context.run_context import PlannedRun, RunContext
@@ -53,11 +58,7 @@ async def judge_shards(
     """
     if run.is_finished:
         return ShardFailures(had_ended=True)
-    done = await asyncio.to_thread(context.store.shard_counts, run.run_id)  # shard id -> counts
-    context.progress("judging", 0, run.intake.due)
-    judged = sum(counts.get("judged", 0) + counts.get("errored", 0) for counts in done.values())
-    context.progress("judging", judged, 0)
-    due = [shard for shard in run.intake.shards if shard.shard_id not in done]
+    due = await uncommitted_shards(context, run)
     if not due or batch_failures.stop is not None:
         return batch_failures
     if context.config.runner.kind == "local":

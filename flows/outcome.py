@@ -75,6 +75,20 @@ def to_state(
     fail: bool,  # whether any conclusion but `Passed` is a failed state
 ) -> State[Any]:
     """A Prefect state named for the conclusion of a run; its data is the `RunOutcome`."""
+    outcome = run_outcome(record, summary, baseline_result, failures, reports)
+    state = Failed if fail and outcome.conclusion != "Passed" else Completed
+    message = "; ".join(outcome.reasons) or "every gate passed"
+    return state(name=outcome.conclusion, message=message, data=outcome)
+
+
+def run_outcome(
+    record: RunRecord,
+    summary: RunSummary,
+    baseline_result: BaselineResult,
+    failures: ShardFailures,
+    reports: dict[str, str],
+) -> RunOutcome:
+    """The conclusion of a run, with its reasons; `reports` are paths or URIs by suffix."""
     conclusion, reasons = _conclusion(record, summary, baseline_result, failures)
     if conclusion == "Passed" and summary.task_unjudged is not None:
         reasons = [*reasons, summary.task_unjudged]
@@ -82,7 +96,7 @@ def to_state(
     if (hint := rerun_hint(record, summary)) is not None:
         before = "this run had ended before, nothing was judged now; "
         reasons.append(f"{before if failures.had_ended else ''}{hint}")
-    outcome = RunOutcome(
+    return RunOutcome(
         run_id=record.run_id,
         judge_model=record.judge_model,
         conclusion=conclusion,
@@ -93,9 +107,6 @@ def to_state(
         attribution=baseline_result.attribution,
         reports=reports,
     )
-    state = Failed if fail and conclusion != "Passed" else Completed
-    message = "; ".join(reasons) or "every gate passed"
-    return state(name=conclusion, message=message, data=outcome)
 
 
 def _conclusion(

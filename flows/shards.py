@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -24,6 +24,9 @@ POLL_INTERVAL_S: Final = 1.0
 
 RUN_ENDING_ERRORS: Final = (OverBudget, Halted, Inconclusive)
 """Errors that end a run, not only a shard: the next shard would fail in the same way."""
+
+ShardJudge = Callable[[RunContext, str, Shard], Coroutine[Any, Any, Exception | str | None]]
+"""Judges one shard of the run of an id; returns `None`, or why the shard could not be judged."""
 
 
 @dataclass
@@ -47,11 +50,23 @@ class ShardFailures:
             log.error("a shard could not be judged: %s%s", kind, error)
 
 
-async def judge_locally(context: RunContext, run_id: str, due: Sequence[Shard]) -> ShardFailures:
+async def uncommitted_shards(context: RunContext, run: PlannedRun) -> list[Shard]:
+    """The shards of a run that are still to be judged; reports how many cases are judged."""
+    done = await asyncio.to_thread(context.store.shard_counts, run.run_id)  # shard id -> counts
+    context.progress("judging", 0, run.intake.due)
+    judged = sum(counts.get("judged", 0) + counts.get("errored", 0) for counts in done.values())
+    context.progress("judging", judged, 0)
+    return [shard for shard in run.intake.shards if shard.shard_id not in done]
+
+
+async def judge_locally(
+    context: RunContext, run_id: str, due: Sequence[Shard], judge: ShardJudge | None = None
+) -> ShardFailures:
     """Judge shards in this process, `[runner] shards_in_flight` at a time; returns the failures.
 
-    Cancelling this call cancels the tasks and waits for them.
+    Without a `judge`, each shard is judged by a Prefect task run. Cancelling this call cancels the tasks and waits for them.
     """
+    judge = judge or _try_shard
     failures = ShardFailures()
     waiting = list(reversed(due))  # `pop` takes from the end
     most = context.config.runner.shards_in_flight
@@ -59,8 +74,7 @@ async def judge_locally(context: RunContext, run_id: str, due: Sequence[Shard]) 
     try:
         while pending or (waiting and failures.stop is None):
             while waiting and failures.stop is None and len(pending) < most:
-                work = _try_shard(context, run_id, waiting.pop())
-                pending.add(asyncio.create_task(work))
+                pending.add(asyncio.create_task(judge(context, run_id, waiting.pop())))
             finished, pending = await asyncio.wait(
                 pending, timeout=POLL_INTERVAL_S, return_when=asyncio.FIRST_COMPLETED
             )
@@ -76,7 +90,7 @@ async def judge_locally(context: RunContext, run_id: str, due: Sequence[Shard]) 
 
 
 async def _try_shard(context: RunContext, run_id: str, shard: Shard) -> Exception | str | None:
-    """Judge a shard; returns `None`, or the error for which it could not be judged."""
+    """Judge a shard as a Prefect task run; `None`, or the error for which it could not be judged."""
     # Prefect types an async task called with return_state as if it had been awaited already.
     work: Any = judge_shard(context, run_id, shard, return_state=True)
     state: State[Any] = await work

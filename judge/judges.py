@@ -13,15 +13,14 @@ without a model the offline judge answers by text rules.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any, Final, ParamSpec, TypeVar
 
 from assizes.judge.config.judging import JudgeConfig, LimitsConfig
 from assizes.judge.engine.ask_records import HearingResult
+from assizes.judge.engine.blocking import run_blocking
 from assizes.judge.engine.hearings import Engine
 from assizes.judge.families.criteria.asks import criteria_text
 from assizes.judge.families.criteria.coverage import pretty
@@ -182,16 +181,11 @@ async def aanswer_criteria(
 
 
 def _blocking(twin: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, R]:
-    """The judge that runs its async twin in an event loop of its own."""
+    """The judge that waits for its async twin, also in the running event loop of a notebook."""
 
     @wraps(twin)
     def judge(*args: P.args, **kwargs: P.kwargs) -> R:
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            return asyncio.run(twin(*args, **kwargs))
-        with ThreadPoolExecutor(1) as thread:  # the loop of a notebook runs in this one
-            return thread.submit(asyncio.run, twin(*args, **kwargs)).result()
+        return run_blocking(twin(*args, **kwargs))
 
     judge.__name__ = judge.__qualname__ = twin.__name__.removeprefix("a")  # not the twin's
     return judge

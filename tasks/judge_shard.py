@@ -46,19 +46,29 @@ _UNREACHABLE_CODES: Final = OUTAGES | {"circuit_open"}
 """Error codes of asks to a model that cannot be reached."""
 
 
-async def _storage_fault(_task: Task[Any, Any], _run: TaskRun, state: State[Any]) -> bool:
-    """Whether a storage fault is among the causes of a task's error (state.data): a retry may help."""
+def storage_faults() -> tuple[type[Exception], ...]:
+    """The classes of errors that a disk, a bucket or a DuckDB file raises."""
     from botocore.exceptions import BotoCoreError, ClientError
     from duckdb import IOException
 
-    faults = (OSError, BotoCoreError, ClientError, IOException)
-    # A record that cannot be read cannot be read the next time either.
-    error = None if isinstance(state.data, DataError) else state.data
+    return (OSError, BotoCoreError, ClientError, IOException)
+
+
+def is_storage_fault(error: object) -> bool:
+    """Whether a storage fault is the error or among its causes: another attempt may help."""
+    faults = storage_faults()
+    if isinstance(error, DataError):  # a record that cannot be read cannot be read the next time
+        return False
     while isinstance(error, BaseException):  # our errors are raised from the fault
         if isinstance(error, faults):
             return True
         error = error.__cause__
     return False
+
+
+async def _storage_fault(_task: Task[Any, Any], _run: TaskRun, state: State[Any]) -> bool:
+    """Whether Prefect runs a task again: its error (state.data) comes from a storage fault."""
+    return is_storage_fault(state.data)
 
 
 @redacts_secrets

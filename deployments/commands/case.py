@@ -164,10 +164,11 @@ def explain_metric(
     if as_json:
         print_json(document)
     else:
-        print_lines(_explanation_lines(document))
+        print_lines(explanation_lines(document))
 
 
-def _explanation_lines(document: Mapping[str, Any]) -> Iterator[str]:
+def explanation_lines(document: Mapping[str, Any]) -> Iterator[str]:
+    """The lines that show the document of `metric_explanation` to people."""
     yield one_line(
         f"{document['metric']} of case {document['case_id']} (repetition {document['repetition']}) "
         f"in run {document['run_id']}, judge {document['judge']}"

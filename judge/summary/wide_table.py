@@ -62,6 +62,25 @@ def results_frame(
     return table.rename({"case_id": "request_id"})
 
 
+def wide_frame(cases: pl.DataFrame, scores: pl.DataFrame) -> pl.DataFrame:
+    """The columns of `results_frame`, then the verdict and the metrics that have none there.
+
+    `passed` and `overall_score` are those of table `cases`. A metric of another judge has the column
+    `<judge>/<metric>` with its score in the metric's own unit, as in column `raw`.
+    """
+    published = results_frame(cases, scores)
+    known = {judge.name for judge in (*agent_evaluation_judges(), *_judges_of_files(scores))}
+    others = scores.filter((pl.col("part") == "") & ~pl.col("judge").is_in(list(known)))
+    named = others.select(*CASE, "raw", column=pl.concat_str("judge", "metric", separator="/"))
+    verdicts = cases.select(*CASE, "passed", "overall_score")
+    if not named.is_empty():
+        columns = named.sort("column").pivot(on="column", index=CASE, values="raw")
+        verdicts = verdicts.join(columns, on=CASE, how="left")
+    own = verdicts.rename({"case_id": "request_id"})
+    keys = ["request_id", "repetition"]
+    return published.join(own, on=keys, how="left", maintain_order="left")
+
+
 def _judges_of_files(scores: pl.DataFrame) -> list[Judge]:
     """The judges in rubric files that gave these scores, by name."""
     # The judge of a file has one metric, of its own name, and a hash of its rubric.

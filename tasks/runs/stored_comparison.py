@@ -57,7 +57,7 @@ def compare_stored(
         NotComparable: one of the runs is not complete.
     """
     before, after = run_data(store, baseline), run_data(store, candidate)
-    comparison = _compare(store, before, after, thresholds)
+    comparison = compare_with_bridges(store, before, after, thresholds)
     if before.run_id == after.run_id:
         return comparison
     record = store.run(after.run_id)
@@ -94,10 +94,10 @@ def stored_comparison(store: Store, record: RunRecord) -> RunComparison | None:
     row = ordered.sort("own", "at", "baseline", "thresholds").row(-1, named=True)  # True sorts last
     thresholds = ComparisonConfig.model_validate_json(row["thresholds"], context=STORED)
     before, after = run_data(store, row["baseline"]), run_data(store, record.run_id)
-    return _compare(store, before, after, thresholds)
+    return compare_with_bridges(store, before, after, thresholds)
 
 
-def _compare(
+def compare_with_bridges(
     store: Store, before: RunData, after: RunData, thresholds: ComparisonConfig
 ) -> RunComparison:
     """The comparison of two runs, bridged where their judges differ and judged the same anchors."""

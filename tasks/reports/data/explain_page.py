@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from assizes.judge.engine.ask_records import ReplayedHearing
+from assizes.judge.engine.blocking import run_blocking
 from assizes.judge.errors import ConfigurationError, DataError
 from assizes.judge.models.model import OFFLINE_PROVIDER
 from assizes.judge.prompts.prompt_texts import messages
@@ -49,7 +49,7 @@ def metric_explanation(
     replayed_asks: list[ReplayedHearing] = []
     prompts = "rendered anew from the transcript, checked by their hash"
     try:
-        replayed_asks = asyncio.run(replay_stored_hearing(record, execution, judge, most_bytes))
+        replayed_asks = run_blocking(replay_stored_hearing(record, execution, judge, most_bytes))
         mask = CasePreprocessor.from_config(run_config(record)).displayed_text
     except (DataError, ConfigurationError) as error:  # the stored rows are shown all the same
         replayed_asks, prompts = [], f"cannot be rendered again: {error}"
