@@ -76,7 +76,7 @@ def run(
     overrides: options.Overrides = None,
     limit: options.Limit = None,
     baseline: Annotated[
-        str | None, Option(help="Run id, or latest, latest_passed, previous_version.")
+        str | None, Option(help="A run, or latest, latest_passed, previous_version.")
     ] = None,
     run_id: Annotated[str | None, Option(help="Name the run, or resume one.")] = None,
     fork: Annotated[
@@ -177,7 +177,7 @@ def plan(
 
 @app.command()
 def stop(
-    run_id: Annotated[str | None, Argument(help="Run id, or its beginning.")] = None,
+    run_id: Annotated[str | None, Argument(help=f"A run: {options.RUN_NAMES}.")] = None,
     every: Annotated[
         bool, Option("--all", help="Every run, until --lift; none begins meanwhile.")
     ] = False,

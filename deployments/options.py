@@ -20,14 +20,16 @@ Overrides = Annotated[
     list[str] | None, Option("--set", help="Override a setting: table.field=value.")
 ]
 StoreUri = Annotated[
-    str | None, Option("--store", help="Store to read instead of the configured one.")
+    str | None,
+    Option("--store", help="Store to read: a .duckdb file, a folder, a URI [default: configured]."),
 ]
 AsJson = Annotated[bool, Option("--json", help="Print one JSON document on stdout.")]
 Verbose = Annotated[
     bool, Option("--verbose", help="Show Prefect's log and the traceback of a defect.")
 ]
 Yes = Annotated[bool, Option("--yes", help="Do it; without this, only say what would be done.")]
-RunId = Annotated[str, Argument(help="Run id; a unique beginning of it will do.")]
+RUN_NAMES: Final = "latest, NAME, NAME@2026-11-20, NAME~1 (the one before), or an id, shortened"
+RunId = Annotated[str, Argument(help=f"A run: {RUN_NAMES}.")]
 Limit = Annotated[int | None, Option(help="Judge at most so many cases.")]
 Day = Annotated[  # typer parses no date; commands take `.date()` of it
     datetime | None, Option(formats=["%Y-%m-%d"], help="Day for date placeholders in the URI.")

@@ -32,9 +32,9 @@ async def calibrate_judge(config: RunConfig, run_id: str | None = None) -> State
 
     Args:
         config: its [calibration] names the labels and the floors.
-        run_id: a stored run (a unique prefix will do), which gets no canaries. None: the transcripts
-            are judged, which costs nothing when their run is complete, and canaries are planted in
-            them.
+        run_id: a stored run, by its id or another name (`latest`, `nightly~1`); it gets no
+            canaries. None: the transcripts are judged, which costs nothing when their run is
+            complete, and canaries are planted in them.
     """
     of_run = run_id
     if of_run is None:  # a complete run of the same input costs nothing again

@@ -48,8 +48,8 @@ async def compare_runs(
     leaves a Markdown artifact `assizes-comparison-<name>` and a table `assizes-changes-<name>`.
 
     Args:
-        baseline: run id (a unique prefix will do).
-        candidate: run id (a unique prefix will do).
+        baseline: a run by its id or another name: `latest`, `nightly~1`, `nightly@2026-11-20`.
+        candidate: another run, named in the same ways.
         store: the store with both runs.
         thresholds: limits of the three rules; None: the default limits.
         fail_flow: whether any state but `NoRegression` is a failed state.
@@ -68,5 +68,5 @@ def _compare(
 ) -> tuple[RunComparison, dict[str, Any]]:
     with existing_store(config) as store:
         comparison = compare_stored(store, baseline, candidate, thresholds)
-        record = store.run(comparison.candidate_run_id)  # `candidate` may be a prefix
+        record = store.run(comparison.candidate_run_id)  # `candidate` may be `latest`
         return comparison, stored_report_data(store, record, comparison)

@@ -26,7 +26,7 @@ from assizes.judge.model_assignment import assign_callable_models
 from assizes.judge.rows import COMPLETE
 from assizes.tasks.distribute.partitions import check_distributable
 from assizes.tasks.intake.run_sources import expand
-from assizes.tasks.runs.stored_runs import RULES
+from assizes.tasks.runs.stored_runs import RULES, baseline_by_name
 from assizes.tasks.runtime.places import write_probe
 from assizes.tasks.runtime.process import interrupt_on_sigterm
 from assizes.tasks.sources.listing import list_sources
@@ -111,7 +111,8 @@ def check_places(config: RunConfig) -> None:
     baseline = config.comparison.baseline
     with open_store(config.store, writing=True) as store:  # proves that rows can be written
         # A rule only picks complete runs.
-        record = None if baseline is None or baseline in RULES else store.run(baseline)
+        is_absent = baseline is None or baseline in RULES
+        record = None if is_absent else baseline_by_name(store, str(baseline))
     if record is not None and record.status != COMPLETE:
         raise NotComparable(
             f"baseline run {record.run_id!r} is {record.status}; finish it with the command that "

@@ -205,9 +205,7 @@ class _TextConvertor(PathConvertor):
 
 register_url_convertor("text", _TextConvertor())
 
-RunId = Annotated[
-    str, Path(max_length=128, description="a run id; a unique beginning of it will do")
-]
+RunId = Annotated[schemas.RunId, Path()]
 
 
 def store_reader(request: Request) -> StoreReader:

@@ -14,7 +14,14 @@ from assizes.tasks.reports.data.report import outcome_of
 from assizes.tasks.runs.stored_runs import named_baseline
 
 Text = Annotated[str | None, Field(max_length=512)]
-RunId = Annotated[str, Field(min_length=1, max_length=128, description="a run id")]
+RunId = Annotated[
+    str,
+    Field(
+        min_length=1,
+        max_length=160,
+        description="latest, NAME, NAME@2026-11-20, NAME~1 (the one before), or an id, shortened",
+    ),
+]
 Sort = Literal[
     "case_id",
     "overall_score",

@@ -17,6 +17,16 @@ router = APIRouter()
 
 # No slash and no leading dot: ids become parts of paths.
 RunId = Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+RunReference = Annotated[
+    str,
+    Field(
+        min_length=1,
+        max_length=160,
+        pattern=r"^[A-Za-z0-9_][A-Za-z0-9._@~-]*$",
+        description="latest, NAME, NAME@2026-11-20, NAME~1 (the one before), or an id, shortened; "
+        "settled when the flow run starts",
+    ),
+]
 Name = Annotated[
     str, Field(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9][A-Za-z0-9._:+@-]*$")
 ]
@@ -68,10 +78,10 @@ class VersionParameters(_RequestBody):
 
 
 class CompareParameters(_RequestBody):
-    """The ids of the two stored runs that are compared."""
+    """The two stored runs that are compared."""
 
-    baseline: RunId
-    candidate: RunId
+    baseline: RunReference
+    candidate: RunReference
 
 
 class Evaluate(_RequestBody):
