@@ -42,11 +42,6 @@ PREFECT_DEFAULTS: Final[Mapping[str, str]] = {
 """Variables that are set before Prefect is first imported, unless the environment has them."""
 
 
-def home() -> Path:
-    """The folder for the address and the log of the background server (`ASSIZES_HOME`)."""
-    return Path(os.environ.get(f"{PREFIX}HOME", Path.home() / ".assizes"))
-
-
 def api_token() -> str | None:
     """The token that callers of the HTTP API must send (`ASSIZES_API_TOKEN`); `None`: no token."""
     return os.environ.get(API_TOKEN) or None

@@ -10,6 +10,7 @@ from prefect import flow
 from prefect.client.schemas.objects import State
 from prefect.states import Completed, Failed
 
+from assizes.flows.server import finds_server
 from assizes.judge.comparison.compare import Ending, RunComparison
 from assizes.judge.config.gates import ComparisonConfig
 from assizes.judge.config.run import StoreConfig
@@ -32,6 +33,7 @@ STATES: Final[Mapping[Ending, str]] = {
 
 
 @redacts_secrets
+@finds_server
 @flow(name="compare", flow_run_name="compare-{candidate}", result_serializer="json")
 async def compare_runs(
     baseline: str,

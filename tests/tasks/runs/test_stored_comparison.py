@@ -96,7 +96,9 @@ def test_a_run_beside_itself_is_compared_but_not_kept(store: Store):
     assert store.comparisons().is_empty()
 
 
-def test_a_baseline_that_is_named_is_never_the_run_itself_nor_one_that_is_not_complete(store: Store):
+def test_a_baseline_that_is_named_is_never_the_run_itself_nor_one_that_is_not_complete(
+    store: Store,
+):
     new = store.run("new")
     names = {"nightly": "two", "nightly~1": "one", "nightly@2026-03-03": "one", "on": "one"}
     assert {name: baseline_id(store, name, new) for name in names} == names
