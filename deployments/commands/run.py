@@ -16,7 +16,7 @@ from assizes.deployments.commands.stores import store_config
 from assizes.deployments.samples import sample_cases, with_planted_regression
 from assizes.deployments.server import find_api_url
 from assizes.deployments.settings import prepare_environment, stored_config, validate_config
-from assizes.deployments.terminal import is_json_log, tell_user
+from assizes.deployments.terminal import is_json_log, own_command, tell_user
 from assizes.judge.case import Case
 from assizes.judge.catalog import available_metrics, resolve_judges
 from assizes.judge.config.run import RunConfig, StartMode
@@ -242,8 +242,9 @@ def run_demo(folder: Path, *, as_json: bool, verbose: bool) -> int:
     print_outcome(outcome, as_json=as_json)
     if not as_json:
         print_line(f"the planted regression was {'found' if is_detected else 'missed'}")
-        store = wanted[1].config.store.uri
-        print_line(f"look closer: assizes show {outcome.run_id} --store {store}")
+        store = folder / DATABASE
+        print_line(f"look closer: {own_command()} show latest --store {store}")
+        print_line(f"in a browser: {own_command()} serve --store {store}")
     return 0 if is_detected else 1
 
 
