@@ -67,27 +67,25 @@ def resolve_run(reference: str, runs: Sequence[RunName], where: str) -> str:
     if any(run.run_id == reference for run in runs):  # though other ids may begin with it
         return reference
     parts = _REFERENCE.fullmatch(reference)
-    if parts is None:
-        raise UnknownRun.in_store(reference, where, (run.run_id for run in runs))
-    named = _named(parts["base"], runs)
-    if not named:
+    candidates = _candidates(parts["base"], runs) if parts else []
+    if parts is None or not candidates:
         raise UnknownRun.in_store(reference, where, (run.run_id for run in runs))
     if parts["day"] is not None:
-        named = _about(parts["day"], named, reference, where)
-    if len(named) > 1 and not _is_name(parts["base"], runs):
-        some = ", ".join(run.run_id for run in named[:5])
+        candidates = _of_day(parts["day"], candidates, reference, where)
+    if len(candidates) > 1 and not _is_name(parts["base"], runs):
+        some = ", ".join(run.run_id for run in candidates[:5])
         raise UnknownRun(
-            f"{len(named)} runs in {where} start with {parts['base']!r}: {some}; give more of the id"
+            f"{len(candidates)} runs in {where} start with {parts['base']!r}: {some}; give more of the id"
         )
     back = 0 if parts["back"] is None else int(parts["back"] or 1)
-    return _before(named[0], back, runs, reference, where).run_id
+    return _earlier_run(candidates[0], back, runs, reference, where).run_id
 
 
 def _is_name(base: str, runs: Sequence[RunName]) -> bool:
     return base == LATEST or any(run.name == base for run in runs)
 
 
-def _named(base: str, runs: Sequence[RunName]) -> list[RunName]:
+def _candidates(base: str, runs: Sequence[RunName]) -> list[RunName]:
     """The runs of a name, else those whose id is or begins with it; the newest first."""
     if base == LATEST:
         return _without_side_runs(runs)
@@ -108,7 +106,7 @@ def _without_side_runs(runs: Sequence[RunName]) -> list[RunName]:
     ]
 
 
-def _about(text: str, runs: Sequence[RunName], reference: str, where: str) -> list[RunName]:
+def _of_day(text: str, runs: Sequence[RunName], reference: str, where: str) -> list[RunName]:
     """The runs about a day."""
     day = None
     with suppress(ValueError):
@@ -125,7 +123,7 @@ def _about(text: str, runs: Sequence[RunName], reference: str, where: str) -> li
     return [run for run in runs if run.day == day]
 
 
-def _before(
+def _earlier_run(
     run: RunName, back: int, runs: Sequence[RunName], reference: str, where: str
 ) -> RunName:
     """The run of the same name that is so many runs before a run."""
