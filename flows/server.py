@@ -43,7 +43,8 @@ class _ServedFlow(Flow[..., Any]):
     """A flow whose calls look for a server first."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        call = partial(super().__call__, *args, **kwargs)
+        flow: Any = super()
+        call = partial(flow.__call__, *args, **kwargs)
         return call() if FlowRunContext.get() is not None else _on_server(call)
 
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Body, Header, Request
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from assizes.deployments.options import RUN_NAMES
 from assizes.deployments.server import find_api_url
 from assizes.deployments.settings import prepare_environment
 from assizes.deployments.web.guard import problem_responses
@@ -23,8 +24,7 @@ RunReference = Annotated[
         min_length=1,
         max_length=160,
         pattern=r"^[A-Za-z0-9_][A-Za-z0-9._@~-]*$",
-        description="latest, NAME, NAME@2026-11-20, NAME~1 (the one before), or an id, shortened; "
-        "settled when the flow run starts",
+        description=f"{RUN_NAMES}; settled when the flow run starts",
     ),
 ]
 Name = Annotated[
