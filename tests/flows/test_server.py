@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from prefect import Flow
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterName
 from prefect.settings import (
@@ -17,10 +18,12 @@ from prefect.settings import (
     temporary_settings,
 )
 
+from assizes import flows
 from assizes.deployments.samples import sample_cases
 from assizes.flows import server
 from assizes.judge.errors import ConfigurationError
 from assizes.judge.formats import native_line
+from tests.flows.test_results import modules
 from tests.outward import PYTHONPATH
 
 PROGRAM = """
@@ -85,6 +88,13 @@ def test_without_a_server_the_program_is_told_how_to_keep_one_and_waits_for_anot
     (line,) = caplog.messages
     assert "`assizes up` keeps one running" in line
     assert "PREFECT_API_URL" in line
+
+
+def test_every_flow_of_the_product_looks_for_its_server():
+    made = [each for module in modules(flows) for each in vars(module).values()]
+    ours = {each.name: type(each) for each in made if isinstance(each, Flow)}
+    assert {"evaluate", "nightly", "backfill", "compare", "calibrate"} <= set(ours)
+    assert set(ours.values()) == {server._ServedFlow}
 
 
 def test_a_server_that_is_being_stopped_is_not_taken(tmp_path: Path, monkeypatch):
