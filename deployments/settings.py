@@ -1,4 +1,4 @@
-"""The settings of a run: the configuration file, and the environment, which only this module reads.
+"""The settings of a run: the configuration file, and the environment, which is read here.
 
 Four layers, each over the one before: file, `ASSIZES_*` variables, `--set` pairs, named options.
 """

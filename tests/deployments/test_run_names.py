@@ -106,6 +106,13 @@ def test_pages_and_requests_take_every_name(folder: Path):
     assert wanted.set_fields() == {"baseline": "nightly~1", "candidate": "nightly@2026-03-03"}
 
 
+def test_a_program_reads_rows_by_such_names(folder: Path):
+    for place in ("rows.duckdb", "lake"):
+        with open_store(place) as store:
+            assert store.run("nightly~1").run_id == OLD
+            assert set(store.table("latest", "cases")["run_id"]) == {NEW}
+
+
 def test_a_folder_that_only_has_the_name_of_a_run_is_no_store(command: Command, folder: Path):
     (folder / "nightly").mkdir()
     query = "select distinct run_id from cases"
