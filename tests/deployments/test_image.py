@@ -134,9 +134,16 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
             _copy(sent_to_the_builder() if sources == ["."] else sources, work)
         elif each.word == "RUN" and DOWNLOADS not in each.rest:
             _run(each.rest, root, work)
-            for site in root.glob("opt/*/lib/python*/site-packages"):  # what is not downloaded here
-                (site / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+            _lend_dependencies(root / "opt" / "builder")
+    # Last: pip would take the assizes of this environment for one that is installed there.
+    _lend_dependencies(root / "opt" / "assizes")
     return root
+
+
+def _lend_dependencies(environment: Path) -> None:
+    """Have an environment import what is not downloaded here."""
+    (site,) = environment.glob("lib/python*/site-packages")
+    (site / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
 
 
 def _copy(names: list[str], into: Path) -> None:
