@@ -34,7 +34,7 @@ _children: dict[int, subprocess.Popen[bytes]] = {}  # pid -> process
 
 
 def find_api_url() -> str | None:
-    """The address of the Prefect API that the user set, else of `assizes up`; raises as `find_api`."""
+    """The Prefect API that the user set, else that of `assizes up`; raises as `find_api`."""
     return find_api(configured_api_url())
 
 
