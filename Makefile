@@ -3,8 +3,11 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
+DIST := dist
+WHEEL_VENV := .venv-wheel
+
 .DEFAULT_GOAL := check
-.PHONY: demo test coverage check format lint types contracts ids test-s3 test-server soak soak-quick bench bench-engine bench-rate bench-workers bench-scale bench-bulk bench-sql bench-begin bench-banking bench-stats bench-privacy bench-hostile bench-surface bench-reading bench-serving audit mutation screenshots lock clean
+.PHONY: demo test coverage check format lint types contracts ids test-s3 test-server soak soak-quick bench bench-engine bench-rate bench-workers bench-scale bench-bulk bench-sql bench-begin bench-banking bench-stats bench-privacy bench-hostile bench-surface bench-reading bench-serving audit mutation screenshots wheel test-wheel image lock clean
 
 $(STAMP): requirements.lock pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -108,9 +111,26 @@ screenshots: $(STAMP)  ## every page of the demo, wide and narrow, light and dar
 	$(BIN)/python docs/screenshots.py screenshots
 	cp screenshots/report.png screenshots/case.png docs/images/
 
+wheel: $(STAMP)  ## wheel and source distribution, into dist/
+	$(BIN)/python -m uv build --offline --no-build-isolation --python $(BIN)/python --out-dir $(DIST) .
+
+test-wheel: wheel  ## the wheel in a new environment that holds its locked dependencies and nothing else: the demo, from there
+	$(PYTHON) -m venv --clear $(WHEEL_VENV)
+	$(WHEEL_VENV)/bin/python -m pip install --quiet --no-deps --require-hashes -r requirements-runtime.lock
+	$(WHEEL_VENV)/bin/python -m pip install --quiet --no-deps --no-index --find-links $(DIST) assizes
+	$(WHEEL_VENV)/bin/python -m pip check
+	$(WHEEL_VENV)/bin/assizes --version
+	$(WHEEL_VENV)/bin/assizes demo --folder $(WHEEL_VENV)/demo
+	$(WHEEL_VENV)/bin/assizes show latest --store $(WHEEL_VENV)/demo/demo.duckdb
+
+image:  ## the container image `assizes`, of this tree and the lock (needs docker or podman)
+	$(shell command -v docker || echo podman) build --tag assizes .
+
 lock:  ## resolve requirements.lock anew from the ranges in pyproject.toml; no release younger than a week
 	$(BIN)/uv pip compile pyproject.toml --group dev --universal --generate-hashes --no-annotate --no-header \
 		--python-version 3.11 --upgrade --exclude-newer "7 days" --quiet --output-file requirements.lock
+	$(BIN)/uv pip compile pyproject.toml --constraint requirements.lock --universal --generate-hashes --no-annotate \
+		--no-header --python-version 3.11 --quiet --output-file requirements-runtime.lock
 
 clean:
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv .venv-wheel dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -84,7 +84,7 @@ def serve(
     token = _checked_token(host, is_public=host not in guard.LOOPBACK)
     config = read_optional_config(file)
     if store is not None:
-        config = config.model_copy(update={"store": config.store.model_copy(update={"uri": store})})
+        config = config.model_copy(update={"store": config.store.at(store)})
     app = create_app(config, guard.Access(guard.allowed_hosts(host, allowed), token))
     # A full garbage collection that visits all loaded modules delays a response by 0.1 s.
     gc.collect()

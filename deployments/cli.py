@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 import traceback
+from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
 from typing import Annotated, Literal
@@ -22,7 +23,6 @@ app = typer.Typer(
     cls=options.SectionedGroup,
     help="Judge agent conversations and say whether they got worse.",
     no_args_is_help=True,
-    add_completion=False,  # two options that --help would list for every command
     pretty_exceptions_enable=False,  # rich tracebacks show local variables, so transcripts and keys
     rich_markup_mode=None,  # plain text: as markup of rich, `[nightly]` would be a style
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -38,12 +38,27 @@ INTERNAL_ERROR = 70
 """Exit code of a defect in this package (`EX_SOFTWARE` of sysexits.h); 1 means a regression."""
 
 
+def _print_version(*, wanted: bool) -> None:
+    if wanted:
+        print(f"assizes {version('assizes')}")  # noqa: T201  # the command's answer
+        raise typer.Exit
+
+
 @app.callback()
 def _every_command(
     verbose: options.Verbose = False,  # read from sys.argv, see VERBOSE
     log_format: Annotated[
         Literal["text", "json"], Option(help="Of what is logged on stderr.")
     ] = "text",
+    show_version: Annotated[  # its callback prints the version and exits
+        bool,
+        Option(
+            "--version",
+            is_eager=True,
+            callback=lambda wanted: _print_version(wanted=wanted),
+            help="Print the version and exit.",
+        ),
+    ] = False,
 ) -> None:
     """Judge agent conversations and say whether they got worse."""
     if log_format == "json":
@@ -89,7 +104,7 @@ def run(
     overrides: options.Overrides = None,
     limit: options.Limit = None,
     baseline: Annotated[
-        str | None, Option(help="Run id, or latest, latest_passed, previous_version.")
+        str | None, Option(help="A run, or latest, latest_passed, previous_version.")
     ] = None,
     run_id: Annotated[str | None, Option(help="Name the run, or resume one.")] = None,
     fork: Annotated[
@@ -190,7 +205,7 @@ def plan(
 
 @app.command()
 def stop(
-    run_id: Annotated[str | None, Argument(help="Run id, or its beginning.")] = None,
+    run_id: Annotated[str | None, Argument(help=f"A run: {options.RUN_NAMES}.")] = None,
     every: Annotated[
         bool, Option("--all", help="Every run, until --lift; none begins meanwhile.")
     ] = False,

@@ -91,7 +91,7 @@ def forget(
     tag: Annotated[
         list[str] | None, Option(help="key=value; every case with all of these tags.")
     ] = None,
-    run_id: Annotated[str | None, Option(help="In this run only.")] = None,
+    run_id: Annotated[str | None, Option(help=f"In this run only: {options.RUN_NAMES}.")] = None,
     yes: options.Yes = False,
     config: options.ConfigFile = None,
     store: options.StoreUri = None,
@@ -119,7 +119,11 @@ AsCsv = Annotated[bool, Option("--csv", help="Print CSV on stdout; no cell is a 
 @app.command()
 def sql(
     target: Annotated[
-        str, Argument(metavar="RUN_OR_STORE", help="Run id, or a store: file, folder, URI.")
+        str,
+        Argument(
+            metavar="RUN_OR_STORE",
+            help=f"A store: file, folder, URI; or a run: {options.RUN_NAMES}.",
+        ),
     ],
     query: Annotated[str, Argument(help="One SELECT over the tables of docs/rows.md.")],
     config: options.ConfigFile = None,

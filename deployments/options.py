@@ -7,8 +7,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from typer import Argument, Option
+from typer import Argument, Context, Option
 from typer.core import TyperGroup
+
+from assizes.judge.errors import AssizesError
 
 if TYPE_CHECKING:
     from assizes.judge.config.run import RunConfig
@@ -20,7 +22,8 @@ Overrides = Annotated[
     list[str] | None, Option("--set", help="Override a setting: table.field=value.")
 ]
 StoreUri = Annotated[
-    str | None, Option("--store", help="Store to read instead of the configured one.")
+    str | None,
+    Option("--store", help="Store to read: a .duckdb file, a folder, a URI [default: configured]."),
 ]
 AsJson = Annotated[bool, Option("--json", help="Print one JSON document on stdout.")]
 Verbose = Annotated[
@@ -32,7 +35,24 @@ Columns = Annotated[
     Option("--column", help="What a column of a table holds, e.g. id=ticket; repeat it for more."),
 ]
 Yes = Annotated[bool, Option("--yes", help="Do it; without this, only say what would be done.")]
-RunId = Annotated[str, Argument(help="Run id; a unique beginning of it will do.")]
+RUN_NAMES: Final = "latest, NAME, NAME@2026-11-20, NAME~1 (the one before), or an id, shortened"
+
+
+def complete_run(context: Context, incomplete: str) -> list[str]:
+    """The names of runs that a shell offers where a run is asked for; none without a store."""
+    from assizes.deployments.commands.stores import opened_store
+    from assizes.tasks.store.run_names import LATEST
+
+    try:
+        with opened_store(context.params.get("config"), context.params.get("store")) as store:
+            runs = store.runs()
+    except AssizesError:
+        return []
+    names = dict.fromkeys((LATEST, *runs["name"], *runs["run_id"]))  # each once, in this order
+    return [name for name in names if name.startswith(incomplete)]
+
+
+RunId = Annotated[str, Argument(help=f"A run: {RUN_NAMES}.", autocompletion=complete_run)]
 Limit = Annotated[int | None, Option(help="Judge at most so many cases.")]
 Day = Annotated[  # typer parses no date; commands take `.date()` of it
     datetime | None, Option(formats=["%Y-%m-%d"], help="Day for date placeholders in the URI.")

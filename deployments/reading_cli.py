@@ -11,6 +11,7 @@ from typer import Argument, Option
 
 from assizes.deployments import commands
 from assizes.deployments.options import (
+    RUN_NAMES,
     AsJson,
     ConfigFile,
     Overrides,
@@ -185,7 +186,7 @@ ColumnRoles = Annotated[
 def calibrate(
     labels: Labels = None,
     run: Annotated[
-        str | None, Option(help="Run whose judge is calibrated; else one is made.")
+        str | None, Option(help=f"Run whose judge is calibrated ({RUN_NAMES}); else one is made.")
     ] = None,
     judgements: Annotated[
         str | None, Option(help="File with recorded grades of a judge, in place of a run.")

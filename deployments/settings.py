@@ -1,4 +1,4 @@
-"""The settings of a run: the configuration file, and the environment, which only this module reads.
+"""The settings of a run: the configuration file, and the environment, which is read here.
 
 Four layers, each over the one before: file, `ASSIZES_*` variables, `--set` pairs, named options.
 """
@@ -40,11 +40,6 @@ PREFECT_DEFAULTS: Final[Mapping[str, str]] = {
     "PREFECT_CLI_COLORS": "false",
 }
 """Variables that are set before Prefect is first imported, unless the environment has them."""
-
-
-def home() -> Path:
-    """The folder for the address and the log of the background server (`ASSIZES_HOME`)."""
-    return Path(os.environ.get(f"{PREFIX}HOME", Path.home() / ".assizes"))
 
 
 def api_token() -> str | None:

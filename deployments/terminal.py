@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import logging
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Final
 
 from assizes.judge import errors
@@ -47,6 +49,14 @@ def json_text(document: Any, indent: int | None = None) -> str:
     return "".join(
         char if char.isprintable() or char == "\n" else json.dumps(char)[1:-1] for char in text
     )
+
+
+def own_command() -> str:
+    """What a person types to call this program again: `assizes`, or its path off the PATH."""
+    called = Path(sys.argv[0])
+    on_path = shutil.which("assizes")
+    is_elsewhere = on_path is None or Path(on_path).resolve() != called.resolve()
+    return str(called) if called.name == "assizes" and is_elsewhere else "assizes"
 
 
 def keep_log_printable() -> None:

@@ -16,6 +16,7 @@ from prefect.states import Running
 
 from assizes.flows.evaluate import evaluate
 from assizes.flows.outcome import RunOutcome, parse_outcome
+from assizes.flows.server import finds_server
 from assizes.judge.config.run import RunConfig
 from assizes.tasks.context.run_context import progress_reporter
 from assizes.tasks.intake.run_sources import covering_uri, day_of_moment, days_between
@@ -30,6 +31,7 @@ COLLECTING: Final = "collecting"
 
 
 @redacts_secrets
+@finds_server
 @flow(
     name="after-deployment",
     flow_run_name="after-deployment-{config.name}-{version}",

@@ -20,6 +20,7 @@ from assizes.flows.nightly import (
     judge_part,
     total_cost_usd,
 )
+from assizes.flows.server import finds_server
 from assizes.judge.config.run import RunConfig
 from assizes.tasks.context.artifacts import ProgressArtifact, artifact_key, ignore_server_errors
 from assizes.tasks.context.run_context import progress_reporter
@@ -49,6 +50,7 @@ def _run_name() -> str:
 
 
 @redacts_secrets
+@finds_server
 @flow(name="backfill", flow_run_name=_run_name, result_serializer="json")
 async def backfill(
     config: RunConfig,

@@ -12,6 +12,7 @@ from prefect.states import Completed, Failed
 
 from assizes.flows.evaluate import evaluate, judge_canaries
 from assizes.flows.outcome import subflow_outcome
+from assizes.flows.server import finds_server
 from assizes.judge.config.run import RunConfig
 from assizes.judge.errors import AssizesError
 from assizes.tasks.context.artifacts import artifact_key, calibration_markdown, ignore_server_errors
@@ -24,6 +25,7 @@ KEY: Final = "assizes-calibration"
 
 
 @redacts_secrets
+@finds_server
 @flow(name="calibrate", flow_run_name="calibrate-{config.name}", result_serializer="json")
 async def calibrate_judge(config: RunConfig, run_id: str | None = None) -> State[CalibrationResult]:
     """Calibrate the judge of a configuration; a judge below its floors ends the flow as failed.
@@ -32,9 +34,9 @@ async def calibrate_judge(config: RunConfig, run_id: str | None = None) -> State
 
     Args:
         config: its [calibration] names the labels and the floors.
-        run_id: a stored run (a unique prefix will do), which gets no canaries. None: the transcripts
-            are judged, which costs nothing when their run is complete, and canaries are planted in
-            them.
+        run_id: a stored run, by its id or another name (`latest`, `nightly~1`); it gets no
+            canaries. None: the transcripts are judged, which costs nothing when their run is
+            complete, and canaries are planted in them.
     """
     of_run = run_id
     if of_run is None:  # a complete run of the same input costs nothing again

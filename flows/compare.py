@@ -10,6 +10,7 @@ from prefect import flow
 from prefect.client.schemas.objects import State
 from prefect.states import Completed, Failed
 
+from assizes.flows.server import finds_server
 from assizes.judge.comparison.compare import Ending, RunComparison
 from assizes.judge.config.gates import ComparisonConfig
 from assizes.judge.config.run import StoreConfig
@@ -32,6 +33,7 @@ STATES: Final[Mapping[Ending, str]] = {
 
 
 @redacts_secrets
+@finds_server
 @flow(name="compare", flow_run_name="compare-{candidate}", result_serializer="json")
 async def compare_runs(
     baseline: str,
@@ -48,8 +50,8 @@ async def compare_runs(
     leaves a Markdown artifact `assizes-comparison-<name>` and a table `assizes-changes-<name>`.
 
     Args:
-        baseline: run id (a unique prefix will do).
-        candidate: run id (a unique prefix will do).
+        baseline: a run by its id or another name: `latest`, `nightly~1`, `nightly@2026-11-20`.
+        candidate: another run, named in the same ways.
         store: the store with both runs.
         thresholds: limits of the three rules; None: the default limits.
         fail_flow: whether any state but `NoRegression` is a failed state.
@@ -68,5 +70,5 @@ def _compare(
 ) -> tuple[RunComparison, dict[str, Any]]:
     with existing_store(config) as store:
         comparison = compare_stored(store, baseline, candidate, thresholds)
-        record = store.run(comparison.candidate_run_id)  # `candidate` may be a prefix
+        record = store.run(comparison.candidate_run_id)  # `candidate` may be `latest`
         return comparison, stored_report_data(store, record, comparison)

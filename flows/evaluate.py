@@ -20,6 +20,7 @@ from prefect.events import emit_event
 
 from assizes.flows.distribute import judge_shards
 from assizes.flows.outcome import RunOutcome, subflow_outcome, to_state
+from assizes.flows.server import finds_server
 from assizes.flows.shards import ask_by_batch
 from assizes.judge.calibration.record import Canaries
 from assizes.judge.config.run import RunConfig, StartMode, Trigger
@@ -45,6 +46,7 @@ TAKEOVER_EVENT: Final = "assizes.judge.taken_over"
 
 
 @redacts_secrets
+@finds_server
 @flow(name="evaluate", flow_run_name="evaluate-{config.name}", result_serializer="json")
 async def evaluate(
     config: RunConfig,
@@ -72,6 +74,7 @@ async def evaluate(
 
 
 @redacts_secrets
+@finds_server
 @flow(name="evaluate", flow_run_name="evaluate-{config.name}", result_serializer="json")
 async def evaluate_uncompared(
     config: RunConfig,

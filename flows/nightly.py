@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict
 
 from assizes.flows.evaluate import evaluate, evaluate_uncompared
 from assizes.flows.outcome import EXIT_CODES, RunOutcome, parse_outcome
+from assizes.flows.server import finds_server
 from assizes.judge.config.run import RunConfig, StartMode, Trigger
 from assizes.judge.errors import AssizesError, Halted, Inconclusive, NotComparable, OverBudget
 from assizes.judge.verdicts.run_outcome import Conclusion, PartConclusion
@@ -191,6 +192,7 @@ def _run_name() -> str:
 
 
 @redacts_secrets
+@finds_server
 @flow(name="nightly", flow_run_name=_run_name, result_serializer="json")
 async def nightly(config: RunConfig, on: date | None = None) -> State[SeriesOutcome]:
     """Judge the transcripts of the last whole day, after those of nights that were missed.

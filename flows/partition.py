@@ -18,6 +18,7 @@ from prefect.client.schemas.objects import State
 from prefect.context import hydrated_context, serialize_context
 from prefect.states import Completed, Crashed, Failed
 
+from assizes.flows.server import finds_server
 from assizes.flows.shards import judge_locally
 from assizes.judge.config.run import RunConfig, RunnerConfig
 from assizes.judge.errors import AssizesError, ConfigurationError
@@ -42,6 +43,7 @@ from assizes.tasks.runtime.process import redacts_secrets
 
 
 @redacts_secrets
+@finds_server
 @flow(name="judge-partition", flow_run_name="judge-{run_id}-{partition}", result_serializer="json")
 async def judge_partition(
     config: RunConfig, run_id: str, partition: int, shard_ids: list[str], seal: str | None = None

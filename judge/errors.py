@@ -98,13 +98,15 @@ class NoStore(StoreError):
 
 
 class UnknownRun(StoreError):
-    """The store holds no run of this id, or several runs whose ids begin with it."""
+    """The store holds no run of this name, or several runs whose ids begin with it."""
 
     @classmethod
     def in_store(cls, run_id: str, store: str, known: Iterable[str]) -> UnknownRun:
-        """The error for an unknown id; its message names up to five ids that the store has."""
-        some = ", ".join(list(known)[:5]) or "no run at all"  # a store may hold thousands
-        return cls(f"no run {run_id!r} in {store}; it holds {some}")
+        """The error for an unknown name; its message names up to five ids that the store has."""
+        ids = list(known)  # a store may hold thousands
+        some = ", ".join(ids[:5]) or "no run at all"
+        more = f" and {len(ids) - 5} more (`assizes runs` lists them)" if len(ids) > 5 else ""
+        return cls(f"no run {run_id!r} in {store}; it holds {some}{more}")
 
 
 class UnknownCase(StoreError):

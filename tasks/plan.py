@@ -151,7 +151,12 @@ def _begin_run(context: RunContext, request: RunRequest, intake: Plan) -> RunRec
     if request.manner == "fork":
         record = replace(record, run_id=stored_runs.forked_run_id(context.store, record))
     # Fails now for a baseline that is not in the store, not at the end when the judges are paid.
-    baseline_id(context.store, config.comparison.baseline, record)
+    baseline = baseline_id(context.store, config.comparison.baseline, record)
+    if baseline is not None and config.comparison.baseline not in stored_runs.RULES:
+        # `nightly~1` is another run once the next one begins.
+        context.pin_baseline(baseline)
+        pinned = context.config.comparison.model_dump(mode="json")
+        record = replace(record, config={**record.config, "comparison": pinned})
     stored = context.store.begin(record)
     if request.run_id and config.cache.use == "refresh" and stored.status == COMPLETE:
         raise ConfigurationError(

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Literal
 
 from assizes.deployments.commands.output import print_json, print_table
-from assizes.deployments.server import API_TIMEOUT_S, is_healthy, running_server
 from assizes.deployments.settings import configured_api_url, prepare_environment, read_config
 from assizes.judge.catalog import resolve_judges
 from assizes.judge.config.run import CacheConfig, ReportConfig, RunConfig
@@ -18,6 +17,7 @@ from assizes.judge.engine.ensemble_hearing import members
 from assizes.judge.errors import AssizesError, Halted, NoStore
 from assizes.judge.model_assignment import assign_callable_models
 from assizes.tasks.runtime.places import write_probe
+from assizes.tasks.runtime.prefect_server import API_TIMEOUT_S, is_healthy, running_server
 from assizes.tasks.sources.listing import list_sources
 from assizes.tasks.spending.ledger_file import all_runs_stopped_at, probe_ledger, spending_today
 from assizes.tasks.store import existing_store, store_file

@@ -16,7 +16,7 @@ from assizes.deployments.commands.stores import store_config
 from assizes.deployments.samples import sample_cases, with_planted_regression
 from assizes.deployments.server import find_api_url
 from assizes.deployments.settings import prepare_environment, stored_config, validate_config
-from assizes.deployments.terminal import is_json_log, tell_user
+from assizes.deployments.terminal import is_json_log, own_command, tell_user
 from assizes.judge.case import Case
 from assizes.judge.catalog import available_metrics, resolve_judges
 from assizes.judge.config.run import RunConfig, StartMode
@@ -26,7 +26,7 @@ from assizes.judge.model_assignment import assign_callable_models
 from assizes.judge.rows import COMPLETE
 from assizes.tasks.distribute.partitions import check_distributable
 from assizes.tasks.intake.run_sources import expand
-from assizes.tasks.runs.stored_runs import RULES
+from assizes.tasks.runs.stored_runs import RULES, baseline_by_name
 from assizes.tasks.runtime.places import write_probe
 from assizes.tasks.runtime.process import interrupt_on_sigterm
 from assizes.tasks.sources.listing import list_sources
@@ -114,7 +114,8 @@ def check_places(config: RunConfig) -> None:
     baseline = config.comparison.baseline
     with open_store(config.store, writing=True) as store:  # proves that rows can be written
         # A rule only picks complete runs.
-        record = None if baseline is None or baseline in RULES else store.run(baseline)
+        is_absent = baseline is None or baseline in RULES
+        record = None if is_absent else baseline_by_name(store, str(baseline))
     if record is not None and record.status != COMPLETE:
         raise NotComparable(
             f"baseline run {record.run_id!r} is {record.status}; finish it with the command that "
@@ -244,8 +245,9 @@ def run_demo(folder: Path, *, as_json: bool, verbose: bool) -> int:
     print_outcome(outcome, as_json=as_json)
     if not as_json:
         print_line(f"the planted regression was {'found' if is_detected else 'missed'}")
-        store = wanted[1].config.store.uri
-        print_line(f"look closer: assizes show {outcome.run_id} --store {store}")
+        store = folder / DATABASE
+        print_line(f"look closer: {own_command()} show latest --store {store}")
+        print_line(f"in a browser: {own_command()} serve --store {store}")
     return 0 if is_detected else 1
 
 

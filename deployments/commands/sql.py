@@ -18,8 +18,10 @@ import polars as pl
 from assizes.deployments.commands.output import print_json, print_table
 from assizes.deployments.commands.stores import opened_store, store_config
 from assizes.deployments.terminal import printable
+from assizes.judge.config.run import StoreConfig
 from assizes.judge.summary.wide_table import results_frame
 from assizes.tasks.store import query_store
+from assizes.tasks.store.record import STORE_MARK
 
 FORMULA: Final = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 """First characters of a formula, full-width forms included; spreadsheets skip white space before."""
@@ -63,8 +65,8 @@ def query_and_print(
 ) -> None:
     """Print the rows of a statement as a table, as a JSON list of objects, or as CSV.
 
-    The target is a run id, or a store as `--store` takes it; a `.duckdb` file needs no `duckdb:`.
-    `uri` is the store that has the run, where the target is a run id; `None`: as configured.
+    The target is a run, or a store as `--store` takes it. `uri` is the store that has the run, where
+    the target is a run; `None`: as configured.
     """
     store = _store_uri(target)
     config = store_config(file, store or uri)
@@ -103,12 +105,10 @@ def _print_rows(rows: pl.DataFrame, shape: Shape, headings: Sequence[str] = ()) 
 
 
 def _store_uri(target: str) -> str | None:
-    """The URI of the store that a target names; `None` when it can only be a run id."""
-    if "://" in target or target.startswith("duckdb:"):
-        return target
-    if target.endswith((".duckdb", ".db")):
-        return f"duckdb:///{target}"
-    return target if "/" in target or Path(target).is_dir() else None  # no run id has a slash
+    """The store that a target names; `None` when it is a run."""
+    is_uri = "/" in target or target.startswith("duckdb:")  # no name of a run has a slash
+    is_file = StoreConfig(uri=target).uri != target  # by its suffix a DuckDB file
+    return target if is_uri or is_file or Path(target, STORE_MARK).is_file() else None
 
 
 def _cell(value: Any) -> Any:

@@ -14,7 +14,7 @@ from assizes.tasks.store import Store, open_store
 class CaseSelection:
     """A case of a run."""
 
-    run_id: str  # or a unique beginning of it
+    run_id: str  # or another name of the run
     case_id: str
     repetition: int | None = None  # from 0; None: all of them
 
@@ -22,7 +22,7 @@ class CaseSelection:
 def store_config(file: Path | None, uri: str | None) -> StoreConfig:
     """The settings of the store: `--store` (`uri`), else file and environment, else the default."""
     configured = read_optional_config(file).store
-    return configured.model_copy(update={"uri": uri}) if uri is not None else configured
+    return configured.at(uri) if uri is not None else configured
 
 
 def opened_store(file: Path | None, uri: str | None) -> Store:

@@ -157,7 +157,7 @@ def errored_selection(run_id: str | None, *, others: bool) -> tuple[str, Only]:
 
 
 def rerun_remaining(
-    selection: tuple[str, Only],  # stored run, or a unique beginning of its id; what to judge
+    selection: tuple[str, Only],  # name of a stored run; what to judge
     file: Path | None,  # configuration, only for the place of the store
     overrides: Sequence[str],  # --set pairs, over the stored configuration
     *,

@@ -14,7 +14,7 @@ from assizes.deployments.settings import read_optional_config
 from assizes.judge.errors import ConfigurationError
 from assizes.tasks.spending.ledger_file import known_runs, lift_stop, write_stop
 from assizes.tasks.store import existing_store, rebuild_store, upkeep
-from assizes.tasks.store.record import full_id
+from assizes.tasks.store.run_names import names_in_ids, resolve_run
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ def rebuild_and_print(
 ) -> None:
     """Rebuild a damaged DuckDB file and print which runs were kept and which were lost."""
     config = store_config(file, uri)
-    copy = config.model_copy(update={"uri": source}) if source else None  # a second copy of runs
+    copy = config.at(source) if source else None  # a second copy of runs
     done = rebuild_store(config, copy)
     if as_json:
         aside = str(done.old_file) if done.old_file else None
@@ -120,6 +120,7 @@ def forget_and_print(
 def compact_and_print(file: Path | None, uri: str | None, run_id: str, *, as_json: bool) -> None:
     """Merge the small Parquet parts of a complete run and print how many there were."""
     with existing_store(store_config(file, uri)) as store:
+        run_id = store.run(run_id).run_id
         done = upkeep.compact_run(store, run_id)
     if as_json:
         print_json(asdict(done))
@@ -137,13 +138,17 @@ def stop_runs(
 ) -> None:
     """Stop a run, or with `every` all runs, also those that begin later; `lift` ends that again.
 
+    A run is named as elsewhere, but for its day, which the ledger does not know.
+
     Raises:
         ConfigurationError: not exactly one of `run`, `every` and `lift` is given, or the ledger
             cannot be written.
         UnknownRun: the ledger knows no such run.
     """
     if sum((run is not None, every, lift)) != 1:
-        raise ConfigurationError("stop: give a run id, or --all, or --lift")
+        raise ConfigurationError(
+            "stop: name a run (`assizes stop latest`), or give --all or --lift"
+        )
     ledger = read_optional_config(file).limits.ledger  # which the processes of all runs share
     call = f"new call from now on (within {STOP_DELAY_S} s)"  # replies in flight are stored
     document: dict[str, object]
@@ -155,7 +160,8 @@ def stop_runs(
         document = {"stopped": "all"}
         line = f"no run makes a {call}, until `assizes stop --lift`"
     else:
-        run_id = full_id(run, known_runs(ledger), f"ledger {ledger!r}")
+        known = names_in_ids(known_runs(ledger))  # the store may be locked by the run itself
+        run_id = resolve_run(run, known, f"ledger {ledger!r}")
         write_stop(ledger, run_id)
         document = {"stopped": run_id}
         line = f"{run_id} makes no {call}; run it again to go on"

@@ -191,7 +191,9 @@ def compare(
     data: dict[str, Any] = {"runs": listed, "chosen": chosen, "comparison": None, "verdict": None}
     if all(chosen.values()):
         thresholds = base.model_copy(update={"baseline": None})  # the form names the runs
-        comparison = comparison_part(reader.comparison(**chosen, thresholds=thresholds))
+        compared = reader.comparison(**chosen, thresholds=thresholds)
+        chosen = {"baseline": compared.baseline_run_id, "candidate": compared.candidate_run_id}
+        comparison = comparison_part(compared)
         assert comparison is not None, "there is a comparison"
         outcome, word = COMPARISON_ENDINGS[comparison.ending]
         data |= {"comparison": comparison, "verdict": {"outcome": outcome, "word": word}}

@@ -13,6 +13,7 @@ import polars as pl
 from fastapi import APIRouter, Depends, Path, Query, Request
 from starlette.convertors import PathConvertor, register_url_convertor
 
+from assizes.deployments.options import RUN_NAMES
 from assizes.deployments.web import schemas
 from assizes.deployments.web.guard import problem_responses
 from assizes.judge.catalog import metrics_listing
@@ -205,9 +206,7 @@ class _TextConvertor(PathConvertor):
 
 register_url_convertor("text", _TextConvertor())
 
-RunId = Annotated[
-    str, Path(max_length=128, description="a run id; a unique beginning of it will do")
-]
+RunId = Annotated[str, Path(min_length=1, max_length=160, description=RUN_NAMES)]
 
 
 def store_reader(request: Request) -> StoreReader:

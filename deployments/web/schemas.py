@@ -9,12 +9,13 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from assizes.deployments.options import RUN_NAMES
 from assizes.judge.config.gates import ComparisonConfig, FractionOrPercent
 from assizes.judge.verdicts.run_outcome import outcome_of
 from assizes.tasks.runs.stored_runs import named_baseline
 
 Text = Annotated[str | None, Field(max_length=512)]
-RunId = Annotated[str, Field(min_length=1, max_length=128, description="a run id")]
+RunId = Annotated[str, Field(min_length=1, max_length=160, description=RUN_NAMES)]
 Sort = Literal[
     "case_id",
     "overall_score",

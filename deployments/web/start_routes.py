@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Body, Header, Request
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from assizes.deployments.options import RUN_NAMES
 from assizes.deployments.server import find_api_url
 from assizes.deployments.settings import prepare_environment
 from assizes.deployments.web.guard import problem_responses
@@ -17,6 +18,15 @@ router = APIRouter()
 
 # No slash and no leading dot: ids become parts of paths.
 RunId = Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+RunReference = Annotated[
+    str,
+    Field(
+        min_length=1,
+        max_length=160,
+        pattern=r"^[A-Za-z0-9_][A-Za-z0-9._@~-]*$",
+        description=f"{RUN_NAMES}; settled when the flow run starts",
+    ),
+]
 Name = Annotated[
     str, Field(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9][A-Za-z0-9._:+@-]*$")
 ]
@@ -68,10 +78,10 @@ class VersionParameters(_RequestBody):
 
 
 class CompareParameters(_RequestBody):
-    """The ids of the two stored runs that are compared."""
+    """The two stored runs that are compared."""
 
-    baseline: RunId
-    candidate: RunId
+    baseline: RunReference
+    candidate: RunReference
 
 
 class Evaluate(_RequestBody):

@@ -131,11 +131,32 @@ class NotifyConfig(ConfigTable):
     )
 
 
-class StoreConfig(ConfigTable):
-    """[store]: where rows are stored, `duckdb:///file`, or a folder or s3:// URI for Parquet."""
+_DUCKDB_SUFFIXES = (".duckdb", ".ddb", ".db")
+"""How the path of a DuckDB file ends; any other path is a folder of Parquet files."""
 
-    uri: str = "duckdb:///assizes.duckdb"
+
+class StoreConfig(ConfigTable):
+    """[store]: where rows are stored: a DuckDB file, or a folder or s3:// URI for Parquet."""
+
+    uri: str = Field(
+        default="duckdb:///assizes.duckdb",
+        description="duckdb:///file.duckdb, or just file.duckdb (.db, .ddb): a DuckDB file; a folder "
+        "or s3://bucket/prefix: Parquet files",
+    )
     storage_options: dict[str, Any] = Field(default_factory=dict)  # of fsspec; no secrets
+
+    @field_validator("uri")
+    @classmethod
+    def _as_uri(cls, value: str) -> str:
+        """The path of a DuckDB file as the URI of such a store."""
+        path = value.removeprefix("file://")
+        if "://" in path or path.startswith("duckdb:") or not path.endswith(_DUCKDB_SUFFIXES):
+            return value
+        return f"duckdb:///{path}"
+
+    def at(self, uri: str) -> StoreConfig:
+        """The same settings for a store at another place, which may be a path."""
+        return type(self)(uri=uri, storage_options=self.storage_options)
 
 
 class CacheConfig(ConfigTable):

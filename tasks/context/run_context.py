@@ -115,6 +115,11 @@ class RunContext:
         config = self.config.model_copy(update={"limits": limits})
         self.assignment = assign_models(config, self.judge_panel)
 
+    def pin_baseline(self, run_id: str) -> None:
+        """Compare with this run, which the configuration may have named otherwise."""
+        comparison = self.config.comparison.model_copy(update={"baseline": run_id})
+        self.config = self.config.model_copy(update={"comparison": comparison})
+
     def engine_for(self, run_id: str) -> Engine:
         """The engine that answers the asks of a run; a context serves one run only.
 

@@ -48,7 +48,7 @@ def stored_executions(
 ) -> list[StoredExecution]:
     """Every execution of a case in a run, or the one of a repetition.
 
-    The id of the run may be an unambiguous beginning of it.
+    The run is named by its id or another name.
 
     Raises:
         UnknownRun: the store has no such run.

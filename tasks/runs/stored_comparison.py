@@ -14,7 +14,7 @@ from assizes.judge.config.run import TRUTH
 from assizes.judge.rows import as_json
 from assizes.judge.summary.run_summary import RunSummary
 from assizes.tasks.runs.anchor_runs import nearest_anchor_run
-from assizes.tasks.runs.stored_runs import RULES, baseline_by_rule
+from assizes.tasks.runs.stored_runs import RULES, baseline_by_name, baseline_by_rule
 from assizes.tasks.runtime.failpoints import failpoint
 from assizes.tasks.store import RunRecord, Store
 
@@ -30,7 +30,7 @@ UNUSED_COLUMNS: Final = {
 def baseline_id(store: Store, wanted: str | None, record: RunRecord) -> str | None:
     """The id of the run to compare with; `None` if there is none.
 
-    What is `wanted` is an id of a run, one of `RULES`, or `None`.
+    What is `wanted` is the name of a run, one of `RULES`, or `None`.
 
     Raises:
         UnknownRun: a named run is not in the store.
@@ -38,7 +38,7 @@ def baseline_id(store: Store, wanted: str | None, record: RunRecord) -> str | No
     if wanted is None:
         return None
     if wanted not in RULES:
-        return store.run(wanted).run_id
+        return baseline_by_name(store, wanted, record.run_id).run_id
     rows = store.comparisons().filter(pl.col("candidate") == record.run_id)
     # A run that was compared under a rule keeps that baseline, whatever runs end later.
     own = rows.filter(_own_comparison_mask(rows, record))

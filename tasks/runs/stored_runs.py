@@ -21,7 +21,7 @@ from typing import Any, Final
 import polars as pl
 
 from assizes.judge.config.run import RunConfig
-from assizes.judge.errors import StoreError
+from assizes.judge.errors import StoreError, UnknownRun
 from assizes.judge.models.model import NOT_CACHED
 from assizes.judge.rows import COMPLETE, as_json
 from assizes.judge.verdicts.executions import collect_rows
@@ -29,6 +29,7 @@ from assizes.tasks.intake.plan import Plan
 from assizes.tasks.spending.ledger_file import known_runs
 from assizes.tasks.store import RunRecord, Store
 from assizes.tasks.store.record import DAY, is_same_run
+from assizes.tasks.store.run_names import resolve_run, run_names
 
 LATEST: Final = "latest"
 LATEST_PASSED: Final = "latest_passed"
@@ -211,8 +212,27 @@ def baseline_by_rule(store: Store, rule: str, record: RunRecord) -> str | None:
     return next((str(row["run_id"]) for row in rows), None)
 
 
+def baseline_by_name(store: Store, name: str, own_id: str | None = None) -> RunRecord:
+    """The run that a configuration names as its baseline: by its id, or as `run_names` says.
+
+    The run `own_id`, whose baseline is sought, is passed over. Unless the name is a whole id, so are
+    runs that are not complete, as long as another run has the name.
+
+    Raises:
+        UnknownRun: the name means no run, or more than one.
+    """
+    runs = store.runs().filter(pl.col("run_id").ne_missing(own_id))
+    if name in runs["run_id"]:
+        return store.run(name)
+    try:
+        complete = run_names(runs.filter(pl.col("status") == COMPLETE))
+        return store.run(resolve_run(name, complete, store.uri))
+    except UnknownRun:
+        return store.run(resolve_run(name, run_names(runs), store.uri))
+
+
 def named_baseline(config: Mapping[str, Any]) -> str | None:
-    """The id of the baseline that a configuration names; `None` for no baseline and for a rule."""
+    """The run that a configuration names as its baseline; `None` for no baseline and for a rule."""
     baseline: str | None = config.get("comparison", {}).get("baseline")
     return None if baseline in RULES else baseline
 

@@ -34,8 +34,8 @@ def store_file(uri: str) -> Path | None:
     return Path(uri.removeprefix(_DUCKDB)).expanduser() if uri.startswith(_DUCKDB) else None
 
 
-def open_store(config: StoreConfig, *, writing: bool = False) -> Store:
-    """Open the store that a configuration names.
+def open_store(config: StoreConfig | str, *, writing: bool = False) -> Store:
+    """Open the store that a configuration names, or a URI or path: `open_store("assizes.duckdb")`.
 
     `duckdb:///file` is a DuckDB file relative to the working directory, `duckdb:////file` an
     absolute one; any other URI is a folder or a bucket of Parquet files. Opening for writing makes
@@ -47,6 +47,8 @@ def open_store(config: StoreConfig, *, writing: bool = False) -> Store:
         NoStore: when there is no store to read.
         StoreError: when the store cannot be opened.
     """
+    if isinstance(config, str):
+        config = StoreConfig(uri=config)
     uri = config.uri
     # Each kind brings its own packages; reading a DuckDB file must not wait for fsspec to load.
     if uri.startswith("duckdb:"):

@@ -35,10 +35,17 @@ from assizes.tasks.runtime.process import Closing
 from assizes.tasks.store import record
 from assizes.tasks.store.manifest import SUCCESS, Documents, Manifest, encode_document
 from assizes.tasks.store.objects import Objects
-from assizes.tasks.store.record import RUN_TABLES, Counts, Frames, RunRecord, checked_id
+from assizes.tasks.store.record import (
+    RUN_TABLES,
+    STORE_MARK,
+    Counts,
+    Frames,
+    RunRecord,
+    checked_id,
+)
 from assizes.tasks.store.rewrite import CompactionResult, Rewriter
+from assizes.tasks.store.run_names import resolve_run, run_names
 
-_META: Final = "_assizes.json"  # the document without which there is no store
 _ENDS: Final = (SUCCESS, "STOPPED.json")  # documents that end a run; the first that exists counts
 
 
@@ -55,8 +62,8 @@ class ParquetStore(Closing):
         self._known_run_ids: set[str] = set()  # seen in the store, so not looked for again
         self._lock_owner = uuid.uuid4().hex  # names this process's locks
         if writing:
-            objects.create(_META, encode_document())  # no effect where it is there already
-        if not self._documents.read_documents([_META]):
+            objects.create(STORE_MARK, encode_document())  # no effect where it is there already
+        if not self._documents.read_documents([STORE_MARK]):
             raise NoStore.at(uri)
 
     @property
@@ -151,15 +158,15 @@ class ParquetStore(Closing):
         return record.newest_first(frame("runs", rows))
 
     def run(self, run_id: str) -> RunRecord:
-        """A run by its id or a unique beginning of it."""
+        """A run by its id or another name of it."""
         if stored := self._stored_run(run_id):
             return stored
-        return self._known_run(record.full_id(run_id, self.runs()["run_id"], self.uri))
+        return self._known_run(resolve_run(run_id, run_names(self.runs()), self.uri))
 
     def table(self, run_id: str, name: str) -> pl.DataFrame:
         """A table of one run, its parts checked against their SHA-256."""
         record.check_table(name, RUN_TABLES)
-        self._check_known(run_id)
+        run_id = self._full_id(run_id)
         if name == "run_metrics":
             return self._metrics(run_id)
         frames = self.manifest.read_consistently(
@@ -171,7 +178,7 @@ class ParquetStore(Closing):
     def scan(self, run_id: str, name: str) -> pl.LazyFrame:
         """The committed parts as one lazy frame."""
         record.check_table(name, RUN_TABLES)
-        self._check_known(run_id)
+        run_id = self._full_id(run_id)
         if name == "run_metrics":
             return self._metrics(run_id).lazy()
         if not (sources := self.sources(run_id, name)):
@@ -307,6 +314,12 @@ class ParquetStore(Closing):
             raise UnknownRun.in_store(run_id, self.uri, self.runs()["run_id"])
         self._known_run_ids.add(run_id)
         return stored
+
+    def _full_id(self, run_id: str) -> str:
+        if run_id not in self._known_run_ids:
+            run_id = self.run(run_id).run_id
+            self._known_run_ids.add(run_id)
+        return run_id
 
     def _check_known(self, run_id: str) -> None:
         if run_id not in self._known_run_ids:

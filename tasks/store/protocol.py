@@ -67,14 +67,14 @@ class Store(AbstractContextManager["Store", None], Protocol):
         """Table runs, those about the newest day first; runs that have not ended are in it too."""
 
     def run(self, run_id: str) -> RunRecord:
-        """A run by its id, or by a prefix that only this run's id begins with.
+        """A run by its id or another of the names in `run_names`, such as `latest` or `nightly~1`.
 
         Raises:
-            UnknownRun: when no run, or more than one, has such an id.
+            UnknownRun: when no run, or more than one, is named so.
         """
 
     def table(self, run_id: str, name: str) -> pl.DataFrame:
-        """The rows of a run (`run_id` is its whole id) in one of `RUN_TABLES`, sorted by keys."""
+        """The rows of a run, named as for `run`, in one of `RUN_TABLES`, sorted by keys."""
 
     def scan(self, run_id: str, name: str) -> pl.LazyFrame:
         """The rows that `table` returns, as a lazy frame in no promised order."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import polars as pl
 
 from assizes.judge.config.run import FINGERPRINTS, config_diff
-from assizes.judge.errors import StoreError, UnknownRun
+from assizes.judge.errors import StoreError
 from assizes.judge.rows import COMPLETE, KEYS, SHARD_TABLES, TABLES, as_json, frame
 
 if TYPE_CHECKING:
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 Frames: TypeAlias = Mapping[str, pl.DataFrame]  # rows by table
 Counts: TypeAlias = Mapping[str, int]  # the number of records by status
+
+STORE_MARK: Final = "_assizes.json"  # the document at the root of each Parquet store
 
 RUN_TABLES: Final = (*SHARD_TABLES, "run_metrics")  # tables whose rows belong to one run
 CASE_TABLES: Final = ("scores", "asks", "cases")  # tables whose rows belong to one case
@@ -248,23 +250,3 @@ def final_record(
             "use another run id"
         )
     return final
-
-
-def full_id(prefix: str, known: Iterable[str], store: str) -> str:
-    """The only run id among `known`, the newest first, that starts with `prefix`.
-
-    Raises:
-        UnknownRun: when no run id, or more than one, starts with the prefix.
-    """
-    ids = list(known)
-    matches = [run_id for run_id in ids if prefix and run_id.startswith(prefix)]
-    if prefix in matches:  # a whole id, though others may begin with it
-        return prefix
-    if not matches:
-        raise UnknownRun.in_store(prefix, store, ids)
-    if len(matches) > 1:
-        some = ", ".join(matches[:5])
-        raise UnknownRun(
-            f"{len(matches)} runs in {store} start with {prefix!r}: {some}; give more of the id"
-        )
-    return matches[0]

@@ -29,7 +29,7 @@ def run_query(
     """The rows that a statement, one SELECT (or EXPLAIN) over the public tables, returns.
 
     `file` is the DuckDB file of the store, None for a Parquet store. The tables show the rows of
-    the run `run_id` (a unique prefix will do), or those of all runs.
+    the run `run_id` (its id or another name), or those of all runs.
 
     Raises:
         ConfigurationError: when the statement is no SELECT, or DuckDB refuses it.

@@ -142,7 +142,7 @@ class SubjectRows:
 def find_subject(
     store: Store, subject: DataSubject, run_id: str | None = None
 ) -> list[SubjectRows]:
-    """The runs in which a subject has rows, newest first; only `run_id` (or a prefix) if given."""
+    """The runs in which a subject has rows, newest first; only `run_id` if it is given."""
     runs = [store.run(run_id).run_id] if run_id is not None else store.runs()["run_id"].to_list()
     subject_rows = []
     for stored_run_id in runs:

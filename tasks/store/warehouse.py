@@ -26,6 +26,7 @@ from assizes.tasks.runtime.failpoints import failpoint
 from assizes.tasks.runtime.process import Closing
 from assizes.tasks.store import duckdb_file, duckdb_rows, record
 from assizes.tasks.store.record import Counts, Frames, RunRecord, checked_id
+from assizes.tasks.store.run_names import resolve_run, run_names
 
 MEMORY_LIMIT: Final = "64MB"
 """The memory in which DuckDB keeps what it wrote, where its default is most of the machine's; beyond
@@ -171,24 +172,21 @@ class DuckDBStore(Closing):
             return record.newest_first(duckdb_rows.rows_of(con, "runs"))
 
     def run(self, run_id: str) -> RunRecord:
-        """A run by its id or a unique beginning of it."""
+        """A run by its id or another name of it."""
         with self._transaction() as con:
-            if not con.execute(_FIND_RUN, [run_id]).fetchall():
-                run_id = record.full_id(run_id, duckdb_rows.run_ids(con), self.uri)
-            return self._known_run(con, run_id)
+            return self._known_run(con, self._full_id(con, run_id))
 
     def table(self, run_id: str, name: str) -> pl.DataFrame:
         """A table of one run, sorted by its keys."""
         record.check_table(name, record.RUN_TABLES)
         with self._transaction() as con:
-            self._check_known(con, run_id)
-            return duckdb_rows.rows_of(con, name, run_id)
+            return duckdb_rows.rows_of(con, name, self._full_id(con, run_id))
 
     def scan(self, run_id: str, name: str) -> pl.LazyFrame:
         """The table as a lazy frame; a query reads only its own columns, a block of rows at a time."""
         record.check_table(name, record.RUN_TABLES)
         with self._transaction() as con:
-            self._check_known(con, run_id)
+            run_id = self._full_id(con, run_id)
             # New rows get higher row ids: the frame shows the rows of now, whenever it is collected.
             end = f"select coalesce(max(rowid) + 1, 0) from {name} where run_id = ?"
             ((end_row_id,),) = con.execute(end, [run_id]).fetchall()
@@ -294,6 +292,12 @@ class DuckDBStore(Closing):
             except OSError as error:
                 reason = error.strerror or error
                 raise StoreError(f"{self._journal.path}: cannot be written: {reason}") from error
+
+    def _full_id(self, con: Connection, run_id: str) -> str:
+        if con.execute(_FIND_RUN, [run_id]).fetchall():
+            return run_id
+        runs = record.newest_first(duckdb_rows.rows_of(con, "runs"))
+        return resolve_run(run_id, run_names(runs), self.uri)
 
     def _check_known(self, con: Connection, run_id: str) -> None:
         # Every shard calls this: reading the plan, which lists all shards, would be quadratic.

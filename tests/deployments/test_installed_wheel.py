@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
+import socket
 import subprocess
 import sys
 import sysconfig
+import time
+import urllib.request
 import zipfile
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -59,13 +63,12 @@ print(json.dumps([one == other for one, other in zip(before, after)]))
 
 @pytest.fixture(scope="module")
 def archives(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A source distribution of this tree, and the wheel that is built from it."""
+    """What `make wheel` builds: a source distribution of this tree, and a wheel from that."""
     out = tmp_path_factory.mktemp("archives")
-    build = [sys.executable, "-m", "uv", "build", "--offline", "--no-build-isolation"]
+    here = (f"BIN={Path(sys.executable).parent}", f"DIST={out}")
+    nothing_to_install = ("--old-file", ".venv/.installed")
     subprocess.run(
-        [*build, "--python", sys.executable, "--out-dir", str(out), str(ROOT)],
-        check=True,
-        capture_output=True,
+        ["make", "wheel", *nothing_to_install, *here], cwd=ROOT, check=True, capture_output=True
     )
     return out
 
@@ -128,6 +131,75 @@ def test_the_wheel_built_from_the_source_distribution_holds_every_module(archive
     wanted = {f"assizes/{name}" for name in there} | {"assizes/__init__.py", "assizes/py.typed"}
     assert len(wanted) > 250
     assert held == wanted
+
+
+def test_both_archives_have_the_version_that_the_command_says(
+    archives: Path, python: Path, tmp_path: Path
+):
+    command = str(python.with_name("assizes"))
+    done = subprocess.run(
+        [command, "--version"],
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    _, version = done.stdout.split()
+    names = {f"assizes-{version}.tar.gz", f"assizes-{version}-py3-none-any.whl"}
+    assert names == {path.name for path in archives.iterdir() if path.name.startswith("assizes")}
+
+
+def test_what_the_readme_and_the_demo_name_next_works_as_typed(
+    python: Path, tmp_path: Path, prefect_server: str
+):
+    """In a folder with nothing in it but an environment, as `make demo` leaves the clone."""
+    (tmp_path / ".venv").symlink_to(python.parents[1])
+    more = {"PREFECT_API_URL": prefect_server}
+
+    def typed(line: str) -> str:
+        done = subprocess.run(
+            line.split(),
+            cwd=tmp_path,
+            env=environment(**more),
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        assert done.returncode == 0, (line, done.stderr)
+        return done.stdout
+
+    shown = typed(".venv/bin/assizes demo").splitlines()
+    named = [line.partition(": ")[2] for line in shown if ": .venv/bin/assizes " in line]
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    after_demo = readme.partition("\n    make demo\n")[2].splitlines()
+    assert named == [line.strip() for line in after_demo if line.startswith("    .venv/bin/")]
+    show, serve = named
+    assert "tool_routing" in typed(show)
+    process = subprocess.Popen(
+        [*serve.split(), "--port", str(port := free_port())], cwd=tmp_path, env=environment()
+    )
+    try:
+        assert b"demo" in page(f"http://127.0.0.1:{port}/")
+    finally:
+        process.terminate()
+        process.wait(timeout=30)
+
+
+def page(url: str) -> bytes:
+    """A page of a server that may still be starting."""
+    for _ in range(300):
+        with contextlib.suppress(OSError), urllib.request.urlopen(url, timeout=10) as answer:
+            return bytes(answer.read())
+        time.sleep(0.2)
+    raise AssertionError(url)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 @pytest.mark.parametrize("files", [PACKAGES_OF_A_USER, MODULES_OF_AN_INVOKE_USER])

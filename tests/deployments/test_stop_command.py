@@ -109,7 +109,8 @@ def test_after_a_stop_of_all_runs_none_begins_until_it_is_lifted(
 @pytest.mark.parametrize("args", [(), ("a", "--all"), ("--all", "--lift")])
 def test_it_must_be_said_what_to_stop(tmp_path: Path, args: tuple[str, ...]):
     answer = assizes("stop", *args, cwd=tmp_path)
-    assert (answer.code, answer.err) == (2, "assizes: stop: give a run id, or --all, or --lift\n")
+    fault = "stop: name a run (`assizes stop latest`), or give --all or --lift"
+    assert (answer.code, answer.err) == (2, f"assizes: {fault}\n")
 
 
 def test_a_run_that_the_ledger_does_not_know_cannot_be_stopped(tmp_path: Path):

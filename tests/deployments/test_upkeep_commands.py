@@ -63,7 +63,7 @@ def test_an_empty_run_id_is_not_every_run(lake):
 
 def test_merging_leaves_old_parts_that_are_collected_when_told(lake):
     done = assizes("compact", "nightly", "--store", "lake", cwd=lake)
-    assert done.out == "nightly: 15 parts before, 3 now; `assizes gc` removes the old\n"
+    assert done.out == "nightly-1: 15 parts before, 3 now; `assizes gc` removes the old\n"
     young = assizes("gc", "--store", "lake", "--yes", cwd=lake)
     assert young.out == "lake: 0 objects removed\n"
     shown = assizes("gc", "--store", "lake", "--older-than", "0", cwd=lake)

@@ -208,7 +208,7 @@ async def test_a_baseline_that_is_not_there_is_told_before_any_model_is_asked(
     assert judge_server.stats()["requests"] == 0
 
 
-@pytest.mark.parametrize("named", ["latest", "bbb", "bbb-baseline"])
+@pytest.mark.parametrize("named", ["latest", "bbb", "bbb-baseline", "suite"])
 async def test_the_report_of_a_run_keeps_its_own_baseline_whatever_is_compared_by_hand(
     tmp_path: Path, named: str
 ):
@@ -228,6 +228,8 @@ async def test_the_report_of_a_run_keeps_its_own_baseline_whatever_is_compared_b
     with open_store(wanted.store) as store:
         found = stored_comparison(store, store.run("run"))
         kept = sorted(store.comparisons()["baseline"])
+        stored = store.run("run").config["comparison"]["baseline"]
+    assert stored == ("latest" if named == "latest" else "bbb-baseline")
     assert found is not None
     assert found.baseline_run_id == "bbb-baseline"
     assert kept == ["aaa-older", "bbb-baseline", "zzz-older"]

@@ -74,7 +74,7 @@ def test_an_incident_is_one_line():
 
 def test_a_run_that_is_not_there_is_answered_with_some_that_are():
     assert str(UnknownRun.in_store("x", "s3://b", [f"r{n}" for n in range(9)])) == (
-        "no run 'x' in s3://b; it holds r0, r1, r2, r3, r4"
+        "no run 'x' in s3://b; it holds r0, r1, r2, r3, r4 and 4 more (`assizes runs` lists them)"
     )
     assert str(UnknownRun.in_store("x", "here", [])) == "no run 'x' in here; it holds no run at all"
     assert "schema version 9, this assizes reads version 1" in str(

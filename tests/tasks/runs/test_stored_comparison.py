@@ -10,6 +10,7 @@ import pytest
 
 from assizes.judge.config.gates import ComparisonConfig
 from assizes.judge.config.run import StoreConfig
+from assizes.judge.errors import UnknownRun
 from assizes.judge.rows import as_json, frame
 from assizes.tasks.runs.stored_comparison import baseline_id, compare_stored, stored_comparison
 from assizes.tasks.runs.stored_runs import next_sequence
@@ -93,6 +94,19 @@ def test_a_comparison_made_again_changes_nothing(store: Store):
 def test_a_run_beside_itself_is_compared_but_not_kept(store: Store):
     assert not compare_stored(store, "new", "new", OWN).verdict.regression_detected
     assert store.comparisons().is_empty()
+
+
+def test_a_baseline_that_is_named_is_never_the_run_itself_nor_one_that_is_not_complete(
+    store: Store,
+):
+    new = store.run("new")
+    names = {"nightly": "two", "nightly~1": "one", "nightly@2026-03-03": "one", "on": "one"}
+    assert {name: baseline_id(store, name, new) for name in names} == names
+    assert baseline_id(store, "late", new) == "late", "unless its id is given"
+    keep(store, "newer", 5)
+    assert baseline_id(store, "nightly", new) == "newer"
+    with pytest.raises(UnknownRun, match="no run 'weekly'"):
+        baseline_id(store, "weekly", new)
 
 
 def test_without_one_of_its_own_a_run_shows_the_comparison_made_by_hand(store: Store):
