@@ -35,7 +35,9 @@ Day = Annotated[  # typer parses no date; commands take `.date()` of it
 Batch = Annotated[
     bool | None, Option("--batch/--no-batch", help="Use the provider's batch API, at half price.")
 ]
-Refresh = Annotated[bool, Option("--refresh", help="Ask the model again, also where the cache has a reply.")]
+Refresh = Annotated[
+    bool, Option("--refresh", help="Ask the model again, also where the cache has a reply.")
+]
 ReplayOnly = Annotated[
     bool, Option("--replay-only", help="Use only replies in the cache: no key, no network.")
 ]

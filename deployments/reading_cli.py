@@ -23,6 +23,18 @@ from assizes.deployments.options import (
 app = typer.Typer()
 
 
+@app.command("help")
+def help_(
+    context: typer.Context,
+    topic: Annotated[
+        list[str] | None, Argument(help="words, or a command such as run or store clean.")
+    ] = None,
+    markdown: Annotated[bool, Option("--markdown", help="Print the words as Markdown.")] = False,
+) -> None:
+    """Print the help of a command; `assizes help words` explains the words of the reports."""
+    commands.help.print_help(context.find_root(), topic or [], markdown=markdown)
+
+
 @app.command()
 def runs(config: ConfigFile = None, store: StoreUri = None, as_json: AsJson = False) -> None:
     """List the runs of a store, those about the newest day first."""
@@ -172,7 +184,9 @@ def calibrate(
     column: ColumnRoles = None,
     word: Annotated[list[str] | None, Option(help="WORD=GRADE, e.g. tie=0.")] = None,
     levels: Annotated[str | None, Option(help="The grades there are, e.g. 0,1,2,3.")] = None,
-    clip: Annotated[bool, Option("--clip", help="Clip numbers outside the grades to the nearest grade.")] = False,
+    clip: Annotated[
+        bool, Option("--clip", help="Clip numbers outside the grades to the nearest grade.")
+    ] = False,
     nominal: Annotated[bool, Option("--nominal", help="Grades without an order.")] = False,
     pass_from: Annotated[float | None, Option(help="Lowest grade that passes.")] = None,
     min_kappa: Annotated[float | None, Option(help="Exit code 1 when kappa is lower.")] = None,
