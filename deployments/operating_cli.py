@@ -61,6 +61,9 @@ def export_metrics(
 
 
 AsCsv = Annotated[bool, Option("--csv", help="Print CSV on stdout; no cell is a formula.")]
+AllColumns = Annotated[
+    bool, Option("--all", help="Print every column, one a line, also where a table has no room.")
+]
 
 
 @app.command()
@@ -71,11 +74,13 @@ def sql(
     query: Annotated[str, Argument(help="One SELECT over the tables of docs/rows.md.")],
     config: options.ConfigFile = None,
     store: options.StoreUri = None,
+    every_column: AllColumns = False,
     as_json: options.AsJson = False,
     as_csv: AsCsv = False,
 ) -> None:
     """Ask a store, or one run of it, one SQL query; nothing is changed."""
-    commands.sql.query_and_print(target, query, config, store, _shape(as_json, as_csv))
+    shape = _shape(as_json=as_json, as_csv=as_csv, every_column=every_column)
+    commands.sql.query_and_print(target, query, config, store, shape)
 
 
 @app.command()
@@ -83,17 +88,21 @@ def results(
     run_id: options.RunId,
     config: options.ConfigFile = None,
     store: options.StoreUri = None,
+    every_column: AllColumns = False,
     as_json: options.AsJson = False,
     as_csv: AsCsv = False,
 ) -> None:
     """Print the yes/no judges of a run as one table: a row for each case, a column for each judge."""
-    commands.sql.print_results(run_id, config, store, _shape(as_json, as_csv))
+    shape = _shape(as_json=as_json, as_csv=as_csv, every_column=every_column)
+    commands.sql.print_results(run_id, config, store, shape)
 
 
-def _shape(as_json: bool, as_csv: bool) -> Literal["table", "json", "csv"]:
-    if as_json and as_csv:
-        raise ConfigurationError("--json and --csv: give one of the two")
-    return "json" if as_json else "csv" if as_csv else "table"
+def _shape(
+    *, as_json: bool, as_csv: bool, every_column: bool
+) -> Literal["table", "records", "json", "csv"]:
+    if as_json + as_csv + every_column > 1:
+        raise ConfigurationError("--json, --csv and --all: give one of them")
+    return "json" if as_json else "csv" if as_csv else "records" if every_column else "table"
 
 
 class DayOrder(StrEnum):
