@@ -1,4 +1,4 @@
-"""The judges of seed 004 and answer criteria as plain functions, to judge one answer alone.
+"""The yes/no judges and answer criteria as plain functions, to judge one answer alone.
 
     from assizes.judge import judges
 
