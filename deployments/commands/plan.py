@@ -73,7 +73,7 @@ def _totals(forecast: RunForecast, *, replayed: bool) -> Iterator[str]:
     known = f"{forecast.kept:,} have a reply in the cache, {forecast.same:,} repeat another ask"
     yield f"asks: {forecast.asks:,}; {known}, {forecast.to_put:,} go to the model"
     if replayed:
-        yield f"replay_only: no model is asked; the {forecast.to_put:,} asks without a reply will fail"
+        yield f"replay_only: nothing is asked; the {forecast.to_put:,} asks without a reply will fail"
     yield f"tokens: {forecast.input_tokens:,} in, {forecast.output_tokens:,} out"
     yield f"cost: {_cost(forecast)}"
     minutes = forecast.minutes
