@@ -140,7 +140,7 @@ def _print_fitting(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Non
     needs = [width if at == 0 else min(width, _READABLE) for at, width in enumerate(widths)]
     ends = list(itertools.accumulate(need + _GAP for need in needs))
     fitting = sum(end <= room for end in ends) or 1 if room else len(columns)
-    width = room or sum(widths) + _GAP * len(widths)
+    width = max(room, ends[0]) if room else sum(widths) + _GAP * len(widths)
     print_table("", columns[:fitting], [row[:fitting] for row in rows], width=width)
     if left_out := [name.removeprefix("#") for name in columns[fitting:]]:
         print_line(
