@@ -1,6 +1,6 @@
-"""Functions that judge one answer in one call; the list of all judges is `catalog.py`.
+"""The yes/no judges and answer criteria as plain functions, to judge one answer alone.
 
-They are the judges of seed 004 and answer criteria:
+The list of all judges is `catalog.py`.
 
     from assizes.judge import judges
 

@@ -237,7 +237,7 @@ def health(reader: StoreReaderDep) -> schemas.Health:
 
 @router.get("/config/available-metrics", tags=["catalogue"])
 def available_metrics(request: Request) -> schemas.Metrics:
-    """Every conversation metric, opt-in ones included (seed 000)."""
+    """Every conversation metric, opt-in ones included."""
     return schemas.Metrics.model_validate(metrics_listing(request.app.state.rubrics))
 
 
@@ -255,7 +255,7 @@ def compare(
     base: Annotated[ComparisonConfig, Depends(configured_thresholds)],
     wanted: Annotated[schemas.CompareQuery, Query()],
 ) -> RunComparison:
-    """Two complete runs by the documents' rules (seed 001), and by the statistics beside them."""
+    """Compare two complete runs by the three rules, and by the statistics beside them."""
     return reader.comparison(wanted.baseline, wanted.candidate, wanted.thresholds(base))
 
 

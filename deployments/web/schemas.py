@@ -67,7 +67,7 @@ class ExecutionQuery(_QueryString):
 
 
 class CompareQuery(_QueryString):
-    """Two runs, and thresholds in place of those of the configuration (seed 001)."""
+    """Two runs, and thresholds in place of those of the configuration."""
 
     baseline: RunId
     candidate: RunId
@@ -110,7 +110,7 @@ class Page(_ResponseModel, Generic[T]):
 
 
 class MetricInfo(_ResponseModel):
-    """A metric as seed 000 describes it."""
+    """A conversation metric."""
 
     name: str
     display_name: str
@@ -153,7 +153,7 @@ class Run(_ResponseModel):
     ending: str | None = Field(
         description="of that comparison: fine, regressed, inconclusive, not_comparable"
     )
-    regression_detected: bool | None = Field(description="by the documents' rules (seed 001)")
+    regression_detected: bool | None = Field(description="by the three rules")
 
     @classmethod
     def of_row(

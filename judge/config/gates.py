@@ -23,7 +23,7 @@ from assizes.judge.config.transcripts import FormatName
 
 
 class ThresholdsConfig(ConfigTable):
-    """[thresholds]: what a run must reach (seed 001), in percent; coverage is a fraction."""
+    """[thresholds]: what a run must reach, in percent; coverage is a fraction."""
 
     metrics_pass_threshold: float = Field(default=80.0, ge=0, le=100)  # percent
     cases_pass_threshold: float = Field(default=100.0, ge=0, le=100)  # percent
@@ -60,7 +60,7 @@ FractionOrPercent = Annotated[
 
 
 class ComparisonConfig(ConfigTable):
-    """[comparison]: the three rules of seed 001, each a strict `>`, and the statistical tests."""
+    """[comparison]: the three rules, each a strict `>`, and the statistical tests."""
 
     baseline: str | None = Field(
         default=None,

@@ -1,4 +1,4 @@
-"""[judge] and [limits]: who judges and what (seed 000), how fast models are called, what they cost.
+"""[judge] and [limits]: who judges and what, how fast models are called, what they cost.
 
 Prices are stored with a run, so that a later price list does not change its costs.
 """
@@ -33,7 +33,7 @@ FlaggedPasses = Literal["apart", "count"]
 
 
 class JudgeConfig(ConfigTable):
-    """[judge]: the judges, their metrics and their models (seed 000)."""
+    """[judge]: the judges, their metrics and their models."""
 
     metrics: tuple[MetricSelection, ...] | None = Field(
         default=None, description="conversation metrics; null or empty: the eight defaults"

@@ -1,4 +1,4 @@
-"""The conversation judge (seed 000): one ask scores all chosen metrics and the case's outcomes.
+"""The conversation judge: one ask scores all chosen metrics and the case's outcomes.
 
 Its prompt is made of `_RULES`, `_REPLY` and a `rubric_section` for each metric (the system message,
 equal over a run), and of a `data_section` for each part of the case, among them

@@ -60,8 +60,8 @@ async def test_a_run_stopped_by_its_budget_goes_on_with_a_larger_one_and_pays_no
     assert 0 < counts["not_attempted"] < CASES
     assert counts["read"] == sum(count for name, count in counts.items() if name != "read")
     assert left == (
-        f"{counts['not_attempted']} cases were not attempted; go on with the same command and a "
-        "larger limit; kept replies cost nothing"
+        f"{counts['not_attempted']} cases were not attempted; `assizes resume {first.run_id}` with a "
+        "larger limit (--set) judges them; replies in the cache cost nothing"
     )
     assert first.summary.spent_usd == pytest.approx(settled_usd(tmp_path))
     assert spent == f"spent so far, over all sessions: {first.summary.spent_usd:.6f} USD"

@@ -152,7 +152,7 @@ def rerun_hint(run: RunRecord, summary: RunSummary) -> str | None:
     """The command that judges the cases with an error anew; `None` where it has nothing to do."""
     if run.status != COMPLETE or not summary.error_count:
         return None
-    command = f"assizes run --only-errors --run-id {shlex.quote(run.run_id)}"
+    command = f"assizes resume {shlex.quote(run.run_id)} --errors"
     return f"{plural(summary.error_count, 'case')} with an error: `{command}` judges them anew"
 
 
@@ -209,7 +209,7 @@ def verdict_with_attribution(
 
 
 def _dimensions(summary: RunSummary) -> list[schema.Dimension]:
-    """The two gates of seed 001 and the coverage that both of them need, on a scale of 0..100."""
+    """The two gates of a run and the coverage that both of them need, on a scale of 0..100."""
     # Below, `value and round(value, 9)` keeps `None` and 0; nine digits remove the noise of floats.
     score, rate = summary.weighted_metrics_score_pct, summary.cases_pass_rate_pct
     coverage = None if summary.coverage is None else summary.coverage * 100
