@@ -56,7 +56,7 @@ SECTIONS: Final[Mapping[str, Sequence[str]]] = {  # heading -> commands, in this
     "Begin": ("demo", "init", "doctor", "plan"),
     "Judge": ("run", "resume", "requeue", "nightly", "after-deployment", "backfill", "stop"),
     "Read": (
-        *("runs", "show", "case", "explain", "compare"),
+        *("runs", "show", "case", "explain", "rejects", "compare"),
         *("trends", "report", "results", "serve", "sql"),
     ),
     "Judges and transcripts": ("metrics", "judges", "calibrate", "import"),
