@@ -289,7 +289,7 @@ def main() -> None:
         # typer would print a fault of the command line as four lines.
         code = typer.main.get_command(app)(standalone_mode=False)
     except AssizesError as error:
-        terminal.tell_user(str(error), error=error)
+        terminal.tell_user(usage.error_line(error), error=error)
         raise SystemExit(error.exit_code) from None
     except usage.USAGE_ERROR as error:
         raise SystemExit(_usage_error(error)) from None

@@ -18,7 +18,7 @@ _MUST_BE: Final[Mapping[str, str]] = {  # type of pydantic's error -> what is ac
     "bool_parsing": "must be true or false",
     "bool_type": "must be true or false",
     "date_from_datetime_parsing": "must be a date such as 2026-11-21",
-    "dict_type": "must be a table",
+    "dict_type": 'must be a table: { NAME = "..." }',
     "float_parsing": "must be a number",
     "float_type": "must be a number",
     "int_from_float": "must be a whole number",
@@ -37,6 +37,14 @@ _BOUNDS: Final[Mapping[str, str]] = {  # type of pydantic's error -> what is acc
 }
 
 
+_WHOLE: Final = 100  # percent
+
+_MOST_HOMES: Final = 3  # tables that are named for a setting that many have
+
+_SECRET: Final = ("api_key", "key", "password", "secret", "token")
+"""Names under which secrets are put into configurations."""
+
+
 def fault_text(error: ValidationError, where: str, given_by: Mapping[Setting, str]) -> str:
     """Every fault of a configuration in one line.
 
@@ -44,10 +52,13 @@ def fault_text(error: ValidationError, where: str, given_by: Mapping[Setting, st
     elsewhere, such as `--set judge.model`.
     """
     faults: dict[str, list[str]] = {}  # place -> its faults, in order
-    for detail in error.errors(include_url=False):
-        path = tuple(str(part) for part in detail["loc"]) or ("configuration",)
+    # What was written comes before what is missing: one is often the other, misspelt.
+    for detail in sorted(
+        error.errors(include_url=False), key=lambda each: each["type"] == "missing"
+    ):
+        path = tuple(str(part) for part in detail["loc"])
         place = _given_by(path, given_by)
-        name = "" if place else f"{setting_name(path)}: "
+        name = f"{setting_name(path)}: " if path and not place else ""
         faults.setdefault(place or where, []).append(f"{name}{_fault(path, detail, place or '')}")
     return "; ".join(f"{place}: {'; '.join(texts)}" for place, texts in faults.items())
 
@@ -90,7 +101,7 @@ def _given_by(path: Setting, given_by: Mapping[Setting, str]) -> str | None:
     """Which of the places gave a setting, the table around it, or the unknown table that it is."""
     around = [given_by[path[:n]] for n in range(len(path), 0, -1) if path[:n] in given_by]
     below = [place for each, place in given_by.items() if each[: len(path)] == path]
-    unknown = path[0] not in RunConfig.model_fields
+    unknown = bool(path) and path[0] not in RunConfig.model_fields
     return next(iter(around + below if unknown else around), None)
 
 
@@ -106,6 +117,10 @@ def _fault(path: Setting, detail: Any, place: str) -> str:
         text = f"must be {accepted}" + (f'; did you mean "{near}"?' if near else "")
     elif kind in _BOUNDS:
         text = _BOUNDS[kind].format(**bounds)
+        if bounds.get("le") == 1 and isinstance(value, int | float) and value <= _WHOLE:
+            text += f"; {value:g} % is {value / _WHOLE:g}"
+    elif path == ("name",) and kind == "string_pattern_mismatch":
+        text = 'must be small letters, digits, "-" and "_", at most 63, e.g. "my-nightly"'
     else:
         text = _MUST_BE.get(kind) or detail["msg"].removeprefix("Value error, ")
     # A table would fill the line, and its name says enough.
@@ -131,12 +146,14 @@ def _as_written(path: Setting, place: str) -> str:
 def _meant(path: Setting, place: str) -> str:
     """Which setting was probably meant by one that is unknown, or which ones there are."""
     *above, name = path
+    if name in _SECRET:
+        return "secrets belong in the environment, e.g. OPENAI_API_KEY"
     fields = list(_model_at(tuple(above)).model_fields)
     if near := _closest(name, fields):
         return f"did you mean {_as_written((*above, near), place)}?"
     homes = [_as_written(each, place) for each in settings() if each[1:] == (name,)]
     if homes:
-        return f"did you mean {' or '.join(homes)}?"
+        return f"did you mean {' or '.join(homes[:_MOST_HOMES])}?"
     return f"[{'.'.join(above)}] has {', '.join(fields)}" if above else _tables_text()
 
 

@@ -232,6 +232,10 @@ def _read_toml(path: Path) -> dict[str, Any]:
             f"{path}: a folder; -c takes a file, `assizes init {path}` writes one for transcripts in it"
         ) from None
     except (ValueError, RecursionError, OSError) as error:  # no UTF-8, no TOML, nested too deep
+        if path.suffix != ".toml":
+            raise ConfigurationError(
+                f"{path}: a configuration is written in TOML; `assizes init FOLDER` writes one"
+            ) from None
         raise ConfigurationError(
             f"{path}: cannot be read as TOML: {error}; mend that line (texts stand in quotes), then "
             "`assizes doctor` checks the file"

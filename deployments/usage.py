@@ -1,4 +1,4 @@
-"""A command that was typed wrong: one line that says what was meant, or where it is described."""
+"""The way out that every error names, and one line for a command that was typed wrong."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from typer import BadParameter
+
+from assizes.judge.errors import AssizesError
 
 # Typer carries click within itself and exports only this class of click's errors: the class above
 # it stands for everything that is wrong with a command line.
@@ -34,6 +36,16 @@ _ELSEWHERE: Final[Mapping[str, str]] = {
     "--input": "[transcripts] uri names the transcripts: --set transcripts.uri=FOLDER",
 }
 """Options of other tools and other commands, and what does the same here."""
+
+
+_WAY_OUT: Final = re.compile(r"`[^`]+`|--[a-z]|\[[a-z_]+(\.\w+)*\]|\b[A-Z][A-Z0-9]*_[A-Z0-9_]+\b")
+"""A command, an option, a table of settings or an environment variable."""
+
+
+def error_line(error: AssizesError) -> str:
+    """The message of an error, with what helps in general where it names no way out itself."""
+    message = str(error)
+    return message if _WAY_OUT.search(message) else f"{message}; {error.remedy}"
 
 
 def usage_line(error: Any) -> str:

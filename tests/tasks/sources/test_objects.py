@@ -87,17 +87,18 @@ def test_a_local_source_is_pinned_by_its_content(folder):
         (
             "nowhere/x.jsonl",
             ConfigurationError,
-            "[transcripts] uri: 'nowhere/x.jsonl' does not exist; give a file, a folder or a glob",
+            "[transcripts] uri: 'nowhere/x.jsonl' does not exist in FOLDER; give a file, a folder or a glob",
         ),
         (
             "nowhere/*.jsonl",
             ConfigurationError,
-            "[transcripts] uri: 'nowhere' does not exist; give a file, a folder or a glob",
+            "[transcripts] uri: 'nowhere' does not exist in FOLDER; give a file, a folder or a glob",
         ),
         (
             "gs://bucket/x",
             ConfigurationError,
-            "[transcripts] uri: unknown scheme 'gs://'; known: a plain path, file://, s3://",
+            "[transcripts] uri: unknown scheme 'gs://'; known: a plain path, file://, s3://; "
+            "did you mean 's3://'?",
         ),
         (
             "s3://",
@@ -152,7 +153,8 @@ def test_date_placeholders_are_filled_in(uri, date, expanded):
         (
             "in/{date}",
             None,
-            "[transcripts] uri 'in/{date}' holds {date}, and this run was given no date",
+            "[transcripts] uri 'in/{date}' holds {date}, and this run was given no day; give one, "
+            "e.g. --date 2026-11-21",
         ),
         (
             "in/{day:%d}",
