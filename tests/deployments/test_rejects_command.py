@@ -14,7 +14,14 @@ from tests.command import assizes
 from tests.tasks.store.rows import run_record
 
 REJECTS = (
-    ("logs/b.jsonl", 4, "json", "not JSON: trailing characters at line 1 column 2", "ab" * 32, "3;"),
+    (
+        "logs/b.jsonl",
+        4,
+        "json",
+        "not JSON: trailing characters at line 1 column 2",
+        "ab" * 32,
+        "3;",
+    ),
     ("logs/a.csv", 0, "format", "not recognised", None, "id,price"),
 )
 
@@ -42,7 +49,22 @@ def test_each_rejected_record_is_named_with_its_place_and_reason(folder: Path):
     lines = [line.split() for line in answer.out.splitlines() if "logs/" in line]
     assert lines == [
         ["logs/a.csv", "format", "not", "recognised", "id,price"],
-        "logs/b.jsonl, record 5 json not JSON: trailing characters at line 1 column 2 3;".split(),
+        [
+            "logs/b.jsonl,",
+            "record",
+            "5",
+            "json",
+            "not",
+            "JSON:",
+            "trailing",
+            "characters",
+            "at",
+            "line",
+            "1",
+            "column",
+            "2",
+            "3;",
+        ],
     ]
     assert answer.out.endswith("once they are mended: assizes retry-rejected nightly-1\n")
 
