@@ -83,7 +83,9 @@ def list_sources(uri: str, storage_options: Mapping[str, Any]) -> list[Transcrip
         Inconclusive: the place can be read and holds no transcript.
     """
     scheme, _, rest = uri.rpartition("://")
-    if not rest.strip():  # else it would be the current folder, with all that lies there
+    if (
+        scheme != "s3" and not rest.strip()
+    ):  # else it would be the current folder, with all that lies there
         raise ConfigurationError(
             f"[transcripts] uri is {uri!r}; give a file, a folder, a glob or s3://bucket/prefix"
         )

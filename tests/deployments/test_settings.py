@@ -51,7 +51,7 @@ def test_a_variable_that_is_wrong_is_refused(
     file: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: str
 ):
     monkeypatch.setenv(name, value)
-    with pytest.raises(ConfigurationError, match=name.rsplit("__", 1)[1].lower()):
+    with pytest.raises(ConfigurationError, match=f"environment: {name}: "):
         read_config(file)
 
 

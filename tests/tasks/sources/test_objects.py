@@ -101,6 +101,16 @@ def test_a_local_source_is_pinned_by_its_content(folder):
             "did you mean 's3://'?",
         ),
         (
+            "",
+            ConfigurationError,
+            "[transcripts] uri is ''; give a file, a folder, a glob or s3://bucket/prefix",
+        ),
+        (
+            "~/logs",
+            ConfigurationError,
+            "[transcripts] uri: '~/logs' begins with a ~, which only a shell knows; write 'HOME/logs'",
+        ),
+        (
             "s3://",
             ConfigurationError,
             "[transcripts] uri 's3://' names no bucket; use s3://bucket/prefix",
@@ -109,13 +119,15 @@ def test_a_local_source_is_pinned_by_its_content(folder):
             "empty",
             Inconclusive,
             "no transcripts under 'empty'; looked for *.jsonl, *.json, *.ndjson, each "
-            "also with .gz or .zst, *.parquet, *.eval",
+            "also with .gz or .zst, *.parquet, *.eval; [transcripts] uri may name a single file of any "
+            "ending",
         ),
         (
             "in/*.txt",
             Inconclusive,
             "no transcripts under 'in/*.txt'; looked for *.jsonl, *.json, *.ndjson, each "
-            "also with .gz or .zst, *.parquet, *.eval",
+            "also with .gz or .zst, *.parquet, *.eval; [transcripts] uri may name a single file of any "
+            "ending",
         ),
     ],
 )
@@ -125,7 +137,8 @@ def test_what_cannot_be_listed_is_said_in_one_line(folder, uri, error, message):
     with pytest.raises(error) as raised:
         list_sources(uri, {})
 
-    assert str(raised.value) == message
+    shown = message.replace("FOLDER", str(Path.cwd())).replace("HOME", str(Path.home()))
+    assert str(raised.value) == shown
 
 
 @pytest.mark.parametrize(
@@ -160,7 +173,7 @@ def test_date_placeholders_are_filled_in(uri, date, expanded):
             "in/{day:%d}",
             DAY,
             "[transcripts] uri 'in/{day:%d}': unknown placeholder '{day:%d}'; "
-            "known: {date:%Y/%m/%d}, {date}",
+            "known: {date:%Y/%m/%d}, {date}; did you mean '{date}'?",
         ),
     ],
 )
