@@ -9,13 +9,15 @@ from pathlib import Path
 
 from fastapi import FastAPI
 
+from assizes.deployments.server import check_port
 from assizes.deployments.settings import API_TOKEN, api_token, read_optional_config
 from assizes.deployments.terminal import tell_user
 from assizes.deployments.web import guard, pages, read_routes, start_routes
 from assizes.deployments.web.read_routes import StoreReader
-from assizes.judge.config.run import RunConfig
-from assizes.judge.errors import ConfigurationError
+from assizes.judge.config.run import RunConfig, StoreConfig
+from assizes.judge.errors import ConfigurationError, NoStore, StoreBusy
 from assizes.tasks.runtime.process import install_log_redaction
+from assizes.tasks.store import open_store
 
 DESCRIPTION = """\
 Evaluation runs of agent conversations: what was judged, what got worse, and why.
@@ -78,6 +80,7 @@ def serve(
     Raises:
         ConfigurationError: other machines reach the address and no token is set, the token is too
             short, or the port is taken.
+        StoreError: the store cannot be read.
     """
     import uvicorn
 
@@ -85,6 +88,8 @@ def serve(
     config = read_optional_config(file)
     if store is not None:
         config = config.model_copy(update={"store": config.store.at(store)})
+    check_port(host, port, "give another --port or --host")
+    _check_store(config.store)
     app = create_app(config, guard.Access(guard.allowed_hosts(host, allowed), token))
     # A full garbage collection that visits all loaded modules delays a response by 0.1 s.
     gc.collect()
@@ -100,11 +105,17 @@ def serve(
         timeout_keep_alive=10,  # seconds without a request
         h11_max_incomplete_event_size=32 * 1024,  # bytes of request line and headers
     )
+    uvicorn.Server(settings).run()
+
+
+def _check_store(config: StoreConfig) -> None:
+    """Check that a store can be read; one that is not there yet, or is being written, is served."""
     try:
-        uvicorn.Server(settings).run()
-    except SystemExit:  # how uvicorn says that it could not start
-        place = f"--host {host} --port {port}"
-        raise ConfigurationError(f"{place}: cannot listen there; is it taken?") from None
+        open_store(config).close()
+    except NoStore as error:
+        tell_user(str(error))
+    except StoreBusy:
+        pass
 
 
 def _checked_token(host: str, *, is_public: bool) -> str | None:

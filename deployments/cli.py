@@ -8,12 +8,20 @@ import traceback
 from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 from typer import Argument, Option
 
-from assizes.deployments import commands, operating_cli, options, reading_cli, store_cli, terminal
+from assizes.deployments import (
+    commands,
+    operating_cli,
+    options,
+    reading_cli,
+    store_cli,
+    terminal,
+    usage,
+)
 from assizes.judge.errors import AssizesError, ConfigurationError
 from assizes.judge.privacy.secret_masking import mask
 from assizes.tasks.runtime.process import prepare_process
@@ -335,15 +343,26 @@ def main() -> None:
         for package in terminal.PACKAGES[:3]:  # what the edge has to say, it prints itself
             logging.getLogger(package).addHandler(terminal.StderrLines(logging.WARNING))
     try:
-        # The app itself would put an excepthook of its own in the place of ours.
-        typer.main.get_command(app)()
+        # The app itself would put an excepthook of its own in the place of ours. Not standalone:
+        # typer would print a fault of the command line as four lines.
+        code = typer.main.get_command(app)(standalone_mode=False)
     except AssizesError as error:
-        terminal.tell_user(str(error), error=error)
+        terminal.tell_user(usage.error_line(error), error=error)
         raise SystemExit(error.exit_code) from None
-    except SystemExit as end:
-        if end.code == INTERRUPTED:  # what typer makes of Ctrl-C
-            terminal.tell_user("interrupted; run the same command again to resume")
-        raise
+    except usage.USAGE_ERROR as error:
+        raise SystemExit(_usage_error(error)) from None
+    if code == INTERRUPTED:  # what typer makes of Ctrl-C
+        terminal.tell_user("interrupted; run the same command again to resume")
+    raise SystemExit(code)
+
+
+def _usage_error(error: Any) -> int:
+    """Say what is wrong with the command line, or show the help of `assizes` alone; exit code 2."""
+    if len(sys.argv) == 1:
+        typer.echo(error.format_message(), err=True)
+    else:
+        terminal.tell_user(usage.usage_line(error), error=error)
+    return 2
 
 
 if __name__ == "__main__":

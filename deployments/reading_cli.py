@@ -52,6 +52,14 @@ def show(
 
 
 @app.command()
+def rejects(
+    run_id: RunId, config: ConfigFile = None, store: StoreUri = None, as_json: AsJson = False
+) -> None:
+    """Records of a run that were not judged: where each stands, and why."""
+    commands.show.show_rejects(run_id, config, store, as_json=as_json)
+
+
+@app.command()
 def case(
     run_id: RunId,
     case_id: Annotated[str, Argument(help="Case id.")],

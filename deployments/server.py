@@ -55,7 +55,28 @@ def start_server(port: int | None = None) -> Server:
             with socket.socket() as probe:
                 probe.bind(("127.0.0.1", 0))  # the system chooses a free port
                 port = int(probe.getsockname()[1])
+        else:
+            check_port("127.0.0.1", port, "`assizes up` without --port takes a free port")
         return _start_process(folder, port)
+
+
+def check_port(host: str, port: int, remedy: str) -> None:
+    """Check that a server can listen at an address; `remedy` says what to do where it cannot.
+
+    Raises:
+        ConfigurationError: something else listens there, or the address is none of this machine.
+    """
+    try:
+        family, kind, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind) as probe:
+            # As servers do: connections of an earlier one that are closing are no obstacle.
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+    except (OSError, OverflowError) as error:  # the latter: no port
+        why = getattr(error, "strerror", None) or error
+        raise ConfigurationError(
+            f"--port {port}: nothing can listen there on {host} ({why}); {remedy}"
+        ) from None
 
 
 def _start_process(folder: Path, port: int) -> Server:
@@ -77,7 +98,9 @@ def _start_process(folder: Path, port: int) -> Server:
     if wait_until_healthy(server, lambda: process.poll() is None):
         return server
     stop_server()
-    raise AssizesError(f"the Prefect server did not start; its log is {log}")
+    raise AssizesError(
+        f"the Prefect server did not start; its log {log} says why, `assizes up` tries again"
+    )
 
 
 def stop_server() -> bool:

@@ -10,10 +10,17 @@ import sys
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 from pydantic import ValidationError
 
+from assizes.deployments.setting_faults import (
+    Setting,
+    fault_text,
+    missing_file_text,
+    misspelt_variable,
+)
 from assizes.judge.config.run import RunConfig
 from assizes.judge.errors import ConfigurationError
 from assizes.tasks.runtime.process import TELEMETRY_OFF
@@ -23,6 +30,9 @@ PREFIX = "ASSIZES_"  # ASSIZES_JUDGE__MODEL is the field `model` of the table `j
 API_TOKEN = f"{PREFIX}API_TOKEN"  # name of the variable that holds it
 MAX_FILE_BYTES = 1 << 20  # 1 MiB
 """Largest configuration file in bytes; files that people write are far smaller."""
+
+NOTHING: Final[Mapping[Setting, str]] = MappingProxyType({})
+"""No setting comes from elsewhere."""
 
 WORKER_ENVIRONMENT: Final[Mapping[str, str]] = {
     **TELEMETRY_OFF,
@@ -97,8 +107,13 @@ def read_config(
     Raises:
         ConfigurationError: naming file, table and field, and what would be accepted.
     """
-    body, where = _layers(path)
-    return _override_config(body, where, overrides, options or {})
+    body, where, given_by = _layers(path)
+    try:
+        return _override_config(body, where, overrides, options or {}, given_by)
+    except ConfigurationError:
+        if path is None and not DEFAULT_FILE.exists() and "transcripts" not in body:
+            raise ConfigurationError(missing_file_text(Path.cwd())) from None
+        raise
 
 
 def stored_config(
@@ -114,11 +129,15 @@ def stored_config(
 
 def read_optional_config(path: Path | None) -> RunConfig:
     """Read a configuration that may lack file and transcripts; raises as `read_config`."""
-    body, where = _layers(path)
-    return validate_config(_merge_tables({"transcripts": {"uri": ""}}, body), where)
+    body, where, given_by = _layers(path)
+    return validate_config(_merge_tables({"transcripts": {"uri": ""}}, body), where, given_by)
 
 
-def validate_config(body: Mapping[str, Any], where: str) -> RunConfig:
+def validate_config(
+    body: Mapping[str, Any],
+    where: str,  # name of the configuration in error messages
+    given_by: Mapping[Setting, str] = NOTHING,  # where settings come from that are not from there
+) -> RunConfig:
     """Make a configuration from plain tables.
 
     Raises:
@@ -127,8 +146,7 @@ def validate_config(body: Mapping[str, Any], where: str) -> RunConfig:
     try:
         return RunConfig.model_validate(body)
     except ValidationError as error:
-        faults = "; ".join(_fault(detail) for detail in error.errors(include_url=False))
-        raise ConfigurationError(f"{where}: {faults}") from None
+        raise ConfigurationError(fault_text(error, where, given_by)) from None
 
 
 def _override_config(
@@ -136,12 +154,15 @@ def _override_config(
     where: str,
     overrides: Sequence[str],
     options: Mapping[str, Mapping[str, Any]],
+    given_by: Mapping[Setting, str] = NOTHING,
 ) -> RunConfig:
-    texts: dict[tuple[str, ...], str] = {}  # path of a setting -> text of its last pair
+    texts: dict[Setting, str] = {}  # the text of each setting's last pair
     for pair in overrides:
         name, separator, text = pair.partition("=")  # the value may hold a "="
         if not separator or not name.strip():
-            raise ConfigurationError(f"--set {pair!r}: write table.field=value")
+            raise ConfigurationError(
+                f"--set {pair!r}: write TABLE.FIELD=VALUE, e.g. --set judge.model=openai/gpt-4.1"
+            )
         field = tuple(name.strip().split("."))
         _set_value(body, field, _toml_value(text), f"--set {pair}")
         texts[field] = text
@@ -152,44 +173,73 @@ def _override_config(
         faults = [fault["loc"] for fault in error.errors() if fault["type"] == "string_type"]
         for field in [field for field in texts if field in faults]:
             _set_value(body, field, texts[field], f"--set {'.'.join(field)}")
+    places = dict(given_by) | {field: f"--set {'.'.join(field)}" for field in texts}
     for table, fields in options.items():
         values = {name: value for name, value in fields.items() if value is not None}
         body = _merge_tables(body, {table: values} if values else {})
-    return validate_config(body, where)
+        places |= {(table, name): _option_name(name) for name in values}
+    return validate_config(body, where, places)
 
 
-def _layers(path: Path | None) -> tuple[dict[str, Any], str]:
-    """The file with the environment over it, and the name of both for error messages."""
+def _option_name(field: str) -> str:
+    """The named option that gives a setting."""
+    return f"--{_OPTIONS.get(field, field).replace('_', '-')}"
+
+
+_OPTIONS: Final = {"uri": "store", "columns": "column", "words": "word", "slices": "slice"}
+"""Settings whose options have other names."""
+
+
+def _layers(path: Path | None) -> tuple[dict[str, Any], str, dict[Setting, str]]:
+    """The file with the environment over it, the file's name, and what the environment gave."""
     file = path or (DEFAULT_FILE if DEFAULT_FILE.exists() else None)
     body = _read_toml(file) if file else {}
-    return _merge_tables(body, _environment_layer()), str(file) if file else "configuration"
+    if (fault := misspelt_variable(_own_variables(), PREFIX)) is not None:
+        raise ConfigurationError(f"environment: {fault}")
+    given_by = {
+        tuple(name.removeprefix(PREFIX).lower().split("__")): f"environment: {name}"
+        for name in _own_variables()
+        if "__" in name
+    }
+    where = str(file) if file else "configuration"
+    return _merge_tables(body, _environment_layer()), where, given_by
 
 
-def _fault(error: Any) -> str:
-    """One fault that pydantic found, as `[table] field: message (given value)`."""
-    table, *rest = [str(part) for part in error["loc"]] or ["configuration"]
-    name = f"[{table}] {'.'.join(rest)}" if rest else table
-    value = error["input"]
-    # A table would fill the line, and its name says enough.
-    shown = "" if isinstance(value, dict | list) else f" (given {value!r})"
-    plain = {"extra_forbidden": "no such setting", "missing": "required"}.get(error["type"])
-    return f"{name}: {plain or error['msg'].removeprefix('Value error, ') + shown}"
+def _own_variables() -> list[str]:
+    return [name for name in os.environ if name.startswith(PREFIX)]
 
 
 def _read_toml(path: Path) -> dict[str, Any]:
     try:
         if path.stat().st_size > MAX_FILE_BYTES:
-            raise ConfigurationError(f"{path}: a configuration of over {MAX_FILE_BYTES:,} bytes")
+            raise ConfigurationError(
+                f"{path}: over {MAX_FILE_BYTES:,} bytes, which is no configuration; name one with "
+                "-c FILE"
+            )
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise ConfigurationError(f"{path}: no such file; `assizes init` writes one") from None
+        raise ConfigurationError(
+            f"{path}: no such file; `assizes init FOLDER -o {path}` writes one for the transcripts in "
+            "a folder"
+        ) from None
+    except IsADirectoryError:
+        raise ConfigurationError(
+            f"{path}: a folder; -c takes a file, `assizes init {path}` writes one for transcripts in it"
+        ) from None
     except (ValueError, RecursionError, OSError) as error:  # no UTF-8, no TOML, nested too deep
-        raise ConfigurationError(f"{path}: cannot be read as TOML: {error}") from None
+        if path.suffix != ".toml":
+            raise ConfigurationError(
+                f"{path}: a configuration is written in TOML; `assizes init FOLDER` writes one"
+            ) from None
+        raise ConfigurationError(
+            f"{path}: cannot be read as TOML: {error}; mend that line (texts stand in quotes), then "
+            "`assizes doctor` checks the file"
+        ) from None
 
 
 def _environment_layer() -> dict[str, Any]:
     """The settings in variables `ASSIZES_TABLE__FIELD`; lists and tables are written as JSON."""
-    if not any(name.startswith(PREFIX) and "__" in name for name in os.environ):
+    if not any("__" in name for name in _own_variables()):
         return {}  # the usual case; pydantic_settings takes a third of a second to import
     from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsError
 
@@ -201,7 +251,12 @@ def _environment_layer() -> dict[str, Any]:
             EnvironmentSettings, env_prefix=PREFIX, env_nested_delimiter="__"
         )()
     except SettingsError as error:  # a list or a table that is no JSON
-        raise ConfigurationError(f"environment: {error}") from None
+        table = str(error).partition('"')[2].partition('"')[0]  # it names only the table
+        names = [name for name in _own_variables() if name.startswith(f"{PREFIX}{table.upper()}__")]
+        raise ConfigurationError(
+            f"environment: {' or '.join(sorted(names))}: a list or a table must be JSON, e.g. "
+            f"{PREFIX}JUDGE__JUDGES='[\"conversation\"]'"
+        ) from None
 
 
 def _merge_tables(below: dict[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
@@ -218,7 +273,9 @@ def _set_value(body: dict[str, Any], path: Sequence[str], value: Any, where: str
     for part in path[:-1]:
         target = target.setdefault(part, {})  # the pair may be the table's first setting
         if not isinstance(target, dict):
-            raise ConfigurationError(f"{where}: {part!r} is a value, not a table")
+            raise ConfigurationError(
+                f"{where}: {part!r} is a value, not a table; write --set {part}=VALUE"
+            )
     target[path[-1]] = value
 
 

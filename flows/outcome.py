@@ -119,7 +119,9 @@ def _conclusion(
     if record.plan.get("due") == 0:
         read = summary.counts["read"]
         if broken := summary.counts["quarantined"]:  # they may have been cases
-            return "Inconclusive", [f"nothing to judge: {broken} of {read} records quarantined"]
+            hint = f"`assizes rejects {record.run_id}` says why"
+            counted = f"nothing to judge: {broken} of {read} records quarantined"
+            return "Inconclusive", [f"{counted}; {hint}"]
         return "NoData", [f"no_data: nothing to judge in {read} records read"]
     comparison, attribution = baseline_result.comparison, baseline_result.attribution
     ending: Ending = "inconclusive" if baseline_result.fault else "fine"  # a fault is no pass

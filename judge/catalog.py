@@ -253,7 +253,8 @@ def _chosen_entries(config: JudgeConfig) -> dict[str, JudgeEntry]:
     for name in config.options:  # a typo would leave the defaults in force
         if name not in chosen:
             raise ConfigurationError(
-                f"[judge.options.{name}]: {name!r} is not among judges {list(chosen)!r}"
+                f"[judge.options.{name}]: {name!r} is not among judges {list(chosen)!r}; add it to "
+                "[judge] judges"
             )
     if config.metrics and CONVERSATION not in chosen:
         raise ConfigurationError(

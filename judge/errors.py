@@ -25,6 +25,7 @@ AssizesError                     exit code of the command line
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable
 from typing import ClassVar, Literal
 
@@ -57,6 +58,8 @@ class AssizesError(Exception):
     """The root of the tree. Its message is one line for a person, with secrets masked."""
 
     exit_code: ClassVar[int] = 2  # of the command line
+    remedy: ClassVar[str] = "`assizes doctor` checks what a run needs"
+    """What helps in general; the command line adds it to a message that names nothing better."""
 
     def __init__(self, *parts: object) -> None:
         """Mask the secrets that a library, a server or a person put into the message."""
@@ -66,11 +69,15 @@ class AssizesError(Exception):
 class ConfigurationError(AssizesError):
     """The configuration is wrong; raised before any model is asked."""
 
+    remedy = "`assizes doctor` checks the configuration"
+
     @classmethod
     def unknown(cls, what: str, name: str, known: Iterable[str], where: str) -> ConfigurationError:
         """The error for a name that nobody knows; its message lists the known names."""
-        choices = ", ".join(sorted(known)) or "none"
-        return cls(f"{where}: unknown {what} {name!r}; known: {choices}")
+        names = sorted(known)
+        near = difflib.get_close_matches(name, names, 1)
+        meant = f"; did you mean {near[0]!r}?" if near else ""
+        return cls(f"{where}: unknown {what} {name!r}; known: {', '.join(names) or 'none'}{meant}")
 
 
 class DataError(AssizesError):
@@ -87,6 +94,8 @@ class DataError(AssizesError):
 class StoreError(AssizesError):
     """The store cannot be opened, written or read."""
 
+    remedy = "`assizes doctor` checks the store"
+
 
 class NoStore(StoreError):
     """There is no store where one is to be read."""
@@ -100,6 +109,8 @@ class NoStore(StoreError):
 class UnknownRun(StoreError):
     """The store holds no run of this name, or several runs whose ids begin with it."""
 
+    remedy = "`assizes runs` lists the runs"
+
     @classmethod
     def in_store(cls, run_id: str, store: str, known: Iterable[str]) -> UnknownRun:
         """The error for an unknown name; its message names up to five ids that the store has."""
@@ -112,6 +123,8 @@ class UnknownRun(StoreError):
 class UnknownCase(StoreError):
     """The run holds no case of this id."""
 
+    remedy = "`assizes report RUN` lists the cases of a run"
+
 
 class StoreBusy(StoreError):
     """Another process has locked the store for writing."""
@@ -119,6 +132,8 @@ class StoreBusy(StoreError):
 
 class ServerGone(AssizesError):
     """There is no Prefect server, or it does not answer."""
+
+    remedy = "`assizes up` starts a Prefect server"
 
 
 class TakenKey(AssizesError):
@@ -145,12 +160,14 @@ class NotComparable(AssizesError):
     """Two runs cannot be compared; the message gives the reason."""
 
     exit_code = 3
+    remedy = "`assizes runs` lists the runs with their status"
 
 
 class Inconclusive(AssizesError):
     """The run has no result: there were no data, or no judge model could be called."""
 
     exit_code = 4
+    remedy = "`assizes plan` says what a run would judge"
 
 
 class Unreconciled(AssizesError):
@@ -163,6 +180,7 @@ class OverBudget(AssizesError):
     """The budget of a run or of a day for model calls is spent; a later run can continue."""
 
     exit_code = 5
+    remedy = "[limits] budget_usd and budget_usd_per_day bound what is spent"
 
 
 class Halted(AssizesError):

@@ -14,8 +14,10 @@ from assizes.deployments.settings import configured_api_url, prepare_environment
 from assizes.judge.catalog import resolve_judges
 from assizes.judge.config.run import CacheConfig, ReportConfig, RunConfig
 from assizes.judge.engine.ensemble_hearing import members
-from assizes.judge.errors import AssizesError, Halted, NoStore
+from assizes.judge.errors import AssizesError, ConfigurationError, Halted, NoStore
 from assizes.judge.model_assignment import assign_callable_models
+from assizes.tasks.intake.first_rejects import check_first_records
+from assizes.tasks.intake.preprocessing import CasePreprocessor
 from assizes.tasks.runtime.places import write_probe
 from assizes.tasks.runtime.prefect_server import API_TIMEOUT_S, is_healthy, running_server
 from assizes.tasks.sources.listing import list_sources
@@ -30,6 +32,10 @@ class Check:
     name: str
     state: Literal["ok", "note", "fault"]  # note: works, worth knowing; fault: a run would fail
     finding: str  # one line
+
+
+FIRST_RECORDS = 200
+"""Records that are read to see whether they can be judged."""
 
 
 def check_installation(file: Path | None, overrides: list[str], *, as_json: bool) -> int:
@@ -53,7 +59,8 @@ def _checks(file: Path | None, overrides: list[str]) -> Iterator[Check]:
     except AssizesError as error:
         yield Check("configuration", "fault", str(error))
         return
-    probes: dict[str, Callable[[RunConfig], str]] = {  # each returns a finding or raises a fault
+    # Each returns a finding, or a check that is more than ok, or raises a fault.
+    probes: dict[str, Callable[[RunConfig], str | Check]] = {
         "judges and metrics": _judges,
         "model": _model,
         "transcripts": _transcripts,
@@ -64,7 +71,8 @@ def _checks(file: Path | None, overrides: list[str]) -> Iterator[Check]:
     }
     for name, probe in probes.items():
         try:
-            yield Check(name, "ok", probe(config))
+            finding = probe(config)
+            yield finding if isinstance(finding, Check) else Check(name, "ok", finding)
         except (AssizesError, OSError) as error:
             yield Check(name, "fault", " ".join(str(error).split()))
 
@@ -123,12 +131,24 @@ def _model(config: RunConfig) -> str:
     return "; ".join([*shared, *others])
 
 
-def _transcripts(config: RunConfig) -> str:
-    if "{" in config.transcripts.uri:
-        return f"{config.transcripts.uri}: has a date placeholder, not listed"
-    sources = list_sources(config.transcripts.uri, config.transcripts.storage_options)
+def _transcripts(config: RunConfig) -> str | Check:
+    transcripts = config.transcripts
+    if "{" in transcripts.uri:
+        return f"{transcripts.uri}: has a date placeholder, not listed"
+    sources = list_sources(transcripts.uri, transcripts.storage_options)
     size = sum(source.size for source in sources)  # bytes
-    return f"{config.transcripts.uri}: {len(sources)} objects, {size / 1e6:.1f} MB"
+    listed = f"{transcripts.uri}: {len(sources)} objects, {size / 1e6:.1f} MB"
+    first = check_first_records(transcripts, CasePreprocessor.from_config(config), FIRST_RECORDS)
+    if not first.read:
+        raise ConfigurationError(f"{listed}, no record; [transcripts] uri names other files")
+    if first.rejected == first.read:
+        raise ConfigurationError(
+            f"{listed}; none of the first {first.read} records can be read: {first.rejects}"
+        )
+    if first.rejected:
+        share = f"{first.rejected} of the first {first.read} records cannot be read"
+        return Check("transcripts", "note", f"{listed}; {share}: {first.rejects}")
+    return f"{listed}; the first {first.read} records can be read"
 
 
 def _store(config: RunConfig) -> str:

@@ -121,6 +121,8 @@ def print_outcome(outcome: RunOutcome, *, as_json: bool = False) -> int:
     if outcome.attribution is not None and not outcome.attribution.judge_moved:
         print_line(outcome.attribution.sentence())
     print_warnings(summary.warnings)
+    if rejected := summary.counts.get("quarantined"):
+        print_line(f"{rejected} records rejected: `assizes rejects {outcome.run_id}` says why")
     if report := outcome.reports.get("html"):
         print_line(f"report: {report}")
     return outcome.exit_code

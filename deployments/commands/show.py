@@ -17,6 +17,7 @@ from assizes.deployments.settings import read_optional_config
 from assizes.judge.comparison.compare import Ending
 from assizes.judge.config.gates import ComparisonConfig
 from assizes.judge.errors import ConfigurationError
+from assizes.tasks.intake.first_rejects import place_text
 from assizes.tasks.runs.calibrations import citation_lines, citations
 from assizes.tasks.runs.stored_comparison import compare_stored
 from assizes.tasks.runs.stored_runs import INTERRUPTED, displayed_status
@@ -80,6 +81,35 @@ def show_run(run_id: str, file: Path | None, uri: str | None, *, as_json: bool) 
         output.print_votes(summary)
         output.print_gates(summary)
     output.print_lines(f"judge beside people: {line}" for line in calibration)
+
+
+def show_rejects(run_id: str, file: Path | None, uri: str | None, *, as_json: bool) -> None:
+    """Print the rejected records of a run: where they stand, and why.
+
+    Raises:
+        UnknownRun: the store has no such run.
+    """
+    with opened_store(file, uri) as store:
+        run_id = store.run(run_id).run_id
+        rows = store.table(run_id, "rejects").sort("uri", "position").to_dicts()
+    if as_json:
+        output.print_json(rows)
+        return
+    if not rows:
+        output.print_line(f"run {run_id} rejected no record")
+        return
+    places = [  # without a hash of its bytes it is a whole object
+        place_text(row["uri"], None if row["sha256"] is None else row["position"]) for row in rows
+    ]
+    output.print_table(
+        "",
+        ("record", "reason", "why", "begins"),
+        [
+            (place, row["reason"], row["detail"], row["excerpt"])
+            for place, row in zip(places, rows, strict=True)
+        ],
+    )
+    output.print_line(f"once they are mended: assizes retry-rejected {run_id}")
 
 
 def show_metrics(folders: Sequence[str], *, as_json: bool) -> None:

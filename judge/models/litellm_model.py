@@ -41,7 +41,7 @@ from assizes.judge.config.judging import JudgeConfig, LimitsConfig, Price, Reply
 from assizes.judge.errors import ConfigurationError, ModelError
 from assizes.judge.models import provider_calls
 from assizes.judge.models.batch_lines import FILE_TIMEOUT_S
-from assizes.judge.models.model import Completion, UnusableReply
+from assizes.judge.models.model import Completion, UnusableReply, meant_model
 from assizes.judge.models.provider_calls import model_error, readable
 from assizes.judge.prompts.prompt_texts import messages, with_reply_id
 from assizes.judge.protocol import Ask
@@ -252,9 +252,13 @@ def check(config: JudgeConfig) -> None:
     provider = provider_of(config)
     environment = litellm.validate_environment(model=config.model_id, api_base=config.api_base)
     if missing := environment["missing_keys"]:
+        hint = ""
+        if config.api_base:
+            hint = " (any value if the endpoint asks for no key)"
+        elif missing[-1].endswith("_API_BASE"):
+            hint = ", or its address as [judge] api_base"
         raise ConfigurationError(
-            f"[judge] model {config.model_id!r}: set {' and '.join(missing)} in the environment"
-            + (" (any value if the endpoint asks for no key)" if config.api_base else "")
+            f"[judge] model {config.model_id!r}: set {' and '.join(missing)} in the environment{hint}"
         )
     try:
         _check_parameters(config, provider, config.temperature)
@@ -297,7 +301,7 @@ def provider_of(config: JudgeConfig) -> str:
     except BadRequestError as error:
         raise ConfigurationError(
             f"[judge] model {config.model_id!r}: litellm does not know its provider; "
-            "write provider/model, e.g. openai/gpt-4.1"
+            f"write provider/model, e.g. {meant_model(config.model_id, LlmProviders)}"
         ) from error
     return str(provider)
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any, Final, Protocol
 
-from assizes.judge.config.judging import Price, estimated_tokens
+from assizes.judge.config.judging import OFFLINE_MODEL, Price, estimated_tokens
 from assizes.judge.errors import ModelError
 from assizes.judge.protocol import Ask
 
@@ -121,6 +123,16 @@ class ReplayOnlyModel:
     async def aclose(self) -> None:
         """Close the model's connections."""
         await self._model.aclose()
+
+
+def meant_model(model: str, providers: Iterable[Enum]) -> str:
+    """A model's name as it was probably meant, with a known provider in front."""
+    name, slash, rest = model.partition("/")
+    known = [OFFLINE_PROVIDER, *(str(provider.value) for provider in providers)]
+    near = difflib.get_close_matches(name, known, 1) if slash else []
+    if near == [OFFLINE_PROVIDER]:
+        return OFFLINE_MODEL
+    return f"{near[0] if near else 'openai'}/{rest or 'gpt-4.1'}"
 
 
 def is_offline_model(model: Model) -> bool:

@@ -212,7 +212,10 @@ def documents(folders: Sequence[str]) -> list[tuple[str, dict[str, Any]]]:
     paths: list[Path] = []
     for folder in folders:
         if not Path(folder).is_dir():
-            raise ConfigurationError(f"[judge] rubrics: {folder!r} is not a folder")
+            raise ConfigurationError(
+                f"[judge] rubrics: {folder!r} is not a folder; give the folder "
+                "of your rubric files, or leave it out"
+            )
         files = sorted(Path(folder).glob("*.toml"))  # file systems list in any order
         if not files:
             raise ConfigurationError(f"[judge] rubrics: no .toml file in folder {folder!r}")

@@ -18,6 +18,7 @@ from assizes.judge.errors import ConfigurationError, DataError, Inconclusive
 from assizes.judge.formats import WRITERS, Format, lost_fields, native_line
 from assizes.judge.formats.shared.containers import PieceFormat
 from assizes.judge.formats.shared.parsing import HUMAN_LABELS, fidelity_counts, unchecked_truth
+from assizes.tasks.intake.first_rejects import SHOWN_REJECTS, place_text
 from assizes.tasks.intake.reader import RawRecord, TranscriptReader
 from assizes.tasks.sources.listing import TranscriptSource, list_sources
 from assizes.tasks.sources.spool import Spool
@@ -36,16 +37,16 @@ class ImportResult:
     kept: Counter[str] = field(default_factory=Counter)  # `fidelity_counts` of all cases
     lost: Counter[str] = field(default_factory=Counter)  # path of a field -> times lost
     rejected: Counter[str] = field(default_factory=Counter)  # code -> records
-    rejects: list[str] = field(default_factory=list)  # the first ones, "uri#position: reason"
+    rejects: list[str] = field(default_factory=list)  # the first ones, "place: reason"
     unchecked: list[str] = field(default_factory=list)  # the first cases, "case: what of its truth"
     labels: int = 0  # rows written to the labels file
 
-    def reject(self, where: str, error: DataError) -> None:
-        """Count a record, or an object as a whole, that gives no case."""
+    def reject(self, uri: str, position: int | None, error: DataError) -> None:
+        """Count a record, or an object as a whole (`None`), that gives no case."""
         self.records += 1
         self.rejected[error.code] += 1
         if len(self.rejects) < _MAX_SHOWN_REJECTS:
-            self.rejects.append(f"{where}: {error}")
+            self.rejects.append(f"{place_text(uri, position)}: {error}")
 
 
 def import_transcripts(config: TranscriptsConfig, out: Path, to: str, labels: Path) -> ImportResult:
@@ -76,7 +77,10 @@ def import_transcripts(config: TranscriptsConfig, out: Path, to: str, labels: Pa
         if not result.cases:
             reasons = sorted(result.rejected.items())
             why = ", ".join(f"{code} {count}" for code, count in reasons) or "none"
-            raise Inconclusive(f"no_data: {result.records} records read, none is a case ({why})")
+            shown = "; ".join([*result.rejects[:SHOWN_REJECTS], _remedy(config, result)])
+            raise Inconclusive(
+                f"no_data: {result.records} records read, none is a case ({why}); {shown}"
+            )
         drafts[0].replace(out)
         if result.labels:  # no labels, no file
             drafts[1].replace(labels)
@@ -86,6 +90,14 @@ def import_transcripts(config: TranscriptsConfig, out: Path, to: str, labels: Pa
         for draft in drafts:
             draft.unlink(missing_ok=True)
     return result
+
+
+def _remedy(config: TranscriptsConfig, result: ImportResult) -> str:
+    if not result.records:
+        return f"{config.uri} is empty: give another IN to `assizes import FORMAT IN OUT`"
+    if config.format == "auto":
+        return "where the format is known, name it: `assizes import FORMAT IN OUT`"
+    return "`assizes import auto IN OUT` recognises the format by itself"
 
 
 def _open_output(path: Path, *, packed: bool) -> BufferedWriter | gzip.GzipFile:
@@ -111,13 +123,13 @@ def _cases(config: TranscriptsConfig, spool: Spool, result: ImportResult) -> Ite
                     records = reader.cases(opened, format_)
                     yield from _counted_cases(records, format_, source.uri, result)
         except DataError as error:
-            result.reject(source.uri, error)
+            result.reject(source.uri, None, error)
     for format_, sources in in_pieces.values():
         uri = sources[0].uri if len(sources) == 1 else config.uri
         try:
             raws = reader.joined_records(sources, format_)
         except DataError as error:
-            result.reject(uri, error)
+            result.reject(uri, None, error)
             continue
         records = ((raw, reader.case(raw, format_)) for raw in raws)
         yield from _counted_cases(records, format_, uri, result)
@@ -131,7 +143,7 @@ def _counted_cases(
 ) -> Iterator[Case]:
     for raw, case in records:
         if isinstance(case, DataError):
-            result.reject(f"{uri}#{raw.position}", case)
+            result.reject(uri, raw.position, case)
             continue
         result.records += 1
         result.cases += 1

@@ -111,7 +111,7 @@ def expand(uri: str, day: date | None) -> str:
             )
         if day is None:
             raise ConfigurationError(
-                f"[transcripts] uri {uri!r} holds {match[0]}, and this run was given no date"
+                f"[transcripts] uri {uri!r} holds {match[0]}, and this run was given no day; give one, e.g. --date 2026-11-21"
             )
         return day.strftime(match[2] or "%Y-%m-%d")
 
@@ -176,7 +176,9 @@ def days_between(since: date, until: date) -> list[date]:
         ConfigurationError: the range ends before it begins.
     """
     if until < since:
-        raise ConfigurationError(f"the range of days ends {until}, before it begins {since}")
+        raise ConfigurationError(
+            f"the range of days ends {until}, before it begins {since}; give --from the earlier day"
+        )
     return [since + timedelta(days=number) for number in range((until - since).days + 1)]
 
 

@@ -21,6 +21,7 @@ from assizes.judge.formats.shared.containers import PieceFormat
 from assizes.judge.formats.shared.parsing import fidelity_counts, oddities
 from assizes.judge.selection import facts, stratum_of
 from assizes.tasks.intake import plan as plans
+from assizes.tasks.intake.first_rejects import SHOWN_REJECTS, FirstRejects
 from assizes.tasks.intake.reader import RawRecord, TranscriptReader, excerpt_of
 from assizes.tasks.intake.record_joining import joined_lines_path, manifest_digest
 from assizes.tasks.intake.run_sources import transcript_sources
@@ -50,6 +51,8 @@ class ScannedObject:
     identities: list[tuple[bytes, int]] = field(default_factory=list)
     case_ids: set[str] = field(default_factory=set)  # as `Scan.case_ids`; emptied after the object
     reasons: Counter[str] = field(default_factory=Counter)  # code of a reject -> records
+    # Position (`None`: the whole) and reason of the first rejects; emptied after the object.
+    rejects: list[tuple[int | None, DataError]] = field(default_factory=list)
     oddity_counts: Counter[str] = field(default_factory=Counter)  # records taken with an oddity
     # Position -> case id and stratum, of the cases to draw a sample from.
     sample_keys: dict[int, tuple[str, str]] = field(default_factory=dict)
@@ -57,6 +60,10 @@ class ScannedObject:
     manifest_pin: str | None = None  # `manifest_digest` of the object; `None`: no manifest
     was_reread: bool = False  # changed during the first reading, and read once more
 
+
+_CONFLICT: Final = DataError(
+    "id_conflict", "another record has the same case id and repetition, and other content"
+)
 
 _RecordPosition = tuple[int, int]
 """The number of an object, and the position of a record in it."""
@@ -72,6 +79,7 @@ class Scan:
     on_progress: Callable[[int], None] | None = None  # is given `total`, also after an object
     objects: list[ScannedObject] = field(default_factory=list)  # in the order of reading
     total: int = 0  # records read
+    first_rejects: FirstRejects = field(default_factory=FirstRejects)  # over all objects
     reasons: Counter[str] = field(default_factory=Counter)  # over all objects, like those below
     oddity_counts: Counter[str] = field(default_factory=Counter)
     case_ids: set[str] = field(default_factory=set)  # of readable cases, with ground truth only
@@ -99,6 +107,9 @@ class Scan:
         scanned.identities = []  # `first_places` has them; a second copy would double the memory
         self.case_ids |= scanned.case_ids
         scanned.case_ids = set()
+        for position, error in scanned.rejects:
+            self.first_rejects.add(source.uri, position, error)
+        scanned.rejects = []
         self.reasons += scanned.reasons
         self.oddity_counts += scanned.oddity_counts
         self.part_counts += scanned.part_counts
@@ -146,9 +157,10 @@ class Scan:
         self, source: TranscriptSource, error: DataError, head: bytes
     ) -> ScannedObject:
         preprocessor = self.policy.preprocessor
-        detail = preprocessor.redacted_fault(error).detail
+        error = preprocessor.redacted_fault(error)
         excerpt = excerpt_of(head, preprocessor.redacted_excerpt)
-        scanned = ScannedObject(source, failure=plans.ObjectFailure(error.code, detail, excerpt))
+        failure = plans.ObjectFailure(error.code, error.detail, excerpt)
+        scanned = ScannedObject(source, failure=failure, rejects=[(None, error)])
         scanned.reasons[error.code] += 1
         scanned.fates.append(plans.REJECTED)
         self.total += 1
@@ -192,6 +204,7 @@ class Scan:
             fate = selector.fate(scanned.source, position, preprocessor.prepared_case(case))
             if fate == plans.REJECTED:  # an earlier run judged other content under this identity
                 scanned.reasons["id_conflict"] += 1
+                self._show_reject(scanned, position, _CONFLICT)
             if fate != plans.DUE:
                 return fate
         scanned.identities.append((plans.identity(case.case_id, case.repetition), position))
@@ -209,7 +222,13 @@ class Scan:
         )
         if fate == plans.REJECTED:
             scanned.reasons[error.code] += 1
+            self._show_reject(scanned, position, error)
         return fate
+
+    def _show_reject(self, scanned: ScannedObject, position: int, error: DataError) -> None:
+        if len(scanned.rejects) < SHOWN_REJECTS:
+            fault = self.policy.preprocessor.redacted_fault(error)
+            scanned.rejects.append((position, fault))
 
     def resolve_duplicates(self) -> None:
         """Give records of one identity their final fates.
@@ -242,6 +261,7 @@ class Scan:
                 self.reasons["id_conflict"] += len(firsts)
                 for number, position in firsts.values():
                     self.objects[number].fates[position] = plans.REJECTED
+                    self.first_rejects.add(self.objects[number].source.uri, position, _CONFLICT)
 
     def _content_hash(self, number: int, position: int) -> str:
         scanned = self.objects[number]

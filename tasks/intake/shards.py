@@ -76,14 +76,25 @@ def plan_intake(
     plan.check()
     if not plan.due:
         where = config.uri if config.again else expand(config.uri, date)
-        why = ", ".join(f"{code} {count}" for code, count in plan.reasons.items()) or "none"
-        passed = "".join(f", {count} of them {name}" for name, count in plan.passed.items())
-        message = (
-            f"no_data: nothing to judge in {where!r}: {plan.read} records read, "
-            f"{plan.rejected} rejected ({why}), {plan.unselected} not selected{passed}"
-        )
+        message = f"no_data: nothing to judge in {where!r}: {_why_nothing(plan, scan)}"
         raise plans.NothingDue(message, plan)
     return plan
+
+
+def _why_nothing(plan: plans.Plan, scan: Scan) -> str:
+    """Why a plan has no case to judge: the counts, the first reasons of rejects, what to do."""
+    why = ", ".join(f"{code} {count}" for code, count in plan.reasons.items()) or "none"
+    passed = "".join(f", {count} of them {name}" for name, count in plan.passed.items())
+    if plan.rejected:
+        remedy = f"{scan.first_rejects}; once they are mended, `assizes doctor` reads them again"
+    elif plan.unselected:
+        remedy = "[transcripts] where, filter, sample and since_last say what is judged"
+    else:
+        remedy = "the files are empty; [transcripts] uri names others"
+    return (
+        f"{plan.read} records read, {plan.rejected} rejected ({why}), {plan.unselected} not "
+        f"selected{passed}; {remedy}"
+    )
 
 
 def read_shard(

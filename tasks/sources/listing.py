@@ -86,6 +86,12 @@ def list_sources(uri: str, storage_options: Mapping[str, Any]) -> list[Transcrip
         Inconclusive: the place can be read and holds no transcript.
     """
     scheme, _, rest = uri.rpartition("://")
+    if (
+        scheme != "s3" and not rest.strip()
+    ):  # else it would be the current folder, with all that lies there
+        raise ConfigurationError(
+            f"[transcripts] uri is {uri!r}; give a file, a folder, a glob or s3://bucket/prefix"
+        )
     if scheme == "s3":
         sources = _bucket_sources(rest, storage_options)
     elif scheme in ("", "file"):
@@ -98,7 +104,8 @@ def list_sources(uri: str, storage_options: Mapping[str, Any]) -> list[Transcrip
         wanted = ", ".join(f"*{plain}" for plain in (*_PLAIN, *CSV_SUFFIXES))
         wholes = ", ".join(f"*{whole}" for whole in _WHOLE)
         raise Inconclusive(
-            f"no transcripts under {uri!r}; looked for {wanted}, each also with .gz or .zst, {wholes}"
+            f"no transcripts under {uri!r}; looked for {wanted}, each also with .gz or .zst, {wholes}; "
+            "[transcripts] uri may name a single file of any ending"
         )
     others = [source for source in sources if not is_csv(source.uri)]
     return sorted(others or sources, key=lambda source: source.uri)
@@ -213,6 +220,18 @@ def _is_own_output(path: str, exists: Callable[[str], bool]) -> bool:
     )
 
 
+def _no_such_place(path: Path) -> ConfigurationError:
+    if "~" in path.parts:
+        return ConfigurationError(
+            f"[transcripts] uri: {str(path)!r} begins with a ~, which only a shell knows; write "
+            f"{str(path.expanduser())!r}"
+        )
+    looked = "" if path.is_absolute() else f" in {Path.cwd()}"
+    return ConfigurationError(
+        f"[transcripts] uri: {str(path)!r} does not exist{looked}; give a file, a folder or a glob"
+    )
+
+
 def _local_sources(path: Path) -> Iterator[TranscriptSource]:
     # `None`: `uri` itself names the file, so a link there is meant (docs/decisions.md, 94).
     folder: SourceFolder | None = None
@@ -222,9 +241,7 @@ def _local_sources(path: Path) -> Iterator[TranscriptSource]:
     elif not path.is_file():
         base = Path(*parts_before_pattern(path.parts))
         if base == path or not base.is_dir():  # no pattern in it, or no folder to look in
-            raise ConfigurationError(
-                f"[transcripts] uri: {str(base)!r} does not exist; give a file, a folder or a glob"
-            )
+            raise _no_such_place(base)
         folder, paths = SourceFolder(base), _matches(base, path.relative_to(base).as_posix())
     exists = functools.cache(lambda path: Path(path).exists())
     for file_path in paths:
@@ -356,13 +373,19 @@ def _explain_errors(bucket: str, options: Mapping[str, Any]) -> Iterator[None]:
             f"{where}: no credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
         ) from error
     except FileNotFoundError as error:
-        raise ConfigurationError(f"{where} does not exist") from error
+        raise ConfigurationError(
+            f"{where} does not exist; [transcripts] uri names the bucket, [transcripts.storage_options] "
+            "endpoint_url the service"
+        ) from error
     except PermissionError as error:
         raise ConfigurationError(
-            f"{where}: access denied; the credentials need to list and read it"
+            f"{where}: access denied; AWS_ACCESS_KEY_ID must be allowed to list and read it"
         ) from error
     except (BotoCoreError, ClientError, OSError) as error:
-        raise ConfigurationError(f"{where} cannot be reached ({_error_kind(error)})") from error
+        raise ConfigurationError(
+            f"{where} cannot be reached ({_error_kind(error)}); [transcripts.storage_options] "
+            "endpoint_url names another service than AWS"
+        ) from error
 
 
 def _error_kind(error: BaseException) -> str:

@@ -73,7 +73,7 @@ def test_the_name_of_a_file_is_no_line_of_its_own(tmp_path: Path):
     (tmp_path / "in" / "a\nREGRESSION: planted.jsonl").write_bytes(lines(OBSERVED) + b"{broken\n")
     answer = assizes("import", "langfuse", "in", "out.jsonl", cwd=tmp_path)
     assert answer.code == 0, answer.err
-    assert "a REGRESSION: planted.jsonl#1: json: " in answer.out
+    assert "a REGRESSION: planted.jsonl, record 2: json: " in answer.out
     assert not any(line.startswith("REGRESSION") for line in answer.out.splitlines())
 
 
@@ -98,7 +98,11 @@ def test_what_another_format_cannot_hold_is_told_by_field(tmp_path: Path):
             2,
             "'there.jsonl' is there; --force overwrites it",
         ),
-        (("native", str(FIXTURES / "otlp.jsonl"), "o.jsonl"), 4, "1 records read, none is a case"),
+        (
+            ("native", str(FIXTURES / "otlp.jsonl"), "o.jsonl"),
+            4,
+            "1 records read, none is a case (schema 1); ",
+        ),
     ],
 )
 def test_what_cannot_be_imported_is_said_in_one_line(tmp_path: Path, args, code: int, reason: str):

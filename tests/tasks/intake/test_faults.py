@@ -170,16 +170,26 @@ def test_each_promised_record_of_an_object_that_went_away_is_a_reject(tmp_path, 
 @pytest.mark.parametrize(
     ("lines", "rest", "message"),
     [
-        ((), {}, "0 records read, 0 rejected (none), 0 not selected"),
+        (
+            (),
+            {},
+            "0 records read, 0 rejected (none), 0 not selected; the files are empty; [transcripts] uri "
+            "names others",
+        ),
         (
             (b"{", line("a", "One."), line("a", "Two."), b"\xff"),
             {"format": "native"},
-            "4 records read, 4 rejected (encoding 1, id_conflict 2, json 1), 0 not selected",
+            "4 records read, 4 rejected (encoding 1, id_conflict 2, json 1), 0 not selected; "
+            "PATH, record 1: json: not JSON: EOF while parsing an object at line 1 column 1; "
+            "PATH, record 4: encoding: not UTF-8: byte 0 (invalid start byte); "
+            "PATH, record 2: id_conflict: another record has the same case id and repetition, and "
+            "other content; once they are mended, `assizes doctor` reads them again",
         ),
         (
             (line("a"),),
             {"where": {"team": "red"}},
-            "1 records read, 0 rejected (none), 1 not selected",
+            "1 records read, 0 rejected (none), 1 not selected; [transcripts] where, filter, sample and "
+            "since_last say what is judged",
         ),
     ],
 )
@@ -189,4 +199,6 @@ def test_a_plan_without_a_case_is_inconclusive_and_says_why(tmp_path, lines, res
     with pytest.raises(Inconclusive) as raised:
         planned(config(path, **rest))
 
-    assert str(raised.value) == f"no_data: nothing to judge in {str(path)!r}: {message}"
+    assert str(raised.value) == (
+        f"no_data: nothing to judge in {str(path)!r}: {message.replace('PATH', str(path))}"
+    )

@@ -173,10 +173,11 @@ def test_six_agents_on_the_same_tasks_cannot_be_one_run(data):
     with pytest.raises(Inconclusive) as raised:
         planned(config(folder))
 
-    assert str(raised.value) == (
+    assert str(raised.value).startswith(
         f"no_data: nothing to judge in {str(folder)!r}: "
-        "240 records read, 240 rejected (id_conflict 240), 0 not selected"
+        "240 records read, 240 rejected (id_conflict 240), 0 not selected; "
     )
+    assert str(raised.value).count(": id_conflict: ") == 1
 
 
 @pytest.mark.data

@@ -87,17 +87,28 @@ def test_a_local_source_is_pinned_by_its_content(folder):
         (
             "nowhere/x.jsonl",
             ConfigurationError,
-            "[transcripts] uri: 'nowhere/x.jsonl' does not exist; give a file, a folder or a glob",
+            "[transcripts] uri: 'nowhere/x.jsonl' does not exist in FOLDER; give a file, a folder or a glob",
         ),
         (
             "nowhere/*.jsonl",
             ConfigurationError,
-            "[transcripts] uri: 'nowhere' does not exist; give a file, a folder or a glob",
+            "[transcripts] uri: 'nowhere' does not exist in FOLDER; give a file, a folder or a glob",
         ),
         (
             "gs://bucket/x",
             ConfigurationError,
-            "[transcripts] uri: unknown scheme 'gs://'; known: a plain path, file://, s3://",
+            "[transcripts] uri: unknown scheme 'gs://'; known: a plain path, file://, s3://; "
+            "did you mean 's3://'?",
+        ),
+        (
+            "",
+            ConfigurationError,
+            "[transcripts] uri is ''; give a file, a folder, a glob or s3://bucket/prefix",
+        ),
+        (
+            "~/logs",
+            ConfigurationError,
+            "[transcripts] uri: '~/logs' begins with a ~, which only a shell knows; write 'HOME/logs'",
         ),
         (
             "s3://",
@@ -108,13 +119,15 @@ def test_a_local_source_is_pinned_by_its_content(folder):
             "empty",
             Inconclusive,
             "no transcripts under 'empty'; looked for *.jsonl, *.json, *.ndjson, *.csv, "
-            "*.tsv, each also with .gz or .zst, *.parquet, *.eval",
+            "*.tsv, each also with .gz or .zst, *.parquet, *.eval; [transcripts] uri may name a "
+            "single file of any ending",
         ),
         (
             "in/*.txt",
             Inconclusive,
             "no transcripts under 'in/*.txt'; looked for *.jsonl, *.json, *.ndjson, *.csv, "
-            "*.tsv, each also with .gz or .zst, *.parquet, *.eval",
+            "*.tsv, each also with .gz or .zst, *.parquet, *.eval; [transcripts] uri may name a "
+            "single file of any ending",
         ),
     ],
 )
@@ -124,7 +137,8 @@ def test_what_cannot_be_listed_is_said_in_one_line(folder, uri, error, message):
     with pytest.raises(error) as raised:
         list_sources(uri, {})
 
-    assert str(raised.value) == message
+    shown = message.replace("FOLDER", str(Path.cwd())).replace("HOME", str(Path.home()))
+    assert str(raised.value) == shown
 
 
 @pytest.mark.parametrize(
@@ -152,13 +166,14 @@ def test_date_placeholders_are_filled_in(uri, date, expanded):
         (
             "in/{date}",
             None,
-            "[transcripts] uri 'in/{date}' holds {date}, and this run was given no date",
+            "[transcripts] uri 'in/{date}' holds {date}, and this run was given no day; give one, "
+            "e.g. --date 2026-11-21",
         ),
         (
             "in/{day:%d}",
             DAY,
             "[transcripts] uri 'in/{day:%d}': unknown placeholder '{day:%d}'; "
-            "known: {date:%Y/%m/%d}, {date}",
+            "known: {date:%Y/%m/%d}, {date}; did you mean '{date}'?",
         ),
     ],
 )

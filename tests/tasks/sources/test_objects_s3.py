@@ -76,7 +76,10 @@ def test_a_bucket_that_is_not_there_is_named_with_its_endpoint(s3, rest):
         list_sources(f"s3://no-such-bucket{rest}", s3.storage_options)
 
     endpoint = s3.endpoint_url.removeprefix("http://")
-    assert str(raised.value) == f"bucket 'no-such-bucket' at {endpoint} does not exist"
+    assert str(raised.value) == (
+        f"bucket 'no-such-bucket' at {endpoint} does not exist; [transcripts] uri names the bucket, "
+        "[transcripts.storage_options] endpoint_url the service"
+    )
 
 
 @pytest.mark.parametrize(

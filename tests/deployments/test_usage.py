@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+import pytest
+
+from assizes.deployments.usage import error_line
+from assizes.judge.errors import (
+    AssizesError,
+    ConfigurationError,
+    Inconclusive,
+    ServerGone,
+    StoreError,
+    UnknownRun,
+)
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (ConfigurationError("x is wrong"), "x is wrong; `assizes doctor` checks the configuration"),
+        (StoreError("part is gone"), "part is gone; `assizes doctor` checks the store"),
+        (UnknownRun("no run 'a'"), "no run 'a'; `assizes runs` lists the runs"),
+        (Inconclusive("no data"), "no data; `assizes plan` says what a run would judge"),
+        (ServerGone("gone"), "gone; `assizes up` starts a Prefect server"),
+        (AssizesError("other"), "other; `assizes doctor` checks what a run needs"),
+    ],
+)
+def test_an_error_that_names_no_way_out_gets_that_of_its_class(error: AssizesError, line: str):
+    assert error_line(error) == line
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "run `assizes up` first",
+        "[limits] budget_usd is set",
+        "[judge.options.sql]: 'sql' is not chosen",
+        "give --from",
+        "set OPENAI_API_KEY",
+    ],
+)
+def test_an_error_that_names_a_way_out_stays_as_it_is(text: str):
+    assert error_line(ConfigurationError(text)) == text
