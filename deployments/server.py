@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 from assizes.deployments.settings import PREFECT_DEFAULTS, configured_api_url
-from assizes.judge.errors import AssizesError
+from assizes.judge.errors import AssizesError, ConfigurationError
 from assizes.tasks.runtime.prefect_server import (
     START,
     Server,
