@@ -200,8 +200,11 @@ def _print_costs(summary: RunSummary) -> None:
         cost += f", {100 * share:.1f} % of it by estimated tokens"
     print_line(cost)
     if summary.spent_usd is not None:
-        outside = f"{_dollars(summary.spent_outside_rows_usd)} of it in no row of this run"
-        print_line(f"spent by the ledger: {_dollars(summary.spent_usd)}, {outside}")
+        unused = _dollars(summary.spent_outside_rows_usd)
+        print_line(
+            f"paid for all model calls of this run: {_dollars(summary.spent_usd)}; "
+            f"{unused} of it for calls whose answers are in no result"
+        )
 
 
 def _counts(counts: Mapping[str, int]) -> list[str]:

@@ -25,8 +25,8 @@ from assizes.judge.errors import ConfigurationError, StoreError
 from assizes.tasks.reports.data.case_rows import MAX_OBJECT_BYTES, case_pages
 from assizes.tasks.reports.data.comparison import comparison_part
 from assizes.tasks.reports.data.explain_page import explain_page, metric_explanation
-from assizes.tasks.reports.data.report import COMPARISON_ENDINGS
 from assizes.tasks.reports.data.first_look import first_look
+from assizes.tasks.reports.data.report import COMPARISON_ENDINGS
 from assizes.tasks.reports.render.html import (
     NavigationLink,
     Site,

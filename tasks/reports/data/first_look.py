@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
 
 from assizes.judge.comparison.compare import RunComparison
 from assizes.judge.comparison.statistical_verdict import LABELS
@@ -14,12 +14,17 @@ from assizes.tasks.reports.schema import report as schema
 _MEASURES: Final = {"pass_rate": "Pass rate", "overall_score": "Average score"}  # measure -> rule
 _WORDS: Final = {"regressed": "worse", "improved": "better", "inconclusive": "cannot tell"}
 _SURE: Final = {
-    "regressed": "Chance does not explain this: at a confidence of {confidence} it got worse.",
-    "improved": "Chance does not explain this: at a confidence of {confidence} it got better.",
-    "not_worse": "At a confidence of {confidence} it is no more than {margin:g} points worse.",
-    "inconclusive": "The statistics cannot tell whether it got worse",
+    "regressed": "With {confidence} confidence the agent got worse; chance does not explain it.",
+    "improved": "With {confidence} confidence the agent got better; chance does not explain it.",
+    "not_worse": "With {confidence} confidence the agent is at most {margin:g} points worse.",
+    "inconclusive": "The data cannot tell whether the agent got worse",
 }
-_BY_LIMITS: Final = "How sure this is was not computed, as only the limits of [comparison] decide."
+_BY_LIMITS: Final = (
+    "Only the limits of [comparison] were applied; how sure the change is was not computed."
+)
+_JUDGE_MOVED: Final = (
+    "The judge moved between the two runs, so these changes may be the judge's and not the agent's."
+)
 
 
 def first_look(
@@ -38,7 +43,7 @@ def first_look(
         sure=None if compared is None else sureness(compared),
         reasons=[reason for reason in reasons if reason not in shown],
         failure_code=code and code.code,
-        failure_code_note=code and _code_note(code),
+        failure_code_note=code and _code_note(code, _confidence(compared)),
         moved=compared and _moved_cases(compared),
     )
 
@@ -47,6 +52,15 @@ def changed_numbers(compared: parts.Comparison) -> list[schema.ChangedNumber]:
     """The numbers that decide between two runs, those that got worse first."""
     rows = [*_rule_rows(compared), *_gating_rows(compared)]
     return sorted(rows, key=lambda row: not row.worse)  # stable: the order of the rules stays
+
+
+def without_blame(first: Mapping[str, Any]) -> dict[str, Any]:
+    """The data of a first screen of a run whose judge moved: nothing is held against the agent."""
+    changes = [
+        {**change, "worse": False, "word": "judge moved" if change["worse"] else change["word"]}
+        for change in first["changes"]
+    ]
+    return {**first, "changes": changes, "sure": _JUDGE_MOVED}
 
 
 def _rule_rows(compared: parts.Comparison) -> Iterator[schema.ChangedNumber]:
@@ -147,9 +161,7 @@ def code_shifts(comparison: RunComparison | None) -> dict[str, schema.CodeShift]
 
 def _moved_code(codes: Sequence[schema.CodeLine]) -> schema.CodeLine | None:
     """The failure code that more cases have than before, of several the one that moved most."""
-    grown = [
-        (code.shift.delta, code) for code in codes if code.shift and code.shift.delta > 0
-    ]
+    grown = [(code.shift.delta, code) for code in codes if code.shift and code.shift.delta > 0]
     return max(grown, key=lambda pair: pair[0])[1] if grown else None
 
 
@@ -161,12 +173,12 @@ def _moved_cases(compared: parts.Comparison) -> str:
     )
 
 
-def _code_note(code: schema.CodeLine) -> str:
+def _code_note(code: schema.CodeLine, confidence: str) -> str:
     """What is said of the failure code on the first screen, after its name."""
     shift = code.shift
     if shift is None or shift.delta <= 0:
         return f"is the most frequent failure code: {plural(code.count, 'finding')}."
-    interval = f", interval {shift.span}" if shift.span else ""
+    interval = f", {confidence} interval {shift.span}" if shift.span else ""
     return (
         f"is the failure code that moved most: {shift.baseline:.1f} % of the cases had it, now "
         f"{shift.candidate:.1f} % ({signed_number(shift.delta, 1)} points{interval})."

@@ -162,10 +162,20 @@ def _environment() -> jinja2.Environment:
         # The CSS class of a label is one of a fixed set, never the label itself.
         "shade": lambda label: label.replace(" ", "-") if label in _SHADED else "other",
         "filters": _filters_of,
+        # What surely got worse comes first; the order of the rest stays.
+        "fallen_first": lambda metrics: sorted(
+            metrics, key=lambda item: not (item["delta_sure"] and item["delta"] < 0)
+        ),
+        "grown_first": lambda codes: sorted(codes, key=_not_grown),
         # A narrow column may break a snake_case name after an underscore.
         "breakable": lambda name: Markup("_<wbr>").join(name.split("_")),
     }
     return environment
+
+
+def _not_grown(code: Mapping[str, Any]) -> bool:
+    shift = code["shift"]
+    return not (shift and shift["sure"] and shift["delta"] > 0)
 
 
 def _filters_of(case: Mapping[str, Any]) -> str:
