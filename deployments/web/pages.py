@@ -30,10 +30,10 @@ from assizes.tasks.reports.data.report import COMPARISON_ENDINGS
 from assizes.tasks.reports.render.html import (
     NavigationLink,
     Site,
-    drawn,
     html_report,
     page,
     policy_of,
+    with_interval_bars,
 )
 from assizes.tasks.reports.stored import StoredReport, read_report
 from assizes.tasks.runs.history import RunRange, stored_trends
@@ -203,7 +203,7 @@ def compare(
         assert comparison is not None, "there is a comparison"
         outcome, word = COMPARISON_ENDINGS[comparison.ending]
         data |= {"comparison": comparison, "verdict": {"outcome": outcome, "word": word}}
-        data["first_look"] = drawn(first_look(comparison.why, comparison).model_dump())
+        data["first_look"] = with_interval_bars(first_look(comparison.why, comparison).model_dump())
     return page_response("compare", data, "/view/compare", chosen["candidate"] or None)
 
 

@@ -165,6 +165,7 @@ def _cases_to_read(
         tags_text = ", ".join(f"{name}={tags[name]}" for name in sorted(tags))
         change = changes.get(row["case_id"])
         fallen = change.fallen if change else ()
+        reason = reason_of(line, outcomes, findings, fallen)
         suggested_fixes = (
             _line_or_none(details["suggested_fix"])
             for score in own_scores
@@ -180,10 +181,11 @@ def _cases_to_read(
                 tags=_line_or_none(tags_text or None),
                 turn_count=row["turn_count"],
                 error=None if row["error"] is None else clean_line(row["error"], TEXT_CHARS),
-                suggested_fix=next(suggested_fixes, None) or fix_of(findings, fallen),
+                suggested_fix=next(suggested_fixes, None)
+                or (None if reason is None else fix_of(findings, fallen)),
                 flip=change and change.flip,
                 baseline_score=change and change.baseline_score,
-                reason=reason_of(line, outcomes, findings, fallen),
+                reason=reason,
                 outcomes=outcomes[:MAX_FINDINGS],
                 findings=findings[:MAX_FINDINGS],
                 more_findings=len(outcomes[MAX_FINDINGS:]) + len(findings[MAX_FINDINGS:]),

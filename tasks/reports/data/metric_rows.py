@@ -115,13 +115,13 @@ def _delta_spans(comparison: RunComparison | None) -> dict[str, tuple[float, flo
     """The interval of the change of each metric by its published name, in points."""
     if comparison is None or (statistics := comparison.verdict.statistics) is None:
         return {}
-    found = [(metric.measure, metric.low, metric.high) for metric in statistics.metrics]
-    found += [
+    bounds = [(metric.measure, metric.low, metric.high) for metric in statistics.metrics]
+    bounds += [
         (change.name, change.low, change.high)
         for change in statistics.exploratory
         if change.kind == "metric"
     ]
-    return {name: (low, high) for name, low, high in found if low is not None and high is not None}
+    return {name: (low, high) for name, low, high in bounds if low is not None and high is not None}
 
 
 def _span_fields(row: schema.MetricLine, span: tuple[float, float] | None) -> dict[str, Any]:

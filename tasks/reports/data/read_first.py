@@ -59,8 +59,10 @@ def reason_of(
     """The sentence of the judge that tells why to read a case; `None` where no judge says any.
 
     The root cause comes first, then an expected outcome that decided, then the metrics that fell
-    since the baseline, then the lowest score.
+    since the baseline, then the lowest score. A case that passed as before needs no reason.
     """
+    if line.status != "judged" or (line.passed and line.change != "regression"):
+        return None
     code = next((finding.failure_code for finding in _by_weight(findings, fallen)), None)
     if line.gate == OUTCOMES and line.root_cause is None:
         for outcome in outcomes:
@@ -73,7 +75,7 @@ def reason_of(
                 )
     first = [finding for finding in findings if finding.metric == line.root_cause]
     for finding in (*first, *_by_weight(findings, fallen), *findings):
-        if finding.justification and not finding.part:
+        if finding.justification and finding.status == "scored" and not finding.part:
             return parts.Reason(
                 metric=finding.metric,
                 text=finding.justification,

@@ -95,11 +95,11 @@ class Site:
 
 def html_report(data: Mapping[str, Any], site: Site | None = None) -> str:
     """The report of a run as an HTML page; `site` is `None` for a file of its own."""
-    shown = {**data, "first_look": drawn(data["first_look"]), "charts": charts(data)}
+    shown = {**data, "first_look": with_interval_bars(data["first_look"]), "charts": charts(data)}
     return page("report", {"conversations": [], **shown}, site)
 
 
-def drawn(first_look: Mapping[str, Any]) -> dict[str, Any]:
+def with_interval_bars(first_look: Mapping[str, Any]) -> dict[str, Any]:
     """The data of a first screen with a `bar` for each change.
 
     It says how wide the parts before, within and after the interval are drawn. All bars have one

@@ -56,6 +56,7 @@ def test_without_a_baseline_the_lowest_score_speaks():
 def test_a_case_without_a_verdict_has_its_error_and_no_advice():
     case = first(run([Said("a", (0, 0), error="timeout: no answer in 120 s")]).data())
     assert (case["error"], case["suggested_fix"]) == ("timeout: no answer in 120 s", None)
+    assert case["reason"] is None
 
 
 def test_the_advice_fits_the_failure_code_of_the_case():
@@ -70,8 +71,20 @@ def test_an_own_code_of_a_judge_has_the_advice_of_its_metric():
     assert case["suggested_fix"].startswith("Limit the length of an answer")
 
 
-def test_a_case_that_passed_has_no_advice():
-    assert first(run([Said("a", (5, 5))]).data())["suggested_fix"] is None
+def test_a_case_that_passed_has_neither_a_reason_nor_advice():
+    case = first(run([Said("a", (5, 2), code="verbose")]).data())
+    assert case["passed"]
+    assert (case["reason"], case["suggested_fix"]) == (None, None)
+
+
+def test_a_case_that_passed_but_got_worse_says_why():
+    before = run([Said("a", (5, 5))], run_id="before")
+    case = first(compared(before, run([Said("a", (5, 2), code="verbose", why="Nine lists.")])))
+    assert (case["passed"], case["change"], case["reason"]["text"]) == (
+        True,
+        "regression",
+        "Nine lists.",
+    )
 
 
 def test_advice_that_was_stored_with_a_root_cause_stays_as_it_was_given():
@@ -90,7 +103,7 @@ def test_advice_that_was_stored_with_a_root_cause_stays_as_it_was_given():
 
 
 def test_a_case_whose_judge_says_nothing_has_no_reason():
-    made = run([Said("a", (5, 5))])
+    made = run([Said("a", (1, 1))])
     scores = made.frames["scores"].with_columns(details=pl.lit("{}"))
     silent = replace(made, frames={**made.frames, "scores": scores})
     assert first(silent.data())["reason"] is None
