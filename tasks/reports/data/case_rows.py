@@ -6,7 +6,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import polars as pl
 
@@ -44,6 +44,13 @@ _LINE_TEXTS: Final = ("root_cause", "summary", "agent_version")
 _CHANGES: Final = {"case_id": pl.String, "change": pl.String}  # a frame without rows needs them
 
 
+class Failures(NamedTuple):
+    """The failure codes and the metrics below acceptable of a case; dicts that keep their order."""
+
+    codes: dict[str, None]
+    metrics: dict[str, None]
+
+
 def case_rows(
     cases: pl.LazyFrame, scores: pl.LazyFrame, changes: Mapping[str, CaseChange]
 ) -> parts.Cases:
@@ -62,14 +69,7 @@ def case_rows(
     )
     failures = _failures(_rows_of_cases(shown, scores))
     lines = [
-        parts.CaseLine(
-            case_id=clean_line(row["case_id"], ID_CHARS),
-            **{name: row[name] for name in _LINE_FIELDS},
-            **{name: _line_or_none(row[name]) for name in _LINE_TEXTS},
-            change=changes[row["case_id"]].status if row["case_id"] in changes else None,
-            **failures[tuple(row[name] for name in _KEY)],
-            tools=[name_of(tool) for tool in row["tools"] or ()][:MAX_TOOLS],
-        )
+        _case_line(row, changes.get(row["case_id"]), failures[row["case_id"], row["repetition"]])
         for row in rows
     ]
     return parts.Cases(
@@ -91,11 +91,23 @@ def case_rows(
     )
 
 
-def _failures(scores: pl.LazyFrame) -> defaultdict[tuple[str, int], dict[str, list[str]]]:
-    """The failure codes and the low metrics of each case, by its id and repetition."""
-    by_case: defaultdict[tuple[str, int], dict[str, list[str]]] = defaultdict(
-        lambda: {"failure_codes": [], "low_metrics": []}
+def _case_line(
+    row: Mapping[str, Any], change: CaseChange | None, failures: Failures
+) -> parts.CaseLine:
+    return parts.CaseLine(
+        case_id=clean_line(row["case_id"], ID_CHARS),
+        **{name: row[name] for name in _LINE_FIELDS},
+        **{name: _line_or_none(row[name]) for name in _LINE_TEXTS},
+        change=None if change is None else change.status,
+        failure_codes=list(failures.codes),
+        low_metrics=list(failures.metrics),
+        tools=[name_of(tool) for tool in row["tools"] or ()][:MAX_TOOLS],
     )
+
+
+def _failures(scores: pl.LazyFrame) -> defaultdict[tuple[str, int], Failures]:
+    """The failure codes and the low metrics of each case, by its id and repetition."""
+    by_case: defaultdict[tuple[str, int], Failures] = defaultdict(lambda: Failures({}, {}))
     headline = scores.filter(pl.col("part") == "")
     columns = (*_KEY, "metric", "failure_code", "low")
     wanted = headline.with_columns(low=IS_LOW).filter(
@@ -103,16 +115,12 @@ def _failures(scores: pl.LazyFrame) -> defaultdict[tuple[str, int], dict[str, li
     )
     ordered = collect_rows(wanted.select(columns).sort(*_KEY, "metric", "failure_code"))
     for case_id, repetition, metric, code, low in ordered.iter_rows():
-        case = by_case[case_id, repetition]
+        failures = by_case[case_id, repetition]
         if low:
-            case["low_metrics"] = _with(case["low_metrics"], name_of(metric))
+            failures.metrics[name_of(metric)] = None
         if code is not None:
-            case["failure_codes"] = _with(case["failure_codes"], name_of(code))
+            failures.codes[name_of(code)] = None
     return by_case
-
-
-def _with(names: Sequence[str], name: str) -> list[str]:
-    return [*names, *([name] if name not in names else [])]
 
 
 def _ranked_cases(cases: pl.LazyFrame, changes: Mapping[str, CaseChange]) -> pl.DataFrame:

@@ -42,9 +42,9 @@ def first_look(
         confidence=_confidence(compared),
         sure=None if compared is None else sureness(compared),
         reasons=[reason for reason in reasons if reason not in shown],
-        failure_code=code and code.code,
-        failure_code_note=code and _code_note(code, _confidence(compared)),
-        moved=compared and _moved_cases(compared),
+        failure_code=None if code is None else code.code,
+        failure_code_note=None if code is None else _code_note(code, _confidence(compared)),
+        moved=None if compared is None else _moved_cases(compared),
     )
 
 
@@ -147,7 +147,7 @@ def sureness(compared: parts.Comparison) -> str:
 
 def code_shifts(comparison: RunComparison | None) -> dict[str, schema.CodeShift]:
     """How the share of cases with a failure code changed, by its name, where it was compared."""
-    statistics = comparison and comparison.verdict.statistics
+    statistics = None if comparison is None else comparison.verdict.statistics
     return {
         name_of(change.name): schema.CodeShift(
             **change.model_dump(include={"baseline", "candidate", "delta"}),
@@ -194,5 +194,5 @@ def _measure_lines(compared: parts.Comparison) -> list[str]:
 
 
 def _confidence(compared: parts.Comparison | None) -> str:
-    statistics = compared and compared.statistics
+    statistics = None if compared is None else compared.statistics
     return f"{100 * (1 - statistics.alpha):g} %" if statistics else "95 %"
