@@ -193,7 +193,7 @@ def test_the_file_of_a_report_works_without_a_server(served: Served, tab: Watche
     every = page.get_by_role("region", name="All cases")
     every.get_by_role("heading", name="All cases").click()
     every.get_by_role("button", name="Score").click()
-    page.locator(".read summary h3").first.click()
+    page.locator(".read summary").first.click()
     page.get_by_text("Conversation", exact=True).first.click()
     expect(page.locator(".turn.failing").first).to_be_visible()
     assert axe_finds(page) == []

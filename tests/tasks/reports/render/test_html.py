@@ -41,6 +41,7 @@ TEXT = {
     "strong",
     "pre",
     "q",
+    "article",
 }
 FRAME = {"html", "head", "meta", "title", "style", "body", "main", "header", "nav", "footer", "a"}
 TABLE = {"table", "caption", "thead", "tbody", "tr", "th", "td", "dl", "dt", "dd", "section"}
