@@ -72,6 +72,8 @@ def shoot(browser: Browser, url: str, name: str, target: Path) -> None:
             page = context.new_page()
             page.goto(url)
             page.screenshot(path=target / f"{name}-{width}-{scheme}.png", full_page=True)
+            if name == "report" and scheme == SCHEMES[0]:
+                page.screenshot(path=target / f"first-screen-{width}.png")
             if name in SHOWN and (width, scheme) == (WIDTHS[0], SCHEMES[0]):
                 page.set_viewport_size({"width": 1120, "height": SHOWN[name]})
                 page.screenshot(path=target / f"{name}.png")

@@ -204,9 +204,9 @@ def _print_costs(summary: RunSummary) -> None:
         cost += f", {100 * share:.1f} % of it by estimated tokens"
     print_line(cost)
     if summary.spent_usd is not None:
-        line = f"spent over all sessions of the run: {_dollars(summary.spent_usd)}"
+        line = f"paid for all model calls of this run: {_dollars(summary.spent_usd)}"
         if lost := summary.spent_outside_rows_usd:
-            line += f", {_dollars(lost)} of it for replies that were lost before they were stored"
+            line += f"; {_dollars(lost)} of it for calls whose answers are in no result"
         print_line(line)
 
 

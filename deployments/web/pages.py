@@ -25,8 +25,16 @@ from assizes.judge.errors import ConfigurationError, StoreError
 from assizes.tasks.reports.data.case_rows import MAX_OBJECT_BYTES, case_pages
 from assizes.tasks.reports.data.comparison import comparison_part
 from assizes.tasks.reports.data.explain_page import explain_page, metric_explanation
+from assizes.tasks.reports.data.first_look import first_look
 from assizes.tasks.reports.data.report import COMPARISON_ENDINGS
-from assizes.tasks.reports.render.html import NavigationLink, Site, html_report, page, policy_of
+from assizes.tasks.reports.render.html import (
+    NavigationLink,
+    Site,
+    html_report,
+    page,
+    policy_of,
+    with_interval_bars,
+)
 from assizes.tasks.reports.stored import StoredReport, read_report
 from assizes.tasks.runs.history import RunRange, stored_trends
 from assizes.tasks.runs.stored_comparison import stored_comparison
@@ -157,7 +165,7 @@ def case(
             query["repetition"] = row["repetition"]
             finding["url"] = f"/view/explain?{urlencode(query)}"  # a query, as ids may hold slashes
     data = {"run_id": record.run_id, "case_id": case_id, "executions": executions}
-    return page_response("case", data, "")
+    return page_response("case", data, "", record.run_id)
 
 
 @router.get("/view/case")
@@ -176,7 +184,7 @@ def explain(
     record, (execution,) = reader.case(run, case, repetition)  # one, as a repetition is given
     document = explain_page(metric_explanation(record, execution, metric, MAX_OBJECT_BYTES))
     url = site("", record.run_id).case_url(case)
-    return page_response("explain", {**document, "case_url": url}, "")
+    return page_response("explain", {**document, "case_url": url}, "", record.run_id)
 
 
 @router.get("/view/compare")
@@ -197,6 +205,7 @@ def compare(
         assert comparison is not None, "there is a comparison"
         outcome, word = COMPARISON_ENDINGS[comparison.ending]
         data |= {"comparison": comparison, "verdict": {"outcome": outcome, "word": word}}
+        data["first_look"] = with_interval_bars(first_look(comparison.why, comparison).model_dump())
     return page_response("compare", data, "/view/compare", chosen["candidate"] or None)
 
 

@@ -22,7 +22,7 @@ from assizes.judge.comparison.compare import compare as compare_data
 from assizes.judge.config.gates import ComparisonConfig
 from assizes.judge.config.run import StoreConfig
 from assizes.judge.errors import StoreError
-from assizes.judge.verdicts.executions import collect_rows
+from assizes.judge.verdicts.executions import IS_LOW, collect_rows
 from assizes.tasks.runs.anchor_runs import anchor_attribution, anchors_id
 from assizes.tasks.runs.calibrations import citation_lines, citations
 from assizes.tasks.runs.stored_cases import StoredExecution, stored_executions
@@ -131,11 +131,25 @@ def _matching_cases(store: Store, run_id: str, wanted: schemas.CaseQuery) -> pl.
     if wanted.search:
         # Literal: in an id a dot or a bracket is no pattern.
         rows = rows.filter(pl.col("case_id").str.contains(wanted.search, literal=True))
+    if wanted.tool:
+        rows = rows.filter(pl.col("tools").list.contains(wanted.tool))
+    conditions = []
     if wanted.failure_code:
-        scores = store.scan(run_id, "scores").filter(pl.col("failure_code") == wanted.failure_code)
-        key = ["case_id", "repetition"]
-        rows = rows.join(scores.select(key).unique(), on=key)  # one row, however many scores
+        conditions.append(pl.col("failure_code") == wanted.failure_code)
+    if wanted.metric:
+        conditions.append(IS_LOW & _is_metric(wanted.metric))
+    key = ["case_id", "repetition"]
+    for condition in conditions:
+        scores = store.scan(run_id, "scores").filter(condition).select(key)
+        rows = rows.join(scores.unique(), on=key)  # one row, however many scores
     return rows
+
+
+def _is_metric(name: str) -> pl.Expr:
+    """Whether a score is of the metric of a published name: `metric`, or `judge/metric`."""
+    judge, _, metric = name.rpartition("/")
+    whole = pl.col("metric") == name
+    return whole | ((pl.col("metric") == metric) & (pl.col("judge") == judge)) if judge else whole
 
 
 def _last_comparisons(store: Store) -> dict[str, dict[str, Any]]:

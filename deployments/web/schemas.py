@@ -56,6 +56,10 @@ class CaseQuery(_PagedQuery):
     agent_version: Text = None
     root_cause: Text = None
     failure_code: Text = Field(default=None, description="one of its scores has it")
+    metric: Text = Field(
+        default=None, description="its score of this metric is below acceptable, or a no"
+    )
+    tool: Text = Field(default=None, description="the agent called it")
     search: Text = Field(default=None, description="part of a case id")
     sort: Sort = Field(default="overall_score", description="a - in front turns the order round")
 

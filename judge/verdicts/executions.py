@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from assizes.judge.score import ACCEPTABLE
 from assizes.judge.statistics.exact import rounded_value
 
 PASS_FLAGGED = "pass_flagged"
@@ -11,6 +12,13 @@ PASS_FLAGGED = "pass_flagged"
 
 CASE = ("case_id", "repetition")
 """The columns that identify a row of `cases` within a run."""
+
+IS_LOW = (
+    (pl.col("part") == "")
+    & (pl.col("status") == "scored")
+    & pl.coalesce(~pl.col("passed"), pl.col("value") < ACCEPTABLE / 5).fill_null(value=False)
+)
+"""Whether a row of `scores` says no, or lies below acceptable where it says neither yes nor no."""
 
 
 def collect_rows(frame: pl.LazyFrame) -> pl.DataFrame:

@@ -16,6 +16,7 @@ from assizes.judge.config.run import ReportConfig
 from assizes.judge.summary.run_summary import RunSummary
 from assizes.tasks.reports import formatting
 from assizes.tasks.reports.data.case_rows import conversations
+from assizes.tasks.reports.data.first_look import without_blame
 from assizes.tasks.reports.data.report import report_data, verdict_with_attribution
 from assizes.tasks.reports.render.html import html_report
 from assizes.tasks.reports.render.markdown import markdown_report
@@ -68,8 +69,11 @@ def stored_report_data(
     if attribution is not None:
         fields = {**attribution.model_dump(), "sentence": attribution.sentence()}
         attributed = Attributed.model_validate(fields).model_dump()
-    verdict = verdict_with_attribution(data["verdict"], attribution)
-    return {**data, "verdict": verdict, "calibration": cited, "attribution": attributed}
+    verdict, first = verdict_with_attribution(data["verdict"], attribution), data["first_look"]
+    if verdict["outcome"] != data["verdict"]["outcome"]:  # a regression became undecided
+        first = without_blame(first)
+    data = {**data, "verdict": verdict, "first_look": first}
+    return {**data, "calibration": cited, "attribution": attributed}
 
 
 def render_stored_report(

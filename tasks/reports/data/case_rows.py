@@ -6,7 +6,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import polars as pl
 
@@ -16,8 +16,9 @@ from assizes.judge.families.criteria.coverage import coverage_text
 from assizes.judge.rows import KEYS
 from assizes.judge.rubrics.rubric import OUTCOMES
 from assizes.judge.score import ACCEPTABLE, LABELS
-from assizes.judge.verdicts.executions import collect_rows
+from assizes.judge.verdicts.executions import IS_LOW, collect_rows
 from assizes.judge.verdicts.verdict import rationale
+from assizes.tasks.reports.data.read_first import CaseChange, fix_of, reason_of
 from assizes.tasks.reports.formatting import NAME_CHARS, clean, clean_line, line_of, name_of, number
 from assizes.tasks.reports.schema import parts
 from assizes.tasks.runs.stored_cases import StoredExecution, reread_cases
@@ -34,17 +35,28 @@ TURN_CHARS: Final = 6000  # characters of one text of a conversation on the page
 MAX_TURNS: Final = 1000  # turns of a conversation on the page of a case, at most
 EXCERPT_CHARS: Final = 700  # characters of one text of a conversation in a report, at most
 EXCERPT_TURNS: Final = 60  # turns of each of the conversations in a report, at most
+MAX_TOOLS: Final = 50  # tools of a case by which it can be filtered, at most
 MAX_OBJECT_BYTES: Final = 256 << 20  # bytes of an object that is fetched to show a conversation
 
 _KEY: Final = ("case_id", "repetition")
 _LINE_FIELDS: Final = ("repetition", "status", "passed", "overall_score", "gate")
+_LINE_TEXTS: Final = ("root_cause", "summary", "agent_version")
 _CHANGES: Final = {"case_id": pl.String, "change": pl.String}  # a frame without rows needs them
 
 
-def case_rows(cases: pl.LazyFrame, scores: pl.LazyFrame, changes: Mapping[str, str]) -> parts.Cases:
+class Failures(NamedTuple):
+    """The failure codes and the metrics below acceptable of a case; dicts that keep their order."""
+
+    codes: dict[str, None]
+    metrics: dict[str, None]
+
+
+def case_rows(
+    cases: pl.LazyFrame, scores: pl.LazyFrame, changes: Mapping[str, CaseChange]
+) -> parts.Cases:
     """Everything that a report shows of single cases, from tables `cases` and `scores` of the run.
 
-    Of the cases that are not shown, only their rank comes into memory. `changes` has the status of
+    Of the cases that are not shown, only their rank comes into memory. `changes` has the change of
     each compared case by its id; it is empty without a baseline.
     """
     ranked = _ranked_cases(cases, changes)
@@ -55,20 +67,18 @@ def case_rows(cases: pl.LazyFrame, scores: pl.LazyFrame, changes: Mapping[str, s
     rows, errored_rows = (
         [rows_by_key[key] for key in keys.select(_KEY).iter_rows()] for keys in (shown, errored)
     )
+    failures = _failures(_rows_of_cases(shown, scores))
     lines = [
-        parts.CaseLine(
-            case_id=clean_line(row["case_id"], ID_CHARS),
-            **{name: row[name] for name in _LINE_FIELDS},
-            **{name: _line_or_none(row[name]) for name in ("root_cause", "summary")},
-            change=changes.get(row["case_id"]),
-        )
+        _case_line(row, changes.get(row["case_id"]), failures[row["case_id"], row["repetition"]])
         for row in rows
     ]
     return parts.Cases(
         total=ranked.height,
         shown=lines,
         more=ranked.height - shown.height,
-        read_first=_cases_to_read(rows[: first.height], lines, _rows_of_cases(first, scores)),
+        read_first=_cases_to_read(
+            rows[: first.height], lines, _rows_of_cases(first, scores), changes
+        ),
         errors=[
             parts.CaseError(
                 case_id=clean_line(row["case_id"], ID_CHARS),
@@ -81,9 +91,42 @@ def case_rows(cases: pl.LazyFrame, scores: pl.LazyFrame, changes: Mapping[str, s
     )
 
 
-def _ranked_cases(cases: pl.LazyFrame, changes: Mapping[str, str]) -> pl.DataFrame:
+def _case_line(
+    row: Mapping[str, Any], change: CaseChange | None, failures: Failures
+) -> parts.CaseLine:
+    return parts.CaseLine(
+        case_id=clean_line(row["case_id"], ID_CHARS),
+        **{name: row[name] for name in _LINE_FIELDS},
+        **{name: _line_or_none(row[name]) for name in _LINE_TEXTS},
+        change=None if change is None else change.status,
+        failure_codes=list(failures.codes),
+        low_metrics=list(failures.metrics),
+        tools=[name_of(tool) for tool in row["tools"] or ()][:MAX_TOOLS],
+    )
+
+
+def _failures(scores: pl.LazyFrame) -> defaultdict[tuple[str, int], Failures]:
+    """The failure codes and the low metrics of each case, by its id and repetition."""
+    by_case: defaultdict[tuple[str, int], Failures] = defaultdict(lambda: Failures({}, {}))
+    headline = scores.filter(pl.col("part") == "")
+    columns = (*_KEY, "metric", "failure_code", "low")
+    wanted = headline.with_columns(low=IS_LOW).filter(
+        pl.col("low") | pl.col("failure_code").is_not_null()
+    )
+    ordered = collect_rows(wanted.select(columns).sort(*_KEY, "metric", "failure_code"))
+    for case_id, repetition, metric, code, low in ordered.iter_rows():
+        failures = by_case[case_id, repetition]
+        if low:
+            failures.metrics[name_of(metric)] = None
+        if code is not None:
+            failures.codes[name_of(code)] = None
+    return by_case
+
+
+def _ranked_cases(cases: pl.LazyFrame, changes: Mapping[str, CaseChange]) -> pl.DataFrame:
     """Identity and status of all cases, the most urgent first."""
-    compared = pl.LazyFrame(list(changes.items()), schema=_CHANGES, orient="row")
+    statuses = [(case_id, change.status) for case_id, change in changes.items()]
+    compared = pl.LazyFrame(statuses, schema=_CHANGES, orient="row")
     judged, errored = (pl.col("status") == status for status in ("judged", "errored"))
     worse, better = (pl.col("change") == change for change in ("regression", "improvement"))
     failed = judged & ~pl.col("passed")
@@ -111,7 +154,10 @@ def _line_or_none(text: str | None) -> str | None:
 
 
 def _cases_to_read(
-    rows: Sequence[Mapping[str, Any]], lines: Sequence[parts.CaseLine], scores: pl.LazyFrame
+    rows: Sequence[Mapping[str, Any]],
+    lines: Sequence[parts.CaseLine],
+    scores: pl.LazyFrame,
+    changes: Mapping[str, CaseChange],
 ) -> list[parts.CaseInFull]:
     """The first cases in full, from their rows in table `cases`, their lines and their scores."""
     scores_by_case: dict[tuple[str, int], list[dict[str, Any]]] = defaultdict(list)
@@ -125,6 +171,9 @@ def _cases_to_read(
         agent = " ".join(part for part in (row["agent"], row["agent_version"]) if part)
         tags: dict[str, Any] = json.loads(row["tags"]) if row["tags"] else {}
         tags_text = ", ".join(f"{name}={tags[name]}" for name in sorted(tags))
+        change = changes.get(row["case_id"])
+        fallen = change.fallen if change else ()
+        reason = reason_of(line, outcomes, findings, fallen)
         suggested_fixes = (
             _line_or_none(details["suggested_fix"])
             for score in own_scores
@@ -140,7 +189,11 @@ def _cases_to_read(
                 tags=_line_or_none(tags_text or None),
                 turn_count=row["turn_count"],
                 error=None if row["error"] is None else clean_line(row["error"], TEXT_CHARS),
-                suggested_fix=next(suggested_fixes, None),
+                suggested_fix=next(suggested_fixes, None)
+                or (None if reason is None else fix_of(findings, fallen)),
+                flip=change and change.flip,
+                baseline_score=change and change.baseline_score,
+                reason=reason,
                 outcomes=outcomes[:MAX_FINDINGS],
                 findings=findings[:MAX_FINDINGS],
                 more_findings=len(outcomes[MAX_FINDINGS:]) + len(findings[MAX_FINDINGS:]),

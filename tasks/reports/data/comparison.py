@@ -15,6 +15,7 @@ from assizes.judge.rows import as_json
 from assizes.tasks.reports import formatting
 from assizes.tasks.reports.data.case_rows import ID_CHARS
 from assizes.tasks.reports.data.metric_rows import MAX_METRICS
+from assizes.tasks.reports.data.read_first import FLIPS
 from assizes.tasks.reports.formatting import DASH, line_of, name_of, plural, signed_number
 from assizes.tasks.reports.schema import parts
 
@@ -26,14 +27,6 @@ MAX_JUDGES: Final = 25  # judges whose prompts are compared, at most
 MAX_EXPLORATORY: Final = 25  # exploratory changes that are listed, at most
 MAX_MISMATCHES: Final = 50  # differences in how the runs were judged that are listed, at most
 PROMPT_LINE_CHARS: Final = 2000  # characters of a line of a prompt, at most
-
-# (passed in the baseline, in the candidate) -> text; none where a run has no verdict
-_FLIPS: Final[dict[tuple[bool | None, bool | None], str]] = {
-    (True, False): "passed → failed",
-    (False, True): "failed → passed",
-    (True, True): "passed both times",
-    (False, False): "failed both times",
-}
 
 _PROMPTS_DIFFER: Final = "The judges are not the same: below is what differs in their prompts."
 _FINGERPRINTS_DIFFER: Final = (
@@ -140,7 +133,7 @@ def _rules(comparison: RunComparison) -> list[parts.Rule]:
             *(formatting.number(run.avg_overall_score) for run in runs),
         ),
         "Average latency": (
-            DASH if latency is None else f"{signed_number(latency, 0)} ms",
+            _latency_change(latency, aggregate.baseline_metrics.latency_avg_ms),
             f"may grow by {limits['max_latency_increase_pct'] * 100:g} %",
             *(formatting.duration(run.latency_avg_ms) for run in runs),
         ),
@@ -149,6 +142,13 @@ def _rules(comparison: RunComparison) -> list[parts.Rule]:
         parts.Rule(name=name, baseline=before, candidate=after, change=change, limit=limit)
         for name, (change, limit, before, after) in rules.items()
     ]
+
+
+def _latency_change(change_ms: float | None, baseline_ms: float | None) -> str:
+    if change_ms is None:
+        return DASH
+    growth = f" ({signed_number(100 * change_ms / baseline_ms, 1)} %)" if baseline_ms else ""
+    return f"{signed_number(change_ms, 0)} ms{growth}"
 
 
 def _movers(comparison: RunComparison, status: str, flips: int) -> parts.Movers:
@@ -170,7 +170,7 @@ def _movers(comparison: RunComparison, status: str, flips: int) -> parts.Movers:
         shown=[
             parts.MovedCase(
                 case_id=formatting.clean_line(case.test_case_id, ID_CHARS),
-                flip=_FLIPS.get((case.baseline_passed, case.candidate_passed), ""),
+                flip=FLIPS.get((case.baseline_passed, case.candidate_passed), ""),
                 baseline_score=case.baseline_score,
                 candidate_score=case.candidate_score,
                 score_delta=case.score_delta,
@@ -253,9 +253,11 @@ def _statistics(verdict: ComparisonVerdict) -> parts.Statistics | None:
         word=SHOWN[result.verdict],
         reasons=[line_of(reason) for reason in result.reasons],
         note=(
-            "Points of 100. Regressed: the interval lies under 0 and the drop reaches the margin "
-            f"of {result.margin:g}. Not worse: the interval lies over minus the margin. Else the "
-            f"data cannot tell. False alarms over all measures: at most {result.alpha:.1%}."
+            f"All values are points of 100. A measure has regressed if its whole interval is below "
+            f"0 and it fell by {result.margin:g} points or more. It is not worse if its whole "
+            f"interval is above {signed_number(-result.margin, 1)} points. Otherwise the data "
+            f"cannot tell. All measures together raise a false alarm in at most "
+            f"{result.alpha:.1%} of comparisons."
         ),
         measures=measures,
         mix=[mix.model_copy(update={"by": name_of(mix.by)}) for mix in result.mix],

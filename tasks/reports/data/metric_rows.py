@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final
+from types import MappingProxyType
+from typing import Any, Final
 
 import polars as pl
 
@@ -16,8 +17,17 @@ from assizes.judge.summary.headlines import MetricSummary, published_names
 from assizes.judge.summary.run_intervals import NumberInterval
 from assizes.judge.summary.run_summary import RunSummary
 from assizes.judge.verdicts.case_rows import suggested_fix
-from assizes.judge.verdicts.executions import collect_rows
-from assizes.tasks.reports.formatting import count, duration, line_of, money, name_of, share
+from assizes.judge.verdicts.executions import IS_LOW, collect_rows
+from assizes.tasks.reports.data.first_look import is_sure
+from assizes.tasks.reports.formatting import (
+    count,
+    duration,
+    line_of,
+    money,
+    name_of,
+    share,
+    signed_number,
+)
 from assizes.tasks.reports.schema import report as schema
 from assizes.tasks.reports.schema.parts import Counted, Interval, NameValue
 
@@ -65,11 +75,15 @@ def _family_of(metric: MetricSummary) -> str:
     return "conversation" if of_conversation else "measured"
 
 
-def metric_rows(summary: RunSummary, comparison: RunComparison | None) -> list[schema.MetricLine]:
+def metric_rows(
+    summary: RunSummary, comparison: RunComparison | None, scores: pl.LazyFrame
+) -> list[schema.MetricLine]:
     """One row for each metric of each judge, in the order of tiers and weights.
 
-    `comparison` is that with the baseline, `None` without one.
+    `comparison` is that with the baseline, `None` without one. `scores` is table `scores`.
     """
+    lows = _low_counts(scores)
+    spans = _delta_spans(comparison)
     names = published_names(summary.metrics)
     deltas = () if comparison is None else comparison.aggregate.per_metric_aggregate_deltas
     delta_by_name = {delta.metric: delta for delta in deltas}
@@ -78,7 +92,45 @@ def metric_rows(summary: RunSummary, comparison: RunComparison | None) -> list[s
     # A stable sort: within a tier and weight the order of names stays.
     ranked.sort(key=lambda metric: (places.get(metric.tier, len(places)), -(metric.weight or 0.0)))
     named = [(names[metric.judge, metric.name], metric) for metric in ranked[:MAX_METRICS]]
-    return [_metric_row(name, metric, delta_by_name.get(name), summary) for name, metric in named]
+    rows = [
+        (_metric_row(name, metric, delta_by_name.get(name), summary), name, metric)
+        for name, metric in named
+    ]
+    return [
+        row.model_copy(
+            update={"low": lows.get((metric.judge, metric.name), 0)}
+            | _span_fields(row, spans.get(name))
+        )
+        for row, name, metric in rows
+    ]
+
+
+def _low_counts(scores: pl.LazyFrame) -> dict[tuple[str, str], int]:
+    """How many cases have a score below acceptable, or a no, by judge and metric."""
+    low = scores.filter(IS_LOW).group_by("judge", "metric").agg(rows=pl.len())
+    return {(judge, metric): rows for judge, metric, rows in collect_rows(low).rows()}
+
+
+def _delta_spans(comparison: RunComparison | None) -> dict[str, tuple[float, float]]:
+    """The interval of the change of each metric by its published name, in points."""
+    if comparison is None or (statistics := comparison.verdict.statistics) is None:
+        return {}
+    bounds = [(metric.measure, metric.low, metric.high) for metric in statistics.metrics]
+    bounds += [
+        (change.name, change.low, change.high)
+        for change in statistics.exploratory
+        if change.kind == "metric"
+    ]
+    return {name: (low, high) for name, low, high in bounds if low is not None and high is not None}
+
+
+def _span_fields(row: schema.MetricLine, span: tuple[float, float] | None) -> dict[str, Any]:
+    """The interval of the change in the unit of the metric's mean."""
+    if span is None or row.delta is None or not row.unit:
+        return {}
+    scale = int(row.unit[-1]) / 100
+    low, high = (signed_number(bound * scale, 2) for bound in span)
+    return {"delta_span": f"{low} to {high}", "delta_sure": is_sure(*span)}
 
 
 def _metric_row(
@@ -168,8 +220,13 @@ def skip_rows(scores: pl.LazyFrame) -> schema.Skips:
     )
 
 
-def failure_codes(summary: RunSummary) -> schema.FailureCodes:
-    """How often each failure code was given, with the metrics that it was given for."""
+def failure_codes(
+    summary: RunSummary, shifts: Mapping[str, schema.CodeShift] = MappingProxyType({})
+) -> schema.FailureCodes:
+    """How often each failure code was given, with the metrics that it was given for.
+
+    `shifts` has the change of each code since the baseline, by its name as shown.
+    """
     counts: Counter[str] = Counter()
     metrics: dict[str, Counter[str]] = defaultdict(Counter)
     for failure in summary.failure_codes:
@@ -188,6 +245,7 @@ def failure_codes(summary: RunSummary) -> schema.FailureCodes:
                     Counted(name=name_of(name), count=times)
                     for name, times in most_frequent(metrics[code])[:MAX_CODES]
                 ],
+                shift=shifts.get(name_of(code)),
             )
             for code, total in ranked[:MAX_CODES]
         ],
@@ -283,8 +341,8 @@ def _judge_facts(
     latency = collect_rows(answered)["latency_ms"]
     median, p95 = (latency.quantile(level, interpolation="linear") for level in (0.5, 0.95))
     ledger: dict[str, tuple[Callable[[float | None], str], float | None]] = {
-        "Spent over all sessions, by the ledger": (money, summary.spent_usd),
-        "Of that, for replies lost before they were stored": (
+        "Paid for all model calls of this run": (money, summary.spent_usd),
+        "Of that, for calls whose answers are in no result": (
             money,
             summary.spent_outside_rows_usd,
         ),

@@ -32,6 +32,8 @@ from assizes.tasks.reports import formatting
 from assizes.tasks.reports.data import metric_rows as figures
 from assizes.tasks.reports.data.case_rows import case_rows
 from assizes.tasks.reports.data.comparison import comparison_part
+from assizes.tasks.reports.data.first_look import code_shifts, first_look
+from assizes.tasks.reports.data.read_first import case_changes
 from assizes.tasks.reports.formatting import line_of, name_of, plural
 from assizes.tasks.reports.schema import report as schema
 from assizes.tasks.reports.schema.parts import Comparison, Counted, NameValue
@@ -79,25 +81,28 @@ def report_data(
     """
     cases, scores, asks = cases.lazy(), scores.lazy(), asks.lazy()  # only shown rows are loaded
     fingerprints = sorted(run.config.get("fingerprints", {}).items())
-    pairs = comparison.test_case_comparisons if comparison else ()
+    compared = comparison_part(comparison)
+    verdict = _run_verdict(run, summary, compared)
+    codes = figures.failure_codes(summary, code_shifts(comparison))
     report = schema.Report(
         schema_version=SCHEMA_VERSION,
         judged_by=_judged_by(run, asks),
         run=_run_head(run, cases),
-        verdict=_run_verdict(run, summary, compared := comparison_part(comparison)),
+        verdict=verdict,
+        first_look=first_look(verdict.reasons, compared, codes.shown),
         counts=_counts(summary),
         coverage=_coverage(summary),
         families=figures.family_rows(summary.metrics),
-        metrics=figures.metric_rows(summary, comparison),
+        metrics=figures.metric_rows(summary, comparison, scores),
         published=figures.published_rows(summary),
         tiers=figures.tier_rows(summary),
-        failure_codes=figures.failure_codes(summary),
+        failure_codes=codes,
         root_causes=figures.root_causes(summary),
         scores=figures.score_distribution(cases),
         usage=figures.usage_facts(summary, asks),
         judges=figures.judge_rows(summary),
         skipped=figures.skip_rows(scores),
-        cases=case_rows(cases, scores, {pair.test_case_id: pair.status for pair in pairs}),
+        cases=case_rows(cases, scores, case_changes(comparison)),
         ask_errors=_ask_errors(asks),
         attribution=None,
         calibration=[],
@@ -139,6 +144,13 @@ def _run_head(run: RunRecord, cases: pl.LazyFrame) -> schema.RunHead:
         started_at=begun,
         finished_at=ended,
         agents=[name_of(agent) for agent in agents[:MAX_AGENTS]] + more,
+        agent_versions=[
+            schema.AgentVersion(
+                agent=agent and name_of(agent), version=version and name_of(version)
+            )
+            for agent, version in sorted(pairs, key=lambda pair: tuple(part or "" for part in pair))
+            if agent or version
+        ][:MAX_AGENTS],
     )
 
 

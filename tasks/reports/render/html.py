@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -87,10 +88,37 @@ class Site:
         # The route takes the rest of the path as the id of the case, / included.
         return f"/view/runs/{quote(self.run_id or '', safe='')}/cases/{quote(case_id)}"
 
+    def cases_url(self, **fields: str) -> str:
+        """The URL of the list of those cases of this run that match every field (`CaseQuery`)."""
+        return f"/view/runs/{quote(self.run_id or '', safe='')}/cases?{urlencode(fields)}"
+
 
 def html_report(data: Mapping[str, Any], site: Site | None = None) -> str:
     """The report of a run as an HTML page; `site` is `None` for a file of its own."""
-    return page("report", {"conversations": [], **data, "charts": charts(data)}, site)
+    shown = {**data, "first_look": with_interval_bars(data["first_look"]), "charts": charts(data)}
+    return page("report", {"conversations": [], **shown}, site)
+
+
+def with_interval_bars(first_look: Mapping[str, Any]) -> dict[str, Any]:
+    """The data of a first screen with a `bar` for each change.
+
+    It says how wide the parts before, within and after the interval are drawn. All bars have one
+    scale, with 0 in the middle; `bar` is `None` for a change without an interval.
+    """
+    changes = first_look["changes"]
+    bounds = [bound for item in changes for bound in (item["low"], item["high"])]
+    widest = max((abs(bound) for bound in bounds if bound is not None), default=0.0)
+    bars = [{**item, "bar": _bar(item["low"], item["high"], widest)} for item in changes]
+    return {**first_look, "changes": bars}
+
+
+def _bar(low: float | None, high: float | None, widest: float) -> tuple[int, int, int] | None:
+    if low is None or high is None or not widest:
+        return None
+    # Of 200 units, 100 lie on each side of 0; no interval is drawn thinner than 2 of them.
+    start, stop = (round(100 + 95 * bound / widest) for bound in (low, high))
+    stop = max(stop, start + 2)
+    return start, stop - start, 200 - stop
 
 
 def page(name: str, data: Mapping[str, Any], site: Site | None = None) -> str:
@@ -99,7 +127,13 @@ def page(name: str, data: Mapping[str, Any], site: Site | None = None) -> str:
     own = {"script": Markup(_file("page.js")), "style": Markup(_file("style.css"))}
     policy = policy_of(served=site is not None)
     template = _environment().get_template(f"{name}.html.j2")
-    return template.render(data, site=site, policy=policy, **own) + "\n"
+    links = site.cases_url if site is not None and site.run_id is not None else _cases_in_file
+    return template.render(data, site=site, cases_url=links, policy=policy, **own) + "\n"
+
+
+def _cases_in_file(**fields: str) -> str:
+    """A link to the table of all cases of the same page, which page.js filters by these fields."""
+    return f"#cases?{urlencode(fields)}"
 
 
 def policy_of(*, served: bool) -> str:
@@ -127,10 +161,32 @@ def _environment() -> jinja2.Environment:
         **{name: getattr(formatting, name) for name in _FILTERS},
         # The CSS class of a label is one of a fixed set, never the label itself.
         "shade": lambda label: label.replace(" ", "-") if label in _SHADED else "other",
+        "filters": _filters_of,
+        # What surely got worse comes first; the order of the rest stays.
+        "fallen_first": lambda metrics: sorted(
+            metrics, key=lambda item: not (item["delta_sure"] and item["delta"] < 0)
+        ),
+        "grown_first": lambda codes: sorted(codes, key=_not_grown),
         # A narrow column may break a snake_case name after an underscore.
         "breakable": lambda name: Markup("_<wbr>").join(name.split("_")),
     }
     return environment
+
+
+def _not_grown(code: Mapping[str, Any]) -> bool:
+    shift = code["shift"]
+    return not (shift and shift["sure"] and shift["delta"] > 0)
+
+
+def _filters_of(case: Mapping[str, Any]) -> str:
+    """The filters that a case of the table of all cases matches, as JSON for page.js."""
+    values = [
+        *(("failure_code", code) for code in case["failure_codes"]),
+        *(("metric", metric) for metric in case["low_metrics"]),
+        *(("tool", tool) for tool in case["tools"]),
+        *((name, case[name]) for name in ("agent_version", "root_cause") if case[name]),
+    ]
+    return json.dumps([f"{name}={value}" for name, value in values], ensure_ascii=False)
 
 
 @dataclass(frozen=True, slots=True)

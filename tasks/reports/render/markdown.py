@@ -36,7 +36,7 @@ def _blocks(data: Mapping[str, Any]) -> Iterator[str]:
     run, cases = data["run"], data["cases"]
     yield plain(data["judged_by"]["line"], 1000)  # first: whatever is cut, the judge is named
     yield f"# Run report: {plain(run['name'])}"
-    times = [f"about {run['day']}"]
+    times = [f"data of {run['day']}"]
     times += [f"begun {run['started_at']}"] if run["started_at"] else []
     times += [f"finished {run['finished_at']}"] if run["finished_at"] else []
     yield " · ".join([code(run["run_id"]), f"{run['trigger']} run", run["status"], *times])
@@ -72,7 +72,7 @@ def _verdict(data: Mapping[str, Any]) -> Iterator[str]:
     verdict = data["verdict"]
     yield f"## {verdict['word']}"
     yield plain(verdict["headline"])
-    yield from _bullets(verdict["reasons"])
+    yield from _first_look(data["first_look"])
     yield from _bullets(verdict["cautions"], "Warning: ")
     rows = (
         [*gate_cells(gate), (gate["interval"] or {}).get("shown") or DASH]
@@ -85,6 +85,27 @@ def _verdict(data: Mapping[str, Any]) -> Iterator[str]:
     yield from _bullets(data["calibration"], "Judge beside people: ")
     if not data["counts"]["reconciles"]:
         yield "**These counts do not add up; trust no share of this report.**"
+
+
+def _first_look(first: Mapping[str, Any]) -> Iterator[str]:
+    """What changed and how sure that is, the other reasons, and the failure code that moved most."""
+    yield from _bullets(first["reasons"])
+    if first["changes"]:
+        rows = (
+            [
+                *(plain(change["name"]), plain(change["word"])),
+                *(plain(change[side]) for side in ("baseline", "candidate")),
+                *(plain(change["change"]), plain(change["span"] or DASH)),
+                plain(change["limit"] or DASH),
+            ]
+            for change in first["changes"]
+        )
+        interval = f"{first['confidence']} interval"
+        head = ["What", "Result", "Before", "Now", "Change", interval, "Limit"]
+        yield table(head, rows, numbers=5)
+        yield plain(f"{first['sure']} {first['moved']}", 500)
+    if first["failure_code"]:
+        yield f"{code(first['failure_code'])} {plain(first['failure_code_note'], 500)}"
 
 
 def _bullets(texts: Sequence[str], prefix: str = "") -> Iterator[str]:
@@ -319,9 +340,13 @@ def _case(case: Mapping[str, Any]) -> Iterator[str]:
     changed = {"regression": ", ▼ worse", "improvement": ", ▲ better"}.get(case["change"], "")
     yield f"### {code(case['case_id'], 80)}{repetition}: {word}{changed}"
     yield plain(case["summary"] or "no verdict", 500)
+    if reason := case["reason"]:
+        expected = f" Expected: {plain(reason['expected'], 500)}" if reason["expected"] else ""
+        yield f"{code(reason['metric'], 80)}: {plain(reason['text'], 500)}{expected}"
     if case["root_cause"]:
-        fix = f". {plain(case['suggested_fix'], 500)}" if case["suggested_fix"] else ""
-        yield f"Root cause: {code(case['root_cause'], 80)}{fix}"
+        yield f"Root cause: {code(case['root_cause'], 80)}"
+    if case["suggested_fix"]:
+        yield f"Try: {plain(case['suggested_fix'], 500)}"
     if case["outcomes"]:
         yield bullets(
             f"{formatting.mark(outcome['passed'])[0]} {plain(outcome['statement'])}: "

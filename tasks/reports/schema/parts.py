@@ -67,6 +67,12 @@ class CaseLine(Execution):
     root_cause: str | None
     change: Change | None = Field(description="since the baseline; null without one")
     summary: str | None
+    agent_version: str | None = None
+    failure_codes: list[str] = Field(default_factory=list, description="those of its metrics")
+    low_metrics: list[str] = Field(
+        default_factory=list, description="metrics below acceptable, or not passed"
+    )
+    tools: list[str] = Field(default_factory=list, description="those that the agent called")
 
 
 class OutcomeLine(ReportPart):
@@ -94,6 +100,15 @@ class Finding(ReportPart):
     warnings: list[str]
 
 
+class Reason(ReportPart):
+    """Why a case is to be read, in the words of its judge."""
+
+    metric: str
+    text: str
+    expected: str | None = Field(description="the expected outcome that does not hold")
+    failure_code: str | None
+
+
 class CaseInFull(CaseLine):
     """A case to read first, with all its findings."""
 
@@ -107,6 +122,9 @@ class CaseInFull(CaseLine):
     outcomes: list[OutcomeLine]
     findings: list[Finding]
     more_findings: int = Field(description="how many are not shown")
+    flip: str | None = Field(default=None, description="both verdicts, such as passed → failed")
+    baseline_score: float | None = Field(default=None, description="0..100")
+    reason: Reason | None = Field(default=None, description="null: its judge says nothing")
 
 
 class CaseError(Execution):

@@ -20,6 +20,13 @@ class JudgedBy(shared.ReportPart):
     offline: bool = Field(description="no language model: plain text rules")
 
 
+class AgentVersion(shared.ReportPart):
+    """An agent in a version."""
+
+    agent: str | None
+    version: str | None
+
+
 class RunHead(shared.ReportPart):
     """Which run it is."""
 
@@ -32,6 +39,7 @@ class RunHead(shared.ReportPart):
     started_at: str | None = Field(description="2026-03-02 01:00:00 UTC")
     finished_at: str | None
     agents: list[str]  # each with its version
+    agent_versions: list[AgentVersion] = Field(default_factory=list)  # the same, in two parts
 
 
 class Dimension(shared.ReportPart):
@@ -64,6 +72,33 @@ class Verdict(shared.ReportPart):
     reasons: list[str]
     cautions: list[str]
     dimensions: list[Dimension]
+
+
+class ChangedNumber(shared.ReportPart):
+    """A number of the run beside the baseline's, as text, and how sure its change is."""
+
+    name: str
+    baseline: str
+    candidate: str
+    change: str
+    low: float | None = Field(description="of the change, in points; null: no interval")
+    high: float | None
+    span: str | None = Field(description="the interval as text")
+    limit: str | None = Field(description="what the configuration allows")
+    word: str
+    worse: bool = Field(description="whether the verdict is a regression because of it")
+
+
+class FirstLook(shared.ReportPart):
+    """What to know first: what got worse, how sure that is, and why."""
+
+    changes: list[ChangedNumber]  # what got worse comes first
+    confidence: str = Field(description="of the intervals: 95 %")
+    sure: str | None = Field(description="how sure the changes are; null without a baseline")
+    reasons: list[str] = Field(description="of the verdict, those that are no change above")
+    failure_code: str | None = Field(description="the one that moved most, else the commonest")
+    failure_code_note: str | None = Field(description="what goes after its name")
+    moved: str | None = Field(description="how many cases moved; null without a baseline")
 
 
 class Counts(shared.ReportPart):
@@ -128,6 +163,9 @@ class MetricLine(shared.ReportPart):
     delta: float | None
     interval: shared.Interval | None
     pass_rate_interval: shared.Interval | None
+    low: int = Field(default=0, description="cases in which it is below acceptable, or not passed")
+    delta_span: str | None = Field(default=None, description="interval of the change, as text")
+    delta_sure: bool = Field(default=False, description="whether that interval leaves 0 out")
 
 
 class Published(shared.ReportPart):
@@ -145,12 +183,23 @@ class TierLine(shared.ReportPart):
     interval: shared.Interval | None
 
 
+class CodeShift(shared.ReportPart):
+    """The share of cases with a failure code, in points of 0..100, in both runs."""
+
+    baseline: float
+    candidate: float
+    delta: float
+    span: str | None = Field(description="interval of the change, as text")
+    sure: bool = Field(description="whether that interval leaves 0 out")
+
+
 class CodeLine(shared.ReportPart):
     """A failure code, and the metrics it was given for."""
 
     code: str
     count: int
     metrics: list[shared.Counted]
+    shift: CodeShift | None = Field(default=None, description="null: too rare to compare")
 
 
 class FailureCodes(shared.ReportPart):
@@ -243,6 +292,7 @@ class Report(shared.ReportPart):
     judged_by: JudgedBy
     run: RunHead
     verdict: Verdict
+    first_look: FirstLook | None = None
     counts: Counts
     coverage: Coverage
     families: list[Family]

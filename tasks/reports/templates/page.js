@@ -35,6 +35,26 @@
       header.append(button);
     });
   }
+  const all = document.querySelector("#cases");
+  const note = all?.querySelector("[data-filtered]");
+  const filter = () => {
+    const [place, query] = location.hash.slice(1).split("?");
+    if (place !== "cases" || !note) return;
+    const wanted = [...new URLSearchParams(query ?? "")].map(([name, text]) => `${name}=${text}`);
+    let shown = 0;
+    for (const row of all.querySelectorAll("[data-has]")) {
+      const has = JSON.parse(row.dataset.has);
+      row.hidden = !wanted.every((each) => has.includes(each));
+      if (!row.hidden) shown += 1;
+    }
+    note.hidden = wanted.length === 0;
+    note.querySelector("strong").textContent = wanted.join(", ").replaceAll("_", " ").replaceAll("=", " ");
+    note.querySelector("span").textContent = shown;
+    all.querySelector("details").open = true;
+    all.scrollIntoView();
+  };
+  window.addEventListener("hashchange", filter);
+  filter();
   const live = document.querySelector("[data-progress]");
   if (live) {
     const look = async () => {

@@ -29,6 +29,10 @@ PAGES = {
     "problem": "/view/runs/nope",
 }
 
+OPEN_ALL = "for (const each of document.querySelectorAll('details')) each.open = true"
+LENGTHS = {1280: 4200, 390: 7300}
+"""A third of what the report of the demo was long, in pixels, by the width of the window."""
+
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
 
 
@@ -67,6 +71,12 @@ def tab(browser: Browser) -> Iterator[Watched]:
     context.close()
 
 
+def axe_finds(page: Page) -> list[tuple[str, str]]:
+    """Every violation, however small: its rule and the element where it is."""
+    violations = Axe().run(page).response["violations"]
+    return [(violation["id"], violation["nodes"][0]["html"][:200]) for violation in violations]
+
+
 def url_of(served: Served, name: str) -> str:
     path = PAGES[name].format(candidate=served.candidate, baseline=served.baseline)
     return served.url + path
@@ -76,7 +86,9 @@ def test_from_a_run_to_the_turn_that_failed_and_the_prompt_behind_it(served: Ser
     page = tab.show(served.url)
     page.get_by_role("link", name=served.candidate).click()
     expect(page.get_by_role("heading", level=2).first).to_have_text("REGRESSION")
-    page.get_by_role("region", name="All cases").get_by_role("link", name="7", exact=True).click()
+    every = page.get_by_role("region", name="All cases")
+    every.get_by_role("heading", name="All cases").click()
+    every.get_by_role("link", name="7", exact=True).click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Case 7")
     row = page.get_by_role("row").filter(has_text="tool_routing")
     row.get_by_role("link", name="28").click()
@@ -120,7 +132,7 @@ def test_two_runs_are_chosen_and_compared(served: Served, tab: Watched):
     page.get_by_label("Candidate").select_option(served.candidate)
     page.get_by_role("button", name="Compare").click()
     expect(page.get_by_role("heading", name="REGRESSION")).to_be_visible()
-    expect(page.get_by_text("pass rate fell from 90.0 % to 75.0 %").first).to_be_visible()
+    expect(page.get_by_text("90.0 % → 75.0 %").first).to_be_visible()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -130,11 +142,9 @@ def test_a_page_is_quiet_accessible_and_asks_nobody_else(
 ):
     tab.page.emulate_media(color_scheme=scheme)
     page = tab.show(url_of(served, name))
-    violations = Axe().run(page).response["violations"]
-    serious = [
-        violation for violation in violations if violation["impact"] in ("serious", "critical")
-    ]
-    assert [(violation["id"], violation["nodes"][0]["html"][:200]) for violation in serious] == []
+    assert axe_finds(page) == []
+    page.evaluate(OPEN_ALL)
+    assert axe_finds(page) == []
     assert [error for error in tab.errors if "404" not in error] == []
     assert [url for url in tab.asked if not url.startswith((served.url, "data:"))] == []
 
@@ -163,7 +173,7 @@ def test_a_rubric_that_changed_is_named_and_tables_scroll_in_their_own_box(
     changed = page.locator("#config-diff ~ .reasons li").filter(has_text="metric:tool_routing")
     expect(changed).to_have_text("metric:tool_routing: changed")
     assert page.locator("#config-diff ~ ul li").filter(has_text="judge:conversation").count() == 0
-    page.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
+    page.evaluate(OPEN_ALL)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     boxes = "[...document.querySelectorAll('table')].map(t => t.parentElement.clientWidth)"
     assert max(page.evaluate(boxes)) <= 390
@@ -180,15 +190,61 @@ def test_the_file_of_a_report_works_without_a_server(served: Served, tab: Watche
     folder = served.folder / ".assizes" / "demo" / "reports" / served.candidate
     page = tab.show((folder / "report.html").as_uri())
     expect(page.get_by_role("heading", level=2).first).to_have_text("REGRESSION")
-    page.get_by_role("region", name="All cases").get_by_role("button", name="Score").click()
-    page.locator(".first a").first.click()
+    every = page.get_by_role("region", name="All cases")
+    every.get_by_role("heading", name="All cases").click()
+    every.get_by_role("button", name="Score").click()
+    page.locator(".read summary").first.click()
     page.get_by_text("Conversation", exact=True).first.click()
     expect(page.locator(".turn.failing").first).to_be_visible()
-    violations = Axe().run(page).response["violations"]
-    assert [
-        violation["id"]
-        for violation in violations
-        if violation["impact"] in ("serious", "critical")
-    ] == []
+    assert axe_finds(page) == []
     assert tab.errors == []
     assert [url for url in tab.asked if not url.startswith(("file:", "data:"))] == []
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_the_report_of_the_demo_is_a_third_of_its_old_length(
+    served: Served, tab: Watched, width: int
+):
+    tab.page.set_viewport_size({"width": width, "height": 900})
+    page = tab.show(url_of(served, "report"))
+    assert page.evaluate("document.documentElement.scrollHeight") <= LENGTHS[width]
+
+
+def test_the_first_screen_tells_what_got_worse_how_sure_that_is_and_why(
+    served: Served, tab: Watched
+):
+    page = tab.show(url_of(served, "report"))
+    shown = (
+        page.get_by_text("Data of"),
+        page.get_by_text("\u221215.0 points", exact=True),
+        page.get_by_text("\u221227.3 to \u22121.3").first,
+        page.get_by_text("With 95 % confidence the agent got worse"),
+        page.get_by_role("link", name="wrong_state_change").first,
+        page.locator(".read q").first,
+    )
+    for part in shown:
+        box = part.bounding_box()
+        assert box is not None
+        assert box["y"] + box["height"] <= 900, part
+
+
+def test_a_failure_code_leads_to_its_cases(served: Served, tab: Watched):
+    page = tab.show(url_of(served, "report"))
+    page.locator("#verdict").get_by_role("link", name="wrong_state_change").click()
+    expect(page.get_by_text("10 cases of run")).to_be_visible()
+    assert page.get_by_label("Failure code").input_value() == "wrong_state_change"
+
+
+def test_in_the_file_a_failure_code_leads_to_its_cases_and_back_to_all(
+    served: Served, tab: Watched
+):
+    folder = served.folder / ".assizes" / "demo" / "reports" / served.candidate
+    page = tab.show((folder / "report.html").as_uri())
+    page.locator("#verdict").get_by_role("link", name="wrong_state_change").click()
+    rows = page.locator("#cases tbody tr:visible")
+    expect(rows).to_have_count(10)
+    expect(page.locator("[data-filtered]")).to_contain_text("failure code wrong state change: 10")
+    assert axe_finds(page) == []
+    page.get_by_role("link", name="Show all").click()
+    expect(rows).to_have_count(40)
+    assert tab.errors == []

@@ -216,6 +216,9 @@ def test_a_metric_has_its_tier_weight_mean_labels_and_what_could_not_be_scored()
         "skipped": 0,
         "baseline_mean": None,
         "delta": None,
+        "low": 1,
+        "delta_span": None,
+        "delta_sure": False,
     }
 
 
@@ -240,11 +243,13 @@ def test_failure_codes_are_counted_with_their_metrics():
                     {"name": "tool_routing", "count": 2},
                     {"name": "response_delivery", "count": 1},
                 ],
+                "shift": None,
             },
             {
                 "code": "goal_not_reached",
                 "count": 1,
                 "metrics": [{"name": "task_completion", "count": 1}],
+                "shift": None,
             },
         ],
     }
