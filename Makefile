@@ -4,7 +4,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 
 .DEFAULT_GOAL := check
-.PHONY: demo test coverage check format lint types contracts ids test-s3 test-server soak soak-quick bench bench-engine bench-rate bench-workers bench-scale bench-bulk bench-sql bench-begin bench-banking bench-stats bench-privacy bench-hostile bench-surface bench-reading bench-serving audit mutation screenshots lock clean
+.PHONY: demo test coverage check format lint types contracts ids test-s3 test-server soak soak-quick bench bench-engine bench-rate bench-workers bench-scale bench-bulk bench-sql bench-begin bench-banking bench-stats bench-privacy bench-hostile bench-surface bench-reading bench-serving audit mutation screenshots docs reference lock clean
 
 $(STAMP): requirements.lock pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -108,9 +108,15 @@ screenshots: $(STAMP)  ## every page of the demo, wide and narrow, light and dar
 	$(BIN)/python docs/screenshots.py screenshots
 	cp screenshots/report.png screenshots/case.png docs/images/
 
+docs: reference  ## the documentation site into site/, without a network; a broken link or a warning fails
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --clean
+
+reference: $(STAMP)  ## docs/reference from settings, commands, tables, API and error codes
+	$(BIN)/python docs/write_reference.py
+
 lock:  ## resolve requirements.lock anew from the ranges in pyproject.toml; no release younger than a week
 	$(BIN)/uv pip compile pyproject.toml --group dev --universal --generate-hashes --no-annotate --no-header \
 		--python-version 3.11 --upgrade --exclude-newer "7 days" --quiet --output-file requirements.lock
 
 clean:
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,4 +1,6 @@
-"""The judges of seed 004 and answer criteria as plain functions, to judge one answer alone.
+"""The yes/no judges of answers and retrieval, and answer criteria, as plain functions.
+
+Each judges one answer alone.
 
     from assizes.judge import judges
 

@@ -238,7 +238,7 @@ def health(reader: StoreReaderDep) -> schemas.Health:
 
 @router.get("/config/available-metrics", tags=["catalogue"])
 def available_metrics(request: Request) -> schemas.Metrics:
-    """Every conversation metric, opt-in ones included (seed 000)."""
+    """Every conversation metric, opt-in ones included."""
     return schemas.Metrics.model_validate(metrics_listing(request.app.state.rubrics))
 
 
@@ -256,7 +256,7 @@ def compare(
     base: Annotated[ComparisonConfig, Depends(configured_thresholds)],
     wanted: Annotated[schemas.CompareQuery, Query()],
 ) -> RunComparison:
-    """Two complete runs by the documents' rules (seed 001), and by the statistics beside them."""
+    """Two complete runs compared by the rules, and by the statistics beside them."""
     return reader.comparison(wanted.baseline, wanted.candidate, wanted.thresholds(base))
 
 

@@ -66,7 +66,7 @@ class ExecutionQuery(_QueryString):
 
 
 class CompareQuery(_QueryString):
-    """Two runs, and thresholds in place of those of the configuration (seed 001)."""
+    """Two runs, and thresholds in place of those of the configuration."""
 
     baseline: RunId
     candidate: RunId
@@ -109,7 +109,7 @@ class Page(_ResponseModel, Generic[T]):
 
 
 class MetricInfo(_ResponseModel):
-    """A metric as seed 000 describes it."""
+    """One conversation metric."""
 
     name: str
     display_name: str
@@ -152,7 +152,7 @@ class Run(_ResponseModel):
     ending: str | None = Field(
         description="of that comparison: fine, regressed, inconclusive, not_comparable"
     )
-    regression_detected: bool | None = Field(description="by the documents' rules (seed 001)")
+    regression_detected: bool | None = Field(description="by the limits of [comparison]")
 
     @classmethod
     def of_row(

@@ -22,7 +22,7 @@ from assizes.judge.config.transcripts import FormatName
 
 
 class ThresholdsConfig(ConfigTable):
-    """[thresholds]: what a run must reach (seed 001), in percent; coverage is a fraction."""
+    """[thresholds]: what a run must reach, in percent; coverage is a fraction."""
 
     metrics_pass_threshold: float = Field(
         default=80.0,
@@ -69,7 +69,7 @@ FractionOrPercent = Annotated[
 
 
 class ComparisonConfig(ConfigTable):
-    """[comparison]: the three rules of seed 001, each a strict `>`, and the statistical tests."""
+    """[comparison]: the limits of a regression, each a strict `>`, and the statistical tests."""
 
     baseline: str | None = Field(
         default=None,

@@ -39,7 +39,7 @@ FlaggedPasses = Literal["apart", "count"]
 
 
 class JudgeConfig(ConfigTable):
-    """[judge]: the judges, their metrics and their models (seed 000)."""
+    """[judge]: the judges, their metrics and their models."""
 
     metrics: tuple[MetricSelection, ...] | None = Field(
         default=None,

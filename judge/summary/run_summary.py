@@ -33,7 +33,7 @@ class FailureCode(FrozenModel):
 
 
 class RunSummary(FrozenModel):
-    """The summary of a run (seed 001). `None` means "not known", never "failed".
+    """The summary of a run. `None` means "not known", never "failed".
 
     Fractions (`pass_rate`, `coverage`) run 0..1; scores, and names with `_pct`, run 0..100. Skipped
     cases are no executions. `avg_overall_score` and `weighted_metrics_score_pct` are equal; both
@@ -111,7 +111,7 @@ class RunSummary(FrozenModel):
     )
     published: dict[str, float] = Field(
         default_factory=dict,
-        description="means under the names of seed 004, e.g. "
+        description="means under their published names, e.g. "
         "`response/llm_judged/correctness/rating/percentage`; without a rating a name is left out",
     )
     flags: dict[str, int] = Field(

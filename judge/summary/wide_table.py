@@ -41,7 +41,7 @@ def results_frame(
     `/error_message`; a judge of chunks has `<name>/ratings`, `/rationales`, `/error_messages`
     (lists in the order of retrieval) and `/precision`; a measure has one column of its own name. A
     judge that did not apply has no values; one that failed has an error message and nothing else.
-    Without `judges` the columns are those of the built-in judges of seed 004 and of the judges in
+    Without `judges` the columns are those of the built-in yes/no judges and of the judges in
     rubric files, as the rows show them; so the numbers of the table are those of the run.
     """
     if judges is None:
