@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 import typer
 from typer import Argument, Option
 
-from assizes.deployments import commands, operating_cli, options, reading_cli, terminal
+from assizes.deployments import commands, operating_cli, options, reading_cli, store_cli, terminal
 from assizes.judge.errors import AssizesError, ConfigurationError
 from assizes.judge.privacy.secret_masking import mask
 from assizes.tasks.runtime.process import prepare_process
@@ -42,7 +42,7 @@ INTERNAL_ERROR = 70
 def _every_command(
     verbose: options.Verbose = False,  # read from sys.argv, see VERBOSE
     log_format: Annotated[
-        Literal["text", "json"], Option(help="Of what is logged on stderr.")
+        Literal["text", "json"], Option(help="Format of the log on stderr.")
     ] = "text",
 ) -> None:
     """Judge agent conversations and say whether they got worse."""
@@ -56,7 +56,7 @@ def demo(
     as_json: options.AsJson = False,
     verbose: options.Verbose = False,
 ) -> None:
-    """Two runs over bundled transcripts, the second with a planted regression."""
+    """Run the demo: two runs over bundled transcripts, the second with a planted regression."""
     raise typer.Exit(commands.run.run_demo(folder, as_json=as_json, verbose=verbose))
 
 
@@ -78,29 +78,27 @@ def run(
     baseline: Annotated[
         str | None, Option(help="Run id, or latest, latest_passed, previous_version.")
     ] = None,
-    run_id: Annotated[str | None, Option(help="Name the run, or resume one.")] = None,
+    run_id: Annotated[str | None, Option(hidden=True, help="Id of the run.")] = None,
     fork: Annotated[
-        bool, Option("--fork", help="Begin another beside --run-id where that is not this.")
+        bool, Option("--fork", hidden=True, help="Begin another run beside --run-id.")
     ] = False,
     date: options.Day = None,
     batch: options.Batch = None,
     refresh: options.Refresh = False,
     replay_only: options.ReplayOnly = False,
     only_errors: Annotated[
-        bool, Option("--only-errors", help="Judge anew the cases of --run-id that erred.")
+        bool, Option("--only-errors", hidden=True, help="As `assizes resume RUN --errors`.")
     ] = False,
     as_json: options.AsJson = False,
     verbose: options.Verbose = False,
 ) -> None:
-    """One evaluation: judge the transcripts, store the rows, compare, report."""
+    """Judge the transcripts once: store the rows, compare with the baseline, write the report."""
     if only_errors:
         # Options that would change the run's stored configuration, by which its cases are judged.
         others = any(option is not None for option in (limit, baseline, date, batch))
         others = others or refresh or replay_only or fork
-        selection = commands.triggered.errored_selection(run_id, others=others)
-        rerun = commands.triggered.rerun_remaining
-        code = rerun(selection, config, overrides or [], as_json=as_json, verbose=verbose)
-        raise typer.Exit(code)
+        run = commands.triggered.errored_run(run_id, others=others)
+        resume(run, True, overrides, config, as_json=as_json, verbose=verbose)  # which exits
     settings: dict[str, dict[str, object]] = {  # table -> field -> value; None: not given
         "transcripts": {"limit": limit},
         "comparison": {"baseline": baseline},
@@ -120,32 +118,55 @@ def run(
 @app.command()
 def resume(
     run_id: options.RunId,
+    errors: Annotated[
+        bool, Option("--errors", help="Judge the run's cases with errors anew, as a new run.")
+    ] = False,
     overrides: options.Overrides = None,
     config: options.ConfigFile = None,
     store: options.StoreUri = None,
     as_json: options.AsJson = False,
     verbose: options.Verbose = False,
 ) -> None:
-    """Go on with a run, by the configuration and the input it was begun with."""
+    """Go on with a run where it stopped; with --errors judge its cases with errors anew.
+
+    The run goes on with the configuration and the input that it began with. A complete run never
+    changes: --errors begins a new run over its cases with errors, and `assizes retry-rejected`
+    begins one over the records that could not be read.
+    """
+    if errors:
+        code = commands.triggered.rerun_remaining(
+            (run_id, "errored"),
+            commands.stores.store_config(config, store),
+            overrides or [],
+            as_json=as_json,
+            verbose=verbose,
+        )
+        raise typer.Exit(code)
     wanted = commands.run.resume_options(run_id, config, store, overrides or [])
     raise typer.Exit(commands.run.run_evaluation(wanted, as_json=as_json, verbose=verbose))
 
 
+@app.command("requeue", hidden=True)
 @app.command()
-def requeue(
+def retry_rejected(
     run_id: options.RunId,
     dry_run: Annotated[
         bool, Option("--dry-run", help="Only read and count; judge nothing.")
     ] = False,
     config: options.ConfigFile = None,
     overrides: options.Overrides = None,
+    store: options.StoreUri = None,
     as_json: options.AsJson = False,
     verbose: options.Verbose = False,
 ) -> None:
-    """Judge records of a run that could not be read then and can be now, as a new run."""
+    """Read the rejected records of a run again, and judge those that can be read, as a new run.
+
+    The run itself does not change. A record can be read now where its file was mended, or where
+    `--set` raises a bound, such as `--set transcripts.max_record_mb=64`.
+    """
     code = commands.triggered.rerun_remaining(
         (run_id, "quarantined"),
-        config,
+        commands.stores.store_config(config, store),
         overrides or [],
         as_json=as_json,
         verbose=verbose,
@@ -165,7 +186,7 @@ def plan(
     replay_only: options.ReplayOnly = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """What a run would ask, cost and take, without asking or writing anything."""
+    """Say what a run would ask, cost and take; nothing is asked and nothing is written."""
     settings: dict[str, dict[str, object]] = {  # table -> field -> value; None: not given
         "transcripts": {"limit": limit},
         "cache": {"use": commands.run.cache_use(refresh=refresh, replay_only=replay_only)},
@@ -179,13 +200,13 @@ def plan(
 def stop(
     run_id: Annotated[str | None, Argument(help="Run id, or its beginning.")] = None,
     every: Annotated[
-        bool, Option("--all", help="Every run, until --lift; none begins meanwhile.")
+        bool, Option("--all", help="Stop every run; none begins until --lift.")
     ] = False,
-    lift: Annotated[bool, Option("--lift", help="Take back --all.")] = False,
+    lift: Annotated[bool, Option("--lift", help="End --all: runs may begin again.")] = False,
     config: options.ConfigFile = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Kill switch: running processes make no new model call; `run` goes on later."""
+    """Stop a run: its processes make no new model call; `assizes resume` goes on later."""
     commands.upkeep.stop_runs(run_id, config, every=every, lift=lift, as_json=as_json)
 
 
@@ -214,7 +235,7 @@ def compare(
     store: options.StoreUri = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Two runs side by side; exit code 1 when the second is a regression."""
+    """Compare two runs; the exit code is 1 when the second is a regression."""
     limits = {
         "max_pass_rate_drop": max_pass_rate_drop,
         "max_avg_score_drop": max_avg_score_drop,
@@ -231,6 +252,7 @@ def compare(
 
 app.add_typer(operating_cli.app)
 app.add_typer(reading_cli.app)
+app.add_typer(store_cli.app)
 
 
 @app.command()

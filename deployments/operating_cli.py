@@ -1,4 +1,4 @@
-"""Commands that judge on a trigger, register flows, maintain a store, import, or query by SQL."""
+"""Commands that judge on a trigger, register flows, import, or query by SQL."""
 
 from __future__ import annotations
 
@@ -35,18 +35,20 @@ def deploy(
     commands.deploy.deploy(wanted, as_json=as_json)
 
 
+@app.command("serve-flows", hidden=True)
 @app.command()
-def serve_flows(
+def worker(
     config: options.ConfigFile = None,
     overrides: options.Overrides = None,
     limit: Annotated[int, Option(min=1, help="Flow runs at once.")] = 4,
 ) -> None:
-    """Serve the same deployments from this process, without a work pool, until interrupted."""
+    """Run the registered flows in this process, without a work pool, until it is interrupted."""
     commands.deploy.serve_flows(options.read_config(config, overrides), limit)
 
 
+@app.command("metrics-export", hidden=True)
 @app.command()
-def metrics_export(
+def export_metrics(
     run_id: options.RunId,
     output: Annotated[
         str | None, Option("-o", "--output", help="Folder [default: printed].")
@@ -54,66 +56,14 @@ def metrics_export(
     config: options.ConfigFile = None,
     store: options.StoreUri = None,
 ) -> None:
-    """The numbers of a run as Prometheus text, for a textfile collector."""
+    """Print the numbers of a run as Prometheus text, or write a file for its textfile collector."""
     commands.report.export_metrics(run_id, output, config, store)
 
 
-@app.command()
-def rebuild(
-    source: Annotated[
-        str | None, Option("--from", help="Parquet store to take the runs from.")
-    ] = None,
-    config: options.ConfigFile = None,
-    store: options.StoreUri = None,
-    as_json: options.AsJson = False,
-) -> None:
-    """Make a damaged DuckDB store anew; the damaged files are put aside, never deleted."""
-    commands.upkeep.rebuild_and_print(config, store, source, as_json=as_json)
-
-
-@app.command()
-def gc(
-    older_than: Annotated[  # a younger object may be a writer's that is at work
-        float, Option(help="Hours; nothing younger is taken. No writer takes longer.")
-    ] = 24.0,
-    yes: options.Yes = False,
-    config: options.ConfigFile = None,
-    store: options.StoreUri = None,
-    as_json: options.AsJson = False,
-) -> None:
-    """Remove what dead writers left in a Parquet store, and parts that were replaced."""
-    commands.upkeep.collect_and_print(config, store, older_than, yes=yes, as_json=as_json)
-
-
-@app.command()
-def forget(
-    case_id: Annotated[str | None, Argument(help="Case id.")] = None,
-    tag: Annotated[
-        list[str] | None, Option(help="key=value; every case with all of these tags.")
-    ] = None,
-    run_id: Annotated[str | None, Option(help="In this run only.")] = None,
-    yes: options.Yes = False,
-    config: options.ConfigFile = None,
-    store: options.StoreUri = None,
-    as_json: options.AsJson = False,
-) -> None:
-    """Delete every row of a case, or of all cases of a subject."""
-    subject = commands.upkeep.ForgetOptions(case_id, tag or [], run_id)
-    commands.upkeep.forget_and_print(config, store, subject, yes=yes, as_json=as_json)
-
-
-@app.command()
-def compact(
-    run_id: options.RunId,
-    config: options.ConfigFile = None,
-    store: options.StoreUri = None,
-    as_json: options.AsJson = False,
-) -> None:
-    """Merge the small Parquet parts of a complete run; its rows stay what they are."""
-    commands.upkeep.compact_and_print(config, store, run_id, as_json=as_json)
-
-
 AsCsv = Annotated[bool, Option("--csv", help="Print CSV on stdout; no cell is a formula.")]
+AllColumns = Annotated[
+    bool, Option("--all", help="Print every column, one a line, also where a table has no room.")
+]
 
 
 @app.command()
@@ -124,11 +74,13 @@ def sql(
     query: Annotated[str, Argument(help="One SELECT over the tables of docs/rows.md.")],
     config: options.ConfigFile = None,
     store: options.StoreUri = None,
+    every_column: AllColumns = False,
     as_json: options.AsJson = False,
     as_csv: AsCsv = False,
 ) -> None:
-    """Ask a store, or one run of it, in SQL; read-only."""
-    commands.sql.query_and_print(target, query, config, store, _shape(as_json, as_csv))
+    """Ask a store, or one run of it, one SQL query; nothing is changed."""
+    shape = _shape(as_json=as_json, as_csv=as_csv, every_column=every_column)
+    commands.sql.query_and_print(target, query, config, store, shape)
 
 
 @app.command()
@@ -136,17 +88,21 @@ def results(
     run_id: options.RunId,
     config: options.ConfigFile = None,
     store: options.StoreUri = None,
+    every_column: AllColumns = False,
     as_json: options.AsJson = False,
     as_csv: AsCsv = False,
 ) -> None:
-    """The yes/no judges of a run as one table: a row for each case, their ratings side by side."""
-    commands.sql.print_results(run_id, config, store, _shape(as_json, as_csv))
+    """Print the yes/no judges of a run as one table: a row for each case, a column for each judge."""
+    shape = _shape(as_json=as_json, as_csv=as_csv, every_column=every_column)
+    commands.sql.print_results(run_id, config, store, shape)
 
 
-def _shape(as_json: bool, as_csv: bool) -> Literal["table", "json", "csv"]:
-    if as_json and as_csv:
-        raise ConfigurationError("--json and --csv: give one of the two")
-    return "json" if as_json else "csv" if as_csv else "table"
+def _shape(
+    *, as_json: bool, as_csv: bool, every_column: bool
+) -> Literal["table", "records", "json", "csv"]:
+    if as_json + as_csv + every_column > 1:
+        raise ConfigurationError("--json, --csv and --all: give one of them")
+    return "json" if as_json else "csv" if as_csv else "records" if every_column else "table"
 
 
 class DayOrder(StrEnum):
@@ -178,7 +134,7 @@ def nightly(
     as_json: options.AsJson = False,
     verbose: options.Verbose = False,
 ) -> None:
-    """Yesterday's transcripts by [nightly] time_zone, and those of nights that were missed."""
+    """Judge yesterday's transcripts, by [nightly] time_zone, and those of nights that were missed."""
     read = options.read_config(config, overrides)
     on = date.date() if date else None  # None: every day that is due
     raise typer.Exit(commands.triggered.run_nightly(read, on, as_json=as_json, verbose=verbose))
@@ -186,18 +142,18 @@ def nightly(
 
 @app.command("after-deployment")
 def after_deployment(
-    version: Annotated[str, Option(help="agent_version of the transcripts.")],
-    agent: Annotated[str | None, Option(help="Only of this agent.")] = None,
+    version: Annotated[str, Option(help="The new agent_version.")],
+    agent: Annotated[str | None, Option(help="Only transcripts of this agent.")] = None,
     min_transcripts: Annotated[
         int | None,
-        Option(min=1, help="Wait for so many [default: after_deployment.min_transcripts]."),
+        Option(min=1, help="Wait for so many transcripts [default: as configured]."),
     ] = None,
     config: options.ConfigFile = None,
     overrides: options.Overrides = None,
     as_json: options.AsJson = False,
     verbose: options.Verbose = False,
 ) -> None:
-    """Wait for transcripts of a version, judge them beside the version before; gates a rollout."""
+    """Wait for transcripts of a new agent version, and judge them against the version before."""
     read = options.read_config(config, overrides)
     asked = (version, agent, min_transcripts)
     raise typer.Exit(
@@ -210,7 +166,7 @@ def backfill(
     since: FirstDay = None,
     until: LastDay = None,
     uris: Annotated[
-        list[str] | None, Option("--uri", help="Instead of days, a place; may be repeated.")
+        list[str] | None, Option("--uri", help="Judge this place instead of days; may be repeated.")
     ] = None,
     in_flight: Annotated[int | None, Option(min=1, help="Days judged at once.")] = None,
     order: Annotated[DayOrder | None, Option(help="Which day comes first.")] = None,
@@ -220,7 +176,7 @@ def backfill(
     as_json: options.AsJson = False,
     verbose: options.Verbose = False,
 ) -> None:
-    """A run for each day of a range; the same command goes on where it was interrupted."""
+    """Judge each day of a range as a run; the same command goes on where it was interrupted."""
     settings: dict[str, dict[str, object]] = {  # table -> field -> value; None: not given
         "backfill": {"in_flight": in_flight, "order": order.value if order else None},
         "runner": {"batch": batch},
@@ -251,6 +207,6 @@ def import_(
     force: Annotated[bool, Option("--force", help="Overwrite OUT.")] = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """Convert foreign transcripts, and say what was kept, moved and dropped."""
+    """Convert transcripts of other formats, and say what was kept, moved and dropped."""
     wanted = commands.init.ImportOptions(format_, source, out, to, labels, endpoint_url)
     commands.init.import_and_print(wanted, force=force, as_json=as_json)

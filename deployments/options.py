@@ -33,11 +33,13 @@ Day = Annotated[  # typer parses no date; commands take `.date()` of it
     datetime | None, Option(formats=["%Y-%m-%d"], help="Day for date placeholders in the URI.")
 ]
 Batch = Annotated[
-    bool | None, Option("--batch/--no-batch", help="Ask by the provider's batches, at half price.")
+    bool | None, Option("--batch/--no-batch", help="Use the provider's batch API, at half price.")
 ]
-Refresh = Annotated[bool, Option("--refresh", help="Ask anew what other runs were answered.")]
+Refresh = Annotated[
+    bool, Option("--refresh", help="Ask the model again, also where the cache has a reply.")
+]
 ReplayOnly = Annotated[
-    bool, Option("--replay-only", help="Kept replies alone: no key, no network.")
+    bool, Option("--replay-only", help="Use only replies in the cache: no key, no network.")
 ]
 
 
@@ -54,35 +56,57 @@ def read_config(
 
 SECTIONS: Final[Mapping[str, Sequence[str]]] = {  # heading -> commands, in this order
     "Begin": ("demo", "init", "doctor", "plan"),
-    "Judge": ("run", "resume", "requeue", "nightly", "after-deployment", "backfill", "stop"),
+    "Judge": ("run", "resume", "retry-rejected", "nightly", "after-deployment", "backfill", "stop"),
     "Read": (
         *("runs", "show", "case", "explain", "compare"),
-        *("trends", "report", "results", "serve", "sql"),
+        *("trends", "report", "results", "serve", "sql", "export-metrics"),
     ),
     "Judges and transcripts": ("metrics", "judges", "calibrate", "import"),
-    "Prefect server": ("up", "down", "deploy", "serve-flows", "metrics-export"),
-    "Upkeep of a store": ("rebuild", "gc", "forget", "compact"),
+    "Prefect server": ("up", "down", "deploy", "worker"),
+    "Upkeep of a store": ("store compact", "store clean", "store forget", "store rebuild"),
+    "Help": ("help",),
 }
 OTHERS: Final = "Others"  # heading of the commands that no section names
 
 
-class SectionedGroup(TyperGroup):
-    """A command group that lists its commands under headings, each with its first paragraph."""
+def visible_commands(group: TyperGroup, prefix: str = "") -> dict[str, Any]:
+    """The commands that are not hidden, by name; a command of an inner group as `store clean`."""
+    commands: dict[str, Any] = {}
+    for name, command in group.commands.items():
+        if isinstance(command, TyperGroup):
+            commands |= visible_commands(command, f"{prefix}{name} ")
+        elif not command.hidden:
+            commands[f"{prefix}{name}"] = command
+    return commands
+
+
+class ListingGroup(TyperGroup):
+    """A command group that lists its commands, each with the first paragraph of its help, uncut."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write the listing; commands that `SECTIONS` does not name come last."""
+        """Write the listing; hidden commands, which are old names, are not in it."""
+        commands = visible_commands(self)
         for title, names in self.sections().items():
-            texts = [(self.commands[name].help or "").strip() for name in names]
+            texts = [(commands[name].help or "").strip() for name in names]
             lines = [text.partition("\n\n")[0].replace("\n", " ") for text in texts]
             with formatter.section(title):
                 formatter.write_dl(list(zip(names, lines, strict=True)))
 
     def sections(self) -> dict[str, list[str]]:
+        """Names of the commands, by heading."""
+        return {"Commands": list(visible_commands(self))}
+
+
+class SectionedGroup(ListingGroup):
+    """The group of all commands: it lists them under the headings of `SECTIONS`."""
+
+    def sections(self) -> dict[str, list[str]]:
         """Names of the commands, by heading; a heading without commands is left out."""
+        commands = visible_commands(self)
         listed = {name for names in SECTIONS.values() for name in names}
         known = {
-            title: [command for command in names if command in self.commands]
+            title: [command for command in names if command in commands]
             for title, names in SECTIONS.items()
         }
-        known[OTHERS] = [name for name in self.commands if name not in listed]
+        known[OTHERS] = [name for name in commands if name not in listed]
         return {title: names for title, names in known.items() if names}

@@ -23,6 +23,18 @@ from assizes.deployments.options import (
 app = typer.Typer()
 
 
+@app.command("help")
+def help_(
+    context: typer.Context,
+    topic: Annotated[
+        list[str] | None, Argument(help="words, or a command such as run or store clean.")
+    ] = None,
+    markdown: Annotated[bool, Option("--markdown", help="Print the words as Markdown.")] = False,
+) -> None:
+    """Print the help of a command; `assizes help words` explains the words of the reports."""
+    commands.help.print_help(context.find_root(), topic or [], markdown=markdown)
+
+
 @app.command()
 def runs(config: ConfigFile = None, store: StoreUri = None, as_json: AsJson = False) -> None:
     """List the runs of a store, those about the newest day first."""
@@ -33,7 +45,7 @@ def runs(config: ConfigFile = None, store: StoreUri = None, as_json: AsJson = Fa
 def show(
     run_id: RunId, config: ConfigFile = None, store: StoreUri = None, as_json: AsJson = False
 ) -> None:
-    """One run: its gates, metrics, counts and cost."""
+    """Show one run: its gates, metrics, counts and cost."""
     commands.show.show_run(run_id, config, store, as_json=as_json)
 
 
@@ -43,13 +55,13 @@ def case(
     case_id: Annotated[str, Argument(help="Case id.")],
     repetition: Annotated[int | None, Option(help="Which repetition of the case.")] = None,
     conversation: Annotated[
-        bool, Option(help="Also what was said, with the findings in place.")
+        bool, Option(help="Also print the conversation, with the findings at their turns.")
     ] = True,
     config: ConfigFile = None,
     store: StoreUri = None,
     as_json: AsJson = False,
 ) -> None:
-    """One case of a run: verdict, outcomes, metrics with their reasons, the conversation."""
+    """Show one case of a run: its verdict, outcomes, metrics with reasons, and conversation."""
     chosen = commands.stores.CaseSelection(run_id, case_id, repetition)
     commands.case.show_case(chosen, config, store, as_json=as_json, conversation=conversation)
 
@@ -64,7 +76,7 @@ def explain(
     store: StoreUri = None,
     as_json: AsJson = False,
 ) -> None:
-    """Why a metric got its score: the exact prompt, the reply, its cost and versions."""
+    """Show why a metric got its score: the exact prompt, the reply, its cost and versions."""
     chosen = commands.stores.CaseSelection(run_id, case_id, repetition)
     commands.case.explain_metric(chosen, metric, config, store, as_json=as_json)
 
@@ -105,7 +117,7 @@ def report(
     store: StoreUri = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write report.html, report.md and report.json of a stored run; or a summary for CI."""
+    """Write report.html, report.md and report.json of a stored run, or a summary for CI."""
     wanted = commands.report.ReportOptions(output, junit, brief)
     commands.report.write_stored_report(run_id, wanted, config, store, as_json=as_json)
 
@@ -143,7 +155,7 @@ def serve(
     config: ConfigFile = None,
     store: StoreUri = None,
 ) -> None:
-    """Serve the HTTP API and web pages over a store, on loopback unless told otherwise."""
+    """Serve the HTTP API and web pages over a store, on 127.0.0.1 unless --host says otherwise."""
     from assizes.deployments.api import serve as serve_store
 
     serve_store(config, store, host, port, allow_host or ())
@@ -172,12 +184,14 @@ def calibrate(
     column: ColumnRoles = None,
     word: Annotated[list[str] | None, Option(help="WORD=GRADE, e.g. tie=0.")] = None,
     levels: Annotated[str | None, Option(help="The grades there are, e.g. 0,1,2,3.")] = None,
-    clip: Annotated[bool, Option("--clip", help="Pull numbers beyond them back.")] = False,
+    clip: Annotated[
+        bool, Option("--clip", help="Clip numbers outside the grades to the nearest grade.")
+    ] = False,
     nominal: Annotated[bool, Option("--nominal", help="Grades without an order.")] = False,
     pass_from: Annotated[float | None, Option(help="Lowest grade that passes.")] = None,
-    min_kappa: Annotated[float | None, Option(help="Exit code 1 under this kappa.")] = None,
+    min_kappa: Annotated[float | None, Option(help="Exit code 1 when kappa is lower.")] = None,
     max_kappa_drop: Annotated[
-        float | None, Option(help="Exit code 1 so far under the judge before.")
+        float | None, Option(help="Exit code 1 when kappa is lower than the last judge's by more.")
     ] = None,
     config: ConfigFile = None,
     overrides: Overrides = None,
@@ -185,7 +199,7 @@ def calibrate(
     as_json: AsJson = False,
     verbose: Verbose = False,
 ) -> None:
-    """A judge beside human labels: kappa, errors, and the pass rate corrected by them."""
+    """Compare a judge with human labels: kappa, errors, and the pass rate corrected for them."""
     fields: dict[str, object] = {  # of [calibration]; None: not given
         "labels": labels,
         "judgements": judgements,
@@ -229,7 +243,7 @@ def trends(
     store: StoreUri = None,
     as_json: AsJson = False,
 ) -> None:
-    """How a number moved over the runs, and which problems are new, persisting or resolved."""
+    """Show how numbers moved over the runs, and which problems are new, persisting or resolved."""
     from assizes.tasks.runs.history import RunRange
 
     settings: dict[str, dict[str, object]] = {  # table -> field -> value; None: not given

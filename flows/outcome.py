@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from typing import Any, Final, Literal
 
@@ -125,7 +126,7 @@ def _conclusion(
 ) -> tuple[Conclusion, list[str]]:
     """The most severe conclusion of a run, and the reasons for it and for lesser ones."""
     if record.status != COMPLETE:
-        return _unfinished_conclusion(summary, failures)
+        return _unfinished_conclusion(record.run_id, summary, failures)
     if record.plan.get("due") == 0:
         read = summary.counts["read"]
         if broken := summary.counts["quarantined"]:  # they may have been cases
@@ -163,17 +164,20 @@ def _shortfall(summary: RunSummary) -> list[str]:
 
 
 def _unfinished_conclusion(
-    summary: RunSummary, failures: ShardFailures
+    run_id: str, summary: RunSummary, failures: ShardFailures
 ) -> tuple[Conclusion, list[str]]:
     """The conclusion of an incomplete run: what stopped it, what it spent, how to resume it."""
     left = summary.counts.get("not_attempted", 0)
+    command = f"`assizes resume {shlex.quote(run_id)}`"
     if isinstance(failures.stop, OverBudget | Halted):
         is_over = isinstance(failures.stop, OverBudget)
-        command = f"the same command{' and a larger limit' if is_over else ''}"
-        hint = f"{left} cases were not attempted; go on with {command}; kept replies cost nothing"
-        reasons = [str(failures.stop), hint]
+        larger = " with a larger limit (--set)" if is_over else ""
+        hint = f"{left} cases were not attempted; {command}{larger} judges them"
+        reasons = [str(failures.stop), f"{hint}; replies in the cache cost nothing"]
         if summary.spent_usd is not None:
-            reasons.append(f"spent so far, over all sittings: {summary.spent_usd:.6f} USD")
+            reasons.append(
+                f"spent so far, with every start of this run: {summary.spent_usd:.6f} USD"
+            )
         return "OverBudget" if is_over else "Halted", reasons
     if not (left or failures.reasons or failures.stop):  # the input was not all there
         return "Incomplete", [
@@ -186,7 +190,7 @@ def _unfinished_conclusion(
     ]
     if hidden_count := len(counts) - len(lines):
         lines.append(f"and {hidden_count} more reasons")
-    return "Incomplete", [f"{left} cases could not be judged; run again to resume", *lines]
+    return "Incomplete", [f"{left} cases could not be judged; {command} judges them", *lines]
 
 
 def _failed_gates(summary: RunSummary) -> list[str]:

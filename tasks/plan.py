@@ -102,7 +102,7 @@ def _resume_run(context: RunContext, request: RunRequest) -> PlannedRun:
     if plan.truth_digest != context.preprocessor.truth_digest:
         raise ConfigurationError(
             f"[ground_truth] {context.config.ground_truth.uri!r} is another file than when run "
-            f"{stored.run_id} was planned; put it back, or begin another run (--fork)"
+            f"{stored.run_id} was planned; put it back, or begin another run (`assizes run`)"
         )
     resumed_record = context.store.begin(record)  # StoreError: another configuration
     context.pin_prices(resumed_record.config.get("prices", {}))
@@ -155,7 +155,7 @@ def _begin_run(context: RunContext, request: RunRequest, intake: Plan) -> RunRec
     stored = context.store.begin(record)
     if request.run_id and config.cache.use == "refresh" and stored.status == COMPLETE:
         raise ConfigurationError(
-            f"run {stored.run_id} is complete, there is nothing to ask anew; leave out --run-id, or "
-            "name another"
+            f"run {stored.run_id} is complete, there is nothing to ask anew; `assizes run --refresh` "
+            "without an id begins another run"
         )
     return stored

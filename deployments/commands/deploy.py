@@ -1,4 +1,4 @@
-"""`assizes deploy` and `serve-flows`: register a configuration on a Prefect server."""
+"""`assizes deploy` and `worker`: register a configuration on a Prefect server."""
 
 from __future__ import annotations
 
@@ -240,7 +240,7 @@ async def _runner_deployment(wanted: WantedDeployment) -> RunnerDeployment:
         schedules=[wanted.schedule] if wanted.schedule else None,
         concurrency_limit=alone if wanted.one_at_a_time else None,
         entrypoint_type=EntrypointType.MODULE_PATH,
-        paused=False,  # an earlier `serve-flows` paused it when it ended
+        paused=False,  # an earlier `assizes worker` paused it when it ended
     )
     deployment.entrypoint = wanted.entrypoint  # as on a work pool
     return deployment

@@ -63,7 +63,13 @@ def print_ending(word: str, reasons: Iterable[str]) -> None:
     print_lines(f"  {reason}" for reason in reasons)
 
 
-def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+def print_table(
+    title: str,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    *,
+    width: int | None = None,  # characters; None: those of the terminal
+) -> None:
     """Print a table; a heading that begins with `#` marks a right-aligned column of numbers."""
     table = Table(
         title=Text(title) if title else None,  # Text: brackets are no markup of rich
@@ -80,7 +86,7 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[obje
         table.add_column(heading, justify=justify, no_wrap=index == 0, overflow="fold")
     for row in rows:
         table.add_row(*(Text(_cell(value)) for value in row))
-    Console(highlight=False).print(table)
+    Console(highlight=False, width=width).print(table)
 
 
 def _cell(value: object) -> str:
@@ -275,7 +281,9 @@ def print_comparison_ending(verdict: ComparisonVerdict) -> None:
     from assizes.tasks.reports.data.report import COMPARISON_ENDINGS
 
     _, word = COMPARISON_ENDINGS[verdict.ending]
-    print_ending(word, verdict.why or ["no regression by the documents' rules"])
+    print_ending(
+        word, verdict.why or ["pass rate, average score and latency stayed within their limits"]
+    )
 
 
 def print_statistics(statistics: StatisticalVerdict) -> None:

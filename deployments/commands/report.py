@@ -1,4 +1,4 @@
-"""`assizes report` and `metrics-export`: files about a stored run, written again from its rows."""
+"""`assizes report` and `export-metrics`: files about a stored run, written again from its rows."""
 
 from __future__ import annotations
 

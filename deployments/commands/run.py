@@ -114,8 +114,8 @@ def check_places(config: RunConfig) -> None:
         record = None if baseline is None or baseline in RULES else store.run(baseline)
     if record is not None and record.status != COMPLETE:
         raise NotComparable(
-            f"baseline run {record.run_id!r} is {record.status}; finish it with the command that "
-            "began it, or name another with --baseline"
+            f"baseline run {record.run_id!r} is {record.status}; finish it with `assizes resume "
+            f"{record.run_id}`, or name another with --baseline"
         )
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import json
 import math
 import re
+import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
@@ -14,8 +16,9 @@ from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
 import polars as pl
+from rich.cells import cell_len
 
-from assizes.deployments.commands.output import print_json, print_table
+from assizes.deployments.commands.output import print_json, print_line, print_table
 from assizes.deployments.commands.stores import opened_store, store_config
 from assizes.deployments.terminal import printable
 from assizes.judge.summary.wide_table import results_frame
@@ -55,13 +58,14 @@ def _csv_cell(value: Any) -> Any:
     return as_text(str(value))
 
 
-Shape: TypeAlias = Literal["table", "json", "csv"]
+Shape: TypeAlias = Literal["table", "records", "json", "csv"]
+"""`records`: each row as lines, one a column, however many columns there are."""
 
 
 def query_and_print(
     target: str, statement: str, file: Path | None, uri: str | None, shape: Shape
 ) -> None:
-    """Print the rows of a statement as a table, as a JSON list of objects, or as CSV.
+    """Print the rows of a statement; a table says which columns it has no room for.
 
     The target is a run id, or a store as `--store` takes it; a `.duckdb` file needs no `duckdb:`.
     `uri` is the store that has the run, where the target is a run id; `None`: as configured.
@@ -72,7 +76,7 @@ def query_and_print(
 
 
 def print_results(run_id: str, file: Path | None, uri: str | None, shape: Shape) -> None:
-    """Print the wide table of a run (seed 004): a row for each case, a column for each assessment.
+    """Print the wide table of a run: a row for each case, a column for each assessment.
 
     Raises:
         UnknownRun: the store has no such run.
@@ -81,11 +85,19 @@ def print_results(run_id: str, file: Path | None, uri: str | None, shape: Shape)
         cases, scores = (
             store.table(store.run(run_id).run_id, name) for name in ("cases", "scores")
         )
-    table = results_frame(cases, scores)
-    if shape == "table":  # a terminal has room for the ratings, under the names of the judges
-        table = table.select(pl.exclude("^.*/(ratings|rationales?|error_messages?)$"))
+    whole = table = results_frame(cases, scores)
+    if shape != "table":
+        _print_rows(table, shape)
+        return
+    # A terminal has room for the ratings, under the names of the judges.
+    table = table.select(pl.exclude("^.*/(ratings|rationales?|error_messages?)$"))
     stems = [re.sub("/(rating|precision)$", "", name) for name in table.columns]
     _print_rows(table, shape, [stem.rpartition("/")[2] for stem in stems])
+    if left_out := len(whole.columns) - len(table.columns):
+        print_line(
+            f"not shown: {left_out} columns with the judges' reasons, errors and ratings of single "
+            f"passages; {_ELSEWHERE}"
+        )
 
 
 def _print_rows(rows: pl.DataFrame, shape: Shape, headings: Sequence[str] = ()) -> None:
@@ -97,9 +109,53 @@ def _print_rows(rows: pl.DataFrame, shape: Shape, headings: Sequence[str] = ()) 
     if shape == "csv":
         sys.stdout.write(csv_text(rows.columns, values))
         return
-    pairs = zip(headings or rows.columns, rows.dtypes, strict=True)
-    columns = [f"#{name}" if kind.is_numeric() else name for name, kind in pairs]
-    print_table("", columns, [[_cell(value) for value in row] for row in values])
+    names = list(headings or rows.columns)
+    cells = [[_cell(value) for value in row] for row in values]
+    if shape == "records":
+        _print_records(names, cells)
+        return
+    columns = [
+        f"#{name}" if kind.is_numeric() else name
+        for name, kind in zip(names, rows.dtypes, strict=True)
+    ]
+    _print_fitting(columns, cells)
+
+
+_ELSEWHERE: Final = "--all prints every column, and so do --csv and --json"
+_READABLE: Final = 12
+"""Characters to which a column of longer cells may be folded in a table."""
+_GAP: Final = 2
+"""Characters between two columns of a table."""
+
+
+def _print_fitting(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print as many columns, from the first on, as a terminal has room for, and name the others.
+
+    Output that goes to no terminal, and no `COLUMNS` in the environment, has room for all.
+    """
+    texts = [[name.removeprefix("#") for name in columns], *rows]
+    widths = [max(map(cell_len, column)) for column in zip(*texts, strict=True)]
+    room = shutil.get_terminal_size(fallback=(0, 0)).columns
+    # The first column holds ids, which `print_table` never folds.
+    needs = [width if at == 0 else min(width, _READABLE) for at, width in enumerate(widths)]
+    ends = list(itertools.accumulate(need + _GAP for need in needs))
+    fitting = sum(end <= room for end in ends) or 1 if room else len(columns)
+    width = room or sum(widths) + _GAP * len(widths)
+    print_table("", columns[:fitting], [row[:fitting] for row in rows], width=width)
+    if left_out := [name.removeprefix("#") for name in columns[fitting:]]:
+        print_line(
+            f"{len(left_out)} of {len(columns)} columns have no room in {room} characters and are "
+            f"not shown: {', '.join(left_out)}; {_ELSEWHERE}"
+        )
+
+
+def _print_records(names: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print each row as lines, one a column: its name and its value."""
+    width = max(map(cell_len, names), default=0)
+    for number, row in enumerate(rows, start=1):
+        print_line(f"row {number} of {len(rows)}")
+        for name, value in zip(names, row, strict=True):
+            print_line(f"  {name}{' ' * (width - cell_len(name))}  {value}")
 
 
 def _store_uri(target: str) -> str | None:
@@ -111,11 +167,13 @@ def _store_uri(target: str) -> str | None:
     return target if "/" in target or Path(target).is_dir() else None  # no run id has a slash
 
 
-def _cell(value: Any) -> Any:
+def _cell(value: Any) -> str:
     """A value as SQL prints it: `print_table` would make verdicts of booleans and round 0.0002."""
+    if value is None:
+        return "-"
     if isinstance(value, bool):
         return str(value).lower()
-    return f"{value:.15g}" if isinstance(value, float) else value
+    return f"{value:.15g}" if isinstance(value, float) else printable(str(value))
 
 
 def _plain_value(value: Any) -> Any:

@@ -10,11 +10,9 @@ import logging
 from collections.abc import Iterator, Sequence
 from datetime import date
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from assizes.deployments.commands import output, run
-from assizes.deployments.commands.stores import store_config
 from assizes.deployments.settings import stored_config
 from assizes.deployments.terminal import StderrLines, is_json_log, tell_user
 from assizes.judge.config.run import RunConfig, StoreConfig
@@ -23,6 +21,7 @@ from assizes.tasks.intake.plan import Plan, ScanPolicy
 from assizes.tasks.intake.preprocessing import CasePreprocessor
 from assizes.tasks.intake.run_sources import backfill_parts, check_dated
 from assizes.tasks.intake.shards import plan_intake
+from assizes.tasks.reports.formatting import plural
 from assizes.tasks.runs.record_selectors import rerun_selector
 from assizes.tasks.sources.spool import Spool
 from assizes.tasks.store import open_store
@@ -122,12 +121,12 @@ def _print_series(outcome: SeriesOutcome, *, as_json: bool) -> int:
     columns = ("part", "run", "conclusion", "#cases", "#pass rate %", "#score", "#cost USD")
     output.print_table("", columns, rows)
     if (cost := outcome.cost_usd) is not None:
-        output.print_line(f"judge cost, over all sittings of these runs: {cost:.4f} USD")
+        output.print_line(f"judge cost of these runs, with every start of them: {cost:.4f} USD")
     output.print_ending(outcome.conclusion, outcome.reasons)
     return outcome.exit_code
 
 
-_SUFFIXES: Final = {"quarantined": "-requeue", "errored": "-errors"}
+_SUFFIXES: Final = {"quarantined": "-rejected", "errored": "-errors"}
 """Suffix of the new run's name."""
 _NAME_CHARS: Final = 63
 """Most characters of a run's name."""
@@ -143,21 +142,21 @@ with an error were in the sample.
 Only = Literal["quarantined", "errored"]
 
 
-def errored_selection(run_id: str | None, *, others: bool) -> tuple[str, Only]:
-    """The selection of `--only-errors`; `others`: options were given that the stored run decides.
+def errored_run(run_id: str | None, *, others: bool) -> str:
+    """The run of `--only-errors`; `others`: options were given that the stored run decides.
 
     Raises:
         ConfigurationError: no run is named, or such an option was given.
     """
     if run_id is None or others:
-        hint = "its own configuration holds, and --set changes it"
-        raise ConfigurationError(f"--only-errors: name the run with --run-id; {hint}")
-    return run_id, "errored"
+        hint = "the run's own configuration holds, and --set changes it"
+        raise ConfigurationError(f"--only-errors: use `assizes resume RUN --errors`; {hint}")
+    return run_id
 
 
 def rerun_remaining(
     selection: tuple[str, Only],  # stored run, or a unique beginning of its id; what to judge
-    file: Path | None,  # configuration, only for the place of the store
+    store: StoreConfig,  # where the run is
     overrides: Sequence[str],  # --set pairs, over the stored configuration
     *,
     as_json: bool,
@@ -171,7 +170,6 @@ def rerun_remaining(
         Inconclusive: none of them can be judged now.
     """
     run_id, only = selection
-    store = store_config(file, None)
     config, before = _config(run_id, only, store, overrides)
     with open_store(config.store) as opened:
         choice = rerun_selector(opened, config.transcripts.again)
@@ -230,16 +228,16 @@ def _config(
 def _counts_line(counts: dict[str, Any]) -> str:
     """The counts as a sentence: how many the stored run could not judge, how many are due now."""
 
-    def with_reasons(number: str, reasons: dict[str, int]) -> str:
+    def with_reasons(number: int, reasons: dict[str, int]) -> str:
         listed = ", ".join(f"{code} {count}" for code, count in reasons.items())
-        return f"{number} ({listed})" if listed else number
+        return f"{plural(number, 'record')} ({listed})" if listed else plural(number, "record")
 
     before, due = counts["of"], counts["due"]
-    stored = f"run {before['run_id']}: {counts['sought']}"
     if counts["only"] == "errored":
         gone = counts["sought"] - due
-        suffix = f"; {gone} no longer there word for word" if gone > 0 else ""
-        return f"{stored} cases with an error, {due} to judge{suffix}"
-    still = with_reasons(f"{counts['still_quarantined']} quarantined still", counts["reasons"])
-    were = with_reasons(f"{stored} quarantined", before["reasons"])
-    return f"{were}; now {due} to judge, {still}"
+        suffix = f"; the transcripts of {gone} were changed or removed since" if gone > 0 else ""
+        cases = plural(counts["sought"], "case")
+        return f"run {before['run_id']} has {cases} with an error; {due} can be judged now{suffix}"
+    rejected = with_reasons(counts["sought"], before["reasons"])
+    still = with_reasons(counts["still_quarantined"], counts["reasons"])
+    return f"run {before['run_id']} rejected {rejected}; {due} can be judged now, {still} cannot"

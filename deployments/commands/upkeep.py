@@ -1,4 +1,4 @@
-"""`assizes stop`, the kill switch; `rebuild`, `gc`, `forget` and `compact`, upkeep of a store."""
+"""`assizes stop`, the kill switch, and `assizes store ...`, the upkeep of a store."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def compact_and_print(file: Path | None, uri: str | None, run_id: str, *, as_jso
     if as_json:
         print_json(asdict(done))
     else:
-        now = f"{done.after} now; `assizes gc` removes the old"
+        now = f"{done.after} now; `assizes store clean` removes the old parts"
         print_line(f"{run_id}: {done.before} parts before, {now}")
 
 
@@ -158,7 +158,7 @@ def stop_runs(
         run_id = full_id(run, known_runs(ledger), f"ledger {ledger!r}")
         write_stop(ledger, run_id)
         document = {"stopped": run_id}
-        line = f"{run_id} makes no {call}; run it again to go on"
+        line = f"{run_id} makes no {call}; `assizes resume {run_id}` goes on"
     if as_json:
         print_json(document)
     else:

@@ -218,7 +218,7 @@ class Registrar:
     ) -> UUID:
         flow_id = await self._client.create_flow_from_name(wanted.flow.name)
         active = existing is None or all(schedule.active for schedule in existing.schedules)
-        # `serve-flows` pauses its deployments when it ends; workers must find them active again.
+        # `assizes worker` pauses its deployments when it ends; workers must find them active again.
         served_before = existing is not None and existing.work_pool_name is None
         return await self._client.create_deployment(
             flow_id,

@@ -272,7 +272,7 @@ class SelectionConfig(ConfigTable):
 
 
 class RerunConfig(ConfigTable):
-    """[transcripts] again: only the cases that an earlier run left; `assizes requeue` sets it."""
+    """[transcripts] again: only the cases that an earlier run left; `retry-rejected` sets it."""
 
     run: str = Field(description="The id of the earlier run.")
     only: Literal["quarantined", "errored"] = Field(

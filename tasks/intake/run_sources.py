@@ -48,8 +48,8 @@ def selected_sources(
     """
     if selector is None and config.again is not None:
         raise ConfigurationError(
-            "[transcripts] again: needs the store of the earlier run; `assizes requeue RUN --dry-run` "
-            "counts what is left of it"
+            "[transcripts] again: needs the store of the earlier run; `assizes retry-rejected RUN "
+            "--dry-run` counts what is left of it"
         )
     if selector is None and (config.since_last or config.quiet_minutes is not None):
         raise ConfigurationError(

@@ -137,7 +137,7 @@ def _quarantined_selector(store: Store, run: RunRecord) -> QuarantinedSelector:
             positions = (previous.positions or frozenset()) | set(shard.rejected)
             remaining[shard.uri] = replace(previous, positions=positions)
     if not remaining:
-        raise ConfigurationError(f"run {run.run_id} has no quarantined record: nothing to requeue")
+        raise ConfigurationError(f"run {run.run_id} rejected no record: nothing to retry")
     transcripts = run.config.get("transcripts", {})
     limited = any(transcripts.get(name) for name in _PARTIAL_SETTINGS)
     judged_hashes = _hashes(store.table(run.run_id, "cases"))
@@ -151,8 +151,8 @@ def _quarantined_selector(store: Store, run: RunRecord) -> QuarantinedSelector:
 def _errored_selector(store: Store, run: RunRecord) -> ErroredSelector:
     if run.status != COMPLETE:
         raise ConfigurationError(
-            f"run {run.run_id} is {run.status}: the command that began it goes on with it and judges "
-            "what is left; --only-errors is for complete runs"
+            f"run {run.run_id} is {run.status}: `assizes resume {run.run_id}` goes on with it and "
+            "judges what is left; --errors is for complete runs"
         )
     cases = store.table(run.run_id, "cases").filter(pl.col("error").is_not_null())
     if cases.is_empty():

@@ -266,7 +266,7 @@ def set_aside_old_journal(uri: str, path: Path, journal: Journal) -> None:
         return
     listed = journal.read()
     if path.with_name(f"{path.name}.rebuilt").exists():
-        raise StoreError(f"{uri} is being rebuilt, or was; run `assizes rebuild` to end that")
+        raise StoreError(f"{uri} is being rebuilt, or was; run `assizes store rebuild` to end that")
     if (wal := path.with_name(f"{path.name}.wal")).exists():
         raise damage_error(uri, f"{path.name} is gone and {wal.name} is still there")
     if listed.shards or listed.endings:
@@ -279,7 +279,7 @@ def damage_error(uri: str, what: str) -> StoreError:
     """The error for a damaged file: what is wrong with it, and what the user can do."""
     return StoreError(
         f"{uri} is damaged: {what}. Nothing was changed. Put back the file with its .wal from a "
-        "copy, or run `assizes rebuild`: it moves them aside and keeps what can be read; then run "
+        "copy, or run `assizes store rebuild`: it moves them aside and keeps what can be read; then run "
         "what is lost again, kept replies are not paid for twice"
     )
 

@@ -192,13 +192,13 @@ def resumable_run(stored: RunRecord, run: RunRecord, store: str) -> RunRecord:
         more = f" and {len(fields) - _FIELDS_SHOWN} more" if len(fields) > _FIELDS_SHOWN else ""
         raise StoreError(
             f"run {run.run_id!r} in {store} was begun with another configuration: {some}{more} "
-            "differ; go on with the one it began with (`assizes resume`), or add --fork to begin "
-            "another run beside it"
+            f"differ; `assizes resume {run.run_id}` goes on with that one, `assizes run` begins "
+            "another run"
         )
     if not is_same_run(stored, run):
         raise StoreError(
-            f"run {run.run_id!r} in {store} was planned over other input than there is now; leave "
-            "out --run-id to start a run over this, or use another run id"
+            f"run {run.run_id!r} in {store} was planned over other input than there is now; begin "
+            "another run: `assizes run` without an id, or with another one"
         )
     return stored
 

@@ -65,7 +65,7 @@ def test_a_run_over_its_budget_exits_with_5_and_says_how_to_go_on(
     assert answer.code == 5, answer
     assert "OVERBUDGET" in answer.out
     assert "[limits] max_asks = 3: 3 calls were made" in answer.out
-    assert "go on with the same command and a larger limit" in answer.out
+    assert "with a larger limit (--set) judges them" in answer.out
     assert "spent by the ledger: 0." in answer.out
     assert judge_server.stats()["requests"] == 3
 

@@ -83,7 +83,7 @@ def test_numbers_stay_numbers_and_what_is_not_there_is_empty(folder: Path):
 
 def test_json_and_csv_at_once_is_a_usage_error(folder: Path):
     answer = assizes("sql", "s.duckdb", "select 1", "--csv", "--json", cwd=folder)
-    assert (answer.code, "give one of the two" in answer.err) == (2, True)
+    assert (answer.code, "give one of them" in answer.err) == (2, True)
 
 
 @given(st.lists(st.text(max_size=20), min_size=1, max_size=4))

@@ -91,7 +91,7 @@ def test_runs_that_are_not_judged_alike_end_with_that_word_and_what_differs(caps
         (
             {"allow": True, "max_pass_rate_drop": 1.0, "max_avg_score_drop": 100.0},
             "NOT WORSE",
-            "no regression by the documents' rules",
+            "pass rate, average score and latency stayed within their limits",
         ),
     ],
 )
@@ -119,10 +119,7 @@ def test_when_every_ask_failed_the_ending_says_why_and_names_the_command_that_go
     silent = run(SILENT)
     outcome = outcome_of(silent)
     why = "invalid_reply: not json, 30 of 30 asks (such as: Expecting value at character 0)"
-    hint = (
-        "30 cases with an error: `assizes run --only-errors --run-id nightly-aaaaaaaaaaaa` "
-        "judges them anew"
-    )
+    hint = "30 cases with an error: `assizes resume nightly-aaaaaaaaaaaa --errors` judges them anew"
     assert outcome.reasons[-2:] == [why, hint]
     assert print_outcome(outcome) == 4
     lines = capsys.readouterr().out.splitlines()
@@ -150,7 +147,7 @@ def test_a_few_failed_asks_of_a_run_with_enough_scores_are_no_reason():
     outcome = outcome_of(found)
     (hint,) = outcome.reasons
     assert outcome.conclusion == "Passed"
-    assert hint.startswith("1 case with an error: `assizes run --only-errors")
+    assert hint.startswith("1 case with an error: `assizes resume ")
 
 
 def test_a_repeated_command_that_finds_old_failures_says_so_and_how_to_judge_them_anew(capsys):
@@ -158,7 +155,7 @@ def test_a_repeated_command_that_finds_old_failures_says_so_and_how_to_judge_the
     print_outcome(outcome)
     out = capsys.readouterr().out
     assert "this run had ended before, nothing was judged now; 30 cases with an error: " in out
-    assert "`assizes run --only-errors --run-id nightly-aaaaaaaaaaaa`" in out
+    assert "`assizes resume nightly-aaaaaaaaaaaa --errors`" in out
     assert outcome_of(GOOD, had_ended=True).reasons == []
 
 
@@ -178,7 +175,7 @@ def test_a_command_whose_asks_all_fail_says_why_and_what_goes_on_also_the_second
     for answer in (first, again):
         assert (answer.code, words_of(answer.out)) == (4, ["INCONCLUSIVE"]), answer
         assert "  invalid_reply: not json, 3 of 3 asks" in answer.out
-        assert "3 cases with an error: `assizes run --only-errors --run-id " in answer.out
+        assert "3 cases with an error: `assizes resume " in answer.out
     ended = "this run had ended before, nothing was judged now; 3 cases with an error"
     assert (ended in first.out, ended in again.out) == (False, True)
     assert judge_server.stats()["requests"] == 6

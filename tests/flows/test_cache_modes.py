@@ -56,7 +56,7 @@ async def test_a_refreshed_run_asks_anew_under_an_id_of_its_own_and_resumes_with
 
 async def test_a_complete_run_cannot_ask_anew_under_its_own_name(tmp_path: Path, judge_server):
     await outcome_of(wanted(tmp_path, judge_server), run_id="named")
-    with pytest.raises(ConfigurationError, match="run named is complete.*leave out --run-id"):
+    with pytest.raises(ConfigurationError, match="run named is complete.*without an id"):
         await outcome_of(wanted(tmp_path, judge_server, "refresh"), run_id="named")
     assert judge_server.stats()["requests"] == CASES
 

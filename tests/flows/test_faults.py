@@ -89,7 +89,7 @@ async def test_an_object_that_vanishes_after_planning_leaves_the_run_incomplete(
 
     assert (outcome.conclusion, outcome.exit_code) == ("Incomplete", 4)
     assert outcome.reasons == [
-        "3 cases could not be judged; run again to resume",
+        f"3 cases could not be judged; `assizes resume {outcome.run_id}` judges them",
         f"vanished: '{uri}/b.jsonl' was listed and is gone (1 shard)",
     ]
     assert outcome.summary.counts["not_attempted"] == 3
@@ -112,7 +112,7 @@ async def test_an_outage_is_not_frozen_and_the_same_command_goes_on_after_it(
     outage = await outcome_of(wanted)
     assert (outage.conclusion, outage.exit_code) == ("Incomplete", 4)
     left, why = outage.reasons
-    assert left == "4 cases could not be judged; run again to resume"
+    assert left == f"4 cases could not be judged; `assizes resume {outage.run_id}` judges them"
     assert why.startswith("openai/gpt-4o-mini: transient_exhausted: Cannot connect to host")
     assert why.endswith(" (1 shard)")
     assert tables(wanted.store, outage.run_id)["cases"].height == 2
@@ -136,7 +136,7 @@ async def test_a_run_without_one_judged_case_ends_cleanly_and_names_the_fault(
 
     assert (outcome.conclusion, outcome.exit_code) == ("Incomplete", 4)
     left, why = outcome.reasons
-    assert left == "10 cases could not be judged; run again to resume"
+    assert left == f"10 cases could not be judged; `assizes resume {outcome.run_id}` judges them"
     assert why == "openai/status-503: transient_exhausted: stub answers 503 (2 shards)"
     assert outcome.summary.counts["not_attempted"] == 10
     assert outcome.summary.coverage is None

@@ -25,7 +25,7 @@ def ended(candidate: Run, against: BaselineResult | None = None) -> RunOutcome:
 SHORT = "coverage 66.7% is under its floor 95.0%"
 LEFT = [
     "timeout: no answer in 120 s, 1 of 3 asks",
-    "1 case with an error: `assizes run --only-errors --run-id nightly-aaaaaaaaaaaa` judges them anew",
+    "1 case with an error: `assizes resume nightly-aaaaaaaaaaaa --errors` judges them anew",
 ]
 GATES = ["weighted metrics score 57.50 is under 80", "cases pass rate 33.33 % is under 100 %"]
 

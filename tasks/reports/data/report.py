@@ -177,7 +177,7 @@ def rerun_hint(run: RunRecord, summary: RunSummary) -> str | None:
     """The command that judges the cases with an error anew; `None` where it has nothing to do."""
     if run.status != COMPLETE or not summary.error_count:
         return None
-    command = f"assizes run --only-errors --run-id {shlex.quote(run.run_id)}"
+    command = f"assizes resume {shlex.quote(run.run_id)} --errors"
     return f"{plural(summary.error_count, 'case')} with an error: `{command}` judges them anew"
 
 

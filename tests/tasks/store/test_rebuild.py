@@ -55,7 +55,7 @@ def test_opening_a_damaged_store_either_way_says_what_to_do_and_changes_nothing(
         with pytest.raises(StoreError) as caught:
             open_store(place, writing=writing).run("first")
         assert "is damaged: " in str(caught.value)
-        assert "run `assizes rebuild`: it moves them aside" in str(caught.value)
+        assert "run `assizes store rebuild`: it moves them aside" in str(caught.value)
         assert "\n" not in str(caught.value)
     assert bytes_of(folder) == before
 
@@ -175,7 +175,7 @@ def test_the_command_says_what_was_kept_and_where_the_old_files_are(built, damag
     folder, place = damaged("wal flipped")
     told = assizes("runs", "--store", place.uri, cwd=folder)
     assert (told.code, told.out) == (2, "")
-    assert "run `assizes rebuild`" in told.err
+    assert "run `assizes store rebuild`" in told.err
     done = assizes("rebuild", "--store", place.uri, cwd=folder)
     assert done.code == 0, done.err
     assert "kept 1 runs: first" in done.out
