@@ -32,7 +32,8 @@ def help_(
     markdown: Annotated[bool, Option("--markdown", help="Print the words as Markdown.")] = False,
 ) -> None:
     """Print the help of a command; `assizes help words` explains the words of the reports."""
-    commands.help.print_help(context.find_root(), topic or [], markdown=markdown)
+    root = context.find_root()
+    commands.help.print_help(root.command, root.info_name, topic or [], markdown=markdown)
 
 
 @app.command()

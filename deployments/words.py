@@ -90,6 +90,11 @@ WORDS: Final[Mapping[str, Sequence[Word]]] = {  # heading -> words
             "table `runs`; `assizes runs`",
         ),
         Word(
+            "session",
+            "One start of a run by a process. A run that was stopped and resumed has several.",
+            "`assizes show RUN`: what all sessions spent",
+        ),
+        Word(
             "baseline",
             "The earlier run with which a run is compared.",
             "`[comparison] baseline`",

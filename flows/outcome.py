@@ -175,9 +175,7 @@ def _unfinished_conclusion(
         hint = f"{left} cases were not attempted; {command}{larger} judges them"
         reasons = [str(failures.stop), f"{hint}; replies in the cache cost nothing"]
         if summary.spent_usd is not None:
-            reasons.append(
-                f"spent so far, with every start of this run: {summary.spent_usd:.6f} USD"
-            )
+            reasons.append(f"spent so far, over all sessions: {summary.spent_usd:.6f} USD")
         return "OverBudget" if is_over else "Halted", reasons
     if not (left or failures.reasons or failures.stop):  # the input was not all there
         return "Incomplete", [

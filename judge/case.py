@@ -160,7 +160,7 @@ class Transcript(_CaseModel):
                     yield index, call
 
     def retrieval(self) -> tuple[Chunk, ...] | None:
-        """Passages of the last retrieval step (seed 004), else of the whole; `None`: none known."""
+        """Passages of the last retrieval step, else of the whole; `None`: none known."""
         steps = [turn.chunks for turn in self.turns if turn.chunks is not None]
         return steps[-1] if steps else self.chunks  # an empty one found nothing
 
@@ -219,7 +219,7 @@ class Transcript(_CaseModel):
         return [latency for latency in latencies if latency is not None]
 
     def agent_latency_ms(self) -> float | None:
-        """The median latency of the assistant turns in milliseconds (seed 001: the agent's p50)."""
+        """The median latency of the assistant turns in milliseconds: the agent's p50."""
         latencies = self.agent_latencies_ms()
         return statistics.median(latencies) if latencies else None
 

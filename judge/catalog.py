@@ -74,7 +74,7 @@ class JudgePanel:
 
 
 def available_metrics(rubric_folders: Sequence[str] = ()) -> list[Metric]:
-    """The conversation metrics to choose from: those of seed 000 in its order, then custom ones.
+    """The conversation metrics to choose from: the built-in ones in their order, then custom ones.
 
     Raises:
         ConfigurationError: for a rubric that cannot be used.
@@ -83,7 +83,7 @@ def available_metrics(rubric_folders: Sequence[str] = ()) -> list[Metric]:
 
 
 def metrics_listing(rubric_folders: Sequence[str] = ()) -> dict[str, Any]:
-    """The document that seed 000 serves under `/config/available-metrics`."""
+    """The document under `/config/available-metrics`."""
     names = ("name", "display_name", "description", "tier", "default_weight")  # keys of seed 000
     data = [
         {name: getattr(metric, name) for name in names}
@@ -186,7 +186,7 @@ def resolved_weights(
     """The weights of the chosen metrics, normalised to the sum 1, in the order of the catalogue.
 
     An empty selection means the default metrics. An explicit 0 is kept: the metric is judged and
-    contributes nothing to the score (seed 000, weight resolution).
+    contributes nothing to the score.
 
     Raises:
         ConfigurationError: for unknown or doubled metrics, and weights that cannot be normalised.

@@ -1,6 +1,4 @@
-"""The yes/no judges of answers and retrieval, and answer criteria, as plain functions.
-
-Each judges one answer alone.
+"""The yes/no judges and answer criteria as plain functions, to judge one answer alone.
 
     from assizes.judge import judges
 

@@ -12,14 +12,14 @@ Status = Literal["scored", "skipped", "failed"]
 Tier = Literal["execution", "knowledge", "process", "delivery"]
 
 Gate = Literal["judges", "quality"]
-"""How a metric decides over a case. `judges`: every judge that applied must pass (seed 002).
-`quality`: the yes/no gate that names a root cause (seed 004)."""
+"""How a metric decides over a case. `judges`: every judge that applied must pass.
+`quality`: the yes/no gate that names a root cause."""
 
 LABELS = ("critical_fail", "fail", "poor", "acceptable", "good", "excellent")
-"""The names of the levels 0 to 5 (seed 001). They are for readers and decide nothing."""
+"""The names of the levels 0 to 5. They are for readers and decide nothing."""
 
 ACCEPTABLE = 3
-"""The lowest level, 0 to 5, that needs no failure code (seed 000)."""
+"""The lowest level, 0 to 5, that needs no failure code."""
 
 UNSPECIFIED_FAILURE = "unspecified_failure"
 """The failure code of a level below `ACCEPTABLE` for which the judge named no code."""

@@ -46,12 +46,14 @@ async def due_nights(config: RunConfig, night: date) -> list[date]:
     if skipped_nights and is_outage_over:
         first, last = skipped_nights[0], skipped_nights[-1]
         log.warning(
-            "%d nights from %s to %s have no run and are not made good ([nightly] catch_up = %d); "
+            "%d nights from %s to %s have no run and are not judged now ([nightly] catch_up = %d); "
             "`assizes backfill --from %s --to %s` judges them",
             *(len(skipped_nights), first, last, config.nightly.catch_up, first, last),
         )
     if catch_up_nights:
-        log.warning("missed nights are made good: %s", ", ".join(map(str, catch_up_nights)))
+        log.warning(
+            "nights that were missed are judged now: %s", ", ".join(map(str, catch_up_nights))
+        )
     return [*catch_up_nights, night]
 
 

@@ -19,6 +19,7 @@ import typer.main
 import yaml
 
 from assizes.deployments.cli import app
+from assizes.deployments.options import visible_commands
 from assizes.deployments.settings import validate_config
 from assizes.judge.config.run import StoreConfig
 from assizes.judge.formats import FORMATS
@@ -189,8 +190,8 @@ def test_the_readme_says_who_receives_transcripts_and_how_to_redact_them():
 
 def test_every_command_is_documented():
     pages = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
-    commands = typer.main.get_command(app).commands
-    assert {"run", "backfill", "sql"} <= set(commands)
+    commands = visible_commands(typer.main.get_command(app))
+    assert {"run", "backfill", "sql", "store clean"} <= set(commands)
     assert {
         name for name in commands if f"`{name}`" not in pages and f"assizes {name}" not in pages
     } == set()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from typer import Context
 from typer.core import TyperGroup
@@ -12,10 +13,16 @@ from assizes.deployments.words import words_page, words_text
 from assizes.judge.errors import ConfigurationError
 
 
-def print_help(context: Context, topic: Sequence[str], *, markdown: bool = False) -> None:
+def print_help(
+    command: Any,  # `assizes` itself, as `typer.Context` has it
+    program: str | None,  # as it was called
+    topic: Sequence[str],
+    *,
+    markdown: bool = False,
+) -> None:
     """Print the page of words, or the help of a command; without a topic that of all commands.
 
-    `context` is that of `assizes` itself. `topic` is `words` or the words of a command's name.
+    `topic` is `words`, or the words of a command's name.
 
     Raises:
         ConfigurationError: there is no such command.
@@ -23,9 +30,9 @@ def print_help(context: Context, topic: Sequence[str], *, markdown: bool = False
     if list(topic) == ["words"]:
         print_text((words_page() if markdown else words_text()).rstrip("\n"))
         return
+    context = Context(command, info_name=program)
     for name in topic:
-        group = context.command
-        command = group.get_command(context, name) if isinstance(group, TyperGroup) else None
+        command = command.get_command(context, name) if isinstance(command, TyperGroup) else None
         if command is None:
             raise ConfigurationError(
                 f"help: no command {' '.join(topic)!r}; give `words` or a command that "

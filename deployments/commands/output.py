@@ -206,8 +206,10 @@ def _print_costs(summary: RunSummary) -> None:
         cost += f", {100 * share:.1f} % of it by estimated tokens"
     print_line(cost)
     if summary.spent_usd is not None:
-        outside = f"{_dollars(summary.spent_outside_rows_usd)} of it in no row of this run"
-        print_line(f"spent by the ledger: {_dollars(summary.spent_usd)}, {outside}")
+        line = f"spent over all sessions of the run: {_dollars(summary.spent_usd)}"
+        if lost := summary.spent_outside_rows_usd:
+            line += f", {_dollars(lost)} of it for replies that were lost before they were stored"
+        print_line(line)
 
 
 def _counts(counts: Mapping[str, int]) -> list[str]:

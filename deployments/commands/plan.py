@@ -38,7 +38,7 @@ def _print(forecast: RunForecast, config: RunConfig) -> None:
     counts = ", ".join(f"{name} {count}" for name, count in forecast.transcripts.items())
     print_line(f"{forecast.run_id}: {_state(forecast)}")
     print_line(f"transcripts: {counts}")
-    numbers = ("#asks", "#kept", "#to put", "#tokens in", "#out", "#USD", "#worst")
+    numbers = ("#asks", "#cached", "#to send", "#tokens in", "#out", "#USD", "#worst")
     print_table("", ("judge", "model", *numbers), [_row(judge) for judge in forecast.judges])
     print_lines(_totals(forecast, replayed=config.cache.use == "replay_only"))
     if forecast.anchors is not None:  # they have a budget of their own and no cached reply
@@ -70,10 +70,10 @@ def _totals(forecast: RunForecast, *, replayed: bool) -> Iterator[str]:
     if forecast.sampled is not None:  # a large run is counted by a sample of its cases
         due = forecast.transcripts["due"]
         yield f"scaled up from a sample of {forecast.sampled:,} of {due:,} cases"
-    answered = f"{forecast.kept:,} answered by kept replies, {forecast.same:,} by the same ask"
-    yield f"asks: {forecast.asks:,}, {answered} in the run, {forecast.to_put:,} to put"
+    known = f"{forecast.kept:,} have a reply in the cache, {forecast.same:,} repeat another ask"
+    yield f"asks: {forecast.asks:,}; {known}, {forecast.to_put:,} go to the model"
     if replayed:
-        yield f"replay_only: nothing is asked; the {forecast.to_put:,} asks to put will fail"
+        yield f"replay_only: nothing is asked; the {forecast.to_put:,} asks without a reply will fail"
     yield f"tokens: {forecast.input_tokens:,} in, {forecast.output_tokens:,} out"
     yield f"cost: {_cost(forecast)}"
     minutes = forecast.minutes
@@ -83,7 +83,7 @@ def _totals(forecast: RunForecast, *, replayed: bool) -> Iterator[str]:
 
 def _volume(forecast: RunForecast) -> str:
     due = forecast.transcripts["due"]
-    return f"{due:,} cases, {forecast.to_put:,} asks to put, {_cost(forecast)}"
+    return f"{due:,} cases, {forecast.to_put:,} asks to send, {_cost(forecast)}"
 
 
 def _cost(forecast: RunForecast) -> str:

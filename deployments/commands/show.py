@@ -83,7 +83,7 @@ def show_run(run_id: str, file: Path | None, uri: str | None, *, as_json: bool) 
 
 
 def show_metrics(folders: Sequence[str], *, as_json: bool) -> None:
-    """Print every conversation metric, opt-in metrics included (seed 000: available metrics)."""
+    """Print every conversation metric, opt-in metrics included."""
     from assizes.judge.catalog import metrics_listing
 
     listing = metrics_listing(folders)

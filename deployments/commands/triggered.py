@@ -121,7 +121,7 @@ def _print_series(outcome: SeriesOutcome, *, as_json: bool) -> int:
     columns = ("part", "run", "conclusion", "#cases", "#pass rate %", "#score", "#cost USD")
     output.print_table("", columns, rows)
     if (cost := outcome.cost_usd) is not None:
-        output.print_line(f"judge cost of these runs, with every start of them: {cost:.4f} USD")
+        output.print_line(f"judge cost, over all sessions of these runs: {cost:.4f} USD")
     output.print_ending(outcome.conclusion, outcome.reasons)
     return outcome.exit_code
 

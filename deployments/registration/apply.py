@@ -122,7 +122,7 @@ def wanted_deployments(config: RunConfig) -> list[WantedDeployment]:
         of_flow("backfill.backfill", "Judge a range of days.", one_at_a_time=True),
         of_flow("evaluate.evaluate", "One evaluation."),
         of_flow("compare.compare_runs", "Two runs side by side.", parameters=compare_parameters),
-        of_flow("calibrate.calibrate_judge", "Hold the judge against human labels."),
+        of_flow("calibrate.calibrate_judge", "Compare the judge with human labels."),
         WantedDeployment(
             "assizes.flows.partition.judge_partition",
             DEPLOYMENT.partition("/")[2],  # one for all configurations

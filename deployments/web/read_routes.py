@@ -256,7 +256,7 @@ def compare(
     base: Annotated[ComparisonConfig, Depends(configured_thresholds)],
     wanted: Annotated[schemas.CompareQuery, Query()],
 ) -> RunComparison:
-    """Two complete runs compared by the rules, and by the statistics beside them."""
+    """Compare two complete runs by the three rules, and by the statistics beside them."""
     return reader.comparison(wanted.baseline, wanted.candidate, wanted.thresholds(base))
 
 

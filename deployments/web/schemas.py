@@ -109,7 +109,7 @@ class Page(_ResponseModel, Generic[T]):
 
 
 class MetricInfo(_ResponseModel):
-    """One conversation metric."""
+    """A conversation metric."""
 
     name: str
     display_name: str
@@ -152,7 +152,7 @@ class Run(_ResponseModel):
     ending: str | None = Field(
         description="of that comparison: fine, regressed, inconclusive, not_comparable"
     )
-    regression_detected: bool | None = Field(description="by the limits of [comparison]")
+    regression_detected: bool | None = Field(description="by the three rules")
 
     @classmethod
     def of_row(

@@ -205,7 +205,7 @@ _Z: Final = z_of(CONFIDENCE)
 
 @dataclass(frozen=True, slots=True)
 class YesNoAgreement:
-    """Counts of the judge's answers against those of people, and their agreement (seed 004).
+    """Counts of the judge's answers against those of people, and their agreement.
 
     Every measure is `None` where its denominator is 0: without a single no from people there is no
     false positive rate.

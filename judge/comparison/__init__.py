@@ -1,1 +1,1 @@
-"""Two runs side by side: the documents' rules, the statistics, and the cases and metrics behind both."""
+"""Two runs side by side: the three rules, the statistics, and the cases and metrics behind both."""

@@ -21,7 +21,7 @@ number of decimals would move a difference that lies exactly on a limit."""
 
 CASE_POINTS: Final = 5.0
 """Points (0..100) that a score must move for its case to count as changed, where the verdict did not
-turn; seed 001 sets this number."""
+turn."""
 
 NOISE_SPREADS: Final = 2.0
 """Standard deviations of repetitions up to which the move of a score is noise."""

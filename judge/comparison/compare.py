@@ -1,4 +1,4 @@
-"""Compares two runs by the rules of seed 001: what got worse, and whether that is a regression.
+"""Compares two runs by three rules: what got worse, and whether that is a regression.
 
 The rules limit the drop of the pass rate, the drop of the average score and the growth of the
 average latency over the executions of the cases that both runs hold: the numbers that each run

@@ -1,6 +1,6 @@
 """The statistical verdict on two runs: regressed, improved, not worse, or inconclusive.
 
-All figures are in points of 0..100. The verdict stands beside the three rules of seed 001. Where
+All figures are in points of 0..100. The verdict stands beside the three rules. Where
 two judges judged the runs, a bridge takes their difference off the change: it is measured on
 anchors, golden transcripts that both judges judged.
 """

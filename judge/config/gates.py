@@ -69,7 +69,7 @@ FractionOrPercent = Annotated[
 
 
 class ComparisonConfig(ConfigTable):
-    """[comparison]: the limits of a regression, each a strict `>`, and the statistical tests."""
+    """[comparison]: the three rules, each a strict `>`, and the statistical tests."""
 
     baseline: str | None = Field(
         default=None,

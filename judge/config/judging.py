@@ -1,4 +1,4 @@
-"""[judge] and [limits]: who judges and what (seed 000), how fast models are called, what they cost.
+"""[judge] and [limits]: who judges and what, how fast models are called, what they cost.
 
 Prices are stored with a run, so that a later price list does not change its costs.
 """

@@ -1,6 +1,6 @@
 """The steps of an agent: its tool calls in order, including the calls of its sub-agents.
 
-The judges of seed 002 get their evidence from here: code, and no model, says which tools were
+The agent-step judges get their evidence from here: code, and no model, says which tools were
 called. Every pattern runs in linear time, because the texts are untrusted.
 """
 

@@ -1,4 +1,4 @@
-"""The conversation judge (seed 000): one ask scores all chosen metrics and the case's outcomes."""
+"""The conversation judge: one ask scores all chosen metrics and the case's outcomes."""
 
 from __future__ import annotations
 

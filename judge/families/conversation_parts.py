@@ -225,7 +225,7 @@ EXPECTED_OUTCOMES: Final = Metric(
     needs=("expected.outcomes",),
     needs_ground_truth=True,
 )
-"""The metric of the whole checklist: it has no weight, and it gates the case (seed 001)."""
+"""The metric of the whole checklist: it has no weight, and it gates the case."""
 
 NOT_EVALUATED: Final = "not evaluated"
 """Justification of a statement without a finding."""
@@ -304,7 +304,7 @@ def outcome_doubts(statements: Sequence[str], findings: Sequence[OutcomeFinding]
 
 
 def outcome_scores(statements: Sequence[str], findings: Sequence[OutcomeFinding]) -> list[Score]:
-    """The headline score, and a part for each statement in the order of the case (seed 001)."""
+    """The headline score, and a part for each statement in the order of the case."""
     if not statements:
         return [Score.skipped(OUTCOMES, "no expected outcomes defined")]
     aligned = _align_findings(statements, findings)

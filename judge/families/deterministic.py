@@ -1,4 +1,4 @@
-"""The judges that ask no model: recorded verdicts, document recall, the agent's usage (seed 004)."""
+"""The judges that ask no model: recorded verdicts, document recall, the agent's usage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Yes/no judges (seed 004): `AnswerJudge` rates an answer, `RetrievalJudge` each chunk."""
+"""Yes/no judges: `AnswerJudge` rates an answer, `RetrievalJudge` each chunk."""
 
 from __future__ import annotations
 
@@ -275,7 +275,7 @@ def _chunk_part(metric: Metric, place: int, chunk: Chunk, reply: Rating | NoRepl
 
 
 def _precision(metric: Metric, parts: Sequence[Score]) -> Score:
-    """The precision yes / rated (seed 004); a chunk without a rating is no "no" and is left out."""
+    """The precision yes / rated; a chunk without a rating is no "no" and is left out."""
     rated = [part for part in parts if part.status == "scored"]
     if not rated:  # no number at all, rather than a 0
         reason = f"none of {len(parts)} chunks could be rated: {parts[0].reason}"
@@ -332,4 +332,4 @@ ENTRIES: Final[Mapping[str, JudgeEntry]] = {
         asks=False,
     ),
 }
-"""The catalogue entries of seed 004 by name: six yes/no judges, document recall, agent's usage."""
+"""The catalogue entries of this family by name: six yes/no judges, document recall, agent's usage."""

@@ -1,4 +1,4 @@
-"""Offline rules for the yes/no judges of seed 004: shared words, repeated numbers, plain patterns.
+"""Offline rules for the yes/no judges: shared words, repeated numbers, plain patterns.
 
 Content words are numbers, and words that carry meaning, cut to a stem. The word lists are English
 and name no domain.

@@ -1,6 +1,6 @@
 """Rubrics: the texts by which conversation metrics are scored, stored in TOML files.
 
-The nine rubrics of seed 000 are in `judge/rubrics`; folders of users add others. A file with a
+The nine built-in rubrics are in `judge/rubrics`; folders of users add others. A file with a
 `kind` is not a metric but a judge (`assizes.judge.families.custom.toml_judges`).
 """
 
@@ -32,7 +32,7 @@ BUILT_IN: Final = (
     "response_delivery",
     "task_completion",
 )
-"""The metrics of seed 000 in its order; each has a file in `judge/rubrics`."""
+"""The built-in metrics in their published order; each has a file in `judge/rubrics`."""
 
 OUTCOMES: Final = "expected_outcomes"
 """The metric of a case's expected outcomes; no rubric may have this name."""
@@ -158,7 +158,7 @@ def metric_of(rubric: Rubric) -> Metric:
 
 
 def rubrics(folders: Sequence[str] = ()) -> tuple[Rubric, ...]:
-    """The built-in rubrics in seed order, then those of the folders, by folder and file name.
+    """The built-in rubrics in their published order, then those of the folders, by folder and file name.
 
     Raises:
         ConfigurationError: for a folder or file that cannot be used, and for a name used twice.
@@ -179,7 +179,7 @@ def rubrics(folders: Sequence[str] = ()) -> tuple[Rubric, ...]:
 
 @functools.cache
 def built_in_rubrics() -> tuple[Rubric, ...]:
-    """The nine rubrics of seed 000."""
+    """The nine built-in rubrics."""
     return tuple(map(_stored_rubric, BUILT_IN))
 
 

@@ -130,7 +130,7 @@ def _counts(rows: Iterable[dict[str, Any]], column: str) -> Counter[Any]:
 
 
 def published_numbers(scores: pl.LazyFrame, metrics: Sequence[MetricSummary]) -> dict[str, float]:
-    """The means of a run under the names that its judges publish (seed 004).
+    """The means of a run under the names that its judges publish.
 
     Fractions and ratings run 0..1, amounts are in their own unit. A metric without any score is
     left out. With quality judges, `OVERALL` is the share of yes among the cases that these judges
@@ -148,7 +148,7 @@ def published_numbers(scores: pl.LazyFrame, metrics: Sequence[MetricSummary]) ->
 
 
 def quality_ratings(scores: pl.LazyFrame, metrics: Iterable[MetricSummary]) -> pl.LazyFrame:
-    """The rating of each case by all quality judges together (seed 004), in column `rating`.
+    """The rating of each case by all quality judges together, in column `rating`.
 
     It is no where any judge said no; else missing where a judge's rating is missing; else yes. A
     case to which no quality judge applied is left out.
@@ -168,7 +168,7 @@ def _quality_headlines(scores: pl.LazyFrame, metrics: Iterable[MetricSummary]) -
 def overall_assessments(
     cases: pl.LazyFrame, scores: pl.LazyFrame, metrics: Sequence[MetricSummary]
 ) -> pl.LazyFrame:
-    """The overall assessment of each case by the quality judges, in the columns of seed 004.
+    """The overall assessment of each case by the quality judges, in the columns of the wide table.
 
     The columns are `case_id`, `repetition`, `response/overall_assessment/rating` (yes, no, `null`),
     `response/overall_assessment/rationale` (of the root cause; `null` unless the rating is no) and

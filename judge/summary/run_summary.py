@@ -201,7 +201,7 @@ def run_metrics(summary: RunSummary) -> dict[str, float]:
         ("counts/", summary.counts),
         ("", summary.pass_hat_k),
         ("", summary.pass_at_k),
-        ("", summary.published),  # names of seed 004, which hold their own paths
+        ("", summary.published),  # published names, which hold their own paths
         *((f"judges/{judge}/", spent.model_dump()) for judge, spent in summary.judges.items()),
         *(
             (f"metrics/{names[metric.judge, metric.name]}/", metric.model_dump(include=_OF_METRIC))

@@ -154,7 +154,7 @@ def _case_numbers(cases: pl.LazyFrame, tally: Counter[str]) -> dict[str, Any]:
 def _gate_numbers(
     cases: pl.LazyFrame, tally: Counter[str], config: RunConfig, coverage: float | None
 ) -> dict[str, float | bool | str | None]:
-    """Both dimensions of seed 001, mean score and pass rate, with their inclusive thresholds."""
+    """Both dimensions of a run, mean score and pass rate, with their inclusive thresholds."""
     scored = executions(cases).filter(pl.col("state") != "errored").drop_nulls("overall_score")
     counted = collect_rows(scored.group_by("overall_score").agg(rows=pl.len()))
     score = mean_of_counts(counted.rows())

@@ -1,4 +1,4 @@
-"""The wide table of seed 004: a row for each request, a column for each published assessment."""
+"""The wide table: a row for each request, a column for each published assessment."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _AVERAGE: Final = "/average"
 
 
 def agent_evaluation_judges() -> tuple[Judge, ...]:
-    """The built-in judges of seed 004, in the order of their columns in the wide table."""
+    """The built-in yes/no judges, in the order of their columns in the wide table."""
     return (*map(built_in, yes_no_rubrics()), DocumentRecall(), AgentUsage())
 
 

@@ -260,7 +260,7 @@ def has_ground_truth(case: Case) -> bool:
 
 
 def suggested_fix(metric: str, run_names: Sequence[str] = ()) -> str:
-    """The suggestion for a failure of retrieval or of generation, by its root cause (seed 004)."""
+    """The suggestion for a failure of retrieval or of generation, by its root cause."""
     # A retrieval judge that a user wrote is known by its published names only.
     retrieval = any(name.startswith("retrieval/") for name in run_names)
     retrieval = retrieval or metric in ("context_sufficiency", "chunk_relevance")

@@ -1,9 +1,9 @@
 """The verdict on one case: its scores become a number 0..100, a gate, and one line for people.
 
 A run may use three families of judges; each gives one ruling on a case to which it applies, and a
-case passes when every such family passes it. The conversation judge (seed 001) decides by its
-checklist of expected outcomes, and by the overall score only where there is none. Seed 002: every
-judge that applies must pass. Seed 004: one no fails the case, with a root cause; without a no, a
+case passes when every such family passes it. The conversation judge decides by its
+checklist of expected outcomes, and by the overall score only where there is none. Agent-step judges:
+every judge that applies must pass. Yes/no judges: one no fails the case, with a root cause; without a no, a
 missing rating leaves the case undecided.
 """
 
@@ -105,7 +105,7 @@ def success(score: Score) -> bool | None:
 
 
 def judges_ruling(due: Sequence[Score]) -> Ruling | None:
-    """The ruling of seed 002 on the headline scores due; `None` when no judge applied.
+    """The ruling of judges that must all pass, on the headline scores due; `None` when no judge applied.
 
     The overall score is 100 x the mean of the values.
     """
@@ -131,7 +131,7 @@ def judges_ruling(due: Sequence[Score]) -> Ruling | None:
 def quality_ruling(
     due: Sequence[Score], declared: Sequence[str], *, has_ground_truth: bool
 ) -> Ruling | None:
-    """The ruling of seed 004 on the headline scores due; `None` when no judge applied.
+    """The ruling of the yes/no judges on the headline scores due; `None` when no judge applied.
 
     `declared` are the metrics of the quality judges, in the order of the configured judges.
     """
@@ -199,7 +199,7 @@ class CaseVerdict:
 
 
 def overall_score(raw_by_metric: Mapping[str, float], weights: Mapping[str, float]) -> float:
-    """Sum of (level 0..5 / 5) x normalised weight x 100 (seed 001), not yet cut to 2 decimals.
+    """Sum of (level 0..5 / 5) x normalised weight x 100, not yet cut to 2 decimals.
 
     Pass and fail of a binary metric are 5 and 0. The weights are positive shares of any size.
 
@@ -270,7 +270,7 @@ def _conversation_ruling(
     weights: Mapping[str, float],
     pass_threshold: float,
 ) -> Ruling | None:
-    """Seed 001: the checklist decides, else the overall score; `None` when nothing applies."""
+    """The checklist decides, else the overall score; `None` when nothing applies."""
     if error := error_of(list(due.values())):
         return Ruling("overall_score", None, "", error=error)
     if not any(score.status == "scored" for score in due.values()):

@@ -294,8 +294,8 @@ class BatchClient:
         settles = record.ledger in self._own_ledgers
         if not settles:
             log.warning(
-                "batch %s was counted in ledger %r and stays so, at its worst case; this ledger "
-                "is not told",
+                "batch %s was counted in ledger %r and stays there at its worst case; this "
+                "run's ledger does not count it",
                 *(record.batch_id, record.ledger),
             )
         answered = 0
@@ -329,8 +329,8 @@ class BatchClient:
     def _endpoint(self, record: BatchRecord) -> Batches:
         if (endpoint := self._dependencies.endpoints.get(record.mark)) is None:
             raise errors.Inconclusive(
-                f"batch {record.name} of this run was made for {record.model} with other settings "
-                "than those of now; run with the settings of then"
+                f"batch {record.name} of this run was made for {record.model} with other "
+                "settings; run it again with the settings that it began with"
             )
         return endpoint
 

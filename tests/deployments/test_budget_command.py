@@ -66,7 +66,7 @@ def test_a_run_over_its_budget_exits_with_5_and_says_how_to_go_on(
     assert "OVERBUDGET" in answer.out
     assert "[limits] max_asks = 3: 3 calls were made" in answer.out
     assert "with a larger limit (--set) judges them" in answer.out
-    assert "spent by the ledger: 0." in answer.out
+    assert "spent over all sessions of the run: 0." in answer.out
     assert judge_server.stats()["requests"] == 3
 
     whole = run(folder, env=env, **place)

@@ -62,7 +62,7 @@ def test_the_demo_finds_its_regression_and_its_runs_can_be_read(tmp_path: Path, 
     assert json.loads(output_of(again, 1))["verdict"]["regression_detected"]
     lenient = ["--max-pass-rate-drop", "50%", "--max-avg-score-drop", "50"]
     lenient += ["--max-latency-increase-pct", "0.5"]
-    assert "no regression" in output_of(
+    assert "NOT WORSE" in output_of(
         assizes("compare", baseline, candidate, *lenient, *store, cwd=tmp_path)
     )
 

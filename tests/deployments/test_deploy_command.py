@@ -249,7 +249,7 @@ async def test_flows_are_served_without_a_work_pool(prefect_server: str, tmp_pat
     (tmp_path / "assizes.toml").write_text(toml("served"))
     env = {**os.environ, "PREFECT_API_URL": prefect_server, "PYTHONPATH": PYTHONPATH}
     serving = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "assizes.deployments.cli", "serve-flows"),
+        *(sys.executable, "-m", "assizes.deployments.cli", "worker"),
         cwd=tmp_path,
         env=env,
         stderr=asyncio.subprocess.DEVNULL,

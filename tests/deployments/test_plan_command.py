@@ -75,7 +75,7 @@ def test_a_plan_reads_well(folder: Path):
     lines = answer.out.splitlines()
     assert lines[0].endswith(": a new run")
     assert lines[1] == "transcripts: read 11, due 4, duplicates 1, rejected 0, unselected 6"
-    assert "asks: 4, 0 answered by kept replies, 0 by the same ask in the run, 4 to put" in lines
+    assert "asks: 4; 0 have a reply in the cache, 0 repeat another ask, 4 go to the model" in lines
     assert any(line.startswith("[limits] budget_usd = 1: 0 spent, ") for line in lines)
     assert any(line.endswith("more expected: fits") for line in lines)
     assert "time: 0.2 min, without retries" in lines
@@ -157,5 +157,5 @@ def test_a_plan_says_what_the_anchors_ask_beside_the_run(folder: Path, judge_ser
     answer = assizes("plan", "--set", "anchors.uri=golden.jsonl", cwd=folder)
     assert answer.code == 0, answer
     (line,) = [line for line in answer.out.splitlines() if line.startswith("anchors")]
-    assert "with triggers nightly and with a new judge: 4 cases, 4 asks to put, 0.00" in line
+    assert "with triggers nightly and with a new judge: 4 cases, 4 asks to send, 0.00" in line
     assert judge_server.stats()["requests"] == 0

@@ -89,7 +89,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, prefect_server: str) -> Pat
         (("sql", "s.duckdb", "select * from scores", "--json"), 0),
         (("sql", "s.duckdb", "select * from cases", "--csv"), 0),
         (("sql", "s.duckdb", "select excerpt, detail from rejects"), 0),
-        (("metrics-export", "judged"), 0),
+        (("export-metrics", "judged"), 0),
         (("trends", "--last", "2"), 0),
     ],
     ids=lambda value: " ".join(value)[:30] if isinstance(value, tuple) else "",

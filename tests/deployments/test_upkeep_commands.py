@@ -1,4 +1,4 @@
-"""`assizes gc`, `forget` and `compact`, as a person runs them: first without `--yes`, then with it."""
+"""`assizes store clean`, `forget` and `compact`, as a person runs them: first without `--yes`, then with it."""
 
 from __future__ import annotations
 
@@ -21,11 +21,13 @@ def lake(tmp_path: Path) -> Path:
 
 
 def test_forgetting_shows_the_rows_first_and_deletes_them_when_told(lake):
-    shown = assizes("forget", "--tag", "customer=ada", "--store", "lake", cwd=lake)
+    shown = assizes("store", "forget", "--tag", "customer=ada", "--store", "lake", cwd=lake)
     assert shown.code == 0, shown.err
     assert "rows in 1 runs to delete" in shown.out
     assert "nothing was changed: this is what --yes would do" in shown.out
-    answer = assizes("forget", "--tag", "customer=ada", "--store", "lake", "--json", cwd=lake)
+    answer = assizes(
+        "store", "forget", "--tag", "customer=ada", "--store", "lake", "--json", cwd=lake
+    )
     assert json.loads(answer.out) == {
         "deleted": False,
         "runs": [
@@ -36,10 +38,10 @@ def test_forgetting_shows_the_rows_first_and_deletes_them_when_told(lake):
             }
         ],
     }
-    done = assizes("forget", "--tag", "customer=ada", "--store", "lake", "--yes", cwd=lake)
+    done = assizes("store", "forget", "--tag", "customer=ada", "--store", "lake", "--yes", cwd=lake)
     assert "rows in 1 runs deleted" in done.out
     assert "not touched: transcripts, reports already written" in done.out
-    again = assizes("forget", "c1", "--store", "lake", "--yes", cwd=lake)
+    again = assizes("store", "forget", "c1", "--store", "lake", "--yes", cwd=lake)
     assert again.out == "lake: rows in 0 runs deleted\n"
 
 
@@ -51,26 +53,30 @@ def test_forgetting_shows_the_rows_first_and_deletes_them_when_told(lake):
     ],
 )
 def test_a_subject_must_be_named(lake, arguments, reason):
-    done = assizes("forget", *arguments, "--store", "lake", "--yes", cwd=lake)
+    done = assizes("store", "forget", *arguments, "--store", "lake", "--yes", cwd=lake)
     assert (done.code, done.out, done.err) == (2, "", f"assizes: {reason}\n")
 
 
 def test_an_empty_run_id_is_not_every_run(lake):
-    done = assizes("forget", "c1", "--run-id", "", "--store", "lake", "--yes", cwd=lake)
+    done = assizes("store", "forget", "c1", "--run-id", "", "--store", "lake", "--yes", cwd=lake)
     assert (done.code, done.out) == (2, "")
     assert done.err.startswith("assizes: no run '' in lake; it holds nightly-1")
 
 
 def test_merging_leaves_old_parts_that_are_collected_when_told(lake):
-    done = assizes("compact", "nightly", "--store", "lake", cwd=lake)
-    assert done.out == "nightly: 15 parts before, 3 now; `assizes gc` removes the old\n"
-    young = assizes("gc", "--store", "lake", "--yes", cwd=lake)
+    done = assizes("store", "compact", "nightly", "--store", "lake", cwd=lake)
+    assert (
+        done.out == "nightly: 15 parts before, 3 now; `assizes store clean` removes the old parts\n"
+    )
+    young = assizes("store", "clean", "--store", "lake", "--yes", cwd=lake)
     assert young.out == "lake: 0 objects removed\n"
-    shown = assizes("gc", "--store", "lake", "--older-than", "0", cwd=lake)
+    shown = assizes("store", "clean", "--store", "lake", "--older-than", "0", cwd=lake)
     assert "lake: 15 objects to remove" in shown.out
     assert len(list((lake / "lake").rglob("*.parquet"))) == 18
-    done = assizes("gc", "--store", "lake", "--older-than", "0", "--yes", "--json", cwd=lake)
+    done = assizes(
+        "store", "clean", "--store", "lake", "--older-than", "0", "--yes", "--json", cwd=lake
+    )
     assert json.loads(done.out)["removed"] is True
     assert len(list((lake / "lake").rglob("*.parquet"))) == 3
-    wrong = assizes("gc", "--store", "lake", "--older-than", "-1", cwd=lake)
+    wrong = assizes("store", "clean", "--store", "lake", "--older-than", "-1", cwd=lake)
     assert wrong.err == "assizes: --older-than -1: accepted are hours from 0 on\n"

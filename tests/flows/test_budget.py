@@ -64,7 +64,7 @@ async def test_a_run_stopped_by_its_budget_goes_on_with_a_larger_one_and_pays_no
         "larger limit (--set) judges them; replies in the cache cost nothing"
     )
     assert first.summary.spent_usd == pytest.approx(settled_usd(tmp_path))
-    assert spent == f"spent so far, with every start of this run: {first.summary.spent_usd:.6f} USD"
+    assert spent == f"spent so far, over all sessions: {first.summary.spent_usd:.6f} USD"
     assert 0.06 - 0.03 < first.summary.spent_usd <= 0.06  # the worst case of one call stays unspent
 
     again = await outcome_of(wanted(tmp_path, judge_server, budget_usd=0.0601))

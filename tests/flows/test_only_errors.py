@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from assizes.deployments.commands.triggered import errored_selection
+from assizes.deployments.commands.triggered import errored_run
 from assizes.deployments.samples import sample_cases
 from assizes.deployments.settings import stored_config
 from assizes.judge.config.run import RunConfig
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("prefect_server")
 
 
 def errors_of(config: RunConfig, run_id: str) -> RunConfig:
-    """The configuration by which `assizes run --only-errors --run-id` judges a stored run again."""
+    """The configuration by which `assizes resume RUN --errors` judges cases of a stored run again."""
     with open_store(config.store) as store:
         snapshot = store.run(run_id).config
     settings = {
@@ -72,7 +72,9 @@ async def test_a_case_that_reads_otherwise_now_is_another_case(tmp_path: Path, j
 
 
 def test_only_errors_needs_a_run_and_leaves_the_rest_to_its_configuration():
-    assert errored_selection("x", others=False) == ("x", "errored")
+    assert errored_run("x", others=False) == "x"
     for run_id, others in ((None, False), ("x", True)):
-        with pytest.raises(ConfigurationError, match="--only-errors: name the run with --run-id"):
-            errored_selection(run_id, others=others)
+        with pytest.raises(
+            ConfigurationError, match="--only-errors: use `assizes resume RUN --errors`"
+        ):
+            errored_run(run_id, others=others)

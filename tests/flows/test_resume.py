@@ -62,7 +62,7 @@ def test_a_changed_setting_is_named_and_a_fork_begins_beside(folder, prefect_ser
     refused = told("resume", "r", *changed, folder=folder, store=LAKE, server=prefect_server)
     assert (refused.code, refused.out) == (2, "")
     assert "was begun with another configuration: thresholds.metrics_pass_threshold" in refused.err
-    assert "--fork" in refused.err
+    assert "`assizes run` begins another run" in refused.err
     assert len(refused.err.splitlines()) == 1
 
     given = ["--set", f"transcripts.uri={folder.parent / 't.jsonl'}", "--set", "store.uri=lake"]

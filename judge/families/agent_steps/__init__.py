@@ -1,1 +1,1 @@
-"""The agent-step judges of seed 002: SQL, search, visualization, response quality, trajectory."""
+"""The agent-step judges: SQL, search, visualization, response quality, trajectory."""

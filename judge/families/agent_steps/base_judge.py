@@ -1,4 +1,4 @@
-"""The judge interface of seed 002: a judge written for it can take part in a run.
+"""The interface of agent-step judges: a judge written for it can take part in a run.
 
 A `BaseJudge` reads a question, an answer with its steps, and the expected values; it returns one
 result or `None`. Its `evaluate` may do anything, also call a model: then neither the reply cache
@@ -21,7 +21,7 @@ from assizes.judge.score import Metric, Scale, Score
 
 
 class EvaluationStrategy(StrEnum):
-    """Which part of a conversation a judge evaluates (seed 002)."""
+    """Which part of a conversation a judge evaluates."""
 
     FINAL_RESPONSE = "final_response"
     """The final response only."""
@@ -33,7 +33,7 @@ class EvaluationStrategy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class JudgeResult:
-    """The result of a judge of seed 002."""
+    """The result of an agent-step judge."""
 
     score: float  # 0..1; outside it is clamped with a warning
     passed: bool  # by the judge's own threshold
@@ -42,7 +42,7 @@ class JudgeResult:
 
 
 class BaseJudge(ABC):
-    """A judge as seed 002 defines it: a subclass sets `name` and `strategy` and writes `evaluate`.
+    """An agent-step judge: a subclass sets `name` and `strategy` and writes `evaluate`.
 
     It promises one metric of its name, with a part for each sub-score in the result's metadata, and
     takes part in a run when [judge] judges names it as `module:Class`.

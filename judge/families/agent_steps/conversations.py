@@ -1,4 +1,4 @@
-"""The judges of a whole conversation (seed 002), and the entries of all agent-step judges."""
+"""The judges of a whole conversation, and the entries of all agent-step judges."""
 
 from __future__ import annotations
 

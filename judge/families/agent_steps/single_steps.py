@@ -1,4 +1,4 @@
-"""The judges of searches and of charts (seed 002)."""
+"""The judges of searches and of charts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The SQL judge (seed 002): do the agent's statements return what the expected ones return?"""
+"""The SQL judge: do the agent's statements return what the expected ones return?"""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from assizes.judge.prompts.prompt_texts import numbered_list
 from assizes.judge.protocol import NoReply, Query, QueryResult, SqlTable, Steps
 
 WEIGHTS: Final = {"result_match": 0.7, "efficiency": 0.3}
-"""Shares of the sub-scores in the headline score (seed 002)."""
+"""Shares of the sub-scores in the headline score."""
 
 SYSTEM: Final = f"""\
 You judge the SQL that an AI agent ran to answer its user. You see the user's requests, the expected statements, the agent's SQL tool calls, and how far their results agree.

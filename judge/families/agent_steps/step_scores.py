@@ -1,4 +1,4 @@
-"""The base class of the agent-step judges (seed 002), and the texts and scores that they share."""
+"""The base class of the agent-step judges, and the texts and scores that they share."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def name_tools(
 
 
 class StepJudge(ABC):
-    """A judge of seed 002: one headline score under the judge's own name, sub-scores as parts."""
+    """An agent-step judge: one headline score under the judge's own name, sub-scores as parts."""
 
     name: ClassVar[str]
     strategy: ClassVar[EvaluationStrategy]
@@ -158,7 +158,7 @@ class StepJudge(ABC):
         """The finding for a case whose expected values are there, with the asks that it takes."""
 
     def missing(self, case: Case) -> str | None:
-        """A case without the expected values is skipped; JSON null is no value (seed 002)."""
+        """A case without the expected values is skipped; JSON null is no value."""
         # An exchange whose expected values are invalid must fail, not be skipped: `judge` does so.
         has_turns = self.options.per_turn and case.expected.additional_input.get(TURNS)
         return None if has_turns else self.missing_expectation(case.expected)
@@ -349,7 +349,7 @@ def shorten_text(text: str, limit: int) -> str:
 
 
 def is_null(value: object) -> bool:
-    """Whether a value is the text `null`, with which seed 002 forbids an action (negative case)."""
+    """Whether a value is the text `null`, which forbids an action (negative case)."""
     return isinstance(value, str) and value.strip().casefold() == "null"
 
 

@@ -1,1 +1,1 @@
-"""Answer criteria and answer completeness (seed 003)."""
+"""Answer criteria and answer completeness."""

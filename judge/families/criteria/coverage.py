@@ -82,7 +82,7 @@ class CoverageCounts:
     aspects: int
 
     def score(self, strategy: Strategy, concept_weight: float) -> float:
-        """The score 0..1 by a strategy, 9 decimals (seed 003).
+        """The score 0..1 by a strategy, 9 decimals.
 
         concept: covered concepts / concepts; aspect: covered aspects / aspects;
         weighted: w x concept + (1 - w) x aspect, where w is `concept_weight`.
@@ -217,7 +217,7 @@ def signals(
     concept_weight: float,  # 0..1, of the concept score in `weighted`
     turn_count: int,  # answers that were evaluated
 ) -> dict[str, Any]:
-    """The diagnostic signals of seed 003 under their published names: the details of a score."""
+    """The diagnostic signals under their published names: the details of a score."""
     totals = coverage_counts(aspect_coverages)
     weighted = {"weighted_score": totals.score("weighted", concept_weight)}
     return {
@@ -235,7 +235,7 @@ def signals(
 
 
 def interpretation(score: float) -> str:
-    """The meaning of a coverage score 0..1 (seed 003), in bands from 1, from 0.7, from 0.5."""
+    """The meaning of a coverage score 0..1, in bands from 1, from 0.7, from 0.5."""
     bands = {  # lowest score -> meaning, best first
         1.0: "all criteria fully covered",
         0.7: "most criteria met, minor gaps",

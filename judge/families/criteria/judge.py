@@ -1,4 +1,4 @@
-"""Answer criteria and answer completeness (seed 003): how much of its criteria an answer covers."""
+"""Answer criteria and answer completeness: how much of its criteria an answer covers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from assizes.judge.score import Metric, Scale, Score
 
 
 class CoverageOptions(JudgeOptions):
-    """Options of both judges (seed 003, configuration)."""
+    """Options of both judges."""
 
     threshold: float = Field(
         default=0.5, ge=0, le=1, description="The score from which a case passes."

@@ -1,4 +1,4 @@
-"""Evaluation sets of seed 004: a row a line, with a request, the response and the expected response.
+"""Evaluation sets of yes/no judges: a row a line, with a request, the response and the expected response.
 
     {"request_id": "q1", "request": "What is ...?", "response": "It is ...",
      "retrieved_context": [{"doc_uri": "a.md", "content": "..."}], "expected_response": "..."}

@@ -283,8 +283,8 @@ def _judge_facts(
     latency = collect_rows(answered)["latency_ms"]
     median, p95 = (latency.quantile(level, interpolation="linear") for level in (0.5, 0.95))
     ledger: dict[str, tuple[Callable[[float | None], str], float | None]] = {
-        "Spent with every start of this run, by the ledger": (money, summary.spent_usd),
-        "Of that, in no row": (money, summary.spent_outside_rows_usd),
+        "Spent over all sessions, by the ledger": (money, summary.spent_usd),
+        "Of that, for replies lost before they were stored": (money, summary.spent_outside_rows_usd),
         "Cost of estimated tokens": (share, summary.cost_estimated),
     }
     return {

@@ -234,7 +234,7 @@ def verdict_with_attribution(
 
 
 def _dimensions(summary: RunSummary) -> list[schema.Dimension]:
-    """The two gates of seed 001 and the coverage that both of them need, on a scale of 0..100."""
+    """The two gates of a run and the coverage that both of them need, on a scale of 0..100."""
     # Below, `value and round(value, 9)` keeps `None` and 0; nine digits remove the noise of floats.
     score, rate = summary.weighted_metrics_score_pct, summary.cases_pass_rate_pct
     coverage = None if summary.coverage is None else summary.coverage * 100

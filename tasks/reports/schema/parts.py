@@ -176,7 +176,7 @@ class Statistics(ReportPart):
 
 
 class Rule(ReportPart):
-    """One of the three rules (seed 001), as text."""
+    """One of the three rules, as text."""
 
     name: str
     baseline: str
@@ -254,7 +254,7 @@ class Comparison(ReportPart):
 
     baseline: Side
     candidate: Side
-    regression_detected: bool = Field(description="by the rules (seed 001)")
+    regression_detected: bool = Field(description="by the three rules")
     reasons: list[str]
     ending: Ending
     mode: str = Field(description="what decides: rules, statistics, both")

@@ -176,7 +176,7 @@ def test_the_command_says_what_was_kept_and_where_the_old_files_are(built, damag
     told = assizes("runs", "--store", place.uri, cwd=folder)
     assert (told.code, told.out) == (2, "")
     assert "run `assizes store rebuild`" in told.err
-    done = assizes("rebuild", "--store", place.uri, cwd=folder)
+    done = assizes("store", "rebuild", "--store", place.uri, cwd=folder)
     assert done.code == 0, done.err
     assert "kept 1 runs: first" in done.out
     assert f"the damaged files are kept as {folder}/{NAME}.damaged-1 (.wal, .commits)" in done.out

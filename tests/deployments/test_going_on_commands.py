@@ -1,4 +1,4 @@
-"""`assizes requeue`: judge the records that a run could not read."""
+"""`assizes retry-rejected` and `resume --errors`: judge what a run could not, as a new run."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from assizes.judge.config.run import StoreConfig
 from assizes.judge.formats import native_line
 from assizes.tasks.store import open_store
 from tests.command import Answer, assizes
+from tests.doubles.fixtures import OPENAI_KEY, OpenAIServer
 
 CASES = sample_cases()[:5]
 LINES = [native_line(case) for case in CASES]
@@ -60,23 +61,29 @@ def test_what_was_mended_is_judged_in_a_run_of_its_own(folder: Path, prefect_ser
     before = tables(folder, first["run_id"])
     assert [row["reason"] for row in before["rejects"]] == ["json", "id_conflict", "id_conflict"]
 
-    nothing = answer_of(folder, prefect_server, "requeue", first["run_id"], "--dry-run")
+    nothing = answer_of(folder, prefect_server, "retry-rejected", first["run_id"], "--dry-run")
     assert nothing.code == 4, nothing
     assert "no_data" in nothing.err
     assert "3 rejected (id_conflict 2, json 1)" in nothing.err
 
     # A line is put in front as well: records stand elsewhere in the mended file.
     write_lines(folder, b"\n{broken\n", *LINES[:3], LINES[3])
-    dry = outcome_of(folder, prefect_server, "requeue", first["run_id"], "--dry-run")
+    words = ("retry-rejected", first["run_id"], "--dry-run")
+    line = answer_of(folder, prefect_server, *words).out.strip()
+    assert line == (
+        f"run {first['run_id']} rejected 3 records (id_conflict 2, json 1); 1 can be judged now, "
+        "3 records (id_conflict 2, json 1) cannot"
+    )
+    dry = outcome_of(folder, prefect_server, *words)
     assert (dry["sought"], dry["due"], dry["still_quarantined"]) == (3, 1, 3)
     assert dry["reasons"] == {"id_conflict": 2, "json": 1}
     assert dry["of"]["reasons"] == {"id_conflict": 2, "json": 1}
 
-    second = outcome_of(folder, prefect_server, "requeue", first["run_id"])
+    second = outcome_of(folder, prefect_server, "retry-rejected", first["run_id"])
     counts = second["summary"]["counts"]
     assert (counts["judged"], counts["quarantined"]) == (1, 3)
     assert counts["read"] == sum(counts.values()) - counts["read"]
-    assert second["run_id"].startswith("evaluation-requeue-")
+    assert second["run_id"].startswith("evaluation-rejected-")
     rows = tables(folder, second["run_id"])
     assert [row["case_id"] for row in rows["cases"]] == [CASES[2].case_id]
     assert tables(folder, first["run_id"]) == before
@@ -92,7 +99,7 @@ def test_a_mended_copy_of_what_was_judged_is_in_conflict_and_never_wins(
     changed = native_line(CASES[0].model_copy(update={"cluster": "another"}))
     write_lines(folder, *LINES[:2], changed, LINES[3])
 
-    answer = answer_of(folder, prefect_server, "requeue", first["run_id"][:14], "--dry-run")
+    answer = answer_of(folder, prefect_server, "retry-rejected", first["run_id"][:14], "--dry-run")
 
     assert answer.code == 4, answer
     assert "3 rejected (id_conflict 3)" in answer.err
@@ -104,14 +111,15 @@ def test_a_run_without_rejects_and_an_unknown_one_are_one_line(folder: Path, pre
     first = outcome_of(folder, prefect_server, "run")
 
     for words, reason in (
-        (("requeue", first["run_id"]), "has no quarantined record: nothing to requeue"),
+        (("retry-rejected", first["run_id"]), "rejected no record: nothing to retry"),
         (("run", "--only-errors", "--run-id", first["run_id"]), "has no case with an error"),
-        (("run", "--only-errors"), "--only-errors: name the run with --run-id"),
+        (("resume", first["run_id"], "--errors"), "has no case with an error"),
+        (("run", "--only-errors"), "--only-errors: use `assizes resume RUN --errors`"),
         (
             ("run", "--only-errors", "--run-id", first["run_id"], "--no-batch"),
-            "its own configuration holds",
+            "the run's own configuration holds",
         ),
-        (("requeue", "nobody"), "no run 'nobody' in duckdb:///assizes.duckdb"),
+        (("retry-rejected", "nobody"), "no run 'nobody' in duckdb:///assizes.duckdb"),
         (
             ("plan", "--set", "transcripts.again={run='x',only='errored'}"),
             "no run 'x' in duckdb:///",
@@ -121,3 +129,29 @@ def test_a_run_without_rejects_and_an_unknown_one_are_one_line(folder: Path, pre
         assert answer.code == 2, answer
         assert reason in answer.err
         assert len(answer.err.splitlines()) == 1
+
+
+def test_cases_with_errors_are_judged_in_a_run_of_their_own(
+    folder: Path, prefect_server: str, judge_server: OpenAIServer
+):
+    write_lines(folder, *LINES[:3])
+    (folder / "in" / "b.jsonl").unlink()
+    api = f"judge.api_base={judge_server.api_base}"
+    env = {"PREFECT_API_URL": prefect_server, "OPENAI_API_KEY": OPENAI_KEY}
+    model = ("--set", "judge.model=openai/stub-invalid", "--set", api)
+    first = assizes("run", *model, "--json", cwd=folder, env=env)
+    run_id = json.loads(first.out)["run_id"]
+    before = tables(folder, run_id)
+    assert [row["status"] for row in before["cases"]] == ["errored"] * 3
+    shown = assizes("resume", run_id, cwd=folder, env=env)
+    hint = f"`assizes resume {run_id} --errors` judges them anew"
+    assert f"nothing was judged now; 3 cases with an error: {hint}" in shown.out
+
+    better = ("--set", "judge.model=openai/stub")
+    second = assizes("resume", run_id, "--errors", *better, "--json", cwd=folder, env=env)
+
+    assert f"run {run_id} has 3 cases with an error; 3 can be judged now" in second.err
+    outcome = json.loads(second.out)
+    assert outcome["run_id"].startswith("evaluation-errors-")
+    assert outcome["summary"]["counts"]["judged"] == 3
+    assert tables(folder, run_id) == before
