@@ -17,7 +17,7 @@ from pydantic import (
     model_validator,
 )
 
-from assizes.judge.config import ConfigTable
+from assizes.judge.config import ConfigTable, StorageOptions
 from assizes.judge.config.transcripts import FormatName
 
 
@@ -235,11 +235,7 @@ class CalibrationConfig(ConfigTable):
         description="The number of labelled, failing cases that are judged again with an attack "
         "planted in them.",
     )
-    storage_options: dict[str, Any] = Field(
-        default_factory=dict,
-        description="Options of the fsspec file system, such as `endpoint_url`. Secrets belong in the "
-        "environment.",
-    )
+    storage_options: StorageOptions = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _can_be_clipped(self) -> CalibrationConfig:

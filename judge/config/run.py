@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from assizes.judge.config import ConfigTable, gates
+from assizes.judge.config import ConfigTable, StorageOptions, gates
 from assizes.judge.config.judging import JudgeConfig, LimitsConfig
 from assizes.judge.config.transcripts import (
     LATER_SETTINGS,
@@ -177,11 +177,7 @@ class StoreConfig(ConfigTable):
         description="Where rows are stored: `duckdb:///file`, or a folder or an `s3://` URI for "
         "Parquet.",
     )
-    storage_options: dict[str, Any] = Field(
-        default_factory=dict,
-        description="Options of the fsspec file system, such as `endpoint_url`. Secrets belong in the "
-        "environment.",
-    )
+    storage_options: StorageOptions = Field(default_factory=dict)
 
 
 class CacheConfig(ConfigTable):
@@ -197,11 +193,7 @@ class CacheConfig(ConfigTable):
         "kept. `refresh`: replies that other runs received are asked for again. "
         "`replay_only`: no model is asked.",
     )
-    storage_options: dict[str, Any] = Field(
-        default_factory=dict,
-        description="Options of the fsspec file system, such as `endpoint_url`. Secrets belong in the "
-        "environment.",
-    )
+    storage_options: StorageOptions = Field(default_factory=dict)
 
 
 class ReportConfig(ConfigTable):
@@ -214,11 +206,7 @@ class ReportConfig(ConfigTable):
         default=None,
         description="A folder of a Prometheus textfile collector. Each run replaces its file there.",
     )
-    storage_options: dict[str, Any] = Field(
-        default_factory=dict,
-        description="Options of the fsspec file system, such as `endpoint_url`. Secrets belong in the "
-        "environment.",
-    )
+    storage_options: StorageOptions = Field(default_factory=dict)
 
 
 Trigger = Literal["nightly", "deployment", "backfill", "adhoc"]

@@ -10,7 +10,7 @@ import polars as pl
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from assizes.judge.case import Expected
-from assizes.judge.config import ConfigTable
+from assizes.judge.config import ConfigTable, StorageOptions
 
 FormatName = Literal[
     "auto",
@@ -123,11 +123,7 @@ class GroundTruthConfig(ConfigTable):
         description="What happens with a row that names no case: `count` counts it, `refuse` ends the "
         "command with an error.",
     )
-    storage_options: dict[str, Any] = Field(
-        default_factory=dict,
-        description="Options of the fsspec file system, such as `endpoint_url`. Secrets belong in the "
-        "environment.",
-    )
+    storage_options: StorageOptions = Field(default_factory=dict)
 
     @field_validator("columns")
     @classmethod
@@ -342,8 +338,4 @@ class TranscriptsConfig(SelectionConfig):
         description="Plant an attack in each case. `[calibration] canaries` sets it; it is not meant "
         "for files.",
     )
-    storage_options: dict[str, Any] = Field(
-        default_factory=dict,
-        description="Options of the fsspec file system, such as `endpoint_url`. Secrets belong in the "
-        "environment.",
-    )
+    storage_options: StorageOptions = Field(default_factory=dict)
