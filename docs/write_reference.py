@@ -138,7 +138,12 @@ def described(field: FieldInfo, path: str) -> str:
     """
     if not field.description:
         raise SystemExit(f"{path}: has no description; give its Field one")
-    return field.description
+    return sentence(field.description)
+
+
+def sentence(text: str) -> str:
+    """The text with a capital letter in front and a full stop behind."""
+    return text[:1].upper() + text[1:].rstrip(".") + "."
 
 
 def type_words(annotation: Any) -> tuple[str, type[BaseModel] | None]:

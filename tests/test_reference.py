@@ -100,7 +100,7 @@ def test_every_setting_has_a_type_a_default_and_a_sentence():
         name, _, body = section.partition("\n")
         kind, sentence = re.split(r"\n\s*\n", body.partition("\n## ")[0].strip())[:2]
         assert re.fullmatch(r"Type: .+\. Default: .+\.", " ".join(kind.split())), name
-        assert re.fullmatch(r"[A-Z`].+[.]", " ".join(sentence.split())), name
+        assert re.fullmatch(r"[A-Z`\[].+[.]", " ".join(sentence.split())), name
 
 
 def visible_commands(group, path: str) -> Iterator[tuple[str, object]]:
