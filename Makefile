@@ -7,7 +7,7 @@ DIST := dist
 WHEEL_VENV := .venv-wheel
 
 .DEFAULT_GOAL := check
-.PHONY: demo test coverage check format lint types contracts ids test-s3 test-server soak soak-quick bench bench-engine bench-rate bench-workers bench-scale bench-bulk bench-sql bench-begin bench-banking bench-stats bench-privacy bench-hostile bench-surface bench-reading bench-serving audit mutation screenshots wheel test-wheel image lock clean
+.PHONY: demo test coverage check format lint types contracts ids test-s3 test-server soak soak-quick bench bench-engine bench-rate bench-workers bench-scale bench-bulk bench-sql bench-begin bench-banking bench-stats bench-privacy bench-hostile bench-surface bench-reading bench-serving audit mutation screenshots wheel test-wheel image lock clean docs reference
 
 $(STAMP): requirements.lock pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -126,6 +126,12 @@ test-wheel: wheel  ## the wheel in a new environment that holds its locked depen
 image:  ## the container image `assizes`, of this tree and the lock (needs docker or podman)
 	$(shell command -v docker || echo podman) build --tag assizes .
 
+docs: reference  ## the documentation site into site/, without a network; a broken link or a warning fails
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --clean
+
+reference: $(STAMP)  ## docs/reference from settings, commands, tables, API and error codes
+	$(BIN)/python docs/write_reference.py
+
 lock:  ## resolve requirements.lock anew from the ranges in pyproject.toml; no release younger than a week
 	$(BIN)/uv pip compile pyproject.toml --group dev --universal --generate-hashes --no-annotate --no-header \
 		--python-version 3.11 --upgrade --exclude-newer "7 days" --quiet --output-file requirements.lock
@@ -133,4 +139,4 @@ lock:  ## resolve requirements.lock anew from the ranges in pyproject.toml; no r
 		--no-header --python-version 3.11 --quiet --output-file requirements-runtime.lock
 
 clean:
-	rm -rf .venv .venv-wheel dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv .venv-wheel dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

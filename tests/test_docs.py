@@ -8,6 +8,7 @@ import shlex
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,6 +16,7 @@ import click
 import duckdb
 import pytest
 import typer.main
+import yaml
 
 from assizes.deployments.cli import app
 from assizes.deployments.options import visible_commands
@@ -28,7 +30,7 @@ from tests.judge.families.custom.custom_judges import parsed_judge
 from tests.outward import PYTHONPATH
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -40,7 +42,7 @@ class Block(NamedTuple):
 
 
 BLOCKS = [
-    Block(page.name, number, *found.groups())
+    Block(str(page.relative_to(ROOT)), number, *found.groups())
     for page in PAGES
     for number, found in enumerate(FENCE.finditer(page.read_text(encoding="utf-8")))
 ]
@@ -53,7 +55,7 @@ def of(language: str):
 
 
 def test_every_block_is_of_a_language_that_is_run():
-    assert {block.language for block in BLOCKS} <= {"python", "toml", "sh", "sql", "jsonl"}
+    assert {block.language for block in BLOCKS} <= {"python", "toml", "sh", "sql", "jsonl", "yaml"}
 
 
 @of("python")
@@ -107,15 +109,61 @@ def test_a_jsonl_block_is_native_transcripts(block: Block):
         assert json.loads(line)
 
 
+OTHER_PROGRAMS = {"curl", "docker", "export", "ollama", "pip", "prefect", "python", "uv"}
+"""Programs of others that a page may call; what they do is theirs to test."""
+
+
+def check_command_line(line: str) -> None:
+    """Fail unless the line calls a program that is known, and ours with what it takes."""
+    words = shlex.split(line, comments=True)
+    program, *args = words or ["export"]
+    if program in OTHER_PROGRAMS:
+        return
+    assert program == "assizes"
+    command = typer.main.get_command(app)
+    while hasattr(command, "commands"):  # the group of all commands, and `store` within it
+        name, command, args = command.resolve_command(click.Context(command), args)
+        assert name
+        assert command is not None, line
+    command.make_context(name, args)
+
+
 @of("sh")
 def test_a_command_line_is_one_the_command_takes(block: Block):
-    command = typer.main.get_command(app)
-    for line in block.text.splitlines():
-        program, *args = shlex.split(line, comments=True)
-        assert program == "assizes"
-        name, sub, rest = command.resolve_command(click.Context(command), args)
-        assert name
-        sub.make_context(name, rest)
+    for line in block.text.replace("\\\n", " ").splitlines():
+        check_command_line(line)
+
+
+def commands_in(node: object) -> Iterator[str]:
+    """The command lines under the keys `run` of a CI file."""
+    if isinstance(node, dict):
+        for key, value in node.items():
+            yield from value.splitlines() if key == "run" else commands_in(value)
+    elif isinstance(node, list):
+        for part in node:
+            yield from commands_in(part)
+
+
+@of("yaml")
+def test_the_commands_of_a_ci_file_are_ones_the_command_takes(block: Block):
+    lines = list(commands_in(yaml.safe_load(block.text)))
+    assert lines
+    for line in lines:
+        check_command_line(line.partition(" >")[0])
+
+
+def test_no_line_of_a_new_page_is_over_200_characters():
+    new = [page for page in PAGES if page.parent.name in ("how-to", "reference")]
+    new += [ROOT / "docs" / f"{name}.md" for name in ("index", "tutorial", "glossary")]
+    new.append(ROOT / "docs" / "troubleshooting.md")
+    assert len(new) > 20
+    long = {
+        (page.name, number)
+        for page in new
+        for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1)
+        if len(line) > 200
+    }
+    assert long == set()
 
 
 @pytest.fixture(scope="module")

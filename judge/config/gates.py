@@ -18,17 +18,27 @@ from pydantic import (
     model_validator,
 )
 
-from assizes.judge.config import ConfigTable
+from assizes.judge.config import ConfigTable, StorageOptions
 from assizes.judge.config.transcripts import FormatName
 
 
 class ThresholdsConfig(ConfigTable):
     """[thresholds]: what a run must reach, in percent; coverage is a fraction."""
 
-    metrics_pass_threshold: float = Field(default=80.0, ge=0, le=100)  # percent
-    cases_pass_threshold: float = Field(default=100.0, ge=0, le=100)  # percent
+    metrics_pass_threshold: float = Field(
+        default=80.0,
+        ge=0,
+        le=100,
+        description="The average score from 0 to 100 that a run must reach.",
+    )
+    cases_pass_threshold: float = Field(
+        default=100.0, ge=0, le=100, description="The percentage of cases that must pass."
+    )
     min_coverage: float = Field(
-        default=0.95, ge=0, le=1, description="scored / due; below it a run is inconclusive"
+        default=0.95,
+        ge=0,
+        le=1,
+        description="The share of the due scores that must be there. A run below it is inconclusive.",
     )
 
 
@@ -64,43 +74,64 @@ class ComparisonConfig(ConfigTable):
 
     baseline: str | None = Field(
         default=None,
-        description="run id; or by rule, over runs of this name: `latest` (complete), `latest_passed`, "
-        "`previous_version` (of the agent)",
+        description="The run to compare with: a run id, or a rule over the runs of this name: "
+        "`latest`, `latest_passed` or `previous_version`. Not set: no comparison.",
     )
     max_pass_rate_drop: FractionOrPercent = Field(
-        default=0.0, le=1, description="fraction, or `2%`"
+        default=0.0,
+        le=1,
+        description="The largest allowed drop of the pass rate, as a fraction or as text with a "
+        'percent sign: `0.02` or `"2%"`.',
     )
-    max_avg_score_drop: float = Field(default=5.0, ge=0, le=100, description="points of 0..100")
+    max_avg_score_drop: float = Field(
+        default=5.0,
+        ge=0,
+        le=100,
+        description="The largest allowed drop of the average score, in points from 0 to 100.",
+    )
     max_latency_increase_pct: FractionOrPercent = Field(
-        default=0.2, description="fraction, or text: 0.2 or `20%`; over 1 only text: `150%`"
+        default=0.2,
+        description="The largest allowed increase of the average latency, as a fraction or as text: "
+        '`0.2` or `"20%"`. Over 1 it must be text: `"150%"`.',
     )
     mode: Literal["rules", "statistics", "both"] = Field(
         default="both",
-        description="what decides: the rules, the statistics, or the rules with the statistics shown",
+        description="What decides: the rules, the statistics, or the rules with the statistics shown "
+        "beside them (`both`).",
     )
     gating: tuple[str, ...] = Field(
         default=("pass_rate", "overall_score"),
         min_length=1,
-        description="what the statistics decide on: these two, and names of metrics",
+        description="What the statistics decide on: `pass_rate`, `overall_score` and names of "
+        "metrics.",
     )
     margin: float = Field(
-        default=2.0, gt=0, le=100, description="smallest drop that matters, points of 0..100"
+        default=2.0,
+        gt=0,
+        le=100,
+        description="The smallest drop that matters, in points from 0 to 100.",
     )
     alpha: float = Field(
-        default=0.05, gt=0, lt=0.5, description="share of false alarms over all of `gating`"
+        default=0.05,
+        gt=0,
+        lt=0.5,
+        description="The accepted share of false alarms over all of `gating`.",
     )
     mix_by: str | None = Field(
         default=None,
-        description="tag, agent or agent_version by which different cases are made alike",
+        description="The tag, `agent` or `agent_version` by which runs over different cases are "
+        "weighted alike.",
     )
     slices: tuple[str, ...] | None = Field(
-        default=None, description="tags, agent, agent_version, tool; null: every one of few values"
+        default=None,
+        description="The tags, `agent`, `agent_version` or `tool` whose values are compared apart. "
+        "Not set: each one with few values.",
     )
     critical_cases: tuple[str, ...] = Field(
-        default=(), description="case ids that must not turn from pass to fail"
+        default=(), description="Ids of cases that must not turn from pass to fail."
     )
     allow: bool = Field(
-        default=False, description="compare runs that were judged differently all the same"
+        default=False, description="Compare runs that were judged differently all the same."
     )
 
 
@@ -114,19 +145,32 @@ VERDICT = "verdict"
 class LabelColumns(ConfigTable):
     """[calibration.columns]: the names of the columns; a file may lack those not set here."""
 
-    case: str = "case_id"
+    case: str = Field(default="case_id", description="The column with the case id.")
     label: tuple[str, ...] = Field(
-        default=("label",), description="several: one rater each, named by the column"
+        default=("label",),
+        description="The column with the label. Several columns stand for several raters, each named "
+        "by its column.",
     )
-    rater: str = "rater"
-    metric: str = "metric"
-    cluster: str = "cluster"
-    repetition: str = "repetition"
-    judge: str = Field(default="judge", description="the judge's grade, in a file of judgements")
+    rater: str = Field(default="rater", description="The column with the name of the rater.")
+    metric: str = Field(
+        default="metric", description="The column with the name of the metric that was labelled."
+    )
+    cluster: str = Field(
+        default="cluster",
+        description="The column with the cluster, which groups cases that depend on each other.",
+    )
+    repetition: str = Field(
+        default="repetition", description="The column with the repetition of the case."
+    )
+    judge: str = Field(
+        default="judge", description="The column with the judge's grade, in a file of judgements."
+    )
     reply: str | None = Field(
-        default=None, description="in place of `judge`: the model's text, parsed as replies are"
+        default=None,
+        description="The column with the model's reply, which is parsed, in place of `judge`. Not "
+        "set: there is no such column.",
     )
-    verdict: str = Field(default="verdict", description="the key of the grade in such a reply")
+    verdict: str = Field(default="verdict", description="The key of the grade in such a reply.")
 
     @field_validator("label", mode="before")
     @classmethod
@@ -139,40 +183,60 @@ class CalibrationConfig(ConfigTable):
 
     labels: str | None = Field(
         default=None,
-        description="CSV, TSV, Parquet, JSON, JSON lines or TREC qrels, plain or .gz; "
-        "`cases:NAME` for a label that the transcripts carry",
+        description="The file with people's labels: CSV, TSV, Parquet, JSON, JSON lines or TREC "
+        "qrels, plain or .gz. `cases:NAME` means a label that the transcripts carry.",
     )
     judgements: str | None = Field(
-        default=None, description="recorded grades of a judge, in place of a run"
+        default=None, description="A file with recorded grades of a judge, in place of a run."
     )
     metric: str | None = Field(
-        default=None, description=f"of labels without a metric column; null: {VERDICT}"
+        default=None,
+        description="The metric that was labelled, for labels without a metric column. Not set: "
+        "`verdict`, which is the whole case.",
     )
     columns: LabelColumns = LabelColumns()
     words: dict[str, float] = Field(
-        default_factory=dict, description="grades of further words; any case"
+        default_factory=dict,
+        description="The grades of further words in the labels, as in `tie = 0`. Upper and lower case "
+        "are the same.",
     )
     levels: tuple[float, ...] | None = Field(
-        default=None, description="the grades there are; null: those that people gave"
+        default=None, description="The grades there are. Not set: the grades that people gave."
     )
-    clip: bool = Field(default=False, description="pull numbers beyond the levels to the next one")
-    scale: Literal["ordinal", "nominal"] = "ordinal"
+    clip: bool = Field(
+        default=False, description="Pull numbers beyond the levels to the nearest level."
+    )
+    scale: Literal["ordinal", "nominal"] = Field(
+        default="ordinal",
+        description="Whether grades have an order (`ordinal`) or not (`nominal`).",
+    )
     pass_from: float | None = Field(
-        default=None, description="the lowest grade that passes; null: 1 of 0 and 1, 3 of 0 to 5"
+        default=None,
+        description="The lowest grade that passes. Not set: 1 for grades 0 and 1, and 3 for grades 0 "
+        "to 5.",
     )
     min_kappa: float | None = Field(
-        default=None, ge=-1, le=1, description="floor of the gate; null: no floor"
+        default=None,
+        ge=-1,
+        le=1,
+        description="The least agreement (Cohen's kappa) with people. Below it the exit code is 1. "
+        "Not set: no gate.",
     )
     max_kappa_drop: float | None = Field(
-        default=None, ge=0, le=2, description="under the judge calibrated before on these labels"
+        default=None,
+        ge=0,
+        le=2,
+        description="The largest allowed drop of kappa under the judge that was calibrated before on "
+        "these labels. Not set: no gate.",
     )
     canaries: int = Field(
         default=0,
         ge=0,
         le=1000,
-        description="labelled cases that fail and are judged again with an attack planted in them",
+        description="The number of labelled, failing cases that are judged again with an attack "
+        "planted in them.",
     )
-    storage_options: dict[str, Any] = Field(default_factory=dict)
+    storage_options: StorageOptions = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _can_be_clipped(self) -> CalibrationConfig:
@@ -187,39 +251,64 @@ class SeriesConfig(ConfigTable):
     """[series]: the reference period, the limits of the charts, and when an incident is opened."""
 
     metrics: tuple[str, ...] = Field(
-        default=(), description="series to watch; empty: pass_rate, overall_score, all metrics"
+        default=(),
+        description="The series to watch. Empty: `pass_rate`, `overall_score` and all metrics.",
     )
     slices: tuple[str, ...] = Field(
         default=(),
-        description="agent, agent_version, tool or tags.NAME: a series a value, exploratory",
+        description="`agent`, `agent_version`, `tool` or `tags.NAME`: each value gets a series of its "
+        "own, which is exploratory.",
     )
     reference_runs: int = Field(
-        default=28, ge=5, description="first runs of a judge, which say what is usual"
+        default=28, ge=5, description="The number of first runs of a judge that say what is usual."
     )
     # EWMA chart (Roberts, 1959), tabular CUSUM (Page, 1954).
-    ewma_weight: float = Field(default=0.2, gt=0, le=1, description="of the newest run")
-    ewma_limit: float = Field(default=3.0, gt=0, description="in standard deviations")
-    cusum_slack: float = Field(default=0.5, ge=0, description="in standard deviations")
-    cusum_limit: float = Field(default=5.0, gt=0, description="in standard deviations")
+    ewma_weight: float = Field(
+        default=0.2, gt=0, le=1, description="The weight of the newest run in the EWMA chart."
+    )
+    ewma_limit: float = Field(
+        default=3.0, gt=0, description="The limits of the EWMA chart, in standard deviations."
+    )
+    cusum_slack: float = Field(
+        default=0.5, ge=0, description="The slack of the CUSUM chart, in standard deviations."
+    )
+    cusum_limit: float = Field(
+        default=5.0, gt=0, description="The limit of the CUSUM chart, in standard deviations."
+    )
     confirm: int = Field(
-        default=2, ge=1, description="runs in a row that a milder signal must stay"
+        default=2,
+        ge=1,
+        description="The number of runs in a row for which a milder signal must stay before an "
+        "incident is opened.",
     )
     announce: bool = Field(
-        default=True, description="after a nightly run, an event for each problem there is"
+        default=True, description="Emit an event for each open problem after a nightly run."
     )
 
 
 class AnchorsConfig(ConfigTable):
     """[anchors]: golden transcripts that are judged beside a run, asked anew every time."""
 
-    uri: str | None = Field(default=None, description="as [transcripts] uri; null: no anchors")
-    format: FormatName = Field(default="auto", description="as [transcripts] format")
+    uri: str | None = Field(
+        default=None,
+        description="Where the anchors are, as in `[transcripts] uri`. Not set: there are no anchors.",
+    )
+    format: FormatName = Field(
+        default="auto", description="The format of the anchors, as in `[transcripts] format`."
+    )
     labels: str | None = Field(
-        default=None, description="as [calibration] labels: each anchor run calibrates the judge"
+        default=None,
+        description="The labels of the anchors, as in `[calibration] labels`. With labels each anchor "
+        "run calibrates the judge.",
     )
     triggers: tuple[Literal["nightly", "deployment", "backfill", "adhoc"], ...] = Field(
-        default=("nightly",), description="of the runs they are judged with; also with a new judge"
+        default=("nightly",),
+        description="The triggers of the runs beside which the anchors are judged. A new judge is "
+        "judged on them too.",
     )
     alpha: float = Field(
-        default=0.01, gt=0, lt=1, description="false alarms of drift a run, where none is"
+        default=0.01,
+        gt=0,
+        lt=1,
+        description="The accepted share of false alarms about drift in one run.",
     )

@@ -20,9 +20,15 @@ OFFLINE_MODEL = "offline/lexical"
 class MetricSelection(ConfigTable):
     """A chosen metric; with the weight `None` it has its default weight."""
 
-    metric: str
+    metric: str = Field(description="The name of the metric; `assizes metrics` lists the names.")
     # Weights are shares: only their ratio counts, they need not add up to 1.
-    weight: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    weight: float | None = Field(
+        default=None,
+        ge=0,
+        allow_inf_nan=False,
+        description="The weight of the metric in the overall score. Only the ratio of the weights "
+        "counts. Not set: the metric's default weight.",
+    )
 
 
 ReplyFormat = Literal["json_schema", "json_object", "words"]
@@ -36,51 +42,85 @@ class JudgeConfig(ConfigTable):
     """[judge]: the judges, their metrics and their models."""
 
     metrics: tuple[MetricSelection, ...] | None = Field(
-        default=None, description="conversation metrics; null or empty: the eight defaults"
+        default=None,
+        description="The conversation metrics that are scored. A name stands for a metric with its "
+        "default weight. Not set or empty: the eight default metrics.",
     )
-    judges: tuple[str, ...] = ("conversation",)  # names of built-in or own judges
+    judges: tuple[str, ...] = Field(
+        default=("conversation",),
+        description="The judges of a run: built-in names, names of judges in `rubrics` folders, or "
+        "`module:attribute` of your own code.",
+    )
     pass_threshold: float = Field(
-        default=75.0, ge=0, le=100, description="overall score 0..100 a case needs without outcomes"
+        default=75.0,
+        ge=0,
+        le=100,
+        description="The overall score from 0 to 100 that a case needs to pass when it has no "
+        "expected outcomes.",
     )
     floors: dict[str, Annotated[float, Field(ge=0, le=5, allow_inf_nan=False)]] = Field(
         default_factory=dict,
-        description="metric -> least score, in the metric's own unit, without which a case fails "
-        "whatever its average: `tool_routing = 2`",
+        description="The least score by metric, in the metric's own unit, as in `tool_routing = 2`. A "
+        "case below a floor fails whatever its average is.",
     )
     flagged_passes: FlaggedPasses = Field(
         default="apart",
-        description="a pass of a case whose texts dictate a verdict to its judges or forge their "
-        "replies: `apart` is not passed and counted as pass_flagged, `count` is a pass that says so",
+        description="How a pass counts when the texts of the case dictate a verdict to its judges or "
+        "forge their replies. `apart`: the case is not passed and counts as "
+        "`pass_flagged`. `count`: the case is passed and carries the flag.",
     )
     second_look: bool = Field(
         default=False,
-        description="ask once more, with the data marked, about a case that speaks to its judges; "
-        "where that says otherwise the case is flagged needs_review",
+        description="Ask once more, with the data marked, about a case that speaks to its judges. A "
+        "case whose second answer differs is flagged `needs_review`.",
     )
-    model: str | None = Field(default=None, description=f"null: {OFFLINE_MODEL}")
-    provider: str | None = Field(default=None, description="put before the model: provider/model")
-    api_base: str | None = Field(default=None, description="address of a self-hosted endpoint")
+    model: str | None = Field(
+        default=None,
+        description="The model that judges, by its litellm name. Not set: `offline/lexical`, which "
+        "applies text rules and asks no model.",
+    )
+    provider: str | None = Field(
+        default=None,
+        description="The litellm provider, which is put before the model's name: `provider/model`.",
+    )
+    api_base: str | None = Field(default=None, description="The address of a self-hosted endpoint.")
     temperature: float | None = Field(
-        default=None, ge=0, le=2, description="null: 0.2 where the model takes a temperature"
+        default=None,
+        ge=0,
+        le=2,
+        description="The sampling temperature of the model. Not set: 0.2 where the model takes a "
+        "temperature.",
     )
     reply_format: ReplyFormat | None = Field(
         default=None,
-        description="how replies are asked for; null: the strictest that the models are known to take",
+        description="How the shape of a reply is asked for: by its JSON schema, as any JSON object, "
+        "or in words alone. Not set: the strictest way that the models are known to take.",
     )
-    max_output_tokens: int = Field(default=4096, ge=1)  # of one call; doubled once when cut off
+    max_output_tokens: int = Field(
+        default=4096,
+        ge=1,
+        description="The most tokens of one answer. An answer that was cut off is asked for once more "
+        "with twice as many.",
+    )
     panel: tuple[str, ...] = Field(
-        default=(), description="models that all judge each case instead of `model`; majority rules"
+        default=(),
+        description="Models that all judge each case instead of `model`. The majority decides.",
     )
     repeats: int = Field(
-        default=1, ge=1, le=25, description="times each model is asked the same, independently"
+        default=1,
+        ge=1,
+        le=25,
+        description="How many times each model is asked the same question, independently.",
     )
     escalate_to: str | None = Field(
-        default=None, description="model that judges anew what `model` is unsure of"
+        default=None, description="A model that judges again what `model` is unsure of."
     )
-    rubrics: tuple[str, ...] = Field(default=(), description="folders with TOML rubrics")
+    rubrics: tuple[str, ...] = Field(
+        default=(), description="Folders with TOML files of your own metrics and judges."
+    )
     options: dict[str, dict[str, Any]] = Field(
         default_factory=dict,
-        description="[judge.options.NAME]: threshold, tools, model, temperature of one judge",
+        description="The options of one judge, in the table `[judge.options.NAME]`.",
     )
 
     @field_validator("metrics", mode="before")
@@ -126,15 +166,25 @@ first metered calls do not sway it."""
 class Price(ConfigTable):
     """The price of a model in US dollars for a million tokens, and the source of the figures."""
 
-    input_usd_per_million: float = Field(ge=0)
-    output_usd_per_million: float = Field(ge=0)
+    input_usd_per_million: float = Field(
+        ge=0, description="US dollars for a million prompt tokens."
+    )
+    output_usd_per_million: float = Field(
+        ge=0, description="US dollars for a million answer tokens."
+    )
     cached_input_usd_per_million: float | None = Field(
-        default=None, ge=0, description="for prompt tokens the provider had in its cache"
+        default=None,
+        ge=0,
+        description="US dollars for a million prompt tokens that the provider had in its cache. Not "
+        "set: they cost the full price.",
     )
     batch_factor: float = Field(
-        default=0.5, ge=0, le=1, description="share of these prices that a batch call costs"
+        default=0.5, ge=0, le=1, description="The share of these prices that a batch call costs."
     )
-    source: str = Field(default="configured", description="`configured`, or the price list's name")
+    source: str = Field(
+        default="configured",
+        description="Where the prices come from: `configured`, or the name of a price list.",
+    )
 
     def cost_usd(
         self, input_tokens: int, output_tokens: int, cached_tokens: int = 0, *, batch: bool = False
@@ -210,37 +260,67 @@ class TokenScale:
 class LimitsConfig(ConfigTable):
     """[limits]: the rate limits, timeouts, retries and budgets of calls to judge models."""
 
-    max_in_flight: int = Field(default=32, ge=1, le=10_000, description="calls at once, all models")
+    max_in_flight: int = Field(
+        default=32, ge=1, le=10000, description="The most model calls at once, over all models."
+    )
     requests_per_minute: int | None = Field(
-        default=None, ge=1, description="of each model; null: as the provider lets us"
+        default=None,
+        ge=1,
+        description="The most calls a minute of each model. Not set: the provider's answers set the "
+        "pace.",
     )
     tokens_per_minute: int | None = Field(
-        default=None, ge=1, description="of each model, prompt and answer together"
+        default=None,
+        ge=1,
+        description="The most tokens a minute of each model, prompt and answer together. Not set: no "
+        "limit of tokens.",
     )
     shared: str | None = Field(
         default=None,
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,80}$",
-        description="name of Prefect global concurrency limits that all runs under the two limits "
-        "above share; null: this process has them for itself",
+        pattern="^[A-Za-z0-9][A-Za-z0-9_.-]{0,80}$",
+        description="The name of Prefect global concurrency limits, through which all runs share the "
+        "two limits above. Not set: this process has them for itself.",
     )
-    timeout_s: float = Field(default=120.0, gt=0, description="wall clock of one model call")
+    timeout_s: float = Field(
+        default=120.0, gt=0, description="The most seconds that one model call may take."
+    )
     deadline_s: float = Field(
         default=300.0,
         gt=0,
-        description="wall clock of one ask with its retries, from its first call",
+        description="The most seconds that one ask may take with all its retries, from its first call "
+        "on.",
     )
-    max_attempts: int = Field(default=4, ge=1, le=10, description="model calls for one ask")
-    budget_usd: float | None = Field(default=None, gt=0, description="of one run")
+    max_attempts: int = Field(
+        default=4, ge=1, le=10, description="The most model calls for one ask."
+    )
+    budget_usd: float | None = Field(
+        default=None,
+        gt=0,
+        description="The most US dollars that one run may spend. Not set: no budget.",
+    )
     budget_usd_per_day: float | None = Field(
-        default=None, gt=0, description="of all runs in a UTC day that share the ledger"
+        default=None,
+        gt=0,
+        description="The most US dollars that all runs with the same ledger may spend in one UTC day. "
+        "Not set: no budget.",
     )
-    max_asks: int | None = Field(default=None, ge=1, description="model calls of one run")
-    max_asks_per_day: int | None = Field(default=None, ge=1)
+    max_asks: int | None = Field(
+        default=None, ge=1, description="The most model calls of one run. Not set: no limit."
+    )
+    max_asks_per_day: int | None = Field(
+        default=None,
+        ge=1,
+        description="The most model calls of all runs with the same ledger in one UTC day. Not set: "
+        "no limit.",
+    )
     prices: dict[str, Price] = Field(
-        default_factory=dict, description='[limits.prices."MODEL"]: before litellm\'s price list'
+        default_factory=dict,
+        description='The prices of models, in tables `[limits.prices."MODEL"]`. They count before '
+        "those of litellm's list.",
     )
     ledger: str = Field(
-        default=".assizes/ledger.db", description="file in which every model call is counted"
+        default=".assizes/ledger.db",
+        description="The file in which every model call and its cost is counted.",
     )
 
     @model_validator(mode="after")

@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from assizes.judge.config import ConfigTable, gates
+from assizes.judge.config import ConfigTable, StorageOptions, gates
 from assizes.judge.config.judging import JudgeConfig, LimitsConfig
 from assizes.judge.config.transcripts import (
     LATER_SETTINGS,
@@ -31,39 +31,56 @@ class RunnerConfig(ConfigTable):
 
     kind: Literal["local", "workers", "dask"] = Field(
         default="local",
-        description="workers: partitions of a run are flow runs that workers of a Prefect work pool "
-        "take up; dask: they are tasks of a Dask cluster",
+        description="Where shards are judged. `local`: in this process. `workers`: partitions of a "
+        "run are flow runs that the workers of a Prefect work pool take. `dask`: "
+        "partitions are tasks of a Dask cluster.",
     )
     work_pool: str = Field(
-        default="assizes", description="whose workers run the deployments and the partitions"
+        default="assizes",
+        description="The name of the Prefect work pool whose workers run the deployments and the "
+        "partitions.",
     )
-    partition_shards: int = Field(default=8, ge=1, description="shards in a partition")
+    partition_shards: int = Field(
+        default=8, ge=1, description="The number of shards in one partition."
+    )
     partitions_in_flight: int = Field(
-        default=32, ge=1, le=500, description="partitions given out at once, at most"
+        default=32, ge=1, le=500, description="The most partitions that are given out at once."
     )
     lost_after_s: float = Field(
         default=90.0,
         ge=2,
-        description="a partition that shows no life for so long is given out anew",
+        description="A partition without a sign of life for so many seconds is given out again.",
     )
     dask_address: str | None = Field(
-        default=None, description="scheduler, tcp://host:8786; null: a cluster of this machine"
+        default=None,
+        description="The address of the Dask scheduler, as in `tcp://host:8786`. Not set: a cluster "
+        "of processes on this machine.",
     )
     shard_size: int | None = Field(
-        default=None, ge=1, description="cases per task; null: twice max_in_flight, at least 20"
+        default=None,
+        ge=1,
+        description="The number of cases in one shard, which is one Prefect task. Not set: twice "
+        "`limits.max_in_flight`, and at least 20.",
     )
-    shards_in_flight: int = Field(default=3, ge=1)
+    shards_in_flight: int = Field(
+        default=3, ge=1, description="The number of shards that are judged at once."
+    )
     batch: bool = Field(
-        default=False, description="ask through the provider's batch endpoint: half price, slower"
+        default=False,
+        description="Ask through the provider's batch endpoint, which costs half the price and takes "
+        "longer.",
     )
     batch_poll_s: float = Field(
         default=2.0,
         gt=0,
         le=60,
-        description="pause before the second look at a batch; doubled up to 60 s",
+        description="The pause in seconds before the second look at a batch. Each pause is twice as "
+        "long as the one before, up to 60 s.",
     )
     fail_flow: bool = Field(
-        default=True, description="end the flow as Failed on a regression or a failed gate"
+        default=True,
+        description="End the Prefect flow as Failed after a regression or a failed gate. `false`: the "
+        "flow completes, and only the name of its state tells.",
     )
 
 
@@ -75,13 +92,19 @@ class NightlyConfig(ConfigTable):
     """[nightly]: a run over the transcripts of the day before, every night."""
 
     cron: str = Field(
-        default="0 4 * * *", description="when, in the time zone below; empty: never by itself"
+        default="0 4 * * *",
+        description="When the nightly run starts, as a cron expression in `time_zone`. Empty: the "
+        "deployment has no schedule.",
     )
     time_zone: str = Field(
-        default="UTC", description="whose days the date placeholders mean, e.g. Europe/Berlin"
+        default="UTC",
+        description="The time zone whose days the date placeholders mean, as in `Europe/Berlin`.",
     )
     catch_up: int = Field(
-        default=7, ge=0, le=366, description="missed nights that are made good, at most"
+        default=7,
+        ge=0,
+        le=366,
+        description="The most missed nights that the next nightly run judges too.",
     )
 
     @field_validator("time_zone")
@@ -98,20 +121,31 @@ class AfterDeploymentConfig(ConfigTable):
     """[after_deployment]: a run over the first transcripts of a new version of the agent."""
 
     min_transcripts: int = Field(
-        default=100, ge=1, description="of the version, before it is judged"
+        default=100,
+        ge=1,
+        description="The number of transcripts of the new version that are waited for before it is "
+        "judged.",
     )
     deadline_minutes: float = Field(
-        default=24 * 60.0, gt=0, description="then it is judged by what there is"
+        default=24 * 60.0,
+        gt=0,
+        description="The minutes after which the version is judged by the transcripts there are.",
     )
-    poll_s: float = Field(default=60.0, gt=0, description="pause between two looks")
+    poll_s: float = Field(
+        default=60.0,
+        gt=0,
+        description="The pause in seconds between two looks for new transcripts.",
+    )
 
 
 class BackfillConfig(ConfigTable):
     """[backfill]: one run for each day of a range."""
 
-    in_flight: int = Field(default=1, ge=1, le=64, description="days judged at once")
+    in_flight: int = Field(
+        default=1, ge=1, le=64, description="The number of days that are judged at once."
+    )
     order: Literal["oldest", "newest"] = Field(
-        default="oldest", description="which day comes first"
+        default="oldest", description="Which day is judged first."
     )
 
 
@@ -120,30 +154,30 @@ class NotifyConfig(ConfigTable):
 
     block: str | None = Field(
         default=None,
-        description="a saved Prefect notification or webhook block, as type/name: "
-        "slack-webhook/oncall, email/team, webhook/pager",
+        description="A saved Prefect block that sends the notification, as `type/name`: "
+        "`slack-webhook/oncall`, `email/team`, `webhook/pager`.",
     )
     on: tuple[NotificationReason, ...] = Field(
-        default=("regression", "inconclusive", "failed"), min_length=1
+        default=("regression", "inconclusive", "failed"),
+        min_length=1,
+        description="The reasons to send a notification.",
     )
     missed_after_hours: float = Field(
-        default=26.0, gt=0, description="no nightly run ended for so long: that is told too"
+        default=26.0,
+        gt=0,
+        description="A notification is sent when no nightly run has ended for so many hours.",
     )
 
 
 _DUCKDB_SUFFIXES = (".duckdb", ".ddb", ".db")
 """How the path of a DuckDB file ends; any other path is a folder of Parquet files."""
 
-
-class StoreConfig(ConfigTable):
-    """[store]: where rows are stored: a DuckDB file, or a folder or s3:// URI for Parquet."""
-
     uri: str = Field(
         default="duckdb:///assizes.duckdb",
-        description="duckdb:///file.duckdb, or just file.duckdb (.db, .ddb): a DuckDB file; a folder "
-        "or s3://bucket/prefix: Parquet files",
+        description="Where rows are stored: a DuckDB file (`duckdb:///file.duckdb`, or just "
+        "`file.duckdb`, `.db`, `.ddb`), or a folder or an `s3://` URI for Parquet.",
     )
-    storage_options: dict[str, Any] = Field(default_factory=dict)  # of fsspec; no secrets
+    storage_options: StorageOptions = Field(default_factory=dict)
 
     @field_validator("uri")
     @classmethod
@@ -162,23 +196,30 @@ class StoreConfig(ConfigTable):
 class CacheConfig(ConfigTable):
     """[cache]: where paid replies are cached, as any fsspec URI."""
 
-    uri: str = ".assizes/replies"
+    uri: str = Field(
+        default=".assizes/replies",
+        description="Where replies that were paid for are kept: a folder or any fsspec URI.",
+    )
     use: Literal["read_write", "refresh", "replay_only"] = Field(
         default="read_write",
-        description="refresh: ask anew what other runs were answered; replay_only: ask no model",
+        description="How the cache is used. `read_write`: kept replies are used and new ones are "
+        "kept. `refresh`: replies that other runs received are asked for again. "
+        "`replay_only`: no model is asked.",
     )
-    storage_options: dict[str, Any] = Field(default_factory=dict)
+    storage_options: StorageOptions = Field(default_factory=dict)
 
 
 class ReportConfig(ConfigTable):
     """[report]: where reports are written, each run in a folder of its own."""
 
-    uri: str = "reports"
+    uri: str = Field(
+        default="reports", description="Where reports are written, each run in a folder of its own."
+    )
     metrics: str | None = Field(
         default=None,
-        description="folder of a Prometheus textfile collector; each run replaces its file there",
+        description="A folder of a Prometheus textfile collector. Each run replaces its file there.",
     )
-    storage_options: dict[str, Any] = Field(default_factory=dict)
+    storage_options: StorageOptions = Field(default_factory=dict)
 
 
 Trigger = Literal["nightly", "deployment", "backfill", "adhoc"]
@@ -201,7 +242,12 @@ class RunConfig(ConfigTable):
     model_config = ConfigDict(hide_input_in_errors=True)
 
     # Part of run ids and of names in Prefect.
-    name: str = Field(default="evaluation", pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$")
+    name: str = Field(
+        default="evaluation",
+        pattern="^[a-z0-9][a-z0-9_-]{0,62}$",
+        description="The name of the runs. It is part of run ids and of names in Prefect, and runs of "
+        "one name form a series.",
+    )
     transcripts: TranscriptsConfig
     ground_truth: GroundTruthConfig = GroundTruthConfig()
     privacy: PrivacyConfig = PrivacyConfig()

@@ -10,7 +10,7 @@ import polars as pl
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from assizes.judge.case import Expected
-from assizes.judge.config import ConfigTable
+from assizes.judge.config import ConfigTable, StorageOptions
 from assizes.judge.config.columns import TranscriptColumns
 
 FormatName = Literal[
@@ -108,19 +108,23 @@ FIELDS: Final = tuple(Expected.model_fields)
 class GroundTruthConfig(ConfigTable):
     """[ground_truth]: a JSONL, CSV or Parquet file with a row for each case."""
 
-    uri: str | None = Field(default=None, description="a file, or an s3:// URI of one")
-    key: str = Field(default="case_id", min_length=1, description="column of the case id")
+    uri: str | None = Field(
+        default=None,
+        description="A JSONL, CSV or Parquet file with a row for each case, or an `s3://` URI of one. "
+        "Not set: expected values come with the transcripts.",
+    )
+    key: str = Field(default="case_id", min_length=1, description="The column with the case id.")
     columns: dict[str, str] = Field(
         default_factory=dict,
-        description="column of an expected value, by the name that formats.md gives the value; "
-        "empty: columns of these names",
+        description="The column of each expected value, by the value's name. Empty: the columns have "
+        "the names of the values.",
     )
     unmatched: Literal["count", "refuse"] = Field(
-        default="count", description="what a row is that names no case: counted, or a fault"
+        default="count",
+        description="What happens with a row that names no case: `count` counts it, `refuse` ends the "
+        "command with an error.",
     )
-    storage_options: dict[str, Any] = Field(
-        default_factory=dict, description="for the file system, e.g. endpoint_url; no secrets"
-    )
+    storage_options: StorageOptions = Field(default_factory=dict)
 
     @field_validator("columns")
     @classmethod
@@ -139,9 +143,13 @@ class OwnRule(ConfigTable):
     """[[privacy.rules]]: a regular expression, and the name of the placeholder for its matches."""
 
     name: str = Field(
-        pattern=r"^[A-Z][A-Z0-9_]{0,30}$", description="of the placeholder: ORDER gives [ORDER_1]"
+        pattern="^[A-Z][A-Z0-9_]{0,30}$",
+        description="The name of the placeholder: `ORDER` gives `[ORDER_1]`.",
     )
-    pattern: str = Field(description="as Python's `re`; a group named `value` is hidden alone")
+    pattern: str = Field(
+        description="A regular expression of Python's `re`. Where it has a group named `value`, only "
+        "that group is hidden."
+    )
 
     @field_validator("pattern")
     @classmethod
@@ -159,17 +167,24 @@ class PrivacyConfig(ConfigTable):
     """[privacy]: secrets are hidden by default; personal data are hidden where configured."""
 
     redact: tuple[Kind, ...] = Field(
-        default=("secret",), description="kinds that the built-in rules find and hide"
+        default=("secret",), description="The kinds of data that the built-in rules find and hide."
     )
     send: Literal["redacted", "raw"] = Field(
         default="redacted",
-        description="what models are shown; raw: all but secrets, and only rows are redacted",
+        description="What models are shown. `redacted`: the same as the rows hold. `raw`: everything "
+        "except secrets, and only rows are redacted.",
     )
-    rules: tuple[OwnRule, ...] = Field(default=(), description="own rules, tried before the others")
+    rules: tuple[OwnRule, ...] = Field(
+        default=(),
+        description="Your own rules, in tables `[[privacy.rules]]`. They are tried before the "
+        "built-in rules.",
+    )
     presidio: tuple[str, ...] = Field(
-        default=(), description="entities of Presidio, e.g. PERSON; needs the extra `presidio`"
+        default=(),
+        description="Entities that Presidio finds, such as `PERSON`. They need the extra "
+        "`assizes[presidio]`.",
     )
-    language: str = Field(default="en", description="of the texts, for Presidio")
+    language: str = Field(default="en", description="The language of the texts, for Presidio.")
 
 
 LATER_SETTINGS: Final = (
@@ -185,46 +200,56 @@ class SelectionConfig(ConfigTable):
     """The part of [transcripts] that says which cases are judged."""
 
     where: dict[str, str] = Field(
-        default_factory=dict, description="keep only cases whose tag, agent or agent_version equals"
+        default_factory=dict,
+        description="Only cases are kept whose tag, `agent` or `agent_version` has this value.",
     )
     filter: Annotated[str, AfterValidator(check_filter)] | None = Field(
         default=None,
-        description="SQL over a case's facts: `turn_count > 3 AND tags.channel = 'voice'`",
+        description="Only cases are kept that meet this SQL condition on their facts: `turn_count > 3 "
+        "AND tags.channel = 'voice'`.",
     )
     sample: float = Field(
-        default=1.0, gt=0, le=1, description="share of the cases to judge, stable by case id"
+        default=1.0,
+        gt=0,
+        le=1,
+        description="The share of the cases that are judged. The choice depends on the case id only.",
     )
     number: int | None = Field(
         default=None,
         ge=1,
-        description="of cases to draw, instead of a share; at least as many as there are strata",
+        description="The number of cases to draw, instead of a share. It must be at least the number "
+        "of strata.",
     )
     stratify_by: tuple[str, ...] = Field(
-        default=(), description="tags, agent or agent_version: the sample is drawn in each apart"
+        default=(),
+        description="Tags, `agent` or `agent_version`: a sample is drawn within each of their values.",
     )
     per_stratum: int | None = Field(
-        default=None, ge=1, description="cases to draw from each stratum, instead of a share"
+        default=None,
+        ge=1,
+        description="The number of cases to draw from each stratum, instead of a share.",
     )
-    seed: int = Field(default=0, ge=0, description="another one draws other cases")
+    seed: int = Field(default=0, ge=0, description="Another seed draws other cases.")
     always: tuple[str, ...] = Field(
-        default=(), description="case ids that are judged whatever the sample is"
+        default=(), description="Ids of cases that are judged whatever the sample is."
     )
-    limit: int | None = Field(default=None, ge=1, description="judge at most so many cases")
+    limit: int | None = Field(default=None, ge=1, description="The most cases that are judged.")
     since_last: bool = Field(
         default=False,
-        description="leave out what an earlier run of this name in this store has judged",
+        description="Leave out cases that an earlier run of this name in this store has judged.",
     )
     quiet_minutes: float | None = Field(
         default=None,
         gt=0,
-        le=525_600,
-        description="leave conversations that ended later than so long ago to a later run",
+        le=525600,
+        description="Leave conversations that ended less than so many minutes ago to a later run.",
     )
     manifest: bool = Field(
-        default=False, description="the uri is a list of objects, and those hold the transcripts"
+        default=False, description="The `uri` is a list of objects, and those hold the transcripts."
     )
     manifest_roots: tuple[str, ...] = Field(
-        default=(), description="folders and s3:// prefixes it may name besides its own"
+        default=(),
+        description="Folders and `s3://` prefixes that the list may name besides its own.",
     )
 
     @model_validator(mode="after")
@@ -247,56 +272,80 @@ class SelectionConfig(ConfigTable):
 class RerunConfig(ConfigTable):
     """[transcripts] again: only the cases that an earlier run left; `retry-rejected` sets it."""
 
-    run: str = Field(description="id of the earlier run")
-    only: Literal["quarantined", "errored"]  # records not read, or cases not judged
+    run: str = Field(description="The id of the earlier run.")
+    only: Literal["quarantined", "errored"] = Field(
+        description="Which part of the earlier run is judged: records that could not be read, or "
+        "cases that could not be judged."
+    )
 
 
 class TranscriptsConfig(SelectionConfig):
     """[transcripts]: where conversations come from and which of them are judged."""
 
-    uri: str = Field(description="a file, a folder, a glob, or an s3:// URI of either")
-    format: FormatName = "auto"
+    uri: str = Field(
+        description="Where the transcripts are: a file, a folder, a glob, or an `s3://` URI of "
+        "either. `{date:%Y-%m-%d}` stands for the day of the run."
+    )
+    format: FormatName = Field(
+        default="auto",
+        description="The format of the transcripts. `auto` recognises it by the content.",
+    )
     columns: TranscriptColumns | None = Field(
         default=None,
-        description="[transcripts.columns]: which column of a table (CSV, TSV, Parquet, rows of JSON) "
-        "holds what; null: the records have a format of their own",
+        description="Which column of a table (CSV, TSV, Parquet, rows of JSON) holds what. Not set: "
+        "the records have a format of their own.",
     )
     writes: tuple[str, ...] | None = Field(
-        default=None, description="tools that change state, for cases that do not say so"
+        default=None,
+        description="The names of tools that change state, for cases that do not say so themselves. "
+        "Not set: it is not known.",
     )
     redact: str | None = Field(
         default=None,
-        description="module:function, Case -> Case, before anything is judged, stored or sent",
+        description="A function of your own, as `module:function`. Every case passes it before "
+        "anything is judged, stored or sent.",
     )
-    agent: str | None = Field(default=None, description="agent name for cases without one")
-    agent_version: str | None = Field(default=None, description="version for cases without one")
+    agent: str | None = Field(
+        default=None, description="The name of the agent, for cases without one."
+    )
+    agent_version: str | None = Field(
+        default=None, description="The version of the agent, for cases without one."
+    )
     max_record_mb: float = Field(
         default=16.0,
         gt=0,
-        description="of one line, or one record of a document; 1 MB = 2^20 bytes",
+        description="The largest line, or record of a document, in MB of 2^20 bytes.",
     )
-    max_turns: int = Field(default=5000, ge=1, description="of one conversation")
+    max_turns: int = Field(default=5000, ge=1, description="The most turns of one conversation.")
     max_document_mb: float = Field(
-        default=40.0, gt=0, description="of an object that is one JSON document, such as tau2"
+        default=40.0,
+        gt=0,
+        description="The largest object that is one JSON document, such as tau2, in MB of 2^20 bytes.",
     )
     max_object_mb: float = Field(
-        default=16_384.0, gt=0, description="of an object once unpacked or fetched"
+        default=16384.0,
+        gt=0,
+        description="The largest object once it is unpacked or fetched, in MB of 2^20 bytes.",
     )
     salvage: bool = Field(
-        default=False, description="judge the whole lines in front of where a packed object breaks"
+        default=False,
+        description="Judge the whole lines before the place where a packed object is broken.",
     )
     databases: str | None = Field(
-        default=None, description="folder of the databases that cases name; null: the current one"
+        default=None,
+        description="The folder of the databases that cases name. Not set: the current folder.",
     )
     again: RerunConfig | None = Field(
-        default=None, description="only what an earlier run could not read, or could not judge"
+        default=None,
+        description="Only what an earlier run could not read or could not judge. Commands set it; it "
+        "is not meant for files.",
     )
     canaries: bool = Field(
-        default=False, description="an attack of ours in each case; [calibration] canaries sets it"
+        default=False,
+        description="Plant an attack in each case. `[calibration] canaries` sets it; it is not meant "
+        "for files.",
     )
-    storage_options: dict[str, Any] = Field(
-        default_factory=dict, description="for the file system, e.g. endpoint_url; no secrets"
-    )
+    storage_options: StorageOptions = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _columns_are_the_format(self) -> Self:

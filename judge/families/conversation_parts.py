@@ -47,10 +47,16 @@ class ReadingOptions(JudgeOptions):
     """The table [judge.options.conversation]: how much of a conversation one prompt holds."""
 
     context_tokens: int | None = Field(
-        default=None, ge=1000, description="of one prompt, estimated; null: a prompt holds it all"
+        default=None,
+        ge=1000,
+        description="The most estimated tokens of one prompt. Longer conversations are read in "
+        "windows. Not set: one prompt holds the whole conversation.",
     )
     window_overlap: int = Field(
-        default=2, ge=0, le=50, description="turns that a window repeats of the one before"
+        default=2,
+        ge=0,
+        le=50,
+        description="The number of turns that a window repeats of the one before.",
     )
 
 

@@ -17,8 +17,16 @@ class JudgeOptions(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    model: str | None = Field(default=None, description="another model for this judge alone")
-    temperature: float | None = Field(default=None, ge=0, le=2)
+    model: str | None = Field(
+        default=None,
+        description="Another model for this judge alone. Not set: the model of the run.",
+    )
+    temperature: float | None = Field(
+        default=None,
+        ge=0,
+        le=2,
+        description="Another temperature for this judge alone. Not set: the temperature of the run.",
+    )
 
 
 @dataclass(frozen=True, slots=True)

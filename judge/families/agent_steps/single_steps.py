@@ -48,9 +48,12 @@ You judge the searches that an AI agent made for its user. You see the user's re
 class SearchOptions(StepOptions):
     """Options of the search judge."""
 
-    threshold: float = Field(default=0.6, ge=0, le=1, description="score that passes, inclusive")
+    threshold: float = Field(
+        default=0.6, ge=0, le=1, description="The score from which a case passes."
+    )
     tools: tuple[str, ...] = Field(
-        default=(), description="tools that search; empty: known by what they take and return"
+        default=(),
+        description="The tools that search. Empty: they are recognised by what they take and return.",
     )
 
 
@@ -226,7 +229,9 @@ class VisualizationOptions(StepOptions):
     """Options of the visualization judge."""
 
     tools: tuple[str, ...] = Field(
-        default=(), description="tools that make charts; empty: known by what they take and return"
+        default=(),
+        description="The tools that make charts. Empty: they are recognised by what they take and "
+        "return.",
     )
 
 

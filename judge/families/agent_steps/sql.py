@@ -44,16 +44,21 @@ class SqlOptions(StepOptions):
     """Options of the SQL judge."""
 
     tools: tuple[str, ...] = Field(
-        default=(), description="tools that run SQL; empty: known by their arguments"
+        default=(),
+        description="The tools that run SQL. Empty: they are recognised by their arguments.",
     )
     arguments: tuple[str, ...] = Field(
         default=SQL_ARGUMENTS,
-        description="arguments of those tools, and members of results, that hold SQL",
+        description="The arguments of those tools, and the members of their results, that hold SQL.",
     )
     permute_columns: bool = Field(
-        default=True, description="results with the same columns in another order are equal"
+        default=True, description="Results with the same columns in another order are equal."
     )
-    float_tolerance: float = Field(default=1e-6, ge=0)
+    float_tolerance: float = Field(
+        default=1e-06,
+        ge=0,
+        description="The largest difference by which two numbers are still equal.",
+    )
 
 
 class SqlReply(StepReply):

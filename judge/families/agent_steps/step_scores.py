@@ -50,10 +50,13 @@ One JSON object, nothing else, with the keys {", ".join(keys)}. The value of eac
 class StepOptions(JudgeOptions):
     """Options of every agent-step judge."""
 
-    threshold: float = Field(default=0.7, ge=0, le=1, description="score that passes, inclusive")
+    threshold: float = Field(
+        default=0.7, ge=0, le=1, description="The score from which a case passes."
+    )
     per_turn: bool = Field(
         default=False,
-        description="judge each exchange on its own; the headline is the mean of the turns",
+        description="Judge each exchange on its own. The score of the case is then the mean of the "
+        "turns.",
     )
 
 

@@ -40,18 +40,31 @@ from assizes.judge.score import Metric, Scale, Score
 class CoverageOptions(JudgeOptions):
     """Options of both judges."""
 
-    threshold: float = Field(default=0.5, ge=0, le=1, description="score that passes, inclusive")
-    scoring_strategy: Strategy = "concept"
+    threshold: float = Field(
+        default=0.5, ge=0, le=1, description="The score from which a case passes."
+    )
+    scoring_strategy: Strategy = Field(
+        default="concept", description="How aspects and concepts become a score."
+    )
     check_for_contradictions: bool = Field(
-        default=False, description="a contradicted concept is missing, its aspect not covered"
+        default=False,
+        description="A concept that the answer contradicts counts as missing, and its aspect as not "
+        "covered.",
     )
     weighted_concept_score_weight: float = Field(
-        default=0.7, ge=0, le=1, description="share of the concept score, strategy weighted"
+        default=0.7,
+        ge=0,
+        le=1,
+        description="The share of the concept score in the strategy `weighted`.",
     )
-    multi_turn_strategy: Literal["last_turn", "all_turns"] = "last_turn"
+    multi_turn_strategy: Literal["last_turn", "all_turns"] = Field(
+        default="last_turn",
+        description="Which answers are checked: the last one, or those of all turns.",
+    )
     multi_turn_aggregation: Literal["cumulative", "average"] = Field(
         default="cumulative",
-        description="of all_turns: union of the turns, or mean of their scores",
+        description="How the turns of `all_turns` are joined: `cumulative` takes their union, "
+        "`average` the mean of their scores.",
     )
 
 
@@ -61,7 +74,7 @@ class AnswerCriteriaOptions(CoverageOptions):
     criteria_key: str = Field(
         default="Complete",
         min_length=1,
-        description="the criteria's key in expected.additional_input and expected.rubrics",
+        description="The key of the criteria in `expected.additional_input` and `expected.rubrics`.",
     )
 
 

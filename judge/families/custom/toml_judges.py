@@ -128,7 +128,12 @@ class GradedOptions(JudgeOptions):
     Without a `threshold` here the threshold of the judge's file applies.
     """
 
-    threshold: float | None = Field(default=None, ge=0, le=1, description="value that passes")
+    threshold: float | None = Field(
+        default=None,
+        ge=0,
+        le=1,
+        description="The value from which a case passes. Not set: the threshold of the judge's file.",
+    )
 
 
 class GradedJudge(AnswerJudge):
