@@ -172,6 +172,10 @@ class NotifyConfig(ConfigTable):
 _DUCKDB_SUFFIXES = (".duckdb", ".ddb", ".db")
 """How the path of a DuckDB file ends; any other path is a folder of Parquet files."""
 
+
+class StoreConfig(ConfigTable):
+    """[store]: where rows are stored: a DuckDB file, or a folder or s3:// URI for Parquet."""
+
     uri: str = Field(
         default="duckdb:///assizes.duckdb",
         description="Where rows are stored: a DuckDB file (`duckdb:///file.duckdb`, or just "
