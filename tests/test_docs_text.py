@@ -31,9 +31,7 @@ FORMER_SENTENCES = (
 )
 """Parts of sentences that readers could not understand, as they stood on these pages."""
 
-UNCLEAR_WORDS = re.compile(
-    r"\b(sittings?|seats it|take[sn]? up|took up|held against|set beside|who is heard)\b"
-)
+UNCLEAR_WORDS = re.compile(r"\b(sittings?|seats it|held against|set beside|who is heard)\b")
 """Words of our own, or idioms, for which there is a plain one."""
 
 
