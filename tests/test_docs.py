@@ -211,6 +211,5 @@ def test_columns_that_older_rows_lack_are_told():
         (ROOT / "docs" / "rows.md").read_text(encoding="utf-8").split("\n## Older stores\n")[1]
     )
     told = re.findall(r"`(\w+\.\w+)`", section.strip().split("\n\n")[0])
-    assert told == [
-        f"{table}.{column}" for table, columns in LATER_COLUMNS.items() for column in columns
-    ]
+    later = [f"{table}.{column}" for table, names in LATER_COLUMNS.items() for column in names]
+    assert sorted(told) == sorted(later)
