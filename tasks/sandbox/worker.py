@@ -19,7 +19,6 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Literal
 
-import assizes
 from assizes.judge.protocol import SqlTable
 from assizes.tasks.sandbox.child import Caps
 
@@ -156,7 +155,7 @@ class FixtureCopies:
         return lent
 
 
-_ROOT = Path(assizes.__file__).parents[1]
+_ROOT = Path(__file__).parents[3]
 """The folder from which `assizes` is imported; the child process gets no other import path."""
 
 _PROGRAM = f"import sys; sys.path.insert(0, {str(_ROOT)!r}); from assizes.tasks.sandbox.child import main; main()"
