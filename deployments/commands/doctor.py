@@ -16,8 +16,8 @@ from assizes.judge.config.run import CacheConfig, ReportConfig, RunConfig
 from assizes.judge.engine.ensemble_hearing import members
 from assizes.judge.errors import AssizesError, ConfigurationError, Halted, NoStore
 from assizes.judge.model_assignment import assign_callable_models
-from assizes.tasks.intake.first_rejects import check_first_records
 from assizes.tasks.intake.preprocessing import CasePreprocessor
+from assizes.tasks.intake.sample import check_first_records
 from assizes.tasks.runtime.places import write_probe
 from assizes.tasks.runtime.prefect_server import API_TIMEOUT_S, is_healthy, running_server
 from assizes.tasks.sources.listing import list_sources

@@ -195,8 +195,7 @@ async def _evaluate(
         except NothingDue as error:
             if digest is None or error.plan is None:
                 raise
-            lines = await asyncio.to_thread(reject_lines, config.transcripts, error.plan)
-            why = "; ".join(lines) or "the settings leave all of them out"
+            why = "; ".join(reject_lines(error.rejects)) or "the settings leave all of them out"
             raise Inconclusive(f"no_data: none of the cases can be judged: {why}") from None
         cleanup.pop_all()  # from here on the result removes the folder
     return result

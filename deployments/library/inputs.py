@@ -14,14 +14,11 @@ import polars as pl
 
 from assizes.deployments.settings import validate_config
 from assizes.judge.case import Case
-from assizes.judge.config.transcripts import TranscriptsConfig
 from assizes.judge.errors import ConfigurationError
 from assizes.judge.formats import native_line
 from assizes.judge.formats.shared.json_shapes import CONVERSATION_IDS
-from assizes.tasks.intake.plan import Plan
+from assizes.tasks.intake.first_rejects import FirstRejects
 from assizes.tasks.intake.sample import look_at
-from assizes.tasks.intake.shards import read_shard
-from assizes.tasks.sources.spool import Spool
 
 CasesInput: TypeAlias = (
     str | Path | Case | Mapping[str, Any] | pl.DataFrame | pl.LazyFrame | Iterable[Any]
@@ -33,9 +30,6 @@ ACCEPTED: Final = (
     "a path or URI, a list of Cases, of dicts in any format or of lists of messages, or a Polars or "
     "pandas frame"
 )
-
-SHOWN_REJECTS: Final = 3
-"""Most reasons that an error names where no record can be judged."""
 
 CASES: Final = "cases.jsonl"
 RECORDS: Final = "records.jsonl"
@@ -159,16 +153,12 @@ def write_files(cases: MemoryCases, folder: Path) -> Path:
     return target
 
 
-def reject_lines(transcripts: TranscriptsConfig, plan: Plan) -> list[str]:
-    """Why the first records of a plan were rejected, each with its place in its file."""
-    lines = []
-    with Spool.of(transcripts) as spool:
-        for shard in plan.shards:
-            for record in read_shard(shard, transcripts, spool):
-                if record.reject is not None and len(lines) < SHOWN_REJECTS:
-                    file = PurePosixPath(shard.uri).stem
-                    lines.append(f"{file}[{record.position}]: {record.reject}")
-    return lines
+def reject_lines(rejects: FirstRejects) -> list[str]:
+    """Why the first records were rejected, each with its place in its file, from 0 as in a list."""
+    return [
+        f"{PurePosixPath(uri).stem}{'' if position is None else f'[{position}]'}: {reason}"
+        for reason, (uri, position) in rejects.places.items()
+    ]
 
 
 def _listed_records(cases: CasesInput) -> Sequence[Any]:

@@ -15,6 +15,7 @@ from assizes.judge.case import Case
 from assizes.judge.errors import DataCode, Inconclusive
 from assizes.judge.rows import as_json
 from assizes.judge.summary.summary import reconcile
+from assizes.tasks.intake.first_rejects import FirstRejects
 from assizes.tasks.intake.preprocessing import DEFAULT_PREPROCESSOR, CasePreprocessor
 from assizes.tasks.sources.listing import TranscriptSource
 
@@ -227,8 +228,11 @@ class NothingDue(Inconclusive):
     """There is nothing to judge: no object, or none with a record that is wanted.
 
     `plan` is the plan without a case, whose rejects are still to be quarantined; `None`: no object.
+    `rejects` are the first of them.
     """
 
-    def __init__(self, message: str, plan: Plan | None = None) -> None:
+    def __init__(
+        self, message: str, plan: Plan | None = None, rejects: FirstRejects | None = None
+    ) -> None:
         super().__init__(message)
-        self.plan = plan
+        self.plan, self.rejects = plan, rejects or FirstRejects()

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from pydantic import ValidationError
 
@@ -23,8 +23,10 @@ from assizes.judge.errors import ConfigurationError, DataError
 from assizes.judge.formats.shared.column_guess import column_names, guess_columns
 from assizes.judge.formats.shared.parsing import strict_json
 from assizes.judge.formats.shared.table_cells import unknown_speakers
+from assizes.tasks.intake.first_rejects import FirstRejects
+from assizes.tasks.intake.preprocessing import CasePreprocessor
 from assizes.tasks.intake.reader import TranscriptReader, is_table
-from assizes.tasks.intake.run_sources import expand
+from assizes.tasks.intake.run_sources import expand, transcript_sources
 from assizes.tasks.sources.listing import TranscriptSource, list_sources
 from assizes.tasks.sources.spool import OpenedObject, Spool
 
@@ -35,7 +37,6 @@ SAMPLE_OBJECTS: Final = 40
 """Objects that a look opens, at most."""
 
 _SAMPLE_ROWS: Final = 200  # rows of a table from which its columns are guessed
-_SHOWN_REASONS: Final = 3
 
 # How names of folders and files write a day, and the placeholder for it. A year begins with 20.
 _DAY_NAMES: Final = (
@@ -67,7 +68,7 @@ class TranscriptSample:
     formats: tuple[str, ...] = ()  # of the cases
     records: int = 0  # read, those that are no case included
     rejected: int = 0  # records and objects that could not be read
-    reasons: tuple[str, ...] = ()  # the first of them, "uri#position: reason"
+    reasons: tuple[str, ...] = ()  # the first of them, "place: reason"
     columns: TranscriptColumns | None = None  # as given, or as guessed for a table
     unused: tuple[str, ...] = ()  # columns of the table that `columns` does not name
     speakers: tuple[str, ...] = ()  # words for speakers in the table that nobody knows
@@ -141,11 +142,71 @@ def _read(
     sources: Sequence[TranscriptSource],
 ) -> TranscriptSample:
     """The cases of some of the objects, and what in them could not be read."""
-    reader = TranscriptReader(config, spool)
     cases: list[Case] = []
-    faults: list[str] = []
     formats: set[str] = set()
-    for source in some:
+    rejected, rejects = 0, FirstRejects()
+    for record in _first_records(config, spool, some, SAMPLE_CASES):
+        if isinstance(record.case, DataError):
+            rejected += 1
+            rejects.add(record.uri, record.position, record.case)
+            continue
+        cases.append(record.case)
+        formats.add(record.format_name)
+        if len(cases) >= SAMPLE_CASES:
+            break
+    return TranscriptSample(
+        objects=len(sources),
+        cases=cases,
+        formats=tuple(sorted(formats)),
+        records=len(cases) + rejected,
+        rejected=rejected,
+        reasons=rejects.lines,
+    )
+
+
+@dataclass
+class FirstRecords:
+    """What came of the first records of transcripts."""
+
+    read: int = 0
+    rejected: int = 0
+    rejects: FirstRejects = field(default_factory=FirstRejects)
+
+
+def check_first_records(
+    config: TranscriptsConfig, preprocessor: CasePreprocessor, most: int
+) -> FirstRecords:
+    """Read up to `most` records as a run would, and say which of them cannot be read.
+
+    Raises:
+        ConfigurationError: the transcripts cannot be reached.
+        NothingDue: there is no transcript.
+    """
+    first = FirstRecords()
+    with Spool.of(config) as spool:
+        sources = transcript_sources(config, None, spool)[:SAMPLE_OBJECTS]
+        for record in islice(_first_records(config, spool, sources, most), most):
+            first.read += 1
+            if isinstance(record.case, DataError):
+                first.rejected += 1
+                fault = preprocessor.redacted_fault(record.case)
+                first.rejects.add(record.uri, record.position, fault)
+    return first
+
+
+class _Record(NamedTuple):
+    uri: str
+    position: int | None  # `None`: the object as a whole, which cannot be read
+    case: Case | DataError
+    format_name: str = ""
+
+
+def _first_records(
+    config: TranscriptsConfig, spool: Spool, sources: Sequence[TranscriptSource], most: int
+) -> Iterator[_Record]:
+    """The first records of some objects in order, at most so many of each."""
+    reader = TranscriptReader(config, spool)
+    for source in sources:
         try:
             opened = spool.open(source)
             with opened.stream:
@@ -154,25 +215,11 @@ def _read(
                     raise format_
                 if format_ is None:  # blanks only
                     continue
-                most = SAMPLE_CASES - len(cases)
+                name = format_.name.partition(".")[0]  # without `.document`
                 for raw, case in islice(reader.cases(opened, format_), most):
-                    if isinstance(case, DataError):
-                        faults.append(f"{source.uri}#{raw.position}: {case}")
-                    else:
-                        cases.append(case)
-                        formats.add(format_.name.partition(".")[0])
+                    yield _Record(source.uri, raw.position, case, name)
         except DataError as error:
-            faults.append(f"{source.uri}: {error}")
-        if len(cases) >= SAMPLE_CASES:
-            break
-    return TranscriptSample(
-        objects=len(sources),
-        cases=cases,
-        formats=tuple(sorted(formats)),
-        records=len(cases) + len(faults),
-        rejected=len(faults),
-        reasons=tuple(faults[:_SHOWN_REASONS]),
-    )
+            yield _Record(source.uri, None, error)
 
 
 def _table_rows(

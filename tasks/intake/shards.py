@@ -77,7 +77,7 @@ def plan_intake(
     if not plan.due:
         where = config.uri if config.again else expand(config.uri, date)
         message = f"no_data: nothing to judge in {where!r}: {_why_nothing(plan, scan)}"
-        raise plans.NothingDue(message, plan)
+        raise plans.NothingDue(message, plan, scan.first_rejects)
     return plan
 
 

@@ -104,7 +104,7 @@ def test_words_for_speakers_that_nobody_knows_are_named_and_written_as_a_comment
     assert '# roles = { "robo_caller" = "user" }' in text().splitlines()
     printed = capsys.readouterr().out
     assert (
-        "1 of 2 records cannot be read:\n  t.csv#1: schema: role: 'robo-caller' is not" in printed
+        "1 of 2 records cannot be read:\n  t.csv, record 2: schema: role: 'robo-caller' is not" in printed
     )
     assert "robo_caller; say who each is, as in --column roles.robo_caller=user (or" in printed
 
@@ -139,7 +139,7 @@ def test_where_nothing_can_be_read_it_says_why_and_writes_nothing(folder: Path):
     (folder / "in/b.json").write_text('{"some": "thing"}')
     line = refused(Inconclusive, "in")
     assert "no conversation can be read in 2 files under 'in'" in line
-    assert "in/a.jsonl#1: json: not JSON" in line
+    assert "in/a.jsonl, record 2: json: not JSON" in line
     assert "in/b.json: format: not recognised as one of native, tau_bench" in line
     (folder / "t.csv").write_text("id,price\n1,2\n")
     line = refused(Inconclusive, "t.csv")

@@ -4,8 +4,9 @@ from pathlib import Path
 
 from assizes.judge.config.transcripts import TranscriptsConfig
 from assizes.judge.errors import DataError
-from assizes.tasks.intake.first_rejects import FirstRejects, check_first_records
+from assizes.tasks.intake.first_rejects import FirstRejects
 from assizes.tasks.intake.preprocessing import DEFAULT_PREPROCESSOR
+from assizes.tasks.intake.sample import check_first_records
 
 GOOD = '{"messages": [{"role": "user", "content": "hi"}]}\n'
 
@@ -14,11 +15,11 @@ def test_each_reason_is_shown_once_and_at_most_three_of_them():
     rejects = FirstRejects()
     for position, code in enumerate("aabacde"):
         rejects.add("x.jsonl", position, DataError(code, "why"))
-    assert rejects.lines == [
+    assert rejects.lines == (
         "x.jsonl, record 1: a: why",
         "x.jsonl, record 3: b: why",
         "x.jsonl, record 5: c: why",
-    ]
+    )
 
 
 def test_an_object_as_a_whole_is_named_without_a_record():

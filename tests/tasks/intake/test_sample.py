@@ -36,7 +36,7 @@ def test_what_cannot_be_read_is_counted_and_the_first_three_are_named(tmp_path: 
     sample = look_at(config(tmp_path), None)
     assert (len(sample.cases), sample.records, sample.rejected) == (2, 6, 4)
     assert len(sample.reasons) == 3
-    assert sample.reasons[0].startswith(f"{tmp_path.as_posix()}/t.jsonl#1: json: ")
+    assert sample.reasons[0].startswith(f"{tmp_path.as_posix()}/t.jsonl, record 2: json: ")
 
 
 @pytest.mark.parametrize("name", ["t.csv", "t.jsonl"])
