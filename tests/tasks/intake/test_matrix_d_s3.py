@@ -69,7 +69,7 @@ def test_d16_what_passes_is_waited_for_and_costs_no_record(bucket, faulty, about
 @pytest.mark.parametrize(
     ("fault", "said"),
     [
-        ("denied", "access denied; the credentials need to list and read it"),
+        ("denied", "access denied; AWS_ACCESS_KEY_ID must be allowed to list and read it"),
         ("internal", "cannot be reached ("),
         ("hang", "cannot be reached ("),
     ],

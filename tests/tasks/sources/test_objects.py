@@ -173,7 +173,7 @@ def test_date_placeholders_are_filled_in(uri, date, expanded):
             "in/{day:%d}",
             DAY,
             "[transcripts] uri 'in/{day:%d}': unknown placeholder '{day:%d}'; "
-            "known: {date:%Y/%m/%d}, {date}; did you mean '{date}'?",
+            "known: {date:%Y/%m/%d}, {date}; did you mean '{date:%Y/%m/%d}'?",
         ),
     ],
 )

@@ -98,8 +98,10 @@ def test_an_endpoint_that_cannot_be_reached_is_named_without_a_password(s3, endp
     with pytest.raises(ConfigurationError) as raised:
         list_sources("s3://bucket/in", options)
 
-    message = f"bucket 'bucket' at 127.0.0.1:9 cannot be reached ({failure})"
-    assert str(raised.value) == message
+    assert str(raised.value) == (
+        f"bucket 'bucket' at 127.0.0.1:9 cannot be reached ({failure}); "
+        "[transcripts.storage_options] endpoint_url names another service than AWS"
+    )
 
 
 def test_missing_credentials_are_said(s3, monkeypatch):
