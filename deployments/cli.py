@@ -85,7 +85,9 @@ def demo(
 
 @app.command()
 def init(
-    uri: Annotated[str, Argument(help="Where the transcripts are.")] = "transcripts",
+    uri: Annotated[
+        str, Argument(metavar="TRANSCRIPTS", help="File, folder, glob or s3:// URI of transcripts.")
+    ] = "transcripts",
     file: Annotated[Path, Option("-o", "--output", help="File to write.")] = Path("assizes.toml"),
     date: options.Day = None,
     model: Annotated[
@@ -222,7 +224,7 @@ def plan(
     replay_only: options.ReplayOnly = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """Say what a run would ask, cost and take; nothing is asked and nothing is written."""
+    """Say what a run would ask, cost and how long it would take; it asks and writes nothing."""
     settings: dict[str, dict[str, object]] = {  # table -> field -> value; None: not given
         "transcripts": {"limit": limit},
         "cache": {"use": commands.run.cache_use(refresh=refresh, replay_only=replay_only)},
@@ -234,7 +236,9 @@ def plan(
 
 @app.command()
 def stop(
-    run_id: Annotated[str | None, Argument(help=f"A run: {options.RUN_NAMES}.")] = None,
+    run_id: Annotated[
+        str | None, Argument(metavar="RUN", help=f"A run: {options.RUN_NAMES}.")
+    ] = None,
     every: Annotated[
         bool, Option("--all", help="Stop every run; none begins until --lift.")
     ] = False,
@@ -248,22 +252,26 @@ def stop(
 
 @app.command()
 def compare(
-    baseline: options.RunId,
-    candidate: options.RunId,
+    baseline: options.Baseline,
+    candidate: options.Candidate,
     max_pass_rate_drop: Annotated[
-        str | None, Option(help="Fraction or percent, e.g. 0.02 or 2%.")
+        str | None, Option(help="How far the pass rate may fall, e.g. 0.02 or 2%.")
     ] = None,
-    max_avg_score_drop: Annotated[float | None, Option(help="Points on the 0-100 scale.")] = None,
+    max_avg_score_drop: Annotated[
+        float | None, Option(help="How far the mean score may fall, in points of 100.")
+    ] = None,
     max_latency_increase_pct: Annotated[
-        str | None, Option(help="Fraction or percent, e.g. 0.2 or 20%.")
+        str | None, Option(help="How far the latency may rise, e.g. 0.2 or 20%.")
     ] = None,
     mode: Annotated[
-        str | None, Option(help="What decides: rules, statistics, both (rules, both shown).")
+        str | None, Option(help="What decides: rules, statistics, or both (the rules decide).")
     ] = None,
     margin: Annotated[
-        float | None, Option(help="Smallest drop that matters, points of 0-100.")
+        float | None, Option(help="Smallest drop that matters, in points of 100.")
     ] = None,
-    alpha: Annotated[float | None, Option(help="Share of false alarms, e.g. 0.05.")] = None,
+    alpha: Annotated[
+        float | None, Option(help="Accepted share of false alarms, e.g. 0.05.")
+    ] = None,
     allow: Annotated[
         bool, Option("--allow", help="Compare runs that were judged differently.")
     ] = False,
@@ -345,7 +353,7 @@ def main() -> None:
     try:
         # The app itself would put an excepthook of its own in the place of ours. Not standalone:
         # typer would print a fault of the command line as four lines.
-        code = typer.main.get_command(app)(standalone_mode=False)
+        code = typer.main.get_command(app)(prog_name="assizes", standalone_mode=False)
     except AssizesError as error:
         terminal.tell_user(usage.error_line(error), error=error)
         raise SystemExit(error.exit_code) from None

@@ -23,9 +23,11 @@ def deploy(
     folder: Annotated[
         str | None, Option(help="Folder on the workers for relative paths [default: this one].")
     ] = None,
-    dry_run: Annotated[bool, Option("--dry-run", help="Only say what would change.")] = False,
+    dry_run: Annotated[
+        bool, Option("--dry-run", help="Only say what would change; change nothing.")
+    ] = False,
     remove: Annotated[
-        bool, Option("--remove", help="Take away what was registered for this name.")
+        bool, Option("--remove", help="Delete what was registered under this name.")
     ] = False,
     as_json: options.AsJson = False,
 ) -> None:
@@ -51,7 +53,7 @@ def worker(
 def export_metrics(
     run_id: options.RunId,
     output: Annotated[
-        str | None, Option("-o", "--output", help="Folder [default: printed].")
+        str | None, Option("-o", "--output", help="Folder for the file [default: print it].")
     ] = None,
     config: options.ConfigFile = None,
     store: options.StoreUri = None,
@@ -75,7 +77,9 @@ def sql(
             help=f"A store: file, folder, URI; or a run: {options.RUN_NAMES}.",
         ),
     ],
-    query: Annotated[str, Argument(help="One SELECT over the tables of docs/rows.md.")],
+    query: Annotated[
+        str, Argument(metavar="QUERY", help="One SELECT over the tables of docs/rows.md.")
+    ],
     config: options.ConfigFile = None,
     store: options.StoreUri = None,
     every_column: AllColumns = False,
@@ -138,7 +142,7 @@ def nightly(
     as_json: options.AsJson = False,
     verbose: options.Verbose = False,
 ) -> None:
-    """Judge yesterday's transcripts, by [nightly] time_zone, and those of nights that were missed."""
+    """Judge yesterday's transcripts, and those of the nights that were missed."""
     read = options.read_config(config, overrides)
     on = date.date() if date else None  # None: every day that is due
     raise typer.Exit(commands.triggered.run_nightly(read, on, as_json=as_json, verbose=verbose))
@@ -170,7 +174,7 @@ def backfill(
     since: FirstDay = None,
     until: LastDay = None,
     uris: Annotated[
-        list[str] | None, Option("--uri", help="Judge this place instead of days; may be repeated.")
+        list[str] | None, Option("--uri", help="Judge this place instead of days; repeatable.")
     ] = None,
     in_flight: Annotated[int | None, Option(min=1, help="Days judged at once.")] = None,
     order: Annotated[DayOrder | None, Option(help="Which day comes first.")] = None,
@@ -200,7 +204,7 @@ def import_(
     source: Annotated[
         str, Argument(metavar="IN", help="File, folder, glob or s3:// URI of transcripts.")
     ],
-    out: Annotated[Path, Argument(metavar="OUT", help="File of lines to write; .gz packs it.")],
+    out: Annotated[Path, Argument(metavar="OUT", help="File to write, a transcript a line.")],
     to: Annotated[str, Option(help="Format to write: native, openai_chat, anthropic.")] = "native",
     labels: Annotated[
         Path | None, Option(help="File for labels of people [default: OUT with .labels.jsonl].")

@@ -19,7 +19,7 @@ ConfigFile = Annotated[
     Path | None, Option("-c", "--config", help="Configuration file [default: assizes.toml].")
 ]
 Overrides = Annotated[
-    list[str] | None, Option("--set", help="Override a setting: table.field=value.")
+    list[str] | None, Option("--set", help="Override a setting: table.field=value; repeatable.")
 ]
 StoreUri = Annotated[
     str | None,
@@ -32,7 +32,7 @@ Verbose = Annotated[
 EndpointUrl = Annotated[str | None, Option(help="Endpoint of an S3 store other than AWS.")]
 Columns = Annotated[
     list[str] | None,
-    Option("--column", help="What a column of a table holds, e.g. id=ticket; repeat it for more."),
+    Option("--column", help="What a column of a table holds, e.g. id=ticket; repeatable."),
 ]
 Yes = Annotated[bool, Option("--yes", help="Do it; without this, only say what would be done.")]
 RUN_NAMES: Final = "latest, NAME, NAME@2026-11-20, NAME~1 (the one before), or an id, shortened"
@@ -52,7 +52,17 @@ def complete_run(context: Context, incomplete: str) -> list[str]:
     return [name for name in names if name.startswith(incomplete)]
 
 
-RunId = Annotated[str, Argument(help=f"A run: {RUN_NAMES}.", autocompletion=complete_run)]
+def _run_argument(metavar: str, text: str) -> Any:
+    return Argument(metavar=metavar, help=text, autocompletion=complete_run)
+
+
+RunId = Annotated[str, _run_argument("RUN", f"A run: {RUN_NAMES}.")]
+Baseline = Annotated[str, _run_argument("BASELINE", f"The run before: {RUN_NAMES}.")]
+Candidate = Annotated[str, _run_argument("CANDIDATE", "The run that may be worse, named likewise.")]
+CaseId = Annotated[str, Argument(metavar="CASE", help="Id of a case; reports and rows name it.")]
+Repetition = Annotated[
+    int | None, Option(help="Which repetition of the case, where it was judged more than once.")
+]
 Limit = Annotated[int | None, Option(help="Judge at most so many cases.")]
 Day = Annotated[  # typer parses no date; commands take `.date()` of it
     datetime | None, Option(formats=["%Y-%m-%d"], help="Day for date placeholders in the URI.")
@@ -64,7 +74,10 @@ Refresh = Annotated[
     bool, Option("--refresh", help="Ask the model again, also where the cache has a reply.")
 ]
 ReplayOnly = Annotated[
-    bool, Option("--replay-only", help="Use only replies in the cache: no key, no network.")
+    bool,
+    Option(
+        "--replay-only", help="Use only replies in the cache; this needs no key and no network."
+    ),
 ]
 
 

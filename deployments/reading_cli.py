@@ -13,8 +13,10 @@ from assizes.deployments import commands
 from assizes.deployments.options import (
     RUN_NAMES,
     AsJson,
+    CaseId,
     ConfigFile,
     Overrides,
+    Repetition,
     RunId,
     StoreUri,
     Verbose,
@@ -28,7 +30,7 @@ app = typer.Typer()
 def help_(
     context: typer.Context,
     topic: Annotated[
-        list[str] | None, Argument(help="words, or a command such as run or store clean.")
+        list[str] | None, Argument(metavar="TOPIC", help="`words`, or a command such as `run`.")
     ] = None,
     markdown: Annotated[bool, Option("--markdown", help="Print the words as Markdown.")] = False,
 ) -> None:
@@ -55,15 +57,15 @@ def show(
 def rejects(
     run_id: RunId, config: ConfigFile = None, store: StoreUri = None, as_json: AsJson = False
 ) -> None:
-    """Records of a run that were not judged: where each stands, and why."""
+    """List the records of a run that were not judged: where each stands, and why."""
     commands.show.show_rejects(run_id, config, store, as_json=as_json)
 
 
 @app.command()
 def case(
     run_id: RunId,
-    case_id: Annotated[str, Argument(help="Case id.")],
-    repetition: Annotated[int | None, Option(help="Which repetition of the case.")] = None,
+    case_id: CaseId,
+    repetition: Repetition = None,
     conversation: Annotated[
         bool, Option(help="Also print the conversation, with the findings at their turns.")
     ] = True,
@@ -79,9 +81,9 @@ def case(
 @app.command()
 def explain(
     run_id: RunId,
-    case_id: Annotated[str, Argument(help="Case id.")],
-    metric: Annotated[str, Argument(help="Metric; `assizes case` lists them.")],
-    repetition: Annotated[int | None, Option(help="Which repetition of the case.")] = None,
+    case_id: CaseId,
+    metric: Annotated[str, Argument(metavar="METRIC", help="Metric; `assizes case` lists them.")],
+    repetition: Repetition = None,
     config: ConfigFile = None,
     store: StoreUri = None,
     as_json: AsJson = False,
@@ -146,7 +148,7 @@ def export(
         Path | None,
         Option(help="A row for each score, to such a file; docs/rows.md has the columns."),
     ] = None,
-    cases: Annotated[Path | None, Option(help="A row for each case, as in table cases.")] = None,
+    cases: Annotated[Path | None, Option(help="A row for each case, to such a file.")] = None,
     config: ConfigFile = None,
     store: StoreUri = None,
     as_json: AsJson = False,
@@ -182,9 +184,9 @@ def serve(
     host: Annotated[
         str, Option(help="Address to listen on; others than loopback need a token.")
     ] = "127.0.0.1",
-    port: Annotated[int, Option(min=1, max=65535)] = 8320,
+    port: Annotated[int, Option(min=1, max=65535, help="Port to listen on.")] = 8320,
     allow_host: Annotated[
-        list[str] | None, Option(help="Another name this server is called by.")
+        list[str] | None, Option(help="Another host name that requests may call this server by.")
     ] = None,
     config: ConfigFile = None,
     store: StoreUri = None,
@@ -196,10 +198,13 @@ def serve(
 
 
 Labels = Annotated[
-    str | None, Argument(help="File with labels of people, or cases:NAME [default: as configured].")
+    str | None,
+    Argument(
+        metavar="LABELS", help="File with labels of people, or cases:NAME [default: as configured]."
+    ),
 ]
 ColumnRoles = Annotated[
-    list[str] | None, Option(help="ROLE=NAME of a column, e.g. label=annotator1.")
+    list[str] | None, Option(help="Which column holds what: ROLE=NAME, e.g. label=annotator1.")
 ]
 
 
@@ -216,16 +221,21 @@ def calibrate(
         str | None, Option(help="Metric that was labelled [default: verdict].")
     ] = None,
     column: ColumnRoles = None,
-    word: Annotated[list[str] | None, Option(help="WORD=GRADE, e.g. tie=0.")] = None,
-    levels: Annotated[str | None, Option(help="The grades there are, e.g. 0,1,2,3.")] = None,
+    word: Annotated[
+        list[str] | None, Option(help="Grade of a word: WORD=GRADE, e.g. tie=0.")
+    ] = None,
+    levels: Annotated[str | None, Option(help="All grades, e.g. 0,1,2,3.")] = None,
     clip: Annotated[
         bool, Option("--clip", help="Clip numbers outside the grades to the nearest grade.")
     ] = False,
-    nominal: Annotated[bool, Option("--nominal", help="Grades without an order.")] = False,
+    nominal: Annotated[bool, Option("--nominal", help="The grades have no order.")] = False,
     pass_from: Annotated[float | None, Option(help="Lowest grade that passes.")] = None,
-    min_kappa: Annotated[float | None, Option(help="Exit code 1 when kappa is lower.")] = None,
+    min_kappa: Annotated[
+        float | None, Option(help="Exit code 1 when kappa is lower than this.")
+    ] = None,
     max_kappa_drop: Annotated[
-        float | None, Option(help="Exit code 1 when kappa is lower than the last judge's by more.")
+        float | None,
+        Option(help="Exit code 1 when kappa fell by more than this since the last judge."),
     ] = None,
     config: ConfigFile = None,
     overrides: Overrides = None,
@@ -256,13 +266,14 @@ def calibrate(
 @app.command()
 def trends(
     name: Annotated[
-        str | None, Argument(help="Name of the runs [default: of the newest one].")
+        str | None, Argument(metavar="NAME", help="Name of the runs [default: that of the newest].")
     ] = None,
     metric: Annotated[
         list[str] | None, Option(help="Series to watch [default: as configured, else all].")
     ] = None,
     slice_by: Annotated[
-        list[str] | None, Option("--slice", help="agent, agent_version, tool or tags.NAME.")
+        list[str] | None,
+        Option("--slice", help="Also watch each agent, agent_version, tool or tags.NAME."),
     ] = None,
     since: Annotated[
         datetime | None,

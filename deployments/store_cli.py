@@ -20,25 +20,23 @@ store_app = typer.Typer(
 app.add_typer(store_app)
 
 
-@app.command("rebuild", hidden=True)
+@app.command("compact", hidden=True)
 @store_app.command()
-def rebuild(
-    source: Annotated[
-        str | None, Option("--from", help="Parquet store from which lost runs are copied.")
-    ] = None,
+def compact(
+    run_id: options.RunId,
     config: options.ConfigFile = None,
     store: options.StoreUri = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Repair a damaged DuckDB store; the damaged files are renamed, never deleted."""
-    commands.upkeep.rebuild_and_print(config, store, source, as_json=as_json)
+    """Merge the small Parquet parts of a complete run; its rows stay what they are."""
+    commands.upkeep.compact_and_print(config, store, run_id, as_json=as_json)
 
 
 @app.command("gc", hidden=True)
 @store_app.command()
 def clean(
     older_than: Annotated[  # a younger object may be a writer's that is at work
-        float, Option(help="Hours; younger files stay, for a process may still need them.")
+        float, Option(help="Hours; younger files stay, because a process may need them.")
     ] = 24.0,
     yes: options.Yes = False,
     config: options.ConfigFile = None,
@@ -52,9 +50,9 @@ def clean(
 @app.command("forget", hidden=True)
 @store_app.command()
 def forget(
-    case_id: Annotated[str | None, Argument(help="Case id.")] = None,
+    case_id: Annotated[str | None, Argument(metavar="CASE", help="Id of a case.")] = None,
     tag: Annotated[
-        list[str] | None, Option(help="key=value; cases that have all of these tags.")
+        list[str] | None, Option(help="KEY=VALUE; the cases that have all of these tags.")
     ] = None,
     run_id: Annotated[str | None, Option(help=f"In this run only: {options.RUN_NAMES}.")] = None,
     yes: options.Yes = False,
@@ -67,13 +65,15 @@ def forget(
     commands.upkeep.forget_and_print(config, store, subject, yes=yes, as_json=as_json)
 
 
-@app.command("compact", hidden=True)
+@app.command("rebuild", hidden=True)
 @store_app.command()
-def compact(
-    run_id: options.RunId,
+def rebuild(
+    source: Annotated[
+        str | None, Option("--from", help="Parquet store from which lost runs are copied.")
+    ] = None,
     config: options.ConfigFile = None,
     store: options.StoreUri = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Merge the small Parquet parts of a complete run; its rows stay what they are."""
-    commands.upkeep.compact_and_print(config, store, run_id, as_json=as_json)
+    """Repair a damaged DuckDB store; the damaged files are renamed, never deleted."""
+    commands.upkeep.rebuild_and_print(config, store, source, as_json=as_json)

@@ -30,7 +30,7 @@ def print_help(
     if list(topic) == ["words"]:
         print_text((words_page() if markdown else words_text()).rstrip("\n"))
         return
-    context = Context(command, info_name=program)
+    context = Context(command, info_name=program, **command.context_settings)
     for name in topic:
         command = command.get_command(context, name) if isinstance(command, TyperGroup) else None
         if command is None:

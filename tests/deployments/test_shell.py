@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
@@ -12,24 +9,15 @@ import pytest
 
 from assizes.judge.config.run import StoreConfig
 from assizes.tasks.store import open_store
-from tests.conftest import ROOT
-from tests.outward import PYTHONPATH
+from tests.command import ROOT, assizes
 from tests.tasks.store.rows import run_record
 
 
 def script(*words: str, cwd: Path, **environment: str) -> str:
-    """What the installed script prints, whose name the shell and Typer go by."""
-    done = subprocess.run(
-        [Path(sys.executable).with_name("assizes"), *words],
-        cwd=cwd,
-        env={**os.environ, "PYTHONPATH": PYTHONPATH, **environment},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    return done.stdout
+    """What the command prints, which a shell knows as `assizes` however it was started."""
+    done = assizes(*words, cwd=cwd, env=environment)
+    assert (done.code, done.err) == (0, "")
+    return done.out
 
 
 def offered(folder: Path, line: str) -> list[str]:
@@ -46,7 +34,11 @@ def test_the_version_is_that_of_the_package(tmp_path: Path):
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_the_script_for_a_shell_is_printed(tmp_path: Path, shell: str):
-    assert f"_ASSIZES_COMPLETE=complete_{shell}" in script("--show-completion", shell, cwd=tmp_path)
+    printed = script(cwd=tmp_path, _ASSIZES_COMPLETE=f"source_{shell}")
+    assert f"_ASSIZES_COMPLETE=complete_{shell}" in printed
+    options = script("--help", cwd=tmp_path)
+    assert "--install-completion" in options
+    assert "--show-completion" in options
 
 
 def test_a_shell_is_offered_commands_and_the_names_of_runs(tmp_path: Path):
