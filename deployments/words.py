@@ -106,7 +106,7 @@ WORDS: Final[Mapping[str, Sequence[Word]]] = {  # heading -> words
         ),
         Word(
             "coverage",
-            "The share of the due scores that could be had. A run with too little of it is "
+            "The share of the expected scores that the judges gave. A run with too little of it is "
             "`inconclusive`, whatever its other numbers are.",
             "`[thresholds] min_coverage`",
         ),

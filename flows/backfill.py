@@ -83,7 +83,9 @@ async def backfill(
     many_writers = await asyncio.to_thread(can_have_many_writers, config)
     at_once = min(config.backfill.in_flight if many_writers else 1, len(parts))
     if at_once < config.backfill.in_flight and not many_writers:
-        log.warning("one part at a time: %s takes one writer", config.store.uri)
+        log.warning(
+            "one part at a time, because only one process can write to %s", config.store.uri
+        )
     runner = _BackfillRunner(config, parts, at_once, alone=not many_writers)
     ended, left = await runner.judge()
     await publish_parts(config.name, ended)

@@ -177,7 +177,7 @@ def explanation_lines(document: Mapping[str, Any]) -> Iterator[str]:
         yield from _score_lines(score)
     yield one_line(f"prompts: {document['prompts']}")
     if not document["asks"]:
-        yield "no question was put: this judge reads the transcript by itself, or did not apply"
+        yield "no model was asked: this judge needs none, or it did not apply to the case"
     for number, ask in enumerate(document["asks"], 1):
         yield ""
         yield from _ask_lines(number, ask)
@@ -205,7 +205,11 @@ def _ask_lines(number: int, ask: Mapping[str, Any]) -> Iterator[str]:
     yield f"question {number}: {one_line(ask['model'] + by)}; round {ask['round']}, index {ask['index']}"
     yield f"  {_usage_line(ask)}"
     if ask["messages"]:
-        same = "as it was sent" if ask["exact"] else "rendered anew; another one was sent"
+        same = (
+            "as it was sent"
+            if ask["exact"]
+            else "rendered again; the prompt that was sent was different"
+        )
         yield f"  prompt {ask['prompt_hash']}: {same}"
         for message in ask["messages"]:
             yield f"---- {message['role']}"

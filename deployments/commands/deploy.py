@@ -54,7 +54,7 @@ def deploy(options: DeployOptions, *, as_json: bool) -> None:
     print_line(f"server: {api_url}{' (dry run: nothing was changed)' if options.dry_run else ''}")
     if not options.remove:
         pool = options.config.runner.work_pool
-        print_line(f"a worker takes up its runs: prefect worker start --pool {pool}")
+        print_line(f"start a worker for its runs: prefect worker start --pool {pool}")
 
 
 def use_server(*, verbose: bool = False) -> str:
@@ -223,7 +223,7 @@ async def _refuse_pooled(client: PrefectClient, name: str) -> None:
     if existing.work_pool_name is not None:
         raise ConfigurationError(
             f"the deployment {name!r} belongs to the work pool {existing.work_pool_name!r}; start a "
-            "worker for it, or take it away with `assizes deploy --remove`"
+            "worker for it, or delete it with `assizes deploy --remove`"
         )
 
 

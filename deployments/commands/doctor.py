@@ -109,7 +109,7 @@ def _check_deployments(api_url: str) -> Iterator[Check]:
         yield Check("deployments", "note", " ".join(f"cannot be listed: {error}".split()))
         return
     if names:
-        fault = "an earlier version registered them, with entry points that are not there now"
+        fault = "an earlier version registered them, and their code has moved since"
         remedy = "their runs fail; `assizes deploy` registers them anew"
         yield Check("deployments", "fault", f"{', '.join(names)}: {fault}; {remedy}")
 

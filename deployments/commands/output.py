@@ -259,7 +259,7 @@ def print_comparison(comparison: RunComparison, of_ending: Sequence[str]) -> Non
     lines = [mismatch.line for mismatch in verdict.mismatches]
     print_lines(f"judged differently: {line}" for line in lines if line not in of_ending)
     print_lines(
-        f"differs and blocks nothing: {change.field}: {change.baseline} -> {change.candidate}"
+        f"differs, but does not matter here: {change.field}: {change.baseline} -> {change.candidate}"
         for change in comparison.config_diff
         if change.field.startswith("thresholds.")
     )

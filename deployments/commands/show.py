@@ -72,7 +72,7 @@ def show_run(run_id: str, file: Path | None, uri: str | None, *, as_json: bool) 
     times = f"about {record.day}, started {record.started_at:%Y-%m-%d %H:%M} UTC"
     output.print_line(f"status: {record.status}, {times}")
     if record.status == INTERRUPTED:
-        output.print_line(f"nobody is at work on it: `assizes resume {record.run_id}` goes on")
+        output.print_line(f"no process works on it: `assizes resume {record.run_id}` goes on")
     if record.summary is not None:
         summary = RunSummary.model_validate(record.summary)
         output.print_warnings(summary.warnings)
@@ -80,7 +80,7 @@ def show_run(run_id: str, file: Path | None, uri: str | None, *, as_json: bool) 
         output.print_published(summary)
         output.print_votes(summary)
         output.print_gates(summary)
-    output.print_lines(f"judge beside people: {line}" for line in calibration)
+    output.print_lines(f"judge compared with people: {line}" for line in calibration)
 
 
 def show_rejects(run_id: str, file: Path | None, uri: str | None, *, as_json: bool) -> None:

@@ -150,7 +150,7 @@ def errored_run(run_id: str | None, *, others: bool) -> str:
         ConfigurationError: no run is named, or such an option was given.
     """
     if run_id is None or others:
-        hint = "the run's own configuration holds, and --set changes it"
+        hint = "the run keeps its own configuration, and --set changes a setting"
         raise ConfigurationError(f"--only-errors: use `assizes resume RUN --errors`; {hint}")
     return run_id
 

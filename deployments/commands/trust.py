@@ -33,7 +33,7 @@ def print_calibration(calibration: Calibration) -> None:
     )
     if calibration.judge_error_rate:
         share = f"{100 * calibration.judge_error_rate:.1f} %"
-        output.print_line(f"judge errors: {calibration.judge_errors} ({share}), in no figure below")
+        output.print_line(f"judge errors: {calibration.judge_errors} ({share}), not counted below")
     output.print_table("", ("agreement with people", "#value", "95 %"), _measures(calibration))
     if 0 < len(calibration.levels) <= MAX_LEVELS:
         names = [f"{level:g}" for level in calibration.levels]
@@ -211,7 +211,7 @@ def calibration_config(
             judgements are given.
     """
     if run_id is not None and fields["judgements"]:
-        raise ConfigurationError("--run and --judgements: the judge's side is one of the two")
+        raise ConfigurationError("--run and --judgements: give one of them")
     settings: dict[str, Mapping[str, Any]] = {"calibration": fields, "store": {"uri": store}}
     if run_id is not None or fields["judgements"]:
         settings["transcripts"] = {"uri": ""}

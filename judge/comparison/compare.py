@@ -348,8 +348,8 @@ def _warnings(
         ),
         f"{cases.uneven} cases have different numbers of repetitions in the two runs; a rule fires "
         "only if it also does with each case counted once": cases.uneven,
-        f"{cases.unscored} cases have a score in one run only; they enter the average score of "
-        "neither": cases.unscored,
+        f"{cases.unscored} cases have a score in one run only; neither average score counts "
+        "them": cases.unscored,
     }
     yield from (text for text, applies in about_cases.items() if applies)
     sides = (cases.baseline, cases.candidate)

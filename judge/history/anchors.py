@@ -75,16 +75,16 @@ class Attribution(BaseModel):
     def sentence(self) -> str:
         """The attribution as one line of a report."""
         if self.anchors is None:
-            return "anchors: nothing to compare with yet, so no change can be laid to the judge"
+            return "anchors: there is nothing to compare with yet, so the judge's part is not known"
         words = {
-            "agent": "the judge held still on the anchors; what moved is the agent",
-            "judge": "the JUDGE MOVED on the anchors, and that explains the change of this run",
-            "both": "the JUDGE MOVED on the anchors, and this run moved otherwise than they did",
-            "none": "neither the judge nor the agent moved",
-            "unknown": "the judge held still on the anchors",
+            "agent": "the judge did not change on the anchors, so the agent changed",
+            "judge": "the JUDGE CHANGED on the anchors, and that explains the change of this run",
+            "both": "the JUDGE CHANGED on the anchors, but this run changed in another way",
+            "none": "neither the judge nor the agent changed",
+            "unknown": "the judge did not change on the anchors",
         }
         if self.data is None and self.judge_moved:
-            return f"the JUDGE MOVED: anchors {self.anchors}; no baseline to compare the run with"
+            return f"the JUDGE CHANGED: anchors {self.anchors}; no baseline to compare the run with"
         data = f"; this run {self.data}" if self.data else ""
         return f"{words[self.cause]}: anchors {self.anchors}{data}"
 

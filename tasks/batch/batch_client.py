@@ -280,7 +280,7 @@ class BatchClient:
             raise _collection_error(record, error) from error
         if answered < record.asks:  # the rest expired, or failed at the provider
             log.warning(
-                "batch %s of %s is %s%s: %d of its %d asks are put one by one, at the full price",
+                "batch %s of %s is %s%s: %d of its %d asks are sent one by one, at the full price",
                 *(record.batch_id, record.model, status.name, status.why and f" ({status.why})"),
                 *(record.asks - answered, record.asks),
             )

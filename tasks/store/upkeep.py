@@ -115,7 +115,7 @@ class DataSubject:
 
     def __post_init__(self) -> None:
         if self.case_id is None and not self.tags:  # every case would match
-            raise StoreError("nobody to forget; give a case id or --tag key=value")
+            raise StoreError("no case is named; give a case id or --tag key=value")
 
     def cases(self, store: Store, run_id: str) -> list[str]:
         """Ids of the subject's cases in a run, sorted."""

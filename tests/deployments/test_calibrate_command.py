@@ -64,7 +64,7 @@ def test_a_run_that_is_named_goes_before_judgements_of_the_file(folder: Path, tm
 def test_show_cites_the_calibration(folder: Path):
     assert assizes("calibrate", "labels.csv", "--run", RUN_ID, cwd=folder).code == 0
     shown = assizes("show", RUN_ID, cwd=folder)
-    assert "judge beside people: verdict: kappa 0.67 [" in shown.out
+    assert "judge compared with people: verdict: kappa 0.67 [" in shown.out
     cited = json.loads(assizes("show", RUN_ID, "--json", cwd=folder).out)["calibration"]
     assert cited[0].endswith("on 60 labels")
 

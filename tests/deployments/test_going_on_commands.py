@@ -117,7 +117,7 @@ def test_a_run_without_rejects_and_an_unknown_one_are_one_line(folder: Path, pre
         (("run", "--only-errors"), "--only-errors: use `assizes resume RUN --errors`"),
         (
             ("run", "--only-errors", "--run-id", first["run_id"], "--no-batch"),
-            "the run's own configuration holds",
+            "the run keeps its own configuration",
         ),
         (("retry-rejected", "nobody"), "no run 'nobody' in duckdb:///assizes.duckdb"),
         (

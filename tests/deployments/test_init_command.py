@@ -105,7 +105,8 @@ def test_words_for_speakers_that_nobody_knows_are_named_and_written_as_a_comment
     assert '# roles = { "robo_caller" = "user" }' in text().splitlines()
     printed = capsys.readouterr().out
     assert (
-        "1 of 2 records cannot be read:\n  t.csv, record 2: schema: role: 'robo-caller' is not" in printed
+        "1 of 2 records cannot be read:\n  t.csv, record 2: schema: role: 'robo-caller' is not"
+        in printed
     )
     assert "robo_caller; say who each is, as in --column roles.robo_caller=user (or" in printed
 
@@ -334,7 +335,10 @@ def test_a_model_that_does_not_keep_to_the_shape_is_written_with_a_warning(
     [
         ("openai/stub-status-401", "authentication: .*; check the key in the environment; nothing"),
         ("openai/stub-quota", "quota: .*; check the provider's account; nothing was written"),
-        ("openai/stub-status-503", "unavailable: .*; check that its server runs, and --api-base; nothing"),
+        (
+            "openai/stub-status-503",
+            "unavailable: .*; check that its server runs, and --api-base; nothing",
+        ),
         ("openai/stub-empty", "empty: .*; check the model's name, its key and --api-base; nothing"),
     ],
 )

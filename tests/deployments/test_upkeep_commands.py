@@ -48,7 +48,7 @@ def test_forgetting_shows_the_rows_first_and_deletes_them_when_told(lake):
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        ((), "nobody to forget; give a case id or --tag key=value"),
+        ((), "no case is named; give a case id or --tag key=value"),
         (("--tag", "ada"), "--tag 'ada'; accepted: key=value"),
     ],
 )

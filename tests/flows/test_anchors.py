@@ -69,7 +69,7 @@ async def test_a_model_that_changed_behind_its_name_is_found_by_asking_anew(
     assert first.attribution.cause == "unknown"
     assert second.attribution.cause == "judge"
     assert second.attribution.anchors.mean == pytest.approx(20.0)
-    assert "JUDGE MOVED" in second.reasons[0]
+    assert "JUDGE CHANGED" in second.reasons[0]
     assert judge_server.stats()["requests"] == 6 + 12 + 6 + 12
     wanted = config(tmp_path, uris[1], **rest)
     with open_store(wanted.store) as store:
@@ -120,4 +120,4 @@ async def test_a_regression_while_the_judge_moves_is_inconclusive(tmp_path: Path
         state = to_state(record, fallen.summary, against, ShardFailures(), {}, fail=False)
         found = await state.aresult()
         assert (found.conclusion, state.name) == (conclusion, conclusion)
-        assert ("JUDGE MOVED" in found.reasons[0]) is (cause != "agent")
+        assert ("JUDGE CHANGED" in found.reasons[0]) is (cause != "agent")

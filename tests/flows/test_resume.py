@@ -43,7 +43,7 @@ def test_a_killed_run_is_interrupted_and_resumes_by_its_id_alone(folder, prefect
     shown = told("runs", "--json", folder=folder, store=store, server=prefect_server)
     assert [one["status"] for one in json.loads(shown.out)] == ["interrupted"]
     hint = told("show", "r", folder=folder, store=store, server=prefect_server)
-    assert "nobody is at work on it: `assizes resume r` goes on" in hint.out
+    assert "no process works on it: `assizes resume r` goes on" in hint.out
 
     resumed = told("resume", "r", "--json", folder=folder, store=store, server=prefect_server)
 

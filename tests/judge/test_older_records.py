@@ -30,12 +30,12 @@ CHANGE = Change(mean=-3.25, se=1.0, p=0.004, cases=40, paired=True)
 @pytest.mark.parametrize(
     ("cause", "anchors", "data", "sentence"),
     [
-        ("unknown", None, None, "anchors: nothing to compare with yet"),
-        ("judge", CHANGE, None, "the JUDGE MOVED: anchors -3.2 points (p 0.004, 40 cases); no base"),
-        ("both", CHANGE, CHANGE, "the JUDGE MOVED on the anchors, and this run moved otherwise"),
-        ("agent", CHANGE, CHANGE, "the judge held still on the anchors; what moved is the agent: "
+        ("unknown", None, None, "anchors: there is nothing to compare with yet"),
+        ("judge", CHANGE, None, "the JUDGE CHANGED: anchors -3.2 points (p 0.004, 40 cases); no base"),
+        ("both", CHANGE, CHANGE, "the JUDGE CHANGED on the anchors, but this run changed in"),
+        ("agent", CHANGE, CHANGE, "the judge did not change on the anchors, so the agent changed: "
          "anchors -3.2 points (p 0.004, 40 cases); this run -3.2"),
-        ("none", CHANGE, None, "neither the judge nor the agent moved: anchors -3.2"),
+        ("none", CHANGE, None, "neither the judge nor the agent changed: anchors -3.2"),
     ],
 )  # fmt: skip
 def test_whose_change_it_is_is_one_sentence(cause, anchors, data, sentence):

@@ -34,10 +34,10 @@ _FINGERPRINTS_DIFFER: Final = (
     "version."
 )
 _TEXTS_NOT_STORED: Final = (
-    "A run of an earlier version keeps its hash, not its text; set the rubrics of both times side "
-    "by side to read what changed."
+    "A run of an earlier version kept a hash of its prompts, not their text. To see what changed, "
+    "compare the rubrics of both versions."
 )
-_PROMPTS_ALIKE: Final = "Both runs kept the same prompts: what changed stands in none of them."
+_PROMPTS_ALIKE: Final = "The prompts of both runs are the same, so something else changed."
 
 
 def comparison_part(comparison: RunComparison | None) -> parts.Comparison | None:

@@ -23,7 +23,7 @@ _BY_LIMITS: Final = (
     "Only the limits of [comparison] were applied; how sure the change is was not computed."
 )
 _JUDGE_MOVED: Final = (
-    "The judge moved between the two runs, so these changes may be the judge's and not the agent's."
+    "The judge itself changed between the two runs, so the agent may not have caused these changes."
 )
 
 

@@ -54,7 +54,7 @@ _HEADLINES: Final = {  # outcome -> sentence
     "undecided": "The data cannot tell whether this run is worse:",
     "incomplete": "The run has not ended; the figures cover what was judged so far.",
 }
-_JUDGE_MOVED: Final = "The judge moved, so no fall is held against the agent:"
+_JUDGE_MOVED: Final = "The judge itself changed, so no drop counts against the agent:"
 
 COMPARISON_ENDINGS: Final = {  # of a comparison by itself -> (outcome, word)
     "fine": ("passed", "NOT WORSE"),
@@ -255,7 +255,7 @@ def _dimensions(summary: RunSummary) -> list[schema.Dimension]:
         ),
         schema.Dimension(
             name="Coverage",
-            meaning="Scores that could be had, of those that were due.",
+            meaning="The share of the expected scores that the judges gave.",
             value=coverage and round(coverage, 9),
             threshold=round(floor, 9),
             # 7 digits: 0.07 * 100 is not exactly 7.

@@ -82,7 +82,7 @@ def _verdict(data: Mapping[str, Any]) -> Iterator[str]:
     yield f"{data['counts']['sentence']} {data['coverage']['sentence']}"
     if data["attribution"]:
         yield f"Judge or agent: {plain(data['attribution']['sentence'], 500)}"
-    yield from _bullets(data["calibration"], "Judge beside people: ")
+    yield from _bullets(data["calibration"], "Judge compared with people: ")
     if not data["counts"]["reconciles"]:
         yield "**These counts do not add up; trust no share of this report.**"
 

@@ -66,7 +66,7 @@ def test_an_errored_case_counts_as_not_passed_and_enters_no_average():
     deltas = comparison.aggregate
     assert (deltas.pass_rate_delta, deltas.avg_score_delta) == (-0.5, -2.0)
     assert (
-        "1 cases have a score in one run only; they enter the average score of neither"
+        "1 cases have a score in one run only; neither average score counts them"
         in comparison.warnings
     )
 

@@ -40,7 +40,7 @@ def test_uneven_repetitions_are_told():
 
 def test_a_score_on_one_side_only_is_told():
     assert told([whole("a"), whole("b")], [whole("a"), case_row("b", agent_latency_ms=1.0)]) == (
-        "1 cases have a score in one run only; they enter the average score of neither",
+        "1 cases have a score in one run only; neither average score counts them",
     )
 
 

@@ -93,7 +93,7 @@ def test_without_anchors_before_or_a_baseline_it_is_said_so():
     assert attribute_change(still, None, 0.01).cause == "unknown"
     alone = attribute_change(moved, None, 0.01)
     assert alone.cause == "judge"
-    assert alone.sentence().startswith("the JUDGE MOVED: anchors -")
+    assert alone.sentence().startswith("the JUDGE CHANGED: anchors -")
     assert attribute_change(moved, still, 0.01).judge_moved
     assert not attribute_change(still, moved, 0.01).judge_moved
 

@@ -65,7 +65,7 @@ def test_the_anchors_tell_the_judge_from_the_agent(
 def test_reports_say_that_the_judge_moved(store: Store):
     record, comparison = both_nights(store, anchors=25, data=25)
     data = stored_report_data(store, record, comparison)
-    said = "Judge or agent: the JUDGE MOVED on the anchors, and that explains the change"
+    said = "Judge or agent: the JUDGE CHANGED on the anchors, and that explains the change"
     assert said in markdown_report(data)
     assert said in html_report(data)
     assert data["attribution"]["cause"] == "judge"

@@ -201,8 +201,8 @@ def test_reports_say_how_far_the_judge_agrees_with_people(labels, store: Store):
     calibrate_run(store, run_id, labels)
     data = stored_report_data(store, store.run(run_id), None)
     assert data["calibration"][0] == "verdict: kappa 0.50 on 4 labels"
-    assert "Judge beside people: verdict: kappa 0.50 on 4 labels" in markdown_report(data)
-    assert "Judge beside people: verdict: kappa 0.50 on 4 labels" in html_report(data)
+    assert "Judge compared with people: verdict: kappa 0.50 on 4 labels" in markdown_report(data)
+    assert "Judge compared with people: verdict: kappa 0.50 on 4 labels" in html_report(data)
 
 
 def test_the_new_judge_is_held_against_the_one_before(labels, store: Store):

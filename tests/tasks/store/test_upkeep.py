@@ -216,7 +216,7 @@ def test_a_subject_is_found_by_tags_in_every_run_or_in_one(place):
         both = DataSubject(None, {"customer": "ada", "site": "a'b\"c"})
         assert [one.case_ids for one in find_subject(store, both)] == [["x"]]
         assert find_subject(store, DataSubject("c1", {"customer": "bob"})) == []
-    with pytest.raises(StoreError, match="nobody to forget; give a case id or --tag"):
+    with pytest.raises(StoreError, match="no case is named; give a case id or --tag"):
         DataSubject(None, {})
 
 

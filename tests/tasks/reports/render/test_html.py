@@ -353,14 +353,14 @@ def test_what_differs_in_the_prompts_is_shown_line_by_line_as_text():
 
 def test_a_run_that_kept_no_texts_is_named_as_the_reason():
     note, shown = prompts_section(before={}, after={"tone": "Be kind"})
-    assert "keeps its hash, not its text; set the rubrics of both times side by side" in note
+    assert "kept a hash of its prompts, not their text. To see what changed, compare" in note
     assert shown == []
 
 
 def test_the_same_prompts_are_not_shown():
     same = {"tone": "Be kind"}
     note, shown = prompts_section(before=same, after=same)
-    assert note.endswith("Both runs kept the same prompts: what changed stands in none of them.")
+    assert note.endswith("The prompts of both runs are the same, so something else changed.")
     assert shown == []
     assert BeautifulSoup(html_report(SAMPLE), "html.parser").find(id="prompt-diff") is None
 
