@@ -29,8 +29,12 @@ from assizes.tasks.plan import RunRequest, lock_unfinished_run, plan_run
 from assizes.tasks.summarise import compare_with_baseline, summarise_run
 
 
-async def evaluate_in_process(config: RunConfig, run_id: str | None = None) -> RunOutcome:
+async def evaluate_in_process(
+    config: RunConfig, run_id: str | None = None, resume: str | None = None
+) -> RunOutcome:
     """Judge the transcripts that a configuration names; every row is in its store afterwards.
+
+    `resume` says in the reasons what goes on with the run; `None`: the command `assizes resume`.
 
     Raises:
         ConfigurationError: the configuration cannot work, or needs other processes or batches.
@@ -50,7 +54,7 @@ async def evaluate_in_process(config: RunConfig, run_id: str | None = None) -> R
             is_incomplete = bool(failures.reasons) or failures.stop is not None
             run, summary = await summarise_run.fn(context, planned, has_lost_shards=is_incomplete)
         result = await compare_with_baseline.fn(context, run)
-    return run_outcome(run.record, summary, result, failures, {})
+    return run_outcome(run.record, summary, result, failures, {}, resume)
 
 
 async def _judge_shards(context: RunContext, run: PlannedRun) -> ShardFailures:

@@ -88,13 +88,18 @@ def run_outcome(
     baseline_result: BaselineResult,
     failures: ShardFailures,
     reports: dict[str, str],
+    resume: str | None = None,
 ) -> RunOutcome:
-    """The conclusion of a run, with its reasons; `reports` are paths or URIs by suffix."""
-    conclusion, reasons = _conclusion(record, summary, baseline_result, failures)
+    """The conclusion of a run, with its reasons; `reports` are paths or URIs by suffix.
+
+    `resume` says in the reasons what goes on with the run; `None`: the command `assizes resume`.
+    """
+    go_on = resume or f"`assizes resume {shlex.quote(record.run_id)}`"
+    conclusion, reasons = _conclusion(record, summary, baseline_result, failures, go_on)
     if conclusion == "Passed" and summary.task_unjudged is not None:
         reasons = [*reasons, summary.task_unjudged]
     reasons = [*reasons, *failure_reasons(record, summary)]
-    if (hint := rerun_hint(record, summary)) is not None:
+    if (hint := rerun_hint(record, summary, resume)) is not None:
         before = "this run had ended before, nothing was judged now; "
         reasons.append(f"{before if failures.had_ended else ''}{hint}")
     return RunOutcome(
@@ -111,11 +116,15 @@ def run_outcome(
 
 
 def _conclusion(
-    record: RunRecord, summary: RunSummary, baseline_result: BaselineResult, failures: ShardFailures
+    record: RunRecord,
+    summary: RunSummary,
+    baseline_result: BaselineResult,
+    failures: ShardFailures,
+    go_on: str,
 ) -> tuple[Conclusion, list[str]]:
     """The most severe conclusion of a run, and the reasons for it and for lesser ones."""
     if record.status != COMPLETE:
-        return _unfinished_conclusion(record.run_id, summary, failures)
+        return _unfinished_conclusion(go_on, summary, failures)
     if record.plan.get("due") == 0:
         read = summary.counts["read"]
         if broken := summary.counts["quarantined"]:  # they may have been cases
@@ -156,15 +165,15 @@ def _shortfall(summary: RunSummary) -> list[str]:
 
 
 def _unfinished_conclusion(
-    run_id: str, summary: RunSummary, failures: ShardFailures
+    go_on: str, summary: RunSummary, failures: ShardFailures
 ) -> tuple[Conclusion, list[str]]:
     """The conclusion of an incomplete run: what stopped it, what it spent, how to resume it."""
     left = summary.counts.get("not_attempted", 0)
-    command = f"`assizes resume {shlex.quote(run_id)}`"
     if isinstance(failures.stop, OverBudget | Halted):
         is_over = isinstance(failures.stop, OverBudget)
-        larger = " with a larger limit (--set)" if is_over else ""
-        hint = f"{left} cases were not attempted; {command}{larger} judges them"
+        option = " (--set)" if go_on.startswith("`") else ""
+        larger = f" with a larger limit{option}" if is_over else ""
+        hint = f"{left} cases were not attempted; {go_on}{larger} judges them"
         reasons = [str(failures.stop), f"{hint}; replies in the cache cost nothing"]
         if summary.spent_usd is not None:
             reasons.append(f"spent so far, over all sessions: {summary.spent_usd:.6f} USD")
@@ -180,7 +189,7 @@ def _unfinished_conclusion(
     ]
     if hidden_count := len(counts) - len(lines):
         lines.append(f"and {hidden_count} more reasons")
-    return "Incomplete", [f"{left} cases could not be judged; {command} judges them", *lines]
+    return "Incomplete", [f"{left} cases could not be judged; {go_on} judges them", *lines]
 
 
 def _failed_gates(summary: RunSummary) -> list[str]:

@@ -45,7 +45,7 @@ class ShardFailures:
         self.reasons[reason] += 1
         if isinstance(error, RUN_ENDING_ERRORS) and self.stop is None:
             self.stop = error
-            log.warning("no further shard is begun: %s", error)
+            log.warning("judging stops here: %s", error)
         elif self.reasons[reason] == 1 and not isinstance(error, RUN_ENDING_ERRORS):
             log.error("a shard could not be judged: %s%s", kind, error)
 

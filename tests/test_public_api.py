@@ -15,6 +15,7 @@ def test_every_public_name_is_there():
     there = {name: getattr(assizes, name) for name in assizes.__all__}
     assert sorted(there) == dir(assizes)
     assert there["judges"].correctness
+    assert assizes.__version__[0].isdigit()
     assert there["RunConfig"].model_validate({"transcripts": {"uri": "t"}}).transcripts.uri == "t"
 
 

@@ -51,8 +51,11 @@ from assizes.tasks.store import open_store
 KEPT_INPUTS: Final = Path(".assizes/inputs")
 """The folder of conversations that came from memory and are judged into a store: it shows them."""
 
-MetricsInput: TypeAlias = Sequence[str] | Mapping[str, float]
-"""Names of metrics, or their weights by name."""
+MetricsInput: TypeAlias = str | Sequence[str] | Mapping[str, float]
+"""A name of a metric, or several, or their weights by name."""
+
+JudgesInput: TypeAlias = str | Callable[..., Any] | Sequence[str | Callable[..., Any]]
+"""A name of a judge, or a function of your own, or several."""
 
 
 class EvaluateSettings(TypedDict, total=False):
@@ -78,6 +81,12 @@ _PLACES: Final[Mapping[str, tuple[str, str]]] = {
 }
 """Table and field of the configuration that a setting stands for."""
 
+UNREAD_HINT: Final = (
+    "; a conversation is a list of messages such as {'role': 'user', 'content': 'Hi'}, and rows of "
+    "a table need columns, e.g. columns={'request': ..., 'response': ...}"
+)
+"""What helps where records of no known format are given."""
+
 _STOPS: Final[Mapping[str, type[AssizesError]]] = {
     "Incomplete": Inconclusive,
     "OverBudget": OverBudget,
@@ -93,7 +102,7 @@ def evaluate(
     *,
     model: str | None = None,
     metrics: MetricsInput | None = None,
-    judges: Sequence[str | Callable[..., Any]] | None = None,
+    judges: JudgesInput | None = None,
     columns: Mapping[str, Any] | None = None,
     store: str | Path | None = None,
     **settings: Unpack[EvaluateSettings],
@@ -135,7 +144,7 @@ async def aevaluate(
     *,
     model: str | None = None,
     metrics: MetricsInput | None = None,
-    judges: Sequence[str | Callable[..., Any]] | None = None,
+    judges: JudgesInput | None = None,
     columns: Mapping[str, Any] | None = None,
     store: str | Path | None = None,
     **settings: Unpack[EvaluateSettings],
@@ -164,7 +173,7 @@ class JudgeChoice:
 
     model: str | None
     metrics: MetricsInput | None
-    judges: Sequence[str | Callable[..., Any]] | None
+    judges: JudgesInput | None
 
 
 async def _evaluate(
@@ -196,7 +205,8 @@ async def _evaluate(
             if digest is None or error.plan is None:
                 raise
             why = "; ".join(reject_lines(error.rejects)) or "the settings leave all of them out"
-            raise Inconclusive(f"no_data: none of the cases can be judged: {why}") from None
+            hint = UNREAD_HINT if "not recognised" in why else ""
+            raise Inconclusive(f"no_data: none of the cases can be judged: {why}{hint}") from None
         cleanup.pop_all()  # from here on the result removes the folder
     return result
 
@@ -204,7 +214,8 @@ async def _evaluate(
 async def _judge(config: RunConfig, run_id: str | None, scratch: Path | None) -> Evaluation:
     from assizes.flows.in_process import evaluate_in_process  # imports Prefect: seconds
 
-    outcome = await evaluate_in_process(config, run_id)
+    resume = None if scratch is None else "the same call"  # no command finds its store
+    outcome = await evaluate_in_process(config, run_id, resume)
     counts = outcome.summary.counts
     if outcome.conclusion in _STOPS and not counts["judged"] + counts["errored"]:
         raise _STOPS[outcome.conclusion]("; ".join(outcome.reasons))
@@ -291,8 +302,8 @@ def _base_tables(base: str | Path | Mapping[str, Any] | RunConfig | None) -> dic
 
 def _chosen_judges(choice: JudgeChoice, rubrics: Sequence[str]) -> dict[str, Any]:
     """The settings `metrics` and `judges` of [judge], with an error that leads on for a mix-up."""
-    weights = choice.metrics or ()
-    judges = [_judge_reference(judge) for judge in choice.judges or ()]
+    weights = _listed(choice.metrics)
+    judges = [_judge_reference(judge) for judge in _listed(choice.judges)]
     defaults = {metric.name: metric.default_weight for metric in available_metrics(rubrics)}
     for name in weights:
         if name not in defaults and name in JUDGES:
@@ -309,6 +320,11 @@ def _chosen_judges(choice: JudgeChoice, rubrics: Sequence[str]) -> dict[str, Any
     shares = weights if isinstance(weights, Mapping) else _default_weights(weights, defaults)
     metrics = [{"metric": name, "weight": weight} for name, weight in shares.items()]
     return {"judges": judges, "metrics": metrics or None}
+
+
+def _listed(value: Any) -> Any:
+    """A name or function alone as a list, nothing as an empty one; anything else as it stands."""
+    return [value] if isinstance(value, str) or callable(value) else value or ()
 
 
 def _default_weights(

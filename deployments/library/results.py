@@ -23,10 +23,11 @@ from assizes.judge.case import Case
 from assizes.judge.comparison.compare import compare
 from assizes.judge.config.gates import STORED, ComparisonConfig
 from assizes.judge.config.run import StoreConfig
-from assizes.judge.errors import ConfigurationError
+from assizes.judge.errors import ConfigurationError, UnknownCase
 from assizes.judge.summary.wide_table import wide_frame
 from assizes.tasks.reports.data.case_rows import explanation
 from assizes.tasks.reports.data.explain_page import metric_explanation
+from assizes.tasks.reports.formatting import plural
 from assizes.tasks.runs.stored_cases import StoredExecution, reread_case, stored_executions
 from assizes.tasks.runs.stored_comparison import compare_with_bridges, run_data
 from assizes.tasks.store import RunRecord, open_store
@@ -40,11 +41,14 @@ Table: TypeAlias = Literal["scores", "cases", "asks", "rejects", "run_metrics"]
 FAILED_CASES: Final = 10
 """Most failed cases that the form of a result names."""
 
+SHOWN_IDS: Final = 10
+"""Most ids of cases that an error names."""
+
 _FIRST_COLUMNS: Final = (
-    *("case_id", "repetition", "metric", "value", "raw", "label", "passed", "status"),
-    *("explanation", "failure_code"),
+    *("case_id", "repetition", "metric", "value", "raw", "weight", "failure_code"),
 )
-"""Columns of a frame of scores that come first."""
+_LAST_COLUMNS: Final = ("label", "passed", "status", "explanation")
+"""Columns of a frame of scores that come first and last: a printed frame shows its ends."""
 
 
 class Evaluation:
@@ -105,8 +109,8 @@ class Evaluation:
         rows = rows if parts else rows.filter(pl.col("part") == "")
         texts = [explanation(row, json.loads(row["details"])) for row in rows.to_dicts()]
         rows = rows.with_columns(pl.Series("explanation", texts, dtype=pl.String))
-        others = [name for name in rows.columns if name not in _FIRST_COLUMNS]
-        return rows.select(*_FIRST_COLUMNS, *others)
+        others = pl.exclude(*_FIRST_COLUMNS, *_LAST_COLUMNS)
+        return rows.select(*_FIRST_COLUMNS, others, *_LAST_COLUMNS)
 
     def to_pandas(self, table: Table = "scores", *, parts: bool = False) -> Any:
         """As `to_polars`, as a pandas frame; what is not known is missing (`pandas.NA`), never 0.
@@ -137,7 +141,16 @@ class Evaluation:
             UnknownCase: the run has no such case.
         """
         with open_store(self._store) as store:
-            executions = stored_executions(store, self.run_id, str(case_id), None)
+            try:
+                executions = stored_executions(store, self.run_id, str(case_id), None)
+            except UnknownCase:
+                known = store.table(self.run_id, "cases")["case_id"].unique().sort()
+                shown = ", ".join(known.head(SHOWN_IDS)) + (
+                    ", ..." if len(known) > SHOWN_IDS else ""
+                )
+                raise UnknownCase(
+                    f"there is no case {str(case_id)!r}; case_ids has them all: {shown}"
+                ) from None
         for execution in executions:
             if execution.case["repetition"] == repetition:
                 return EvaluatedCase(self, execution)
@@ -185,12 +198,16 @@ class Evaluation:
             more = f" and {len(ids) - FAILED_CASES} more" if len(ids) > FAILED_CASES else ""
             names = ", ".join(ids.head(FAILED_CASES))
             lines.append(f"cases that failed: {names}{more}; .case({ids[0]!r}) shows why")
+        elif cases.height and not cases["passed"].count():
+            lines.append(f".case({cases['case_id'].min()!r}) shows why a case has no verdict")
         if rejected := self.summary.counts.get("quarantined", 0):
             lines.append(
-                f"{rejected} records could not be read; .to_polars('rejects') says which and why"
+                f"{plural(rejected, 'record')} could not be read; .to_polars('rejects') says which and why"
             )
         return [
-            DisplayBlock(f"{self.conclusion}: {self.run_id}, {cases.height} cases", self.reasons),
+            DisplayBlock(
+                f"{self.conclusion}: {self.run_id}, {plural(cases.height, 'case')}", self.reasons
+            ),
             DisplayBlock(lines=[judge_line(self.record.judge_model)]),
             *self.summary.blocks(),
             DisplayBlock(lines=lines),

@@ -5,12 +5,17 @@ from __future__ import annotations
 from typing import Any, Final
 
 from assizes.deployments.library.blocks import DisplayBlock, block_html, block_text
-from assizes.judge.comparison.compare import ComparisonVerdict, RunComparison
+from assizes.judge.comparison.compare import ALLOW_HINT, ComparisonVerdict, RunComparison
 from assizes.judge.summary.run_summary import RunSummary
 from assizes.tasks.reports.formatting import money
 
 CHANGED_CASES: Final = 20
 """Most changed cases that the form of a comparison lists."""
+
+LIBRARY_ALLOW_HINT: Final = (
+    "a change need not be the agent's; compare(candidate, {'allow': True}) compares all the same"
+)
+"""`ALLOW_HINT` for callers from Python."""
 
 _ENDINGS: Final = {
     "fine": "not worse",
@@ -55,7 +60,7 @@ class EvaluationSummary(RunSummary):
         return [
             DisplayBlock(columns=columns, rows=rows),
             DisplayBlock(
-                lines=[f"no case shows anything of: {', '.join(silent)}"] if silent else ()
+                lines=[f"no case has anything to score for: {', '.join(silent)}"] if silent else ()
             ),
             DisplayBlock(columns=("gate", "#value", "#threshold", "result"), rows=gates),
             DisplayBlock(lines=[f"warning: {warning}" for warning in self.warnings]),
@@ -79,6 +84,11 @@ class EvaluationVerdict(ComparisonVerdict):
     def conclusion(self) -> str:
         """`not worse`, `regression`, `inconclusive` or `not comparable`."""
         return _ENDINGS[self.ending]
+
+    @property
+    def why(self) -> tuple[str, ...]:
+        """The reasons, with the call in place of the command that helps."""
+        return tuple(reason.replace(ALLOW_HINT, LIBRARY_ALLOW_HINT) for reason in super().why)
 
     def blocks(self) -> list[DisplayBlock]:
         """The conclusion, then a line for each reason."""

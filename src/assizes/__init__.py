@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from assizes.judge.summary.wide_table import results_frame
     from assizes.tasks.store import open_store
 
+    __version__: str
+
 __all__ = [
     "Ask",
     "Case",
@@ -64,6 +66,8 @@ def __getattr__(name: str) -> Any:
     """
     if name == "judges":
         return import_module("assizes.judge.judges")
+    if name == "__version__":
+        return import_module("importlib.metadata").version("assizes")
     if name not in _HOMES:
         raise AttributeError(f"module 'assizes' has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)

@@ -160,12 +160,15 @@ def failure_reasons(run: RunRecord, summary: RunSummary) -> list[str]:
     return list(summary.ask_failures) if is_short else []
 
 
-def rerun_hint(run: RunRecord, summary: RunSummary) -> str | None:
-    """The command that judges the cases with an error anew; `None` where it has nothing to do."""
+def rerun_hint(run: RunRecord, summary: RunSummary, resume: str | None = None) -> str | None:
+    """What judges the cases with an error anew: `resume`, or without it a command.
+
+    It is `None` where there is no such case.
+    """
     if run.status != COMPLETE or not summary.error_count:
         return None
-    command = f"assizes resume {shlex.quote(run.run_id)} --errors"
-    return f"{plural(summary.error_count, 'case')} with an error: `{command}` judges them anew"
+    go_on = resume or f"`assizes resume {shlex.quote(run.run_id)} --errors`"
+    return f"{plural(summary.error_count, 'case')} with an error: {go_on} judges them anew"
 
 
 def _run_verdict(

@@ -168,14 +168,29 @@ def test_a_function_of_the_caller_is_a_judge():
     assert rows.select("metric", "value").unique().rows() == [("polite", 0.0)]
 
 
+def test_a_name_alone_is_as_good_as_a_list_of_it():
+    result = assizes.evaluate(logs(1), metrics="response_delivery", judges=polite)
+    scored = result.to_polars().filter(pl.col("metric") != "expected_outcomes")["metric"]
+    assert sorted(scored) == ["polite", "response_delivery"]
+
+
+def test_a_result_without_a_verdict_names_a_case_that_says_why():
+    row = {"request_id": "q0", "request": "2 + 2?", "response": "4"}
+    result = assizes.evaluate([row], judges="correctness")
+    assert ".case('q0') shows why a case has no verdict" in repr(result)
+    assert "expected" in repr(result.case("q0"))
+
+
 def test_records_that_cannot_be_read_are_counted_and_named():
     broken = {"id": "x", "messages": [{"role": "anna", "content": "Hi"}]}
     result = assizes.evaluate([*logs(2), broken])
     assert result.summary.counts["quarantined"] == 1
-    assert "1 records could not be read; .to_polars('rejects')" in repr(result)
+    assert "1 record could not be read; .to_polars('rejects')" in repr(result)
     assert "anna" in result.to_polars("rejects")["detail"][0]
     with pytest.raises(Inconclusive, match=r"records\[0\]: schema: messages.0.role: found 'anna'"):
         assizes.evaluate([broken])
+    with pytest.raises(Inconclusive, match=r"not recognised .*; a conversation is a list of mess"):
+        assizes.evaluate([{"question": "2 + 2?", "answer": "4"}])
 
 
 @pytest.mark.parametrize(
@@ -184,8 +199,8 @@ def test_records_that_cannot_be_read_are_counted_and_named():
         ([], {}, "cases: there are none; give a path or URI, a list of Cases"),
         (7, {}, "cases: int given; give a path or URI"),
         (["c1"], {}, r"cases\[0\]: str given; wanted a Case, a dict, or a list of messages"),
-        ("none.jsonl", {}, "'none.jsonl' does not exist; give a file, a folder or a glob"),
-        ("none.csv", {}, "'none.csv' does not exist; give a file, a folder or a glob"),
+        ("none.jsonl", {}, r"'none.jsonl' does not exist in \S+; give a file, a folder or a glob"),
+        ("none.csv", {}, r"'none.csv' does not exist in \S+; give a file, a folder or a glob"),
         (turn_rows(1), {"columns": {"id": "chatt"}}, "columns: unknown column 'chatt'; known: "),
         (turn_rows(1), {"columns": {"id": "chat", "ident": "n"}}, "columns ident"),
         (pl.DataFrame({"a": [1], "b": [2]}), {}, "cases: the columns a, b are not recognised"),
@@ -197,7 +212,7 @@ def test_records_that_cannot_be_read_are_counted_and_named():
         (logs(1), {"model": "openai/gpt-4.1"}, "set OPENAI_API_KEY in the environment"),
         (logs(1), {"judges": [lambda case: []]}, "define the judge at the top of a module"),
         (logs(1), {"config": {"runner": {"kind": "dask"}}}, "start this run with `assizes run`"),
-        (logs(1), {"config": "none.toml"}, "none.toml: no such file; `assizes init` writes one"),
+        (logs(1), {"config": "none.toml"}, "none.toml: no such file; `assizes init FOLDER -o none"),
     ],
 )
 def test_a_mistake_gets_one_line_that_names_the_way_out(cases, settings, text, monkeypatch):
@@ -212,6 +227,7 @@ def test_a_model_that_cannot_be_reached_is_an_error_and_leaves_nothing(monkeypat
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
     settings = {"config": {"limits": {"max_attempts": 1}}}
-    with pytest.raises(Inconclusive, match="openai/stub"):
+    text = "1 cases could not be judged; the same call judges them; openai/stub: "
+    with pytest.raises(Inconclusive, match=text):
         assizes.evaluate(logs(1), model="openai/stub", api_base="http://127.0.0.1:9/v1", **settings)
     assert not list(tmp_path.glob("assizes-evaluate-*"))

@@ -60,7 +60,7 @@ def test_a_case_explains_a_metric_by_its_prompt_and_its_reply(evaluations):
     assert "---- reply" in repr(explanation)
     assert "&lt;" in explanation._repr_html_()
     assert "correctness" in repr(case)
-    with pytest.raises(UnknownCase):
+    with pytest.raises(UnknownCase, match="no case 'q99'; case_ids has them all: q0, q1, q10,"):
         evaluations[1].case("q99")
     with pytest.raises(ConfigurationError, match="unknown metric 'safety'; known: correctness"):
         case.explain("safety")
@@ -68,7 +68,8 @@ def test_a_case_explains_a_metric_by_its_prompt_and_its_reply(evaluations):
         evaluations[1].case("q0", 3)
 
 
-def test_two_results_are_compared_wherever_their_rows_are(evaluations):
+def test_two_results_are_compared_wherever_their_rows_are(evaluations, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     before, after = evaluations
     comparison = before.compare(after)
     assert comparison.verdict.ending == "regressed"
@@ -79,6 +80,10 @@ def test_two_results_are_compared_wherever_their_rows_are(evaluations):
     assert loose.verdict.thresholds_used["max_pass_rate_drop"] == 0.5
     with pytest.raises(ConfigurationError, match="thresholds: max_drop: .*known: baseline"):
         before.compare(after, {"max_drop": 0.5})
+    other = before.compare(assizes.evaluate(logs(1)))
+    assert other.verdict.why[-1].endswith(
+        "compare(candidate, {'allow': True}) compares all the same"
+    )
     same_store = before.compare(assizes.load_run(before.run_id, before._store.uri))
     assert same_store.verdict.conclusion == "not worse"
 
