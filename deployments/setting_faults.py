@@ -41,6 +41,9 @@ _WHOLE: Final = 100  # percent
 
 _MOST_HOMES: Final = 3  # tables that are named for a setting that many have
 
+_PAIRS: Final = ("--column", "--word")
+"""Options that give one entry of a table each, as NAME=VALUE."""
+
 _SECRET: Final = ("api_key", "key", "password", "secret", "token")
 """Names under which secrets are put into configurations."""
 
@@ -102,7 +105,8 @@ def _given_by(path: Setting, given_by: Mapping[Setting, str]) -> str | None:
     around = [given_by[path[:n]] for n in range(len(path), 0, -1) if path[:n] in given_by]
     below = [place for each, place in given_by.items() if each[: len(path)] == path]
     unknown = bool(path) and path[0] not in RunConfig.model_fields
-    return next(iter(around + below if unknown else around), None)
+    place = next(iter(around + below if unknown else around), None)
+    return f"{place} {path[-1]}" if place in _PAIRS else place
 
 
 def _fault(path: Setting, detail: Any, place: str) -> str:

@@ -111,7 +111,8 @@ def read_config(
     try:
         return _override_config(body, where, overrides, options or {}, given_by)
     except ConfigurationError:
-        if path is None and not DEFAULT_FILE.exists() and "transcripts" not in body:
+        placed = "transcripts" in body or "uri" in (options or {}).get("transcripts", {})
+        if path is None and not DEFAULT_FILE.exists() and not placed:
             raise ConfigurationError(missing_file_text(Path.cwd())) from None
         raise
 
