@@ -137,7 +137,10 @@ def _quarantined_selector(store: Store, run: RunRecord) -> QuarantinedSelector:
             positions = (previous.positions or frozenset()) | set(shard.rejected)
             remaining[shard.uri] = replace(previous, positions=positions)
     if not remaining:
-        raise ConfigurationError(f"run {run.run_id} rejected no record: nothing to retry")
+        raise ConfigurationError(
+            f"run {run.run_id} rejected no record, so there is nothing to retry; "
+            f"`assizes show {run.run_id}` shows its counts"
+        )
     transcripts = run.config.get("transcripts", {})
     limited = any(transcripts.get(name) for name in _PARTIAL_SETTINGS)
     judged_hashes = _hashes(store.table(run.run_id, "cases"))
@@ -156,7 +159,10 @@ def _errored_selector(store: Store, run: RunRecord) -> ErroredSelector:
         )
     cases = store.table(run.run_id, "cases").filter(pl.col("error").is_not_null())
     if cases.is_empty():
-        raise ConfigurationError(f"run {run.run_id} has no case with an error: nothing to judge")
+        raise ConfigurationError(
+            f"run {run.run_id} has no case with an error, so there is nothing to judge; "
+            f"`assizes show {run.run_id}` shows its counts"
+        )
     uris = set(cases["transcript_uri"])
     shards = Plan.from_dict(run.plan).shards
     sources = {shard.uri: shard.source for shard in shards if shard.uri in uris}

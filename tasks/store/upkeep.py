@@ -183,5 +183,7 @@ def compact_run(store: Store, run_id: str) -> CompactionResult:
             rewriting the run.
     """
     if not isinstance(store, ParquetStore):
-        raise StoreError(f"{store.uri} is a DuckDB file; it has no parts to merge")
+        raise StoreError(
+            f"{store.uri} is a DuckDB file; only Parquet stores need `assizes store compact`"
+        )
     return store.compact(store.run(run_id).run_id)

@@ -111,7 +111,10 @@ def test_a_run_without_rejects_and_an_unknown_one_are_one_line(folder: Path, pre
     first = outcome_of(folder, prefect_server, "run")
 
     for words, reason in (
-        (("retry-rejected", first["run_id"]), "rejected no record: nothing to retry"),
+        (
+            ("retry-rejected", first["run_id"]),
+            "rejected no record, so there is nothing to retry; `assizes show",
+        ),
         (("run", "--only-errors", "--run-id", first["run_id"]), "has no case with an error"),
         (("resume", first["run_id"], "--errors"), "has no case with an error"),
         (("run", "--only-errors"), "--only-errors: use `assizes resume RUN --errors`"),
