@@ -15,7 +15,7 @@ from assizes.judge.case import Turn
 from assizes.judge.errors import ConfigurationError, DataError
 from assizes.tasks.reports.data.case_rows import explanation
 from assizes.tasks.reports.data.explain_page import metric_explanation, reading_of
-from assizes.tasks.reports.formatting import one_line
+from assizes.tasks.reports.formatting import one_line, plural
 from assizes.tasks.runs.stored_cases import StoredExecution, reread_case, stored_executions
 from assizes.tasks.store import RunRecord
 
@@ -231,7 +231,7 @@ def _usage_line(ask: Mapping[str, Any]) -> str:
     def shown(name: str, form: str) -> str:
         return "unknown" if ask[name] is None else format(ask[name], form)
 
-    origin = "a kept reply" if ask["cached"] else f"{ask['attempts']} calls"
+    origin = "a kept reply" if ask["cached"] else plural(ask["attempts"], "call")
     return (
         f"{origin}, {shown('input_tokens', ',')} tokens in, {shown('output_tokens', ',')} out, "
         f"{shown('cost_usd', '.6f')} USD ({ask['cost_source']}), "

@@ -13,7 +13,7 @@ from assizes.judge.models.model import OFFLINE_PROVIDER
 from assizes.judge.prompts.prompt_texts import messages
 from assizes.tasks.intake.preprocessing import CasePreprocessor
 from assizes.tasks.reports.data.case_rows import finding_of
-from assizes.tasks.reports.formatting import clean, count, duration, money
+from assizes.tasks.reports.formatting import clean, count, duration, money, plural
 from assizes.tasks.runs.stored_cases import StoredExecution, replay_stored_hearing, run_config
 from assizes.tasks.store import RunRecord
 
@@ -120,7 +120,7 @@ def _score(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _ask(ask: Mapping[str, Any]) -> dict[str, Any]:
-    calls = "a kept reply" if ask["cached"] else f"{ask['attempts']} calls"
+    calls = "a kept reply" if ask["cached"] else plural(ask["attempts"], "call")
     by = f"answered by {ask['answered_by']}, " if ask["answered_by"] else ""
     return {
         **{name: ask[name] for name in ("model", "round", "index", "exact")},
