@@ -24,6 +24,7 @@ COMMAND: Final = (sys.executable, "-m", "assizes.deployments.cli")
 STORE: Final = "duckdb:///.assizes/demo/demo.duckdb"
 WIDTHS: Final = (1280, 390)
 SCHEMES: Final = ("light", "dark")
+SLOWEST_MS: Final = 120_000  # a whole long page takes a busy machine its time
 PAGES: Final = {
     "runs": "/",
     "report": "/view/runs/{candidate}",
@@ -69,6 +70,7 @@ def shoot(browser: Browser, url: str, name: str, target: Path) -> None:
             context = browser.new_context(
                 viewport={"width": width, "height": 900}, color_scheme=scheme
             )
+            context.set_default_timeout(SLOWEST_MS)
             page = context.new_page()
             page.goto(url)
             page.screenshot(path=target / f"{name}-{width}-{scheme}.png", full_page=True)

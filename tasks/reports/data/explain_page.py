@@ -112,6 +112,7 @@ def _score(row: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "part": finding.part,
         "shown": finding.shown,
+        "failure_code": finding.failure_code,
         "reason": clean(row["reason"], TEXT_CHARS) if row["reason"] else None,
         "details": details,
         "judge_version": row["judge_version"],
