@@ -17,6 +17,7 @@ from assizes.judge.rows import COMPLETE
 from assizes.judge.summary.run_summary import RunSummary
 from assizes.judge.verdicts.run_outcome import CONCLUSIONS, Conclusion, outcome_of
 from assizes.tasks.reports.data.report import failure_reasons, rerun_hint
+from assizes.tasks.reports.formatting import plural
 from assizes.tasks.store import RunRecord
 from assizes.tasks.summarise import BaselineResult
 
@@ -189,7 +190,8 @@ def _unfinished_conclusion(
     ]
     if hidden_count := len(counts) - len(lines):
         lines.append(f"and {hidden_count} more reasons")
-    return "Incomplete", [f"{left} cases could not be judged; {go_on} judges them", *lines]
+    unjudged = plural(left, "case")
+    return "Incomplete", [f"{unjudged} could not be judged; {go_on} judges them", *lines]
 
 
 def _failed_gates(summary: RunSummary) -> list[str]:
