@@ -17,6 +17,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from hatchling.builders.wheel import WheelBuilder
 from prefect.client.orchestration import get_client
 
 from assizes.deployments.samples import sample_cases
@@ -131,6 +132,13 @@ def test_the_wheel_built_from_the_source_distribution_holds_every_module(archive
     wanted = {f"assizes/{name}" for name in there} | {"assizes/__init__.py", "assizes/py.typed"}
     assert len(wanted) > 250
     assert held == wanted
+
+
+def test_an_editable_install_holds_no_copy_of_a_module(tmp_path: Path):
+    builder = WheelBuilder(str(ROOT))
+    (wheel,) = builder.build(directory=str(tmp_path), versions=["editable"])
+    names = zipfile.ZipFile(wheel).namelist()
+    assert [name for name in names if ".dist-info/" not in name] == ["_assizes.pth"]
 
 
 def test_both_archives_have_the_version_that_the_command_says(
