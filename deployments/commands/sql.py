@@ -91,6 +91,9 @@ def print_results(run_id: str, file: Path | None, uri: str | None, shape: Shape)
     if shape != "table":
         _print_rows(table, shape)
         return
+    if len(table.columns) == len(("request_id", "repetition")):
+        print_line("no judge of this run says yes or no; `assizes show` lists its metrics")
+        return
     # A terminal has room for the ratings, under the names of the judges.
     table = table.select(pl.exclude("^.*/(ratings|rationales?|error_messages?)$"))
     stems = [re.sub("/(rating|precision)$", "", name) for name in table.columns]

@@ -14,6 +14,7 @@ from assizes.judge.calibration.record import Calibration, Ceiling
 from assizes.judge.config.run import RunConfig
 from assizes.judge.errors import ConfigurationError, NoStore
 from assizes.judge.history.trends import Trend, Trends
+from assizes.tasks.reports.formatting import plural
 from assizes.tasks.runs.calibrations import calibrate_judgements, calibrate_run
 from assizes.tasks.runs.history import RunRange, stored_trends
 from assizes.tasks.store import existing_store, open_store
@@ -116,7 +117,7 @@ def show_trends(config: RunConfig, span: RunRange, plot: str | None, *, as_json:
 
 
 def _print_trends(trends: Trends, needed: int) -> None:
-    output.print_line(f"{trends.name}: {trends.runs} runs")
+    output.print_line(f"{trends.name}: {plural(trends.runs, 'run')}")
     rows = [_trend_row(trend, needed) for trend in trends.series]
     columns = ("series", "slice", "#reference", "#last", "95 %", "#runs", "#z", "state")
     output.print_table("", columns, rows)

@@ -11,6 +11,7 @@ from assizes.judge.config.run import StoreConfig
 from assizes.tasks.store import open_store
 from tests.command import assizes
 from tests.deployments.test_cells import cells
+from tests.tasks.reports.sample import Said, run
 from tests.tasks.reports.sample_families import families_run
 from tests.tasks.stored_runs import put
 
@@ -46,3 +47,13 @@ def test_the_table_of_a_run_has_a_row_for_each_request(folder: Path):
 def test_two_shapes_at_once_are_refused(folder: Path):
     command = ("results", RUN.record.run_id, "--store", "duckdb:///s.duckdb")
     assert assizes(*command, "--csv", "--json", cwd=folder).code == 2
+
+
+def test_a_run_without_a_judge_that_says_yes_or_no_is_not_an_empty_table(tmp_path: Path):
+    with open_store(StoreConfig(uri=f"duckdb:///{tmp_path}/s.duckdb"), writing=True) as store:
+        put(store, run([Said("a", (5, 5))]))
+    answer = assizes("results", "latest", "--store", "s.duckdb", cwd=tmp_path)
+    assert (answer.code, answer.out) == (
+        0,
+        "no judge of this run says yes or no; `assizes show` lists its metrics\n",
+    )
