@@ -217,9 +217,7 @@ def calibrate(
     judgements: Annotated[
         str | None, Option(help="File with recorded grades of a judge, in place of a run.")
     ] = None,
-    metric: Annotated[
-        str | None, Option(help="Metric that was labelled [default: verdict].")
-    ] = None,
+    metric: Annotated[str | None, Option(help="Labelled metric [default: verdict].")] = None,
     column: ColumnRoles = None,
     word: Annotated[
         list[str] | None, Option(help="Grade of a word: WORD=GRADE, e.g. tie=0.")
