@@ -355,7 +355,8 @@ def main() -> None:
         # typer would print a fault of the command line as four lines.
         code = typer.main.get_command(app)(prog_name="assizes", standalone_mode=False)
     except AssizesError as error:
-        terminal.tell_user(usage.error_line(error), error=error)
+        command = next((word for word in sys.argv[1:] if not word.startswith("-")), "run")
+        terminal.tell_user(usage.error_line(error, command), error=error)
         raise SystemExit(error.exit_code) from None
     except usage.USAGE_ERROR as error:
         raise SystemExit(_usage_error(error)) from None
@@ -365,8 +366,8 @@ def main() -> None:
 
 
 def _usage_error(error: Any) -> int:
-    """Say what is wrong with the command line, or show the help of `assizes` alone; exit code 2."""
-    if len(sys.argv) == 1:
+    """Say what is wrong with the command line, or show the help of a group alone; exit code 2."""
+    if type(error).__name__ == "NoArgsIsHelpError":
         typer.echo(error.format_message(), err=True)
     else:
         terminal.tell_user(usage.usage_line(error), error=error)

@@ -62,7 +62,7 @@ def fault_text(error: ValidationError, where: str, given_by: Mapping[Setting, st
         path = tuple(str(part) for part in detail["loc"])
         place = _given_by(path, given_by)
         name = f"{setting_name(path)}: " if path and not place else ""
-        faults.setdefault(place or where, []).append(f"{name}{_fault(path, detail, place or '')}")
+        faults.setdefault(place or where, []).append(f"{name}{fault_of(path, detail, place or '')}")
     return "; ".join(f"{place}: {'; '.join(texts)}" for place, texts in faults.items())
 
 
@@ -109,7 +109,8 @@ def _given_by(path: Setting, given_by: Mapping[Setting, str]) -> str | None:
     return f"{place} {path[-1]}" if place in _PAIRS else place
 
 
-def _fault(path: Setting, detail: Any, place: str) -> str:
+def fault_of(path: Setting, detail: Any, place: str = "") -> str:
+    """What is wrong with one setting, by an error of pydantic; `place` is where it was given."""
     kind, value, bounds = detail["type"], detail["input"], detail.get("ctx", {})
     if kind == "extra_forbidden":
         return f"no such setting; {_meant(path, place)}"
@@ -127,8 +128,23 @@ def _fault(path: Setting, detail: Any, place: str) -> str:
         text = 'must be small letters, digits, "-" and "_", at most 63, e.g. "my-nightly"'
     else:
         text = _MUST_BE.get(kind) or detail["msg"].removeprefix("Value error, ")
+        text += _instead(path, detail, place)
     # A table would fill the line, and its name says enough.
     return text if isinstance(value, dict | list) else f"{text} (given {value!r})"
+
+
+def _instead(path: Setting, detail: Any, place: str) -> str:
+    """What is written in place of a value of the wrong kind, where one is often given."""
+    kind = detail["type"]
+    if path == ("transcripts", "uri") and isinstance(detail["input"], list):
+        return "; a folder or a glob names many files"
+    if path[:2] == ("judge", "metrics") and kind == "model_type":
+        return ' or a name in quotes: "..."'
+    if kind == "model_type" and place.startswith("--set"):
+        return f"; write --set {'.'.join(path)}.FIELD=VALUE"
+    if kind == "model_type" and len(path) == 1:
+        return f"; write [{path[0]}] in one pair of brackets, and its settings below"
+    return ""
 
 
 _REQUIRED: Final[Mapping[Setting, str]] = dict.fromkeys(

@@ -6,6 +6,7 @@ Four layers, each over the one before: file, `ASSIZES_*` variables, `--set` pair
 from __future__ import annotations
 
 import os
+import re
 import sys
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -217,7 +218,7 @@ def _read_toml(path: Path) -> dict[str, Any]:
                 f"{path}: over {MAX_FILE_BYTES:,} bytes, which is no configuration; name one with "
                 "-c FILE"
             )
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         raise ConfigurationError(
             f"{path}: no such file; `assizes init FOLDER -o {path}` writes one for the transcripts in "
@@ -232,9 +233,13 @@ def _read_toml(path: Path) -> dict[str, Any]:
             raise ConfigurationError(
                 f"{path}: a configuration is written in TOML; `assizes init FOLDER` writes one"
             ) from None
+        remedy = "mend that line (texts stand in quotes)"
+        if isinstance(error, UnicodeDecodeError):
+            remedy = "save the file as UTF-8"
+        elif re.search(r"hex value|Unescaped|escape", str(error)):
+            remedy = "in quotes a backslash begins an escape: write / in paths"
         raise ConfigurationError(
-            f"{path}: cannot be read as TOML: {error}; mend that line (texts stand in quotes), then "
-            "`assizes doctor` checks the file"
+            f"{path}: cannot be read as TOML: {error}; {remedy}, then `assizes doctor` checks the file"
         ) from None
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from typer import BadParameter
 
-from assizes.judge.errors import AssizesError
+from assizes.judge.errors import AssizesError, ConfigurationError
 
 # Typer carries click within itself and exports only this class of click's errors: the class above
 # it stands for everything that is wrong with a command line.
@@ -30,8 +30,17 @@ MEANT: Final[Mapping[str, str]] = {
 }
 """What other tools call a command, and what it is called here."""
 
+_STORE_MEANT: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("gc", "prune", "vacuum"), "clean"),
+    **dict.fromkeys(("delete", "remove", "rm"), "forget"),
+    **dict.fromkeys(("merge", "optimize"), "compact"),
+    **dict.fromkeys(("fix", "repair"), "rebuild"),
+}
+"""The same for `assizes store`."""
+
 _ELSEWHERE: Final[Mapping[str, str]] = {
     "--dry-run": "`assizes plan` says what a run would ask and cost",
+    "--log-format": "it stands before the command: `assizes --log-format json run`",
     "--uri": "[transcripts] uri names the transcripts: --set transcripts.uri=FOLDER",
     "--input": "[transcripts] uri names the transcripts: --set transcripts.uri=FOLDER",
 }
@@ -42,10 +51,32 @@ _WAY_OUT: Final = re.compile(r"`[^`]+`|--[a-z]|\[[a-z_]+(\.\w+)*\]|\b[A-Z][A-Z0-
 """A command, an option, a table of settings or an environment variable."""
 
 
-def error_line(error: AssizesError) -> str:
-    """The message of an error, with what helps in general where it names no way out itself."""
-    message = str(error)
-    return message if _WAY_OUT.search(message) else f"{message}; {error.remedy}"
+_CONFIGURED: Final = frozenset(
+    [
+        "after-deployment",
+        "backfill",
+        "calibrate",
+        "deploy",
+        "doctor",
+        "nightly",
+        "plan",
+        "resume",
+        "run",
+        "worker",
+    ]
+)
+"""Commands whose mistakes are mostly in the configuration, which `assizes doctor` checks."""
+
+
+def error_line(error: AssizesError, command: str = "run") -> str:
+    """The message of an error, with what helps in general where it names no way out itself.
+
+    `command` is the one that was typed, without `assizes`.
+    """
+    message, remedy = str(error), error.remedy
+    if remedy == ConfigurationError.remedy and command not in _CONFIGURED:
+        remedy = f"`assizes {command} --help` shows its usage"
+    return message if _WAY_OUT.search(message) else f"{message}; {remedy}"
 
 
 def usage_line(error: Any) -> str:
@@ -56,9 +87,12 @@ def usage_line(error: Any) -> str:
         return _unknown_option(error, names)
     message = " ".join(error.format_message().split()).rstrip(".")
     if "No such command" in message:
-        return _unknown_command(message, command)
+        return _unknown_command(message, command, error.ctx.command.commands)
     if "unexpected extra argument" in message:
         return _extra_argument(message.rpartition(" (")[2].removesuffix(")"), command)
+    if "issing argument" in message:
+        written = " ".join([command, *_arguments(error.ctx)])
+        return f"`{command}`: {message[:1].lower()}{message[1:]}; write `{written}`{_runs_named(written)}"
     for written, plain in _PLAINER.items():
         message = re.sub(written, plain, message)
     return f"`{command}`: {message[:1].lower()}{message[1:]}; `{command} --help` shows its usage"
@@ -83,10 +117,22 @@ def _command_names(context: Any) -> list[str]:
     return names
 
 
-def _unknown_command(message: str, command: str) -> str:
+def _arguments(context: Any) -> list[str]:
+    """The arguments of a command that must be given, as its usage names them."""
+    arguments = [each for each in context.command.params if each.param_type_name == "argument"]
+    return [str(each.metavar or each.name).upper() for each in arguments if each.required]
+
+
+def _runs_named(written: str) -> str:
+    is_of_runs = re.search(r" (RUN|BASELINE|CANDIDATE)\b", written)
+    return "; `latest` is the last run, `assizes runs` lists all" if is_of_runs else ""
+
+
+def _unknown_command(message: str, command: str, known: Mapping[str, Any]) -> str:
     name = message.partition("'")[2].partition("'")[0]
     near = message.partition("Did you mean ")[2].partition("'")[2].partition("'")[0]
-    meant = MEANT.get(name, near)
+    near = name.lower() if name.lower() in known else near
+    meant = (_STORE_MEANT if command.endswith(" store") else MEANT).get(name, near)
     hint = f"did you mean `{command} {meant}`? " if meant else ""
     return f"there is no command {name!r}; {hint}`{command} --help` lists the commands"
 
@@ -101,6 +147,8 @@ def _unknown_option(error: Any, names: list[str]) -> str:
         return f"{fault}; {_ELSEWHERE[option]}"
     if settings := _settings_called(option.removeprefix("--").replace("-", "_")):
         return f"{fault}; it is a setting: {' or '.join(f'--set {each}=...' for each in settings)}"
+    if words := [word for word in sys.argv if re.match(rf"{re.escape(option)}[a-z]{{2}}", word)]:
+        return f"{fault}; long options have two dashes: -{words[0]}"
     near = " or ".join(sorted(error.possibilities or ()))
     hint = f"did you mean {near}? " if near else ""
     return f"{fault}; {hint}`{command} --help` lists its options"
@@ -114,6 +162,8 @@ def _settings_called(field: str) -> list[str]:
 
 def _extra_argument(value: str, command: str) -> str:
     fault = f"`{command}` takes no argument {value!r}"
+    if value.startswith("="):
+        return f"{fault}; write --set TABLE.FIELD=VALUE without blanks around the ="
     if value.endswith(".toml"):
         return f"{fault}; a configuration is named with -c: `{command} -c {shlex.quote(value)}`"
     if command in ("assizes run", "assizes plan", "assizes doctor"):

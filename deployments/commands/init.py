@@ -88,7 +88,7 @@ def _check_arguments(uri: str, file: Path, wanted: InitOptions, *, force: bool) 
     if not ("://" in uri or "{" in uri or glob.has_magic(uri) or Path(uri).exists()):
         raise ConfigurationError(
             f"nothing was written: {uri!r} does not exist; name the place of your transcripts, as in "
-            "assizes init FOLDER, assizes init chats.csv or assizes init s3://bucket/prefix/"
+            "`assizes init FOLDER`, `assizes init chats.csv` or `assizes init s3://bucket/prefix/`"
         )
     if wanted.api_base is not None and wanted.model is None:
         raise ConfigurationError("--api-base is the address of a model: name it with --model")

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from assizes.deployments.commands import output
 from assizes.deployments.commands.stores import opened_store, store_config
+from assizes.deployments.setting_faults import fault_of
 from assizes.deployments.settings import read_optional_config
 from assizes.judge.comparison.compare import Ending
 from assizes.judge.config.gates import ComparisonConfig
@@ -211,6 +212,6 @@ def _thresholds(limits: Mapping[str, Any], file: Path | None) -> ComparisonConfi
         return ComparisonConfig.model_validate({**configured.model_dump(), **limits})
     except ValidationError as error:
         fault = error.errors(include_url=False)[0]
-        name = "--" + str(fault["loc"][0]).replace("_", "-")
-        why = fault["msg"].removeprefix("Value error, ")
-        raise ConfigurationError(f"{name}: {why} (given {fault['input']!r})") from None
+        field = str(fault["loc"][0])
+        why = fault_of(("comparison", field), fault)
+        raise ConfigurationError(f"--{field.replace('_', '-')}: {why}") from None

@@ -219,6 +219,12 @@ def calibration_config(
     config = read_config(file, overrides, settings)
     if config.calibration.labels is None:
         raise ConfigurationError("labels: name a file or cases:NAME, or set [calibration] labels")
+    labels = config.calibration.labels
+    if not ("://" in labels or labels.startswith("cases:") or Path(labels).exists()):
+        raise ConfigurationError(
+            f"[calibration] labels {labels!r}: no such file in {Path.cwd()}; give a file with labels "
+            "of people, or cases:NAME"
+        )
     return config
 
 

@@ -6,6 +6,7 @@ The defaults of [series] are those that textbooks give for a single series.
 from __future__ import annotations
 
 import math
+import re
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import (
@@ -48,7 +49,12 @@ STORED: Final = {"stored": True}
 """The context in which stored settings are validated: what was once accepted can still be read."""
 
 
+_NUMBER: Final = re.compile(r"[-+]?[0-9]*\.?[0-9]+(e[-+]?[0-9]+)?\s*%?", re.IGNORECASE)
+
+
 def _fraction(value: Any, info: ValidationInfo) -> Any:
+    if isinstance(value, str) and not _NUMBER.fullmatch(value.strip()):
+        raise ValueError('must be a fraction or a percentage, e.g. 0.02 or "2%"')
     if isinstance(value, str) and value.strip().endswith("%"):
         return round(float(value.strip()[:-1]) / 100, 9)  # 0.011, not 0.011000000000000001
     if isinstance(value, str | float | int) and not info.context and 1 < float(value) < math.inf:

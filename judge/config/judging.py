@@ -130,6 +130,13 @@ class JudgeConfig(ConfigTable):
             return [{"metric": item} if isinstance(item, str) else item for item in value]
         return value
 
+    @field_validator("api_base")
+    @classmethod
+    def _address_is_a_url(cls, value: str | None) -> str | None:
+        if value and not value.startswith(("http://", "https://")):
+            raise ValueError(f"must begin with http:// or https://, as in http://{value}")
+        return value
+
     @model_validator(mode="after")
     def _panel_is_one(self) -> JudgeConfig:
         if self.panel and self.model is not None:

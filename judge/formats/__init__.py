@@ -56,6 +56,13 @@ NAMES: Final = tuple(name for name in get_args(FormatName) if name != "auto")
 """The names that `[transcripts] format` takes, in the order in which error messages list them."""
 
 
+_SIMPLEST: Final = (
+    "set [transcripts] format, or write each conversation as a line "
+    '{"messages": [{"role": "user", "content": "..."}, ...]}'
+)
+"""What helps where no format fits."""
+
+
 def detect_format(head: bytes) -> Format:
     """Return the format of an object, from its first few thousand decompressed bytes.
 
@@ -82,7 +89,7 @@ def detect_format(head: bytes) -> Format:
                 # The head decides between lines and document, not the cut that fitted.
                 return resolve_format(format_.name.partition(".")[0], head)
     known = ", ".join(NAMES)
-    raise DataError("format", f"not recognised as one of {known}; set [transcripts] format")
+    raise DataError("format", f"not recognised as one of {known}; {_SIMPLEST}")
 
 
 def resolve_format(name: str, head: bytes) -> Format:

@@ -123,6 +123,9 @@ def _guessed(
     except ValidationError as error:
         fault = error.errors(include_url=False)[0]
         where = ".".join(str(part) for part in fault["loc"])
+        if fault["type"] == "extra_forbidden":
+            fields = TranscriptColumns.model_fields
+            raise ConfigurationError.unknown("setting", where, fields, "--column") from None
         detail = fault["msg"].removeprefix("Value error, ")
         raise ConfigurationError(f"--column{f' {where}' if where else ''}: {detail}") from None
 

@@ -60,7 +60,7 @@ def stored_executions(
         condition &= pl.col("repetition") == repetition
     rows = {name: store.scan(full_id, name).filter(condition).collect() for name in TABLES}
     if rows["cases"].is_empty():
-        raise UnknownCase(f"run {full_id!r} has no case {case_id!r}; its report lists them")
+        raise UnknownCase(f"run {full_id!r} has no case {case_id!r}")
     order = {
         "scores": ["judge", "metric", "part"],
         "asks": ["judge", "sample", "round", "index", "model"],

@@ -96,6 +96,9 @@ def list_sources(uri: str, storage_options: Mapping[str, Any]) -> list[Transcrip
         sources = _bucket_sources(rest, storage_options)
     elif scheme in ("", "file"):
         sources = list(_local_sources(Path(rest)))
+    elif scheme in ("http", "https"):
+        why = "is on the web, which is not read; download it, and give the path of the file"
+        raise ConfigurationError(f"[transcripts] uri: {uri!r} {why}")
     else:
         raise ConfigurationError.unknown(
             "scheme", f"{scheme}://", ["file://", "s3://", "a plain path"], "[transcripts] uri"
@@ -221,15 +224,13 @@ def _is_own_output(path: str, exists: Callable[[str], bool]) -> bool:
 
 
 def _no_such_place(path: Path) -> ConfigurationError:
-    if "~" in path.parts:
-        return ConfigurationError(
-            f"[transcripts] uri: {str(path)!r} begins with a ~, which only a shell knows; write "
-            f"{str(path.expanduser())!r}"
-        )
     looked = "" if path.is_absolute() else f" in {Path.cwd()}"
-    return ConfigurationError(
-        f"[transcripts] uri: {str(path)!r} does not exist{looked}; give a file, a folder or a glob"
-    )
+    why = f"does not exist{looked}; give a file, a folder or a glob"
+    if "~" in path.parts:
+        why = f"begins with a ~, which only a shell knows; write {str(path.expanduser())!r}"
+    elif path.parts[:1] == ("s3:",):
+        why = f"lacks a slash; write 's3://{'/'.join(path.parts[1:])}'"
+    return ConfigurationError(f"[transcripts] uri: {str(path)!r} {why}")
 
 
 def _local_sources(path: Path) -> Iterator[TranscriptSource]:

@@ -297,7 +297,11 @@ class _InspectLog:
         """The lines of the samples, cut into blocks of bytes."""
         names = self._archive.namelist()
         if "header.json" not in names:
-            raise DataError("archive", "a zip archive without header.json; no inspect_ai log")
+            raise DataError(
+                "archive",
+                "a zip archive without header.json, so no inspect_ai log; save a spreadsheet as CSV, "
+                "unpack other archives",
+            )
         header = strict_json(self._header())
         log = json.dumps(header.get("eval") if isinstance(header, dict) else None).encode()
         for name in names:

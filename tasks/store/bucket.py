@@ -48,16 +48,15 @@ class Bucket:
         self.where = mask_credentials(f"{uri} at {endpoint}" if endpoint else uri)
         self._errors: tuple[type[Exception], ...] = (OSError,)  # of an operation
         self._can_create_once: bool | None = None  # None until the server has been probed
+        if uri.startswith(("http://", "https://")):  # which can only be read
+            raise _refusal(uri, "nothing can be written there")
         try:
             # A cached listing would hide what other processes have just written.
             self._fs, root = url_to_fs(
                 uri, skip_instance_cache=True, use_listings_cache=False, **storage_options
             )
         except (ImportError, ValueError, TypeError) as error:
-            raise StoreError(
-                f"[store] uri {mask_credentials(uri)!r} cannot be opened: {_first_line(error)}; "
-                "accepted: duckdb:///file, a folder, s3://bucket/prefix"
-            ) from error
+            raise _refusal(uri, _first_line(error)) from error
         self._root = str(root).rstrip("/")
         if "s3" in self._fs.protocol:
             from botocore.exceptions import BotoCoreError
@@ -180,7 +179,16 @@ class Bucket:
             yield
         except self._errors as error:
             line = _first_line(error)
+            if "locate credentials" in line:
+                line += "; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
             raise StoreError(f"{self.where}: cannot {act} {name!r}: {line}") from error
+
+
+def _refusal(uri: str, why: str) -> StoreError:
+    return StoreError(
+        f"[store] uri {mask_credentials(uri)!r} cannot be opened: {why}; accepted: duckdb:///file, "
+        "a folder, s3://bucket/prefix"
+    )
 
 
 def _is_busy(error: BaseException) -> bool:

@@ -308,7 +308,7 @@ def _open_error(uri: str, path: Path, message: str) -> StoreError:
         return damage_error(uri, line)
     if is_foreign:
         return StoreError(f"{uri} is not a DuckDB file; point [store] uri to another one")
-    return StoreError(f"{uri}: {line}")
+    return StoreError(f"{uri}: {line}; [store] uri, or --store, names another place")
 
 
 def _is_store_file(path: Path) -> bool:

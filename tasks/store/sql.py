@@ -13,7 +13,6 @@ from duckdb import DuckDBPyConnection as Connection
 
 from assizes.judge import rows
 from assizes.judge.errors import ConfigurationError
-from assizes.tasks.store.duckdb_file import first_line
 from assizes.tasks.store.duckdb_rows import TYPES, present_tables
 from assizes.tasks.store.lake import ParquetStore
 from assizes.tasks.store.protocol import Store
@@ -57,7 +56,9 @@ def run_query(
             _show_file(con, tables, run)
         return pl.DataFrame(ArrowView(con.sql(statement)))
     except duckdb.Error as error:
-        raise ConfigurationError(f"the query cannot be run: {first_line(error)}") from error
+        # Behind the first line stand the names that are near; behind an empty one the query.
+        why = " ".join(str(error).split("\n\n")[0].split())
+        raise ConfigurationError(f"the query cannot be run: {why}") from error
     finally:
         con.close()
 

@@ -149,7 +149,9 @@ def _latency_change(change_ms: float | None, baseline_ms: float | None) -> str:
         return DASH
     growth = f" ({signed_number(100 * change_ms / baseline_ms, 1)} %)" if baseline_ms else ""
     seconds = change_ms / 1000
-    change = f"{signed_number(change_ms, 0)} ms" if abs(seconds) < 1 else f"{signed_number(seconds)} s"
+    change = (
+        f"{signed_number(change_ms, 0)} ms" if abs(seconds) < 1 else f"{signed_number(seconds)} s"
+    )
     return change + growth
 
 
