@@ -216,7 +216,7 @@ def test_the_first_screen_tells_what_got_worse_how_sure_that_is_and_why(
     page = tab.show(url_of(served, "report"))
     shown = (
         page.get_by_text("Data of"),
-        page.get_by_text("\u221215.0 points", exact=True),
+        page.get_by_text("\u221215.0 points", exact=True).first,
         page.get_by_text("\u221227.3 to \u22121.3").first,
         page.get_by_text("With 95 % confidence the agent got worse"),
         page.get_by_role("link", name="wrong_state_change").first,
