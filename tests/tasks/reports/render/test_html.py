@@ -376,3 +376,14 @@ def test_a_name_that_every_object_has_is_drawn_as_any_other(name: str, capfd):
     drawing = base64.b64decode(chart.light.partition("base64,")[2]).decode()
     assert name in drawing
     assert "ERROR" not in capfd.readouterr().err
+
+
+def test_each_metric_of_a_case_that_moved_leads_to_the_cases_below_acceptable():
+    before, after = (
+        run([Said("a", (5, 5))], run_id="nightly-bbbbbbbbbbbb"),
+        run([Said("a", (2, 5))]),
+    )
+    page = BeautifulSoup(html_report(compared(before, after)), "html.parser")
+    cell = page.select_one("#comparison td[data-label=Moved]")
+    assert cell.text.strip().startswith("tool_routing 5 → 2")
+    assert cell.a["href"] == "#cases?metric=tool_routing"
