@@ -6,7 +6,6 @@ The defaults of [series] are those that textbooks give for a single series.
 from __future__ import annotations
 
 import math
-import re
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import (
@@ -49,14 +48,14 @@ STORED: Final = {"stored": True}
 """The context in which stored settings are validated: what was once accepted can still be read."""
 
 
-_NUMBER: Final = re.compile(r"[-+]?[0-9]*\.?[0-9]+(e[-+]?[0-9]+)?\s*%?", re.IGNORECASE)
-
-
 def _fraction(value: Any, info: ValidationInfo) -> Any:
-    if isinstance(value, str) and not _NUMBER.fullmatch(value.strip()):
-        raise ValueError('must be a fraction or a percentage, e.g. 0.02 or "2%"')
-    if isinstance(value, str) and value.strip().endswith("%"):
-        return round(float(value.strip()[:-1]) / 100, 9)  # 0.011, not 0.011000000000000001
+    if isinstance(value, str):
+        try:
+            number = float(value.strip().removesuffix("%"))
+        except ValueError:
+            raise ValueError('must be a fraction or a percentage, e.g. 0.02 or "2%"') from None
+        if value.strip().endswith("%"):
+            return round(number / 100, 9)  # 0.011, not 0.011000000000000001
     if isinstance(value, str | float | int) and not info.context and 1 < float(value) < math.inf:
         raise ValueError(
             f"{value} could be {value} % or {float(value) * 100:g} %: write it as text, with a "
