@@ -14,7 +14,7 @@ RUN python -m venv /opt/builder && python -m venv /opt/assizes
 COPY requirements.lock requirements-runtime.lock ./
 RUN /opt/assizes/bin/python -m pip install --no-deps --require-hashes -r requirements-runtime.lock
 # Of the lock of development only what builds a wheel.
-RUN awk '/^[a-z]/ {keep = /^(hatchling|packaging|pathspec|pluggy|trove-classifiers)==/} keep' requirements.lock > builder.lock
+RUN awk '/^[a-z]/ {keep = /^(hatchling|packaging|pathspec|pluggy|tomlkit|trove-classifiers)==/} keep' requirements.lock > builder.lock
 RUN /opt/builder/bin/python -m pip install --no-deps --require-hashes -r builder.lock
 COPY . .
 RUN /opt/builder/bin/python -m hatchling build --target wheel --directory /build/dist
