@@ -30,7 +30,7 @@ MEANT: Final[Mapping[str, str]] = {
 }
 """What other tools call a command, and what it is called here."""
 
-_STORE_MEANT: Final[Mapping[str, str]] = {
+STORE_MEANT: Final[Mapping[str, str]] = {
     **dict.fromkeys(("gc", "prune", "vacuum"), "clean"),
     **dict.fromkeys(("delete", "remove", "rm"), "forget"),
     **dict.fromkeys(("merge", "optimize"), "compact"),
@@ -132,7 +132,7 @@ def _unknown_command(message: str, command: str, known: Mapping[str, Any]) -> st
     name = message.partition("'")[2].partition("'")[0]
     near = message.partition("Did you mean ")[2].partition("'")[2].partition("'")[0]
     near = name.lower() if name.lower() in known else near
-    meant = (_STORE_MEANT if command.endswith(" store") else MEANT).get(name, near)
+    meant = (STORE_MEANT if command.endswith(" store") else MEANT).get(name, near)
     hint = f"did you mean `{command} {meant}`? " if meant else ""
     return f"there is no command {name!r}; {hint}`{command} --help` lists the commands"
 

@@ -8,17 +8,23 @@ import shlex
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from typer.main import get_command
 
+from assizes.deployments.cli import app
 from assizes.deployments.samples import sample_cases
-from assizes.deployments.usage import MEANT
+from assizes.deployments.usage import MEANT, STORE_MEANT
 from assizes.judge.formats import native_line
-from tests.command import Answer, assizes
+from tests.command import ROOT, Answer, assizes
 from tests.deployments.mistakes import FILES, MISTAKES, Mistake
 
 WAY_OUT = re.compile(r"`[^`]+`|--[a-z]|\[[a-z_]+\]|\b[A-Z]+_[A-Z_]+\b|[a-z]+\.[a-z_]+\?")
 """A command, an option, a table of settings, a variable, or the setting that was meant."""
+
+NAMED = re.compile(r"`assizes ((?:store )?[a-z][a-z-]*)")
+"""A command that is named in backticks."""
 
 
 @pytest.fixture
@@ -69,14 +75,32 @@ def test_there_are_forty_mistakes_and_each_line_names_a_way_out():
     assert [line for line in lines if not WAY_OUT.search(line)] == []
 
 
+def commands(group: Any) -> dict[str, Any]:
+    """The commands that the help of a group lists: old names are hidden."""
+    return {name: each for name, each in group.commands.items() if not each.hidden}
+
+
 def test_commands_of_other_tools_stand_for_commands_that_there_are():
-    from typer.main import get_command
-
-    from assizes.deployments.cli import app
-
-    known = get_command(app).commands  # type: ignore[attr-defined]  # a group
+    known = commands(get_command(app))
     assert set(MEANT.values()) <= set(known)
     assert not set(MEANT) & set(known)
+    of_store = set(commands(known["store"]))
+    assert set(STORE_MEANT.values()) <= of_store
+    assert not set(STORE_MEANT) & of_store
+
+
+def test_a_command_that_a_message_names_is_there_under_this_name():
+    known = commands(get_command(app))
+    names = {*known, *(f"store {name}" for name in commands(known["store"]))}
+    texts = [
+        text
+        for folder in ("judge", "tasks", "flows", "deployments")
+        for path in (ROOT / folder).rglob("*.py")
+        for text in NAMED.findall(path.read_text(encoding="utf-8"))
+    ]
+    assert len(texts) > 100
+    assert {text for text in texts if text.split()[0] not in known} == set()
+    assert {text for text in texts if text.startswith("store ") and text not in names} == set()
 
 
 def transcripts_of_doctor(folder: Path, uri: str) -> tuple[int, str, str]:

@@ -40,3 +40,8 @@ def test_an_error_that_names_no_way_out_gets_that_of_its_class(error: AssizesErr
 )
 def test_an_error_that_names_a_way_out_stays_as_it_is(text: str):
     assert error_line(ConfigurationError(text)) == text
+
+
+def test_a_mistake_that_is_in_no_configuration_names_the_help_of_its_command():
+    error = ConfigurationError("the query holds DROP")
+    assert error_line(error, "sql") == "the query holds DROP; `assizes sql --help` shows its usage"
