@@ -19,6 +19,7 @@ _MUST_BE: Final[Mapping[str, str]] = {  # type of pydantic's error -> what is ac
     "bool_type": "must be true or false",
     "date_from_datetime_parsing": "must be a date such as 2026-11-21",
     "dict_type": 'must be a table: { NAME = "..." }',
+    "finite_number": "must be a finite number",
     "float_parsing": "must be a number",
     "float_type": "must be a number",
     "int_from_float": "must be a whole number",

@@ -134,7 +134,9 @@ class JudgeConfig(ConfigTable):
     @classmethod
     def _address_is_a_url(cls, value: str | None) -> str | None:
         if value and not value.startswith(("http://", "https://")):
-            raise ValueError(f"must begin with http:// or https://, as in http://{value}")
+            raise ValueError(
+                f"must begin with http:// or https://, as in http://{''.join(value.split())}"
+            )
         return value
 
     @model_validator(mode="after")

@@ -112,7 +112,7 @@ class NightlyConfig(ConfigTable):
     def _is_known(cls, value: str) -> str:
         try:
             ZoneInfo(value)
-        except (ZoneInfoNotFoundError, ValueError):  # ValueError: an empty name, a path
+        except (ZoneInfoNotFoundError, ValueError, OSError):  # an empty name, a path, a long text
             raise ValueError("no such time zone; write a name such as Europe/Berlin") from None
         return value
 

@@ -1,10 +1,18 @@
 from __future__ import annotations
 
+import math
+from datetime import date
 from pathlib import Path
 
 import pytest
 
-from assizes.deployments.settings import configured_api_url, read_config, read_optional_config
+from assizes.deployments.setting_faults import settings
+from assizes.deployments.settings import (
+    configured_api_url,
+    read_config,
+    read_optional_config,
+    validate_config,
+)
 from assizes.judge.config.judging import MetricSelection
 from assizes.judge.config.run import RunConfig
 from assizes.judge.errors import ConfigurationError
@@ -208,3 +216,23 @@ def test_the_reading_commands_take_the_environment_without_a_file(
     assert config.comparison.max_avg_score_drop == 50.0
     with pytest.raises(ConfigurationError, match="transcripts"):
         read_config(None)
+
+
+STRANGE = (
+    *("", " x ", "x\ny", "\x00", "0" * 300, -1, 10**30, math.inf, math.nan, True, None),
+    *([], [1], [[]], [{}], ["a", "a"], {}, {"a": 1}, {"a": {"b": [1]}}, date(2026, 11, 21)),
+)
+
+
+@pytest.mark.parametrize("table", sorted({table for table, _ in settings()}))
+def test_a_strange_value_of_any_setting_is_taken_or_refused_in_one_line_of_plain_words(table: str):
+    texts = []
+    fields = [field for each, field in settings() if each == table]
+    for strange in [*STRANGE, *({field: value} for field in fields for value in STRANGE)]:
+        try:
+            validate_config({"transcripts": {"uri": "t.jsonl"}} | {table: strange}, "file")
+        except ConfigurationError as error:
+            texts.append(str(error))
+    assert texts
+    words = ("\n", "Input should", "Extra inputs", "Value error", "pydantic")
+    assert [text for text in texts if any(word in text for word in words)] == []
