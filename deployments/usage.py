@@ -110,7 +110,7 @@ def _command_names(context: Any) -> list[str]:
     """The words of a command after `assizes`, however the program itself was called."""
     if context is None:  # for an option without its value click does not say where
         return [word for word in sys.argv[1:2] if not word.startswith("-")]
-    names = []
+    names: list[str] = []
     while context.parent is not None:
         names.insert(0, context.info_name)
         context = context.parent

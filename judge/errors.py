@@ -41,6 +41,7 @@ DataCode = Literal[
     "schema_version",
     "id_conflict",
     "format",
+    "csv",
     "parquet",
     "archive",
     "gzip_corrupt",

@@ -107,8 +107,8 @@ class Scan:
         scanned.identities = []  # `first_places` has them; a second copy would double the memory
         self.case_ids |= scanned.case_ids
         scanned.case_ids = set()
-        for position, error in scanned.rejects:
-            self.first_rejects.add(source.uri, position, error)
+        for reject_position, error in scanned.rejects:
+            self.first_rejects.add(source.uri, reject_position, error)
         scanned.rejects = []
         self.reasons += scanned.reasons
         self.oddity_counts += scanned.oddity_counts
