@@ -43,6 +43,7 @@ DataCode = Literal[
     "format",
     "csv",
     "parquet",
+    "csv",
     "archive",
     "gzip_corrupt",
     "zstd_corrupt",

@@ -36,8 +36,8 @@ from assizes.tasks.runtime.process import redacts_secrets
 from assizes.tasks.store import RunRecord
 
 _VANISHED_WARNING: Final = (
-    "vanished: {} of the objects went or changed between listing and reading; what was in them is in "
-    "no count, so the run is not complete; a new run lists anew"
+    "vanished: {} of the objects were deleted or changed between listing and reading; no count holds "
+    "their records, so the run is not complete; begin a new run"
 )
 _NAMED: Final = 20
 """The most cases that one warning names."""

@@ -73,7 +73,7 @@ class VersionParameters(_RequestBody):
     """Parameters of a run after a deployment: the version that was deployed."""
 
     version: Name = Field(description="agent_version of the transcripts")
-    agent: Name | None = Field(default=None, description="null: whatever agent says that version")
+    agent: Name | None = Field(default=None, description="null: any agent that has this version")
     min_transcripts: Count | None = Field(default=None, description="null: as configured")
 
 
@@ -127,7 +127,7 @@ class ModelDeployed(_RequestBody):
 
     model: Name = Field(description="the event is about the resource model.<this>")
     version: Name = Field(description="agent_version of its transcripts")
-    agent: Name | None = Field(default=None, description="null: whatever agent says that version")
+    agent: Name | None = Field(default=None, description="null: any agent that has this version")
     min_transcripts: Count | None = Field(default=None, description="null: as configured")
 
 

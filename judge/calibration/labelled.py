@@ -131,7 +131,7 @@ def labels_by_metric(
             rater = column if len(columns.label) > 1 else _text(row.get(columns.rater)) or column
             if people.grades.setdefault(rater, grade) != grade:
                 raise ConfigurationError(
-                    f"{at}: {rater!r} has graded this before, otherwise; one grade a rater and case"
+                    f"{at}: {rater!r} gave this another grade above; a rater has one grade a case"
                 )
     if not any(people.grades for things in people_by_metric.values() for people in things.values()):
         raise ConfigurationError(f"{where}: holds no label")

@@ -162,7 +162,7 @@ def cautions(labelled: int, failing: FailingClass | None, kappa: Estimate) -> Se
     """The warnings to know before believing the cited kappa, which rests on `labelled` labels."""
     lines = []
     if labelled < FEW_LABELS:
-        lines.append(f"{labelled} labels; under {FEW_LABELS} a kappa is loose by 0.2 either way")
+        lines.append(f"{labelled} labels; with fewer than {FEW_LABELS} kappa may be off by 0.2")
     if kappa.low is None:
         lines.append("no interval: under 10 clusters, or kappa is not defined")
     elif kappa.low < WEAK_KAPPA:

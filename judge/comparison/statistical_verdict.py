@@ -339,8 +339,8 @@ def _bridges(
         span = moved.delta - judge.delta - half, moved.delta - judge.delta + half
         left = measure.delta - judge.delta  # what the change is without that of the judge
         line = (
-            f"bridge, {LABELS.get(name, name)}: on {judge.cases} anchors that both judges judged the later one gives "
-            f"{judge.delta:+.1f}; without that {measure.delta:+.1f} is {left:+.1f} "
+            f"bridge, {LABELS.get(name, name)}: on {judge.cases} anchors of both judges the later "
+            f"judge gives {judge.delta:+.1f}; without that {measure.delta:+.1f} is {left:+.1f} "
             f"({100 * (1 - verdict.alpha):g} % CI {span[0]:+.1f}..{span[1]:+.1f})"
         )
         yield Bridge(

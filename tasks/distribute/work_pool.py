@@ -222,8 +222,8 @@ class WorkPool:
         if waited_s > NO_WORKER_WARNING_S and not self._has_warned:
             self._has_warned = True
             log.warning(
-                "no worker has taken up a partition for %d s; `prefect worker start --pool %s` starts "
-                "one, and the flow run of the whole takes up a place of its own",
+                "no worker has begun a partition for %d s; `prefect worker start --pool %s` starts a "
+                "worker, and the run itself needs one more place in its pool",
                 waited_s,
                 self._config.work_pool,
             )

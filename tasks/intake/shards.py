@@ -281,7 +281,7 @@ def warning_lines(
         lines.append(f"sampled: {drawn_count} of {cases} cases were drawn{numbers}")
     if design.get("limited"):
         lines.append(
-            f"limited: {design['limited']} cases behind the first were left out, not drawn"
+            f"limited: {design['limited']} cases beyond the limit were left out, and not by chance"
         )
     if truth.get("rows_without_case"):
         lines.append(

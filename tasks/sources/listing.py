@@ -203,7 +203,7 @@ def changed_error(source: TranscriptSource) -> DataError:
 
 def vanished_error(source: TranscriptSource) -> DataError:
     """The error for an object that was listed and is gone."""
-    return DataError("vanished", f"{source.uri!r} was listed and is gone")
+    return DataError("vanished", f"{source.uri!r} was deleted after it was listed")
 
 
 def _is_own_output(path: str, exists: Callable[[str], bool]) -> bool:

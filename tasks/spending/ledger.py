@@ -266,7 +266,7 @@ class SqliteLedger:
     def _note_fault(self, error: sqlite3.Error) -> str:
         if self._fault is None:
             self._fault = f"[limits] ledger {self.path!r} cannot be written: {error}"
-            log.warning("%s; no model is asked any more", self._fault)
+            log.warning("%s; no more model calls are made", self._fault)
         return self._fault
 
 

@@ -267,7 +267,9 @@ def set_aside_old_journal(uri: str, path: Path, journal: Journal) -> None:
         return
     listed = journal.read()
     if path.with_name(f"{path.name}.rebuilt").exists():
-        raise StoreError(f"{uri} is being rebuilt, or was; run `assizes store rebuild` to end that")
+        raise StoreError(
+            f"{uri} has a rebuild that did not end; run `assizes store rebuild` to finish it"
+        )
     if (wal := path.with_name(f"{path.name}.wal")).exists():
         raise damage_error(uri, f"{path.name} is gone and {wal.name} is still there")
     if listed.shards or listed.endings:

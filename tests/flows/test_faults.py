@@ -90,7 +90,7 @@ async def test_an_object_that_vanishes_after_planning_leaves_the_run_incomplete(
     assert (outcome.conclusion, outcome.exit_code) == ("Incomplete", 4)
     assert outcome.reasons == [
         f"3 cases could not be judged; `assizes resume {outcome.run_id}` judges them",
-        f"vanished: '{uri}/b.jsonl' was listed and is gone (1 shard)",
+        f"vanished: '{uri}/b.jsonl' was deleted after it was listed (1 shard)",
     ]
     assert outcome.summary.counts["not_attempted"] == 3
     assert status_of(wanted, outcome.run_id) == "incomplete"

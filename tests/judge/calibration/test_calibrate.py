@@ -226,7 +226,7 @@ def test_a_column_for_each_rater():
     [
         (rows(("a", "maybe")), "l.csv, row 1: label 'maybe' is no grade; accepted: a number"),
         (rows(("a", "1"), ("", "1")), "l.csv, row 2: case_id is empty"),
-        (rows(("a", "1", "x"), ("a", "0", "x")), "row 2: 'x' has graded this before, otherwise"),
+        (rows(("a", "1", "x"), ("a", "0", "x")), "row 2: 'x' gave this another grade above"),
         ([{"id": "a", "label": 1}], "row 1: no column 'case_id'; there are id, label"),
         ([{"case_id": "a", "label": 1, "repetition": "-1"}], "repetition '-1'; accepted: 0, 1"),
         (rows(("a", "")), "l.csv: holds no label"),

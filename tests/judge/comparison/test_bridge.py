@@ -43,7 +43,7 @@ def test_what_the_later_judge_takes_off_the_same_transcripts_is_taken_off_the_ch
     assert score.delta == pytest.approx(-19.5 + 15.5, abs=1e-6)
     assert score.low < score.delta < score.high
     assert score.line.startswith(
-        "bridge, average score: on 40 anchors that both judges judged the later one gives -15.5; "
+        "bridge, average score: on 40 anchors of both judges the later judge gives -15.5; "
         "without that -19.5 is -4.0 (95 % CI "
     )
 

@@ -77,7 +77,7 @@ async def test_a_run_over_objects_of_which_one_was_gone_before_it_was_read_is_no
 
     assert (summary.counts["judged"], summary.counts["quarantined"]) == (3, 1)
     assert (ended.intake.reasons, ended.record.status) == ({"vanished": 1}, "incomplete")
-    assert summary.warnings[0].startswith("vanished: 1 of the objects went or changed")
+    assert summary.warnings[0].startswith("vanished: 1 of the objects were deleted or changed")
     outcome = to_state(ended.record, summary, BaselineResult(), ShardFailures(), {}, fail=False)
     assert outcome.name == "Incomplete"
     assert (outcome.message or "").startswith("vanished: 1 of the objects")

@@ -184,7 +184,7 @@ def test_runs_of_two_judges_are_compared_over_the_bridge_of_the_anchors_that_bot
     assert score.delta == pytest.approx(-1.875)
     assert score.low < -1.875 < score.high
     assert score.line in found.reasons
-    assert "on 40 anchors that both judges judged the later one gives -7.5" in score.line
+    assert "on 40 anchors of both judges the later judge gives -7.5" in score.line
     assert stored_comparison(store, store.run(runs[1])) == comparison
 
 
