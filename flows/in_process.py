@@ -72,7 +72,7 @@ async def _judge_directly(context: RunContext, run_id: str, shard: Shard) -> Exc
         wait=wait_chain(*map(wait_fixed, SHARD_RETRY_DELAYS_S)),
         reraise=True,
     )
-    expected_errors = (AssizesError, *storage_faults())
+    expected_errors: tuple[type[Exception], ...] = (AssizesError, *storage_faults())
     try:
         await retrying(judge_shard.fn, context, run_id, shard)
     except expected_errors as error:

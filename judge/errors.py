@@ -33,6 +33,7 @@ from assizes.judge.privacy.secret_masking import mask
 
 DataCode = Literal[
     "json",
+    "csv",
     "encoding",
     "duplicate_key",
     "too_deep",

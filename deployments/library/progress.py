@@ -35,21 +35,22 @@ def is_notebook() -> bool:
 
 @contextmanager
 def _show_notebook_bar() -> Iterator[None]:
-    from IPython.display import HTML, display
+    from IPython import display as module
 
+    display: Any = module  # IPython has no types
     bar = NotebookBar()
-    handle: Any = display(HTML(bar.html()), display_id=True)
+    handle = display.display(display.HTML(bar.html()), display_id=True)
 
     def report(stage: str, done: int, total: int) -> None:
         if bar.advance(stage, done, total):
-            handle.update(HTML(bar.html()))
+            handle.update(display.HTML(bar.html()))
 
     token = progress_reporter.set(report)
     try:
         yield
     finally:
         progress_reporter.reset(token)
-        handle.update(HTML(bar.html()))
+        handle.update(display.HTML(bar.html()))
 
 
 @dataclass

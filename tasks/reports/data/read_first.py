@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
+from assizes.judge.comparison.cases import CaseStatus
 from assizes.judge.comparison.compare import RunComparison
 from assizes.judge.rubrics.rubric import OUTCOMES
 from assizes.judge.score import ACCEPTABLE
@@ -23,7 +24,7 @@ FLIPS: Final[dict[tuple[bool | None, bool | None], str]] = {
 class CaseChange(NamedTuple):
     """How a case changed since the baseline."""
 
-    status: parts.Change
+    status: CaseStatus
     flip: str  # both verdicts; empty where a run has none
     baseline_score: float | None
     fallen: tuple[str, ...]  # metrics that got worse, the largest fall first
