@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import glob
+import os
 import shlex
 import tomllib
 from collections.abc import Sequence
@@ -25,7 +26,9 @@ from assizes.tasks.intake.importing import ImportResult, import_transcripts
 from assizes.tasks.intake.reader import is_table
 from assizes.tasks.intake.run_sources import yesterday
 from assizes.tasks.intake.sample import SAMPLE_OBJECTS, TranscriptSample, look_at
+from assizes.tasks.sources.csv_files import is_csv
 
+_OLLAMA_ADDRESS: Final = "http://localhost:11434"
 _COLUMNS_SHOWN: Final = 12  # of a table that was not understood
 
 
@@ -38,6 +41,14 @@ class InitOptions:
     api_base: str | None = None  # of the model
     columns: Sequence[str] = ()  # "id=ticket": settings of [transcripts.columns]
     endpoint_url: str | None = None  # of an S3 store other than AWS
+
+    @property
+    def model_address(self) -> str | None:
+        """Where the model answers, as far as it is known; Ollama has an address by default."""
+        is_ollama = (self.model or "").startswith(("ollama/", "ollama_chat/"))
+        if self.api_base is None and is_ollama and not os.environ.get("OLLAMA_API_BASE"):
+            return _OLLAMA_ADDRESS
+        return self.api_base
 
     def transcripts(self, uri: str) -> TranscriptsConfig:
         """How the transcripts at a place are reached."""
@@ -57,20 +68,14 @@ def write_config(uri: str, file: Path, *, force: bool, options: InitOptions | No
     """
     wanted = options or InitOptions()
     _check_arguments(uri, file, wanted, force=force)
-    try:
-        sample = look_at(wanted.transcripts(uri), wanted.day, _known_columns(wanted.columns))
-    except Inconclusive as error:  # an empty folder
-        raise Inconclusive(
-            f"nothing was written: {error}; name the place of your transcripts, or see `assizes demo`"
-        ) from None
-    if not sample.cases:
-        raise Inconclusive(_unreadable(uri, sample))
-    text = Starter(uri, sample, wanted.model, wanted.api_base, wanted.endpoint_url).text()
+    sample = _look(uri, wanted)
+    address = wanted.model_address
+    text = Starter(uri, sample, wanted.model, address, wanted.endpoint_url).text()
     # Before the model is paid for: no run takes a file that this refuses, such as one with a key.
     validate_config(tomllib.loads(text), "nothing was written")
     answer = None
     if wanted.model is not None:
-        answer = probe_model(JudgeConfig(model=wanted.model, api_base=wanted.api_base))
+        answer = probe_model(JudgeConfig(model=wanted.model, api_base=address))
     try:
         file.write_text(text, encoding="utf-8")
     except OSError as error:
@@ -78,6 +83,23 @@ def write_config(uri: str, file: Path, *, force: bool, options: InitOptions | No
     _print_findings(sample, answer)
     day_option = "" if wanted.day is None else f" --date {wanted.day}"
     print_line(f"wrote {file}; next: assizes run -c {shlex.quote(str(file))}{day_option}")
+
+
+def _look(uri: str, wanted: InitOptions) -> TranscriptSample:
+    """A sample of the transcripts; at least one case could be read."""
+    columns = _known_columns(wanted.columns)
+    try:
+        sample = look_at(wanted.transcripts(uri), wanted.day, columns)
+    except Inconclusive as error:  # an empty folder
+        raise Inconclusive(
+            f"nothing was written: {error}; name the place of your transcripts, or see `assizes demo`"
+        ) from None
+    except ConfigurationError as error:
+        other_day = "" if wanted.day is None else "; --date names another day"
+        raise ConfigurationError(f"nothing was written: {error}{other_day}") from None
+    if not sample.cases:
+        raise Inconclusive(_unreadable(uri, sample))
+    return sample
 
 
 def _check_arguments(uri: str, file: Path, wanted: InitOptions, *, force: bool) -> None:
@@ -132,6 +154,7 @@ def _unreadable(uri: str, sample: TranscriptSample) -> str:
     # Every object was refused as a whole: no format fits, so that only columns can help.
     if sample.table and sample.rejected == min(sample.objects, SAMPLE_OBJECTS):
         names = ", ".join(sample.table[:_COLUMNS_SHOWN])
+        names += " (its first row)" if is_csv(uri) else ""
         return (
             f"nothing was written: {uri!r} has no known format (docs/formats.md), and as a table with "
             f"the columns {names} it shows no conversation; name the columns, as in --column "
@@ -172,8 +195,8 @@ def _print_findings(sample: TranscriptSample, answer: str | None) -> None:
         print_line(f"nobody knows these speakers: {_speakers_text(sample)}")
     if sample.days is not None:
         print_line(
-            f"the names hold days: uri = {sample.days.uri!r} judges one day a run; the file has the "
-            "line as a comment"
+            f"the names hold days: uri = {sample.days.uri!r} judges one day a run, as in "
+            f"assizes run --date {sample.days.newest}; the file has the line as a comment"
         )
     print_line(f"judges: {', '.join(chosen_judges(sample)[0])}")
     if answer is not None:
@@ -218,7 +241,10 @@ def import_and_print(wanted: ImportOptions, *, force: bool, as_json: bool) -> No
         raise ConfigurationError(f"--column: for a table give the format auto, not {wanted.format}")
     if known or (wanted.format == "auto" and is_table(wanted.source)):
         # A table whose rows have a format of their own needs no columns.
-        config = config.model_copy(update={"columns": look_at(config, None, known).columns})
+        sample = look_at(config, None, known)
+        if sample.table and not sample.cases:
+            raise Inconclusive(_unreadable(wanted.source, sample))
+        config = config.model_copy(update={"columns": sample.columns})
     result = import_transcripts(config, wanted.out, wanted.to, labels)
     written = {"out": str(wanted.out), "labels_file": str(labels) if result.labels else None}
     if config.columns is not None and not as_json:

@@ -17,12 +17,12 @@ TIMEOUT_S = 60.0
 """Seconds that the call may take; a local model is loaded in that time."""
 
 _WAYS_OUT = {
-    "authentication": "check the key in the environment",
-    "not_found": "check the name of the model, and --api-base",
+    "authentication": "check the key in the environment, such as OPENAI_API_KEY",
+    "not_found": "check --model, the name, and --api-base",
     "unavailable": "check that its server runs, and --api-base",
-    "timeout": "try again, as a local model may still be loading",
-    "rate_limited": "try again in a minute",
-    "quota": "check the provider's account",
+    "timeout": "try again, as a local model may still be loading, or name another --model",
+    "rate_limited": "try again in a minute, or name another --model",
+    "quota": "check the provider's account, or name another --model",
 }
 
 
@@ -53,8 +53,8 @@ def probe_model(config: JudgeConfig) -> str:
     except ModelError as error:
         way_out = _WAYS_OUT.get(error.code, "check the model's name, its key and --api-base")
         raise ConfigurationError(
-            f"model {model.name!r} does not answer: {error.code}: {error.detail}; {way_out}; nothing "
-            "was written"
+            f"nothing was written: model {model.name!r} does not answer: {error.code}: "
+            f"{error.detail}; {way_out}"
         ) from error
     seconds = f"{completion.latency_ms / 1000:.1f} s"
     if read_completion(QUESTION, completion).reply is None:

@@ -142,6 +142,8 @@ class Starter:
         yield "# Guessed from the names of the columns and from their cells: please check."
         yield "[transcripts.columns]"
         fields = type(columns).model_fields
+        if columns.id is None:
+            yield _line('# id = "..."', f"{fields['id'].description}; else a hash of its content")
         for name, value in columns.model_dump(exclude_defaults=True).items():
             what = (fields[name].description or "").partition(":")[0]
             yield _line(f"{name} = {_toml_value(value)}", what)

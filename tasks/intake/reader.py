@@ -255,11 +255,13 @@ def is_table(uri: str) -> bool:
 
 
 def _table_error(uri: str, head: bytes) -> DataError | None:
-    """The reason why a table has no format, with its columns; `None` for what is no table."""
+    """Why a table has no format, or cannot be read; `None` for what is no table."""
     if not is_table(uri):
         return None
     with suppress(DataError):
         row = strict_json(head.partition(b"\n")[0])
+        if isinstance(row, str):  # in place of a row that the file does not hold as one
+            return DataError("csv", row)
         if isinstance(row, dict):
             names = ", ".join(list(row)[:_COLUMNS_SHOWN])
             return DataError(

@@ -100,7 +100,9 @@ def look_at(
             names = column_names(rows)
             table = _guessed(rows, columns or {})
             if table is None:
-                return replace(sample, table=tuple(names), days=days)
+                # Columns that are named for one kind of files do not help with another.
+                is_one_kind = len({Path(source.uri).suffix for source in some}) == 1
+                return replace(sample, table=tuple(names) if is_one_kind else (), days=days)
             sample = _read(config.model_copy(update={"columns": table}), spool, some, sources)
             unused = tuple(name for name in names if name not in table.names())
             role = table.role

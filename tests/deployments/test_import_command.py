@@ -159,3 +159,15 @@ def test_ground_truth_that_cannot_be_checked_is_named_with_its_cases(tmp_path: P
     assert "unchecked: environment assertion 1 (ground truth that no judge" in answer.out
     assert "  not checked in case 7: environment assertion 1" in answer.out
     assert "case 8" not in answer.out
+
+
+def test_a_table_is_converted_by_guessed_or_given_columns(tmp_path: Path):
+    (tmp_path / "t.csv").write_text(
+        "ticket,n,speaker,words,prio\n77,1,customer,Where is it?,1\n77,2,bot,It is late.,1\n"
+    )
+    answer = assizes("import", "auto", "t.csv", "out.jsonl", "--column", "tags=prio", cwd=tmp_path)
+    assert answer.code == 0, answer.err
+    assert "columns: id = ticket, turn = n, role = speaker, text = words" in answer.out
+    assert json.loads((tmp_path / "out.jsonl").read_bytes())["tags"] == {"prio": "1"}
+    answer = assizes("import", "native", "t.csv", "o2.jsonl", "--column", "tags=prio", cwd=tmp_path)
+    assert (answer.code, "give the format auto" in answer.err) == (2, True)

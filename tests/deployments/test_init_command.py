@@ -333,20 +333,22 @@ def test_a_model_that_does_not_keep_to_the_shape_is_written_with_a_warning(
 @pytest.mark.parametrize(
     ("model", "fault"),
     [
-        ("openai/stub-status-401", "authentication: .*; check the key in the environment; nothing"),
-        ("openai/stub-quota", "quota: .*; check the provider's account; nothing was written"),
+        ("openai/stub-status-401", "authentication: .*; check the key in the environment, such as"),
+        ("openai/stub-quota", "quota: .*; check the provider's account, or name another"),
         (
             "openai/stub-status-503",
-            "unavailable: .*; check that its server runs, and --api-base; nothing",
+            "unavailable: .*; check that its server runs, and --api-base",
         ),
-        ("openai/stub-empty", "empty: .*; check the model's name, its key and --api-base; nothing"),
+        ("openai/stub-empty", "empty: .*; check the model's name, its key and --api-base"),
     ],
 )
 def test_a_model_that_does_not_answer_is_named_with_what_to_do(
     folder: Path, judge_server, model: str, fault: str
 ):
     (folder / "t.jsonl").write_bytes(native_line(talk()))
-    with pytest.raises(ConfigurationError, match=f"model '{model}' does not answer: {fault}"):
+    with pytest.raises(
+        ConfigurationError, match=f"^nothing was written: model '{model}' does not answer: {fault}"
+    ):
         write_config(
             "t.jsonl",
             Path("assizes.toml"),
@@ -365,6 +367,14 @@ def test_a_model_without_its_key_and_an_address_without_a_model_are_refused(
         ConfigurationError, "t.jsonl", model="openai/gpt-4.1"
     )
     assert "name it with --model" in refused(ConfigurationError, "t.jsonl", api_base="http://x")
+
+
+def test_a_model_of_ollama_is_looked_for_at_its_usual_address(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("OLLAMA_API_BASE", raising=False)
+    assert InitOptions(model="ollama/llama3.1").model_address == "http://localhost:11434"
+    assert InitOptions(model="ollama/llama3.1", api_base="http://x").model_address == "http://x"
+    monkeypatch.setenv("OLLAMA_API_BASE", "http://y")  # litellm reads it
+    assert InitOptions(model="ollama/llama3.1").model_address is None
 
 
 def test_what_no_run_would_take_is_not_written(folder: Path):
@@ -387,13 +397,3 @@ def test_a_bucket_elsewhere_is_looked_at_and_written_with_its_endpoint(s3: S3, w
     s3.client.put_object(Bucket=bucket, Key="in/t.jsonl", Body=native_line(talk()))
     config = written(f"s3://{bucket}/in/", endpoint_url=s3.endpoint_url)
     assert config.transcripts.storage_options == s3.storage_options
-
-
-def test_a_table_is_converted_by_guessed_or_given_columns(tmp_path: Path):
-    (tmp_path / "t.csv").write_text(TURNS)
-    answer = assizes("import", "auto", "t.csv", "out.jsonl", "--column", "tags=prio", cwd=tmp_path)
-    assert answer.code == 0, answer.err
-    assert "columns: id = ticket, turn = n, role = speaker, text = words" in answer.out
-    assert json.loads((tmp_path / "out.jsonl").read_bytes())["tags"] == {"prio": "1"}
-    answer = assizes("import", "native", "t.csv", "o2.jsonl", "--column", "tags=prio", cwd=tmp_path)
-    assert (answer.code, "give the format auto" in answer.err) == (2, True)

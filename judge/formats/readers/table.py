@@ -77,11 +77,14 @@ class _TableReader:
         """The case of all rows of one conversation."""
         builder = _TimedBuilder(FidelityCounter())
         for row in self._ordered(rows):
-            builder.tally.count_unread(row, self.columns.names(), "row")
+            for name in row.keys() - self.columns.names():
+                builder.tally.count("unread", name)
             for message in self._messages(row):
                 builder.add(message, self._figures(row) if self.columns.joins_rows else {})
         if not builder.turns:
             raise DataError("schema", "row: no user and no agent says anything in it")
+        if self.columns.text and not any(map(_says_anything, builder.turns)):
+            raise self._missing(rows[0], "text")
         first = self._first_cells(rows)
         context = first.get("retrieved_context")
         transcript = Transcript(
@@ -221,6 +224,10 @@ class _TimedBuilder(ConversationBuilder):
             if turn.role != "assistant":
                 known.pop("latency_ms", None)
             self.turns[place] = turn.model_copy(update=known)
+
+
+def _says_anything(turn: Turn) -> bool:
+    return bool(turn.text or turn.tool_calls or turn.tool_result)
 
 
 def _with_latency(transcript: Transcript, latency_ms: float | None) -> Transcript:

@@ -14,7 +14,7 @@ from assizes.judge.formats.shared.table_cells import ROLE_WORDS, id_of_cell, mes
 
 _NAMES: Final = {
     "id": "conversation_id session_id thread_id chat_id dialogue_id dialog_id case_id ticket_id call_id "
-    "interaction_id conversation session thread chat dialogue dialog ticket case id request_id",
+    "interaction_id conversation session thread chat dialogue dialog ticket case call id request_id",
     "turn": "turn turn_index turn_id turn_number turn_no turn_nr message_index message_number message_no "
     "message_id msg_no index position seq sequence order step line n no nr",
     "role": "role speaker sender author from participant who turn_role message_role speaker_role "
@@ -87,7 +87,7 @@ def guess_columns(rows: _Rows, given: Mapping[str, Any] | None = None) -> Transc
         ValidationError: what is given makes no layout of a table, even with the guess.
     """
     known = dict(given or {})
-    guess = _guessed_fields(rows)
+    guess = _guessed_fields(rows, known)
     if (layout := _layout_of(known)) is not None and layout != _layout_of(guess):
         # The ids and the order that were guessed are those of another kind of rows.
         dropped = {"id", "turn"}.union(*_LAYOUTS)
@@ -101,13 +101,16 @@ def _layout_of(fields: Mapping[str, Any]) -> frozenset[str] | None:
     return next((layout for layout in _LAYOUTS if not layout.isdisjoint(fields)), None)
 
 
-def _guessed_fields(rows: _Rows) -> dict[str, Any]:
+def _guessed_fields(rows: _Rows, known: Mapping[str, Any]) -> dict[str, Any]:
     names = column_names(rows)
-    by_name = {field: _named(names, wanted.split()) for field, wanted in _NAMES.items()}
+    by_name = {
+        field: [known[field]] if field in known else _named(names, wanted.split())
+        for field, wanted in _NAMES.items()
+    }
     layout = (
         _whole_conversations(rows, names, by_name)
         or _turns(rows, names, by_name)
-        or _exchanges(rows, by_name)
+        or _exchanges(rows, names, by_name)
         or {}
     )
     if not layout:
@@ -171,8 +174,9 @@ def _whole_conversations(
     if column is None:
         return None
     layout = {"conversation": column}
-    ids = [name for name in by_name["id"] if name != column and _is_unique(rows, name)]
-    return layout | ({"id": ids[0]} if ids else {})
+    ids = [name for name in _id_columns(names, by_name) if name != column]
+    case_id = _first(name for name in ids if _is_unique(rows, name))
+    return layout | ({"id": case_id} if case_id else {})
 
 
 def _is_conversation(cell: Any) -> bool:
@@ -186,8 +190,7 @@ def _turns(
     rows: _Rows, names: Sequence[str], by_name: Mapping[str, list[str]]
 ) -> dict[str, str] | None:
     """The layout of a table with a turn in each row."""
-    ids = [name for name in by_name["id"] if not _is_unique(rows, name)]
-    ids += [name for name in names if _is_id_name(name) and not _is_unique(rows, name)]
+    ids = [name for name in _id_columns(names, by_name) if not _is_unique(rows, name)]
     by_words = [name for name in names if _share(rows, name, _is_speaker) >= _LEAST_SHARE]
     role = _first([name for name in by_name["role"] if name in by_words]) or _first(by_words)
     # Words that nobody knows: the column is named, and its words are for `roles` to explain.
@@ -212,14 +215,16 @@ def _order(number: str | None, time: str | None) -> dict[str, str]:
     return {} if time is None else {"turn": time, "started_at": time}
 
 
-def _exchanges(rows: _Rows, by_name: Mapping[str, list[str]]) -> dict[str, str] | None:
+def _exchanges(
+    rows: _Rows, names: Sequence[str], by_name: Mapping[str, list[str]]
+) -> dict[str, str] | None:
     """The layout of a table with a question and its answer in each row."""
     request = _first(by_name["request"])
     response = _first(by_name["response"], {request or ""})
     if request is None or response is None:
         return None
     layout = {"request": request, "response": response}
-    ids = [name for name in by_name["id"] if name not in layout.values()]
+    ids = [name for name in _id_columns(names, by_name) if name not in layout.values()]
     unique = _first(name for name in ids if _is_unique(rows, name))
     repeated = _first(name for name in ids if not _is_unique(rows, name))
     orders = [name for name in by_name["turn"] if _share(rows, name, _is_number) == 1]
@@ -246,6 +251,11 @@ def _text_column(
     if named is not None or longest is None:
         return named
     return longest if words[longest] >= _LEAST_TEXT else None
+
+
+def _id_columns(names: Sequence[str], by_name: Mapping[str, list[str]]) -> list[str]:
+    """The columns that may hold the id of a conversation, by their names, the surest first."""
+    return [*by_name["id"], *filter(_is_id_name, names)]
 
 
 def _is_id_name(name: str) -> bool:

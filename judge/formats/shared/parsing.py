@@ -39,6 +39,7 @@ _FATES: Final = {
     "moved": "kept in another place",
     "repeated": "stands elsewhere in the conversation already",
     "dropped": "a case has no place for it",
+    "unread": "[transcripts.columns] names no such column; tags = [...] keeps it",
     "unchecked": "ground truth that no judge here can check; the cases' summary lines name it",
 }
 """The fates of a part, each with its meaning."""
@@ -86,7 +87,8 @@ def _fault(data: bytes, reason: str) -> DataError:
     try:
         data.decode()
     except UnicodeDecodeError as error:
-        return DataError("encoding", f"not UTF-8: byte {error.start} ({error.reason})")
+        detail = f"not UTF-8: byte {error.start} ({error.reason}); save the file as UTF-8"
+        return DataError("encoding", detail)
     match = _PLACE.search(reason)
     place = match.group() if match else "unknown place"
     if "duplicate key" in reason:
@@ -193,7 +195,7 @@ class FidelityCounter:
         self._counts: Counter[str] = Counter()  # "fate kind" -> number
 
     def count(self, fate: str, kind: str, number: int = 1) -> None:
-        """Add a number of parts of one kind; the fate is marked, aside, moved, repeated or dropped."""
+        """Add a number of parts of one kind; the fate is marked, aside, moved, repeated, ..."""
         if number:
             self._counts[f"{fate} {kind}"] += number
 

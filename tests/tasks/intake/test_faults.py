@@ -181,7 +181,8 @@ def test_each_promised_record_of_an_object_that_went_away_is_a_reject(tmp_path, 
             {"format": "native"},
             "4 records read, 4 rejected (encoding 1, id_conflict 2, json 1), 0 not selected; "
             "PATH, record 1: json: not JSON: EOF while parsing an object at line 1 column 1; "
-            "PATH, record 4: encoding: not UTF-8: byte 0 (invalid start byte); "
+            "PATH, record 4: encoding: not UTF-8: byte 0 (invalid start byte); save the file as "
+            "UTF-8; "
             "PATH, record 2: id_conflict: another record has the same case id and repetition, and "
             "other content; once they are mended, `assizes doctor` reads them again",
         ),

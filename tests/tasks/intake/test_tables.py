@@ -77,6 +77,18 @@ def test_a_table_of_an_unknown_shape_names_its_columns_and_what_helps(tmp_path: 
     assert "assizes init" in shard.failure.detail
 
 
+def test_a_table_that_cannot_be_read_at_all_says_what_is_wrong_in_it(tmp_path: Path):
+    (tmp_path / "t.csv").write_text('id,text\n1,"open\n2,b\n')
+    with pytest.raises(NothingDue) as refused:
+        planned(TranscriptsConfig(uri=str(tmp_path / "t.csv")))
+    (shard,) = refused.value.plan.shards
+    assert shard.failure is not None
+    assert (shard.failure.code, shard.failure.detail[:28]) == (
+        "csv",
+        "line 3: unexpected end of da",
+    )
+
+
 def test_rows_of_an_evaluation_set_in_a_csv_file_need_no_columns(tmp_path: Path):
     passages = json.dumps([{"content": "Late.", "doc_uri": "a.md"}]).replace('"', '""')
     (tmp_path / "t.csv").write_text(

@@ -109,6 +109,12 @@ def test_an_empty_cell_that_is_needed_is_a_reject_that_names_the_column():
         cases({"request": "q", "response": "a"}, {"x": "1"})
 
 
+def test_a_conversation_in_which_no_row_has_a_text_is_a_reject_that_names_the_column():
+    rows = [row(1, 1, "user", None, said="A"), row(1, 2, "bot", None, said="B")]
+    with pytest.raises(DataError, match="text: nothing in column 'words'; filled in this row: t"):
+        cases(TURNS, *rows)
+
+
 EXCHANGE = {"request": "question", "response": "answer"}
 
 
@@ -156,7 +162,7 @@ def test_a_question_and_its_answer_are_a_case_with_its_ground_truth_and_passages
     chunks = [(chunk.content, chunk.doc_uri) for chunk in case.transcript.retrieved_chunks()]
     assert chunks == [("Late.", "a.md"), ("Later.", None)]
     assert case.transcript.agent_latency_ms() == 7
-    assert case.metadata["fidelity"] == {"dropped row.extra": 1}
+    assert case.metadata["fidelity"] == {"unread extra": 1}
 
 
 def test_exchanges_of_one_id_are_joined_in_their_order():

@@ -139,6 +139,24 @@ def test_what_is_given_goes_before_the_guess():
     }
 
 
+def test_what_is_given_helps_to_guess_the_rest():
+    text = "Sitzung;Rolle;Nachricht\n1;Kunde;Wo ist es denn?\n1;Agent;Es ist unterwegs."
+    assert guessed(text) is None
+    assert guessed(text, id="Sitzung") == {"id": "Sitzung", "role": "Rolle", "text": "Nachricht"}
+
+
+def test_an_id_is_known_by_the_end_of_its_name_in_every_layout():
+    assert guessed("cid;question;answer\n1;A;B\n2;C;D") == {
+        "id": "cid",
+        "request": "question",
+        "response": "answer",
+    }
+    spoken = [{"cid": n, "words": "User: Where?\nBot: Late."} for n in range(2)]
+    columns = guess_columns(spoken)
+    assert columns is not None
+    assert (columns.id, columns.conversation) == ("cid", "words")
+
+
 def test_another_layout_that_is_given_takes_the_place_of_the_guessed_one():
     assert guessed(TICKETS, conversation="words") == {"conversation": "words"}
     assert guessed(TICKETS, request="words", id="n") == {"id": "n", "request": "words"}
