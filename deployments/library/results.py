@@ -144,9 +144,9 @@ class Evaluation:
             try:
                 executions = stored_executions(store, self.run_id, str(case_id), None)
             except UnknownCase:
-                known = store.table(self.run_id, "cases")["case_id"].unique().sort()
-                shown = ", ".join(known.head(SHOWN_IDS)) + (
-                    ", ..." if len(known) > SHOWN_IDS else ""
+                ids = store.table(self.run_id, "cases")["case_id"].unique().sort()
+                shown = ", ".join(
+                    [*ids.head(SHOWN_IDS), *(["..."] if len(ids) > SHOWN_IDS else [])]
                 )
                 raise UnknownCase(
                     f"there is no case {str(case_id)!r}; case_ids has them all: {shown}"
