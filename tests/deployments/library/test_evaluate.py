@@ -202,7 +202,7 @@ def test_records_that_cannot_be_read_are_counted_and_named():
         ("none.jsonl", {}, r"'none.jsonl' does not exist in \S+; give a file, a folder or a glob"),
         ("none.csv", {}, r"'none.csv' does not exist in \S+; give a file, a folder or a glob"),
         (turn_rows(1), {"columns": {"id": "chatt"}}, "columns: unknown column 'chatt'; known: "),
-        (turn_rows(1), {"columns": {"id": "chat", "ident": "n"}}, "columns: unknown setting 'ident'; known: agent"),
+        (turn_rows(1), {"columns": {"id": "chat", "ident": "n"}}, "unknown setting 'ident'"),
         (pl.DataFrame({"a": [1], "b": [2]}), {}, "cases: the columns a, b are not recognised"),
         ([builders.case()], {"columns": COLUMNS}, "the cases are no rows of a table"),
         (logs(1), {"metrics": ["correctness"]}, r"write judges=\['correctness'\]"),
