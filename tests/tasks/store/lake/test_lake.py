@@ -203,7 +203,7 @@ def test_missing_credentials_are_told_in_one_line(s3, s3_place, monkeypatch):
         open_store(s3_place, writing=True)
     assert str(caught.value) == (
         f"{s3_place.uri} at {s3.endpoint_url}: cannot write '_assizes.json': "
-        "Unable to locate credentials"
+        "Unable to locate credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
     )
 
 
