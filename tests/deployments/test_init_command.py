@@ -146,7 +146,8 @@ def test_where_nothing_can_be_read_it_says_why_and_writes_nothing(folder: Path):
     (folder / "t.csv").write_text("id,price\n1,2\n")
     line = refused(Inconclusive, "t.csv")
     assert (
-        "as a table with the columns id, price it shows no conversation; name the columns" in line
+        "as a table with the columns id, price (its first row) it shows no conversation; name the"
+        in line
     )
     assert "--column id=ticket --column role=speaker --column text=message" in line
     line = refused(ConfigurationError, "nowhere")
@@ -158,7 +159,7 @@ def test_where_nothing_can_be_read_it_says_why_and_writes_nothing(folder: Path):
     [
         ("id", "--column 'id': write what the column holds and its name, as in id=ticket"),
         ("id=nr", "--column: unknown column 'nr'; known: n, prio, speaker, ticket, words"),
-        ("who=speaker", "--column who: Extra inputs are not permitted"),
+        ("who=speaker", "--column: unknown setting 'who'; known: agent, "),
         ("conversation=words", "no conversation can be read in 1 file under 't.csv'"),
     ],
 )
