@@ -370,7 +370,12 @@ def _statement_key(text: str) -> str:
 
 
 def _statement_number(keys: Sequence[str], finding: OutcomeFinding) -> int | str:
-    """The number of the statement (words: `keys`) of a finding, or why it is not counted."""
+    """The number, from 1, of the expected outcome that a model's finding judges.
+
+    `keys` are the words of the expected outcomes in order, each made by `_statement_key`. The
+    finding's own number decides, unless its words are those of another outcome. Without a number
+    its words decide, if exactly one outcome has them. A text says why the finding does not count.
+    """
     number, key = finding.number, _statement_key(finding.statement)
     if finding.passed is None:
         return "it does not say whether the outcome passed"

@@ -12,6 +12,7 @@ from assizes.judge.families.deterministic import RECORDED_REWARD
 from assizes.judge.heuristic.conversation import BY_WORDS
 from assizes.judge.protocol import Judge
 from assizes.judge.rubrics.rubric import OUTCOMES
+from assizes.judge.summary.case_values import CASE_KEY, KEY
 from assizes.judge.summary.headlines import headlines
 from assizes.judge.verdicts.executions import CASE, collect_rows, executions, states
 
@@ -31,13 +32,22 @@ def unjudged_count(
     needing = [m.name for m in gating if m.gate == "judges" or m.needs_ground_truth]
     is_telling = pl.col("metric").is_in([*OF_TASK_SUCCESS, *needing])
     telling = scores.filter(is_telling, status="scored")
-    by_words = telling.filter(pl.col("details").str.contains(BY_WORDS, literal=True))
-    compared = telling.join(by_words, on=[*CASE, "metric"], how="anti")
-    by_rules = pl.col("model") == OFFLINE_MODEL
+    by_words = pl.col("details").str.contains(BY_WORDS, literal=True)
+    compared = telling.group_by(CASE_KEY, "repetition", "metric").agg(by_words.any())
+    by_model = pl.col("model") != OFFLINE_MODEL
     decided = executions(cases).filter(pl.col("state") != "errored")
-    ruled = decided.join(asks.filter(by_rules), on=CASE, how="semi")
-    seen = pl.concat(rows.select(CASE) for rows in (compared, asks.filter(~by_rules)))
-    return int(collect_rows(ruled.join(seen, on=CASE, how="anti").select(pl.len())).item())
+    # Hashes stand for the cases: their ids, as text, would keep whole blocks of rows in memory.
+    evidence = pl.concat(
+        (
+            decided.select(CASE_KEY, "repetition", decided=pl.lit(value=True)),
+            asks.select(CASE_KEY, "repetition", ruled=~by_model, seen=by_model),
+            compared.select(KEY, "repetition", seen=~pl.col("details")),
+        ),
+        how="diagonal",
+    )
+    by_case = evidence.group_by(KEY, "repetition").agg(pl.col("decided", "ruled", "seen").any())
+    unjudged = pl.col("decided") & pl.col("ruled") & ~pl.col("seen")
+    return int(collect_rows(by_case.select(unjudged.sum())).item())
 
 
 def truth_lines(cases: pl.LazyFrame, scores: pl.LazyFrame) -> Iterator[str]:
@@ -54,14 +64,18 @@ def truth_lines(cases: pl.LazyFrame, scores: pl.LazyFrame) -> Iterator[str]:
 
 def _disagreements(cases: pl.LazyFrame, scores: pl.LazyFrame) -> Iterator[str]:
     rated = headlines(scores).filter(pl.col("status") == "scored")
-    rewards = rated.filter(pl.col("metric") == RECORDED_REWARD.name)
+    key = (CASE_KEY, "repetition")
+    rewarded = rated.filter(pl.col("metric") == RECORDED_REWARD.name)
+    rewards = collect_rows(rewarded.select(*key, reward="success"))
+    if rewards.is_empty():
+        return
     decided = states(cases).filter(pl.col("state").is_in(["passed", "failed"]))
     verdicts = decided.select(
-        *CASE, pl.lit("the verdict").alias("metric"), success=pl.col("state") == "passed"
+        *key, pl.lit("the verdict").alias("metric"), success=pl.col("state") == "passed"
     )
     by_metric = rated.filter(pl.col("metric").is_in(OF_TASK_SUCCESS)).drop_nulls("success")
-    pairs = pl.concat([verdicts, by_metric.select(*CASE, "metric", "success")]).join(
-        rewards.select(*CASE, reward="success"), on=CASE
+    pairs = pl.concat([verdicts, by_metric.select(*key, "metric", "success")]).join(
+        rewards.lazy(), on=[KEY, "repetition"]
     )
     differing = (pl.col("success") != pl.col("reward")).sum()
     counted = pairs.group_by("metric").agg(differ=differing, of=pl.len()).sort("metric")

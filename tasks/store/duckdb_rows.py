@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 from typing import Any, Final, NamedTuple
 
@@ -123,13 +123,7 @@ def lazy_rows(
         for start in range(0, end, _BLOCK_ROWS):
             with connect() as con:
                 rows = _RowRange(con, table, run_id, start, start + _BLOCK_ROWS)
-                block = rows.narrow_range(predicate).read(columns or list(TABLES[table]))
-            if predicate is not None:
-                matches = block.filter(predicate)
-                if matches.height <= block.height // 8:
-                    # They would keep all the text of their block in memory: so copy them.
-                    matches = pl.DataFrame(matches.rows(), schema=matches.schema, orient="row")
-                block = matches
+                block = rows.matches(columns or list(TABLES[table]), predicate)
             block = block.head(left)
             left -= block.height
             yield block
@@ -148,25 +142,36 @@ class _RowRange(NamedTuple):
     start: int  # first row id
     stop: int  # row id behind the last
 
-    def narrow_range(self, predicate: pl.Expr | None) -> _RowRange:
-        """The range from the first row that meets a condition to the last."""
+    def matches(self, columns: list[str], predicate: pl.Expr | None) -> pl.DataFrame:
+        """The rows that meet a condition, in some columns; without a condition, all rows."""
         if predicate is None:
-            return self
+            return self.read(columns)
         # Only the columns of the condition are read, not the texts of thousands of other cases.
         names = list(dict.fromkeys(predicate.meta.root_names()))
         ids = self.read(names, "rowid").filter(predicate)["rowid"]
         first, last = ids.min(), ids.max()
         if not isinstance(first, int) or not isinstance(last, int):
-            return self._replace(stop=self.start)  # no row meets the condition: an empty range
-        return self._replace(start=first, stop=last + 1)
+            return pl.DataFrame(schema={name: TABLES[self.table][name] for name in columns})
+        rows = self._replace(start=first, stop=last + 1)
+        if len(ids) <= (rows.stop - rows.start) // 8:
+            return rows.read(columns, ids=ids.to_list())
+        return rows.read(columns).filter(predicate)
 
-    def read(self, columns: list[str], *extra: str) -> pl.DataFrame:
-        """The rows of the range, in some columns of the table behind the extra ones."""
+    def read(
+        self, columns: list[str], *extra: str, ids: Sequence[int] | None = None
+    ) -> pl.DataFrame:
+        """The rows of the range, in some columns of the table behind the extra ones.
+
+        With `ids`, only the rows with these row ids.
+        """
         names = [*extra, *([select_list(self.con, self.table, columns)] if columns else [])]
         query = (
             f"select {', '.join(names)} from {self.table} "
             "where rowid >= $start and rowid < $stop and run_id = $run_id"
         )
-        bounds = {"start": self.start, "stop": self.stop, "run_id": self.run_id}
+        bounds: dict[str, Any] = {"start": self.start, "stop": self.stop, "run_id": self.run_id}
+        if ids is not None:
+            query += " and rowid in (select unnest($ids)) order by rowid"
+            bounds["ids"] = ids
         rows = pl.DataFrame(ArrowView(self.con.sql(query, params=bounds)))
         return rows.cast({name: TABLES[self.table][name] for name in columns})

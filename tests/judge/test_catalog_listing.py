@@ -244,7 +244,10 @@ def test_an_option_equal_to_the_runs_makes_no_model_of_its_own():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"sql": {}}, "[judge.options.sql]: 'sql' is not among judges ['safety']"),
+        (
+            {"sql": {}},
+            "[judge.options.sql]: 'sql' is not among judges ['safety']; add it to [judge] judges",
+        ),
         (
             {"safety": {"threshold": 1}},
             "[judge.options.safety] threshold: Extra inputs are not permitted (given 1); "

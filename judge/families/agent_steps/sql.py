@@ -244,8 +244,12 @@ def _match_line(match: StatementMatch) -> str:
 
 
 def _is_telling(match: StatementMatch) -> bool:
-    """Whether a model's score that is far from the score of this match is suspect."""
-    # Many wrong statements return nothing either; equal first rows or another order say little.
+    """Whether the comparison of two query results can cast doubt on a model's score.
+
+    It cannot where there is no score, nor where both results are empty, as many wrong statements
+    return no rows either. It also cannot where all compared rows are equal but the results are not
+    known to be: only the first rows were compared, or the rows come in another order.
+    """
     is_weak = match.reason == BOTH_EMPTY or (match.score == 1 and not match.equal)
     return match.score is not None and not is_weak
 

@@ -56,12 +56,14 @@ def case_rows(
 ) -> parts.Cases:
     """Everything that a report shows of single cases, from tables `cases` and `scores` of the run.
 
-    Of the cases that are not shown, only their rank comes into memory. `changes` has the change of
-    each compared case by its id; it is empty without a baseline.
+    Of the cases that are not shown, nothing is kept in memory. `changes` has the change of each
+    compared case by its id; it is empty without a baseline.
     """
-    ranked = _ranked_cases(cases, changes)
-    shown, all_errored = ranked.head(MAX_CASES), ranked.filter(pl.col("status") == "errored")
-    errored, first = all_errored.head(MAX_ERRORS), ranked.head(MAX_READ_FIRST)
+    ranked, is_errored = _ranked_cases(cases, changes), pl.col("status") == "errored"
+    shown = collect_rows(ranked.head(MAX_CASES))
+    errored = collect_rows(ranked.filter(is_errored).head(MAX_ERRORS))
+    first = shown.head(MAX_READ_FIRST)
+    total, errored_total = collect_rows(cases.select(pl.len(), is_errored.sum())).row(0)
     wanted = collect_rows(_rows_of_cases(pl.concat([shown, errored]), cases))
     rows_by_key = {tuple(row[name] for name in _KEY): row for row in wanted.iter_rows(named=True)}
     rows, errored_rows = (
@@ -73,9 +75,9 @@ def case_rows(
         for row in rows
     ]
     return parts.Cases(
-        total=ranked.height,
+        total=total,
         shown=lines,
-        more=ranked.height - shown.height,
+        more=total - shown.height,
         read_first=_cases_to_read(
             rows[: first.height], lines, _rows_of_cases(first, scores), changes
         ),
@@ -87,7 +89,7 @@ def case_rows(
             )
             for row in errored_rows
         ],
-        more_errors=all_errored.height - errored.height,
+        more_errors=errored_total - errored.height,
     )
 
 
@@ -123,7 +125,7 @@ def _failures(scores: pl.LazyFrame) -> defaultdict[tuple[str, int], Failures]:
     return by_case
 
 
-def _ranked_cases(cases: pl.LazyFrame, changes: Mapping[str, CaseChange]) -> pl.DataFrame:
+def _ranked_cases(cases: pl.LazyFrame, changes: Mapping[str, CaseChange]) -> pl.LazyFrame:
     """Identity and status of all cases, the most urgent first."""
     statuses = [(case_id, change.status) for case_id, change in changes.items()]
     compared = pl.LazyFrame(statuses, schema=_CHANGES, orient="row")
@@ -133,7 +135,7 @@ def _ranked_cases(cases: pl.LazyFrame, changes: Mapping[str, CaseChange]) -> pl.
     # The first condition that holds gives the group; within a group the lowest score comes first.
     urgent = (worse & failed, worse, failed, errored, better, judged)
     groups = [pl.when(condition).then(pl.lit(group)) for group, condition in enumerate(urgent)]
-    return collect_rows(
+    return (
         cases.select(*_KEY, "status", "passed", "overall_score")
         .join(compared, on="case_id", how="left")
         .with_columns(group=pl.coalesce(*groups, pl.lit(len(urgent))))

@@ -17,6 +17,7 @@ from pathlib import Path
 import duckdb
 import polars as pl
 import pytest
+from polars.testing import assert_frame_equal
 
 from assizes.judge.config.run import StoreConfig
 from assizes.judge.errors import StoreBusy, StoreError
@@ -297,3 +298,18 @@ def test_a_store_that_undoes_many_rows_keeps_the_order_of_those_after_them():
         with store._transaction() as con:
             order = con.execute("select current_setting('preserve_insertion_order')").fetchall()
         assert order == [(True,)]
+
+
+@pytest.mark.parametrize("every", [1, 2, 100, 90_000])
+def test_a_scan_keeps_the_order_of_the_rows_that_meet_a_condition(every: int):
+    count = 40_000  # more than one block of rows
+    rows = shard()["scores"][[1] * count]
+    numbered = rows.with_columns(case_id=pl.format("case-{}", pl.int_range(count) // every))
+    turned = numbered.with_columns(repetition=pl.int_range(count, dtype=pl.Int32) % every)
+    with open_store(StoreConfig(uri="duckdb:///:memory:"), writing=True) as store:
+        store.begin(run_record())
+        store.commit_shard("nightly-1", "s0", {"scores": turned}, COUNTS)
+        scan = store.scan("nightly-1", "scores").filter(repetition=every - 1)
+        wanted = turned.filter(repetition=every - 1)
+        assert_frame_equal(scan.collect(), wanted)
+        assert_frame_equal(scan.select("case_id").head(3).collect(), wanted.select("case_id")[:3])
