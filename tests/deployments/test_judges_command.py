@@ -71,5 +71,5 @@ def test_a_fault_is_one_line(folder: Path):
     assert (answer.code, answer.out) == (2, "")
     assert answer.err == (
         "assizes: judges/fresh.toml: judge name 'safety' is already taken (a built-in judge); "
-        "choose another name; `assizes doctor` checks the configuration\n"
+        "choose another name; `assizes judges --help` shows its usage\n"
     )

@@ -115,7 +115,7 @@ def test_the_pass_rate_of_everything_judged_is_corrected_by_the_errors_on_the_la
 
 def test_few_labels_weak_kappa_and_rare_fails_are_warned_of():
     said = " | ".join(of(40, 2, 2, 4).warnings)
-    assert "48 labels; under 100" in said
+    assert "48 labels; with fewer than 100" in said
     assert "6 failed and 42 passed by people" in said
     assert "kappa may be as low as" in said
     assert of(200, 5, 5, 200).warnings == ()
