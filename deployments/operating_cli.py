@@ -44,7 +44,7 @@ def worker(
     overrides: options.Overrides = None,
     limit: Annotated[int, Option(min=1, help="Flow runs at once.")] = 4,
 ) -> None:
-    """Run the registered flows in this process, without a work pool, until it is interrupted."""
+    """Execute the flow runs of a configuration until it is interrupted; registers it if nobody did."""
     commands.deploy.serve_flows(options.read_config(config, overrides), limit)
 
 

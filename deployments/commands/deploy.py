@@ -54,7 +54,9 @@ def deploy(options: DeployOptions, *, as_json: bool) -> None:
     print_line(f"server: {api_url}{' (dry run: nothing was changed)' if options.dry_run else ''}")
     if not options.remove:
         pool = options.config.runner.work_pool
-        print_line(f"start a worker for its runs: prefect worker start --pool {pool}")
+        print_line(
+            f"start a worker for its runs: assizes worker, or prefect worker start --pool {pool}"
+        )
 
 
 def use_server(*, verbose: bool = False) -> str:
@@ -174,10 +176,52 @@ async def configured_notifier(client: PrefectClient, config: RunConfig) -> Notif
 
 
 def serve_flows(config: RunConfig, limit: int) -> None:
-    """Serve deployments until interrupted, `limit` flow runs at once; raises like `use_server`."""
+    """Execute flow runs until interrupted, `limit` at once.
+
+    They are those of the work pool on which `assizes deploy` registered the configuration. If it
+    is on none, this process registers the deployments.
+
+    Raises:
+        ConfigurationError: as `use_server` does, or the pool does not run processes.
+    """
     api_url = use_server(verbose=True)
+    if pool := asyncio.run(pool_of(config)):
+        tell_user(f"a worker of the work pool {pool!r} on {api_url}; Ctrl-C ends it")
+        asyncio.run(_work_on(pool, limit))
+        return
     tell_user(f"serving the flows of {config.name!r} for {api_url}; Ctrl-C ends it")
     asyncio.run(register_and_run(config, limit))
+
+
+async def pool_of(config: RunConfig) -> str | None:
+    """The work pool on which the configuration is registered.
+
+    Raises:
+        ConfigurationError: its flow runs are not processes of a machine, as in Kubernetes.
+    """
+    from prefect.client.orchestration import get_client
+    from prefect.exceptions import ObjectNotFound
+
+    async with get_client() as client, translate_refusals():
+        try:
+            nightly = await client.read_deployment_by_name(f"nightly/assizes-{config.name}")
+        except ObjectNotFound:
+            return None
+        if (name := nightly.work_pool_name) is None:
+            return None
+        pool = await client.read_work_pool(name)
+    if pool.type != "process":
+        raise ConfigurationError(
+            f"the work pool {name!r} is of type {pool.type!r}; start its worker with "
+            f"`prefect worker start --pool {name}`"
+        )
+    return name
+
+
+async def _work_on(pool: str, limit: int) -> None:
+    from prefect.workers.process import ProcessWorker
+
+    await ProcessWorker(work_pool_name=pool, limit=limit, create_pool_if_not_found=False).start()
 
 
 async def register_and_run(config: RunConfig, limit: int) -> None:

@@ -20,7 +20,12 @@ from prefect.client.orchestration import get_client
 from prefect.client.schemas.actions import DeploymentUpdate, WorkPoolCreate
 from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
 
-from assizes.deployments.commands.deploy import DeployOptions, register_and_run, register_or_remove
+from assizes.deployments.commands.deploy import (
+    DeployOptions,
+    pool_of,
+    register_and_run,
+    register_or_remove,
+)
 from assizes.deployments.registration.apply import RegistrationResult
 from assizes.deployments.settings import validate_config
 from assizes.judge.config.run import RunConfig
@@ -257,6 +262,7 @@ async def test_flows_are_served_without_a_work_pool(prefect_server: str, tmp_pat
     try:
         nightly = await deployment_of(prefect_server, "nightly/assizes-served", paused=False)
         assert nightly["work_pool_name"] is None
+        assert await pool_of(config("served")) is None
         await deployment_of(prefect_server, "calibrate/assizes-served", paused=False)
     finally:
         serving.terminate()
@@ -264,6 +270,7 @@ async def test_flows_are_served_without_a_work_pool(prefect_server: str, tmp_pat
     await deploy_results(config("served"))
     after = await deployment_of(prefect_server, "nightly/assizes-served", paused=False)
     assert after["work_pool_name"] == "assizes-tests"
+    assert await pool_of(config("served")) == "assizes-tests"  # the worker's own then
     with pytest.raises(ConfigurationError, match="belongs to the work pool 'assizes-tests'"):
         await register_and_run(config("served"), 1)
 
