@@ -118,6 +118,13 @@ def test_a_missing_key_for_an_endpoint_of_ones_own_may_be_any(judge_server, monk
         check_model(config(judge_server))
 
 
+def test_an_empty_key_is_missing_and_stays_as_it_is(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "")
+    with pytest.raises(ConfigurationError, match="set OPENAI_API_KEY in the environment"):
+        check_model(JudgeConfig(model="openai/gpt-4.1"))
+    assert os.environ["OPENAI_API_KEY"] == ""
+
+
 @pytest.mark.parametrize("use", [check_model, lambda given: model_for(given, LIMITS)])
 def test_a_model_whose_provider_is_unknown_is_refused(use):
     with pytest.raises(ConfigurationError) as caught:
