@@ -183,6 +183,7 @@ def open_connection(uri: str, path: Path, *, writing: bool) -> Connection:
             con = duckdb.connect(path, read_only=True)
         else:
             raise NoStore.at(uri)
+        _check_path(con, uri)
         # A checkpoint would write what is left of a damaged log into the file.
         con.execute("pragma disable_checkpoint_on_shutdown")
         # DuckDB would fetch missing extensions over the network.
@@ -290,6 +291,13 @@ def damage_error(uri: str, what: str) -> StoreError:
 def first_line(error: object) -> str:
     """The first line of an error's message."""
     return str(error).strip().split("\n", 1)[0]
+
+
+def _check_path(con: duckdb.DuckDBPyConnection, uri: str) -> None:
+    """Refuse a table such as CSV or JSON: DuckDB opens it in memory, where all rows would be lost."""
+    if con.execute("select path from duckdb_databases() where not internal").fetchone() == (None,):
+        con.close()
+        raise StoreError(f"{uri} is not a DuckDB file; point [store] uri to another one")
 
 
 def _open_error(uri: str, path: Path, message: str) -> StoreError:
