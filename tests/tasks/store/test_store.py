@@ -186,7 +186,7 @@ def test_resuming_returns_the_run_as_it_was_frozen(place):
 def test_a_run_id_with_another_configuration_is_refused_naming_what_differs(place):
     other = {**run_record().config, "judge": {"model": "offline/lexical", "temperature": 0.7}}
     changed = run_record(config_hash="fedcba9876543210", config=other)
-    told = r"begun with another configuration: judge\.temperature differ; .* --fork"
+    told = r"begun with another configuration: judge\.temperature differ; `assizes resume "
     with open_store(place, writing=True) as store:
         store.begin(run_record())
         with pytest.raises(StoreError, match=told):
