@@ -293,7 +293,7 @@ def first_line(error: object) -> str:
     return str(error).strip().split("\n", 1)[0]
 
 
-def _check_path(con: duckdb.DuckDBPyConnection, uri: str) -> None:
+def _check_path(con: Connection, uri: str) -> None:
     """Refuse a table such as CSV or JSON: DuckDB opens it in memory, where all rows would be lost."""
     if con.execute("select path from duckdb_databases() where not internal").fetchone() == (None,):
         con.close()
