@@ -76,9 +76,10 @@ def test_the_standard_error_is_that_of_clusters(store: Store):
 
 
 def test_trends_are_the_same_to_the_last_digit_each_time_they_are_read(store: Store):
-    said = [Said(f"c{n}", (1 + n % 5, 5), latency_ms=900 + n**1.5) for n in range(1500)]
-    put(store, night(0, said))
-    texts = {stored_trends(store, RunRange(), SeriesConfig()).model_dump_json() for _ in range(12)}
+    for number in range(7):
+        put(store, night(number, cases(36, 40)))
+    config = SeriesConfig(reference_runs=5)
+    texts = {stored_trends(store, RunRange(), config).model_dump_json() for _ in range(12)}
     assert len(texts) == 1
 
 
