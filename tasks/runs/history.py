@@ -224,21 +224,20 @@ def _values(
 
 def _means(values: pl.LazyFrame) -> Iterable[_Mean]:
     """The mean of each series and value of a slice, with its standard error (Miller 2024)."""
-    clusters = values.group_by("series", "of", "cluster").agg(
-        total=pl.col("value").sum(), n=pl.len()
-    )
+    # Sorted before each sum: the last digits of a sum depend on the order of its terms.
+    sums = values.sort("series", "of", "cluster", "value").group_by("series", "of", "cluster")
+    clusters = sums.agg(total=pl.col("value").sum(), n=pl.len()).sort("series", "of", "cluster")
     means = pl.col("total").sum() / pl.col("n").sum()
     rows = collect_rows(
         clusters.with_columns(mean=means.over("series", "of"))
         .with_columns(residual=pl.col("total") - pl.col("mean") * pl.col("n"))
-        .group_by("series", "of")
+        .group_by("series", "of", maintain_order=True)
         .agg(
             pl.col("mean").first(),
             pl.col("n").sum(),
             squares=(pl.col("residual") ** 2).sum(),
             clusters=pl.len(),
         )
-        .sort("series", "of")
     )
     for row in rows.iter_rows(named=True):
         count, n = row["clusters"], row["n"]

@@ -272,7 +272,8 @@ async def test_seven_days_in_any_order_are_the_same_history(tmp_path: Path):
     assert '"state":"persisting"' in seen["oldest"]["trends and incidents"]
     assert seen["newest"].keys() == seen["oldest"].keys()
     differing = [name for name, text in seen["newest"].items() if seen["oldest"][name] != text]
-    assert differing == []
+    texts = {name: (seen["oldest"][name], seen["newest"][name]) for name in differing}
+    assert texts == {}
 
 
 async def history(config: RunConfig) -> dict[str, str]:

@@ -75,6 +75,14 @@ def test_the_standard_error_is_that_of_clusters(store: Store):
     assert point.high - point.value == pytest.approx(1.959964 * se, abs=1e-6)
 
 
+def test_trends_are_the_same_to_the_last_digit_each_time_they_are_read(store: Store):
+    for number in range(7):
+        put(store, night(number, cases(36, 40)))
+    config = SeriesConfig(reference_runs=5)
+    texts = {stored_trends(store, RunRange(), config).model_dump_json() for _ in range(12)}
+    assert len(texts) == 1
+
+
 def test_slices_by_tag_are_series_of_their_own(store: Store):
     put(store, night(0, [*cases(4, 4, "refund"), *cases(1, 4, "booking"), Said("bare", (5, 5))]))
     found = by_name(
