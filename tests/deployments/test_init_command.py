@@ -336,10 +336,7 @@ def test_a_model_that_does_not_keep_to_the_shape_is_written_with_a_warning(
     [
         ("openai/stub-status-401", "authentication: .*; check the key in the environment, such as"),
         ("openai/stub-quota", "quota: .*; check the provider's account, or name another"),
-        (
-            "openai/stub-status-503",
-            "unavailable: .*; check that its server runs, and --api-base",
-        ),
+        ("openai/stub-status-503", "unavailable: .*; check that its server runs, and --api-base"),
         ("openai/stub-empty", "empty: .*; check the model's name, its key and --api-base"),
     ],
 )
