@@ -183,7 +183,8 @@ def open_connection(uri: str, path: Path, *, writing: bool) -> Connection:
             con = duckdb.connect(path, read_only=True)
         else:
             raise NoStore.at(uri)
-        _check_path(con, uri)
+        if path != IN_MEMORY:
+            _check_path(con, uri)
         # A checkpoint would write what is left of a damaged log into the file.
         con.execute("pragma disable_checkpoint_on_shutdown")
         # DuckDB would fetch missing extensions over the network.

@@ -108,7 +108,7 @@ def test_a_run_of_another_judge_is_refused_with_3_and_the_field(folder: Path):
 
 @pytest.mark.parametrize(
     ("option", "value", "reason"),
-    [("--mode", "loud", "'rules'"), ("--margin", "0", "--margin"), ("--alpha", "2", "--alpha")],
+    [("--mode", "loud", '"rules"'), ("--margin", "0", "--margin"), ("--alpha", "2", "--alpha")],
 )
 def test_an_option_out_of_range_is_named_with_what_it_takes(folder: Path, option, value, reason):
     answer = compared(folder, "luck", option, value)

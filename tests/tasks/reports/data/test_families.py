@@ -98,14 +98,10 @@ def test_a_failed_case_shows_its_root_cause_and_the_fix():
         "all-good": (None, None),
     }
     lines = markdown_report(DATA).splitlines()
-    assert f"Root cause: `context_sufficiency`. {RETRIEVAL_FIX}" in lines
-    shown = [
-        line.get_text(" ", strip=True)
-        for line in page(RUN).select("#read-first p")
-        if "Root cause" in line.text
-    ]
-    assert f"Root cause: correctness. {GENERATION_FIX}" in shown
-    assert len(shown) == 2
+    assert {"Root cause: `context_sufficiency`", f"Try: {RETRIEVAL_FIX}"} <= set(lines)
+    shown = page(RUN).select_one("#read-first").get_text(" ", strip=True)
+    assert f"Root cause: correctness Try: {GENERATION_FIX}" in shown
+    assert shown.count("Root cause: ") == 2
 
 
 def test_a_rationale_is_shown_whatever_its_judge_calls_it():

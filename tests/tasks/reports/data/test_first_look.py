@@ -102,7 +102,7 @@ def test_where_the_judge_moved_nothing_is_held_against_the_agent():
         "within its limit",
     ]
     assert not any(item["worse"] for item in first["changes"])
-    assert first["sure"].startswith("The judge moved between the two runs")
+    assert first["sure"].startswith("The judge itself changed between the two runs")
 
 
 def test_a_metric_has_the_interval_of_its_change_in_its_own_unit():

@@ -51,8 +51,10 @@ def test_a_key_that_the_schema_has_not_is_found_wherever_it_is(report: Any):
 
 @pytest.mark.parametrize("report", REPORTS.values(), ids=REPORTS)
 def test_a_key_that_went_is_found_too(report: Any):
-    for name, value in list(report.items()):
-        del report[name]
+    needed = report_schema()["required"]
+    assert set(report) - set(needed) <= {"first_look"}  # came later: older files lack it
+    for name in needed:
+        value = report.pop(name)
         assert not DESCRIBED.is_valid(report), name
         report[name] = value
 
