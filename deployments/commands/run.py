@@ -75,8 +75,8 @@ def resume_options(
 def preflight(wanted: RunOptions) -> None:
     """Check what can be checked before a server starts or money is spent.
 
-    That is: the transcripts can be listed, the models and their keys, the ledger, the anchors, the
-    places to write to, and the baseline.
+    That is: the transcripts can be listed, a configured Prefect server answers, the models and
+    their keys, the ledger, the anchors, the places to write to, and the baseline.
 
     Raises:
         AssizesError: the first fault; `NotComparable` for a baseline that is not complete.
@@ -86,6 +86,7 @@ def preflight(wanted: RunOptions) -> None:
     if wanted.manner != "resume" and config.transcripts.again is None:
         uri = expand(config.transcripts.uri, wanted.on)
         list_sources(uri, config.transcripts.storage_options)
+    find_api_url()  # before the check of the store makes its file
     check_places(config)
 
 

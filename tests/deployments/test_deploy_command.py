@@ -323,7 +323,7 @@ async def test_doctor_names_deployments_of_before_the_package_was_renamed(
     tmp_path: Path, prefect_server: str
 ):
     env = {"PREFECT_API_URL": prefect_server}
-    (tmp_path / "t.jsonl").write_text("")
+    (tmp_path / "t.jsonl").write_text('{"messages": [{"role": "user", "content": "hi"}]}\n')
     await deploy_results(config("renamed"))
     async with get_client() as client:
         for flow, entrypoint in (
@@ -335,10 +335,10 @@ async def test_doctor_names_deployments_of_before_the_package_was_renamed(
                 deployment.flow_id, deployment.name, tags=deployment.tags, entrypoint=entrypoint
             )
     shown = assizes("doctor", "--set", "transcripts.uri=t.jsonl", "--json", cwd=tmp_path, env=env)
-    assert shown.code == 2, shown
+    assert shown.code == 2, shown.out
     faults = [check for check in json.loads(shown.out) if check["state"] == "fault"]
-    ((name, finding),) = [(fault["name"], fault["finding"]) for fault in faults]
-    assert name == "deployments"
+    assert [fault["name"] for fault in faults] == ["deployments"], faults
+    finding = faults[0]["finding"]
     assert finding.startswith("backfill/assizes-renamed, nightly/assizes-renamed: ")
     assert "`assizes deploy`" in finding
     await deploy_results(config("renamed"))

@@ -5,7 +5,9 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator
 from datetime import date
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 from prefect.artifacts import Artifact
@@ -31,11 +33,36 @@ def nowhere() -> Iterator[dict]:
         yield {PREFECT_API_URL: url, PREFECT_CLIENT_MAX_RETRIES: 0}
 
 
+class Busy(BaseHTTPRequestHandler):
+    """A Prefect server that says it is well, and can do nothing."""
+
+    def do_GET(self) -> None:
+        self.send_response(200 if self.path.endswith("/health") else 503)
+        self.send_header("Content-Length", "4")
+        self.end_headers()
+        self.wfile.write(b"true")
+
+    do_POST = do_GET  # noqa: N815 (the name that http.server looks for)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def busy() -> Iterator[dict]:
+    """Settings with a Prefect server that answers health checks only."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), Busy) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}/api"
+        yield {PREFECT_API_URL: url, PREFECT_CLIENT_MAX_RETRIES: 0}
+        server.shutdown()
+
+
 async def test_a_part_that_cannot_be_begun_for_want_of_a_server_is_told_as_a_value(
-    tmp_path: Path, nowhere: dict
+    tmp_path: Path, busy: dict
 ):
     lay(tmp_path, DAY, cases_of(DAY))
-    with temporary_settings(nowhere):
+    with temporary_settings(busy):
         found = await judge_part(dated(tmp_path), "backfill", RunPart(DAY))
     assert (found.conclusion, found.run_id, found.exit_code) == ("Failed", None, 4)
     assert "Failed to reach API" in found.reasons[0]
