@@ -18,8 +18,13 @@ $(STAMP): requirements.lock pyproject.toml
 demo: $(STAMP)  ## two runs over bundled transcripts, one with a planted regression
 	$(BIN)/assizes demo
 
+# What failed beside other tests runs again by itself; a test that fails twice is red, and its first failure stays
+# in the output. All that this may hide is the timing of real servers and workers on a busy machine.
+ALONE = || { echo "FAILED BESIDE OTHERS (above); the same tests again, alone:"; \
+	$(BIN)/python -m pytest -n 0 --last-failed --last-failed-no-failures none --maxfail 3 --tb short -v; }
+
 test: $(STAMP)  ## every test
-	$(BIN)/python -m pytest -n 3 --dist loadgroup
+	$(BIN)/python -m pytest -n 3 --dist loadgroup $(ALONE)
 
 coverage: $(STAMP)  ## every test, and which lines and branches none reached; fails below 100 % of judge/, 90 % of the rest
 	$(BIN)/python -m pytest -n 3 --dist loadgroup --cov --cov-report=
