@@ -130,14 +130,15 @@ class SqliteLedger:
             raise NotAsked("closing", self._fault)
         try:
             with self._transaction(wait=wait):
-                if (stopped_at := self._current_stop()) is not None:
-                    raise NotAsked("halted", stop_line(stopped_at))
-                self._refuse_over_limit(day, worst, call.model)
-                row = (self.run_id, day, at, call.key, call.model, worst, worst or 0)
-                (ticket,) = self._file.execute(_RESERVE, row).fetchone()
-                self._file.execute(_ADD, (self._run_scope, f"day:{day}", worst or 0))
+                refusal = self._refusal(day, worst, call.model)
+                if refusal is None:
+                    row = (self.run_id, day, at, call.key, call.model, worst, worst or 0)
+                    (ticket,) = self._file.execute(_RESERVE, row).fetchone()
+                    self._file.execute(_ADD, (self._run_scope, f"day:{day}", worst or 0))
         except sqlite3.Error as error:
             raise NotAsked("closing", self._note_fault(error)) from error
+        if refusal is not None:  # only now: raised before, it would roll back what was due
+            raise refusal
         return int(ticket)
 
     def settle(self, ticket: int, spent: CallSpending, key: str | None = None) -> None:
@@ -210,16 +211,20 @@ class SqliteLedger:
         row = self._file.execute(_SELECT_STOP, scopes).fetchone()
         return None if row is None else str(row[0])
 
-    def _refuse_over_limit(self, day: str, worst: int | None, model: str) -> None:
+    def _refusal(self, day: str, worst: int | None, model: str) -> NotAsked | None:
+        """Why a call of `worst` nano-dollars may not be made; `None` where it may."""
+        if (stopped_at := self._current_stop()) is not None:
+            return NotAsked("halted", stop_line(stopped_at))
         if not self._limits:
-            return
+            return None
         rows = self._file.execute(_TOTALS, (self._run_scope, f"day:{day}")).fetchall()
         totals = {scope: (calls, nano) for scope, calls, nano in rows}
         for name, maximum in self._limits.items():
             scope = f"day:{day}" if name.endswith("_per_day") else self._run_scope
             calls, nano = totals.get(scope, (0, 0))
             if why := _excess(name, maximum, calls, nano, worst, model):
-                raise NotAsked("budget", f"[limits] {name} = {maximum:g}: {why}")
+                return NotAsked("budget", f"[limits] {name} = {maximum:g}: {why}")
+        return None
 
     @contextmanager
     def _transaction(self, *, wait: bool = True) -> Iterator[None]:

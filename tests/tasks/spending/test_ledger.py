@@ -292,6 +292,21 @@ def test_a_ledger_that_breaks_lets_nobody_spend_and_loses_no_reply(tmp_path: Pat
         book.run_account()
 
 
+def test_a_refusal_keeps_what_was_settled_while_another_process_wrote(tmp_path: Path):
+    book = ledger(tmp_path, max_asks=1)
+    ticket = book.reserve(call(0.1))
+    with closing(sqlite3.connect(tmp_path / "ledger.db", isolation_level=None)) as other:
+        other.execute("begin immediate")
+        book.settle(ticket, paid(0.04))  # busy: it waits for the next transaction
+        other.execute("rollback")
+    with pytest.raises(NotAsked, match="max_asks"):
+        book.reserve(call(0.1))
+    # Without `close`: a process may be killed now.
+    assert rows(tmp_path, "select state, cost_nano from calls") == [("settled", 40_000_000)]
+    assert book.run_account() == Account(1, 0.04)
+    reconciled(tmp_path)
+
+
 def hammer(folder: Path, seed: int, budget: float) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-c", HAMMER, str(folder / "ledger.db"), str(seed), str(budget)],
