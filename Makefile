@@ -18,8 +18,8 @@ $(STAMP): requirements.lock pyproject.toml
 demo: $(STAMP)  ## two runs over bundled transcripts, one with a planted regression
 	$(BIN)/assizes demo
 
-# What failed beside other tests runs again by itself; a test that fails twice is red, and its first failure stays
-# in the output. All that this may hide is the timing of real servers and workers on a busy machine.
+# What failed beside other tests runs again by itself; a test that fails twice is red. Read the first failure, which
+# stays in the output: mostly a busy machine, but a fault of ours that shows only sometimes looks the same.
 ALONE = || { echo "FAILED BESIDE OTHERS (above); the same tests again, alone:"; \
 	$(BIN)/python -m pytest -n 0 --last-failed --last-failed-no-failures none --maxfail 3 --tb short -v; }
 
