@@ -16,7 +16,7 @@ DECIMALS = 9
 
 def rounded_value(value: float | Fraction) -> float:
     """The number rounded to nine decimals, as it is stored and compared with thresholds."""
-    return round(float(value), DECIMALS)
+    return round(float(value), DECIMALS) + 0.0  # the sum makes 0.0 of -0.0
 
 
 def total(values: Sequence[float]) -> float | None:

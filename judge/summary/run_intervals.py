@@ -304,7 +304,9 @@ def _population_span(
 def _variance(group: pl.DataFrame, name: str, size: int) -> tuple[int, float | None]:
     """The number of clusters in a stratum, and the variance of its mean; `None` for one cluster."""
     count = group.height
-    apart = group.group_by("cluster").agg((pl.col(name) - group[name].mean()).sum())
+    # In order: the last digits of a sum depend on the order of its terms.
+    by_cluster = group.sort("cluster", name).group_by("cluster", maintain_order=True)
+    apart = by_cluster.agg((pl.col(name) - group[name].mean()).sum())
     sums = apart[name].to_numpy()
     if count >= size:
         return len(sums), 0.0

@@ -224,18 +224,20 @@ def _values(
 
 def _means(values: pl.LazyFrame) -> Iterable[_Mean]:
     """The mean of each series and value of a slice, with its standard error (Miller 2024)."""
-    # Sorted before each sum: the last digits of a sum depend on the order of its terms.
-    sums = values.sort("series", "of", "cluster", "value").group_by("series", "of", "cluster")
-    clusters = sums.agg(total=pl.col("value").sum(), n=pl.len()).sort("series", "of", "cluster")
-    means = pl.col("total").sum() / pl.col("n").sum()
+    # The last digits of a sum depend on the order of its terms, and Polars leaves out a sort ahead
+    # of a sum, except where the groups keep their order.
+    clusters = (
+        values.sort("series", "of", "cluster", "value")
+        .group_by("series", "of", "cluster", maintain_order=True)
+        .agg(total=pl.col("value").sum(), n=pl.len())
+    )
+    total, items = pl.col("total"), pl.col("n")
+    mean = total.sum() / items.sum()
     rows = collect_rows(
-        clusters.with_columns(mean=means.over("series", "of"))
-        .with_columns(residual=pl.col("total") - pl.col("mean") * pl.col("n"))
-        .group_by("series", "of", maintain_order=True)
-        .agg(
-            pl.col("mean").first(),
-            pl.col("n").sum(),
-            squares=(pl.col("residual") ** 2).sum(),
+        clusters.group_by("series", "of", maintain_order=True).agg(
+            mean=mean,
+            n=items.sum(),
+            squares=((total - mean * items) ** 2).sum(),
             clusters=pl.len(),
         )
     )
