@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
@@ -18,6 +19,8 @@ from tests.tasks.reports.sample import Said, compared, run
 
 CHROMIUM = shutil.which("chromium")
 WIDTHS = (1280, 390)
+Scheme = Literal["light", "dark"]
+SCHEMES: tuple[Scheme, ...] = ("light", "dark")
 PAGES = {
     "runs": "/",
     "report": "/view/runs/{candidate}",
@@ -82,6 +85,10 @@ def url_of(served: Served, name: str) -> str:
     return served.url + path
 
 
+def report_file(served: Served) -> Path:
+    return served.folder / ".assizes" / "demo" / "reports" / served.candidate / "report.html"
+
+
 def test_from_a_run_to_the_turn_that_failed_and_the_prompt_behind_it(served: Served, tab: Watched):
     page = tab.show(served.url)
     page.get_by_role("link", name=served.candidate).click()
@@ -135,18 +142,33 @@ def test_two_runs_are_chosen_and_compared(served: Served, tab: Watched):
     expect(page.get_by_text("90.0 % → 75.0 %").first).to_be_visible()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("name", PAGES)
 def test_a_page_is_quiet_accessible_and_asks_nobody_else(
-    served: Served, tab: Watched, name: str, scheme: str
+    served: Served, tab: Watched, name: str, scheme: Scheme, width: int
 ):
     tab.page.emulate_media(color_scheme=scheme)
+    tab.page.set_viewport_size({"width": width, "height": 900})
     page = tab.show(url_of(served, name))
     assert axe_finds(page) == []
     page.evaluate(OPEN_ALL)
     assert axe_finds(page) == []
     assert [error for error in tab.errors if "404" not in error] == []
     assert [url for url in tab.asked if not url.startswith((served.url, "data:"))] == []
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_the_file_of_a_report_is_accessible(
+    served: Served, tab: Watched, scheme: Scheme, width: int
+):
+    tab.page.emulate_media(color_scheme=scheme)
+    tab.page.set_viewport_size({"width": width, "height": 900})
+    page = tab.show(report_file(served).as_uri())
+    assert axe_finds(page) == []
+    page.evaluate(OPEN_ALL)
+    assert axe_finds(page) == []
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -187,8 +209,7 @@ def test_dark_pages_are_dark(served: Served, tab: Watched):
 
 
 def test_the_file_of_a_report_works_without_a_server(served: Served, tab: Watched):
-    folder = served.folder / ".assizes" / "demo" / "reports" / served.candidate
-    page = tab.show((folder / "report.html").as_uri())
+    page = tab.show(report_file(served).as_uri())
     expect(page.get_by_role("heading", level=2).first).to_have_text("REGRESSION")
     every = page.get_by_role("region", name="All cases")
     every.get_by_role("heading", name="All cases").click()
@@ -238,8 +259,7 @@ def test_a_failure_code_leads_to_its_cases(served: Served, tab: Watched):
 def test_in_the_file_a_failure_code_leads_to_its_cases_and_back_to_all(
     served: Served, tab: Watched
 ):
-    folder = served.folder / ".assizes" / "demo" / "reports" / served.candidate
-    page = tab.show((folder / "report.html").as_uri())
+    page = tab.show(report_file(served).as_uri())
     page.locator("#verdict").get_by_role("link", name="wrong_state_change").click()
     rows = page.locator("#cases tbody tr:visible")
     expect(rows).to_have_count(10)
