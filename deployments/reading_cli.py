@@ -235,6 +235,9 @@ def calibrate(
         float | None,
         Option(help="Exit code 1 when kappa fell by more than this since the last judge."),
     ] = None,
+    disagreements: Annotated[
+        Path | None, Option(help="CSV file to write: the cases that people grade otherwise.")
+    ] = None,
     config: ConfigFile = None,
     overrides: Overrides = None,
     store: StoreUri = None,
@@ -257,7 +260,9 @@ def calibrate(
     }
     read = commands.trust.calibration_config(config, overrides or (), fields, store, run)
     raise typer.Exit(
-        commands.trust.calibrate_and_print(read, run, as_json=as_json, verbose=verbose)
+        commands.trust.calibrate_and_print(
+            read, run, disagreements, as_json=as_json, verbose=verbose
+        )
     )
 
 
