@@ -208,6 +208,14 @@ ColumnRoles = Annotated[
 ]
 
 
+MaxKappaDrop = Annotated[
+    float | None, Option(help="Exit code 1 when kappa fell by more than this since the last judge.")
+]
+Disagreements = Annotated[
+    Path | None, Option(help="CSV file to write: the cases that people grade otherwise.")
+]
+
+
 @app.command()
 def calibrate(
     labels: Labels = None,
@@ -231,13 +239,8 @@ def calibrate(
     min_kappa: Annotated[
         float | None, Option(help="Exit code 1 when kappa is lower than this.")
     ] = None,
-    max_kappa_drop: Annotated[
-        float | None,
-        Option(help="Exit code 1 when kappa fell by more than this since the last judge."),
-    ] = None,
-    disagreements: Annotated[
-        Path | None, Option(help="CSV file to write: the cases that people grade otherwise.")
-    ] = None,
+    max_kappa_drop: MaxKappaDrop = None,
+    disagreements: Disagreements = None,
     config: ConfigFile = None,
     overrides: Overrides = None,
     store: StoreUri = None,
