@@ -200,7 +200,8 @@ def serve(
 Labels = Annotated[
     str | None,
     Argument(
-        metavar="LABELS", help="File with labels of people, or cases:NAME [default: as configured]."
+        metavar="LABELS",
+        help="File with labels of people, cases:NAME, or store: [default: as configured].",
     ),
 ]
 ColumnRoles = Annotated[

@@ -14,6 +14,7 @@ from assizes.deployments.commands.people.calibration import (
     write_disagreements,
 )
 from assizes.deployments.settings import read_config
+from assizes.judge.config.gates import CASES_PREFIX, STORE_LABELS
 from assizes.judge.config.run import RunConfig
 from assizes.judge.errors import ConfigurationError, NoStore
 from assizes.judge.history.trends import Trend, Trends
@@ -157,12 +158,15 @@ def calibration_config(
         settings["transcripts"] = {"uri": ""}
     config = read_config(file, overrides, settings)
     if config.calibration.labels is None:
-        raise ConfigurationError("labels: name a file or cases:NAME, or set [calibration] labels")
+        raise ConfigurationError(
+            "labels: name a file, cases:NAME or store:, or set [calibration] labels"
+        )
     labels = config.calibration.labels
-    if not ("://" in labels or labels.startswith("cases:") or Path(labels).exists()):
+    elsewhere = "://" in labels or labels.startswith(CASES_PREFIX) or labels == STORE_LABELS
+    if not (elsewhere or Path(labels).exists()):
         raise ConfigurationError(
             f"[calibration] labels {labels!r}: no such file in {Path.cwd()}; give a file with labels "
-            "of people, or cases:NAME"
+            "of people, cases:NAME, or store:"
         )
     return config
 

@@ -15,7 +15,7 @@ from typing import Final
 from pydantic import BaseModel, ConfigDict, Field
 
 from assizes.judge.calibration import measures
-from assizes.judge.calibration.labelled import RatedItem, agreed_grade
+from assizes.judge.calibration.labelled import RatedItem
 from assizes.judge.score import LABELS
 from assizes.judge.statistics.exact import rounded_value
 from assizes.judge.statistics.intervals import Sample, rate_interval
@@ -108,8 +108,7 @@ def disagreements(
     settled = [
         _SettledItem(item, people, item.judged, facts.get((item.case_id, item.repetition), _NONE))
         for item in items
-        if item.judged is not None
-        and (people := agreed_grade(list(item.people.values()), ordered=ordered)) is not None
+        if item.judged is not None and (people := item.settled_grade(ordered=ordered)) is not None
     ]
     apart = sorted(
         (pair for pair in settled if pair.people != pair.judge),

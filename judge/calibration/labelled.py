@@ -39,6 +39,13 @@ class RatedItem:
     missing: bool = False  # the judge was not asked, so the item counts nowhere
     repetition: int | None = None  # of the case; None: the labels name none
     notes: Mapping[str, str] = field(default_factory=dict)  # rater -> what they wrote
+    settled: float | None = None  # by an adjudicator, whose grade wins; None: by nobody
+
+    def settled_grade(self, *, ordered: bool) -> float | None:
+        """The grade on which people settled; `None` if they are divided (see `agreed_grade`)."""
+        if self.settled is not None:
+            return self.settled
+        return agreed_grade(list(self.people.values()), ordered=ordered)
 
 
 def parse_grade(value: object, config: CalibrationConfig) -> float | None:
@@ -111,6 +118,7 @@ class PeopleGrades:
     cluster: str | None = None
     grades: dict[str, float] = field(default_factory=dict)  # rater -> grade
     notes: dict[str, str] = field(default_factory=dict)  # rater -> what they wrote beside it
+    settled: float | None = None  # the grade of an adjudicator
 
 
 def labels_by_metric(

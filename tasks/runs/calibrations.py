@@ -24,12 +24,13 @@ from assizes.judge.calibration.labelled import (
 )
 from assizes.judge.calibration.measures import Estimate
 from assizes.judge.calibration.record import Calibration, Canaries, former_of, shortfalls
-from assizes.judge.config.gates import CASES_PREFIX, VERDICT, CalibrationConfig
+from assizes.judge.config.gates import CASES_PREFIX, STORE_LABELS, VERDICT, CalibrationConfig
 from assizes.judge.errors import ConfigurationError
 from assizes.judge.rows import as_json
 from assizes.judge.verdicts.executions import collect_rows
 from assizes.tasks.runs.item_facts import item_facts
 from assizes.tasks.runs.labels_and_grades import carried_labels, read_labels, stored_grades
+from assizes.tasks.runs.people_labels import stored_labels
 from assizes.tasks.store import RunRecord, Store
 
 Labels = Mapping[str, Mapping[ItemKey, PeopleGrades]]
@@ -153,7 +154,13 @@ def labels_of(
     """
     uri = config.labels
     if uri is None:
-        raise ConfigurationError(f"{_LABELS}: required; a file, or {CASES_PREFIX}NAME")
+        wanted = f"a file, {CASES_PREFIX}NAME, or {STORE_LABELS}"
+        raise ConfigurationError(f"{_LABELS}: required; {wanted}")
+    if uri == STORE_LABELS:
+        if store is None or record is None:
+            raise ConfigurationError(f"{_LABELS} {uri!r}: needs a run, not judgements")
+        stored = stored_labels(store, record.run_id)
+        return LabelSource(uri, _digest(stored), stored)
     if uri.startswith(CASES_PREFIX):
         if store is None or record is None:
             raise ConfigurationError(f"{_LABELS} {uri!r}: needs a run, not judgements")
@@ -163,6 +170,17 @@ def labels_of(
         return LabelSource(uri, digest, {config.metric or VERDICT: labels})
     file = read_labels(uri, config.storage_options, config.columns, _LABELS)
     return LabelSource(uri, file.digest, labels_by_metric(file.rows, config, uri))
+
+
+def _digest(labels: Labels) -> str:
+    body = as_json(
+        [
+            [metric, *item, people.grades, people.settled]
+            for metric, items in sorted(labels.items())
+            for item, people in sorted(items.items())
+        ]
+    )
+    return hashlib.sha256(body.encode()).hexdigest()[:16]
 
 
 def _calibrate_metric(
@@ -227,6 +245,7 @@ def _rated_items(
             missing=item not in grades,  # never asked; `judged` is also `None` after an error
             repetition=item.repetition,
             notes=people.notes,
+            settled=people.settled,
         )
         for item, people in labels.items()
     ]

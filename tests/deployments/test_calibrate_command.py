@@ -123,7 +123,7 @@ def test_recorded_judgements_need_no_store(folder: Path, tmp_path: Path):
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (["--run", RUN_ID], "name a file or cases:NAME, or set [calibration] labels"),
+        (["--run", RUN_ID], "name a file, cases:NAME or store:, or set [calibration] labels"),
         (["none.csv", "--run", RUN_ID], "'none.csv': no such file"),
         (["labels.csv", "--run", "x"], "no run 'x'"),
         (

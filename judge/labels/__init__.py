@@ -1,0 +1,1 @@
+"""Labels that people give to judged cases: which of them count."""
