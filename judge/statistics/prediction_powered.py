@@ -264,10 +264,10 @@ def _influence(
     """
     everywhere, at_labels = judged
     mean, known = float(everywhere.mean()), float(labels.weights @ at_labels)
-    own = np.bincount(cases.codes, (everywhere - mean) / everywhere.size, size)
-    taken = np.bincount(labels.codes, labels.weights * (at_labels - known), size)
-    values = labels.weights * (labels.values - labels.mean)
-    return _Influence(mean - known, np.bincount(labels.codes, values, size), own - taken)
+    values = np.bincount(labels.codes, labels.weights * (labels.values - labels.mean), size)
+    judge = np.bincount(cases.codes, (everywhere - mean) / everywhere.size, size)
+    judge -= np.bincount(labels.codes, labels.weights * (at_labels - known), size)
+    return _Influence(mean - known, values.astype(np.float64), judge.astype(np.float64))
 
 
 def _tuned(
