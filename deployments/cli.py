@@ -17,6 +17,7 @@ from assizes.deployments import (
     commands,
     operating_cli,
     options,
+    people_cli,
     reading_cli,
     store_cli,
     terminal,
@@ -297,6 +298,7 @@ def compare(
 app.add_typer(operating_cli.app)
 app.add_typer(reading_cli.app)
 app.add_typer(store_cli.app)
+app.add_typer(people_cli.labels_app)
 
 
 @app.command()

@@ -100,6 +100,9 @@ SECTIONS: Final[Mapping[str, Sequence[str]]] = {  # heading -> commands, in this
         *("trends", "report", "results", "export", "serve", "sql", "export-metrics"),
     ),
     "Judges and transcripts": ("metrics", "judges", "calibrate", "import"),
+    "Labels of people": (
+        *("labels queue", "labels status", "labels list", "labels import", "labels export"),
+    ),
     "Prefect server": ("up", "down", "deploy", "worker"),
     "Upkeep of a store": ("store compact", "store clean", "store forget", "store rebuild"),
     "Help": ("help",),

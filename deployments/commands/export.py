@@ -40,13 +40,14 @@ def export_tables(
         raise ConfigurationError(
             "export: no file is named; write for example --wide out.parquet (or .csv, .jsonl)"
         )
-    writers = {name: _writer(target) for name, target in wanted.items()}  # before anything is read
+    for target in wanted.values():
+        _writer(target)  # an unknown ending is said before anything is read
     written = []
     with opened_store(file, uri) as store:
         full_id = store.run(run_id).run_id
         for name, target in wanted.items():
             table = _table(store, full_id, name)
-            _write(table, target, writers[name])
+            export_table(table, target)
             written.append(
                 {"table": name, "file": str(target), "rows": table.height, "columns": table.width}
             )
@@ -81,10 +82,14 @@ def _plain_row(row: tuple[object, ...]) -> list[object]:
     return [value.to_list() if isinstance(value, pl.Series) else value for value in row]
 
 
-def _write(
-    table: pl.DataFrame, target: Path, write: Callable[[pl.DataFrame, Path], object]
-) -> None:
-    """Write a table under another name first: a reader never sees half of it."""
+def export_table(table: pl.DataFrame, target: Path) -> None:
+    """Write a table to a file in the format of its ending: .csv, .jsonl or .parquet.
+
+    Raises:
+        ConfigurationError: the ending names no format, or the file cannot be written.
+    """
+    write = _writer(target)
+    # Under another name first: a reader never sees half of it.
     partial = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -19,7 +19,7 @@ from assizes.judge.comparison.compare import Ending
 from assizes.judge.config.gates import ComparisonConfig
 from assizes.judge.errors import ConfigurationError
 from assizes.tasks.intake.first_rejects import place_text
-from assizes.tasks.runs.calibrations import citation_lines, citations
+from assizes.tasks.runs.corrected import trust_lines
 from assizes.tasks.runs.stored_comparison import compare_stored
 from assizes.tasks.runs.stored_runs import INTERRUPTED, displayed_status
 from assizes.tasks.store import existing_store
@@ -63,7 +63,7 @@ def show_run(run_id: str, file: Path | None, uri: str | None, *, as_json: bool) 
     with opened_store(file, uri) as store:
         record = store.run(run_id)
         record = replace(record, status=displayed_status(store, record.run_id, record.status))
-        calibration = citation_lines(citations(store, record))
+        calibration = trust_lines(store, record)
     if as_json:
         fields = {name: getattr(record, name) for name in (*RUN_FIELDS, "config", "summary")}
         fields["calibration"] = calibration

@@ -24,7 +24,7 @@ from assizes.judge.config.run import StoreConfig
 from assizes.judge.errors import StoreError
 from assizes.judge.verdicts.executions import IS_LOW, collect_rows
 from assizes.tasks.runs.anchor_runs import anchor_attribution, anchors_id
-from assizes.tasks.runs.calibrations import citation_lines, citations
+from assizes.tasks.runs.corrected import trust_lines
 from assizes.tasks.runs.stored_cases import StoredExecution, stored_executions
 from assizes.tasks.runs.stored_comparison import run_data
 from assizes.tasks.runs.stored_runs import displayed_status
@@ -188,7 +188,7 @@ def _detail(store: Store, record: RunRecord) -> schemas.RunDetail:
         counts=record.counts,
         summary=record.summary,
         metrics=dict(metrics.select("name", "value").iter_rows()),
-        calibration=citation_lines(citations(store, record)),
+        calibration=trust_lines(store, record),
         progress=progress,
     )
 

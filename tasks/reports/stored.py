@@ -22,7 +22,7 @@ from assizes.tasks.reports.render.html import html_report
 from assizes.tasks.reports.render.markdown import markdown_report
 from assizes.tasks.reports.schema.report import Attributed
 from assizes.tasks.runs.anchor_runs import stored_attribution
-from assizes.tasks.runs.calibrations import citation_lines, citations
+from assizes.tasks.runs.corrected import trust_lines
 from assizes.tasks.runtime.places import explain_write_errors, replace_file
 from assizes.tasks.store import RunRecord, Store
 from assizes.tasks.store.record import checked_id
@@ -62,7 +62,7 @@ def stored_report_data(
     """The data of the report of a run that has a summary, without any conversation."""
     cases, scores, asks = (store.scan(record.run_id, name) for name in ("cases", "scores", "asks"))
     summary = RunSummary.model_validate(record.summary)
-    cited = [formatting.clean(line, 500) for line in citation_lines(citations(store, record))]
+    cited = [formatting.clean(line, 500) for line in trust_lines(store, record)]
     attribution = stored_attribution(store, record, comparison)
     data = report_data(record, summary, cases, scores, asks, comparison)
     attributed = None

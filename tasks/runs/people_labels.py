@@ -28,25 +28,32 @@ def labels_of_run(store: Store, run_id: str) -> pl.DataFrame:
     return current_labels(rows).filter(pl.col("kind") == LABEL)
 
 
+def graded_labels(store: Store, run_id: str) -> pl.DataFrame:
+    """The labels that count for a run, with a column `label` in the unit of the judge's raw grades.
+
+    Column `value` of a metric is in the unit of `scores.value`, 0..1; a label of levels is 0 to 5.
+    """
+    rows, units = labels_of_run(store, run_id), _units(store, run_id)
+    of_row = [units.get(metric.rpartition("/")[2], 1.0) for metric in rows["metric"]]
+    # Nine decimals: 0.6 x 5 must be the level 3.
+    grades = (pl.col("value") * pl.Series(of_row, dtype=pl.Float64)).round(9)
+    return rows.with_columns(grades.alias("label"))
+
+
 def stored_labels(store: Store, run_id: str) -> dict[str, dict[ItemKey, PeopleGrades]]:
     """The labels of a run by metric, in the unit of the judge's raw grades.
-
-    A label of a metric is stored in the unit of `scores.value`, 0..1; levels are compared as 0..5.
 
     Raises:
         ConfigurationError: nobody labelled a case of the run.
     """
     by_metric = defaultdict[str, dict[ItemKey, PeopleGrades]](dict)
-    units = _units(store, run_id)
-    for row in labels_of_run(store, run_id).iter_rows(named=True):
+    for row in graded_labels(store, run_id).iter_rows(named=True):
         item = ItemKey(row["case_id"], row["repetition"])
         people = by_metric[row["metric"]].setdefault(item, PeopleGrades())
-        # Nine decimals: 0.6 x 5 must be the level 3.
-        grade = round(row["value"] * units.get(row["metric"].rpartition("/")[2], 1.0), 9)
         if row["role"] == ADJUDICATOR:
-            people.settled = grade
+            people.settled = row["label"]
         else:
-            people.grades[row["rater"]] = grade
+            people.grades[row["rater"]] = row["label"]
         if row["note"]:
             people.notes[row["rater"]] = row["note"]
     if not by_metric:

@@ -176,7 +176,8 @@ def test_a_forgotten_case_is_in_no_row_and_in_no_byte_of_a_part(place, s3):
         filled(store)
         before = tables(store)
         (found,) = find_subject(store, DataSubject("c1", {}))
-        assert found.rows == {"scores": 3, "asks": 0, "cases": 1}
+        counts = {name: count for name, count in found.rows.items() if count}
+        assert counts == {"scores": 3, "cases": 1}
         assert tables(store)["cases"].equals(before["cases"]), "finding changes nothing"
         forget_subject(store, [found])
         assert find_subject(store, DataSubject("c1", {})) == []

@@ -1,0 +1,230 @@
+"""What `assizes labels ...` does: queues, labels in and out, and what the labels are worth."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from assizes.deployments.commands import output
+from assizes.deployments.commands.export import export_table
+from assizes.deployments.commands.stores import opened_store, store_config
+from assizes.deployments.settings import read_optional_config
+from assizes.judge.config.gates import VERDICT, CalibrationConfig
+from assizes.judge.errors import ConfigurationError
+from assizes.judge.labels.current import current_labels
+from assizes.judge.labels.sampling import QueuePlan, candidates, draw_queue, labels_needed
+from assizes.judge.rows import as_json as as_canonical_json
+from assizes.tasks.runs.corrected import CorrectedNumber, corrected_numbers
+from assizes.tasks.runs.people_labels import (
+    MAX_RATER_CHARS,
+    graded_labels,
+    labels_of_run,
+    labels_to_import,
+)
+from assizes.tasks.store import Store
+from assizes.tasks.store.people import people_tables
+
+_EXPORTED = ("case_id", "repetition", "metric", "label", "rater", "role", "note", "at", "seconds")
+
+
+@dataclass(frozen=True, slots=True)
+class QueueOptions:
+    """Which cases a queue draws."""
+
+    run: str
+    metric: str
+    size: int
+    random_share: float  # above 0 to 1
+    other: str | None  # a run whose verdicts show flips
+    seed: str
+    drawn_by: str
+
+
+@dataclass(frozen=True, slots=True)
+class ImportOptions:
+    """The labels of a file, and what the file may leave out."""
+
+    file: str
+    run: str
+    metric: str | None
+    rater: str | None
+
+
+def draw_and_print(
+    file: Path | None, uri: str | None, wanted: QueueOptions, *, as_json: bool
+) -> None:
+    """Draw a queue, store it, and print how many cases of which stratum it holds.
+
+    Raises:
+        ConfigurationError: the run has no such metric or no case that has it, or a size or share
+            is out of bounds.
+        UnknownRun: the store has no such run.
+    """
+    config = store_config(file, uri)
+    with opened_store(file, uri) as store:
+        rows = _queue(store, wanted)
+    people_tables(config).add("queues", rows)
+    queue_id, run_id = rows[0]["queue_id"], rows[0]["run_id"]
+    if as_json:
+        output.print_json({"queue_id": queue_id, "run_id": run_id, "cases": _dated(rows)})
+        return
+    strata = Counter((row["stratum"], row["probability"]) for row in rows)
+    table = [(name, count, f"{chance:.3f}") for (name, chance), count in sorted(strata.items())]
+    output.print_table("", ("stratum", "#cases", "#chance of a case"), table)
+    output.print_line(f"queue {queue_id}: {len(rows)} cases of run {run_id}, {wanted.metric}")
+    query = f"run={run_id}&metric={wanted.metric}&queue={queue_id}"
+    output.print_line(f"label them: assizes serve --labelling, then /view/label?{query}")
+
+
+def _queue(store: Store, wanted: QueueOptions) -> list[dict[str, Any]]:
+    run_id = store.run(wanted.run).run_id
+    other = None if wanted.other is None else store.table(wanted.other, "cases")
+    cases = candidates(
+        store.table(run_id, "cases"), store.table(run_id, "scores"), wanted.metric, other
+    )
+    if not cases:
+        raise ConfigurationError(
+            f"--metric {wanted.metric!r}: no judged case of run {run_id} has it; accepted: verdict, "
+            f"or a metric that `assizes show {run_id}` lists"
+        )
+    key = [run_id, wanted.metric, wanted.size, wanted.random_share, wanted.other, wanted.seed]
+    plan = QueuePlan(
+        queue_id=hashlib.sha256(as_canonical_json(key).encode()).hexdigest()[:12],
+        run_id=run_id,
+        metric=wanted.metric,
+        size=wanted.size,
+        seed=wanted.seed,
+        drawn_by=wanted.drawn_by[:MAX_RATER_CHARS],
+        at=datetime.now(UTC),
+        share=wanted.random_share,
+    )
+    return draw_queue(plan, cases)
+
+
+def print_status(file: Path | None, uri: str | None, run_id: str, *, as_json: bool) -> None:
+    """Print what the labels of a run say and how many more would halve their intervals.
+
+    Raises:
+        UnknownRun: the store has no such run.
+    """
+    with opened_store(file, uri) as store:
+        run_id = store.run(run_id).run_id
+        labels = labels_of_run(store, run_id)
+        numbers = corrected_numbers(store, run_id)
+        progress = _queue_progress(store, run_id)
+    if as_json:
+        documents = [number._asdict() | _estimate_document(number) for number in numbers]
+        output.print_json({"run_id": run_id, "numbers": documents, "queues": progress})
+        return
+    if labels.is_empty() and not progress:
+        output.print_line(
+            f"{run_id}: no labels yet; `assizes labels queue {run_id}` draws cases to label"
+        )
+        return
+    rows = labels.group_by("metric", "rater").len().sort("metric", "rater").rows()
+    output.print_table("", ("metric", "rater", "#labels"), rows)
+    output.print_lines(number.line() for number in numbers)
+    for number in numbers:
+        if number.divided:
+            output.print_line(f"{number.metric}: raters are divided on {number.divided} cases")
+        if (more := _halving(number)) is not None:
+            output.print_line(f"{number.metric}: {more} more labels would halve that interval")
+    for queue in progress:
+        output.print_line(
+            "queue {queue_id} of {metric}: {labelled} of {cases} labelled".format(**queue)
+        )
+
+
+def _halving(number: CorrectedNumber) -> int | None:
+    now = number.estimate
+    return None if now is None else labels_needed(now, number.cases, (now.high - now.low) / 2)
+
+
+def _estimate_document(number: CorrectedNumber) -> dict[str, Any]:
+    estimate = None if number.estimate is None else asdict(number.estimate)
+    return {"estimate": estimate, "labels_to_halve": _halving(number)}
+
+
+def _queue_progress(store: Store, run_id: str) -> list[dict[str, Any]]:
+    queues = store.people.rows("queues").filter(pl.col("run_id") == run_id)
+    key = ["case_id", "repetition", "metric"]
+    # Skips count as done: the person has seen the case.
+    rows = store.people.rows("labels").filter(pl.col("run_id") == run_id)
+    done = current_labels(rows).select(key).unique().with_columns(is_done=True)
+    of_queue = queues.join(done, on=key, how="left").group_by("queue_id", "metric")
+    progress = of_queue.agg(pl.len().alias("cases"), pl.col("is_done").sum().alias("labelled"))
+    return progress.sort("queue_id").to_dicts()
+
+
+def print_labels(file: Path | None, uri: str | None, run_id: str, *, as_json: bool) -> None:
+    """Print the labels of a run that count, in order of time."""
+    with opened_store(file, uri) as store:
+        rows = graded_labels(store, store.run(run_id).run_id)
+    if as_json:
+        output.print_json(_dated(rows.to_dicts()))
+        return
+    shown = [
+        (
+            row["case_id"],
+            *(row["metric"], f"{row['label']:g}", row["rater"], row["role"]),
+            *(f"{row['at']:%Y-%m-%d %H:%M}", row["note"] or "-"),
+        )
+        for row in rows.iter_rows(named=True)
+    ]
+    output.print_table("", ("case", "metric", "#label", "rater", "role", "at", "note"), shown)
+    output.print_line(f"{len(shown)} labels")
+
+
+def import_and_print(
+    file: Path | None, uri: str | None, wanted: ImportOptions, *, as_json: bool
+) -> None:
+    """Store the labels of a file and print how many of them are new.
+
+    Raises:
+        ConfigurationError: the file cannot be read, or labels what the run does not have.
+        UnknownRun: the store has no such run.
+    """
+    config = store_config(file, uri)
+    settings = read_optional_config(file).calibration
+    calibration = CalibrationConfig.model_validate(
+        settings.model_dump(exclude_unset=True)
+        | {"labels": wanted.file, "metric": wanted.metric or settings.metric or VERDICT}
+    )
+    with opened_store(file, uri) as store:
+        record = store.run(wanted.run)
+        rows = labels_to_import(store, record, calibration, wanted.rater)
+        known = set(store.people.rows("labels")["label_id"])
+    new = [row for row in rows if row["label_id"] not in known]
+    people_tables(config).add("labels", new)
+    if as_json:
+        output.print_json({"run_id": record.run_id, "labels": len(rows), "new": len(new)})
+    else:
+        output.print_line(f"{record.run_id}: {len(rows)} labels read, {len(new)} of them new")
+
+
+def export_and_print(
+    file: Path | None, uri: str | None, run_id: str, target: Path, *, as_json: bool
+) -> None:
+    """Write the labels of a run that count to a file, and print how many they are.
+
+    Raises:
+        ConfigurationError: the file cannot be written, or its ending names no format.
+    """
+    with opened_store(file, uri) as store:
+        run_id = store.run(run_id).run_id
+        rows = graded_labels(store, run_id).select(_EXPORTED)
+    export_table(rows, target)
+    if as_json:
+        output.print_json({"run_id": run_id, "labels": rows.height, "file": str(target)})
+    else:
+        output.print_line(f"{run_id}: {rows.height} labels in {target}")
+
+
+def _dated(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [row | {"at": row["at"].isoformat()} for row in rows]

@@ -1,0 +1,125 @@
+"""`assizes labels ...` as a person runs it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from assizes.judge.config.run import StoreConfig
+from assizes.tasks.store import open_store
+from tests.command import assizes
+from tests.tasks.reports.sample import Said, run
+from tests.tasks.stored_runs import put
+
+RUN_ID = "nightly-aaaaaaaaaaaa"
+CASES = [(f"c{n}", n % 3 > 0, n % 7 == 0) for n in range(60)]
+"""Case id, whether people pass the case, whether the judge disagrees with them."""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    said = [
+        Said(case, (5, 5) if good != errs else (1, 1), done=good != errs)
+        for case, good, errs in CASES
+    ]
+    with open_store(StoreConfig(uri=f"duckdb:///{tmp_path}/assizes.duckdb"), writing=True) as store:
+        put(store, run(said))
+    lines = [f"{case},{'pass' if good else 'fail'},ann,so it is" for case, good, _ in CASES[:40]]
+    text = "case_id,label,rater,note\n" + "\n".join(lines)
+    (tmp_path / "labels.csv").write_text(text, encoding="utf-8")
+    return tmp_path
+
+
+def test_labels_are_imported_once_listed_and_exported_as_they_came(folder: Path):
+    words = ("labels", "import", "labels.csv", "--run", RUN_ID)
+    assert f"{RUN_ID}: 40 labels read, 40 of them new" in assizes(*words, cwd=folder).out
+    assert f"{RUN_ID}: 40 labels read, 0 of them new" in assizes(*words, cwd=folder).out
+    listed = json.loads(assizes("labels", "list", RUN_ID, "--json", cwd=folder).out)
+    assert {(row["case_id"], row["value"]) for row in listed} == {
+        (case, float(good)) for case, good, _ in CASES[:40]
+    }
+    assert {row["note"] for row in listed} == {"so it is"}
+    answer = assizes("labels", "export", RUN_ID, "--to", "out.parquet", cwd=folder)
+    assert answer.out == f"{RUN_ID}: 40 labels in out.parquet\n"
+    assert pl.read_parquet(folder / "out.parquet")["rater"].unique().to_list() == ["ann"]
+    again = assizes("labels", "import", "out.parquet", "--run", RUN_ID, cwd=folder)
+    assert f"{RUN_ID}: 40 labels read, 0 of them new" in again.out
+
+
+def test_levels_are_exported_as_levels(folder: Path):
+    rows = [{"case_id": f"c{n}", "label": n % 6, "metric": "tool_routing"} for n in range(12)]
+    (folder / "levels.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    words = ("labels", "import", "levels.jsonl", "--run", RUN_ID, "--rater", "bob")
+    assert assizes(*words, cwd=folder).code == 0
+    listed = json.loads(assizes("labels", "list", RUN_ID, "--json", cwd=folder).out)
+    assert {(row["case_id"], row["label"], row["value"]) for row in listed} == {
+        (f"c{n}", n % 6, n % 6 / 5) for n in range(12)
+    }
+    answer = assizes("calibrate", "store:", "--run", RUN_ID, "--json", cwd=folder)
+    (calibration,) = json.loads(answer.out)["calibrations"]
+    assert (calibration["metric"], calibration["labelled"]) == ("tool_routing", 12)
+    assert set(calibration["levels"]) >= {0.0, 1.0, 2.0, 3.0, 4.0, 5.0}
+
+
+def test_the_store_calibrates_as_the_file_does(folder: Path):
+    assizes("labels", "import", "labels.csv", "--run", RUN_ID, cwd=folder)
+    answers = [
+        json.loads(assizes("calibrate", labels, "--run", RUN_ID, "--json", cwd=folder).out)
+        for labels in ("labels.csv", "store:")
+    ]
+    (by_file,), (by_store,) = (answer["calibrations"] for answer in answers)
+    assert by_store["agreement"] == by_file["agreement"]
+    assert by_store["confusion"] == by_file["confusion"]
+    assert answers[1]["disagreements"][0]["listed"][0]["notes"] == {"ann": "so it is"}
+
+
+def test_a_queue_is_drawn_once_and_its_labels_correct_the_pass_rate(folder: Path):
+    words = ("labels", "queue", RUN_ID, "--size", "30")
+    drawn = json.loads(assizes(*words, "--json", cwd=folder).out)
+    assert len(drawn["cases"]) == 30
+    assert all(0 < row["probability"] <= 1 for row in drawn["cases"])
+    answer = assizes(*words, cwd=folder)  # the same words, the same queue
+    assert f"queue {drawn['queue_id']}: 30 cases of run {RUN_ID}, verdict" in answer.out
+    queried = assizes("sql", RUN_ID, "select count(*) as n from queues", "--json", cwd=folder)
+    assert json.loads(queried.out) == [{"n": 30}]
+    assizes("labels", "import", "labels.csv", "--run", RUN_ID, cwd=folder)
+    status = assizes("labels", "status", RUN_ID, cwd=folder)
+    assert "pass rate corrected by 40 labels: " in status.out
+    assert "if the labelled cases were chosen at random; the judge says 61.7 %" in status.out
+    assert "more labels would halve that interval" in status.out
+    assert f"queue {drawn['queue_id']} of verdict: " in status.out
+    shown = assizes("show", RUN_ID, cwd=folder)
+    assert "pass rate corrected by 40 labels: " in shown.out
+
+
+def test_without_labels_status_says_how_to_get_some(folder: Path):
+    answer = assizes("labels", "status", RUN_ID, cwd=folder)
+    assert answer.code == 0
+    assert f"no labels yet; `assizes labels queue {RUN_ID}` draws cases" in answer.out
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["import", "none.csv", "--run", RUN_ID], "none.csv"),
+        (["import", "other.csv", "--run", RUN_ID], "has no case 'z' with repetition 0"),
+        (["import", "labels.csv", "--run", RUN_ID, "--metric", "tone"], "unknown metric 'tone'"),
+        (["import", "labels.csv", "--run", "x"], "no run 'x'"),
+        (["queue", RUN_ID, "--size", "0"], "a queue has 1 to 100000 cases, not 0"),
+        (["queue", RUN_ID, "--random-share", "2"], "the random share is above 0 to 1, not 2"),
+        (["queue", RUN_ID, "--metric", "tone"], "--metric 'tone': no judged case"),
+        (["export", RUN_ID, "--to", "out.xlsx"], ".xlsx"),
+    ],
+)
+def test_what_cannot_be_used_is_one_line_and_exit_code_2(
+    words: list[str], reason: str, folder: Path
+):
+    (folder / "other.csv").write_text("case_id,label\nz,pass", encoding="utf-8")
+    answer = assizes("labels", *words, cwd=folder)
+    assert answer.code == 2, answer
+    assert reason in answer.err
+    assert answer.err.count("\n") == 1
+    assert answer.out == ""
