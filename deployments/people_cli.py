@@ -79,7 +79,7 @@ def import_labels(
     as_json: options.AsJson = False,
 ) -> None:
     """Store the labels of a file; the same file again changes nothing."""
-    wanted = commands.ImportOptions(file, run, metric, rater)
+    wanted = commands.LabelImport(file, run, metric, rater)
     commands.import_and_print(config, store, wanted, as_json=as_json)
 
 

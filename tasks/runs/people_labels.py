@@ -106,7 +106,15 @@ def labels_to_import(
             for column, grade in people.grades.items():
                 name = rater if rater and column in config.columns.label else column
                 value = _checked_value(grade / unit, uri, item.case_id, metric)
-                key = [record.run_id, *item, metric, name, value, people.notes.get(column, "")]
+                key = [
+                    record.run_id,
+                    item.case_id,
+                    item.repetition or 0,
+                    metric,
+                    name,
+                    value,
+                    people.notes.get(column, ""),
+                ]
                 rows.append(
                     _imported_row(record.run_id, item, metric, name, value)
                     | {"note": people.notes.get(column, ""), "at": now, "label_id": _digest(key)}

@@ -47,7 +47,7 @@ class QueueOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class ImportOptions:
+class LabelImport:
     """The labels of a file, and what the file may leave out."""
 
     file: str
@@ -133,8 +133,10 @@ def print_status(file: Path | None, uri: str | None, run_id: str, *, as_json: bo
     for number in numbers:
         if number.divided:
             output.print_line(f"{number.metric}: raters are divided on {number.divided} cases")
-        if (more := _halving(number)) is not None:
-            output.print_line(f"{number.metric}: {more} more labels would halve that interval")
+        if number.estimate is not None:
+            more = _halving(number)
+            how = "no number of labels" if more is None else f"{more} more labels"
+            output.print_line(f"{number.metric}: {how} would halve that interval")
     for queue in progress:
         output.print_line(
             "queue {queue_id} of {metric}: {labelled} of {cases} labelled".format(**queue)
@@ -182,7 +184,7 @@ def print_labels(file: Path | None, uri: str | None, run_id: str, *, as_json: bo
 
 
 def import_and_print(
-    file: Path | None, uri: str | None, wanted: ImportOptions, *, as_json: bool
+    file: Path | None, uri: str | None, wanted: LabelImport, *, as_json: bool
 ) -> None:
     """Store the labels of a file and print how many of them are new.
 
