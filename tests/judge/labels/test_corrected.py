@@ -46,13 +46,8 @@ def test_labels_that_do_not_count_are_named_with_the_reason():
     ]
     number = corrected_number(LabelledRun.of("a", "verdict", judged(), settled(*rows)), share=True)
     assert number.labels == 30
-    assert number.left_out == dict.fromkeys(
-        sorted(
-            (corrected.OTHER_RUN, corrected.BY_HAND, corrected.DISPUTED)
-            + (corrected.NO_CASE, corrected.BAD_CHANCE)
-        ),
-        1,
-    )
+    reasons = (corrected.OTHER_RUN, corrected.BY_HAND, corrected.DISPUTED, corrected.NO_CASE)
+    assert number.left_out == dict.fromkeys((*reasons, corrected.BAD_CHANCE), 1)
     assert number.raw == 0.8
     assert number.estimate.labels == 30
     assert number.estimate.low < 0.75 < number.estimate.high
