@@ -1,0 +1,123 @@
+"""The drawn queue: chances, order, strata, and how many labels are needed."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from datetime import UTC, datetime
+
+import pytest
+
+from assizes.judge.errors import ConfigurationError
+from assizes.judge.labels import sampling
+from assizes.judge.labels.sampling import Candidate, QueuePlan, candidates, draw_queue
+from assizes.judge.rows import as_json, frame
+from assizes.judge.statistics.prediction_powered import CorrectedEstimate
+from tests.judge.run_frames import case_row, score_row
+
+AT = datetime(2026, 1, 1, tzinfo=UTC)
+SIZES = {"passes": 700, "fails": 150, "near_threshold": 100, "split_votes": 40, "flips": 10}
+
+
+def everything():
+    return [Candidate(f"{name}{n}", 0, name) for name, count in SIZES.items() for n in range(count)]
+
+
+def plan(size=100, seed="s", **rest):
+    return QueuePlan("q", "run", "verdict", size, seed, "ann", AT, **rest)
+
+
+def test_the_chances_are_those_of_the_design_and_add_up_to_the_cases():
+    rows = draw_queue(plan(), everything())
+    assert [row["position"] for row in rows] == list(range(100))
+    drawn = Counter(row["stratum"] for row in rows)
+    for row in rows:
+        assert row["probability"] == drawn[row["stratum"]] / SIZES[row["stratum"]]
+    # Over all cases the chances add up to the size; 1 / chance of the drawn to the cases.
+    assert sum(drawn[name] / SIZES[name] * SIZES[name] for name in SIZES) == 100
+    assert sum(1 / row["probability"] for row in rows) == pytest.approx(1000)
+    assert all(drawn[name] >= min(2, 50 * SIZES[name] // 1000) for name in SIZES)
+    assert drawn["near_threshold"] > 10
+    assert {row["part"] for row in rows} == {"random", "informative", "flip"}
+
+
+def test_the_same_seed_draws_the_same_whatever_the_order():
+    first, again = draw_queue(plan(), everything()), draw_queue(plan(), everything()[::-1])
+    assert first == again
+    assert first != draw_queue(plan(seed="t"), everything())
+
+
+def test_a_case_is_drawn_as_often_as_its_chance_says():
+    seen, chance = defaultdict(int), {}
+    for seed in range(300):
+        for row in draw_queue(plan(20, str(seed)), everything()[690:720]):
+            seen[row["stratum"]] += row["case_id"] in ("passes695", "fails5")
+            chance[row["stratum"]] = row["probability"]
+    for name, expected in chance.items():
+        assert seen[name] / 300 == pytest.approx(expected, abs=0.08)
+
+
+def test_labels_of_earlier_queues_move_the_queue():
+    learnt = sampling.stratum_errors([("passes", n < 40) for n in range(100)])
+    assert learnt == {"passes": (40, 100)}
+    before, after = (
+        Counter(row["stratum"] for row in draw_queue(plan(errors=errors), everything()))
+        for errors in ({}, learnt)
+    )
+    assert after["passes"] > before["passes"]
+
+
+def test_a_queue_of_few_or_of_all_cases():
+    few = draw_queue(plan(3), everything())
+    assert [row["stratum"] for row in few] == ["all"] * 3
+    assert few[0]["probability"] == 3 / 1000
+    everyone = draw_queue(plan(5000), everything())
+    assert len(everyone) == 1000
+    assert {row["probability"] for row in everyone} == {1.0}
+    assert draw_queue(plan(), []) == []
+
+
+@pytest.mark.parametrize("wrong", [{"size": 0}, {"size": 10**6}, {"share": 0.0}, {"share": 2.0}])
+def test_sizes_and_shares_have_bounds(wrong):
+    with pytest.raises(ConfigurationError):
+        draw_queue(plan(**wrong), everything())
+
+
+def test_strata_are_read_from_the_rows_of_a_run():
+    votes = [{"status": "scored", "passed": n, "label": None, "value": 1.0} for n in (True, False)]
+    ids = ("clear", "close", "failed", "flipped", "split")
+    points = {"clear": 95.0, "close": 62.0, "failed": 10.0, "flipped": 90.0, "split": 90.0}
+    cases = frame(
+        "cases",
+        [case_row(i, i != "failed", overall_score=points[i]) for i in ids]
+        + [case_row("errored", None)],
+    )
+    scores = frame(
+        "scores",
+        [score_row(i, raw=5) for i in ids if i != "split"]
+        + [score_row("split", raw=3, details=as_json({"votes": votes}))],
+    )
+    other = frame("cases", [case_row("flipped", False), case_row("clear", True)])
+    of = {c.case_id: c.stratum for c in candidates(cases, scores, "verdict", other)}
+    assert of == {
+        "clear": "passes",
+        "close": "near_threshold",
+        "failed": "fails",
+        "flipped": "flips",
+        "split": "split_votes",
+    }
+    metric = {c.case_id: c.stratum for c in candidates(cases, scores, "tool_routing")}
+    assert (metric["split"], metric["failed"]) == ("split_votes", "passes")
+
+
+def estimate(labels=100, effective=200.0, width=0.2):
+    return CorrectedEstimate(0.5, 0.5 - width / 2, 0.5 + width / 2, 0.05, labels, effective, 1, "x")
+
+
+def test_how_many_more_labels_narrow_an_interval():
+    # Without a judge half the width takes four times the labels.
+    assert sampling.labels_needed(estimate(effective=100.0), 10**9, 0.1) == 300
+    assert sampling.labels_needed(estimate(), 10_000, 0.3) == 0
+    assert 0 < sampling.labels_needed(estimate(), 10_000, 0.1) < 350
+    assert sampling.labels_needed(estimate(), 500, 0.01) is None
+    assert sampling.labels_needed(estimate(), 100, 0.1) is None
+    assert sampling.labels_needed(estimate(), 500, 0.0) is None
