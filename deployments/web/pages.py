@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, Final
 from urllib.parse import quote, urlencode
 
 from fastapi import APIRouter, Depends, Query, Request
-from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse
-from pydantic import BaseModel, ValidationError
 
+from assizes.deployments.web.forms import parse_form
 from assizes.deployments.web.guard import Problem
 from assizes.deployments.web.read_routes import (
     CASE_ID,
@@ -42,8 +41,6 @@ from assizes.tasks.store import Store
 
 router = APIRouter(include_in_schema=False)  # pages are no part of the API
 
-Q = TypeVar("Q", bound=BaseModel)
-
 _TRIGGERS: Final = ("", "nightly", "deployment", "backfill", "adhoc")  # "": any
 _STATUSES: Final = ("", "running", "interrupted", "complete", "incomplete", "failed")  # "": any
 _SORTS: Final = (  # (`sort` of `CaseQuery`, words for it)
@@ -67,12 +64,15 @@ def page_response(
     name: str, data: Mapping[str, Any], here: str, run_id: str | None = None
 ) -> HTMLResponse:
     """Render the template of a name with its variables, and the navigation of `site`."""
-    return _html(page(name, data, site(here, run_id)))
+    return html_response(page(name, data, site(here, run_id)))
 
 
 def site(here: str, run_id: str | None = None) -> Site:
     """The navigation of a page: `here` is the path of its entry, or empty; it links to `run_id`."""
-    entries = (("Runs", "/"), ("Compare", "/view/compare"), ("Trends", "/view/trends"))
+    entries = (
+        *(("Runs", "/"), ("Compare", "/view/compare"), ("Trends", "/view/trends")),
+        ("Labels", "/view/labels"),
+    )
     return Site(tuple(NavigationLink(name, url, url == here) for name, url in entries), run_id)
 
 
@@ -82,20 +82,18 @@ def problem_page(request: Request, problem: Problem) -> HTMLResponse | None:
     if path != "/" and not path.startswith("/view"):
         return None
     data = {"problem_title": problem.title, "detail": problem.detail}
-    return _html(page("problem", data, site("")), problem.status)
+    return html_response(page("problem", data, site("")), problem.status)
 
 
-def _parse_form(model: type[Q], fields: Mapping[str, str]) -> Q:
-    """Parse the fields of a form; one that cannot be used is a `RequestValidationError`."""
-    try:
-        return model.model_validate(fields)
-    except ValidationError as error:
-        raise RequestValidationError(error.errors()) from None
-
-
-def _html(text: str, status: int = 200) -> HTMLResponse:
-    policy = f"{policy_of(served=True)}; frame-ancestors 'none'"  # works in a header only
-    return HTMLResponse(text, status, headers={"Content-Security-Policy": policy})
+def html_response(text: str, status: int = 200, script: str = "page.js") -> HTMLResponse:
+    """A page with its content security policy, which allows one script."""
+    policy = f"{policy_of(served=True, script=script)}; frame-ancestors 'none'"  # in a header only
+    headers = {
+        "Content-Security-Policy": policy,
+        # With `no-referrer` a browser sends a form without its origin, and forms need theirs.
+        "Referrer-Policy": "same-origin",
+    }
+    return HTMLResponse(text, status, headers=headers)
 
 
 FormFields = Annotated[dict[str, str], Depends(filled_fields)]
@@ -104,7 +102,7 @@ FormFields = Annotated[dict[str, str], Depends(filled_fields)]
 @router.get("/")
 def runs(reader: StoreReaderDep, form: FormFields) -> HTMLResponse:
     """Every run, those about the newest day first."""
-    wanted = _parse_form(RunQuery, form)
+    wanted = parse_form(RunQuery, form)
     matches = reader.runs(wanted)
     data = {
         "page": matches,
@@ -131,13 +129,13 @@ def run(reader: StoreReaderDep, run_id: RunId) -> HTMLResponse:
 
     # The transcripts are fetched after the store is closed, so that a run may write meanwhile.
     data = reader.read_store(read).with_conversations()
-    return _html(html_report(data, site("", detail.run_id)))
+    return html_response(html_report(data, site("", detail.run_id)))
 
 
 @router.get("/view/runs/{run_id}/cases")
 def cases(reader: StoreReaderDep, run_id: RunId, form: FormFields) -> HTMLResponse:
     """Cases of a run, the worst first."""
-    wanted = _parse_form(CaseQuery, form)
+    wanted = parse_form(CaseQuery, form)
     full_id = reader.read_store(lambda store: store.run(run_id).run_id)  # it may be a beginning
     matches = reader.cases(full_id, wanted)
     data = {
