@@ -17,6 +17,7 @@ from assizes.deployments.web import (
     desk,
     guard,
     label_routes,
+    labels_page,
     login,
     pages,
     read_routes,
@@ -53,7 +54,8 @@ def create_app(config: RunConfig, access: guard.Access) -> FastAPI:
     app.state.name = config.name
     app.state.rubrics = config.judge.rubrics
     app.state.series = config.series
-    for module in (read_routes, start_routes, label_routes, desk, annotate, login, pages):
+    people = (label_routes, desk, labels_page, annotate, login)
+    for module in (read_routes, start_routes, *people, pages):
         app.include_router(module.router)
     guard.install_handlers(app, pages.problem_page)
     _describe_problems(app)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Final
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, unquote, urlencode
 
-from fastapi import APIRouter, Depends, Query, Request
+import polars as pl
+from fastapi import APIRouter, Cookie, Depends, Query, Request
 from fastapi.responses import HTMLResponse
 
 from assizes.deployments.web.forms import parse_form
 from assizes.deployments.web.guard import Problem
+from assizes.deployments.web.people_view import annotate_case, notes_of_runs
 from assizes.deployments.web.read_routes import (
     CASE_ID,
     RunId,
@@ -19,6 +21,7 @@ from assizes.deployments.web.read_routes import (
     configured_thresholds,
 )
 from assizes.deployments.web.schemas import CaseQuery, ExecutionQuery, Page, RunQuery
+from assizes.deployments.web.sessions import NAME_COOKIE, person_name
 from assizes.judge.config.gates import ComparisonConfig, SeriesConfig
 from assizes.judge.errors import ConfigurationError, StoreError
 from assizes.tasks.reports.data.case_rows import MAX_OBJECT_BYTES, case_pages
@@ -97,10 +100,13 @@ def html_response(text: str, status: int = 200, script: str = "page.js") -> HTML
 
 
 FormFields = Annotated[dict[str, str], Depends(filled_fields)]
+NameCookie = Annotated[str, Cookie(alias=NAME_COOKIE)]
 
 
 @router.get("/")
-def runs(reader: StoreReaderDep, form: FormFields) -> HTMLResponse:
+def runs(
+    reader: StoreReaderDep, form: FormFields, known: NameCookie = ""
+) -> HTMLResponse:
     """Every run, those about the newest day first."""
     wanted = parse_form(RunQuery, form)
     matches = reader.runs(wanted)
@@ -111,6 +117,9 @@ def runs(reader: StoreReaderDep, form: FormFields) -> HTMLResponse:
         "triggers": _TRIGGERS,
         "statuses": _STATUSES,
         "before": _previous_runs(reader),  # run id -> earlier run to compare with
+        "notes": notes_of_runs(reader.people.annotations(current=True)),
+        "labelling": reader.labelling,
+        "author": person_name(unquote(known)),
         "pager": _pager("/", form, matches),
     }
     return page_response("runs", data, "/")
@@ -151,10 +160,17 @@ def cases(reader: StoreReaderDep, run_id: RunId, form: FormFields) -> HTMLRespon
 
 @router.get(f"/view/runs/{{run_id}}/cases/{CASE_ID}")
 def case(
-    reader: StoreReaderDep, run_id: RunId, case_id: str, wanted: Annotated[ExecutionQuery, Query()]
+    reader: StoreReaderDep,
+    run_id: RunId,
+    case_id: str,
+    wanted: Annotated[ExecutionQuery, Query()],
+    known: NameCookie = "",
 ) -> HTMLResponse:
     """One case: its scores, and its conversation with the scores beside the turns they name."""
     record, stored_executions = reader.case(run_id, case_id, wanted.repetition)
+    said = reader.people.annotations(current=True).filter(
+        (pl.col("run_id") == record.run_id) & (pl.col("case_id") == case_id)
+    )
     executions = case_pages(record, stored_executions)
     for execution in executions:
         for finding in execution["findings"]:
@@ -162,16 +178,26 @@ def case(
             query = {"run": record.run_id, "case": row["case_id"], "metric": finding["metric"]}
             query["repetition"] = row["repetition"]
             finding["url"] = f"/view/explain?{urlencode(query)}"  # a query, as ids may hold slashes
-    data = {"run_id": record.run_id, "case_id": case_id, "executions": executions}
+    annotate_case(executions, said)
+    data = {
+        "run_id": record.run_id,
+        "case_id": case_id,
+        "executions": executions,
+        "labelling": reader.labelling,
+        "author": person_name(unquote(known)),
+    }
     return page_response("case", data, "", record.run_id)
 
 
 @router.get("/view/case")
 def case_by_query(
-    reader: StoreReaderDep, run: str, case_id: Annotated[str, Query(alias="case")]
+    reader: StoreReaderDep,
+    run: str,
+    case_id: Annotated[str, Query(alias="case")],
+    known: NameCookie = "",
 ) -> HTMLResponse:
     """The page of a case whose id cannot stand in a path, as it holds `..` between slashes."""
-    return case(reader, run, case_id, ExecutionQuery())
+    return case(reader, run, case_id, ExecutionQuery(), known)
 
 
 @router.get("/view/explain")

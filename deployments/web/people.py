@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import polars as pl
 
-from assizes.deployments.web.desk_data import LabelScale, label_scale
+from assizes.deployments.web.desk_data import VERDICT_SCALE, LabelScale, label_scale
 from assizes.deployments.web.people_schemas import AnnotationBody, LabelBody, checked_tags
 from assizes.judge.config.gates import VERDICT
 from assizes.judge.config.run import StoreConfig
@@ -71,6 +71,8 @@ class PeopleRows:
             ConfigurationError: the run has no such metric, or the value is none of its levels.
             TakenKey: the id is that of another label.
         """
+        if body.metric == VERDICT and body.value is not None:
+            VERDICT_SCALE.check(body.value)
         target = self._target(body)
         rows = read_people_rows(self._config, "labels")
         mine = _same(rows, target.run_id, body).filter(
