@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
-import polars as pl
 from fastapi import APIRouter
 from fastapi.responses import RedirectResponse, Response
 
@@ -13,7 +11,6 @@ from assizes.deployments.web.forms import Fields, parse_form
 from assizes.deployments.web.label_routes import WritableDep
 from assizes.deployments.web.pages import site
 from assizes.deployments.web.people_schemas import AnnotationBody
-from assizes.deployments.web.read_routes import StoreReader
 from assizes.deployments.web.sessions import set_name
 
 router = APIRouter(include_in_schema=False)

@@ -71,7 +71,9 @@ class Desk:
     disputes: Mapping[CaseKey, Disagreement]
 
     @classmethod
-    def of(cls, store: Store, reader: StoreReader, wanted: DeskQuery, name: str, role: Role) -> Desk:
+    def of(
+        cls, store: Store, reader: StoreReader, wanted: DeskQuery, name: str, role: Role
+    ) -> Desk:
         """Read a list of cases, and the answers that it has so far."""
         record = store.run(wanted.run)
         scale = desk_data.label_scale(store, record.run_id, wanted.metric)
@@ -273,9 +275,7 @@ def _press(reader: StoreReader, press: Press, role: Role) -> Response:
     return response
 
 
-def _next_case(
-    reader: StoreReader, query: DeskQuery, press: Press, role: Role
-) -> CaseKey | None:
+def _next_case(reader: StoreReader, query: DeskQuery, press: Press, role: Role) -> CaseKey | None:
     """The case after the one that was skipped; `None`, which opens the first, where none is known."""
     key = (press.case, press.repetition)
     try:
@@ -299,9 +299,7 @@ def _my_answers(reader: StoreReader, press: Press, role: Role) -> pl.DataFrame:
 
 
 def _of_case(rows: pl.DataFrame, press: Press) -> pl.DataFrame:
-    return rows.filter(
-        pl.col("case_id") == press.case, pl.col("repetition") == press.repetition
-    )
+    return rows.filter(pl.col("case_id") == press.case, pl.col("repetition") == press.repetition)
 
 
 def _stands(mine: pl.DataFrame, press: Press) -> bool:

@@ -34,9 +34,7 @@ _LEVELS: Final = tuple(
     Choice(str(level), level / 5, f"{level} {label.replace('_', ' ')}")
     for level, label in enumerate(LABELS)
 )
-_FRACTIONS: Final = tuple(
-    Choice(str(step), step / 5, f"{100 * step // 5} %") for step in range(6)
-)
+_FRACTIONS: Final = tuple(Choice(str(step), step / 5, f"{100 * step // 5} %") for step in range(6))
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +189,9 @@ def progress_of(
     )
 
 
-def rater_lines(current: pl.DataFrame, judged: Mapping[CaseKey, float | None]) -> list[dict[str, Any]]:
+def rater_lines(
+    current: pl.DataFrame, judged: Mapping[CaseKey, float | None]
+) -> list[dict[str, Any]]:
     """A line for each rater and role of one metric: labels, skips, median seconds, agreement."""
     lines = []
     for (rater, role), rows in sorted(current.group_by("rater", "role")):

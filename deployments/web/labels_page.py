@@ -60,9 +60,7 @@ def labels(reader: StoreReaderDep, form: FormFields, known: KnownName) -> HTMLRe
     return page_response("labels", data, "/view/labels", data["run_id"])
 
 
-def _metric_table(
-    store: Store, run_id: str, metric: str, current: pl.DataFrame
-) -> dict[str, Any]:
+def _metric_table(store: Store, run_id: str, metric: str, current: pl.DataFrame) -> dict[str, Any]:
     """The raters of one metric and the cases that they disagree about."""
     rows = current.filter(pl.col("metric") == metric)
     try:
@@ -98,9 +96,7 @@ def _said(row: Mapping[str, Any], scale: LabelScale) -> dict[str, str]:
     return {"rater": row["rater"], "word": scale.word(row["value"]), "note": note}
 
 
-def _queue_lines(
-    reader: StoreReader, run_id: str, current: pl.DataFrame
-) -> list[dict[str, Any]]:
+def _queue_lines(reader: StoreReader, run_id: str, current: pl.DataFrame) -> list[dict[str, Any]]:
     """A line for each queue of a run: its size, and how many of its cases have a label."""
     labelled = set(
         current.filter(pl.col("kind") == "label").select("metric", "case_id", "repetition").rows()

@@ -46,7 +46,7 @@ LabellingAccess = Annotated[Access, Depends(labelling_access)]
 
 
 @router.get(LOGIN)
-def ask_token(access: LabellingAccess, next: str = "/") -> HTMLResponse:  # noqa: A002  # in the URL
+def ask_token(access: LabellingAccess, next: str = "/") -> HTMLResponse:  # in the URL
     """The form that takes the token."""
     return login_page(next)
 

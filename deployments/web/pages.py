@@ -104,9 +104,7 @@ NameCookie = Annotated[str, Cookie(alias=NAME_COOKIE)]
 
 
 @router.get("/")
-def runs(
-    reader: StoreReaderDep, form: FormFields, known: NameCookie = ""
-) -> HTMLResponse:
+def runs(reader: StoreReaderDep, form: FormFields, known: NameCookie = "") -> HTMLResponse:
     """Every run, those about the newest day first."""
     wanted = parse_form(RunQuery, form)
     matches = reader.runs(wanted)

@@ -1,0 +1,1 @@
+"""Labels of people: which of them count."""
