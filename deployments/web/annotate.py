@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
+import re
+from typing import Any, Final
 
 from fastapi import APIRouter
 from fastapi.responses import RedirectResponse, Response
@@ -16,20 +17,19 @@ from assizes.deployments.web.sessions import set_name
 router = APIRouter(include_in_schema=False)
 
 _NUMBERS: Final = ("repetition", "turn", "value")
+_INTEGER: Final = re.compile(r"[0-9]{1,10}")
 
 
 @router.post("/view/annotate")
 def annotate(reader: WritableDep, fields: Fields) -> Response:
     """Store what a form of the page of a case or of the list of runs says, and show the page."""
     # A browser sends the empty fields of a form too.
-    body = parse_form(
-        AnnotationBody,
-        {
-            name: int(text) if name in _NUMBERS and text.isdecimal() else text
-            for name, text in fields.items()
-            if text or name == "text"
-        },
-    )
+    given: dict[str, Any] = {
+        name: int(text) if name in _NUMBERS and _INTEGER.fullmatch(text) else text
+        for name, text in fields.items()
+        if text or name == "text"
+    }
+    body = parse_form(AnnotationBody, given)
     row, _ = reader.people.add_annotation(body)
     if row["case_id"]:
         place = f"#turn-{row['repetition']}-{row['turn']}" if row["turn"] is not None else "#people"

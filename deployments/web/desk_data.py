@@ -28,13 +28,15 @@ class Choice(NamedTuple):
     name: str
 
 
-_PASS_FAIL: Final = (Choice("p", 1.0, "Pass"), Choice("f", 0.0, "Fail"))
-_YES_NO: Final = (Choice("p", 1.0, "Yes"), Choice("f", 0.0, "No"))
-_LEVELS: Final = tuple(
+_PASS_FAIL: Final[tuple[Choice, ...]] = (Choice("p", 1.0, "Pass"), Choice("f", 0.0, "Fail"))
+_YES_NO: Final[tuple[Choice, ...]] = (Choice("p", 1.0, "Yes"), Choice("f", 0.0, "No"))
+_LEVELS: Final[tuple[Choice, ...]] = tuple(
     Choice(str(level), level / 5, f"{level} {label.replace('_', ' ')}")
     for level, label in enumerate(LABELS)
 )
-_FRACTIONS: Final = tuple(Choice(str(step), step / 5, f"{100 * step // 5} %") for step in range(6))
+_FRACTIONS: Final[tuple[Choice, ...]] = tuple(
+    Choice(str(step), step / 5, f"{100 * step // 5} %") for step in range(6)
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,7 @@ class LabelScale:
     def word(self, value: float | None) -> str:
         """The name of an answer."""
         if value is None:
-            return "–"
+            return "none"
         names = (choice.name for choice in self.choices if math.isclose(choice.value, value))
         return next(names, f"{value:g}").lower()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Final, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 from urllib.parse import parse_qsl
 
 from fastapi import Depends, Request
@@ -33,7 +33,7 @@ async def form_fields(request: Request) -> dict[str, str]:
     return {name: text.replace("\r\n", "\n") for name, text in pairs}
 
 
-def parse_form(model: type[F], fields: Mapping[str, str]) -> F:
+def parse_form(model: type[F], fields: Mapping[str, Any]) -> F:
     """Parse the fields of a form; one that cannot be used is a `RequestValidationError`."""
     try:
         return model.model_validate(fields)

@@ -56,7 +56,7 @@ def add_label(reader: WritableDep, body: LabelBody, response: Response) -> Label
 
 
 @router.get("/labels", responses=_READ)
-def labels(reader: StoreReaderDep, wanted: Annotated[LabelQuery, Query()]) -> Page[LabelRow]:
+def list_labels(reader: StoreReaderDep, wanted: Annotated[LabelQuery, Query()]) -> Page[LabelRow]:
     """Labels of people in order of time; rows that were corrected or withdrawn are among them."""
     return _part(reader, reader.people.labels(current=wanted.current), wanted, LabelRow)
 
@@ -70,7 +70,7 @@ def add_annotation(reader: WritableDep, body: AnnotationBody, response: Response
 
 
 @router.get("/annotations", responses=_READ)
-def annotations(
+def list_annotations(
     reader: StoreReaderDep, wanted: Annotated[AnnotationQuery, Query()]
 ) -> Page[AnnotationRow]:
     """Annotations of people in order of time; those that were replaced are among them."""
@@ -78,7 +78,7 @@ def annotations(
 
 
 @router.get("/queues", responses=_READ)
-def queues(reader: StoreReaderDep, wanted: Annotated[QueueQuery, Query()]) -> Page[QueueRow]:
+def list_queues(reader: StoreReaderDep, wanted: Annotated[QueueQuery, Query()]) -> Page[QueueRow]:
     """The cases that `assizes labels queue` drew, by queue and position."""
     return _part(reader, reader.people.queues(), wanted, QueueRow)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 from uuid import uuid4
 
 import polars as pl
@@ -19,6 +19,8 @@ from assizes.judge.rows import as_json
 from assizes.judge.verdicts.executions import collect_rows
 from assizes.tasks.store import Store, open_store
 from assizes.tasks.store.people import add_people_rows, read_people_rows
+
+T = TypeVar("T")
 
 _CASE_KEY: Final = ("run_id", "case_id", "repetition")
 
@@ -170,7 +172,7 @@ class PeopleRows:
 
         return self._unless_busy(read, body.run)
 
-    def _unless_busy(self, read: Callable[[Store], Any], otherwise: Any) -> Any:
+    def _unless_busy(self, read: Callable[[Store], T], otherwise: T) -> T:
         """What a function reads of the store, or `otherwise` while a run holds its DuckDB file.
 
         A press must not be lost because a run writes: it is stored without the check.

@@ -125,8 +125,9 @@ def _append(path: Path, texts: Iterable[str]) -> None:
 def _texts(config: StoreConfig, table: str) -> Iterable[str]:
     if (file := store_file(config.uri)) is None:
         objects = objects_at(config.uri, config.storage_options)
-        for name in objects.list(f"{table}/"):
-            yield from (objects.read(name) or b"").decode().split("\n")
+        names = [f"{table}/{name}" for name in objects.names(table)]
+        for body in objects.read(names).values():
+            yield from body.decode().split("\n")
         return
     path = _lines_of(file)
     for line in path.read_bytes().split(b"\n") if path.exists() else ():

@@ -10,7 +10,7 @@ from typing import Any
 
 from playwright.sync_api import Page, expect
 
-from tests.deployments.web.conftest import STORE, Reply, Served, ask
+from tests.deployments.web.conftest import Reply, Served, ask
 
 TOKEN = "a-token-of-a-fair-length"
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
@@ -44,12 +44,8 @@ class DeskSite:
 
 
 def copied_store(served: Served, folder: Path) -> Path:
-    """A folder with a copy of the demo's store, so that labels of a test stay in it."""
-    file = Path(STORE.removeprefix("duckdb:///"))
-    (folder / file).parent.mkdir(parents=True)
-    for path in (served.folder / file).parent.glob(f"{file.name}*"):
-        if path.is_file():
-            shutil.copy(path, folder / file.parent / path.name)
+    """A folder with a copy of the demo, so that what people say in a test stays in it."""
+    shutil.copytree(served.folder / ".assizes", folder / ".assizes")
     return folder
 
 
