@@ -203,11 +203,20 @@ def serve(
 Labels = Annotated[
     str | None,
     Argument(
-        metavar="LABELS", help="File with labels of people, or cases:NAME [default: as configured]."
+        metavar="LABELS",
+        help="File with labels of people, cases:NAME, or store: [default: as configured].",
     ),
 ]
 ColumnRoles = Annotated[
     list[str] | None, Option(help="Which column holds what: ROLE=NAME, e.g. label=annotator1.")
+]
+
+
+MaxKappaDrop = Annotated[
+    float | None, Option(help="Exit code 1 when kappa fell by more than this since the last judge.")
+]
+Disagreements = Annotated[
+    Path | None, Option(help="CSV file to write: the cases that people grade otherwise.")
 ]
 
 
@@ -234,10 +243,8 @@ def calibrate(
     min_kappa: Annotated[
         float | None, Option(help="Exit code 1 when kappa is lower than this.")
     ] = None,
-    max_kappa_drop: Annotated[
-        float | None,
-        Option(help="Exit code 1 when kappa fell by more than this since the last judge."),
-    ] = None,
+    max_kappa_drop: MaxKappaDrop = None,
+    disagreements: Disagreements = None,
     config: ConfigFile = None,
     overrides: Overrides = None,
     store: StoreUri = None,
@@ -260,7 +267,9 @@ def calibrate(
     }
     read = commands.trust.calibration_config(config, overrides or (), fields, store, run)
     raise typer.Exit(
-        commands.trust.calibrate_and_print(read, run, as_json=as_json, verbose=verbose)
+        commands.trust.calibrate_and_print(
+            read, run, disagreements, as_json=as_json, verbose=verbose
+        )
     )
 
 

@@ -47,7 +47,9 @@ async def calibrate_judge(config: RunConfig, run_id: str | None = None) -> State
     result = await asyncio.to_thread(_calibrate_stored, config, of_run)
     if run_id is None:
         result = result.with_canaries(await judge_canaries(config, of_run, config.name))
-    text = calibration_markdown(result.calibrations, result.shortfalls, result.canaries)
+    text = calibration_markdown(
+        result.calibrations, result.shortfalls, result.canaries, result.disagreements
+    )
     with ignore_server_errors("the calibration"):
         await acreate_markdown_artifact(text, key=f"{KEY}-{artifact_key(config.name)}")
     if not result.shortfalls:

@@ -112,6 +112,53 @@ KEYS: Final[dict[str, tuple[str, ...]]] = {  # table -> columns that name a row
     "calibrations": ("at", "fingerprint", "metric", "labels_hash"),
 }
 
+PEOPLE_TABLES: Final[dict[str, dict[str, Any]]] = {
+    "labels": {
+        "label_id": pl.String,
+        **_ID,
+        **_columns(pl.String, "metric", "rater", "role", "kind"),  # metric: or `verdict`
+        "value": pl.Float64,  # of a verdict 1 or 0; NULL: skipped or withdrawn
+        "note": pl.String,
+        "at": _TIME,
+        "seconds": pl.Float64,  # that the answer took; NULL: not known
+        "blind": pl.Boolean,  # the judge's score was hidden until the answer
+        "shown": pl.String,  # JSON: what the rater saw
+        "probability": pl.Float64,  # of inclusion, 0..1; NULL: chosen by hand
+        **_columns(pl.String, "queue_id", "supersedes"),
+    },
+    "annotations": {
+        "annotation_id": pl.String,
+        **_ID,  # case_id: empty where it is about the run
+        "kind": pl.String,
+        "turn": pl.Int64,  # from 0; NULL: about no turn
+        "metric": pl.String,
+        "value": pl.Float64,  # of an override: 1 or 0
+        **_columns(pl.String, "text", "author"),
+        "at": _TIME,
+        "supersedes": pl.String,
+    },
+    "queues": {
+        "queue_id": pl.String,
+        "position": pl.Int64,  # from 0
+        "run_id": pl.String,
+        "metric": pl.String,
+        "case_id": pl.String,
+        "repetition": pl.Int32,
+        **_columns(pl.String, "part", "reason", "stratum"),
+        "probability": pl.Float64,
+        "at": _TIME,
+        "drawn_by": pl.String,
+    },
+}
+"""What people say about runs. These rows belong to no shard and no run's commit: they are written
+at any time, and none is ever changed (`tasks/store/people.py`)."""
+
+PEOPLE_KEYS: Final[dict[str, tuple[str, ...]]] = {
+    "labels": ("label_id",),
+    "annotations": ("annotation_id",),
+    "queues": ("queue_id", "position"),
+}
+
 LATER_COLUMNS: Final[dict[str, tuple[str, ...]]] = {"cases": ("tools", "flags"), "runs": ("day",)}
 """Columns added later; in older rows they are read as NULL.
 

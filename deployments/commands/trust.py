@@ -8,9 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from assizes.deployments.commands import output
+from assizes.deployments.commands.people.calibration import (
+    print_calibration,
+    print_earlier,
+    write_disagreements,
+)
 from assizes.deployments.settings import read_config
-from assizes.judge.calibration.measures import Estimate
-from assizes.judge.calibration.record import Calibration, Ceiling
+from assizes.judge.config.gates import CASES_PREFIX, STORE_LABELS
 from assizes.judge.config.run import RunConfig
 from assizes.judge.errors import ConfigurationError, NoStore
 from assizes.judge.history.trends import Trend, Trends
@@ -18,77 +22,6 @@ from assizes.tasks.reports.formatting import plural
 from assizes.tasks.runs.calibrations import calibrate_judgements, calibrate_run
 from assizes.tasks.runs.history import RunRange, stored_trends
 from assizes.tasks.store import existing_store, open_store
-
-MAX_LEVELS = 12
-"""Most grades of a confusion matrix that is printed; `--json` has larger matrices."""
-
-
-def print_calibration(calibration: Calibration) -> None:
-    """Print a calibration; the sentence that reports cite comes first."""
-    output.print_line(f"{calibration.metric}: {calibration.citation()}")
-    output.print_line(f"judge: {calibration.judge} (fingerprint {calibration.fingerprint})")
-    output.print_line(
-        f"labels: {calibration.labels}, {calibration.labelled:,} items by {len(calibration.raters)} "
-        f"{'rater' if len(calibration.raters) == 1 else 'raters'} in {calibration.clusters:,} clusters; "
-        f"{calibration.disputed} disputed, {calibration.missing} not judged"
-    )
-    if calibration.judge_error_rate:
-        share = f"{100 * calibration.judge_error_rate:.1f} %"
-        output.print_line(f"judge errors: {calibration.judge_errors} ({share}), not counted below")
-    output.print_table("", ("agreement with people", "#value", "95 %"), _measures(calibration))
-    if 0 < len(calibration.levels) <= MAX_LEVELS:
-        names = [f"{level:g}" for level in calibration.levels]
-        pairs = zip(names, calibration.confusion, strict=True)
-        confusion = [(f"people {name}", *counts) for name, counts in pairs]
-        output.print_table("", ("", *(f"#judge {name}" for name in names)), confusion)
-    if calibration.ceiling is not None:
-        _print_ceiling(calibration.ceiling)
-    output.print_warnings(calibration.warnings)
-
-
-def _measures(calibration: Calibration) -> list[tuple[str, str, str]]:
-    agreement = calibration.agreement
-    rows = [_measure_row("accuracy", agreement.accuracy), _measure_row("kappa", agreement.kappa)]
-    if calibration.is_weighted and agreement.quadratic_kappa is not None:  # ordered grades
-        rows.append(_measure_row("kappa, quadratic", agreement.quadratic_kappa))
-    scale = "ordinal" if calibration.ordered else "nominal"
-    rows.append(_measure_row(f"Krippendorff's alpha, {scale}", agreement.alpha))
-    if (failing := calibration.failing) is not None:  # the grades as pass and fail
-        if calibration.is_weighted:
-            rows.append(_measure_row("kappa of pass and fail", failing.kappa))
-        rows += [
-            _measure_row("F1 of fail", failing.f1),
-            _measure_row("passes called fail (FPR)", failing.false_positive_rate),
-            _measure_row("fails called pass (FNR)", failing.false_negative_rate),
-        ]
-    if calibration.observed_pass_rate is not None:
-        rows.append(("pass rate by the judge", f"{calibration.observed_pass_rate:.4f}", "-"))
-    if calibration.corrected_pass_rate is not None:  # Rogan and Gladen 1978
-        rows.append(_measure_row("pass rate, corrected", calibration.corrected_pass_rate))
-    return rows
-
-
-def _measure_row(name: str, estimate: Estimate) -> tuple[str, str, str]:
-    value = "-" if estimate.value is None else f"{estimate.value:.4f}"
-    if estimate.low is None or estimate.high is None:
-        return name, value, "-"
-    return name, value, f"{estimate.low:.4f} to {estimate.high:.4f}"
-
-
-def _print_ceiling(ceiling: Ceiling) -> None:
-    rows = [
-        (
-            " and ".join(pair.raters),
-            pair.agreement.items,
-            _measure_row("", pair.agreement.accuracy)[1],  # without its interval
-            *_measure_row("", pair.agreement.quadratic_kappa or pair.agreement.kappa)[1:],
-        )
-        for pair in ceiling.pairs
-    ]
-    columns = ("raters", "#items", "#accuracy", "#kappa", "95 %")
-    output.print_table("people among themselves", columns, rows)
-    mean = "not defined" if ceiling.mean_kappa is None else f"{ceiling.mean_kappa:.2f}"
-    output.print_line(f"ceiling: mean kappa of people {mean}, alpha {ceiling.alpha}")
 
 
 def show_trends(config: RunConfig, span: RunRange, plot: str | None, *, as_json: bool) -> None:
@@ -149,12 +82,14 @@ def _number(value: float | None) -> str:
 
 
 def calibrate_and_print(
-    config: RunConfig, run_id: str | None, *, as_json: bool, verbose: bool
+    config: RunConfig, run_id: str | None, apart: Path | None, *, as_json: bool, verbose: bool
 ) -> int:
     """Calibrate a judge, store and print the calibrations; returns 1 below a floor, else 0.
 
+    `apart` is a CSV file to write with the items that the judge and people grade differently.
+
     Raises:
-        ConfigurationError: the labels or a setting cannot be used.
+        ConfigurationError: the labels or a setting cannot be used, or the file cannot be written.
         UnknownRun: the store has no such run.
     """
     if run_id is None and config.calibration.judgements is not None:  # grades recorded before
@@ -172,11 +107,16 @@ def calibrate_and_print(
             from assizes.flows.evaluate import judge_canaries
 
             result = result.with_canaries(run_flows(judge_canaries(config, of_run, config.name)))
+    if apart is not None:
+        write_disagreements(apart, result.disagreements)
     if as_json:
         output.print_json(result.model_dump(mode="json"))
     else:
-        for calibration in result.calibrations:
-            print_calibration(calibration)
+        for calibration, disagreements in zip(
+            result.calibrations, result.disagreements, strict=True
+        ):
+            print_calibration(calibration, disagreements)
+        print_earlier(result.earlier)
         if result.canaries is not None:
             output.print_line(result.canaries.sentence())
         output.print_lines(f"FALLS SHORT: {reason}" for reason in result.shortfalls)
@@ -218,12 +158,15 @@ def calibration_config(
         settings["transcripts"] = {"uri": ""}
     config = read_config(file, overrides, settings)
     if config.calibration.labels is None:
-        raise ConfigurationError("labels: name a file or cases:NAME, or set [calibration] labels")
+        raise ConfigurationError(
+            "labels: name a file, cases:NAME or store:, or set [calibration] labels"
+        )
     labels = config.calibration.labels
-    if not ("://" in labels or labels.startswith("cases:") or Path(labels).exists()):
+    elsewhere = "://" in labels or labels.startswith(CASES_PREFIX) or labels == STORE_LABELS
+    if not (elsewhere or Path(labels).exists()):
         raise ConfigurationError(
             f"[calibration] labels {labels!r}: no such file in {Path.cwd()}; give a file with labels "
-            "of people, or cases:NAME"
+            "of people, cases:NAME, or store:"
         )
     return config
 

@@ -18,7 +18,7 @@ from assizes.judge.labels.current import current_labels
 from assizes.judge.rows import as_json
 from assizes.judge.verdicts.executions import collect_rows
 from assizes.tasks.store import Store, open_store
-from assizes.tasks.store.people import add_people_rows, read_people_rows
+from assizes.tasks.store.people import people_tables
 
 T = TypeVar("T")
 
@@ -49,20 +49,21 @@ class PeopleRows:
 
     def __init__(self, config: StoreConfig) -> None:
         self._config = config
+        self._tables = people_tables(config)
 
     def labels(self, *, current: bool = False) -> pl.DataFrame:
         """Table labels; `current`: without what was corrected or withdrawn."""
-        rows = read_people_rows(self._config, "labels")
+        rows = self._tables.rows("labels")
         return current_labels(rows) if current else rows
 
     def annotations(self, *, current: bool = False) -> pl.DataFrame:
         """Table annotations; `current`: without what was replaced or withdrawn."""
-        rows = read_people_rows(self._config, "annotations")
+        rows = self._tables.rows("annotations")
         return current_annotations(rows) if current else rows
 
     def queues(self) -> pl.DataFrame:
         """Table queues, in the order of their positions."""
-        return read_people_rows(self._config, "queues").sort("queue_id", "position")
+        return self._tables.rows("queues").sort("queue_id", "position")
 
     def add_label(self, body: LabelBody) -> tuple[dict[str, Any], bool]:
         """Store a label; returns its row, and whether it is new.
@@ -76,7 +77,7 @@ class PeopleRows:
         if body.metric == VERDICT and body.value is not None:
             VERDICT_SCALE.check(body.value)
         target = self._target(body)
-        rows = read_people_rows(self._config, "labels")
+        rows = self._tables.rows("labels")
         mine = _same(rows, target.run_id, body).filter(
             (pl.col("metric") == body.metric) & (pl.col("rater") == body.rater)
         )
@@ -116,7 +117,7 @@ class PeopleRows:
             TakenKey: the id is that of another annotation.
         """
         run_id = self._annotated_run(body)
-        rows = read_people_rows(self._config, "annotations")
+        rows = self._tables.rows("annotations")
         if body.supersedes is not None:
             earlier = rows.filter(
                 (pl.col("annotation_id") == body.supersedes) & (pl.col("run_id") == run_id)
@@ -146,7 +147,7 @@ class PeopleRows:
             if any(earlier[name] != row[name] for name in content):
                 raise TakenKey(f"{key} {row[key]} is that of another row; give a new one")
             return earlier, False
-        add_people_rows(self._config, table, [row])
+        self._tables.add(table, [row])
         return row, True
 
     def _target(self, body: LabelBody) -> _Target:

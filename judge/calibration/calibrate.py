@@ -10,7 +10,7 @@ from statistics import fmean
 from typing import Any, Final
 
 from assizes.judge.calibration import measures, record
-from assizes.judge.calibration.labelled import RatedItem, agreed_grade, pass_mark
+from assizes.judge.calibration.labelled import RatedItem, pass_mark
 from assizes.judge.calibration.measures import Estimate, JudgeErrors, ObservedPasses, estimate
 from assizes.judge.calibration.record import Agreement, Calibration, Ceiling, FailingClass, Pair
 from assizes.judge.config.gates import VERDICT, CalibrationConfig
@@ -41,7 +41,7 @@ def calibrate(
     """Compare a judge with people on all items that they graded."""
     ordered = config.scale == "ordinal"
     asked = [item for item in items if not item.missing]  # the others are no fault of the judge
-    settled = [(item, agreed_grade(list(item.people.values()), ordered=ordered)) for item in asked]
+    settled = [(item, item.settled_grade(ordered=ordered)) for item in asked]
     pairs = [
         (item.cluster, grade, item.judged)
         for item, grade in settled

@@ -21,6 +21,12 @@ WORDS: Final[Mapping[str, float]] = {
 }
 """The grades of words that need no entry in [calibration.words]."""
 
+NOTE_COLUMN: Final = "note"
+"""The column of a label file with what a rater wrote beside the label; a file may lack it."""
+
+MAX_NOTE_CHARS: Final = 4_000
+"""Characters of a note that are kept, at most."""
+
 
 @dataclass(frozen=True, slots=True)
 class RatedItem:
@@ -31,6 +37,15 @@ class RatedItem:
     people: Mapping[str, float] = field(default_factory=dict)  # rater -> grade
     judged: float | None = None  # None: no answer, or one that is not a grade
     missing: bool = False  # the judge was not asked, so the item counts nowhere
+    repetition: int | None = None  # of the case; None: the labels name none
+    notes: Mapping[str, str] = field(default_factory=dict)  # rater -> what they wrote
+    settled: float | None = None  # by an adjudicator, whose grade wins; None: by nobody
+
+    def settled_grade(self, *, ordered: bool) -> float | None:
+        """The grade on which people settled; `None` if they are divided (see `agreed_grade`)."""
+        if self.settled is not None:
+            return self.settled
+        return agreed_grade(list(self.people.values()), ordered=ordered)
 
 
 def parse_grade(value: object, config: CalibrationConfig) -> float | None:
@@ -98,10 +113,12 @@ class ItemKey(NamedTuple):
 
 @dataclass
 class PeopleGrades:
-    """The grades of one item by rater, and the cluster of the item where the file names one."""
+    """The grades and notes of one item by rater, and its cluster where the file names one."""
 
     cluster: str | None = None
     grades: dict[str, float] = field(default_factory=dict)  # rater -> grade
+    notes: dict[str, str] = field(default_factory=dict)  # rater -> what they wrote beside it
+    settled: float | None = None  # the grade of an adjudicator
 
 
 def labels_by_metric(
@@ -133,6 +150,8 @@ def labels_by_metric(
                 raise ConfigurationError(
                     f"{at}: {rater!r} gave this another grade above; a rater has one grade a case"
                 )
+            if note := _text(row.get(NOTE_COLUMN)):
+                people.notes[rater] = note[:MAX_NOTE_CHARS]
     if not any(people.grades for things in people_by_metric.values() for people in things.values()):
         raise ConfigurationError(f"{where}: holds no label")
     return people_by_metric

@@ -143,6 +143,9 @@ class ComparisonConfig(ConfigTable):
 CASES_PREFIX = "cases:"
 """The prefix of a label that the transcripts themselves carry, as in `cases:reward`."""
 
+STORE_LABELS: Final = "store:"
+"""Stands for a file of labels, and means the labels in the store that has the run."""
+
 VERDICT = "verdict"
 """The metric name that stands for the verdict on the whole case, passed or not."""
 
@@ -189,7 +192,8 @@ class CalibrationConfig(ConfigTable):
     labels: str | None = Field(
         default=None,
         description="The file with people's labels: CSV, TSV, Parquet, JSON, JSON lines or TREC "
-        "qrels, plain or .gz. `cases:NAME` means a label that the transcripts carry.",
+        "qrels, plain or .gz. `cases:NAME` means a label that the transcripts carry, `store:` the "
+        "labels that people gave in the store.",
     )
     judgements: str | None = Field(
         default=None, description="A file with recorded grades of a judge, in place of a run."

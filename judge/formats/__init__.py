@@ -84,8 +84,10 @@ def detect_format(head: bytes) -> Format:
                 value = jiter.from_json(data, partial_mode="trailing-strings")
             except ValueError:
                 continue
+        first = value[0] if isinstance(value, list) and value else value
+        keys = first.keys() if isinstance(first, dict) else ()
         for format_ in _ORDER:
-            if format_.fits(value):
+            if not format_.keys.isdisjoint(keys) and format_.fits(value):
                 # The head decides between lines and document, not the cut that fitted.
                 return resolve_format(format_.name.partition(".")[0], head)
     known = ", ".join(NAMES)

@@ -1,1 +1,1 @@
-"""Labels of people: which of them count."""
+"""Labels that people give to judged cases: which of them count, and which cases are to be labelled."""

@@ -22,6 +22,7 @@ from prefect.artifacts import (
     aupdate_progress_artifact,
 )
 
+from assizes.judge.calibration.disagreements import MetricDisagreements
 from assizes.judge.calibration.record import Calibration, Canaries
 from assizes.tasks.context.run_context import ProgressReporter, RunContext
 from assizes.tasks.reports import formatting
@@ -34,6 +35,9 @@ UPDATE_INTERVAL_S: Final = 1.0
 """Seconds between two updates of a progress artifact, at least; the end sends what is left."""
 
 KEY: Final = "assizes-progress"
+
+_MAX_DISAGREEMENTS: Final = 20
+"""The most disagreements of a metric that the artifact of a calibration lists."""
 
 SHOW_AFTER_S: Final = 10.0
 """Seconds before the progress of a run appears; a shorter run gets no such artifact."""
@@ -99,12 +103,19 @@ def link_uri(path: str) -> str:
 
 
 def calibration_markdown(
-    calibrations: Sequence[Calibration], shortfalls: Sequence[str], canaries: Canaries | None = None
+    calibrations: Sequence[Calibration],
+    shortfalls: Sequence[str],
+    canaries: Canaries | None = None,
+    disagreements: Sequence[MetricDisagreements] = (),
 ) -> str:
-    """Calibrations as Markdown: why the judge may not be used, the metrics, and the canaries."""
+    """Calibrations as Markdown: why the judge may not be used, the metrics, and the canaries.
+
+    The disagreements that stand furthest apart are listed with the judge's reason.
+    """
     blocks = [f"- FALLS SHORT: {plain(reason, 500)}" for reason in shortfalls]
     for calibration in calibrations:
         blocks += _calibration_blocks(calibration)
+    blocks += [_disagreement_table(apart) for apart in disagreements if apart.listed]
     if canaries is not None:
         names = ("planted", "judged", "takeovers", "silent", "noticed")
         rows = ([name, str(getattr(canaries, name))] for name in names)
@@ -136,6 +147,19 @@ def _calibration_blocks(calibration: Calibration) -> Iterator[str]:
         yield f"People among themselves: mean kappa {calibration.ceiling.mean_kappa:.2f}."
     if calibration.warnings:
         yield bullets(f"Warning: {plain(warning, 500)}" for warning in calibration.warnings)
+
+
+def _disagreement_table(apart: MetricDisagreements) -> str:
+    rows = [
+        [
+            *(plain(item.case_id), f"{item.people:g}", f"{item.judge:g}"),
+            plain(item.reason or "-", 300),
+        ]
+        for item in apart.listed[:_MAX_DISAGREEMENTS]
+    ]
+    heading = f"## {plain(apart.metric)}: {apart.total:,} disagreements"
+    columns = ("case", "people", "judge", "the judge's reason")
+    return f"{heading}\n\n{table(columns, rows)}"
 
 
 @dataclass

@@ -14,6 +14,7 @@ import polars as pl
 from pydantic import BaseModel, ConfigDict, Field
 
 from assizes.judge.calibration.calibrate import CalibrationSubject, calibrate, judge_fingerprint
+from assizes.judge.calibration.disagreements import MetricDisagreements, disagreements
 from assizes.judge.calibration.labelled import (
     ItemKey,
     PeopleGrades,
@@ -21,12 +22,15 @@ from assizes.judge.calibration.labelled import (
     judgements,
     labels_by_metric,
 )
+from assizes.judge.calibration.measures import Estimate
 from assizes.judge.calibration.record import Calibration, Canaries, former_of, shortfalls
-from assizes.judge.config.gates import CASES_PREFIX, VERDICT, CalibrationConfig
+from assizes.judge.config.gates import CASES_PREFIX, STORE_LABELS, VERDICT, CalibrationConfig
 from assizes.judge.errors import ConfigurationError
 from assizes.judge.rows import as_json
 from assizes.judge.verdicts.executions import collect_rows
+from assizes.tasks.runs.item_facts import item_facts
 from assizes.tasks.runs.labels_and_grades import carried_labels, read_labels, stored_grades
+from assizes.tasks.runs.people_labels import stored_labels
 from assizes.tasks.store import RunRecord, Store
 
 Labels = Mapping[str, Mapping[ItemKey, PeopleGrades]]
@@ -35,8 +39,25 @@ Labels = Mapping[str, Mapping[ItemKey, PeopleGrades]]
 _KEY_FIELDS: Final = {"fingerprint", "metric", "labels_hash", "run_id"}
 """Fields of a calibration that are columns of their own in the store."""
 
+_MAX_EARLIER: Final = 20
+"""The most earlier calibrations that a result lists."""
+
 _LABELS: Final = "[calibration] labels"
 _JUDGEMENTS: Final = "[calibration] judgements"
+
+
+class EarlierCalibration(BaseModel):
+    """What was stored of an earlier calibration on a metric, of this judge or of another."""
+
+    model_config = ConfigDict(frozen=True)
+
+    at: datetime
+    metric: str
+    judge: str
+    fingerprint: str
+    labels_hash: str
+    items: int = Field(description="labels that the kappa rests on")
+    kappa: Estimate = Field(description="the kappa that is cited: quadratic for ordered grades")
 
 
 class CalibrationResult(BaseModel):
@@ -46,6 +67,12 @@ class CalibrationResult(BaseModel):
 
     calibrations: tuple[Calibration, ...]
     shortfalls: tuple[str, ...]
+    disagreements: tuple[MetricDisagreements, ...] = Field(
+        default=(), description="by metric, as `calibrations`; recorded judgements have no reasons"
+    )
+    earlier: tuple[EarlierCalibration, ...] = Field(
+        default=(), description="stored calibrations of the same metrics, the newest first"
+    )
     canaries: Canaries | None = Field(default=None, description="null: none were wanted")
 
     def with_canaries(self, canaries: Canaries | None) -> CalibrationResult:
@@ -73,15 +100,17 @@ def calibrate_run(store: Store, run_id: str, config: CalibrationConfig) -> Calib
     """
     record = store.run(run_id)
     source = labels_of(config, store, record)
-    calibrations = [
+    pairs = [
         _calibrate_metric(store, record, metric, labels, source, config)
         for metric, labels in sorted(source.labels.items())
     ]
+    calibrations = [calibration for calibration, _ in pairs]
     if not any(calibration.labelled > calibration.missing for calibration in calibrations):
         raise ConfigurationError(
             f"{source.where}: not one labelled case was judged in run {record.run_id}"
         )
-    return _save_calibrations(store, calibrations, record.finished_at, config)
+    result = _save_calibrations(store, calibrations, record.finished_at, config)
+    return result.model_copy(update={"disagreements": tuple(apart for _, apart in pairs)})
 
 
 def calibrate_judgements(store: Store | None, config: CalibrationConfig) -> CalibrationResult:
@@ -110,7 +139,9 @@ def calibrate_judgements(store: Store | None, config: CalibrationConfig) -> Cali
         labels_hash=source.digest,
         outcomes=[(item.case_id, grade) for item, grade in grades.items() if grade is not None],
     )
-    return _save_calibrations(store, [calibrate(subject, items, config)], None, config)
+    result = _save_calibrations(store, [calibrate(subject, items, config)], None, config)
+    apart = disagreements(metric, items, {}, ordered=config.scale == "ordinal")
+    return result.model_copy(update={"disagreements": (apart,)})
 
 
 def labels_of(
@@ -123,7 +154,13 @@ def labels_of(
     """
     uri = config.labels
     if uri is None:
-        raise ConfigurationError(f"{_LABELS}: required; a file, or {CASES_PREFIX}NAME")
+        wanted = f"a file, {CASES_PREFIX}NAME, or {STORE_LABELS}"
+        raise ConfigurationError(f"{_LABELS}: required; {wanted}")
+    if uri == STORE_LABELS:
+        if store is None or record is None:
+            raise ConfigurationError(f"{_LABELS} {uri!r}: needs a run, not judgements")
+        stored = stored_labels(store, record.run_id)
+        return LabelSource(uri, _digest(stored), stored)
     if uri.startswith(CASES_PREFIX):
         if store is None or record is None:
             raise ConfigurationError(f"{_LABELS} {uri!r}: needs a run, not judgements")
@@ -135,6 +172,17 @@ def labels_of(
     return LabelSource(uri, file.digest, labels_by_metric(file.rows, config, uri))
 
 
+def _digest(labels: Labels) -> str:
+    body = as_json(
+        [
+            [metric, *item, people.grades, people.settled]
+            for metric, items in sorted(labels.items())
+            for item, people in sorted(items.items())
+        ]
+    )
+    return hashlib.sha256(body.encode()).hexdigest()[:16]
+
+
 def _calibrate_metric(
     store: Store,
     record: RunRecord,
@@ -142,7 +190,7 @@ def _calibrate_metric(
     labels: Mapping[ItemKey, PeopleGrades],
     source: LabelSource,
     config: CalibrationConfig,
-) -> Calibration:
+) -> tuple[Calibration, MetricDisagreements]:
     is_binary = all(set(people.grades.values()) <= {0.0, 1.0} for people in labels.values())
     judge_grades = stored_grades(store, record.run_id, metric, config, binary=is_binary)
     grades, clusters = judge_grades.grades, judge_grades.clusters
@@ -158,7 +206,9 @@ def _calibrate_metric(
         run_id=record.run_id,
         outcomes=[(clusters[item], grade) for item, grade in grades.items() if grade is not None],
     )
-    return calibrate(subject, items, config)
+    facts = item_facts(store, record.run_id, judge_grades.judge, metric, items)
+    ordered = config.scale == "ordinal"
+    return calibrate(subject, items, config), disagreements(metric, items, facts, ordered=ordered)
 
 
 def _with_repetitions(
@@ -193,6 +243,9 @@ def _rated_items(
             people=people.grades,
             judged=grades.get(item),
             missing=item not in grades,  # never asked; `judged` is also `None` after an error
+            repetition=item.repetition,
+            notes=people.notes,
+            settled=people.settled,
         )
         for item, people in labels.items()
     ]
@@ -205,7 +258,8 @@ def _save_calibrations(
     config: CalibrationConfig,
 ) -> CalibrationResult:
     """Store the calibrations, and list where they fall short of the floors and of earlier ones."""
-    before = [] if store is None else stored_calibrations(store)  # read first: without the new ones
+    # Read first: without the new ones.
+    times, before = ([], []) if store is None else _dated_calibrations(store)
     reasons: list[str] = []
     for calibration in calibrations:
         reasons += shortfalls(calibration, former_of(calibration, before), config)
@@ -217,12 +271,40 @@ def _save_calibrations(
                 "record": as_json(calibration.model_dump(mode="json")),
             }
             store.add_calibration(row)
-    return CalibrationResult(calibrations=tuple(calibrations), shortfalls=tuple(reasons))
+    metrics = {calibration.metric for calibration in calibrations}
+    earlier = [
+        _earlier(at, former)
+        for at, former in zip(times, before, strict=True)
+        if former.metric in metrics and former not in calibrations
+    ]
+    return CalibrationResult(
+        calibrations=tuple(calibrations),
+        shortfalls=tuple(reasons),
+        earlier=tuple(earlier[: -_MAX_EARLIER - 1 : -1]),
+    )
+
+
+def _earlier(at: datetime, former: Calibration) -> EarlierCalibration:
+    return EarlierCalibration(
+        at=at,
+        metric=former.metric,
+        judge=former.judge,
+        fingerprint=former.fingerprint,
+        labels_hash=former.labels_hash,
+        items=former.agreement.items,
+        kappa=former.cited_kappa,
+    )
+
+
+def _dated_calibrations(store: Store) -> tuple[list[datetime], list[Calibration]]:
+    """Every calibration in a store and its time, in order of time."""
+    rows = store.calibrations()
+    return rows["at"].to_list(), list(map(Calibration.model_validate_json, rows["record"]))
 
 
 def stored_calibrations(store: Store) -> list[Calibration]:
     """Every calibration in a store, in order of time."""
-    return [Calibration.model_validate_json(text) for text in store.calibrations()["record"]]
+    return _dated_calibrations(store)[1]
 
 
 class MetricCitation(BaseModel):

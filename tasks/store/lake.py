@@ -11,6 +11,7 @@
     runs/<run>/SUCCESS.json                         the end of a complete run; created once, last
     comparisons/<baseline>..<candidate>-<hash>.json
     calibrations/<fingerprint>-<hash>.json          the hash is of its record; created once
+    labels/, annotations/, queues/<hash>.lines      rows of people; created once
 
 Readers open only parts that a commit mark or a generation names, and check the parts against it. So
 they never see what a writer left behind that crashed or came second.
@@ -35,6 +36,7 @@ from assizes.tasks.runtime.process import Closing
 from assizes.tasks.store import record
 from assizes.tasks.store.manifest import SUCCESS, Documents, Manifest, encode_document
 from assizes.tasks.store.objects import Objects
+from assizes.tasks.store.people import ObjectPeople
 from assizes.tasks.store.record import (
     RUN_TABLES,
     STORE_MARK,
@@ -57,6 +59,7 @@ class ParquetStore(Closing):
     def __init__(self, uri: str, objects: Objects, *, writing: bool) -> None:
         self.uri = uri
         self.objects = objects
+        self.people = ObjectPeople(objects)
         self._documents = Documents(uri, objects)
         self.manifest = Manifest(objects, self._documents)  # names the parts of each run's rows
         self._known_run_ids: set[str] = set()  # seen in the store, so not looked for again
@@ -201,6 +204,7 @@ class ParquetStore(Closing):
     def forget(self, run_id: str, case_ids: Collection[str]) -> None:
         """Publish a generation without these cases, then remove the parts that held them."""
         self._check_known(run_id)
+        self.people.forget(run_id, case_ids)
         Rewriter(self.objects, self.manifest, run_id).forget(case_ids)
 
     def compact(self, run_id: str) -> CompactionResult:

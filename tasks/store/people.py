@@ -1,136 +1,211 @@
-"""Rows that people write: durable when a call returns, also while a run writes to the store."""
+"""Rows that people write: labels, annotations, queues of cases to label.
+
+They are durable when a call returns, also while a run writes to the same store. A DuckDB file is
+locked by the process that writes a run, so these rows never go into it: they are lines of
+`<file>.people` beside it. A lake has an object for each call. Both hold the same lines: eight hex
+digits of a CRC, a blank, and JSON with the table and the row. No line is ever changed. A line that a
+killed writer left unfinished is passed over, and the next one begins on a line of its own.
+"""
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final, Protocol
 
 import polars as pl
 
 from assizes.judge.config.run import StoreConfig
-from assizes.judge.rows import as_json
-from assizes.tasks.store import store_file
+from assizes.judge.errors import StoreError
+from assizes.judge.rows import PEOPLE_KEYS, PEOPLE_TABLES, as_json
 from assizes.tasks.store.bucket import objects_at
+from assizes.tasks.store.objects import Objects, sync_folder
 
-_TIME: Final = pl.Datetime("us", "UTC")
+MAX_ROW_BYTES: Final = 64 * 1024
+"""The most bytes of one row as JSON; a note of 4,000 characters takes a fourth of it."""
 
-
-def _columns(dtype: Any, *names: str) -> dict[str, Any]:
-    return dict.fromkeys(names, dtype)
-
-
-_CASE: Final = {"run_id": pl.String, "case_id": pl.String, "repetition": pl.Int32}
-
-SCHEMAS: Final[dict[str, dict[str, Any]]] = {
-    "labels": {
-        "label_id": pl.String,
-        **_CASE,
-        **_columns(pl.String, "metric", "rater", "role", "kind"),
-        "value": pl.Float64,
-        "note": pl.String,
-        "at": _TIME,
-        "seconds": pl.Float64,
-        "blind": pl.Boolean,
-        "shown": pl.String,
-        "probability": pl.Float64,
-        **_columns(pl.String, "queue_id", "supersedes"),
-    },
-    "annotations": {
-        "annotation_id": pl.String,
-        **_CASE,
-        "kind": pl.String,
-        "turn": pl.Int64,
-        "metric": pl.String,
-        "value": pl.Float64,
-        **_columns(pl.String, "text", "author"),
-        "at": _TIME,
-        "supersedes": pl.String,
-    },
-    "queues": {
-        "queue_id": pl.String,
-        "position": pl.Int64,
-        "run_id": pl.String,
-        "metric": pl.String,
-        "case_id": pl.String,
-        "repetition": pl.Int32,
-        **_columns(pl.String, "part", "reason", "stratum"),
-        "probability": pl.Float64,
-        "at": _TIME,
-        "drawn_by": pl.String,
-    },
-}
-KEYS: Final = {
-    "labels": ("label_id",),
-    "annotations": ("annotation_id",),
-    "queues": ("queue_id", "position"),
-}
+_SUFFIX: Final = ".people"
+_DUCKDB: Final = "duckdb:///"
 
 
-def add_people_rows(config: StoreConfig, table: str, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Store rows of one table of people; a row whose key is stored already changes nothing."""
-    if not rows:
-        return
-    texts = [as_json({"table": table, "row": _plain(row)}) for row in rows]
-    if (file := store_file(config.uri)) is not None:
-        _append(_lines_of(file), texts)
-        return
-    body = "\n".join(texts).encode()
-    key = str(rows[0][KEYS[table][0]])
-    name = f"{table}/{key}-{hashlib.sha256(body).hexdigest()[:16]}.json"
-    objects_at(config.uri, config.storage_options).create(name, body)
+class PeopleTables(Protocol):
+    """The tables `PEOPLE_TABLES` of one store; methods raise `StoreError` where it is unreachable."""
+
+    def add(self, table: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Store rows, which are durable when this returns.
+
+        Of rows with the same key the oldest stays, so that a call may be repeated.
+
+        Raises:
+            StoreError: when a row is larger than `MAX_ROW_BYTES`.
+        """
+
+    def rows(self, table: str) -> pl.DataFrame:
+        """Every row of a table in order of time; empty where nobody wrote any."""
+
+    def forget(self, run_id: str, case_ids: Collection[str]) -> None:
+        """Delete every row about some cases of a run."""
 
 
-def read_people_rows(config: StoreConfig, table: str) -> pl.DataFrame:
-    """Every row of one table of people, in order of time."""
+class FilePeople:
+    """The tables beside a DuckDB file; several processes may write at once."""
+
+    def __init__(self, store_file: Path) -> None:
+        self.path = store_file.with_name(f"{store_file.name}{_SUFFIX}")  # of `:memory:` too
+
+    def add(self, table: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Append the rows as lines, and sync them to disk."""
+        if not (block := _encode(table, rows)):
+            return
+        with _converted_errors("write", self.path), _locked_file(self.path) as file:
+            is_new = not file.seek(0, os.SEEK_END)
+            # A line that a killed writer left unfinished must not run into the next one.
+            is_cut = not is_new and file.seek(-1, os.SEEK_END) >= 0 and file.read(1) != b"\n"
+            file.write(b"\n" + block if is_cut else block)
+            file.flush()
+            os.fsync(file.fileno())
+            if is_new:  # the name of the file must survive a power cut as well
+                sync_folder(self.path.parent)
+
+    def rows(self, table: str) -> pl.DataFrame:
+        """The rows of all whole lines."""
+        with _converted_errors("read", self.path), suppress(FileNotFoundError):
+            return _decode(table, [self.path.read_bytes()])
+        return _decode(table, [])
+
+    def forget(self, run_id: str, case_ids: Collection[str]) -> None:
+        """Write the other lines to a new file, then rename it over the old one."""
+        if not self.path.exists():
+            return
+        draft = self.path.with_name(f"{self.path.name}.draft")
+        with _converted_errors("write", self.path), _locked_file(self.path) as file:
+            file.seek(0)
+            kept = _without_cases(file.read(), run_id, case_ids)
+            with draft.open("wb") as new:
+                new.write(kept)
+                new.flush()
+                os.fsync(new.fileno())
+            draft.replace(self.path)  # atomic: readers see the old lines or the new ones
+            sync_folder(self.path.parent)
+
+
+class ObjectPeople:
+    """The tables of a lake: an object for each call, named by its content and created once."""
+
+    def __init__(self, objects: Objects) -> None:
+        self._objects = objects
+
+    def add(self, table: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Create an object with the rows."""
+        if block := _encode(table, rows):
+            self._objects.create(_object_name(table, block), block)
+
+    def rows(self, table: str) -> pl.DataFrame:
+        """The rows of all objects of a table."""
+        return _decode(table, self._blocks(table).values())
+
+    def forget(self, run_id: str, case_ids: Collection[str]) -> None:
+        """Create objects with the other rows, then remove those that held rows of the cases."""
+        for table in PEOPLE_TABLES:
+            for name, block in self._blocks(table).items():
+                kept = _without_cases(block, run_id, case_ids)
+                if kept == block:
+                    continue
+                if kept:
+                    self._objects.create(_object_name(table, kept), kept)
+                self._objects.remove([name])
+
+    def _blocks(self, table: str) -> dict[str, bytes]:
+        return self._objects.read([f"{table}/{name}" for name in self._objects.names(table)])
+
+
+def people_tables(config: StoreConfig) -> PeopleTables:
+    """The tables of people of a store, whether or not another process is writing a run to it."""
+    if config.uri.startswith(_DUCKDB):
+        return FilePeople(Path(config.uri.removeprefix(_DUCKDB)).expanduser())
+    return ObjectPeople(objects_at(config.uri, config.storage_options))
+
+
+def _object_name(table: str, block: bytes) -> str:
+    return f"{table}/{hashlib.sha256(block).hexdigest()[:32]}.lines"
+
+
+def _encode(table: str, rows: Sequence[Mapping[str, Any]]) -> bytes:
+    """Rows as lines; an unknown column is a `StoreError`, as nobody would ever read it."""
+    columns, lines = PEOPLE_TABLES[table], []
+    for row in rows:
+        if unknown := row.keys() - columns.keys():
+            raise StoreError(f"table {table} has no column {', '.join(sorted(unknown))}")
+        plain = {
+            name: value.isoformat() if isinstance(value, datetime) else value
+            for name, value in row.items()
+        }
+        body = as_json({"table": table, "row": plain}).encode()
+        if len(body) > MAX_ROW_BYTES:
+            raise StoreError(
+                f"a row of table {table} has {len(body):,} bytes; at most {MAX_ROW_BYTES:,}"
+            )
+        lines.append(b"%08x %b\n" % (zlib.crc32(body), body))
+    return b"".join(lines)
+
+
+def _entries(block: bytes) -> Iterator[tuple[bytes, dict[str, Any]]]:
+    """The whole lines of a block, each with its line end, and what they hold."""
+    for line in block.split(b"\n"):
+        crc, _, body = line.partition(b" ")
+        if body and b"%08x" % zlib.crc32(body) == crc:  # else cut short or altered
+            yield line + b"\n", json.loads(body)
+
+
+def _decode(table: str, blocks: Iterable[bytes]) -> pl.DataFrame:
     rows: dict[tuple[Any, ...], dict[str, Any]] = {}
-    for text in _texts(config, table):
-        with suppress(ValueError, KeyError):
-            entry = json.loads(text)
+    for block in blocks:
+        for _, entry in _entries(block):
             if entry["table"] == table:
                 row = entry["row"] | {"at": datetime.fromisoformat(entry["row"]["at"])}
-                rows.setdefault(tuple(row[name] for name in KEYS[table]), row)
-    frame = pl.DataFrame(list(rows.values()), schema=SCHEMAS[table], orient="row")
-    return frame.sort("at", *KEYS[table])
+                key = tuple(row[name] for name in PEOPLE_KEYS[table])
+                # The oldest row of a key stays, whatever the order of the objects of a lake.
+                if key not in rows or row["at"] < rows[key]["at"]:
+                    rows[key] = row
+    frame = pl.DataFrame(list(rows.values()), schema=PEOPLE_TABLES[table], orient="row")
+    return frame.sort("at", *PEOPLE_KEYS[table])
 
 
-def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        name: value.isoformat() if isinstance(value, datetime) else value
-        for name, value in row.items()
-    }
+def _without_cases(block: bytes, run_id: str, case_ids: Collection[str]) -> bytes:
+    return b"".join(
+        line
+        for line, entry in _entries(block)
+        if entry["row"]["run_id"] != run_id or entry["row"]["case_id"] not in case_ids
+    )
 
 
-def _lines_of(file: Path) -> Path:
-    return file.with_name(f"{file.name}.people")
+@contextmanager
+def _locked_file(path: Path) -> Iterator[BinaryIO]:
+    """The file, open for reading and appending, and locked against other processes."""
+    while True:
+        with path.open("ab+") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)  # it ends with the file, also when it is killed
+            with suppress(FileNotFoundError):
+                # `forget` may have put another file in its place while this call waited.
+                if path.stat().st_ino == os.fstat(file.fileno()).st_ino:
+                    yield file
+                    return
 
 
-def _append(path: Path, texts: Iterable[str]) -> None:
-    block = "".join(f"{zlib.crc32(text.encode()):08x} {text}\n" for text in texts).encode()
-    with path.open("ab+") as sink:
-        if sink.tell():
-            sink.seek(-1, os.SEEK_END)
-            block = block if sink.read(1) == b"\n" else b"\n" + block  # after a torn line
-        sink.write(block)
-        sink.flush()
-        os.fsync(sink.fileno())
-
-
-def _texts(config: StoreConfig, table: str) -> Iterable[str]:
-    if (file := store_file(config.uri)) is None:
-        objects = objects_at(config.uri, config.storage_options)
-        names = [f"{table}/{name}" for name in objects.names(table)]
-        for body in objects.read(names).values():
-            yield from body.decode().split("\n")
-        return
-    path = _lines_of(file)
-    for line in path.read_bytes().split(b"\n") if path.exists() else ():
-        digest, _, body = line.partition(b" ")
-        if body and digest == f"{zlib.crc32(body):08x}".encode():
-            yield body.decode()
+@contextmanager
+def _converted_errors(act: str, path: Path) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError:
+        if act == "read":
+            raise
+        raise StoreError(f"{path}: cannot {act}: its folder does not exist") from None
+    except OSError as error:
+        raise StoreError(f"{path}: cannot {act}: {error.strerror or error}") from error

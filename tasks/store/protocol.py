@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import polars as pl
 
+from assizes.tasks.store.people import PeopleTables
 from assizes.tasks.store.record import Counts, Frames, RunRecord
 
 
@@ -109,6 +110,10 @@ class Store(AbstractContextManager["Store", None], Protocol):
 
     def calibrations(self) -> pl.DataFrame:
         """Table calibrations in order of time; empty in a store older than that table."""
+
+    @property
+    def people(self) -> PeopleTables:
+        """The tables of labels, annotations and queues, which may be written at any time."""
 
     def close(self) -> None:
         """Release the store; closing it again does nothing."""

@@ -48,6 +48,8 @@ def run_query(
             )
         # A name in a string costs a needless view; DuckDB's get_table_names fails on USING.
         tables = set(rows.TABLES) & set(_WORD.findall(statement.lower()))
+        for table in rows.PEOPLE_TABLES.keys() & set(_WORD.findall(statement.lower())):
+            _load_table(con, table, store.people.rows(table), run)
         if isinstance(store, ParquetStore):
             runs = [run] if run else store.runs()["run_id"].to_list()
             for table in tables:
@@ -110,7 +112,12 @@ def _show_lake_table(
             return
         parts = (rows.add_later_columns(table, pl.read_parquet(data)) for data in sources)
         frames = [rows.frame(table, []), *parts]  # an empty frame first: there may be no part
-    con.register("_incoming", ArrowView(pl.concat(frames)))
+    _load_table(con, table, pl.concat(frames), run)
+
+
+def _load_table(con: Connection, table: str, loaded: pl.DataFrame, run: str | None) -> None:
+    """Load rows into the connection as a temporary table, those of one run where it is given."""
+    con.register("_incoming", ArrowView(loaded))
     condition = _run_condition(table, run)
     con.execute(f"create temp table {table} as select * from _incoming {condition}")
     con.unregister("_incoming")

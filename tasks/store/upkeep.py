@@ -16,6 +16,7 @@ from typing import Final
 import polars as pl
 
 from assizes.judge.errors import StoreError
+from assizes.judge.rows import PEOPLE_TABLES
 from assizes.tasks.runtime.failpoints import failpoint
 from assizes.tasks.store.bucket import PROBES
 from assizes.tasks.store.lake import ParquetStore
@@ -51,7 +52,9 @@ def list_garbage(
         StoreError: when a complete run lacks commit marks: then its parts must not be removed.
     """
     limit = now - older_than
-    items = list(_drafts(objects, ["", "runs", "comparisons", "calibrations"], limit))
+    items = list(
+        _drafts(objects, ["", "runs", "comparisons", "calibrations", *PEOPLE_TABLES], limit)
+    )
     items += [
         Garbage(f"{PROBES}/{entry.name}", entry.size, "probe")
         for entry in objects.entries(PROBES)
@@ -152,6 +155,9 @@ def find_subject(
             for table in CASE_TABLES:
                 count = store.scan(stored_run_id, table).filter(matches).select(pl.len())
                 rows[table] = int(count.collect().item())
+            for table in PEOPLE_TABLES:
+                of_run = store.people.rows(table).filter(pl.col("run_id") == stored_run_id)
+                rows[table] = of_run.filter(matches).height
             if any(rows.values()):
                 subject_rows.append(SubjectRows(stored_run_id, case_ids, rows))
     return subject_rows

@@ -25,6 +25,7 @@ from assizes.judge.rows import TABLES, as_json, frame
 from assizes.tasks.runtime.failpoints import failpoint
 from assizes.tasks.runtime.process import Closing
 from assizes.tasks.store import duckdb_file, duckdb_rows, record
+from assizes.tasks.store.people import FilePeople
 from assizes.tasks.store.record import Counts, Frames, RunRecord, checked_id
 from assizes.tasks.store.run_names import resolve_run, run_names
 
@@ -45,6 +46,7 @@ class DuckDBStore(Closing):
         self.uri = uri
         self._lock = threading.Lock()  # of the connection, which has one transaction at a time
         self._connection: Connection | None = None  # None until it is open, and once closed
+        self.people = FilePeople(path)
         in_memory = path == duckdb_file.IN_MEMORY
         journal = None if in_memory else path.with_name(f"{path.name}.commits")
         self._journal = duckdb_file.Journal(journal)
@@ -194,6 +196,7 @@ class DuckDBStore(Closing):
 
     def forget(self, run_id: str, case_ids: Collection[str]) -> None:
         """Delete the rows in one transaction, and change the digest of every shard of the run."""
+        self.people.forget(run_id, case_ids)
         with self._transaction() as con:
             self._check_known(con, run_id)
             for table in record.CASE_TABLES:

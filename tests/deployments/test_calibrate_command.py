@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from pathlib import Path
 
@@ -41,7 +42,8 @@ def test_the_judge_beside_people_as_a_table_and_as_json(folder: Path):
     assert first.startswith("verdict: kappa 0.67 [0.46, 0.85")
     assert first.endswith("on 60 labels")
     assert "F1 of fail" in answer.out
-    assert "people 0" in answer.out
+    assert "people say fail" in answer.out
+    assert "disagreements: 9" in answer.out
     whole = assizes("calibrate", "labels.csv", "--run", RUN_ID, "--json", cwd=folder)
     (calibration,) = json.loads(whole.out)["calibrations"]
     assert calibration["confusion"] == [[17, 3], [6, 34]]
@@ -51,6 +53,37 @@ def test_the_judge_beside_people_as_a_table_and_as_json(folder: Path):
         "fails": 20,
         "fails_right": 17,
     }
+
+
+def test_disagreements_are_listed_with_both_reasons(folder: Path, tmp_path: Path):
+    lines = [f"{case},{'pass' if good else 'fail'},=the order is late" for case, good, _ in ROWS]
+    labels = tmp_path / "noted.csv"
+    labels.write_text("case_id,label,note\n" + "\n".join(lines), encoding="utf-8")
+    out = tmp_path / "apart.csv"
+    words = ("calibrate", str(labels), "--run", RUN_ID, "--disagreements", str(out), "--json")
+    answer = assizes(*words, cwd=folder)
+    assert answer.code == 0, answer
+    (apart,) = json.loads(answer.out)["disagreements"]
+    wrong = {case: good for case, good, errs in ROWS if errs}
+    assert apart["total"] == len(wrong) == len(apart["listed"])
+    for item in apart["listed"]:
+        people = wrong.pop(item["case_id"])
+        assert (item["people"], item["judge"]) == (float(people), float(not people))
+        assert item["notes"] == {"label": "=the order is late"}
+        assert item["reason"]  # the summary of the case
+    assert not wrong
+    with out.open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["case_id"] for row in rows] == [item["case_id"] for item in apart["listed"]]
+    assert all(json.loads(row["notes"]) for row in rows)
+
+
+def test_a_file_of_disagreements_that_cannot_be_written_is_one_line(folder: Path):
+    words = ("calibrate", "labels.csv", "--run", RUN_ID, "--disagreements", "none/apart.csv")
+    answer = assizes(*words, cwd=folder)
+    assert answer.code == 2
+    assert answer.err.count("\n") == 1
+    assert "--disagreements 'none/apart.csv' cannot be written: No such file" in answer.err
 
 
 def test_a_run_that_is_named_goes_before_judgements_of_the_file(folder: Path, tmp_path: Path):
@@ -90,7 +123,7 @@ def test_recorded_judgements_need_no_store(folder: Path, tmp_path: Path):
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (["--run", RUN_ID], "name a file or cases:NAME, or set [calibration] labels"),
+        (["--run", RUN_ID], "name a file, cases:NAME or store:, or set [calibration] labels"),
         (["none.csv", "--run", RUN_ID], "'none.csv': no such file"),
         (["labels.csv", "--run", "x"], "no run 'x'"),
         (

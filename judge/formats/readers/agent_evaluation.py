@@ -76,12 +76,6 @@ class _Row(BaseModel):
     trace: list[_Message] | Transcript | None = None  # chat messages, or a native transcript
 
 
-def _fits(value: Any) -> bool:
-    return isinstance(value, dict) and not value.keys().isdisjoint(
-        {"request_id", "request", "trace"}
-    )
-
-
 def _case(record: bytes) -> Case:
     return row_case(parsing.strict_json(record))
 
@@ -231,5 +225,10 @@ def _expected_values(row: _Row, traced: Expected) -> Expected:
     return Expected(**{**dict(traced), **own, "retrieved_context": documents})
 
 
-AGENT_EVALUATION: Final = Format(name="agent_evaluation", fits=_fits, case=_case)
+AGENT_EVALUATION: Final = Format(
+    name="agent_evaluation",
+    keys=frozenset({"request_id", "request", "trace"}),
+    fits=lambda value: isinstance(value, dict),
+    case=_case,
+)
 """The format of evaluation sets."""

@@ -86,7 +86,7 @@ def _add_response(value: dict[str, Any], builder: chat.ConversationBuilder) -> d
     return {**value, **response}  # either may hold model, usage and stop reason
 
 
-ANTHROPIC: Final = Layout("anthropic", _fits, _read)
+ANTHROPIC: Final = Layout("anthropic", frozenset({"messages"}), _fits, _read)
 """The layout of records of the Anthropic messages API."""
 
 

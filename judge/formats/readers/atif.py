@@ -83,5 +83,5 @@ def _add_step(step: dict[str, Any], path: str, builder: ConversationBuilder) -> 
         builder.add_result(result.get("content"), result.get("source_call_id"))
 
 
-ATIF: Final = Layout("atif", _fits, _read)
+ATIF: Final = Layout("atif", frozenset({"schema_version"}), _fits, _read)
 """The layout of ATIF trajectories."""

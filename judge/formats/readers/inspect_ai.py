@@ -183,5 +183,5 @@ def _grade(value: Any) -> float | None:
     return value if isinstance(value, bool | int | float) else None
 
 
-INSPECT_AI: Final = Layout("inspect_ai", _fits, _read, _split_log)
+INSPECT_AI: Final = Layout("inspect_ai", frozenset({"eval"}), _fits, _read, _split_log)
 """The layout of an inspect_ai log: each sample beside the facts that all samples share."""

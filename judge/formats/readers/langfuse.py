@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any, Final
 
 from assizes.judge.case import Case, ToolResult
@@ -38,6 +39,8 @@ _SNAKE: Final = {
     "calculatedTotalCost": "total_cost",
     **{name: re.sub("[A-Z]", r"_\g<0>", name).lower() for name in _CAMEL_NAMES},
 }
+
+_KEYS: Final = frozenset({"observations", "files", "source", "trace_id", "traceId"})
 
 
 def _fits(value: Any) -> bool:
@@ -191,5 +194,7 @@ def _human_labels(scores: list[dict[str, Any]]) -> dict[str, Any]:
     return {HUMAN_LABELS: rows} if rows else {}
 
 
-LANGFUSE: Final = piece_format("langfuse", _fits, _pieces, _join, other_objects=_listed_files)
+LANGFUSE: Final = replace(
+    piece_format("langfuse", _KEYS, _fits, _pieces, _join), other_objects=_listed_files
+)
 """The format of Langfuse's observations and scores."""

@@ -209,5 +209,5 @@ def _expected_values(assessments: list[dict[str, Any]]) -> Expected:
     )
 
 
-MLFLOW: Final = piece_format("mlflow", is_trace, _pieces, _join)
+MLFLOW: Final = piece_format("mlflow", frozenset({"info"}), is_trace, _pieces, _join)
 """The format of traces of MLflow 3."""

@@ -7,7 +7,7 @@ A field with its default value may be left out:
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from pydantic import ValidationError
 
@@ -18,10 +18,6 @@ from assizes.judge.formats.shared.containers import Format
 
 SCHEMA_VERSION: Final = 1
 """The version of the format that this reader knows; a record may name it as `schema_version`."""
-
-
-def _fits(value: Any) -> bool:
-    return isinstance(value, dict) and not value.keys().isdisjoint({"case_id", "transcript"})
 
 
 def _case(record: bytes) -> Case:
@@ -51,5 +47,10 @@ def native_line(case: Case) -> bytes:
     return case.model_dump_json(exclude_defaults=True).encode() + b"\n"
 
 
-NATIVE: Final = Format(name="native", fits=_fits, case=_case)
+NATIVE: Final = Format(
+    name="native",
+    keys=frozenset({"case_id", "transcript"}),
+    fits=lambda value: isinstance(value, dict),
+    case=_case,
+)
 """The project's own format."""

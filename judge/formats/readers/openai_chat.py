@@ -63,7 +63,7 @@ def _read(value: dict[str, Any]) -> Case:
     )
 
 
-OPENAI_CHAT: Final = Layout("openai_chat", _fits, _read)
+OPENAI_CHAT: Final = Layout("openai_chat", frozenset({"messages"}), _fits, _read)
 """The layout of chat-completions records."""
 
 

@@ -151,5 +151,12 @@ def _end_time(piece: dict[str, Any]) -> Any:
     return shapes.moment(shapes.first_present(piece, _END_FIELDS))
 
 
-OPENAI_LOGS: Final = piece_format("openai_logs", _fits, _pieces, _join, split_conversation=_split)
+OPENAI_LOGS: Final = piece_format(
+    "openai_logs",
+    frozenset({"request", "body"}),
+    _fits,
+    _pieces,
+    _join,
+    _split,
+)
 """The format of request logs of chat completions."""

@@ -30,6 +30,7 @@ _SESSIONS: Final = ("gen_ai.conversation.id", "session.id")  # tried in this ord
 _USERS: Final = ("user.id", "enduser.id")
 _AGENTS: Final = ("gen_ai.agent.name", "agent.name", "gen_ai.request.model", "llm.model_name")
 _VERSIONS: Final = ("gen_ai.agent.version", "service.version")
+_KEYS: Final = frozenset({*RESOURCE_SPANS, "trace_id", "traceId", "context"})
 
 
 def _fits(value: Any) -> bool:
@@ -111,5 +112,5 @@ def _evaluations(pieces: list[dict[str, Any]]) -> dict[str, float]:
     return scores
 
 
-OTEL: Final = piece_format("otel", _fits, _pieces, _join)
+OTEL: Final = piece_format("otel", _KEYS, _fits, _pieces, _join)
 """The format of agent traces in OpenTelemetry."""

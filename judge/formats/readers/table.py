@@ -29,24 +29,29 @@ TABLE: Final = "table"
 """The name of the format."""
 
 _MAX_COLUMNS: Final = 12  # named in the reason of a reject
+_NO_KEYS: Final = frozenset[str]()  # no file is recognised as a table: the configuration says so
 
 
 def table_formats(columns: TranscriptColumns) -> dict[str, Format]:
     """The formats of a table with these columns, by name: by line, and as one JSON document."""
     reader = _TableReader(columns)
     if columns.joins_rows:
-        return {TABLE: piece_format(TABLE, lambda _: False, reader.pieces, reader.joined_case)}
+        return {TABLE: piece_format(TABLE, _NO_KEYS, bool, reader.pieces, reader.joined_case)}
 
     def records(document: bytes) -> list[Any]:
         value = strict_json(document)
         return value if isinstance(value, list) else [value]
 
     by_line = Format(
-        name=TABLE, fits=lambda _: False, case=lambda record: reader.row_case(strict_json(record))
+        name=TABLE,
+        keys=_NO_KEYS,
+        fits=bool,
+        case=lambda record: reader.row_case(strict_json(record)),
     )
     document = Format(
         name=f"{TABLE}.document",
-        fits=lambda _: False,
+        keys=_NO_KEYS,
+        fits=bool,
         case=reader.row_case,
         records=records,
         by_line=False,

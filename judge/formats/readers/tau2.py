@@ -265,5 +265,12 @@ def _compared_arguments(action: _Action) -> dict[str, Any] | None:
     return {name: arguments[name] for name in names if name in arguments} if names else None
 
 
-TAU2: Final = Format(name="tau2", fits=_fits, case=_case, records=_records, by_line=False)
+TAU2: Final = Format(
+    name="tau2",
+    keys=frozenset({"simulations", "info"}),
+    fits=_fits,
+    case=_case,
+    records=_records,
+    by_line=False,
+)
 """The format of tau2's result files."""

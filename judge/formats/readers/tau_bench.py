@@ -45,11 +45,6 @@ class _Trajectory(BaseModel):
     traj: list[ChatMessage]
 
 
-def _fits(value: Any) -> bool:
-    first = value[0] if isinstance(value, list) and value else None
-    return isinstance(first, dict) and not first.keys().isdisjoint({"task_id", "traj"})
-
-
 def _records(document: bytes) -> list[Any]:
     """Return the trajectories of a file, an `UnreadableRecord` for each that is no strict JSON."""
     value, unread = strict_document(document)
@@ -114,5 +109,12 @@ def _turn(message: ChatMessage) -> Turn:
     return Turn.model_validate({"role": message.role, "text": text, "tool_calls": calls})
 
 
-TAU_BENCH: Final = Format(name="tau_bench", fits=_fits, case=_case, records=_records, by_line=False)
+TAU_BENCH: Final = Format(
+    name="tau_bench",
+    keys=frozenset({"task_id", "traj"}),
+    fits=lambda value: isinstance(value, list),
+    case=_case,
+    records=_records,
+    by_line=False,
+)
 """The format of tau-bench's result files."""

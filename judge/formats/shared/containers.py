@@ -28,6 +28,8 @@ class Format:
     """A reader of one transcript format."""
 
     name: str  # as in `[transcripts] format`; with `.document` behind it for one JSON document
+    # A file of this format begins with an object, or a list of objects, that has one of these keys.
+    keys: frozenset[str]
     # Whether a file that begins with a value has the format. The value may be cut short: it is
     # parsed from the first bytes of the file.
     fits: Callable[[Any], bool]
@@ -43,6 +45,7 @@ class Layout:
     """How one record of a format is read, whatever container the record came in."""
 
     name: str
+    keys: frozenset[str]  # as `Format.keys`
     fits: Callable[[dict[str, Any]], bool]  # as `Format.fits`, of one record
     read: Callable[[dict[str, Any]], Case]  # `DataError` where the record holds no case
     # The records of a document; None: the elements of a list, or the document itself.
@@ -52,6 +55,7 @@ class Layout:
         """Return the format with one record of this layout a line."""
         return Format(
             name=self.name,
+            keys=self.keys,
             fits=lambda value: isinstance(value, dict) and self.fits(value),
             case=lambda record: self._case(strict_json(record)),
         )
@@ -70,7 +74,12 @@ class Layout:
             return value if isinstance(value, list) else [value]
 
         return Format(
-            name=f"{self.name}.document", fits=fits, case=self._case, records=records, by_line=False
+            name=f"{self.name}.document",
+            keys=self.keys,
+            fits=fits,
+            case=self._case,
+            records=records,
+            by_line=False,
         )
 
     def _case(self, value: Any) -> Case:
@@ -98,7 +107,8 @@ class PieceFormat(Format):
 
     # Of one line, or of one element of a document; `DataError` where the value holds none.
     pieces: Callable[[Any], Iterable[Piece]]
-    other_objects: Callable[[Any], list[str]]  # keys of the objects that a manifest lists
+    # Keys of the objects that a manifest lists.
+    other_objects: Callable[[Any], list[str]] = lambda _: []
     # Splits pieces that were joined under one id but belong to several conversations; None where an
     # id has one conversation only.
     split_conversation: Callable[[list[Any]], list[list[Any]]] | None
@@ -106,11 +116,10 @@ class PieceFormat(Format):
 
 def piece_format(
     name: str,
+    keys: frozenset[str],
     fits: Callable[[Any], bool],
     pieces: Callable[[Any], Iterable[Piece]],
     join_pieces: Callable[[list[Any]], Case],
-    *,
-    other_objects: Callable[[Any], list[str]] = lambda _: [],
     split_conversation: Callable[[list[Any]], list[list[Any]]] | None = None,
 ) -> PieceFormat:
     """Return a format of pieces; `join_pieces` makes a case of those of one conversation."""
@@ -142,11 +151,11 @@ def piece_format(
 
     return PieceFormat(
         name=name,
+        keys=keys,
         fits=fits,
         case=case,
         records=records,
         pieces=pieces,
-        other_objects=other_objects,
         split_conversation=split_conversation,
     )
 

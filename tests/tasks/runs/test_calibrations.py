@@ -247,3 +247,37 @@ def test_labels_may_lie_in_a_bucket(s3, tmp_path: Path, store: Store):
     )
     (found,) = calibrate_run(store, put(store, run(SAID)), config).calibrations
     assert found.agreement.items == 4
+
+
+def test_disagreements_have_the_judges_reason_of_the_verdict_and_of_a_metric(
+    labels, store: Store, tmp_path: Path
+):
+    run_id = put(store, run(SAID))
+    result = calibrate_run(store, run_id, labels)
+    (apart,) = result.disagreements
+    (item,) = apart.listed  # people fail d, the judge passes it
+    assert (item.case_id, item.people, item.judge) == ("d", 0.0, 1.0)
+    cases = store.table(run_id, "cases").filter(pl.col("case_id") == "d")
+    assert item.reason == cases["summary"].item()
+    rows = [{**row, "metric": "tool_routing"} for row in ROWS]
+    file = written_lines(tmp_path / "m.jsonl", rows)
+    (apart,) = calibrate_run(store, run_id, CalibrationConfig(labels=str(file))).disagreements
+    (item,) = apart.listed
+    scores = store.table(run_id, "scores").filter(
+        (pl.col("case_id") == "d") & (pl.col("metric") == "tool_routing") & (pl.col("part") == "")
+    )
+    details = json.loads(scores["details"].item() or "{}")
+    assert item.reason in {*map(str, details.values()), ""}
+
+
+def test_calibrations_before_are_listed_the_newest_first(labels, store: Store):
+    first = calibrate_run(store, put(store, run(SAID)), labels)
+    assert first.earlier == ()
+    assert (
+        calibrate_run(store, "nightly-aaaaaaaaaaaa", labels).earlier == ()
+    )  # itself is not before
+    judge = {"metrics": ["tool_routing"], "model": "gpt-4.1", "provider": "openai"}
+    other = put(store, run(SAID, run_id="nightly-cccccccccccc", judge=judge))
+    (before,) = calibrate_run(store, other, labels).earlier
+    assert before.judge == first.calibrations[0].judge
+    assert before.kappa == first.calibrations[0].cited_kappa

@@ -1,0 +1,1 @@
+"""What the commands about people and judges do: labels, calibrations, alignment."""

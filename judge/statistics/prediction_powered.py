@@ -1,0 +1,350 @@
+"""Means of a run corrected for the judge's errors by the labels of some of its cases.
+
+Sources: Angelopoulos, Duchi and Zrnic, "PPI++: Efficient Prediction-Powered Inference" (2023, arXiv
+2311.01453), for the estimate and its tuned weight of the judge; Chen, Lu, Li, Guo and Li,
+"Efficient Inference for Noisy LLM-as-a-Judge Evaluation" (2026, arXiv 2601.05420), for the form
+that is efficient for any judge: the judge's value is replaced by the expected label at that value.
+For a judge that says pass or fail both forms are the same. Hajek (1971) for the weights.
+
+The labelled cases are some of the judged cases, drawn with known probabilities, and the target is
+the population that all cases come from. So the variance is that of one influence value for each
+case, over all cases, and not the sum of two independent variances as in the paper on PPI++, where
+labelled and other cases are disjoint. The errors of a case's label and of its judge's value are
+then counted together, and drawing without replacement needs no other correction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import sqrt
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import isotonic_regression  # type: ignore[import-untyped]  # it has no types
+
+from assizes.judge.statistics.intervals import (
+    CONFIDENCE,
+    Codes,
+    Floats,
+    ValueInterval,
+    t_of,
+    wilson,
+    z_of,
+)
+
+MIN_LABELS: Final = 10
+"""The fewest clusters with a label for a corrected number; with fewer the error is too uncertain."""
+
+CALIBRATED_FROM: Final = 60
+"""The fewest labels from which the expected label is estimated at each value of the judge."""
+
+FOLDS: Final = 5
+"""The parts of the labels; the expected labels of a part are estimated from the other parts."""
+
+_ROUNDS: Final = 25  # of tuning two weights: far more than they need
+
+ALONE: Final = "labels alone"
+TUNED: Final = "labels and the judge"
+CALIBRATED: Final = "labels and the calibrated judge"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LabelledCases:
+    """All judged cases of a run, in one order, and the labels that some of them have."""
+
+    judged: Floats  # value of the judge; NaN: none
+    labels: Floats  # value of people, in the same unit; NaN: not labelled
+    chances: Floats  # chance of the case to be labelled, above 0 to 1; read where it is labelled
+    codes: Codes  # number of the cluster, from 0; in two runs the same number is the same cluster
+
+    @classmethod
+    def of(
+        cls,
+        judged: Sequence[float] | Floats,
+        labels: Sequence[float] | Floats,
+        chances: Sequence[float] | Floats | None = None,
+        codes: Sequence[int] | Codes | None = None,
+    ) -> LabelledCases:
+        """The cases from plain numbers; by default all chances and all clusters are alike."""
+        values = np.asarray(judged, dtype=np.float64)
+        return cls(
+            values,
+            np.asarray(labels, dtype=np.float64),
+            np.ones(values.size) if chances is None else np.asarray(chances, dtype=np.float64),
+            np.arange(values.size) if codes is None else np.asarray(codes, dtype=np.int64),
+        )
+
+    def part(self, chosen: Codes | NDArray[np.bool_]) -> LabelledCases:
+        """The chosen cases, such as those of a slice; `chosen` is a mask or a list of places."""
+        return LabelledCases(
+            self.judged[chosen], self.labels[chosen], self.chances[chosen], self.codes[chosen]
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class CorrectedEstimate:
+    """A number corrected for the judge's errors, with its 95 % interval, in the labels' unit."""
+
+    value: float
+    low: float
+    high: float
+    error: float  # standard error, clustered; 0 where all labels are alike
+    labels: int  # labelled cases behind it; of a difference: in the run that has fewer
+    effective: float  # labels that would give the same error without a judge; at least `labels`
+    weight: float  # of the judge, 0..1; 0: the labels alone
+    how: str  # `ALONE`, `TUNED` or `CALIBRATED`
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Labels:
+    """The labels of one run."""
+
+    places: Codes  # of the labelled cases among all
+    values: Floats
+    weights: Floats  # 1 / chance, scaled to the sum 1
+    codes: Codes
+    clusters: int
+
+    @classmethod
+    def of(cls, cases: LabelledCases) -> _Labels:
+        places = np.flatnonzero(~np.isnan(cases.labels))
+        weights, codes = 1 / cases.chances[places], cases.codes[places]
+        clusters = int(np.unique(codes).size)
+        return cls(places, cases.labels[places], weights / weights.sum(), codes, clusters)
+
+    @property
+    def mean(self) -> float:
+        return float(self.weights @ self.values)
+
+    @property
+    def spread(self) -> float:
+        """The variance of the labels themselves."""
+        return float(self.weights @ np.square(self.values - self.mean))
+
+    @property
+    def even(self) -> bool:
+        """Whether all labelled cases had the same chance."""
+        return bool(np.ptp(self.weights) < 1e-9 * self.weights[0])
+
+    @property
+    def plain(self) -> bool:
+        """Whether these are passes and fails of independent cases with the same chance."""
+        alone = self.clusters == self.values.size
+        return alone and self.even and bool(((self.values == 0) | (self.values == 1)).all())
+
+    @property
+    def unseen(self) -> float:
+        """What half an error of size 1 in each group of equal chances adds to the variance.
+
+        A judge that errs nowhere among few labels is not faultless, nor is a group without a fail.
+        """
+        groups = self.weights[:1] if self.even else np.unique(self.weights.round(12))
+        return 0.5 * float(np.square(groups).sum())
+
+
+class _Influence(NamedTuple):
+    """How each cluster moves the mean label of one run, and what the judge adds to that."""
+
+    shift: float  # judge's mean over all cases minus that over the labelled ones
+    labels: Floats  # by cluster, on the mean of the labels
+    judge: Floats  # by cluster, on `shift`
+
+
+class _Tuned(NamedTuple):
+    """The estimate with the weights of the judge that give the least variance."""
+
+    value: float
+    weight: float  # mean over the runs
+    variance: float  # of the labels alone
+    ratio: float  # variance with the judge / variance of the labels alone, above 0 to 1
+    how: str
+
+
+def corrected_mean(cases: LabelledCases, *, share: bool) -> CorrectedEstimate | None:
+    """The mean label in the population of the cases; with `share` a label is 0 or 1.
+
+    It is mean(y) + weight x (judge's mean over all cases - judge's mean over labelled cases), where
+    means over labelled cases weigh each by 1 / chance. The weight, 0..1, gives the least clustered
+    variance, so a judge that is worth nothing has the weight 0. The result is `None` for labels in
+    fewer than `MIN_LABELS` clusters.
+    """
+    return _corrected((cases,), share=share)
+
+
+def corrected_difference(
+    before: LabelledCases, after: LabelledCases, *, share: bool
+) -> CorrectedEstimate | None:
+    """The mean label of `after` minus that of `before`.
+
+    A cluster that both runs hold moves both means, so equal cases are compared in pairs and
+    different cases as two samples. The judge has a weight in each run. The result is `None` where
+    one of the runs has labels in fewer than `MIN_LABELS` clusters.
+    """
+    return _corrected((before, after), share=share)
+
+
+def _corrected(sides: Sequence[LabelledCases], *, share: bool) -> CorrectedEstimate | None:
+    labels = [_Labels.of(side) for side in sides]
+    if min(side.clusters for side in labels) < MIN_LABELS:
+        return None
+    size = 1 + max(int(side.codes.max()) for side in sides)
+    both = list(zip(sides, labels, strict=True))
+    best = _tuned(labels, [_as_judged(*side, size) for side in both], TUNED, share=share)
+    if all(_has_levels(*side) for side in both):
+        expected = [_as_expected(*side, size) for side in both]
+        best = min(best, _tuned(labels, expected, CALIBRATED, share=share), key=lambda t: t.ratio)
+    if not share:
+        span = _mean_span(labels, best)
+    elif len(labels) == 1:
+        span = _rate_span(labels[0], best)
+    else:
+        span = _share_difference_span(labels, best)
+    count = min(side.values.size for side in labels)
+    return CorrectedEstimate(
+        value=min(max(best.value, span.low), span.high),
+        low=span.low,
+        high=span.high,
+        error=sqrt(best.variance * best.ratio),
+        labels=count,
+        effective=count / best.ratio,
+        weight=best.weight,
+        how=best.how,
+    )
+
+
+def _as_judged(cases: LabelledCases, labels: _Labels, size: int) -> _Influence:
+    judged = _filled(cases.judged)
+    return _influence(cases, labels, (judged, judged[labels.places]), size)
+
+
+def _filled(judged: Floats) -> Floats:
+    """The judge's values, and their mean where there is none: such a case says nothing."""
+    gaps = np.isnan(judged)
+    if not gaps.any():
+        return judged
+    return np.where(gaps, 0.0 if gaps.all() else judged[~gaps].mean(), judged)
+
+
+def _has_levels(cases: LabelledCases, labels: _Labels) -> bool:
+    """Whether the judge's value has more than two levels, and enough labels to learn them."""
+    return labels.clusters >= CALIBRATED_FROM and np.unique(cases.judged).size > 2
+
+
+def _as_expected(cases: LabelledCases, labels: _Labels, size: int) -> _Influence:
+    """The influence with the expected label at each value of the judge, fitted across folds."""
+    judged = _filled(cases.judged)
+    known = judged[labels.places]
+    fold = np.unique(labels.codes, return_inverse=True)[1] % FOLDS
+    everywhere, at_labels = np.zeros(judged.size), np.zeros(known.size)
+    for own in (fold == number for number in range(FOLDS)):
+        levels, expected = _expected(known[~own], labels.values[~own], labels.weights[~own])
+        at_labels[own] = np.interp(known[own], levels, expected)
+        # A fold weighs as much as its labels, or the two means would be of different fits.
+        everywhere += labels.weights[own].sum() * np.interp(judged, levels, expected)
+    return _influence(cases, labels, (everywhere, at_labels), size)
+
+
+def _expected(judged: Floats, labels: Floats, weights: Floats) -> tuple[Floats, Floats]:
+    """The judge's levels, and the expected label at each, which never falls from level to level."""
+    levels, places = np.unique(judged, return_inverse=True)
+    heavy = np.bincount(places, weights)
+    means = np.bincount(places, weights * labels) / heavy
+    return levels, np.asarray(isotonic_regression(means, weights=heavy).x)
+
+
+def _influence(
+    cases: LabelledCases, labels: _Labels, judged: tuple[Floats, Floats], size: int
+) -> _Influence:
+    """The influence of each of `size` clusters; `judged` is for all cases, then for labelled ones.
+
+    They are the terms of the linearised ratio estimate: w (y - mean) / sum w of a labelled case,
+    and (f - mean) / N of each case minus w (f - mean of labelled ones) / sum w of a labelled one.
+    """
+    everywhere, at_labels = judged
+    mean, known = float(everywhere.mean()), float(labels.weights @ at_labels)
+    values = np.bincount(labels.codes, labels.weights * (labels.values - labels.mean), size)
+    judge = np.bincount(cases.codes, (everywhere - mean) / everywhere.size, size)
+    judge -= np.bincount(labels.codes, labels.weights * (at_labels - known), size)
+    return _Influence(mean - known, values.astype(np.float64), judge.astype(np.float64))
+
+
+def _tuned(
+    labels: Sequence[_Labels], parts: Sequence[_Influence], how: str, *, share: bool
+) -> _Tuned:
+    signs = (1.0,) if len(parts) == 1 else (-1.0, 1.0)
+    value = sum(sign * side.mean for sign, side in zip(signs, labels, strict=True))
+    alone = np.sum([sign * part.labels for sign, part in zip(signs, parts, strict=True)], axis=0)
+    judge = np.stack([sign * part.judge for sign, part in zip(signs, parts, strict=True)])
+    weights = _least_squares(judge @ judge.T, judge @ alone)
+    clusters = min(side.clusters for side in labels)
+    scale = clusters / (clusters - 1)
+    uneven = sum(0.0 if side.even else side.unseen * side.spread for side in labels)
+    variance = scale * float(alone @ alone) + uneven
+    unseen = sum(side.unseen * (1.0 if share else side.spread) for side in labels)
+    lost = (clusters - 1) / (clusters - 1 - len(parts))  # a tuned weight costs a degree of freedom
+    reached = lost * (scale * float(np.square(alone + weights @ judge).sum()) + unseen)
+    if not weights.any() or reached >= variance:
+        return _Tuned(value, 0.0, variance, 1.0, ALONE)
+    shifts = np.array([sign * part.shift for sign, part in zip(signs, parts, strict=True)])
+    return _Tuned(
+        value + float(weights @ shifts), float(weights.mean()), variance, reached / variance, how
+    )
+
+
+def _least_squares(products: Floats, slopes: Floats) -> Floats:
+    """The weights w within 0..1 with the least w'Pw + 2 s'w, one after the other until they stay."""
+    weights = np.zeros(slopes.size)
+    for _ in range(1 if weights.size == 1 else _ROUNDS):
+        for place, own in enumerate(np.diag(products)):
+            if own > 0:
+                rest = slopes[place] + products[place] @ weights - own * weights[place]
+                weights[place] = min(1.0, max(0.0, -rest / own))
+    return weights
+
+
+def _rate_span(labels: _Labels, best: _Tuned) -> ValueInterval:
+    """Wilson's interval with as many cases as the variance is worth.
+
+    Plain labels without a judge have exactly their number. Otherwise it is p (1 - p) / variance of
+    the labels alone, as in `intervals.rate_interval`; the judge divides it by the ratio.
+    """
+    cases, quantile = float(labels.values.size), z_of(CONFIDENCE)
+    if not labels.plain:
+        rate, quantile = labels.mean, t_of(CONFIDENCE, labels.clusters - 1)
+        known = best.variance > 0 and 0 < rate < 1
+        cases = rate * (1 - rate) / best.variance if known else float(labels.clusters)
+    return wilson(min(max(best.value, 0.0), 1.0), cases / best.ratio, quantile)
+
+
+def _mean_span(labels: Sequence[_Labels], best: _Tuned) -> ValueInterval:
+    half = t_of(CONFIDENCE, _degrees(labels)) * sqrt(best.variance * best.ratio)
+    return ValueInterval(best.value - half, best.value + half)
+
+
+def _degrees(labels: Sequence[_Labels]) -> int:
+    """C - 1 over the labelled clusters; of two runs with different ones, the sum of both."""
+    if len(labels) == 1 or _paired(labels):
+        return labels[0].clusters - 1
+    return sum(side.clusters - 1 for side in labels)
+
+
+def _paired(labels: Sequence[_Labels]) -> bool:
+    before, after = (np.sort(side.codes) for side in labels)
+    return bool(np.array_equal(before, after))
+
+
+def _share_difference_span(labels: Sequence[_Labels], best: _Tuned) -> ValueInterval:
+    """The interval of Bonett and Price for pairs, else of Agresti and Caffo, with the judge's ratio.
+
+    Both add cases: one pair that flips each way, or a pass and a fail to each run.
+    """
+    count = min(side.values.size for side in labels)
+    paired = _paired(labels)
+    added = sum((2.0 if paired else 0.5) / (side.values.size + 2) ** 2 for side in labels)
+    added = added / 2 if paired else added
+    variance = best.variance * (count / (count + 2)) ** 2 + added
+    half = t_of(CONFIDENCE, _degrees(labels) + 2) * sqrt(variance * best.ratio)
+    center = best.value * count / (count + 2 * best.ratio)
+    return ValueInterval(center - half, center + half).clip(-1.0, 1.0)
