@@ -54,13 +54,16 @@ def sign_in(page: Page, url: str) -> None:
     page.goto(url)
     page.get_by_label("Token of this server").fill(TOKEN)
     page.get_by_role("button", name="Sign in").click()
-    expect(page.get_by_label("Token of this server")).to_have_count(0)
+    # The script of the page hears keys once the page is whole.
+    page.wait_for_function(
+        "document.readyState === 'complete' && !document.querySelector('[name=token]')"
+    )
 
 
 def press(page: Page, key: str, answer: str) -> None:
     """Press one key and wait until the page acknowledges the answer."""
     page.keyboard.press(key)
-    expect(page.locator("#answer strong")).to_have_text(answer)
+    expect(page.locator("#answer strong")).to_have_text(answer, timeout=20_000)
 
 
 def go_on(page: Page) -> None:
