@@ -12,7 +12,17 @@ from fastapi import FastAPI
 from assizes.deployments.server import check_port
 from assizes.deployments.settings import API_TOKEN, api_token, read_optional_config
 from assizes.deployments.terminal import tell_user
-from assizes.deployments.web import guard, pages, read_routes, start_routes
+from assizes.deployments.web import (
+    annotate,
+    desk,
+    guard,
+    label_routes,
+    labels_page,
+    login,
+    pages,
+    read_routes,
+    start_routes,
+)
 from assizes.deployments.web.read_routes import StoreReader
 from assizes.judge.config.run import RunConfig, StoreConfig
 from assizes.judge.errors import ConfigurationError, NoStore, StoreBusy
@@ -38,16 +48,19 @@ def create_app(config: RunConfig, access: guard.Access) -> FastAPI:
         redoc_url=None,
         responses=guard.problem_responses(401, 422),
     )
-    app.state.library = StoreReader(config.store)
+    app.state.library = StoreReader(config.store, labelling=access.labelling)
+    app.state.access = access
     app.state.comparison = config.comparison
     app.state.name = config.name
     app.state.rubrics = config.judge.rubrics
     app.state.series = config.series
-    for module in (read_routes, start_routes, pages):
+    people = (label_routes, desk, labels_page, annotate, login)
+    for module in (read_routes, start_routes, *people, pages):
         app.include_router(module.router)
     guard.install_handlers(app, pages.problem_page)
     _describe_problems(app)
-    app.add_middleware(guard.Guard, access=access)  # last, so outermost: defects have headers too
+    # Last, so outermost: defects have headers too.
+    app.add_middleware(guard.Guard, access=access, login_page=login.login_page)
     return app
 
 
@@ -73,24 +86,33 @@ SHORTEST_TOKEN = 16
 
 
 def serve(
-    file: Path | None, store: str | None, host: str, port: int, allowed: Sequence[str]
+    file: Path | None,
+    store: str | None,
+    host: str,
+    port: int,
+    allowed: Sequence[str],
+    *,
+    labelling: bool = False,
 ) -> None:
     """Serve a store until interrupted; `allowed` are further names that a `Host` header may give.
 
+    With `labelling`, people may label cases and comment on them; else nothing is written.
+
     Raises:
-        ConfigurationError: other machines reach the address and no token is set, the token is too
-            short, or the port is taken.
+        ConfigurationError: other machines reach the address, or people may label, and no token is
+            set; the token is too short; or the port is taken.
         StoreError: the store cannot be read.
     """
     import uvicorn
 
-    token = _checked_token(host, is_public=host not in guard.LOOPBACK)
+    token = _checked_token(host, is_public=host not in guard.LOOPBACK, labelling=labelling)
     config = read_optional_config(file)
     if store is not None:
         config = config.model_copy(update={"store": config.store.at(store)})
     check_port(host, port, "give another --port or --host")
     _check_store(config.store)
-    app = create_app(config, guard.Access(guard.allowed_hosts(host, allowed), token))
+    access = guard.Access(guard.allowed_hosts(host, allowed), token, labelling=labelling)
+    app = create_app(config, access)
     # A full garbage collection that visits all loaded modules delays a response by 0.1 s.
     gc.collect()
     gc.freeze()
@@ -118,10 +140,12 @@ def _check_store(config: StoreConfig) -> None:
         pass
 
 
-def _checked_token(host: str, *, is_public: bool) -> str | None:
+def _checked_token(host: str, *, is_public: bool, labelling: bool) -> str | None:
     token = api_token()
+    remedy = f"set {API_TOKEN} to a token of at least {SHORTEST_TOKEN} characters"
+    if token is None and labelling:
+        raise ConfigurationError(f"--labelling: people write to the store; {remedy}")
     if token is None and is_public:
-        remedy = f"set {API_TOKEN} to a token of at least {SHORTEST_TOKEN} characters"
         raise ConfigurationError(
             f"--host {host}: others can reach it; {remedy}, or leave the host out"
         )

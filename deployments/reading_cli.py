@@ -188,13 +188,16 @@ def serve(
     allow_host: Annotated[
         list[str] | None, Option(help="Another host name that requests may call this server by.")
     ] = None,
+    labelling: Annotated[
+        bool, Option("--labelling", help="Let people label and comment; needs ASSIZES_API_TOKEN.")
+    ] = False,
     config: ConfigFile = None,
     store: StoreUri = None,
 ) -> None:
     """Serve the HTTP API and web pages over a store, on 127.0.0.1 unless --host says otherwise."""
     from assizes.deployments.api import serve as serve_store
 
-    serve_store(config, store, host, port, allow_host or ())
+    serve_store(config, store, host, port, allow_host or (), labelling=labelling)
 
 
 Labels = Annotated[

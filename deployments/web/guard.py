@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
+from urllib.parse import quote
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -20,6 +21,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.exceptions import ExceptionMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from assizes.deployments.web import sessions
 from assizes.judge import errors
 
 log = logging.getLogger(__name__)
@@ -38,6 +40,12 @@ _HOST: Final = re.compile(r"(?:\[([0-9a-f:.%]+)\]|([^\[\]:/@#?\\\s]+))(?::\d{0,5
 
 _OPEN: Final = "/health"
 """The path that needs no token: it tells only that the server is up."""
+
+LOGIN: Final = "/view/login"
+"""The path that takes the token and begins a session, on a server with the desk."""
+
+_READING: Final = frozenset({"GET", "HEAD"})
+"""Methods that change nothing."""
 
 HEADERS: Final = {
     "X-Content-Type-Options": "nosniff",  # JSON with a transcript is not taken for HTML
@@ -101,15 +109,32 @@ class Access:
 
     hosts: frozenset[str]  # names, without a port, that the `Host` header may hold
     token: str | None = None  # bearer token, or basic password; None: none is needed
+    labelling: bool = False  # people may label and edit; only with a token
+
+    def is_token(self, text: str) -> bool:
+        """Whether a text is the token of this server, or none is needed."""
+        if self.token is None:
+            return True
+        # Compared in constant time: the time of a refusal tells nothing about the token.
+        return hmac.compare_digest(text.encode(), self.token.encode())
+
+    def has_session(self, cookies: str) -> bool:
+        """Whether a `Cookie` header holds a session that the login page of this server began."""
+        if not self.labelling or self.token is None:
+            return False
+        return sessions.is_session(cookies, self.token)
 
 
 # Starlette's `TrustedHostMiddleware` knows no IPv6 hosts and answers with plain text.
 class Guard:
     """ASGI middleware that refuses a request by its headers, before its body is read."""
 
-    def __init__(self, app: ASGIApp, access: Access) -> None:
+    def __init__(
+        self, app: ASGIApp, access: Access, login_page: Callable[[str], Response] | None = None
+    ) -> None:
         self._app = app
         self._access = access
+        self._login_page = login_page  # for the path that a browser asked for without a session
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve or refuse one request."""
@@ -135,16 +160,37 @@ class Guard:
         origin = headers.get("origin")  # CSRF: a browser says which page makes it send
         if origin and host_of(origin.partition("://")[2]) not in self._access.hosts:
             return _problem(403, "requests of other sites are not served")
-        if scope["path"] != _OPEN and not self._is_authorised(headers.get("authorization", "")):
-            challenge = {"WWW-Authenticate": 'Basic realm="assizes"'}
-            return _problem(401, "give the token of this server", headers=challenge)
+        is_open = scope["path"] == _OPEN or (self._access.labelling and scope["path"] == LOGIN)
+        has_token = self._access.is_token(_token_in(headers.get("authorization", "")))
+        if not (is_open or has_token or self._access.has_session(headers.get("cookie", ""))):
+            return self._challenge(scope)
+        # CSRF: a browser adds a cookie to requests that a page of another port of this host makes.
+        if scope["method"] not in _READING and not is_same_origin(headers, required=not has_token):
+            return _problem(403, "only pages of this server may send this")
         return None
 
-    def _is_authorised(self, header: str) -> bool:
-        if self._access.token is None:
-            return True
-        # Compared in constant time: the time of a refusal tells nothing about the token.
-        return hmac.compare_digest(_token_in(header).encode(), self._access.token.encode())
+    def _challenge(self, scope: Scope) -> Response:
+        """The response to a request without the token: for a browser, the page that takes it."""
+        path, detail = scope["path"], "give the token of this server"
+        if not self._access.labelling or (path != "/" and not path.startswith("/view")):
+            return _problem(401, detail, headers={"WWW-Authenticate": 'Basic realm="assizes"'})
+        if self._login_page is None or scope["method"] != "GET":
+            return _problem(401, detail)
+        query = scope.get("query_string", b"").decode("latin-1")
+        return self._login_page(f"{quote(path)}?{query}" if query else quote(path))
+
+
+def is_same_origin(headers: Headers, *, required: bool) -> bool:
+    """Whether the page that made a browser send a request is one of this very server.
+
+    A program that is no browser says nothing about a page; it passes where that is not `required`.
+    """
+    site, origin = headers.get("sec-fetch-site"), headers.get("origin")
+    if site is not None:  # Fetch Metadata: a page cannot set it, and a proxy leaves it
+        return site == "same-origin"
+    if origin is not None:
+        return origin.partition("://")[2].lower() == headers.get("host", "").strip().lower()
+    return not required
 
 
 def host_of(header: str) -> str:

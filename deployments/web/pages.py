@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Final, TypeVar
-from urllib.parse import quote, urlencode
+from typing import Annotated, Any, Final
+from urllib.parse import quote, unquote, urlencode
 
-from fastapi import APIRouter, Depends, Query, Request
-from fastapi.exceptions import RequestValidationError
+import polars as pl
+from fastapi import APIRouter, Cookie, Depends, Query, Request
 from fastapi.responses import HTMLResponse
-from pydantic import BaseModel, ValidationError
 
+from assizes.deployments.web.forms import parse_form
 from assizes.deployments.web.guard import Problem
+from assizes.deployments.web.people_view import annotate_case, notes_of_runs
 from assizes.deployments.web.read_routes import (
     CASE_ID,
     RunId,
@@ -20,6 +21,7 @@ from assizes.deployments.web.read_routes import (
     configured_thresholds,
 )
 from assizes.deployments.web.schemas import CaseQuery, ExecutionQuery, Page, RunQuery
+from assizes.deployments.web.sessions import NAME_COOKIE, person_name
 from assizes.judge.config.gates import ComparisonConfig, SeriesConfig
 from assizes.judge.errors import ConfigurationError, StoreError
 from assizes.tasks.reports.data.case_rows import MAX_OBJECT_BYTES, case_pages
@@ -41,8 +43,6 @@ from assizes.tasks.runs.stored_comparison import stored_comparison
 from assizes.tasks.store import Store
 
 router = APIRouter(include_in_schema=False)  # pages are no part of the API
-
-Q = TypeVar("Q", bound=BaseModel)
 
 _TRIGGERS: Final = ("", "nightly", "deployment", "backfill", "adhoc")  # "": any
 _STATUSES: Final = ("", "running", "interrupted", "complete", "incomplete", "failed")  # "": any
@@ -67,12 +67,15 @@ def page_response(
     name: str, data: Mapping[str, Any], here: str, run_id: str | None = None
 ) -> HTMLResponse:
     """Render the template of a name with its variables, and the navigation of `site`."""
-    return _html(page(name, data, site(here, run_id)))
+    return html_response(page(name, data, site(here, run_id)))
 
 
 def site(here: str, run_id: str | None = None) -> Site:
     """The navigation of a page: `here` is the path of its entry, or empty; it links to `run_id`."""
-    entries = (("Runs", "/"), ("Compare", "/view/compare"), ("Trends", "/view/trends"))
+    entries = (
+        *(("Runs", "/"), ("Compare", "/view/compare"), ("Trends", "/view/trends")),
+        ("Labels", "/view/labels"),
+    )
     return Site(tuple(NavigationLink(name, url, url == here) for name, url in entries), run_id)
 
 
@@ -82,29 +85,28 @@ def problem_page(request: Request, problem: Problem) -> HTMLResponse | None:
     if path != "/" and not path.startswith("/view"):
         return None
     data = {"problem_title": problem.title, "detail": problem.detail}
-    return _html(page("problem", data, site("")), problem.status)
+    return html_response(page("problem", data, site("")), problem.status)
 
 
-def _parse_form(model: type[Q], fields: Mapping[str, str]) -> Q:
-    """Parse the fields of a form; one that cannot be used is a `RequestValidationError`."""
-    try:
-        return model.model_validate(fields)
-    except ValidationError as error:
-        raise RequestValidationError(error.errors()) from None
-
-
-def _html(text: str, status: int = 200) -> HTMLResponse:
-    policy = f"{policy_of(served=True)}; frame-ancestors 'none'"  # works in a header only
-    return HTMLResponse(text, status, headers={"Content-Security-Policy": policy})
+def html_response(text: str, status: int = 200, script: str = "page.js") -> HTMLResponse:
+    """A page with its content security policy, which allows one script."""
+    policy = f"{policy_of(served=True, script=script)}; frame-ancestors 'none'"  # in a header only
+    headers = {
+        "Content-Security-Policy": policy,
+        # With `no-referrer` a browser sends a form without its origin, and forms need theirs.
+        "Referrer-Policy": "same-origin",
+    }
+    return HTMLResponse(text, status, headers=headers)
 
 
 FormFields = Annotated[dict[str, str], Depends(filled_fields)]
+NameCookie = Annotated[str, Cookie(alias=NAME_COOKIE)]
 
 
 @router.get("/")
-def runs(reader: StoreReaderDep, form: FormFields) -> HTMLResponse:
+def runs(reader: StoreReaderDep, form: FormFields, known: NameCookie = "") -> HTMLResponse:
     """Every run, those about the newest day first."""
-    wanted = _parse_form(RunQuery, form)
+    wanted = parse_form(RunQuery, form)
     matches = reader.runs(wanted)
     data = {
         "page": matches,
@@ -113,6 +115,9 @@ def runs(reader: StoreReaderDep, form: FormFields) -> HTMLResponse:
         "triggers": _TRIGGERS,
         "statuses": _STATUSES,
         "before": _previous_runs(reader),  # run id -> earlier run to compare with
+        "notes": notes_of_runs(reader.people.annotations(current=True)),
+        "labelling": reader.labelling,
+        "author": person_name(unquote(known)),
         "pager": _pager("/", form, matches),
     }
     return page_response("runs", data, "/")
@@ -131,13 +136,13 @@ def run(reader: StoreReaderDep, run_id: RunId) -> HTMLResponse:
 
     # The transcripts are fetched after the store is closed, so that a run may write meanwhile.
     data = reader.read_store(read).with_conversations()
-    return _html(html_report(data, site("", detail.run_id)))
+    return html_response(html_report(data, site("", detail.run_id)))
 
 
 @router.get("/view/runs/{run_id}/cases")
 def cases(reader: StoreReaderDep, run_id: RunId, form: FormFields) -> HTMLResponse:
     """Cases of a run, the worst first."""
-    wanted = _parse_form(CaseQuery, form)
+    wanted = parse_form(CaseQuery, form)
     full_id = reader.read_store(lambda store: store.run(run_id).run_id)  # it may be a beginning
     matches = reader.cases(full_id, wanted)
     data = {
@@ -153,10 +158,17 @@ def cases(reader: StoreReaderDep, run_id: RunId, form: FormFields) -> HTMLRespon
 
 @router.get(f"/view/runs/{{run_id}}/cases/{CASE_ID}")
 def case(
-    reader: StoreReaderDep, run_id: RunId, case_id: str, wanted: Annotated[ExecutionQuery, Query()]
+    reader: StoreReaderDep,
+    run_id: RunId,
+    case_id: str,
+    wanted: Annotated[ExecutionQuery, Query()],
+    known: NameCookie = "",
 ) -> HTMLResponse:
     """One case: its scores, and its conversation with the scores beside the turns they name."""
     record, stored_executions = reader.case(run_id, case_id, wanted.repetition)
+    said = reader.people.annotations(current=True).filter(
+        (pl.col("run_id") == record.run_id) & (pl.col("case_id") == case_id)
+    )
     executions = case_pages(record, stored_executions)
     for execution in executions:
         for finding in execution["findings"]:
@@ -164,16 +176,26 @@ def case(
             query = {"run": record.run_id, "case": row["case_id"], "metric": finding["metric"]}
             query["repetition"] = row["repetition"]
             finding["url"] = f"/view/explain?{urlencode(query)}"  # a query, as ids may hold slashes
-    data = {"run_id": record.run_id, "case_id": case_id, "executions": executions}
+    annotate_case(executions, said)
+    data = {
+        "run_id": record.run_id,
+        "case_id": case_id,
+        "executions": executions,
+        "labelling": reader.labelling,
+        "author": person_name(unquote(known)),
+    }
     return page_response("case", data, "", record.run_id)
 
 
 @router.get("/view/case")
 def case_by_query(
-    reader: StoreReaderDep, run: str, case_id: Annotated[str, Query(alias="case")]
+    reader: StoreReaderDep,
+    run: str,
+    case_id: Annotated[str, Query(alias="case")],
+    known: NameCookie = "",
 ) -> HTMLResponse:
     """The page of a case whose id cannot stand in a path, as it holds `..` between slashes."""
-    return case(reader, run, case_id, ExecutionQuery())
+    return case(reader, run, case_id, ExecutionQuery(), known)
 
 
 @router.get("/view/explain")

@@ -15,7 +15,9 @@ from starlette.convertors import PathConvertor, register_url_convertor
 
 from assizes.deployments.options import RUN_NAMES
 from assizes.deployments.web import schemas
+from assizes.deployments.web.desk_data import metric_rows
 from assizes.deployments.web.guard import problem_responses
+from assizes.deployments.web.people import PeopleRows
 from assizes.judge.catalog import metrics_listing
 from assizes.judge.comparison.compare import RunComparison
 from assizes.judge.comparison.compare import compare as compare_data
@@ -43,8 +45,10 @@ class StoreReader:
     """
 
     # Never kept open: a DuckDB file has one writer or several readers, and a run may want to write.
-    def __init__(self, config: StoreConfig) -> None:
+    def __init__(self, config: StoreConfig, *, labelling: bool = False) -> None:
         self.config = config
+        self.people = PeopleRows(config)
+        self.labelling = labelling  # whether people may write
 
     def runs(self, wanted: schemas.RunQuery) -> schemas.Page[schemas.Run]:
         """One page of the runs that match a query, those about the newest day first."""
@@ -137,19 +141,12 @@ def _matching_cases(store: Store, run_id: str, wanted: schemas.CaseQuery) -> pl.
     if wanted.failure_code:
         conditions.append(pl.col("failure_code") == wanted.failure_code)
     if wanted.metric:
-        conditions.append(IS_LOW & _is_metric(wanted.metric))
+        conditions.append(IS_LOW & metric_rows(wanted.metric))
     key = ["case_id", "repetition"]
     for condition in conditions:
         scores = store.scan(run_id, "scores").filter(condition).select(key)
         rows = rows.join(scores.unique(), on=key)  # one row, however many scores
     return rows
-
-
-def _is_metric(name: str) -> pl.Expr:
-    """Whether a score is of the metric of a published name: `metric`, or `judge/metric`."""
-    judge, _, metric = name.rpartition("/")
-    whole = pl.col("metric") == name
-    return whole | ((pl.col("metric") == metric) & (pl.col("judge") == judge)) if judge else whole
 
 
 def _last_comparisons(store: Store) -> dict[str, dict[str, Any]]:

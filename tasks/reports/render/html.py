@@ -121,11 +121,13 @@ def _bar(low: float | None, high: float | None, widest: float) -> tuple[int, int
     return start, stop - start, 200 - stop
 
 
-def page(name: str, data: Mapping[str, Any], site: Site | None = None) -> str:
-    """A page, rendered from the template `<name>.html.j2`."""
+def page(
+    name: str, data: Mapping[str, Any], site: Site | None = None, script: str = "page.js"
+) -> str:
+    """A page, rendered from the template `<name>.html.j2`, with one script of this package."""
     # Files of this package need no escaping.
-    own = {"script": Markup(_file("page.js")), "style": Markup(_file("style.css"))}
-    policy = policy_of(served=site is not None)
+    own = {"script": Markup(_file(script)), "style": Markup(_file("style.css"))}
+    policy = policy_of(served=site is not None, script=script)
     template = _environment().get_template(f"{name}.html.j2")
     links = site.cases_url if site is not None and site.run_id is not None else _cases_in_file
     return template.render(data, site=site, cases_url=links, policy=policy, **own) + "\n"
@@ -136,10 +138,10 @@ def _cases_in_file(**fields: str) -> str:
     return f"#cases?{urlencode(fields)}"
 
 
-def policy_of(*, served: bool) -> str:
+def policy_of(*, served: bool, script: str = "page.js") -> str:
     """The content security policy of a page; only a served page may send requests to its server."""
     # CSP level 2: a script between tags runs if the SHA-256 of its text is listed.
-    digest = base64.b64encode(hashlib.sha256(_file("page.js").encode()).digest()).decode()
+    digest = base64.b64encode(hashlib.sha256(_file(script).encode()).digest()).decode()
     return _POLICY.format(script=digest, own="'self'" if served else "'none'")
 
 

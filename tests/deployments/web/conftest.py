@@ -102,7 +102,7 @@ class serving:  # noqa: N801  # used as a function
         command = [sys.executable, "-m", "assizes.deployments.cli", "serve"]
         if store is not None:
             command += ["--store", store]
-        self._process = subprocess.Popen(
+        self.process = subprocess.Popen(
             [*command, "--port", str(self.port), *options],
             cwd=folder,
             env={**os.environ, "PYTHONPATH": PYTHONPATH, **env},
@@ -115,14 +115,14 @@ class serving:  # noqa: N801  # used as a function
             try:
                 urllib.request.urlopen(f"{self.url}/health", timeout=5).close()
             except (urllib.error.URLError, OSError):
-                assert self._process.poll() is None, "the server ended"
+                assert self.process.poll() is None, "the server ended"
                 time.sleep(0.1)
             else:
                 return self.url
         raise AssertionError("the server does not answer")
 
     def __exit__(self, *_error: object) -> None:
-        self._process.terminate()
-        self._process.wait(20)
-        assert self._process.stderr is not None
-        self._process.stderr.close()
+        self.process.terminate()
+        self.process.wait(20)
+        assert self.process.stderr is not None
+        self.process.stderr.close()

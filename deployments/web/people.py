@@ -1,0 +1,230 @@
+"""Writes what people say to the store, and reads it; a row is durable when a function returns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final, NamedTuple, TypeVar
+from uuid import uuid4
+
+import polars as pl
+
+from assizes.deployments.web.desk_data import VERDICT_SCALE, LabelScale, label_scale
+from assizes.deployments.web.people_schemas import AnnotationBody, LabelBody, checked_tags
+from assizes.judge.config.gates import VERDICT
+from assizes.judge.config.run import StoreConfig
+from assizes.judge.errors import StoreBusy, TakenKey, UnknownCase
+from assizes.judge.labels.current import current_labels
+from assizes.judge.rows import as_json
+from assizes.judge.verdicts.executions import collect_rows
+from assizes.tasks.store import Store, open_store
+from assizes.tasks.store.people import people_tables
+
+T = TypeVar("T")
+
+_CASE_KEY: Final = ("run_id", "case_id", "repetition")
+
+
+class JudgeWord(NamedTuple):
+    """What the judge said about a case: the number in the scale of labels, and its version."""
+
+    score: float | None
+    version: str | None
+
+
+class _Target(NamedTuple):
+    run_id: str  # the full id
+    word: JudgeWord
+
+
+def current_annotations(rows: pl.DataFrame) -> pl.DataFrame:
+    """The annotations that nobody replaced or withdrew, in order of time."""
+    replaced = rows["supersedes"].drop_nulls().to_list()
+    stands = ~pl.col("annotation_id").is_in(replaced) & (pl.col("kind") != "withdrawn")
+    return rows.filter(stands).sort("at", "annotation_id")
+
+
+class PeopleRows:
+    """The tables of people in one store; it never keeps the store open."""
+
+    def __init__(self, config: StoreConfig) -> None:
+        self._config = config
+        self._tables = people_tables(config)
+
+    def labels(self, *, current: bool = False) -> pl.DataFrame:
+        """Table labels; `current`: without what was corrected or withdrawn."""
+        rows = self._tables.rows("labels")
+        return current_labels(rows) if current else rows
+
+    def annotations(self, *, current: bool = False) -> pl.DataFrame:
+        """Table annotations; `current`: without what was replaced or withdrawn."""
+        rows = self._tables.rows("annotations")
+        return current_annotations(rows) if current else rows
+
+    def queues(self) -> pl.DataFrame:
+        """Table queues, in the order of their positions."""
+        return self._tables.rows("queues").sort("queue_id", "position")
+
+    def add_label(self, body: LabelBody) -> tuple[dict[str, Any], bool]:
+        """Store a label; returns its row, and whether it is new.
+
+        Raises:
+            UnknownRun: the store has no such run.
+            UnknownCase: the run has no such case.
+            ConfigurationError: the run has no such metric, or the value is none of its levels.
+            TakenKey: the id is that of another label.
+        """
+        if body.metric == VERDICT and body.value is not None:
+            VERDICT_SCALE.check(body.value)
+        target = self._target(body)
+        rows = self._tables.rows("labels")
+        mine = _same(rows, target.run_id, body).filter(
+            (pl.col("metric") == body.metric) & (pl.col("rater") == body.rater)
+        )
+        same_role = current_labels(mine).filter(pl.col("role") == body.role)
+        if body.kind == "withdrawn" and same_role.is_empty():
+            raise UnknownCase(f"{body.rater} has no label of {body.metric} here to withdraw")
+        queue = self.queues().filter(pl.col("queue_id") == body.queue_id) if body.queue_id else None
+        # Who has answered once has seen what the judge said.
+        blind = body.blind and mine.filter(pl.col("kind") == "label").is_empty()
+        shown = {
+            "prompt_version": target.word.version,
+            "judge_score": None if blind else target.word.score,
+        }
+        row = {
+            "label_id": body.label_id or uuid4().hex,
+            "run_id": target.run_id,
+            **body.model_dump(
+                include={
+                    *("case_id", "repetition", "metric", "rater", "role", "kind", "value"),
+                    *("note", "seconds", "queue_id"),
+                }
+            ),
+            "at": datetime.now(UTC),
+            "blind": blind and body.kind == "label",
+            "shown": as_json(shown),
+            "probability": _probability(queue, target.run_id, body),
+            "supersedes": None if same_role.is_empty() else same_role["label_id"][-1],
+        }
+        return self._add("labels", "label_id", row, rows)
+
+    def add_annotation(self, body: AnnotationBody) -> tuple[dict[str, Any], bool]:
+        """Store an annotation; returns its row, and whether it is new. It changes no score.
+
+        Raises:
+            UnknownRun: the store has no such run.
+            UnknownCase: the run has no such case, or the annotation to replace is not there.
+            TakenKey: the id is that of another annotation.
+        """
+        run_id = self._annotated_run(body)
+        rows = self._tables.rows("annotations")
+        if body.supersedes is not None:
+            earlier = rows.filter(
+                (pl.col("annotation_id") == body.supersedes) & (pl.col("run_id") == run_id)
+            )
+            if earlier.is_empty():
+                raise UnknownCase(f"run {run_id!r} has no annotation {body.supersedes!r}")
+        fields = {*("case_id", "repetition", "kind", "turn", "metric", "text", "author")}
+        row = {
+            "annotation_id": body.annotation_id or uuid4().hex,
+            "run_id": run_id,
+            **body.model_dump(include=fields),
+            "value": None if body.value is None else float(body.value),
+            "at": datetime.now(UTC),
+            "supersedes": body.supersedes or _replaced(rows, run_id, body),
+        }
+        if body.kind == "tags":
+            row["text"] = checked_tags(body.text)
+        return self._add("annotations", "annotation_id", row, rows)
+
+    def _add(
+        self, table: str, key: str, row: dict[str, Any], rows: pl.DataFrame
+    ) -> tuple[dict[str, Any], bool]:
+        stored = rows.filter(pl.col(key) == row[key])
+        if not stored.is_empty():
+            (earlier,) = stored.to_dicts()
+            content = set(row) - {"at", "seconds", "blind", "shown", "supersedes", "probability"}
+            if any(earlier[name] != row[name] for name in content):
+                raise TakenKey(f"{key} {row[key]} is that of another row; give a new one")
+            return earlier, False
+        self._tables.add(table, [row])
+        return row, True
+
+    def _target(self, body: LabelBody) -> _Target:
+        def read(store: Store) -> _Target:
+            run_id = store.run(body.run).run_id
+            case = _case_row(store, run_id, body.case_id, body.repetition)
+            if body.metric == VERDICT:
+                score = None if case["passed"] is None else float(case["passed"])
+                return _Target(run_id, JudgeWord(score, store.run(run_id).config_hash))
+            scale = label_scale(store, run_id, body.metric)
+            if body.value is not None:
+                scale.check(body.value)
+            return _Target(run_id, judge_word(store, run_id, body, scale))
+
+        return self._unless_busy(read, _Target(body.run, JudgeWord(None, None)))
+
+    def _annotated_run(self, body: AnnotationBody) -> str:
+        def read(store: Store) -> str:
+            run_id = store.run(body.run).run_id
+            if body.case_id:
+                _case_row(store, run_id, body.case_id, body.repetition)
+            return run_id
+
+        return self._unless_busy(read, body.run)
+
+    def _unless_busy(self, read: Callable[[Store], T], otherwise: T) -> T:
+        """What a function reads of the store, or `otherwise` while a run holds its DuckDB file.
+
+        A press must not be lost because a run writes: it is stored without the check.
+        """
+        try:
+            with open_store(self._config) as store:
+                return read(store)
+        except StoreBusy:
+            return otherwise
+
+
+def judge_word(store: Store, run_id: str, body: LabelBody, scale: LabelScale) -> JudgeWord:
+    """What the judge said about one metric of a case; empty where it said nothing."""
+    scores = store.scan(run_id, "scores").filter(
+        scale.of_metric
+        & (pl.col("part") == "")
+        & (pl.col("case_id") == body.case_id)
+        & (pl.col("repetition") == body.repetition)
+    )
+    rows = collect_rows(scores.select("value", "judge_version")).rows()
+    return JudgeWord(*rows[0]) if rows else JudgeWord(None, None)
+
+
+def _case_row(store: Store, run_id: str, case_id: str, repetition: int) -> dict[str, Any]:
+    same = (pl.col("case_id") == case_id) & (pl.col("repetition") == repetition)
+    rows = collect_rows(store.scan(run_id, "cases").filter(same).select("passed")).to_dicts()
+    if not rows:
+        raise UnknownCase(f"run {run_id!r} has no case {case_id!r} with repetition {repetition}")
+    return rows[0]
+
+
+def _same(rows: pl.DataFrame, run_id: str, body: LabelBody | AnnotationBody) -> pl.DataFrame:
+    values = (run_id, body.case_id, body.repetition)
+    conditions = [pl.col(name) == value for name, value in zip(_CASE_KEY, values, strict=True)]
+    return rows.filter(*conditions)
+
+
+def _probability(queue: pl.DataFrame | None, run_id: str, body: LabelBody) -> float | None:
+    """The inclusion probability that a queue gives a case; `None` where it was chosen by hand."""
+    if queue is None:
+        return None
+    drawn = _same(queue, run_id, body).filter(pl.col("metric") == body.metric)
+    return None if drawn.is_empty() else drawn["probability"][0]
+
+
+def _replaced(rows: pl.DataFrame, run_id: str, body: AnnotationBody) -> str | None:
+    """The annotation that a new one of its kind replaces; comments stand beside each other."""
+    if body.kind in ("comment", "withdrawn"):
+        return None
+    same = _same(current_annotations(rows), run_id, body).filter(pl.col("kind") == body.kind)
+    if body.kind not in ("note", "tags"):  # of a run there is one note, whoever wrote it
+        mine: Mapping[str, Any] = {"author": body.author, "metric": body.metric}
+        same = same.filter(*(pl.col(name) == value for name, value in mine.items()))
+    return None if same.is_empty() else str(same["annotation_id"][-1])

@@ -1,0 +1,156 @@
+"""Who may write labels and annotations over HTTP, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+
+from assizes.deployments.web.login import own_path
+from tests.command import assizes
+from tests.deployments.web.conftest import Served, ask, environment_without_prefect, serving
+from tests.deployments.web.desk_site import BEARER, TOKEN, DeskSite, copied_store
+
+FORM = {"Content-Type": "application/x-www-form-urlencoded"}
+ROW = "0123456789abcdef" * 2
+
+
+@pytest.fixture(scope="module")
+def site(served: Served, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DeskSite]:
+    folder = copied_store(served, tmp_path_factory.mktemp("people"))
+    env = environment_without_prefect(folder)
+    with serving(folder, "--labelling", ASSIZES_API_TOKEN=TOKEN, **env) as url:
+        yield DeskSite(url, folder, served.baseline, served.candidate)
+
+
+def body(site: DeskSite, **more: Any) -> dict[str, Any]:
+    return {"run": site.candidate, "case_id": "7", "rater": "Ada", "value": 1, **more}
+
+
+def test_a_label_is_answered_with_its_row_and_the_same_id_writes_nothing(site: DeskSite) -> None:
+    first = site.post("/labels", body(site, label_id=ROW))
+    again = site.post("/labels", body(site, label_id=ROW))
+    assert (first.status, again.status) == (201, 200)
+    assert first.json == again.json
+    other = site.post("/labels", body(site, label_id=ROW, value=0))
+    assert (other.status, other.headers["content-type"]) == (409, "application/problem+json")
+    corrected = site.post("/labels", body(site, value=0)).json
+    assert corrected["supersedes"] == ROW
+    current = site.labels(current="true", rater="Ada")
+    assert [row["label_id"] for row in current] == [corrected["label_id"]]
+    text = site.get(f"/view/labels/export?run={site.candidate}").text
+    assert text.startswith("case_id,repetition,metric,rater,role,label,note,at,")
+    assert "\n7,0,verdict,Ada,rater,0.0," in text
+
+
+@pytest.mark.parametrize(
+    ("more", "status"),
+    [
+        ({"case_id": "nope"}, 404),
+        ({"run": "nope"}, 404),
+        ({"value": 0.5}, 422),
+        ({"value": None}, 422),
+        ({"metric": "nope"}, 400),
+        ({"metric": "tool_routing", "value": 0.55}, 400),
+        ({"rater": "<b>"}, 422),
+        ({"rater": ""}, 422),
+        ({"note": "x" * 4001}, 422),
+        ({"seconds": 1e9}, 422),
+        ({"role": "judge"}, 422),
+        ({"more": 1}, 422),
+        ({"note": "x" * 70_000}, 413),
+    ],
+)
+def test_a_label_that_cannot_be_used_is_a_problem(
+    site: DeskSite, more: dict[str, Any], status: int
+) -> None:
+    answer = site.post("/labels", body(site, **more))
+    assert (answer.status, answer.headers["content-type"]) == (status, "application/problem+json")
+
+
+@pytest.mark.parametrize("path", ["/labels", "/annotations"])
+def test_writing_needs_the_token_and_a_page_of_this_server(site: DeskSite, path: str) -> None:
+    json_type = {"Content-Type": "application/json"}
+    assert ask(site.url + path, method="POST", headers=json_type, body=b"{}").status == 401
+    for named in (
+        {"Origin": "https://evil.test"},
+        {"Origin": "http://127.0.0.1:9"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+    ):
+        headers = {**BEARER, **json_type, **named}
+        assert ask(site.url + path, method="POST", headers=headers, body=b"{}").status == 403
+
+
+def cookie_of(site: DeskSite, token: str, **headers: str) -> tuple[int, str]:
+    import http.client
+
+    client = http.client.HTTPConnection(site.url.removeprefix("http://"))
+    form = urlencode({"token": token, "next": "//evil.test"})
+    client.request("POST", "/view/login", form, {**FORM, **headers})
+    answer = client.getresponse()
+    set_cookie = answer.getheader("Set-Cookie") or ""
+    if answer.status == 303:
+        assert answer.getheader("Location") == "/"
+    client.close()
+    return answer.status, set_cookie
+
+
+def test_a_session_is_given_for_the_token_alone_and_no_other_site_can_use_it(
+    site: DeskSite,
+) -> None:
+    assert cookie_of(site, TOKEN)[0] == 403
+    assert cookie_of(site, TOKEN, Origin="http://127.0.0.1:9")[0] == 403
+    assert cookie_of(site, "another", Origin=site.url) == (401, "")
+    status, set_cookie = cookie_of(site, TOKEN, Origin=site.url)
+    assert status == 303
+    assert {"HttpOnly", "SameSite=strict", "Path=/"} <= set(set_cookie.split("; "))
+    assert TOKEN not in set_cookie
+    cookie = set_cookie.partition(";")[0]
+    assert ask(f"{site.url}/runs", headers={"Cookie": cookie}).status == 200
+    form = urlencode({"run": site.candidate, "kind": "note", "text": "x", "author": "Ada"}).encode()
+    for named, expected in (
+        ({}, 403),
+        ({"Origin": "http://127.0.0.1:9"}, 403),
+        ({"Sec-Fetch-Site": "same-site", "Origin": site.url}, 403),
+        ({"Origin": site.url}, 200),
+    ):
+        headers = {"Cookie": cookie, **FORM, **named}
+        answer = ask(f"{site.url}/view/annotate", method="POST", headers=headers, body=form)
+        assert answer.status == expected, named
+    expired = cookie.replace("assizes_session=", "assizes_session=1")[:40]
+    for bad in (expired, f"{cookie}0", "assizes_session=9999999999." + "0" * 64):
+        assert ask(f"{site.url}/runs", headers={"Cookie": bad}).status == 401
+
+
+@pytest.mark.parametrize(
+    "path", ["https://evil.test", "//evil.test", "/\\evil.test", "x", "/\n/x", "/" + "a" * 3000]
+)
+def test_after_the_token_no_browser_is_led_elsewhere(path: str) -> None:
+    assert own_path(path) == "/"
+    assert own_path("/view/label?run=a") == "/view/label?run=a"
+
+
+def test_a_bare_server_reads_and_refuses_to_write(served: Served) -> None:
+    label = b'{"run": "latest", "case_id": "7", "rater": "Ada", "value": 1}'
+    note = b'{"run": "latest", "kind": "note", "text": "x", "author": "Ada"}'
+    for path, sent in (("/labels", label), ("/annotations", note)):
+        named = {"Content-Type": "application/json"}
+        answer = ask(served.url + path, method="POST", headers=named, body=sent)
+        assert (answer.status, answer.headers["content-type"]) == (403, "application/problem+json")
+        assert "--labelling" in answer.json["detail"]
+        assert served.get(path).json["data"] == []
+    for page in ("/view/annotate", "/view/label", "/view/adjudicate", "/view/login"):
+        named = {**FORM, "Origin": served.url}
+        assert ask(served.url + page, method="POST", headers=named, body=b"a=b").status == 403
+    assert "--labelling" in served.get("/view/labels").text
+    assert served.get("/view/label").status == 403
+
+
+def test_labelling_needs_a_token(served: Served) -> None:
+    answer = assizes("serve", "--labelling", cwd=served.folder)
+    assert answer.code == 2
+    assert "ASSIZES_API_TOKEN" in answer.err
+    assert "Traceback" not in answer.err
