@@ -30,6 +30,7 @@ from assizes.judge.errors import NoStore, SchemaVersion, StoreBusy, StoreError
 from assizes.tasks.runtime.failpoints import failpoint
 from assizes.tasks.store.duckdb_rows import TYPES, create_statement
 from assizes.tasks.store.objects import sync_folder
+from assizes.tasks.store.people import IN_MEMORY
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +40,6 @@ _OWN_TABLES: Final = (  # counts and plan are JSON; sha is the digest of a shard
     "create table _meta (schema_version INTEGER)",
 )
 
-IN_MEMORY: Final = Path(":memory:")  # the path of a store that is in memory only
 LOCK_WAIT_S: Final = 3.0  # the wait of a writer for another process; readers close the file soon
 
 _LOCK_MESSAGE: Final = "Conflicting lock"  # in DuckDB's error when another process has the file

@@ -12,6 +12,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import json
+import math
 import os
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -32,6 +33,7 @@ MAX_ROW_BYTES: Final = 64 * 1024
 """The most bytes of one row as JSON; a note of 4,000 characters takes a fourth of it."""
 
 _SUFFIX: Final = ".people"
+IN_MEMORY: Final = Path(":memory:")  # the path of a store that is in memory only
 _DUCKDB: Final = "duckdb:///"
 
 
@@ -58,12 +60,15 @@ class FilePeople:
     """The tables beside a DuckDB file; several processes may write at once."""
 
     def __init__(self, store_file: Path) -> None:
-        self.path = store_file.with_name(f"{store_file.name}{_SUFFIX}")  # of `:memory:` too
+        self.path = store_file.with_name(f"{store_file.name}{_SUFFIX}")
+        self._in_memory = store_file == IN_MEMORY  # which keeps no rows of people
 
     def add(self, table: str, rows: Sequence[Mapping[str, Any]]) -> None:
         """Append the rows as lines, and sync them to disk."""
         if not (block := _encode(table, rows)):
             return
+        if self._in_memory:
+            raise StoreError("a store in memory keeps no labels; give [store] uri a file")
         with _converted_errors("write", self.path), _locked_file(self.path) as file:
             is_new = not file.seek(0, os.SEEK_END)
             # A line that a killed writer left unfinished must not run into the next one.
@@ -139,10 +144,9 @@ def _object_name(table: str, block: bytes) -> str:
 
 def _encode(table: str, rows: Sequence[Mapping[str, Any]]) -> bytes:
     """Rows as lines; an unknown column is a `StoreError`, as nobody would ever read it."""
-    columns, lines = PEOPLE_TABLES[table], []
+    lines = []
     for row in rows:
-        if unknown := row.keys() - columns.keys():
-            raise StoreError(f"table {table} has no column {', '.join(sorted(unknown))}")
+        _check_row(table, row)
         plain = {
             name: value.isoformat() if isinstance(value, datetime) else value
             for name, value in row.items()
@@ -154,6 +158,26 @@ def _encode(table: str, rows: Sequence[Mapping[str, Any]]) -> bytes:
             )
         lines.append(b"%08x %b\n" % (zlib.crc32(body), body))
     return b"".join(lines)
+
+
+def _check_row(table: str, row: Mapping[str, Any]) -> None:
+    """Refuse a row that could not be read back: one bad row would hide all others of its table."""
+    columns = PEOPLE_TABLES[table]
+    if unknown := row.keys() - columns.keys():
+        raise StoreError(f"table {table} has no column {', '.join(sorted(unknown))}")
+    for name in (*PEOPLE_KEYS[table], "run_id", "case_id", "at"):
+        if row.get(name) is None:
+            raise StoreError(f"a row of table {table} has no {name}")
+    if not isinstance(row["at"], datetime) or row["at"].tzinfo is None:
+        raise StoreError(f"table {table}: `at` is a time with its zone, not {row['at']!r}")
+    numbers = [value for value in row.values() if isinstance(value, float)]
+    if not all(map(math.isfinite, numbers)) or not 0 <= (row.get("probability") or 0) <= 1:
+        raise StoreError(f"table {table}: numbers are finite, and a probability is 0 to 1")
+    try:
+        pl.DataFrame([dict(row)], schema=columns, orient="row", strict=True)
+    except (TypeError, pl.exceptions.PolarsError) as error:
+        reason = str(error).split("\n", 1)[0][:200]
+        raise StoreError(f"a row of table {table} cannot be stored: {reason}") from error
 
 
 def _entries(block: bytes) -> Iterator[tuple[bytes, dict[str, Any]]]:
@@ -192,11 +216,15 @@ def _locked_file(path: Path) -> Iterator[BinaryIO]:
     while True:
         with path.open("ab+") as file:
             fcntl.flock(file, fcntl.LOCK_EX)  # it ends with the file, also when it is killed
-            with suppress(FileNotFoundError):
-                # `forget` may have put another file in its place while this call waited.
-                if path.stat().st_ino == os.fstat(file.fileno()).st_ino:
-                    yield file
-                    return
+            if _is_still_at(path, file):  # `forget` may have put another file in its place
+                yield file
+                return
+
+
+def _is_still_at(path: Path, file: BinaryIO) -> bool:
+    with suppress(FileNotFoundError):
+        return path.stat().st_ino == os.fstat(file.fileno()).st_ino
+    return False
 
 
 @contextmanager

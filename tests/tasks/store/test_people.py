@@ -15,7 +15,7 @@ import pytest
 from assizes.judge.config.run import StoreConfig
 from assizes.judge.errors import StoreBusy, StoreError
 from assizes.judge.rows import PEOPLE_TABLES
-from assizes.tasks.store import open_store, query_store
+from assizes.tasks.store import open_store, query_store, rebuild_store
 from assizes.tasks.store.people import MAX_ROW_BYTES, people_tables
 from assizes.tasks.store.upkeep import DataSubject, find_subject, forget_subject
 from tests.tasks.store.rows import BEGAN, COUNTS, ended, run_metrics, run_record, shard
@@ -202,3 +202,46 @@ def test_a_store_whose_folder_is_gone_is_one_line(tmp_path: Path):
     assert people.rows("labels").is_empty()
     with pytest.raises(StoreError, match="its folder does not exist"):
         people.add("labels", [label("a")])
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({"at": None}, "has no at"),
+        ({"label_id": None}, "has no label_id"),
+        ({"at": "yesterday"}, "`at` is a time with its zone"),
+        ({"at": BEGAN.replace(tzinfo=None)}, "`at` is a time with its zone"),
+        ({"value": float("nan")}, "numbers are finite"),
+        ({"probability": 7.0}, "a probability is 0 to 1"),
+        ({"repetition": "first"}, "cannot be stored"),
+    ],
+)
+def test_a_row_that_could_not_be_read_back_is_refused(
+    duckdb_place, changed: dict[str, Any], reason: str
+):
+    fill(duckdb_place)
+    people = people_tables(duckdb_place)
+    with pytest.raises(StoreError, match=reason):
+        people.add("labels", [label("a", **changed)])
+    people.add("labels", [label("b")])
+    assert people.rows("labels")["label_id"].to_list() == ["b"]
+
+
+def test_a_store_in_memory_keeps_no_labels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    with (
+        open_store("duckdb:///:memory:", writing=True) as store,
+        pytest.raises(StoreError, match="a store in memory keeps no labels"),
+    ):
+        store.people.add("labels", [label("a")])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_rebuilt_store_has_the_labels_of_the_copy(duckdb_place, folder_place):
+    fill(duckdb_place)
+    fill(folder_place)
+    people_tables(folder_place).add("labels", [label("a")])
+    file = Path(duckdb_place.uri.removeprefix("duckdb:///"))
+    file.write_bytes(b"broken" + file.read_bytes()[6:])
+    rebuild_store(duckdb_place, folder_place)
+    assert people_tables(duckdb_place).rows("labels").to_dicts() == [label("a")]
