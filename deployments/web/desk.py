@@ -14,7 +14,7 @@ from fastapi import APIRouter
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from assizes.deployments.web import desk_data
-from assizes.deployments.web.desk_data import CaseKey, Disagreement, LabelScale
+from assizes.deployments.web.desk_data import CaseKey, Dispute, LabelScale
 from assizes.deployments.web.forms import Fields, KnownName, parse_form
 from assizes.deployments.web.label_routes import WritableDep
 from assizes.deployments.web.pages import FormFields, html_response, site
@@ -68,7 +68,7 @@ class Desk:
     drawn: Mapping[CaseKey, Mapping[str, Any]]  # rows of the queue, by case
     mine: Mapping[CaseKey, Mapping[str, Any]]  # current rows of this person and role
     labelled: set[CaseKey]  # by anybody, in this role
-    disputes: Mapping[CaseKey, Disagreement]
+    disputes: Mapping[CaseKey, Dispute]
 
     @classmethod
     def of(

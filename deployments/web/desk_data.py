@@ -141,7 +141,7 @@ def queue_cases(queue: pl.DataFrame) -> dict[CaseKey, dict[str, Any]]:
     return {(row["case_id"], row["repetition"]): row for row in ordered}
 
 
-class Disagreement(NamedTuple):
+class Dispute(NamedTuple):
     """A case about which raters disagree, and what the adjudicator says."""
 
     key: CaseKey
@@ -149,7 +149,7 @@ class Disagreement(NamedTuple):
     settled: dict[str, Any] | None  # the row of the adjudicator
 
 
-def disagreements(current: pl.DataFrame) -> dict[CaseKey, Disagreement]:
+def disagreements(current: pl.DataFrame) -> dict[CaseKey, Dispute]:
     """The cases of one run and metric with labels of different values, sorted by case."""
     by_case: dict[CaseKey, list[dict[str, Any]]] = {}
     settled: dict[CaseKey, dict[str, Any]] = {}
@@ -162,7 +162,7 @@ def disagreements(current: pl.DataFrame) -> dict[CaseKey, Disagreement]:
         else:
             by_case.setdefault(key, []).append(row)
     return {
-        key: Disagreement(key, rows, settled.get(key))
+        key: Dispute(key, rows, settled.get(key))
         for key, rows in by_case.items()
         if len({row["value"] for row in rows}) > 1
     }

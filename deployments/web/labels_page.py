@@ -13,7 +13,7 @@ from fastapi.responses import HTMLResponse, Response
 from assizes.deployments.commands.sql import csv_text
 from assizes.deployments.web import desk_data
 from assizes.deployments.web.desk import PATHS
-from assizes.deployments.web.desk_data import Disagreement, LabelScale
+from assizes.deployments.web.desk_data import Dispute, LabelScale
 from assizes.deployments.web.forms import KnownName, parse_form
 from assizes.deployments.web.pages import FormFields, page_response
 from assizes.deployments.web.people_schemas import LabelQuery, RunName
@@ -80,7 +80,7 @@ def _metric_table(store: Store, run_id: str, metric: str, current: pl.DataFrame)
     }
 
 
-def _dispute_line(item: Disagreement, scale: LabelScale, url: str) -> dict[str, Any]:
+def _dispute_line(item: Dispute, scale: LabelScale, url: str) -> dict[str, Any]:
     case_id, repetition = item.key
     return {
         "case_id": case_id,
