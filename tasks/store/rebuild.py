@@ -20,12 +20,13 @@ import polars as pl
 from duckdb import DuckDBPyConnection as Connection
 
 from assizes.judge.errors import SchemaVersion, StoreBusy, StoreError
-from assizes.judge.rows import SHARD_TABLES
+from assizes.judge.rows import PEOPLE_TABLES, SHARD_TABLES
 from assizes.tasks.runtime.failpoints import failpoint
 from assizes.tasks.store.duckdb_file import first_line
 from assizes.tasks.store.duckdb_rows import plan_of, present_tables, rows_of
 from assizes.tasks.store.lake import ParquetStore
 from assizes.tasks.store.objects import sync_folder
+from assizes.tasks.store.people import FilePeople
 from assizes.tasks.store.record import RUN_TABLES, RunRecord
 from assizes.tasks.store.warehouse import DuckDBStore
 
@@ -65,6 +66,9 @@ def rebuild(uri: str, path: Path, copy: ParquetStore | None) -> RebuildResult:
                 _salvage(path, store, result)
             else:
                 _copy_runs(copy, store, result)
+    if copy is not None:  # beside the file, where the rows of people of the old one stay as well
+        for table in PEOPLE_TABLES:
+            FilePeople(path).add(table, copy.people.rows(table).to_dicts())
     result.old_file = _swap_files(path, scratch)
     failpoint("rebuild.after")
     if not result.kept_run_ids:  # copied by an earlier rebuild, if at all

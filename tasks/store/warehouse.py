@@ -25,7 +25,7 @@ from assizes.judge.rows import TABLES, as_json, frame
 from assizes.tasks.runtime.failpoints import failpoint
 from assizes.tasks.runtime.process import Closing
 from assizes.tasks.store import duckdb_file, duckdb_rows, record
-from assizes.tasks.store.people import FilePeople
+from assizes.tasks.store.people import IN_MEMORY, FilePeople
 from assizes.tasks.store.record import Counts, Frames, RunRecord, checked_id
 from assizes.tasks.store.run_names import resolve_run, run_names
 
@@ -47,7 +47,7 @@ class DuckDBStore(Closing):
         self._lock = threading.Lock()  # of the connection, which has one transaction at a time
         self._connection: Connection | None = None  # None until it is open, and once closed
         self.people = FilePeople(path)
-        in_memory = path == duckdb_file.IN_MEMORY
+        in_memory = path == IN_MEMORY
         journal = None if in_memory else path.with_name(f"{path.name}.commits")
         self._journal = duckdb_file.Journal(journal)
         writing = writing or in_memory

@@ -208,7 +208,7 @@ def test_a_store_whose_folder_is_gone_is_one_line(tmp_path: Path):
     ("changed", "reason"),
     [
         ({"at": None}, "has no at"),
-        ({"label_id": None}, "has no label_id"),
+        ({"run_id": None}, "has no run_id"),
         ({"at": "yesterday"}, "`at` is a time with its zone"),
         ({"at": BEGAN.replace(tzinfo=None)}, "`at` is a time with its zone"),
         ({"value": float("nan")}, "numbers are finite"),
