@@ -23,7 +23,7 @@ from assizes.tasks.runs.calibrations import citation_lines, citations
 from assizes.tasks.store import RunRecord, Store
 
 
-class RunNumber(NamedTuple):
+class LabelledNumber(NamedTuple):
     """One number of a run as the judge says it, and corrected by labels; both 0..1."""
 
     metric: str  # or `verdict`, whose number is the pass rate
@@ -46,7 +46,7 @@ class RunNumber(NamedTuple):
         return f"{name} corrected by {self.labels} labels: {span}{guess}; {said}"
 
 
-def corrected_numbers(store: Store, run_id: str) -> list[RunNumber]:
+def corrected_numbers(store: Store, run_id: str) -> list[LabelledNumber]:
     """The corrected numbers of a run (its full id), of the verdict first; empty without labels."""
     rows = store.people.rows("labels").filter(pl.col("run_id") == run_id)
     if rows.is_empty():
@@ -69,7 +69,9 @@ def trust_lines(store: Store, record: RunRecord) -> list[str]:
     return numbers + citation_lines(citations(store, record))
 
 
-def _corrected(store: Store, run_id: str, metric: str, settled: pl.DataFrame) -> RunNumber | None:
+def _corrected(
+    store: Store, run_id: str, metric: str, settled: pl.DataFrame
+) -> LabelledNumber | None:
     judged = _judged_values(store, run_id, metric)
     if judged.is_empty():
         return None  # labels of a metric that the run no longer has
@@ -89,7 +91,7 @@ def _corrected(store: Store, run_id: str, metric: str, settled: pl.DataFrame) ->
         rows["cluster"].rank("dense").to_numpy() - 1,
     )
     values: Mapping[float, Any] = dict.fromkeys([*labels, *rows["judged"]])
-    return RunNumber(
+    return LabelledNumber(
         metric=metric,
         judged=float(rows["judged"].mean() or 0.0),  # type: ignore[arg-type]
         cases=rows.height,

@@ -20,7 +20,7 @@ from assizes.judge.errors import ConfigurationError
 from assizes.judge.labels.current import current_labels
 from assizes.judge.labels.sampling import QueuePlan, candidates, draw_queue, labels_needed
 from assizes.judge.rows import as_json as as_canonical_json
-from assizes.tasks.runs.corrected import RunNumber, corrected_numbers
+from assizes.tasks.runs.corrected import LabelledNumber, corrected_numbers
 from assizes.tasks.runs.people_labels import (
     MAX_RATER_CHARS,
     graded_labels,
@@ -143,12 +143,12 @@ def print_status(file: Path | None, uri: str | None, run_id: str, *, as_json: bo
         )
 
 
-def _halving(number: RunNumber) -> int | None:
+def _halving(number: LabelledNumber) -> int | None:
     now = number.estimate
     return None if now is None else labels_needed(now, number.cases, (now.high - now.low) / 2)
 
 
-def _estimate_document(number: RunNumber) -> dict[str, Any]:
+def _estimate_document(number: LabelledNumber) -> dict[str, Any]:
     estimate = None if number.estimate is None else asdict(number.estimate)
     return {"estimate": estimate, "labels_to_halve": _halving(number)}
 
