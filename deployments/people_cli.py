@@ -47,12 +47,15 @@ def draw(
 @labels_app.command()
 def status(
     run_id: options.RunId,
+    against: Annotated[
+        str | None, Option(help="A run with labels of its own, to say how far they differ.")
+    ] = None,
     config: options.ConfigFile = None,
     store: options.StoreUri = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Say how far the labels of a run are, what they correct, and how many more would tell."""
-    commands.print_status(config, store, run_id, as_json=as_json)
+    commands.print_status(config, store, run_id, against, as_json=as_json)
 
 
 @labels_app.command("list")

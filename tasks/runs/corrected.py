@@ -1,63 +1,93 @@
 """The numbers of a run corrected for the judge's errors by the labels that people gave in its store.
 
-The estimates are those of `judge/statistics/prediction_powered.py`. They are computed when they are
-read, as labels come after the run has ended.
+The estimates are those of `judge/labels/corrected.py`. They are computed when they are read, as
+labels come after the run has ended.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+import json
+from typing import Any, Final, NamedTuple
 
 import polars as pl
 
 from assizes.judge.config.gates import VERDICT
-from assizes.judge.labels.current import settled_labels
-from assizes.judge.statistics.prediction_powered import (
-    CorrectedEstimate,
-    LabelledCases,
-    corrected_mean,
+from assizes.judge.labels.corrected import (
+    DISPUTED,
+    CorrectedNumber,
+    JudgedCase,
+    LabelledRun,
+    corrected_change,
+    corrected_number,
 )
+from assizes.judge.labels.current import settled_labels
+from assizes.judge.statistics.prediction_powered import CorrectedEstimate
 from assizes.judge.verdicts.executions import collect_rows
 from assizes.tasks.runs.calibrations import citation_lines, citations
 from assizes.tasks.store import RunRecord, Store
 
+_KEY: Final = ("case_id", "repetition")
+_MAX_TAGS: Final = 20  # tags of a case that make slices, at most
+
 
 class LabelledNumber(NamedTuple):
-    """One number of a run as the judge says it, and corrected by labels; both 0..1."""
+    """A number of a run, corrected by labels, and what its labels are; both 0..1."""
 
-    metric: str  # or `verdict`, whose number is the pass rate
-    judged: float  # mean over all judged cases
+    number: CorrectedNumber  # of the verdict: the pass rate
     cases: int  # judged cases
-    labels: int  # of these, those on which people settled
-    divided: int  # of these, those on which raters disagree and nobody adjudicated
     by_hand: bool  # no label has a chance: the labelled cases are taken as chosen at random
-    estimate: CorrectedEstimate | None  # None: too few labels
+
+    @property
+    def disputed(self) -> int:
+        """The number of cases on which raters differ and nobody has decided."""
+        return self.number.left_out.get(DISPUTED, 0)
 
     def line(self) -> str:
         """The number as a line of a report."""
-        name = "pass rate" if self.metric == VERDICT else self.metric
-        said = f"the judge says {100 * self.judged:.1f} %"
-        if self.estimate is None:
-            return f"{name}: {self.labels} labels are too few to correct it; {said}"
-        now = self.estimate
-        span = f"{100 * now.value:.1f} % [{100 * now.low:.1f}, {100 * now.high:.1f}]"
+        number, now = self.number, self.number.estimate
+        name = "pass rate" if number.metric == VERDICT else number.metric
+        said = f"the judge says {_percent(number.raw or 0.0)} %"
+        if now is None:
+            return f"{name}: not corrected, {number.why_not}; {said}"
         guess = ", if the labelled cases were chosen at random" if self.by_hand else ""
-        return f"{name} corrected by {self.labels} labels: {span}{guess}; {said}"
+        return f"{name} corrected by {number.labels} labels: {span(now)}{guess}; {said}"
+
+
+class _Sides(NamedTuple):
+    run: LabelledRun
+    by_hand: bool
+    is_share: bool  # labels and judge say 0 or 1
 
 
 def corrected_numbers(store: Store, run_id: str) -> list[LabelledNumber]:
     """The corrected numbers of a run (its full id), of the verdict first; empty without labels."""
-    rows = store.people.rows("labels").filter(pl.col("run_id") == run_id)
-    if rows.is_empty():
-        return []
-    settled = settled_labels(rows)
+    settled = _settled(store, run_id)
     metrics = sorted(settled["metric"].unique(), key=lambda name: (name != VERDICT, name))
-    numbers = [
-        _corrected(store, run_id, name, settled.filter(pl.col("metric") == name))
-        for name in metrics
+    sides = [_labelled_run(store, run_id, metric, settled) for metric in metrics]
+    return [
+        LabelledNumber(
+            corrected_number(side.run, share=side.is_share), len(side.run.judged), side.by_hand
+        )
+        for side in sides
+        if side.run.judged  # else the run no longer has the metric
     ]
-    return [number for number in numbers if number is not None]
+
+
+def corrected_differences(
+    store: Store, baseline: str, candidate: str
+) -> dict[str, CorrectedEstimate | None]:
+    """The corrected numbers of a run minus those of a baseline, by metric that both have labels of.
+
+    Both are named by their full ids. The difference of a metric is `None` for too few labels.
+    """
+    before, after = _settled(store, baseline), _settled(store, candidate)
+    differences = {}
+    for metric in sorted(set(before["metric"]) & set(after["metric"])):
+        first = _labelled_run(store, baseline, metric, before)
+        second = _labelled_run(store, candidate, metric, after)
+        share = first.is_share and second.is_share
+        differences[metric] = corrected_change(first.run, second.run, share=share)
+    return differences
 
 
 def trust_lines(store: Store, record: RunRecord) -> list[str]:
@@ -69,54 +99,54 @@ def trust_lines(store: Store, record: RunRecord) -> list[str]:
     return numbers + citation_lines(citations(store, record))
 
 
-def _corrected(
-    store: Store, run_id: str, metric: str, settled: pl.DataFrame
-) -> LabelledNumber | None:
-    judged = _judged_values(store, run_id, metric)
-    if judged.is_empty():
-        return None  # labels of a metric that the run no longer has
-    by_hand = settled["probability"].null_count() == settled.height
-    if not by_hand:
-        # Nobody knows with which chance a person picks a case, so such labels cannot be weighed.
-        settled = settled.filter(pl.col("probability").is_not_null())
-    key = ["case_id", "repetition"]
-    rows = judged.join(
-        settled.select(*key, pl.col("value").alias("label"), "probability"), on=key, how="left"
-    )
-    labels = rows["label"].drop_nulls()
-    cases = LabelledCases.of(
-        rows["judged"].to_numpy(),
-        rows["label"].fill_null(float("nan")).to_numpy(),
-        rows["probability"].fill_null(1.0).to_numpy(),
-        rows["cluster"].rank("dense").to_numpy() - 1,
-    )
-    values: Mapping[float, Any] = dict.fromkeys([*labels, *rows["judged"]])
-    return LabelledNumber(
-        metric=metric,
-        judged=float(rows["judged"].mean() or 0.0),  # type: ignore[arg-type]
-        cases=rows.height,
-        labels=labels.len(),
-        divided=settled["value"].null_count(),
-        by_hand=by_hand,
-        estimate=corrected_mean(cases, share=set(values) <= {0.0, 1.0}) if labels.len() else None,
-    )
+def span(estimate: CorrectedEstimate) -> str:
+    """An estimate and its 95 % interval in percent, such as `71.2 % [64.0, 77.6]`."""
+    low, high = _percent(estimate.low), _percent(estimate.high)
+    return f"{_percent(estimate.value)} % [{low}, {high}]"
 
 
-def _judged_values(store: Store, run_id: str, metric: str) -> pl.DataFrame:
-    """The judge's value of each judged case, 0..1, with the cluster of the case."""
-    key = ["case_id", "repetition"]
-    cluster = pl.coalesce("cluster", "case_id").alias("cluster")
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f}"
+
+
+def _settled(store: Store, run_id: str) -> pl.DataFrame:
+    return settled_labels(store.people.rows("labels").filter(pl.col("run_id") == run_id))
+
+
+def _labelled_run(store: Store, run_id: str, metric: str, settled: pl.DataFrame) -> _Sides:
+    judged = _judged_cases(store, run_id, metric)
+    of_metric = settled.filter(pl.col("metric") == metric)
+    by_hand = of_metric["probability"].null_count() == of_metric.height
+    if by_hand:  # with one label among them that has a chance, the others count for nothing
+        chance = min(1.0, of_metric.height / max(1, len(judged)))
+        of_metric = of_metric.with_columns(probability=pl.lit(chance))
+    run = LabelledRun.of(run_id, metric, judged, of_metric)
+    said = {case.value for case in judged} | {value for value, _ in run.labels.values()}
+    return _Sides(run, by_hand, said <= {0.0, 1.0})
+
+
+def _judged_cases(store: Store, run_id: str, metric: str) -> list[JudgedCase]:
+    """The cases that the judge gave a value, 0..1, with their clusters and slices."""
+    facts = ("cluster", "agent", "agent_version", "tags")
     cases = store.scan(run_id, "cases")
     if metric == VERDICT:
-        passed = pl.col("passed").cast(pl.Float64).alias("judged")
-        rows = cases.filter(pl.col("status") == "judged").select(*key, passed, cluster)
+        passed = pl.col("passed").cast(pl.Float64).alias("value")
+        rows = cases.filter(pl.col("status") == "judged").select(*_KEY, passed, *facts)
     else:
         judge, _, name = metric.rpartition("/")
         of_metric = (pl.col("metric") == name) & (pl.col("part") == "")
         if judge:
             of_metric &= pl.col("judge") == judge
-        scores = store.scan(run_id, "scores").filter(of_metric)
-        rows = scores.select(*key, pl.col("value").alias("judged")).join(
-            cases.select(*key, cluster), on=key
-        )
-    return collect_rows(rows.filter(pl.col("judged").is_not_null()).sort(key))
+        scores = store.scan(run_id, "scores").filter(of_metric).select(*_KEY, "value")
+        rows = scores.join(cases.select(*_KEY, *facts), on=_KEY)
+    known = collect_rows(rows.filter(pl.col("value").is_not_null()).sort(_KEY))
+    return [
+        JudgedCase(row["case_id"], row["repetition"], row["cluster"], row["value"], _slices(row))
+        for row in known.iter_rows(named=True)
+    ]
+
+
+def _slices(row: dict[str, Any]) -> tuple[str, ...]:
+    named = [f"{name}={row[name]}" for name in ("agent", "agent_version") if row[name]]
+    tags = json.loads(row["tags"] or "{}")
+    return (*named, *(f"tags.{name}={tags[name]}" for name in sorted(tags)[:_MAX_TAGS]))

@@ -95,6 +95,22 @@ def test_a_queue_is_drawn_once_and_its_labels_correct_the_pass_rate(folder: Path
     assert "pass rate corrected by 40 labels: " in shown.out
 
 
+def test_two_labelled_runs_differ_by_what_people_say_of_them(folder: Path):
+    with open_store(f"duckdb:///{folder}/assizes.duckdb", writing=True) as store:
+        said = [Said(case, (5, 5)) for case, _, _ in CASES]  # this judge passes everything
+        put(store, run(said, run_id="nightly-bbbbbbbbbbbb"))
+    for run_id in (RUN_ID, "nightly-bbbbbbbbbbbb"):
+        assizes("labels", "import", "labels.csv", "--run", run_id, cwd=folder)
+    words = ("labels", "status", "nightly-bbbbbbbbbbbb", "--against", RUN_ID)
+    document = json.loads(assizes(*words, "--json", cwd=folder).out)
+    change = document["differences"]["verdict"]
+    assert change["low"] < 0 < change["high"]  # people say the same of both
+    (number,) = document["numbers"]
+    assert number["raw"] == 1.0
+    assert number["estimate"]["value"] == pytest.approx(2 / 3, abs=0.05)  # not the judge's 1
+    assert f"verdict, minus {RUN_ID}: " in assizes(*words, cwd=folder).out
+
+
 def test_without_labels_status_says_how_to_get_some(folder: Path):
     answer = assizes("labels", "status", RUN_ID, cwd=folder)
     assert answer.code == 0

@@ -16,11 +16,18 @@ from assizes.deployments.commands.export import export_table
 from assizes.deployments.commands.stores import opened_store, store_config
 from assizes.deployments.settings import read_optional_config
 from assizes.judge.config.gates import VERDICT, CalibrationConfig
+from assizes.judge.config.judging import JudgeConfig
 from assizes.judge.errors import ConfigurationError
 from assizes.judge.labels.current import current_labels
 from assizes.judge.labels.sampling import QueuePlan, candidates, draw_queue, labels_needed
 from assizes.judge.rows import as_json as as_canonical_json
-from assizes.tasks.runs.corrected import LabelledNumber, corrected_numbers
+from assizes.judge.score import ACCEPTABLE
+from assizes.tasks.runs.corrected import (
+    LabelledNumber,
+    corrected_differences,
+    corrected_numbers,
+    span,
+)
 from assizes.tasks.runs.people_labels import (
     MAX_RATER_CHARS,
     graded_labels,
@@ -83,10 +90,18 @@ def draw_and_print(
 
 
 def _queue(store: Store, wanted: QueueOptions) -> list[dict[str, Any]]:
-    run_id = store.run(wanted.run).run_id
+    record = store.run(wanted.run)
+    run_id = record.run_id
+    judge = JudgeConfig.model_validate(record.config["judge"])
+    # Levels begin to pass at 3 of 5, whatever the threshold of the overall score is.
+    threshold = judge.pass_threshold / 100 if wanted.metric == VERDICT else ACCEPTABLE / 5
     other = None if wanted.other is None else store.table(wanted.other, "cases")
     cases = candidates(
-        store.table(run_id, "cases"), store.table(run_id, "scores"), wanted.metric, other
+        store.table(run_id, "cases"),
+        store.table(run_id, "scores"),
+        wanted.metric,
+        other,
+        threshold,
     )
     if not cases:
         raise ConfigurationError(
@@ -107,8 +122,12 @@ def _queue(store: Store, wanted: QueueOptions) -> list[dict[str, Any]]:
     return draw_queue(plan, cases)
 
 
-def print_status(file: Path | None, uri: str | None, run_id: str, *, as_json: bool) -> None:
+def print_status(
+    file: Path | None, uri: str | None, run_id: str, against: str | None, *, as_json: bool
+) -> None:
     """Print what the labels of a run say and how many more would halve their intervals.
+
+    With `against`, another run with labels of its own, the differences to that run follow.
 
     Raises:
         UnknownRun: the store has no such run.
@@ -118,9 +137,19 @@ def print_status(file: Path | None, uri: str | None, run_id: str, *, as_json: bo
         labels = labels_of_run(store, run_id)
         numbers = corrected_numbers(store, run_id)
         progress = _queue_progress(store, run_id)
+        other = None if against is None else store.run(against).run_id
+        changes = {} if other is None else corrected_differences(store, other, run_id)
     if as_json:
-        documents = [number._asdict() | _estimate_document(number) for number in numbers]
-        output.print_json({"run_id": run_id, "numbers": documents, "queues": progress})
+        known = {metric: change and asdict(change) for metric, change in changes.items()}
+        output.print_json(
+            {
+                "run_id": run_id,
+                "numbers": [_number_document(number) for number in numbers],
+                "queues": progress,
+                "against": other,
+                "differences": known,
+            }
+        )
         return
     if labels.is_empty() and not progress:
         output.print_line(
@@ -129,28 +158,39 @@ def print_status(file: Path | None, uri: str | None, run_id: str, *, as_json: bo
         return
     rows = labels.group_by("metric", "rater").len().sort("metric", "rater").rows()
     output.print_table("", ("metric", "rater", "#labels"), rows)
-    output.print_lines(number.line() for number in numbers)
     for number in numbers:
-        if number.divided:
-            output.print_line(f"{number.metric}: raters are divided on {number.divided} cases")
-        if number.estimate is not None:
-            more = _halving(number)
-            how = "no number of labels" if more is None else f"{more} more labels"
-            output.print_line(f"{number.metric}: {how} would halve that interval")
+        _print_number(number)
+    for metric, change in changes.items():
+        known_span = "too few labels for a difference" if change is None else span(change)
+        output.print_line(f"{metric}, minus {other}: {known_span}")
     for queue in progress:
-        output.print_line(
-            "queue {queue_id} of {metric}: {labelled} of {cases} labelled".format(**queue)
-        )
+        done = f"{queue['labelled']} of {queue['cases']} labelled"
+        output.print_line(f"queue {queue['queue_id']} of {queue['metric']}: {done}")
 
 
-def _halving(number: LabelledNumber) -> int | None:
-    now = number.estimate
-    return None if now is None else labels_needed(now, number.cases, (now.high - now.low) / 2)
+def _print_number(labelled: LabelledNumber) -> None:
+    output.print_line(labelled.line())
+    metric = labelled.number.metric
+    if labelled.disputed:
+        output.print_line(f"{metric}: raters are divided on {labelled.disputed} cases")
+    if labelled.number.estimate is not None:
+        more = _halving(labelled)
+        how = "no number of labels" if more is None else f"{more} more labels"
+        output.print_line(f"{metric}: {how} would halve that interval")
+    slices = labelled.number.slices
+    rows = [(name, slices[name].labels, span(slices[name])) for name in sorted(slices)]
+    if len(rows) > 1:  # a single slice is the whole run
+        output.print_table("", (f"{metric} of cases with", "#labels", "corrected, 95 %"), rows)
 
 
-def _estimate_document(number: LabelledNumber) -> dict[str, Any]:
-    estimate = None if number.estimate is None else asdict(number.estimate)
-    return {"estimate": estimate, "labels_to_halve": _halving(number)}
+def _halving(labelled: LabelledNumber) -> int | None:
+    now = labelled.number.estimate
+    return None if now is None else labels_needed(now, labelled.cases, (now.high - now.low) / 2)
+
+
+def _number_document(labelled: LabelledNumber) -> dict[str, Any]:
+    more = {"cases": labelled.cases, "by_hand": labelled.by_hand}
+    return asdict(labelled.number) | more | {"labels_to_halve": _halving(labelled)}
 
 
 def _queue_progress(store: Store, run_id: str) -> list[dict[str, Any]]:
