@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlencode
@@ -43,6 +44,35 @@ def test_a_label_is_answered_with_its_row_and_the_same_id_writes_nothing(site: D
     text = site.get(f"/view/labels/export?run={site.candidate}").text
     assert text.startswith("case_id,repetition,metric,rater,role,label,note,at,")
     assert "\n7,0,verdict,Ada,rater,0.0," in text
+
+
+def test_labels_of_a_queue_keep_their_chance_and_correct_the_pass_rate(site: DeskSite) -> None:
+    (file,) = site.folder.glob(".assizes/**/*.duckdb")
+    store = ("--store", str(file))
+    words = ("labels", "queue", site.candidate, "--size", "25", "--json", *store)
+    queue = assizes(*words, cwd=site.folder)
+    assert queue.code == 0, queue
+    drawn = json.loads(queue.out)
+    for row in drawn["cases"]:
+        fields = {"case_id": row["case_id"], "repetition": row["repetition"], "value": 1}
+        fields |= {"rater": "Bob", "queue_id": drawn["queue_id"], "run": site.candidate}
+        answer = site.post("/labels", fields)
+        assert answer.status == 201
+        assert answer.json["probability"] == row["probability"]
+    text = site.get(f"/view/labels?run={site.candidate}").text
+    assert drawn["queue_id"] in text
+    status = assizes("labels", "status", site.candidate, *store, cwd=site.folder).out
+    assert f"queue {drawn['queue_id']} of verdict: 25 of 25 labelled" in status
+    assert "pass rate corrected by 25 labels: 100.0 % [" in status
+    assert "chosen at random" not in status
+    assert "pass rate corrected by 25 labels" in site.get(f"/view/runs/{site.candidate}").text
+
+
+def test_a_label_of_levels_is_exported_as_a_level(site: DeskSite) -> None:
+    label = body(site, metric="tool_routing", value=0.6, rater="Eve")
+    assert site.post("/labels", label).status == 201
+    text = site.get(f"/view/labels/export?run={site.candidate}").text
+    assert "\n7,0,tool_routing,Eve,rater,3.0," in text
 
 
 @pytest.mark.parametrize(
