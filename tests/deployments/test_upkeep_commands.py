@@ -12,6 +12,9 @@ from assizes.tasks.store import open_store
 from tests.command import assizes
 from tests.tasks.store.test_upkeep import filled
 
+NOTHING_SAID = {"labels": 0, "annotations": 0, "queues": 0}
+"""Rows of people about the cases of a subject."""
+
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Path:
@@ -34,7 +37,7 @@ def test_forgetting_shows_the_rows_first_and_deletes_them_when_told(lake):
             {
                 "run_id": "nightly-1",
                 "case_ids": ["c1", "c3"],
-                "rows": {"scores": 6, "asks": 0, "cases": 2},
+                "rows": {"scores": 6, "asks": 0, "cases": 2, **NOTHING_SAID},
             }
         ],
     }

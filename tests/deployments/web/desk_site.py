@@ -55,9 +55,8 @@ def sign_in(page: Page, url: str) -> None:
     page.get_by_label("Token of this server").fill(TOKEN)
     page.get_by_role("button", name="Sign in").click()
     # The script of the page hears keys once the page is whole.
-    page.wait_for_function(
-        "document.readyState === 'complete' && !document.querySelector('[name=token]')"
-    )
+    page.locator("[name=token]").wait_for(state="detached")
+    page.wait_for_load_state("load")
 
 
 def press(page: Page, key: str, answer: str) -> None:
