@@ -58,6 +58,7 @@ class LabelledCases:
     labels: Floats  # value of people, in the same unit; NaN: not labelled
     chances: Floats  # chance of the case to be labelled, above 0 to 1; read where it is labelled
     codes: Codes  # number of the cluster, from 0; in two runs the same number is the same cluster
+    drawn: float = 0.0  # share of the drawn cases that are labelled, 0..1; 0: not known
 
     @classmethod
     def of(
@@ -68,16 +69,17 @@ class LabelledCases:
         codes: Sequence[int] | Codes | None = None,
     ) -> LabelledCases:
         """The cases from plain numbers; by default all chances and all clusters are alike."""
-        values = np.asarray(judged, dtype=np.float64)
-        return cls(
-            values,
-            np.asarray(labels, dtype=np.float64),
-            np.ones(values.size) if chances is None else np.asarray(chances, dtype=np.float64),
-            np.arange(values.size) if codes is None else np.asarray(codes, dtype=np.int64),
-        )
+        values, people = (np.asarray(side, dtype=np.float64) for side in (judged, labels))
+        odds = np.ones(values.size) if chances is None else np.asarray(chances, dtype=np.float64)
+        numbers = np.arange(values.size) if codes is None else np.asarray(codes, dtype=np.int64)
+        stood_for = float((1 / odds[~np.isnan(people)]).sum())  # cases; all, if all drawn have one
+        return cls(values, people, odds, numbers, min(1.0, stood_for / max(1, values.size)))
 
     def part(self, chosen: Codes | NDArray[np.bool_]) -> LabelledCases:
-        """The chosen cases, such as those of a slice; `chosen` is a mask or a list of places."""
+        """The chosen cases, such as those of a slice; `chosen` is a mask or a list of places.
+
+        How many cases of a slice each stratum holds is chance, so `drawn` is not known of it.
+        """
         return LabelledCases(
             self.judged[chosen], self.labels[chosen], self.chances[chosen], self.codes[chosen]
         )
@@ -106,13 +108,35 @@ class _Labels:
     weights: Floats  # 1 / chance, scaled to the sum 1
     codes: Codes
     clusters: int
+    strata: Codes  # number of the group of labels with the same chance
+    between: Floats  # 0..1: how far the difference of a stratum from the mean is still by chance
 
     @classmethod
     def of(cls, cases: LabelledCases) -> _Labels:
         places = np.flatnonzero(~np.isnan(cases.labels))
-        weights, codes = 1 / cases.chances[places], cases.codes[places]
-        clusters = int(np.unique(codes).size)
-        return cls(places, cases.labels[places], weights / weights.sum(), codes, clusters)
+        chances, codes = cases.chances[places], cases.codes[places]
+        weights, clusters = 1 / chances, int(np.unique(codes).size)
+        strata = np.unique(chances.round(12), return_inverse=True)[1]
+        counts = np.bincount(strata, minlength=1)[strata]
+        # All drawn cases labelled: how many of each stratum is design, and only the size of the
+        # stratum among all cases is chance, as 1 / N is to 1 / n. A stratum of one has no spread.
+        between = np.sqrt(1 - cases.drawn * (1 - chances))
+        between = np.where((counts == 1) | (strata.max(initial=0) == 0), 1.0, between)
+        return cls(
+            places, cases.labels[places], weights / weights.sum(), codes, clusters, strata, between
+        )
+
+    def deviations(self, values: Floats) -> Floats:
+        """The deviations of values of the labelled cases that count for the variance of the mean.
+
+        They are those from the mean of the stratum, and what of that mean's own is by chance.
+        """
+        counts = np.bincount(self.strata)
+        means = (np.bincount(self.strata, values) / counts)[self.strata]
+        if counts.size == 1:
+            return values - means
+        free = np.sqrt(counts / np.maximum(1, counts - 1))[self.strata]
+        return free * (values - means) + self.between * (means - self.weights @ values)
 
     @property
     def mean(self) -> float:
@@ -264,9 +288,9 @@ def _influence(
     """
     everywhere, at_labels = judged
     mean, known = float(everywhere.mean()), float(labels.weights @ at_labels)
-    values = np.bincount(labels.codes, labels.weights * (labels.values - labels.mean), size)
+    values = np.bincount(labels.codes, labels.weights * labels.deviations(labels.values), size)
     judge = np.bincount(cases.codes, (everywhere - mean) / everywhere.size, size)
-    judge -= np.bincount(labels.codes, labels.weights * (at_labels - known), size)
+    judge -= np.bincount(labels.codes, labels.weights * labels.deviations(at_labels), size)
     return _Influence(mean - known, values.astype(np.float64), judge.astype(np.float64))
 
 
