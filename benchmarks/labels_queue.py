@@ -18,10 +18,12 @@ from assizes.judge.labels.sampling import (
     Candidate,
     QueuePlan,
     draw_queue,
+    labels_needed,
     stratum_errors,
 )
 from assizes.judge.statistics.intervals import Floats
-from assizes.judge.statistics.prediction_powered import LabelledCases, corrected_mean
+from assizes.judge.statistics.labelled_cases import LabelledCases
+from assizes.judge.statistics.prediction_powered import CorrectedEstimate, corrected_mean
 from benchmarks.figures import Figures
 
 Rng = np.random.Generator
@@ -57,13 +59,18 @@ def _run(rng: Rng) -> tuple[Floats, Floats, list[Candidate]]:
 
 
 def _estimate(truth: Floats, judge: Floats, chances: dict[int, float]) -> tuple[float, bool]:
+    span = _corrected(truth, judge, chances)
+    return span.high - span.low, span.low <= 0.8 <= span.high
+
+
+def _corrected(truth: Floats, judge: Floats, chances: dict[int, float]) -> CorrectedEstimate:
     labels, drawn = np.full(CASES, np.nan), np.ones(CASES)
     places = np.array(sorted(chances))
     labels[places] = truth[places]
     drawn[places] = [chances[place] for place in places]
     span = corrected_mean(LabelledCases.of(judge, labels, drawn), share=True)
     assert span is not None
-    return span.high - span.low, span.low <= 0.8 <= span.high
+    return span
 
 
 def _random(rng: Rng) -> tuple[float, bool]:
@@ -86,3 +93,30 @@ def _queued(rng: Rng, count: int, *, learnt: bool) -> tuple[float, bool]:
     plan = QueuePlan("q", "r1", "verdict", count, seed, "", AT, errors=errors)
     rows = draw_queue(plan, candidates)
     return _estimate(truth, judge, {int(row["case_id"]): row["probability"] for row in rows})
+
+
+def projection(figures: Figures, rng: Rng, times: int) -> None:
+    """The width after as many more labels as the product names for half the width / that half."""
+    for name, queued in (("random", False), ("queue", True)):
+        reached = []
+        for _ in range(times):
+            truth, judge, candidates = _run(rng)
+            seed = str(rng.integers(1 << 60))
+            now = _labelled(truth, judge, candidates, (100, seed), queued=queued)
+            goal = (now.high - now.low) / 2
+            more = labels_needed(now, CASES, goal)
+            if more is not None:
+                then = _labelled(truth, judge, candidates, (100 + more, seed), queued=queued)
+                reached.append((then.high - then.low) / goal)
+        figures.add(f"projection_possible_{name}", len(reached) / times)
+        ratio = float(np.mean(reached))
+        figures.add(f"projection_width_to_promised_{name}", ratio, least=0.9, most=1.1)
+
+
+def _labelled(
+    truth: Floats, judge: Floats, of: list[Candidate], drawn: tuple[int, str], *, queued: bool
+) -> CorrectedEstimate:
+    plan = QueuePlan("q", "r", "verdict", drawn[0], drawn[1], "", AT)
+    of = of if queued else [candidate._replace(stratum=PASSES) for candidate in of]
+    rows = draw_queue(plan, of)
+    return _corrected(truth, judge, {int(row["case_id"]): row["probability"] for row in rows})

@@ -30,8 +30,8 @@ from assizes.judge.statistics.intervals import (
     mean_interval,
     rate_interval,
 )
+from assizes.judge.statistics.labelled_cases import LabelledCases
 from assizes.judge.statistics.prediction_powered import (
-    LabelledCases,
     corrected_difference,
     corrected_mean,
 )

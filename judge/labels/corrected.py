@@ -16,10 +16,10 @@ import numpy as np
 import polars as pl
 
 from assizes.judge.statistics.exact import rounded_value
+from assizes.judge.statistics.labelled_cases import LabelledCases
 from assizes.judge.statistics.prediction_powered import (
     MIN_LABELS,
     CorrectedEstimate,
-    LabelledCases,
     corrected_difference,
     corrected_mean,
 )

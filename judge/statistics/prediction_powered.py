@@ -17,22 +17,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from math import sqrt
 from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression  # type: ignore[import-untyped]  # it has no types
 
 from assizes.judge.statistics.intervals import (
     CONFIDENCE,
-    Codes,
     Floats,
     ValueInterval,
     t_of,
     wilson,
     z_of,
 )
+from assizes.judge.statistics.labelled_cases import DrawnLabels, LabelledCases
 
 MIN_LABELS: Final = 10
 """The fewest clusters with a label for a corrected number; with fewer the error is too uncertain."""
@@ -43,46 +43,9 @@ CALIBRATED_FROM: Final = 60
 FOLDS: Final = 5
 """The parts of the labels; the expected labels of a part are estimated from the other parts."""
 
-_ROUNDS: Final = 25  # of tuning two weights: far more than they need
-
 ALONE: Final = "labels alone"
 TUNED: Final = "labels and the judge"
 CALIBRATED: Final = "labels and the calibrated judge"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class LabelledCases:
-    """All judged cases of a run, in one order, and the labels that some of them have."""
-
-    judged: Floats  # value of the judge; NaN: none
-    labels: Floats  # value of people, in the same unit; NaN: not labelled
-    chances: Floats  # chance of the case to be labelled, above 0 to 1; read where it is labelled
-    codes: Codes  # number of the cluster, from 0; in two runs the same number is the same cluster
-    drawn: float = 0.0  # share of the drawn cases that are labelled, 0..1; 0: not known
-
-    @classmethod
-    def of(
-        cls,
-        judged: Sequence[float] | Floats,
-        labels: Sequence[float] | Floats,
-        chances: Sequence[float] | Floats | None = None,
-        codes: Sequence[int] | Codes | None = None,
-    ) -> LabelledCases:
-        """The cases from plain numbers; by default all chances and all clusters are alike."""
-        values, people = (np.asarray(side, dtype=np.float64) for side in (judged, labels))
-        odds = np.ones(values.size) if chances is None else np.asarray(chances, dtype=np.float64)
-        numbers = np.arange(values.size) if codes is None else np.asarray(codes, dtype=np.int64)
-        stood_for = float((1 / odds[~np.isnan(people)]).sum())  # cases; all, if all drawn have one
-        return cls(values, people, odds, numbers, min(1.0, stood_for / max(1, values.size)))
-
-    def part(self, chosen: Codes | NDArray[np.bool_]) -> LabelledCases:
-        """The chosen cases, such as those of a slice; `chosen` is a mask or a list of places.
-
-        How many cases of a slice each stratum holds is chance, so `drawn` is not known of it.
-        """
-        return LabelledCases(
-            self.judged[chosen], self.labels[chosen], self.chances[chosen], self.codes[chosen]
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,81 +62,14 @@ class CorrectedEstimate:
     how: str  # `ALONE`, `TUNED` or `CALIBRATED`
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Labels:
-    """The labels of one run."""
-
-    places: Codes  # of the labelled cases among all
-    values: Floats
-    weights: Floats  # 1 / chance, scaled to the sum 1
-    codes: Codes
-    clusters: int
-    strata: Codes  # number of the group of labels with the same chance
-    between: Floats  # 0..1: how far the difference of a stratum from the mean is still by chance
-
-    @classmethod
-    def of(cls, cases: LabelledCases) -> _Labels:
-        places = np.flatnonzero(~np.isnan(cases.labels))
-        chances, codes = cases.chances[places], cases.codes[places]
-        weights, clusters = 1 / chances, int(np.unique(codes).size)
-        strata = np.unique(chances.round(12), return_inverse=True)[1]
-        counts = np.bincount(strata, minlength=1)[strata]
-        # All drawn cases labelled: how many of each stratum is design, and only the size of the
-        # stratum among all cases is chance, as 1 / N is to 1 / n. A stratum of one has no spread.
-        between = np.sqrt(1 - cases.drawn * (1 - chances))
-        between = np.where((counts == 1) | (strata.max(initial=0) == 0), 1.0, between)
-        return cls(
-            places, cases.labels[places], weights / weights.sum(), codes, clusters, strata, between
-        )
-
-    def deviations(self, values: Floats) -> Floats:
-        """The deviations of values of the labelled cases that count for the variance of the mean.
-
-        They are those from the mean of the stratum, and what of that mean's own is by chance.
-        """
-        counts = np.bincount(self.strata)
-        means = (np.bincount(self.strata, values) / counts)[self.strata]
-        if counts.size == 1:
-            return values - means
-        free = np.sqrt(counts / np.maximum(1, counts - 1))[self.strata]
-        return free * (values - means) + self.between * (means - self.weights @ values)
-
-    @property
-    def mean(self) -> float:
-        return float(self.weights @ self.values)
-
-    @property
-    def spread(self) -> float:
-        """The variance of the labels themselves."""
-        return float(self.weights @ np.square(self.values - self.mean))
-
-    @property
-    def even(self) -> bool:
-        """Whether all labelled cases had the same chance."""
-        return bool(np.ptp(self.weights) < 1e-9 * self.weights[0])
-
-    @property
-    def plain(self) -> bool:
-        """Whether these are passes and fails of independent cases with the same chance."""
-        alone = self.clusters == self.values.size
-        return alone and self.even and bool(((self.values == 0) | (self.values == 1)).all())
-
-    @property
-    def unseen(self) -> float:
-        """What half an error of size 1 in each group of equal chances adds to the variance.
-
-        A judge that errs nowhere among few labels is not faultless, nor is a group without a fail.
-        """
-        groups = self.weights[:1] if self.even else np.unique(self.weights.round(12))
-        return 0.5 * float(np.square(groups).sum())
-
-
 class _Influence(NamedTuple):
     """How each cluster moves the mean label of one run, and what the judge adds to that."""
 
     shift: float  # judge's mean over all cases minus that over the labelled ones
     labels: Floats  # by cluster, on the mean of the labels
     judge: Floats  # by cluster, on `shift`
+    of_labels: Floats  # by labelled case, on the mean of the labels
+    of_judge: Floats  # by labelled case, on the judge's mean over labelled cases
 
 
 class _Tuned(NamedTuple):
@@ -183,6 +79,7 @@ class _Tuned(NamedTuple):
     weight: float  # mean over the runs
     variance: float  # of the labels alone
     ratio: float  # variance with the judge / variance of the labels alone, above 0 to 1
+    degrees: float  # of freedom of that variance
     how: str
 
 
@@ -210,7 +107,7 @@ def corrected_difference(
 
 
 def _corrected(sides: Sequence[LabelledCases], *, share: bool) -> CorrectedEstimate | None:
-    labels = [_Labels.of(side) for side in sides]
+    labels = [DrawnLabels.of(side) for side in sides]
     if min(side.clusters for side in labels) < MIN_LABELS:
         return None
     size = 1 + max(int(side.codes.max()) for side in sides)
@@ -220,7 +117,7 @@ def _corrected(sides: Sequence[LabelledCases], *, share: bool) -> CorrectedEstim
         expected = [_as_expected(*side, size) for side in both]
         best = min(best, _tuned(labels, expected, CALIBRATED, share=share), key=lambda t: t.ratio)
     if not share:
-        span = _mean_span(labels, best)
+        span = _mean_span(best)
     elif len(labels) == 1:
         span = _rate_span(labels[0], best)
     else:
@@ -238,7 +135,7 @@ def _corrected(sides: Sequence[LabelledCases], *, share: bool) -> CorrectedEstim
     )
 
 
-def _as_judged(cases: LabelledCases, labels: _Labels, size: int) -> _Influence:
+def _as_judged(cases: LabelledCases, labels: DrawnLabels, size: int) -> _Influence:
     judged = _filled(cases.judged)
     return _influence(cases, labels, (judged, judged[labels.places]), size)
 
@@ -251,12 +148,12 @@ def _filled(judged: Floats) -> Floats:
     return np.where(gaps, 0.0 if gaps.all() else judged[~gaps].mean(), judged)
 
 
-def _has_levels(cases: LabelledCases, labels: _Labels) -> bool:
+def _has_levels(cases: LabelledCases, labels: DrawnLabels) -> bool:
     """Whether the judge's value has more than two levels, and enough labels to learn them."""
     return labels.clusters >= CALIBRATED_FROM and np.unique(cases.judged).size > 2
 
 
-def _as_expected(cases: LabelledCases, labels: _Labels, size: int) -> _Influence:
+def _as_expected(cases: LabelledCases, labels: DrawnLabels, size: int) -> _Influence:
     """The influence with the expected label at each value of the judge, fitted across folds."""
     judged = _filled(cases.judged)
     known = judged[labels.places]
@@ -279,7 +176,7 @@ def _expected(judged: Floats, labels: Floats, weights: Floats) -> tuple[Floats, 
 
 
 def _influence(
-    cases: LabelledCases, labels: _Labels, judged: tuple[Floats, Floats], size: int
+    cases: LabelledCases, labels: DrawnLabels, judged: tuple[Floats, Floats], size: int
 ) -> _Influence:
     """The influence of each of `size` clusters; `judged` is for all cases, then for labelled ones.
 
@@ -288,47 +185,76 @@ def _influence(
     """
     everywhere, at_labels = judged
     mean, known = float(everywhere.mean()), float(labels.weights @ at_labels)
-    values = np.bincount(labels.codes, labels.weights * labels.deviations(labels.values), size)
+    of_labels = labels.weights * labels.deviations(labels.values)
+    of_judge = labels.weights * labels.deviations(at_labels)
+    values = np.bincount(labels.codes, of_labels, size).astype(np.float64)
     judge = np.bincount(cases.codes, (everywhere - mean) / everywhere.size, size)
-    judge -= np.bincount(labels.codes, labels.weights * labels.deviations(at_labels), size)
-    return _Influence(mean - known, values.astype(np.float64), judge.astype(np.float64))
+    judge -= np.bincount(labels.codes, of_judge, size)
+    return _Influence(mean - known, values, judge.astype(np.float64), of_labels, of_judge)
 
 
 def _tuned(
-    labels: Sequence[_Labels], parts: Sequence[_Influence], how: str, *, share: bool
+    labels: Sequence[DrawnLabels], parts: Sequence[_Influence], how: str, *, share: bool
 ) -> _Tuned:
     signs = (1.0,) if len(parts) == 1 else (-1.0, 1.0)
     value = sum(sign * side.mean for sign, side in zip(signs, labels, strict=True))
     alone = np.sum([sign * part.labels for sign, part in zip(signs, parts, strict=True)], axis=0)
     judge = np.stack([sign * part.judge for sign, part in zip(signs, parts, strict=True)])
     weights = _least_squares(judge @ judge.T, judge @ alone)
-    clusters = min(side.clusters for side in labels)
+    clusters, degrees = min(side.clusters for side in labels), _degrees(labels)
     scale = clusters / (clusters - 1)
-    uneven = sum(0.0 if side.even else side.unseen * side.spread for side in labels)
+    uneven = sum(
+        0.0 if side.even else side.unseen(part.of_labels, share=share)
+        for side, part in zip(labels, parts, strict=True)
+    )
     variance = scale * float(alone @ alone) + uneven
-    unseen = sum(side.unseen * (1.0 if share else side.spread) for side in labels)
+    unseen = sum(
+        side.unseen(part.of_labels - weight * part.of_judge, share=share) / len(parts)
+        for side, part, weight in zip(labels, parts, weights.tolist(), strict=True)
+    )  # half an error in all: to take it in both runs covers more than is asked for
+    squares = np.square(alone + weights @ judge)
+    known = np.zeros(squares.size, dtype=bool)
+    for side in labels:
+        known[side.codes] = True
     lost = (clusters - 1) / (clusters - 1 - len(parts))  # a tuned weight costs a degree of freedom
-    reached = lost * (scale * float(np.square(alone + weights @ judge).sum()) + unseen)
+    own, others = lost * scale * float(squares[known].sum()), float(squares[~known].sum())
+    reached = own + others + unseen
     if not weights.any() or reached >= variance:
-        return _Tuned(value, 0.0, variance, 1.0, ALONE)
+        return _Tuned(value, 0.0, variance, 1.0, degrees, ALONE)
     shifts = np.array([sign * part.shift for sign, part in zip(signs, parts, strict=True)])
+    # Welch and Satterthwaite: clusters with labels and without are estimated apart.
+    unsure = own**2 / degrees + others**2 / max(1, np.count_nonzero(squares[~known]) - 1)
     return _Tuned(
-        value + float(weights @ shifts), float(weights.mean()), variance, reached / variance, how
+        value + float(weights @ shifts),
+        float(weights.mean()),
+        variance,
+        reached / variance,
+        max(degrees, reached**2 / unsure),
+        how,
     )
 
 
 def _least_squares(products: Floats, slopes: Floats) -> Floats:
-    """The weights w within 0..1 with the least w'Pw + 2 s'w, one after the other until they stay."""
-    weights = np.zeros(slopes.size)
-    for _ in range(1 if weights.size == 1 else _ROUNDS):
-        for place, own in enumerate(np.diag(products)):
-            if own > 0:
-                rest = slopes[place] + products[place] @ weights - own * weights[place]
-                weights[place] = min(1.0, max(0.0, -rest / own))
-    return weights
+    """The one or two weights w within 0..1 with the least w'Pw + 2 s'w."""
+    size = slopes.size
+    if size == 2 and np.linalg.det(products) > 1e-12 * products[0, 0] * products[1, 1]:
+        free = np.linalg.solve(products, -slopes)
+        if ((free >= 0) & (free <= 1)).all():
+            return free
+    # The least is on an edge: one weight is 0 or 1, and the other is the best beside it.
+    tried = []
+    for place, edge in product(range(size), (0.0, 1.0)):
+        weights = np.zeros(size)
+        if size == 2:
+            weights[1 - place] = edge
+        own = products[place, place]
+        if own > 0:
+            weights[place] = np.clip(-(slopes + products @ weights)[place] / own, 0.0, 1.0)
+        tried.append(weights)
+    return min(tried, key=lambda w: float(w @ products @ w + 2 * slopes @ w))
 
 
-def _rate_span(labels: _Labels, best: _Tuned) -> ValueInterval:
+def _rate_span(labels: DrawnLabels, best: _Tuned) -> ValueInterval:
     """Wilson's interval with as many cases as the variance is worth.
 
     Plain labels without a judge have exactly their number. Otherwise it is p (1 - p) / variance of
@@ -336,39 +262,40 @@ def _rate_span(labels: _Labels, best: _Tuned) -> ValueInterval:
     """
     cases, quantile = float(labels.values.size), z_of(CONFIDENCE)
     if not labels.plain:
-        rate, quantile = labels.mean, t_of(CONFIDENCE, labels.clusters - 1)
+        rate, quantile = labels.mean, t_of(CONFIDENCE, best.degrees)
         known = best.variance > 0 and 0 < rate < 1
         cases = rate * (1 - rate) / best.variance if known else float(labels.clusters)
     return wilson(min(max(best.value, 0.0), 1.0), cases / best.ratio, quantile)
 
 
-def _mean_span(labels: Sequence[_Labels], best: _Tuned) -> ValueInterval:
-    half = t_of(CONFIDENCE, _degrees(labels)) * sqrt(best.variance * best.ratio)
+def _mean_span(best: _Tuned) -> ValueInterval:
+    half = t_of(CONFIDENCE, best.degrees) * sqrt(best.variance * best.ratio)
     return ValueInterval(best.value - half, best.value + half)
 
 
-def _degrees(labels: Sequence[_Labels]) -> int:
+def _degrees(labels: Sequence[DrawnLabels]) -> int:
     """C - 1 over the labelled clusters; of two runs with different ones, the sum of both."""
     if len(labels) == 1 or _paired(labels):
         return labels[0].clusters - 1
     return sum(side.clusters - 1 for side in labels)
 
 
-def _paired(labels: Sequence[_Labels]) -> bool:
+def _paired(labels: Sequence[DrawnLabels]) -> bool:
     before, after = (np.sort(side.codes) for side in labels)
     return bool(np.array_equal(before, after))
 
 
-def _share_difference_span(labels: Sequence[_Labels], best: _Tuned) -> ValueInterval:
+def _share_difference_span(labels: Sequence[DrawnLabels], best: _Tuned) -> ValueInterval:
     """The interval of Bonett and Price for pairs, else of Agresti and Caffo, with the judge's ratio.
 
-    Both add cases: one pair that flips each way, or a pass and a fail to each run.
+    Both add cases: half a pair that flips each way, or a pass and a fail to each run. A whole pair
+    each way, as in Bonett and Price, covers more than is asked for (Agresti and Min 2005).
     """
     count = min(side.values.size for side in labels)
     paired = _paired(labels)
-    added = sum((2.0 if paired else 0.5) / (side.values.size + 2) ** 2 for side in labels)
+    added = sum((1.0 if paired else 0.5) / (side.values.size + 2) ** 2 for side in labels)
     added = added / 2 if paired else added
     variance = best.variance * (count / (count + 2)) ** 2 + added
-    half = t_of(CONFIDENCE, _degrees(labels) + 2) * sqrt(variance * best.ratio)
+    half = t_of(CONFIDENCE, best.degrees + 2) * sqrt(variance * best.ratio)
     center = best.value * count / (count + 2 * best.ratio)
     return ValueInterval(center - half, center + half).clip(-1.0, 1.0)

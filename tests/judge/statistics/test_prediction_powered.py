@@ -9,11 +9,11 @@ import pytest
 
 from assizes.judge.statistics.effects import share_interval
 from assizes.judge.statistics.intervals import Sample, mean_interval, rate_interval
+from assizes.judge.statistics.labelled_cases import LabelledCases
 from assizes.judge.statistics.prediction_powered import (
     ALONE,
     CALIBRATED,
     TUNED,
-    LabelledCases,
     corrected_difference,
     corrected_mean,
 )
