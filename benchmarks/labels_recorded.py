@@ -13,6 +13,7 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,6 +41,8 @@ from benchmarks.figures import DATA, Figures
 Rng = np.random.Generator
 
 LABELS = 100
+LLMJUDGE = DATA / "llmjudge_dl23"
+GPT_4O = LLMJUDGE / "runs" / "Olz-gpt4o.txt.gz"
 
 
 class Recorded(NamedTuple):
@@ -61,11 +64,11 @@ def recorded(figures: Figures, rng: Rng, times: int) -> None:
         "devai": _joined(list(devai.values())),
         "xstest": _joined(list(xstest.values())),
         "expertqa": _expertqa(),
-        "llmjudge": _llmjudge(passes=True),
     }
     for name, cases in sets.items():
-        _rate(figures, rng, name, cases, times)
-    _mean(figures, rng, "llmjudge", _llmjudge(passes=False), times)
+        _add_rate(figures, name, _rate(rng, cases, times))
+    _llmjudges(figures, rng, max(5, times // 5))
+    _mean(figures, rng, "llmjudge", _llmjudge(GPT_4O, passes=False), times)
     _difference(figures, rng, "devai", list(devai.values()), times)
     _difference(figures, rng, "xstest", [xstest["llama2new"], xstest["gpt4"]], times)
 
@@ -131,11 +134,10 @@ def _expertqa() -> Recorded:
     return Recorded(judge, np.array(people), _codes(questions), passed)
 
 
-def _llmjudge(*, passes: bool) -> Recorded:
+def _llmjudge(path: Path, *, passes: bool) -> Recorded:
     """Relevance of passages, grades 0 to 3, or whether it is at least 2; clusters are queries."""
-    folder = DATA / "llmjudge_dl23"
-    people = dict(_grades((folder / "llmjudge_test_qrel_idx.txt").read_text(encoding="utf-8")))
-    with gzip.open(folder / "runs" / "Olz-gpt4o.txt.gz", "rt", encoding="utf-8") as lines:
+    people = dict(_grades((LLMJUDGE / "llmjudge_test_qrel_idx.txt").read_text(encoding="utf-8")))
+    with gzip.open(path, "rt", encoding="utf-8") as lines:
         judge = dict(_grades(lines.read()))
     keys = sorted(people.keys() & judge.keys())
     values = [np.array([side[key] for key in keys]) for side in (judge, people)]
@@ -179,7 +181,16 @@ def _labelled(run: Recorded, known: Codes) -> LabelledCases:
     return LabelledCases.of(run.judge, labels, chances, run.codes)
 
 
-def _rate(figures: Figures, rng: Rng, name: str, cases: Recorded, times: int) -> None:
+class _Rates(NamedTuple):
+    """What the runs drawn from one recorded set came to; shares are 0..1."""
+
+    coverage: float
+    to_labels: float  # width / width of labels alone
+    usable: float  # share of runs in which Rogan and Gladen have an interval
+    narrower: float  # 1 - width / their width, where they have one
+
+
+def _rate(rng: Rng, cases: Recorded, times: int) -> _Rates:
     held = own = alone = beside = other = usable = 0.0
     true = float(cases.people.mean())
     for _ in range(times):
@@ -194,10 +205,29 @@ def _rate(figures: Figures, rng: Rng, name: str, cases: Recorded, times: int) ->
         if width is not None:
             usable, other = usable + 1, other + width
             beside += estimate.high - estimate.low
-    _add(figures, f"{name}_rate", held / times, own / alone)
-    figures.add(f"{name}_rogan_gladen_usable", usable / times)
+    narrower = 1 - beside / other if other else float("nan")
+    return _Rates(held / times, own / alone, usable / times, narrower)
+
+
+def _add_rate(figures: Figures, name: str, rates: _Rates) -> None:
+    _add(figures, f"{name}_rate", rates.coverage, rates.to_labels)
+    figures.add(f"{name}_rogan_gladen_usable", rates.usable)
     # A judge near chance has no interval by Rogan and Gladen; what is compared is in the others.
-    figures.add(f"{name}_narrower_than_rogan_gladen", 1 - beside / other, least=0.05)
+    figures.add(f"{name}_narrower_than_rogan_gladen", rates.narrower, least=0.05)
+
+
+def _llmjudges(figures: Figures, rng: Rng, times: int) -> None:
+    """All recorded judges of LLMJudge: coverage of all together, the widest and the least narrow."""
+    paths = sorted((LLMJUDGE / "runs").glob("*.txt.gz"))
+    found = [_rate(rng, _llmjudge(path, passes=True), times) for path in paths]
+    coverage, to_labels, usable, narrower = np.array(found).T
+    figures.add("llmjudge_judges", len(found), least=2)
+    _add(figures, "llmjudge_rate", float(coverage.mean()), float(to_labels.max()))
+    figures.add("llmjudge_rate_coverage_lowest", float(coverage.min()))
+    figures.add("llmjudge_rogan_gladen_usable", float(usable.min()))
+    figures.add("llmjudge_narrower_than_rogan_gladen", float(narrower.min()), least=0.05)
+    for word, share in (("median", 0.5), ("most", 1.0)):
+        figures.add(f"llmjudge_narrower_{word}", float(np.quantile(narrower, share)))
 
 
 def _add(figures: Figures, name: str, held: float, width: float) -> None:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from assizes.judge.statistics.intervals import Codes, Floats
 
-HALF: Final = 0.5
+UNSEEN: Final = 0.4
 """The errors that a judge without an error among the labels is taken to have made among them."""
 
 
@@ -118,9 +118,9 @@ class DrawnLabels:
         """What errors that no label shows add to the variance, beside the weighted ones of labels.
 
         A judge that errs nowhere among few labels is not faultless, nor is a stratum without a
-        fail: each has at least half an error of size 1, or of the deviation of the labels.
+        fail: each has at least `UNSEEN` errors of size 1, or of the deviation of the labels.
         """
-        least = HALF * (1.0 if share else self.spread) * np.square(self.weights)
+        least = UNSEEN * (1.0 if share else self.spread) * np.square(self.weights)
         seen = np.bincount(self.strata, np.square(errors))
         count = np.bincount(self.strata)
         lacking = np.bincount(self.strata, least) / count - seen

@@ -209,14 +209,17 @@ def _tuned(
     )
     variance = scale * float(alone @ alone) + uneven
     unseen = sum(
-        side.unseen(part.of_labels - weight * part.of_judge, share=share) / len(parts)
+        side.unseen(part.of_labels - weight * part.of_judge, share=share)
         for side, part, weight in zip(labels, parts, weights.tolist(), strict=True)
-    )  # half an error in all: to take it in both runs covers more than is asked for
+    )
+    if len(labels) == 2 and _paired(labels):
+        unseen /= 2  # in pairs, to take it in each run covers more than is asked for
     squares = np.square(alone + weights @ judge)
     known = np.zeros(squares.size, dtype=bool)
     for side in labels:
         known[side.codes] = True
-    lost = (clusters - 1) / (clusters - 1 - len(parts))  # a tuned weight costs a degree of freedom
+    # Tuned weights make the squares too small, and move the estimate itself by as much again.
+    lost = ((clusters - 1) / (clusters - 1 - len(parts))) ** 2
     own, others = lost * scale * float(squares[known].sum()), float(squares[~known].sum())
     reached = own + others + unseen
     if not weights.any() or reached >= variance:
