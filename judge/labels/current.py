@@ -33,22 +33,61 @@ def current_labels(rows: pl.DataFrame) -> pl.DataFrame:
     return newest.filter((pl.col("kind") != WITHDRAWN) & ~pl.col("label_id").is_in(replaced))
 
 
-def settled_labels(rows: pl.DataFrame) -> pl.DataFrame:
+def settled_labels(rows: pl.DataFrame, queues: pl.DataFrame | None = None) -> pl.DataFrame:
     """The value on which people settled, for each question that anybody labelled.
 
     The adjudicator's value wins; else it is the value that all raters gave; else `value` is `None`,
     as the raters are divided. Columns: those of `QUESTION`, `value`, `raters` (how many labelled),
     and `probability`, the lowest inclusion probability (0..1) of the labels, `None` for a case
-    that was chosen by hand.
+    that was chosen by hand. With rows of `queues`, the probability is that of all the queues from
+    which the labels come (`combined_chances`).
     """
     labels = current_labels(rows).filter(pl.col("kind") == LABEL)
     final = pl.col("value").filter(pl.col("role") == ADJUDICATOR)
     values = pl.col("value").filter(pl.col("role") != ADJUDICATOR)
     common = pl.when(values.n_unique() == 1).then(values.first())
-    return labels.group_by(QUESTION, maintain_order=True).agg(
+    settled = labels.group_by(QUESTION, maintain_order=True).agg(
         pl.coalesce(final.last(), common).alias("value"),
         values.len().alias("raters"),
         pl.when(pl.col("probability").null_count() == 0)
         .then(pl.col("probability").min())
         .alias("probability"),
+    )
+    if queues is None:
+        return settled
+    combined = combined_chances(labels, queues)
+    both = pl.when(pl.col("probability").is_not_null()).then(pl.coalesce("combined", "probability"))
+    return settled.join(combined, on=QUESTION, how="left", maintain_order="left").select(
+        *QUESTION, "value", "raters", both.alias("probability")
+    )
+
+
+def combined_chances(labels: pl.DataFrame, queues: pl.DataFrame) -> pl.DataFrame:
+    """The chance that stands for all queues of a run, as column `combined` beside `QUESTION`.
+
+    Each queue alone gives unbiased numbers with the weights 1 / p of its cases, and so does a mean
+    of several queues: a case weighs the sum over its queues of share / p, and its chance here is 1
+    over that. The share of a queue is that of its labelled cases among those of all queues (Singh
+    and Mecatti 2011, "Generalized multiplicity-adjusted Horvitz-Thompson estimation"). A queue
+    counts up to the last case that was labelled in it, as its order is random. A case that an
+    earlier queue held counts in both, though people answer it once.
+    """
+    queue = ("queue_id", *QUESTION[:1], "metric")
+    drawn = queues.select("queue_id", "position", *QUESTION, pl.col("probability").alias("chance"))
+    own = labels.filter(pl.col("probability").is_not_null()).select("queue_id", *QUESTION).unique()
+    reached = (
+        drawn.join(own, on=("queue_id", *QUESTION), how="semi")
+        .group_by(queue)
+        .agg(pl.col("position").max().alias("last"))
+    )
+    counted = (
+        drawn.join(reached, on=queue)
+        .filter(pl.col("position") <= pl.col("last"))
+        .join(own.select(QUESTION).unique(), on=QUESTION, how="semi")
+    )
+    share = pl.len().over(queue) / pl.len().over("run_id", "metric")
+    return (
+        counted.with_columns(weight=share / pl.col("chance"))
+        .group_by(QUESTION)
+        .agg((1 / pl.col("weight").sum()).clip(upper_bound=1.0).alias("combined"))
     )

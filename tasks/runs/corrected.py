@@ -27,6 +27,7 @@ from assizes.tasks.runs.calibrations import citation_lines, citations
 from assizes.tasks.store import RunRecord, Store
 
 _KEY: Final = ("case_id", "repetition")
+_HALF_A_LEVEL: Final = 0.1
 _MAX_TAGS: Final = 20  # tags of a case that make slices, at most
 
 
@@ -90,6 +91,19 @@ def corrected_differences(
     return differences
 
 
+def judge_errors(store: Store, run_id: str, metric: str) -> dict[tuple[str, int], bool]:
+    """Whether the judge erred on each labelled execution of a run (its full id), for one metric.
+
+    It erred where its value differs from the label by more than half a level of 0 to 5.
+    """
+    run = _labelled_run(store, run_id, metric, _settled(store, run_id)).run
+    judged = {(case.case_id, case.repetition): case.value for case in run.judged}
+    return {
+        key: abs((judged[key] or 0.0) - value) > _HALF_A_LEVEL
+        for key, (value, _) in run.labels.items()
+    }
+
+
 def trust_lines(store: Store, record: RunRecord) -> list[str]:
     """What people say of a run's numbers, as lines of a report.
 
@@ -110,7 +124,11 @@ def _percent(share: float) -> str:
 
 
 def _settled(store: Store, run_id: str) -> pl.DataFrame:
-    return settled_labels(store.people.rows("labels").filter(pl.col("run_id") == run_id))
+    labels, queues = (
+        store.people.rows(table).filter(pl.col("run_id") == run_id)
+        for table in ("labels", "queues")
+    )
+    return settled_labels(labels, queues)
 
 
 def _labelled_run(store: Store, run_id: str, metric: str, settled: pl.DataFrame) -> _Sides:

@@ -19,13 +19,20 @@ from assizes.judge.config.gates import VERDICT, CalibrationConfig
 from assizes.judge.config.judging import JudgeConfig
 from assizes.judge.errors import ConfigurationError
 from assizes.judge.labels.current import current_labels
-from assizes.judge.labels.sampling import QueuePlan, candidates, draw_queue, labels_needed
+from assizes.judge.labels.sampling import (
+    QueuePlan,
+    candidates,
+    draw_queue,
+    labels_needed,
+    stratum_errors,
+)
 from assizes.judge.rows import as_json as as_canonical_json
 from assizes.judge.score import ACCEPTABLE
 from assizes.tasks.runs.corrected import (
     LabelledNumber,
     corrected_differences,
     corrected_numbers,
+    judge_errors,
     span,
 )
 from assizes.tasks.runs.people_labels import (
@@ -109,8 +116,18 @@ def _queue(store: Store, wanted: QueueOptions) -> list[dict[str, Any]]:
             f"or a metric that `assizes show {run_id}` lists"
         )
     key = [run_id, wanted.metric, wanted.size, wanted.random_share, wanted.other, wanted.seed]
+    queue_id = hashlib.sha256(as_canonical_json(key).encode()).hexdigest()[:12]
+    # The same words name the same queue, whatever people have answered since.
+    drawn = store.people.rows("queues").filter(pl.col("queue_id") == queue_id)
+    if not drawn.is_empty():
+        return drawn.sort("position").to_dicts()
+    strata = {(case.case_id, case.repetition): case.stratum for case in cases}
+    errors = judge_errors(store, run_id, wanted.metric)
+    learnt = stratum_errors(
+        (strata[case], erred) for case, erred in errors.items() if case in strata
+    )
     plan = QueuePlan(
-        queue_id=hashlib.sha256(as_canonical_json(key).encode()).hexdigest()[:12],
+        queue_id=queue_id,
         run_id=run_id,
         metric=wanted.metric,
         size=wanted.size,
@@ -118,6 +135,7 @@ def _queue(store: Store, wanted: QueueOptions) -> list[dict[str, Any]]:
         drawn_by=wanted.drawn_by[:MAX_RATER_CHARS],
         at=datetime.now(UTC),
         share=wanted.random_share,
+        errors=learnt,
     )
     return draw_queue(plan, cases)
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import numpy as np
 import polars as pl
+import pytest
 
 from assizes.judge.labels.current import current_labels, settled_labels
+from assizes.judge.labels.sampling import Candidate, QueuePlan, draw_queue, stratum_errors
 from assizes.judge.rows import PEOPLE_TABLES
 
 BEGAN = datetime(2026, 11, 24, tzinfo=UTC)
@@ -80,3 +83,65 @@ def test_a_case_chosen_by_hand_has_no_probability():
     assert settled_labels(rows(*drawn))["probability"].item() == 0.25
     by_hand = label("c", 1.0, rater="eve")
     assert settled_labels(rows(*drawn, by_hand))["probability"].item() is None
+
+
+STRATA = np.array(["passes"] * 150 + ["fails"] * 50)
+TRUTH = np.concatenate([np.ones(140), np.zeros(10), np.ones(25), np.zeros(25)])
+
+
+def queue_rows(name: str, size: int, seed: int, errors: dict[str, tuple[int, int]]):
+    of = [Candidate(str(n), 0, str(stratum)) for n, stratum in enumerate(STRATA)]
+    plan = QueuePlan(name, "r", "verdict", size, f"{name}{seed}", "ann", BEGAN, errors=errors)
+    return draw_queue(plan, of)
+
+
+def answers(queue, known=()):
+    """A label of each case of a queue that nobody has answered yet."""
+    keys = ("case_id", "probability", "queue_id")
+    return [
+        label(
+            f"{row['queue_id']}-{row['case_id']}",
+            TRUTH[int(row["case_id"])],
+            **{key: row[key] for key in keys},
+        )
+        for row in queue
+        if row["case_id"] not in known
+    ]
+
+
+def two_rounds(seed: int, answered: int = 60):
+    """The settled labels of a queue, and of a second one that learnt from the labels of the first."""
+    first = queue_rows("a", 40, seed, {})
+    said = np.where(STRATA == "passes", 1.0, 0.0)
+    erred = [
+        (row["stratum"], said[int(row["case_id"])] != TRUTH[int(row["case_id"])]) for row in first
+    ]
+    second = queue_rows("b", 60, seed, stratum_errors(erred))
+    known = {row["case_id"] for row in first}
+    labels = answers(first) + answers(second[:answered], known)
+    queues = pl.DataFrame(first + second, schema=PEOPLE_TABLES["queues"], orient="row")
+    return settled_labels(rows(*labels), queues)
+
+
+@pytest.mark.parametrize("answered", [60, 30])
+def test_two_queues_together_give_the_mean_without_bias(answered: int):
+    means, sizes, naive = [], [], []
+    for seed in range(400):
+        settled = two_rounds(seed, answered)
+        weights, values = 1 / settled["probability"].to_numpy(), settled["value"].to_numpy()
+        sizes.append(weights.sum())
+        means.append(weights @ values / weights.sum())
+        naive.append(values.mean())
+    assert abs(np.mean(means) - TRUTH.mean()) < 3 * np.std(means) / 20
+    if answered == 60:  # each label stands for 1 / probability of the 200 cases
+        assert np.mean(sizes) == pytest.approx(200, rel=0.02)
+    assert abs(np.mean(naive) - TRUTH.mean()) > 0.03  # the labels themselves are not the cases
+
+
+def test_labels_of_one_queue_keep_its_chances():
+    queue = queue_rows("a", 40, 1, {})
+    frame = pl.DataFrame(queue, schema=PEOPLE_TABLES["queues"], orient="row")
+    table = rows(*answers(queue), label("x", 1.0, case_id="by hand"))
+    settled = dict(settled_labels(table, frame).select("case_id", "probability").rows())
+    assert settled.pop("by hand") is None
+    assert settled == pytest.approx({row["case_id"]: row["probability"] for row in queue})

@@ -66,8 +66,10 @@ def test_the_estimate_is_that_of_ppi_with_the_weight_of_least_variance():
     assert estimate.weight == pytest.approx(best, abs=1e-4)
     shift = cases.judged.mean() - f.mean()
     assert estimate.value == pytest.approx(y.mean() + best * shift, abs=1e-5)
-    unseen = 0.5 / 80**2 * y.var()
-    variance = (80 / 79 * squares.min() + unseen) * 79 / 78
+    lost = (79 / 78) ** 2
+    labelled = np.square(own + best * judge)[known].sum()
+    others = np.square(best * judge)[~known].sum()
+    variance = lost * 80 / 79 * labelled + others
     assert estimate.error == pytest.approx(np.sqrt(variance), rel=1e-4)
     assert estimate.how == TUNED
 
@@ -120,7 +122,8 @@ def test_labels_of_the_same_cases_in_two_runs_are_pairs():
     moved = Sample.of((turned - before.labels)[~np.isnan(turned)])
     span = share_interval(moved, 0.95)
     assert estimate.value == pytest.approx(moved.mean)
-    assert (estimate.low, estimate.high) == pytest.approx((span.low, span.high), abs=2e-3)
+    assert span.low < estimate.low < estimate.high < span.high  # which adds a whole pair each way
+    assert (estimate.low, estimate.high) == pytest.approx((span.low, span.high), abs=0.01)
     same = corrected_difference(before, after, share=False)
     assert same.error == pytest.approx(moved.error)
 
@@ -140,3 +143,48 @@ def test_a_slice_is_a_mean_of_its_cases():
     part = cases.part(np.arange(400) < 200)
     assert part.judged.size == 200
     assert corrected_mean(part, share=True).labels < corrected_mean(cases, share=True).labels
+
+
+def drawn_by_stratum(share=1.0):
+    """A population of two strata; the judge errs often in the small one, labelled much oftener."""
+    rng = np.random.default_rng(11)
+    sure = np.arange(2000) < 1800
+    truth = (rng.random(2000) < 0.8).astype(float)
+    judge = np.abs(truth - (rng.random(2000) < np.where(sure, 0.02, 0.4)))
+    labels, chances = np.full(2000, np.nan), np.where(sure, 90 / 1800, 90 / 200)
+    for stratum in (sure, ~sure):
+        places = rng.choice(np.flatnonzero(stratum), int(90 * share), replace=False)
+        labels[places] = truth[places]
+    return LabelledCases.of(judge, labels, chances)
+
+
+def test_the_variance_of_a_stratified_draw_is_that_within_its_strata():
+    cases = drawn_by_stratum()
+    assert cases.drawn == pytest.approx(1.0)
+    known = ~np.isnan(cases.labels)
+    estimate = corrected_mean(cases, share=False)
+    residual = cases.labels - estimate.weight * cases.judged
+    within = 0.0
+    for size in (1800, 200):
+        own = known & (cases.chances == 90 / size)
+        within += (size / 2000) ** 2 * residual[own].var(ddof=1) / 90 * (1 - 90 / size)
+    weights = 1 / cases.chances[known] / (1 / cases.chances[known]).sum()
+    values = cases.labels[known]
+    population = weights @ np.square(values - weights @ values) / 2000
+    assert estimate.error**2 == pytest.approx(within + population, rel=0.1)
+    # Without the strata, as for a slice, the same labels are worth less.
+    assert corrected_mean(cases.part(np.arange(2000)), share=False).error > estimate.error
+
+
+def test_a_queue_that_is_half_answered_counts_its_strata_in_part():
+    assert drawn_by_stratum(0.5).drawn == pytest.approx(0.5)
+    assert drawn_by_stratum().part(np.arange(2000) < 1000).drawn == 0
+
+
+def test_a_judge_without_an_error_among_the_labels_is_not_taken_as_faultless():
+    rng = np.random.default_rng(2)
+    truth = (rng.random(4000) < 0.8).astype(float)
+    labels = np.where(np.arange(4000) < 40, truth, np.nan)
+    estimate = corrected_mean(LabelledCases.of(truth, labels), share=True)
+    sampling = truth.std() / np.sqrt(4000)
+    assert estimate.error == pytest.approx(np.hypot(sampling, np.sqrt(0.4) / 40), rel=0.02)
