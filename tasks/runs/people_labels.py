@@ -33,7 +33,7 @@ def graded_labels(store: Store, run_id: str) -> pl.DataFrame:
 
     Column `value` of a metric is in the unit of `scores.value`, 0..1; a label of levels is 0 to 5.
     """
-    rows, units = labels_of_run(store, run_id), _units(store, run_id)
+    rows, units = labels_of_run(store, run_id), metric_units(store, run_id)
     of_row = [units.get(metric.rpartition("/")[2], 1.0) for metric in rows["metric"]]
     # Nine decimals: 0.6 x 5 must be the level 3.
     grades = (pl.col("value") * pl.Series(of_row, dtype=pl.Float64)).round(9)
@@ -64,7 +64,7 @@ def stored_labels(store: Store, run_id: str) -> dict[str, dict[ItemKey, PeopleGr
     return dict(by_metric)
 
 
-def _units(store: Store, run_id: str) -> dict[str, float]:
+def metric_units(store: Store, run_id: str) -> dict[str, float]:
     """The raw grade of a metric that is worth a value of 1: 5 for levels 0 to 5, else 1."""
     scored = store.scan(run_id, "scores").filter(
         (pl.col("part") == "") & (pl.col("value") > 0) & pl.col("raw").is_not_null()
@@ -89,7 +89,7 @@ def labels_to_import(
     file = read_labels(uri, config.storage_options, config.columns, "--labels")
     by_metric = labels_by_metric(file.rows, config, uri)
     judged = collect_rows(store.scan(record.run_id, "cases").select("case_id", "repetition"))
-    known, units = set(judged.rows()), _units(store, record.run_id)
+    known, units = set(judged.rows()), metric_units(store, record.run_id)
     now, rows = datetime.now(UTC), []
     for metric, items in by_metric.items():
         if metric != VERDICT and metric.rpartition("/")[2] not in units:
