@@ -227,6 +227,7 @@ def compare(
         assert comparison is not None, "there is a comparison"
         outcome, word = COMPARISON_ENDINGS[comparison.ending]
         data |= {"comparison": comparison, "verdict": {"outcome": outcome, "word": word}}
+        data["corrected"] = compared.corrected
         data["first_look"] = with_interval_bars(first_look(comparison.why, comparison).model_dump())
     return page_response("compare", data, "/view/compare", chosen["candidate"] or None)
 

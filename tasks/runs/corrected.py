@@ -127,9 +127,7 @@ def corrected_differences(
     return differences
 
 
-def corrected_difference_of(
-    before: LabelledSide, after: LabelledSide
-) -> CorrectedEstimate | None:
+def corrected_difference_of(before: LabelledSide, after: LabelledSide) -> CorrectedEstimate | None:
     """The corrected difference of one metric; `None` where one run has too few labels."""
     return corrected_change(before.run, after.run, share=before.is_share and after.is_share)
 

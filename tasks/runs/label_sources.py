@@ -98,8 +98,7 @@ class LabelReader:
         """The labels whose conversation the run still holds as the rater read it."""
         held = self._held(run_id)
         same = [
-            (key := (case_id, repetition)) in held
-            and _hash_shown(shown) in (None, held[key][0])
+            (key := (case_id, repetition)) in held and _hash_shown(shown) in (None, held[key][0])
             for case_id, repetition, shown in rows.select("case_id", "repetition", "shown").rows()
         ]
         return rows.filter(pl.Series(same, dtype=pl.Boolean))
@@ -146,9 +145,7 @@ class LabelReader:
 
 def verdict_judge(store: Store, record: RunRecord) -> str:
     """The fingerprint of everything about the judge that decides the verdicts of a run."""
-    return judge_fingerprint(
-        record.config, "", VERDICT, answering_models(store, record.run_id)
-    )
+    return judge_fingerprint(record.config, "", VERDICT, answering_models(store, record.run_id))
 
 
 def _only(rows: pl.DataFrame, keys: frozenset[CaseKey]) -> pl.DataFrame:
