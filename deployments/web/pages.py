@@ -38,6 +38,7 @@ from assizes.tasks.reports.render.html import (
     with_interval_bars,
 )
 from assizes.tasks.reports.stored import StoredReport, read_report
+from assizes.tasks.runs.corrected_rows import trends_with_corrections
 from assizes.tasks.runs.history import RunRange, stored_trends
 from assizes.tasks.runs.stored_comparison import stored_comparison
 from assizes.tasks.store import Store
@@ -243,7 +244,11 @@ def trends(request: Request, reader: StoreReaderDep, form: FormFields) -> HTMLRe
     name = form.get("name") or (names[0] if names else None)
     data: dict[str, Any] = {"names": names, "name": name, "found": None, "fault": None}
     try:
-        history = reader.read_store(lambda store: stored_trends(store, RunRange(name=name), series))
+        history = reader.read_store(
+            lambda store: trends_with_corrections(
+                store, stored_trends(store, RunRange(name=name), series)
+            )
+        )
     except (StoreError, ConfigurationError) as error:  # shown beside the form
         data["fault"] = str(error)
     else:

@@ -29,6 +29,7 @@ from assizes.tasks.reports.stored import corrected_detail
 from assizes.tasks.runs.anchor_runs import anchor_attribution, anchors_id
 from assizes.tasks.runs.corrected import trust_lines
 from assizes.tasks.runs.corrected_comparison import comparison_with_labels
+from assizes.tasks.runs.corrected_rows import run_metrics_with_corrections
 from assizes.tasks.runs.stored_cases import StoredExecution, stored_executions
 from assizes.tasks.runs.stored_comparison import run_data
 from assizes.tasks.runs.stored_runs import displayed_status
@@ -177,7 +178,7 @@ def _run_item(
 
 def _detail(store: Store, record: RunRecord) -> schemas.RunDetail:
     progress = _progress(store, record)
-    metrics = store.table(record.run_id, "run_metrics")
+    metrics = run_metrics_with_corrections(store, record.run_id)
     row = replace(record, status=progress.status).row()
     compared = _last_comparisons(store).get(record.run_id)
     item = _run_item(store, row, progress.status, compared).model_dump()
