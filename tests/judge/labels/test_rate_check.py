@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import polars as pl
 import pytest
 
@@ -33,16 +35,12 @@ def test_a_sample_gives_both_numbers_and_they_agree():
     assert "which agrees" in check.sentence()
 
 
-def test_labels_of_chosen_cases_disagree_and_it_is_said():
-    # Of what the judge passes only its errors are labelled, of what it fails a few right ones.
-    wrong = {n: 0.0 for n in range(200) if n % 4 == 1}
-    right = {n: 1.0 for n in range(200) if n % 4 == 2 and n < 30}
-    run = labelled(wrong | right | dict.fromkeys(range(0, 200, 4), 0.0))
-    estimate = corrected_number(run, share=True).estimate
-    far = estimate.__class__(0.95, 0.9, 0.99, 0.02, estimate.labels, 1.0, 1.0, estimate.how)
+def test_intervals_that_do_not_meet_are_a_disagreement_and_it_is_said():
+    run = labelled({n: float(n % 4 != 0 and n % 10 != 1) for n in range(0, 200, 2)})
+    far = replace(corrected_number(run, share=True).estimate, value=0.2, low=0.1, high=0.3)
     check = rate_check(run, far)
     assert not check.agrees
-    assert "DISAGREES" in check.sentence()
+    assert "DISAGREES beyond both intervals" in check.sentence()
 
 
 def test_error_rates_weigh_each_label_by_its_chance():
