@@ -32,7 +32,7 @@ OTHER_SAMPLE: Final = "of another run with the same conversations: two samples a
 
 
 @dataclass(frozen=True, slots=True)
-class LabelSource:
+class LabelledConversations:
     """The labels that one run has of a metric, and what they say of the run that is corrected."""
 
     run_id: str
@@ -53,7 +53,7 @@ class ChosenSource:
 
 
 def choose_source(
-    run_id: str, held: Mapping[CaseKey, str], sources: Collection[LabelSource]
+    run_id: str, held: Mapping[CaseKey, str], sources: Collection[LabelledConversations]
 ) -> ChosenSource:
     """Choose the labels that count for a run with the cases `held` (case -> transcript hash).
 

@@ -15,8 +15,8 @@ from assizes.judge.config.gates import VERDICT
 from assizes.judge.labels.carrying import (
     CaseKey,
     ChosenSource,
+    LabelledConversations,
     LabelOrigin,
-    LabelSource,
     choose_source,
 )
 from assizes.judge.labels.current import settled_labels
@@ -103,10 +103,12 @@ class LabelReader:
         ]
         return rows.filter(pl.Series(same, dtype=pl.Boolean))
 
-    def _source(self, run_id: str, metric: str, of: str, settled: pl.DataFrame) -> LabelSource:
+    def _source(
+        self, run_id: str, metric: str, of: str, settled: pl.DataFrame
+    ) -> LabelledConversations:
         held = {key: digest for key, (digest, _) in self._held(of).items()}
         keys = settled.select("case_id", "repetition").rows()
-        return LabelSource(
+        return LabelledConversations(
             run_id=of,
             labels={key: held[key] for key in keys},
             same_scale=self._is_same_scale(of, run_id, metric),

@@ -5,14 +5,16 @@ from __future__ import annotations
 from datetime import date
 
 from assizes.judge.labels import carrying
-from assizes.judge.labels.carrying import LabelOrigin, LabelSource, choose_source
+from assizes.judge.labels.carrying import LabelledConversations, LabelOrigin, choose_source
 
 HELD = {(f"c{n}", 0): f"h{n}" for n in range(40)}
 
 
-def source(run_id: str, count: int = 20, *, same_scale: bool = True, held=HELD) -> LabelSource:
+def source(
+    run_id: str, count: int = 20, *, same_scale: bool = True, held=HELD
+) -> LabelledConversations:
     labels = {key: held[key] for key in list(held)[:count]}
-    return LabelSource(run_id, labels, same_scale, held)
+    return LabelledConversations(run_id, labels, same_scale, held)
 
 
 def test_labels_of_the_same_conversations_count_after_another_judge():
