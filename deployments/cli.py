@@ -267,6 +267,10 @@ def compare(
     mode: Annotated[
         str | None, Option(help="What decides: rules, statistics, or both (the rules decide).")
     ] = None,
+    verdict: Annotated[
+        str | None,
+        Option(help="Whose pass rate decides: raw (the judge's) or corrected by labels."),
+    ] = None,
     margin: Annotated[
         float | None, Option(help="Smallest drop that matters, in points of 100.")
     ] = None,
@@ -286,6 +290,7 @@ def compare(
         "max_avg_score_drop": max_avg_score_drop,
         "max_latency_increase_pct": max_latency_increase_pct,
         "mode": mode,
+        "verdict": verdict,
         "margin": margin,
         "alpha": alpha,
         "allow": allow or None,  # without the flag the configuration decides

@@ -60,13 +60,19 @@ def status(
 
 @labels_app.command("list")
 def list_labels(
-    run_id: options.RunId,
+    run_id: Annotated[
+        str | None, Argument(metavar="RUN", help=f"{options.RUN_NAMES} [default: every run].")
+    ] = None,
+    metric: Annotated[str | None, Option(help="Only labels of this metric, or verdict.")] = None,
+    rater: Annotated[str | None, Option(help="Only labels of this person.")] = None,
+    case: Annotated[str | None, Option(help="Only labels of this case.")] = None,
     config: options.ConfigFile = None,
     store: options.StoreUri = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """List the labels of a run that count: not those that were corrected or withdrawn."""
-    commands.print_labels(config, store, run_id, as_json=as_json)
+    """List the labels that count: not those that were corrected or withdrawn."""
+    wanted = {"metric": metric, "rater": rater, "case_id": case}
+    commands.print_labels(config, store, run_id, wanted, as_json=as_json)
 
 
 @labels_app.command("import")

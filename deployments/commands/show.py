@@ -16,9 +16,12 @@ from assizes.deployments.commands.stores import opened_store, store_config
 from assizes.deployments.setting_faults import fault_of
 from assizes.deployments.settings import read_optional_config
 from assizes.judge.comparison.compare import Ending
+from assizes.judge.comparison.corrected_change import CorrectedVerdict
 from assizes.judge.config.gates import ComparisonConfig
 from assizes.judge.errors import ConfigurationError
 from assizes.tasks.intake.first_rejects import place_text
+from assizes.tasks.reports.schema.corrected import Corrected
+from assizes.tasks.reports.stored import corrected_detail
 from assizes.tasks.runs.corrected import trust_lines
 from assizes.tasks.runs.stored_comparison import compare_stored
 from assizes.tasks.runs.stored_runs import INTERRUPTED, displayed_status
@@ -64,11 +67,15 @@ def show_run(run_id: str, file: Path | None, uri: str | None, *, as_json: bool) 
         record = store.run(run_id)
         record = replace(record, status=displayed_status(store, record.run_id, record.status))
         calibration = trust_lines(store, record)
+        corrected = corrected_detail(store, record)
     if as_json:
         fields = {name: getattr(record, name) for name in (*RUN_FIELDS, "config", "summary")}
         fields["calibration"] = calibration
+        fields["corrected"] = corrected and corrected.model_dump()
         output.print_json(fields)
         return
+    if corrected is not None and corrected.first is not None:
+        output.print_line(corrected.first)
     output.print_line(output.judge_line(record.judge_model))
     times = f"about {record.day}, started {record.started_at:%Y-%m-%d %H:%M} UTC"
     output.print_line(f"status: {record.status}, {times}")
@@ -82,6 +89,18 @@ def show_run(run_id: str, file: Path | None, uri: str | None, *, as_json: bool) 
         output.print_votes(summary)
         output.print_gates(summary)
     output.print_lines(f"judge compared with people: {line}" for line in calibration)
+    _print_slices(corrected)
+
+
+def _print_slices(corrected: Corrected | None) -> None:
+    rows = [
+        (f"{item.name} of cases with {part.name}", part.labels, part.shown)
+        for item in (() if corrected is None else corrected.numbers)
+        for part in item.slices
+        if len(item.slices) > 1  # a single slice is the whole run
+    ]
+    if rows:
+        output.print_table("", ("corrected by labels", "#labels", "95 %"), rows)
 
 
 def show_rejects(run_id: str, file: Path | None, uri: str | None, *, as_json: bool) -> None:
@@ -200,9 +219,23 @@ def compare_and_print(
     if as_json:
         output.print_json(comparison.model_dump(mode="json"))
     else:
+        print_corrections(comparison.corrected)
         output.print_comparison(comparison, comparison.verdict.why)
         output.print_comparison_ending(comparison.verdict)
     return EXIT_CODES[comparison.verdict.ending]
+
+
+def print_corrections(corrected: CorrectedVerdict | None) -> None:
+    """Print what labels of people say of two runs; what they say against the judge comes first."""
+    if corrected is None:
+        return
+    if corrected.sentence is not None:
+        output.print_line(corrected.sentence)
+    lines = [change.line for change in corrected.changes]
+    output.print_lines(f"by labels of people: {line}" for line in lines)
+    if corrected.fell_back is not None:
+        output.print_line(f"the judge's numbers decide: {corrected.fell_back}")
+    output.print_lines(f"  {line}" for line in corrected.labels)
 
 
 def _thresholds(limits: Mapping[str, Any], file: Path | None) -> ComparisonConfig:

@@ -23,6 +23,7 @@ from assizes.deployments.commands.stores import opened_store, store_config
 from assizes.deployments.terminal import printable
 from assizes.judge.config.run import StoreConfig
 from assizes.judge.summary.wide_table import results_frame
+from assizes.tasks.runs.corrected_rows import metrics_of_query
 from assizes.tasks.store import query_store
 from assizes.tasks.store.record import STORE_MARK
 
@@ -74,7 +75,8 @@ def query_and_print(
     """
     store = _store_uri(target)
     config = store_config(file, store or uri)
-    _print_rows(query_store(config, statement, None if store else target), shape)  # None: all runs
+    run_id = None if store else target  # None: all runs
+    _print_rows(query_store(config, statement, run_id, metrics_of_query), shape)
 
 
 def print_results(run_id: str, file: Path | None, uri: str | None, shape: Shape) -> None:

@@ -20,6 +20,7 @@ from assizes.judge.errors import ConfigurationError, NoStore
 from assizes.judge.history.trends import Trend, Trends
 from assizes.tasks.reports.formatting import plural
 from assizes.tasks.runs.calibrations import calibrate_judgements, calibrate_run
+from assizes.tasks.runs.corrected_rows import trends_with_corrections
 from assizes.tasks.runs.history import RunRange, stored_trends
 from assizes.tasks.store import existing_store, open_store
 
@@ -32,7 +33,7 @@ def show_trends(config: RunConfig, span: RunRange, plot: str | None, *, as_json:
         ConfigurationError: a series, a slice or the plot file cannot be used.
     """
     with open_store(config.store) as store:
-        trends = stored_trends(store, span, config.series)
+        trends = trends_with_corrections(store, stored_trends(store, span, config.series))
     if plot is not None:
         from assizes.tasks.reports.render.trend_chart import trend_chart
 
@@ -54,10 +55,32 @@ def _print_trends(trends: Trends, needed: int) -> None:
     rows = [_trend_row(trend, needed) for trend in trends.series]
     columns = ("series", "slice", "#reference", "#last", "95 %", "#runs", "#z", "state")
     output.print_table("", columns, rows)
+    _print_corrections(trends)
     output.print_lines(f"note: {note}" for note in trends.notes)
     output.print_lines(incident.line() for incident in trends.incidents)
     if not trends.incidents:
         output.print_line("no incident")
+
+
+def _print_corrections(trends: Trends) -> None:
+    """Print the corrected values beside the judge's, run by run, and where their labels are from."""
+    rows = [
+        (
+            trend.series,
+            trend.slice_of or "-",
+            point.run_id,
+            _number(point.value),
+            _number(point.corrected.value),
+            f"{_number(point.corrected.low)} to {_number(point.corrected.high)}",
+            point.corrected.note,
+        )
+        for trend in trends.series
+        for point in trend.points
+        if point.corrected is not None
+    ]
+    if rows:
+        columns = ("series", "slice", "run", "#judge", "#corrected", "95 %", "labels")
+        output.print_table("corrected by labels of people", columns, rows)
 
 
 def _trend_row(trend: Trend, needed: int) -> tuple[object, ...]:

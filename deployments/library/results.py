@@ -28,6 +28,7 @@ from assizes.judge.summary.wide_table import wide_frame
 from assizes.tasks.reports.data.case_rows import explanation
 from assizes.tasks.reports.data.explain_page import metric_explanation
 from assizes.tasks.reports.formatting import plural
+from assizes.tasks.runs.corrected_rows import run_metrics_with_corrections
 from assizes.tasks.runs.stored_cases import StoredExecution, reread_case, stored_executions
 from assizes.tasks.runs.stored_comparison import compare_with_bridges, run_data
 from assizes.tasks.store import RunRecord, open_store
@@ -103,6 +104,8 @@ class Evaluation:
         if table not in known:
             raise ConfigurationError.unknown("table", table, known, "to_polars")
         with open_store(self._store) as store:
+            if table == "run_metrics":
+                return run_metrics_with_corrections(store, self.run_id)
             rows = store.table(self.run_id, table)
         if table != "scores":
             return rows

@@ -12,11 +12,12 @@ from assizes.deployments.web.forms import Fields
 from assizes.deployments.web.guard import LOGIN, Access
 from assizes.deployments.web.label_routes import READ_ONLY
 from assizes.deployments.web.pages import html_response, site
-from assizes.deployments.web.sessions import set_session
+from assizes.deployments.web.sessions import end_session, set_session
 from assizes.tasks.reports.render.html import page
 
 router = APIRouter(include_in_schema=False)
 
+LOGOUT = "/view/logout"
 MAX_PATH_CHARS = 2000  # of the page that is shown after the token was given
 
 
@@ -49,6 +50,14 @@ LabellingAccess = Annotated[Access, Depends(labelling_access)]
 def ask_token(access: LabellingAccess, next: str = "/") -> HTMLResponse:  # in the URL
     """The form that takes the token."""
     return login_page(next)
+
+
+@router.post(LOGOUT)
+def log_out(access: LabellingAccess) -> Response:
+    """End the session of this browser."""
+    answer = RedirectResponse(LOGIN, 303)
+    end_session(answer)
+    return answer
 
 
 @router.post(LOGIN)

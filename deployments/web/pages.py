@@ -38,6 +38,7 @@ from assizes.tasks.reports.render.html import (
     with_interval_bars,
 )
 from assizes.tasks.reports.stored import StoredReport, read_report
+from assizes.tasks.runs.corrected_rows import trends_with_corrections
 from assizes.tasks.runs.history import RunRange, stored_trends
 from assizes.tasks.runs.stored_comparison import stored_comparison
 from assizes.tasks.store import Store
@@ -227,6 +228,7 @@ def compare(
         assert comparison is not None, "there is a comparison"
         outcome, word = COMPARISON_ENDINGS[comparison.ending]
         data |= {"comparison": comparison, "verdict": {"outcome": outcome, "word": word}}
+        data["corrected"] = compared.corrected
         data["first_look"] = with_interval_bars(first_look(comparison.why, comparison).model_dump())
     return page_response("compare", data, "/view/compare", chosen["candidate"] or None)
 
@@ -242,7 +244,11 @@ def trends(request: Request, reader: StoreReaderDep, form: FormFields) -> HTMLRe
     name = form.get("name") or (names[0] if names else None)
     data: dict[str, Any] = {"names": names, "name": name, "found": None, "fault": None}
     try:
-        history = reader.read_store(lambda store: stored_trends(store, RunRange(name=name), series))
+        history = reader.read_store(
+            lambda store: trends_with_corrections(
+                store, stored_trends(store, RunRange(name=name), series)
+            )
+        )
     except (StoreError, ConfigurationError) as error:  # shown beside the form
         data["fault"] = str(error)
     else:

@@ -30,6 +30,8 @@ class JudgeWord(NamedTuple):
 
     score: float | None
     version: str | None
+    transcript_hash: str | None = None  # of the conversation; None: it could not be read
+    agent_version: str | None = None
 
 
 class _Target(NamedTuple):
@@ -90,6 +92,8 @@ class PeopleRows:
         shown = {
             "prompt_version": target.word.version,
             "judge_score": None if blind else target.word.score,
+            "transcript_hash": target.word.transcript_hash,
+            "agent_version": target.word.agent_version,
         }
         row = {
             "label_id": body.label_id or uuid4().hex,
@@ -154,13 +158,16 @@ class PeopleRows:
         def read(store: Store) -> _Target:
             run_id = store.run(body.run).run_id
             case = _case_row(store, run_id, body.case_id, body.repetition)
+            read_text = {name: case[name] for name in ("transcript_hash", "agent_version")}
             if body.metric == VERDICT:
                 score = None if case["passed"] is None else float(case["passed"])
-                return _Target(run_id, JudgeWord(score, store.run(run_id).config_hash))
+                word = JudgeWord(score, store.run(run_id).config_hash, **read_text)
+                return _Target(run_id, word)
             scale = label_scale(store, run_id, body.metric)
             if body.value is not None:
                 scale.check(body.value)
-            return _Target(run_id, judge_word(store, run_id, body, scale))
+            word = judge_word(store, run_id, body, scale)._replace(**read_text)
+            return _Target(run_id, word)
 
         return self._unless_busy(read, _Target(body.run, JudgeWord(None, None)))
 
@@ -199,7 +206,8 @@ def judge_word(store: Store, run_id: str, body: LabelBody, scale: LabelScale) ->
 
 def _case_row(store: Store, run_id: str, case_id: str, repetition: int) -> dict[str, Any]:
     same = (pl.col("case_id") == case_id) & (pl.col("repetition") == repetition)
-    rows = collect_rows(store.scan(run_id, "cases").filter(same).select("passed")).to_dicts()
+    columns = ("passed", "transcript_hash", "agent_version")
+    rows = collect_rows(store.scan(run_id, "cases").filter(same).select(columns)).to_dicts()
     if not rows:
         raise UnknownCase(f"run {run_id!r} has no case {case_id!r} with repetition {repetition}")
     return rows[0]

@@ -25,8 +25,11 @@ from assizes.judge.config.gates import ComparisonConfig
 from assizes.judge.config.run import StoreConfig
 from assizes.judge.errors import StoreError
 from assizes.judge.verdicts.executions import IS_LOW, collect_rows
+from assizes.tasks.reports.stored import corrected_detail
 from assizes.tasks.runs.anchor_runs import anchor_attribution, anchors_id
 from assizes.tasks.runs.corrected import trust_lines
+from assizes.tasks.runs.corrected_comparison import comparison_with_labels
+from assizes.tasks.runs.corrected_rows import run_metrics_with_corrections
 from assizes.tasks.runs.stored_cases import StoredExecution, stored_executions
 from assizes.tasks.runs.stored_comparison import run_data
 from assizes.tasks.runs.stored_runs import displayed_status
@@ -110,11 +113,12 @@ class StoreReader:
         self, baseline: str, candidate: str, thresholds: ComparisonConfig
     ) -> RunComparison:
         """Compare two runs, writing nothing; `NotComparable` if one of them is not complete."""
-        return self.read_store(
-            lambda store: compare_data(
-                run_data(store, baseline), run_data(store, candidate), thresholds
-            )
-        )
+
+        def read(store: Store) -> RunComparison:
+            sides = (run_data(store, baseline), run_data(store, candidate))
+            return comparison_with_labels(store, compare_data(*sides, thresholds), thresholds)
+
+        return self.read_store(read)
 
     def read_store(self, read: Callable[[Store], T]) -> T:
         """Call a function with the open store and return its result."""
@@ -174,7 +178,7 @@ def _run_item(
 
 def _detail(store: Store, record: RunRecord) -> schemas.RunDetail:
     progress = _progress(store, record)
-    metrics = store.table(record.run_id, "run_metrics")
+    metrics = run_metrics_with_corrections(store, record.run_id)
     row = replace(record, status=progress.status).row()
     compared = _last_comparisons(store).get(record.run_id)
     item = _run_item(store, row, progress.status, compared).model_dump()
@@ -186,6 +190,7 @@ def _detail(store: Store, record: RunRecord) -> schemas.RunDetail:
         summary=record.summary,
         metrics=dict(metrics.select("name", "value").iter_rows()),
         calibration=trust_lines(store, record),
+        corrected=corrected_detail(store, record),
         progress=progress,
     )
 

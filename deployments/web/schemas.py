@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from assizes.deployments.options import RUN_NAMES
 from assizes.judge.config.gates import ComparisonConfig, FractionOrPercent
 from assizes.judge.verdicts.run_outcome import outcome_of
+from assizes.tasks.reports.schema.corrected import Corrected
 from assizes.tasks.runs.stored_runs import named_baseline
 
 Text = Annotated[str | None, Field(max_length=512)]
@@ -86,6 +87,9 @@ class CompareQuery(_QueryString):
     )
     mode: Literal["rules", "statistics", "both"] | None = Field(
         default=None, description="what decides"
+    )
+    verdict: Literal["raw", "corrected"] | None = Field(
+        default=None, description="whose pass rate decides: the judge's, or that of labels"
     )
     allow: bool = Field(default=False, description="also runs that were judged differently")
 
@@ -215,6 +219,9 @@ class RunDetail(Run):
     summary: dict[str, Any] | None
     metrics: dict[str, float | None] = Field(description="table run_metrics")
     calibration: list[str] = Field(description="how the judge agrees with people, a line each")
+    corrected: Corrected | None = Field(
+        default=None, description="by labels of people; null: no label counts for this run"
+    )
     progress: Progress
 
 

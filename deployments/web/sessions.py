@@ -57,6 +57,11 @@ def set_session(response: Response, token: str, *, secure: bool) -> None:
     )
 
 
+def end_session(response: Response) -> None:
+    """Have the browser forget the session; its name stays known for the next one."""
+    response.delete_cookie(COOKIE, path="/", httponly=True, samesite="strict")
+
+
 def set_name(response: Response, name: str) -> None:
     """Keep the name of a person for a year."""
     response.set_cookie(

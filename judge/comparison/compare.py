@@ -24,6 +24,7 @@ from assizes.judge.comparison.cases import (
     RuleFigures,
     case_comparisons,
 )
+from assizes.judge.comparison.corrected_change import CorrectedVerdict
 from assizes.judge.comparison.metrics import (
     MetricAggregate,
     joined_metrics,
@@ -147,6 +148,9 @@ class RunComparison(FrozenModel):
     )
     verdict: ComparisonVerdict
     warnings: tuple[str, ...]  # to be known before believing the verdict
+    corrected: CorrectedVerdict | None = Field(
+        default=None, description="by labels of people; null: no label counts for either run"
+    )
     regression_analysis: str | None = Field(
         default=None, description="free text about the causes, where somebody wrote one"
     )

@@ -34,7 +34,7 @@ LABELS: Final = {"pass_rate": "pass rate", "overall_score": "average score"}
 SHOWN: Final[dict[str, str]] = {word: word.replace("_", " ") for word in get_args(Word)}
 """The text of each verdict in reports."""
 
-_ORDER: Final[tuple[Word, ...]] = ("regressed", "inconclusive", "improved", "not_worse")
+ORDER: Final[tuple[Word, ...]] = ("regressed", "inconclusive", "improved", "not_worse")
 """The first of these that any gating measure has is the verdict on all of them."""
 
 
@@ -144,9 +144,9 @@ def statistical_verdict(
     ]
     critical = () if doubts else critical_flips(*comparison.tables, limits.critical_cases)
     words: list[Word] = [] if doubts else [metric.verdict for metric in metrics]
-    words += ["inconclusive"] if notes else []  # beside a regression it does not count: see _ORDER
+    words += ["inconclusive"] if notes else []  # beside a regression it does not count: see ORDER
     # A critical case that turned is a regression, whatever the statistics of the rest say.
-    word: Word = "regressed" if critical else min(words, key=_ORDER.index, default="inconclusive")
+    word: Word = "regressed" if critical else min(words, key=ORDER.index, default="inconclusive")
     flips = (f"critical case {case_id} turned from pass to fail" for case_id in critical)
     deciding = (metric.line for metric in metrics if metric.verdict == word)
     return StatisticalVerdict(

@@ -104,6 +104,11 @@ class ComparisonConfig(ConfigTable):
         description="What decides: the rules, the statistics, or the rules with the statistics shown "
         "beside them (`both`).",
     )
+    verdict: Literal["raw", "corrected"] = Field(
+        default="raw",
+        description="Whose pass rate decides: that of the judge (`raw`), or that corrected by labels "
+        "of people where there are enough (`corrected`).",
+    )
     gating: tuple[str, ...] = Field(
         default=("pass_rate", "overall_score"),
         min_length=1,

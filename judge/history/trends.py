@@ -55,6 +55,18 @@ class _TrendPart(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+class CorrectedPoint(_TrendPart):
+    """What labels of people make of the value of one run; `None` where too few labels count."""
+
+    value: float | None
+    low: float | None = Field(description="95 % interval")
+    high: float | None
+    labels: int = Field(description="labels that count")
+    note: str = Field(
+        description="where the labels come from, how old they are, which do not count"
+    )
+
+
 class TrendPoint(_TrendPart):
     """One run of a series, with its 95 % interval and the signals of the charts."""
 
@@ -69,6 +81,9 @@ class TrendPoint(_TrendPart):
     usable: bool = Field(description="false: coverage under its floor; no chart reads it")
     z: float | None = Field(description="towards worse; null while the reference is learnt")
     signals: tuple[str, ...] = ()  # charts of both sides that are beyond their limits
+    corrected: CorrectedPoint | None = Field(
+        default=None, description="by labels of people; no chart reads it; null: no labels"
+    )
 
 
 class Trend(_TrendPart):

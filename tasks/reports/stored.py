@@ -16,13 +16,16 @@ from assizes.judge.config.run import ReportConfig
 from assizes.judge.summary.run_summary import RunSummary
 from assizes.tasks.reports import formatting
 from assizes.tasks.reports.data.case_rows import conversations
+from assizes.tasks.reports.data.corrected import corrected_part
 from assizes.tasks.reports.data.first_look import without_blame
 from assizes.tasks.reports.data.report import report_data, verdict_with_attribution
 from assizes.tasks.reports.render.html import html_report
 from assizes.tasks.reports.render.markdown import markdown_report
+from assizes.tasks.reports.schema.corrected import Corrected
 from assizes.tasks.reports.schema.report import Attributed
 from assizes.tasks.runs.anchor_runs import stored_attribution
-from assizes.tasks.runs.corrected import trust_lines
+from assizes.tasks.runs.calibrations import citation_lines, citations
+from assizes.tasks.runs.corrected import corrected_numbers
 from assizes.tasks.runtime.places import explain_write_errors, replace_file
 from assizes.tasks.store import RunRecord, Store
 from assizes.tasks.store.record import checked_id
@@ -62,7 +65,11 @@ def stored_report_data(
     """The data of the report of a run that has a summary, without any conversation."""
     cases, scores, asks = (store.scan(record.run_id, name) for name in ("cases", "scores", "asks"))
     summary = RunSummary.model_validate(record.summary)
-    cited = [formatting.clean(line, 500) for line in trust_lines(store, record)]
+    numbers = corrected_numbers(store, record.run_id)
+    lines = [line for number in numbers for line in number.lines()]
+    lines += citation_lines(citations(store, record))
+    cited = [formatting.clean(line, 500) for line in lines]
+    corrected = corrected_part(numbers, summary, comparison)
     attribution = stored_attribution(store, record, comparison)
     data = report_data(record, summary, cases, scores, asks, comparison)
     attributed = None
@@ -73,7 +80,14 @@ def stored_report_data(
     if verdict["outcome"] != data["verdict"]["outcome"]:  # a regression became undecided
         first = without_blame(first)
     data = {**data, "verdict": verdict, "first_look": first}
-    return {**data, "calibration": cited, "attribution": attributed}
+    people = {"corrected": None if corrected is None else corrected.model_dump()}
+    return {**data, **people, "calibration": cited, "attribution": attributed}
+
+
+def corrected_detail(store: Store, record: RunRecord) -> Corrected | None:
+    """What labels of people say of a run by itself; `None` where no label counts."""
+    summary = RunSummary.model_validate(record.summary) if record.summary else None
+    return corrected_part(corrected_numbers(store, record.run_id), summary)
 
 
 def render_stored_report(

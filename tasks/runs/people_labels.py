@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 import polars as pl
 
@@ -17,6 +19,11 @@ from assizes.judge.rows import as_json
 from assizes.judge.verdicts.executions import collect_rows
 from assizes.tasks.runs.labels_and_grades import read_labels
 from assizes.tasks.store import RunRecord, Store
+
+RATER: Final = "rater"
+ROLE: Final = "role"
+PROBABILITY: Final = "probability"
+_CASE: Final = ("case_id", "repetition")
 
 MAX_RATER_CHARS = 100
 """Characters of the name of a rater, at most."""
@@ -33,7 +40,7 @@ def graded_labels(store: Store, run_id: str) -> pl.DataFrame:
 
     Column `value` of a metric is in the unit of `scores.value`, 0..1; a label of levels is 0 to 5.
     """
-    rows, units = labels_of_run(store, run_id), _units(store, run_id)
+    rows, units = labels_of_run(store, run_id), metric_units(store, run_id)
     of_row = [units.get(metric.rpartition("/")[2], 1.0) for metric in rows["metric"]]
     # Nine decimals: 0.6 x 5 must be the level 3.
     grades = (pl.col("value") * pl.Series(of_row, dtype=pl.Float64)).round(9)
@@ -64,7 +71,7 @@ def stored_labels(store: Store, run_id: str) -> dict[str, dict[ItemKey, PeopleGr
     return dict(by_metric)
 
 
-def _units(store: Store, run_id: str) -> dict[str, float]:
+def metric_units(store: Store, run_id: str) -> dict[str, float]:
     """The raw grade of a metric that is worth a value of 1: 5 for levels 0 to 5, else 1."""
     scored = store.scan(run_id, "scores").filter(
         (pl.col("part") == "") & (pl.col("value") > 0) & pl.col("raw").is_not_null()
@@ -87,39 +94,103 @@ def labels_to_import(
     """
     uri = config.labels or ""
     file = read_labels(uri, config.storage_options, config.columns, "--labels")
-    by_metric = labels_by_metric(file.rows, config, uri)
-    judged = collect_rows(store.scan(record.run_id, "cases").select("case_id", "repetition"))
-    known, units = set(judged.rows()), _units(store, record.run_id)
-    now, rows = datetime.now(UTC), []
-    for metric, items in by_metric.items():
-        if metric != VERDICT and metric.rpartition("/")[2] not in units:
-            raise ConfigurationError.unknown(
-                "metric", metric, [VERDICT, *sorted(units)], f"labels for run {record.run_id}"
-            )
-        unit = units.get(metric.rpartition("/")[2], 1.0)
-        for item, people in items.items():
-            if (item.case_id, item.repetition or 0) not in known:
-                raise ConfigurationError(
-                    f"{uri}: run {record.run_id} has no case {item.case_id!r} with repetition "
-                    f"{item.repetition or 0}"
-                )
-            for column, grade in people.grades.items():
-                name = rater if rater and column in config.columns.label else column
-                value = _checked_value(grade / unit, uri, item.case_id, metric)
-                key = [
-                    record.run_id,
-                    item.case_id,
-                    item.repetition or 0,
-                    metric,
-                    name,
-                    value,
-                    people.notes.get(column, ""),
-                ]
-                rows.append(
-                    _imported_row(record.run_id, item, metric, name, value)
-                    | {"note": people.notes.get(column, ""), "at": now, "label_id": _digest(key)}
-                )
+    judged = collect_rows(store.scan(record.run_id, "cases").select(*_CASE, "transcript_hash"))
+    held = {(case_id, repetition): digest for case_id, repetition, digest in judged.rows()}
+    labels = _LabelsToImport(record.run_id, uri, config, held, metric_units(store, record.run_id))
+    rows: list[dict[str, Any]] = []
+    for role in (RATER, ADJUDICATOR):
+        of_role = [row for row in file.rows if (_text(row.get(ROLE)) or RATER) == role]
+        if of_role:
+            rows += labels.rows(of_role, role, rater)
+    if len(rows) == 0:
+        raise ConfigurationError(f"{uri}: no label; column `role` holds {RATER} or {ADJUDICATOR}")
     return rows
+
+
+@dataclass(frozen=True, slots=True)
+class _LabelsToImport:
+    """What is known of a run and a file while its labels become rows."""
+
+    run_id: str
+    uri: str
+    config: CalibrationConfig
+    held: Mapping[tuple[str, int], str | None]  # case of the run -> hash of its transcript
+    units: Mapping[str, float]
+
+    def rows(
+        self, file_rows: Sequence[Mapping[str, Any]], role: str, rater: str | None
+    ) -> list[dict[str, Any]]:
+        """The rows of the labels of one role."""
+        chances = self._chances(file_rows)
+        now, rows = datetime.now(UTC), []
+        for metric, items in labels_by_metric(file_rows, self.config, self.uri).items():
+            unit = self._unit(metric)
+            for item, people in items.items():
+                for column, grade in people.grades.items():
+                    is_column = column in self.config.columns.label
+                    name = rater if rater and is_column else column
+                    value = _checked_value(grade / unit, self.uri, item.case_id, metric)
+                    note = people.notes.get(column, "")
+                    chance = chances.get((metric, item.case_id, item.repetition or 0))
+                    row = _imported_row(self.run_id, item, metric, name, value)
+                    row["shown"] = as_json({"transcript_hash": self._transcript_hash(item)})
+                    rows.append(row | {"role": role, "note": note, "at": now, **_drawn(chance)})
+                    rows[-1]["label_id"] = _label_id(rows[-1])
+        return rows
+
+    def _unit(self, metric: str) -> float:
+        name = metric.rpartition("/")[2]
+        if metric != VERDICT and name not in self.units:
+            raise ConfigurationError.unknown(
+                "metric", metric, [VERDICT, *sorted(self.units)], f"labels for run {self.run_id}"
+            )
+        return self.units.get(name, 1.0)
+
+    def _transcript_hash(self, item: ItemKey) -> str | None:
+        key = (item.case_id, item.repetition or 0)
+        if key not in self.held:
+            raise ConfigurationError(
+                f"{self.uri}: run {self.run_id} has no case {key[0]!r} with repetition {key[1]}"
+            )
+        return self.held[key]
+
+    def _chances(
+        self, file_rows: Sequence[Mapping[str, Any]]
+    ) -> dict[tuple[str, str, int], tuple[float, str]]:
+        """The chance of each labelled case to be drawn and its queue, where the file has them."""
+        columns, chances = self.config.columns, {}
+        for row in file_rows:
+            if (text := _text(row.get(PROBABILITY))) is None:
+                continue
+            try:
+                chance = float(text)
+            except ValueError:
+                chance = 0.0
+            if not 0 < chance <= 1:
+                raise ConfigurationError(
+                    f"{self.uri}: probability {text[:40]!r}; accepted: above 0 to 1, or empty"
+                )
+            metric = str(row.get(columns.metric) or self.config.metric or VERDICT)
+            repetition = int(_text(row.get(columns.repetition)) or 0)
+            key = (metric, str(row.get(columns.case)).strip(), repetition)
+            chances[key] = (chance, _text(row.get("queue_id")) or "")
+        return chances
+
+
+def _text(cell: Any) -> str | None:
+    return None if cell is None else str(cell).strip() or None
+
+
+def _drawn(chance: tuple[float, str] | None) -> dict[str, Any]:
+    return {} if chance is None else {"probability": chance[0], "queue_id": chance[1]}
+
+
+def _label_id(row: Mapping[str, Any]) -> str:
+    """A digest of what a label says; a role and a chance count where the file gives them."""
+    key = [row[name] for name in ("run_id", "case_id", "repetition", "metric", "rater", "value")]
+    more = [row["role"]] if row["role"] != RATER else []
+    more += [] if row["probability"] is None else [row["probability"]]
+    return _digest([*key, row["note"], *more])
 
 
 def _checked_value(value: float, uri: str, case_id: str, metric: str) -> float:

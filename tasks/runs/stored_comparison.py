@@ -14,6 +14,7 @@ from assizes.judge.config.run import TRUTH
 from assizes.judge.rows import as_json
 from assizes.judge.summary.run_summary import RunSummary
 from assizes.tasks.runs.anchor_runs import nearest_anchor_run
+from assizes.tasks.runs.corrected_comparison import comparison_with_labels
 from assizes.tasks.runs.stored_runs import RULES, baseline_by_name, baseline_by_rule
 from assizes.tasks.runtime.failpoints import failpoint
 from assizes.tasks.store import RunRecord, Store
@@ -50,7 +51,8 @@ def compare_stored(
 ) -> RunComparison:
     """Compare two runs of a store and store the verdict, unless both are the same run.
 
-    Comparing again changes nothing.
+    Comparing again changes nothing. What is stored is the verdict by the judge's numbers, as labels
+    may still come; what is returned also has the corrected one.
 
     Raises:
         UnknownRun: one of the runs is not in the store.
@@ -60,6 +62,7 @@ def compare_stored(
     comparison = compare_with_bridges(store, before, after, thresholds)
     if before.run_id == after.run_id:
         return comparison
+    corrected = comparison_with_labels(store, comparison, thresholds)
     record = store.run(after.run_id)
     configured = ComparisonConfig.model_validate(record.config["comparison"], context=STORED)
     named = configured.baseline if configured == thresholds else None
@@ -79,7 +82,7 @@ def compare_stored(
     }
     failpoint("comparison.computed")
     store.add_comparison(row)
-    return comparison
+    return corrected
 
 
 def stored_comparison(store: Store, record: RunRecord) -> RunComparison | None:
@@ -94,7 +97,8 @@ def stored_comparison(store: Store, record: RunRecord) -> RunComparison | None:
     row = ordered.sort("own", "at", "baseline", "thresholds").row(-1, named=True)  # True sorts last
     thresholds = ComparisonConfig.model_validate_json(row["thresholds"], context=STORED)
     before, after = run_data(store, row["baseline"]), run_data(store, record.run_id)
-    return compare_with_bridges(store, before, after, thresholds)
+    comparison = compare_with_bridges(store, before, after, thresholds)
+    return comparison_with_labels(store, comparison, thresholds)
 
 
 def compare_with_bridges(

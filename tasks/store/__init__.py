@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -73,8 +74,16 @@ def existing_store(config: StoreConfig) -> Store:
     return open_store(config, writing=True)
 
 
-def query_store(config: StoreConfig, statement: str, run_id: str | None = None) -> pl.DataFrame:
+def query_store(
+    config: StoreConfig,
+    statement: str,
+    run_id: str | None = None,
+    more_metrics: Callable[[Store, str | None], pl.DataFrame] | None = None,
+) -> pl.DataFrame:
     """The rows of one SELECT over a store, or over one of its runs; nothing is written.
+
+    `more_metrics` gives rows that table run_metrics shows beside those that are stored; it takes the
+    store and `run_id`, and is called only for a statement that names that table.
 
     Raises:
         ConfigurationError: when the statement is no SELECT, or DuckDB refuses it.
@@ -83,7 +92,9 @@ def query_store(config: StoreConfig, statement: str, run_id: str | None = None) 
     from assizes.tasks.store.sql import run_query
 
     with open_store(config) as store:
-        return run_query(store, store_file(config.uri), statement, run_id)
+        named = more_metrics is not None and "run_metrics" in statement.lower()
+        more = more_metrics(store, run_id) if more_metrics is not None and named else None
+        return run_query(store, store_file(config.uri), statement, run_id, more)
 
 
 def rebuild_store(config: StoreConfig, copy: StoreConfig | None) -> RebuildResult:

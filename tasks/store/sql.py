@@ -23,12 +23,17 @@ _READ_STATEMENTS: Final = frozenset({"SELECT", "EXPLAIN"})  # as DuckDB names th
 
 
 def run_query(
-    store: Store, file: Path | None, statement: str, run_id: str | None = None
+    store: Store,
+    file: Path | None,
+    statement: str,
+    run_id: str | None = None,
+    more_metrics: pl.DataFrame | None = None,
 ) -> pl.DataFrame:
     """The rows that a statement, one SELECT (or EXPLAIN) over the public tables, returns.
 
     `file` is the DuckDB file of the store, None for a Parquet store. The tables show the rows of
-    the run `run_id` (its id or another name), or those of all runs.
+    the run `run_id` (its id or another name), or those of all runs. `more_metrics` are rows that
+    table run_metrics shows beside those that are stored.
 
     Raises:
         ConfigurationError: when the statement is no SELECT, or DuckDB refuses it.
@@ -56,6 +61,8 @@ def run_query(
                 _show_lake_table(con, store, table, runs, run)
         else:
             _show_file(con, tables, run)
+        if more_metrics is not None and "run_metrics" in tables and more_metrics.height:
+            _add_metrics(con, more_metrics, run, is_file=not isinstance(store, ParquetStore))
         return pl.DataFrame(ArrowView(con.sql(statement)))
     except duckdb.Error as error:
         # Behind the first line stand the names that are near; behind an empty one the query.
@@ -79,6 +86,19 @@ def _show_file(con: Connection, tables: Iterable[str], run: str | None) -> None:
         if run is not None or columns != "*":
             shown = f'select {columns} from "{name}".main.{table} {_run_condition(table, run)}'
             con.execute(f"create temp view {table} as {shown}")
+
+
+def _add_metrics(con: Connection, more: pl.DataFrame, run: str | None, *, is_file: bool) -> None:
+    """Show more rows in table run_metrics, which is in the connection or in its file."""
+    con.register("_incoming", ArrowView(more))
+    if not is_file:
+        con.execute("insert into run_metrics select * from _incoming")
+        return
+    con.execute("create temp table _more_metrics as select * from _incoming")
+    ((name,),) = con.execute("select current_database()").fetchall()
+    stored = f'select * from "{name}".main.run_metrics {_run_condition("run_metrics", run)}'
+    both = f"{stored} union all select * from _more_metrics"
+    con.execute(f"create or replace temp view run_metrics as {both}")
 
 
 def _all_columns(table: str, held: Iterable[str]) -> str:

@@ -49,6 +49,28 @@ def test_labels_are_imported_once_listed_and_exported_as_they_came(folder: Path)
     assert f"{RUN_ID}: 40 labels read, 0 of them new" in again.out
 
 
+def test_roles_and_chances_survive_a_file(folder: Path):
+    lines = "case_id,label,rater,role,probability,queue_id"
+    rows = [
+        "c0,fail,ann,rater,0.25,q1",
+        "c0,pass,bob,rater,0.25,q1",
+        "c0,fail,eve,adjudicator,0.25,q1",
+    ]
+    (folder / "roles.csv").write_text("\n".join([lines, *rows]), encoding="utf-8")
+    words = ("labels", "import", "roles.csv", "--run", RUN_ID)
+    assert f"{RUN_ID}: 3 labels read, 3 of them new" in assizes(*words, cwd=folder).out
+    assizes("labels", "export", RUN_ID, "--to", "out.csv", cwd=folder)
+    again = assizes("labels", "import", "out.csv", "--run", RUN_ID, cwd=folder)
+    assert f"{RUN_ID}: 3 labels read, 0 of them new" in again.out
+    listed = json.loads(assizes("labels", "list", "--rater", "eve", "--json", cwd=folder).out)
+    assert [(row["role"], row["probability"], row["queue_id"]) for row in listed] == [
+        ("adjudicator", 0.25, "q1")
+    ]
+    table = assizes("labels", "list", "--case", "c0", cwd=folder).out
+    assert RUN_ID in table
+    assert "3 labels" in table
+
+
 def test_levels_are_exported_as_levels(folder: Path):
     rows = [{"case_id": f"c{n}", "label": n % 6, "metric": "tool_routing"} for n in range(12)]
     (folder / "levels.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
@@ -128,12 +150,16 @@ def test_without_labels_status_says_how_to_get_some(folder: Path):
         (["queue", RUN_ID, "--random-share", "2"], "the random share is above 0 to 1, not 2"),
         (["queue", RUN_ID, "--metric", "tone"], "--metric 'tone': no judged case"),
         (["export", RUN_ID, "--to", "out.xlsx"], ".xlsx"),
+        (["import", "chance.csv", "--run", RUN_ID], "probability '2'; accepted: above 0 to 1"),
+        (["import", "role.csv", "--run", RUN_ID], "column `role` holds rater or adjudicator"),
     ],
 )
 def test_what_cannot_be_used_is_one_line_and_exit_code_2(
     words: list[str], reason: str, folder: Path
 ):
     (folder / "other.csv").write_text("case_id,label\nz,pass", encoding="utf-8")
+    (folder / "chance.csv").write_text("case_id,label,probability\nc1,pass,2", encoding="utf-8")
+    (folder / "role.csv").write_text("case_id,label,role\nc1,pass,judge", encoding="utf-8")
     answer = assizes("labels", *words, cwd=folder)
     assert answer.code == 2, answer
     assert reason in answer.err

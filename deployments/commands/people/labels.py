@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -32,7 +33,7 @@ from assizes.tasks.runs.corrected import (
     LabelledNumber,
     corrected_differences,
     corrected_numbers,
-    judge_errors,
+    errors_by_case,
     span,
 )
 from assizes.tasks.runs.people_labels import (
@@ -44,7 +45,10 @@ from assizes.tasks.runs.people_labels import (
 from assizes.tasks.store import Store
 from assizes.tasks.store.people import people_tables
 
-_EXPORTED = ("case_id", "repetition", "metric", "label", "rater", "role", "note", "at", "seconds")
+_EXPORTED = (
+    *("case_id", "repetition", "metric", "label", "rater", "role", "note", "at", "seconds"),
+    *("probability", "queue_id"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +126,7 @@ def _queue(store: Store, wanted: QueueOptions) -> list[dict[str, Any]]:
     if not drawn.is_empty():
         return drawn.sort("position").to_dicts()
     strata = {(case.case_id, case.repetition): case.stratum for case in cases}
-    errors = judge_errors(store, run_id, wanted.metric)
+    errors = errors_by_case(store, run_id, wanted.metric)
     learnt = stratum_errors(
         (strata[case], erred) for case, erred in errors.items() if case in strata
     )
@@ -222,22 +226,43 @@ def _queue_progress(store: Store, run_id: str) -> list[dict[str, Any]]:
     return progress.sort("queue_id").to_dicts()
 
 
-def print_labels(file: Path | None, uri: str | None, run_id: str, *, as_json: bool) -> None:
-    """Print the labels of a run that count, in order of time."""
+def print_labels(
+    file: Path | None,
+    uri: str | None,
+    run_id: str | None,  # None: of every run
+    wanted: Mapping[str, str | None],  # column -> value; None: any value
+    *,
+    as_json: bool,
+) -> None:
+    """Print the labels that count, in order of time.
+
+    Raises:
+        UnknownRun: the store has no such run.
+    """
     with opened_store(file, uri) as store:
-        rows = graded_labels(store, store.run(run_id).run_id)
+        known = store.people.rows("labels")["run_id"].unique().sort().to_list()
+        stored = set(store.runs()["run_id"])
+        chosen = [name for name in known if name in stored]
+        ids = chosen if run_id is None else [store.run(run_id).run_id]
+        tables = [graded_labels(store, name) for name in ids]
+    rows = pl.concat(tables).sort("at", "label_id") if tables else pl.DataFrame()
+    for column, value in wanted.items():
+        if value is not None and not rows.is_empty():
+            rows = rows.filter(pl.col(column) == value)
     if as_json:
         output.print_json(_dated(rows.to_dicts()))
         return
     shown = [
         (
+            *((row["run_id"],) if run_id is None else ()),
             row["case_id"],
             *(row["metric"], f"{row['label']:g}", row["rater"], row["role"]),
             *(f"{row['at']:%Y-%m-%d %H:%M}", row["note"] or "-"),
         )
         for row in rows.iter_rows(named=True)
     ]
-    output.print_table("", ("case", "metric", "#label", "rater", "role", "at", "note"), shown)
+    columns = ("case", "metric", "#label", "rater", "role", "at", "note")
+    output.print_table("", columns if run_id is not None else ("run", *columns), shown)
     output.print_line(f"{len(shown)} labels")
 
 

@@ -30,6 +30,8 @@ def brief_report(data: Mapping[str, Any]) -> str:
 
 def _blocks(data: Mapping[str, Any]) -> Iterator[str]:
     verdict, run = data["verdict"], data["run"]
+    if (corrected := data.get("corrected")) and corrected["first"]:
+        yield f"**{plain(corrected['first'], 1000)}**"
     yield f"## {verdict['word']}: {plain(run['name'])}"
     yield f"{code(run['run_id'])} · {plain(data['judged_by']['line'], 1000)}"
     reasons = [*verdict["reasons"], *(f"Warning: {caution}" for caution in verdict["cautions"])]

@@ -34,6 +34,9 @@ def markdown_report(data: Mapping[str, Any]) -> str:
 
 def _blocks(data: Mapping[str, Any]) -> Iterator[str]:
     run, cases = data["run"], data["cases"]
+    corrected = data.get("corrected") or {}
+    if corrected.get("first"):  # before all else: people say something else than the judge
+        yield f"**{plain(corrected['first'], 1000)}**"
     yield plain(data["judged_by"]["line"], 1000)  # first: whatever is cut, the judge is named
     yield f"# Run report: {plain(run['name'])}"
     times = [f"data of {run['day']}"]
@@ -43,6 +46,7 @@ def _blocks(data: Mapping[str, Any]) -> Iterator[str]:
     if run["agents"]:
         yield f"Agent: {', '.join(plain(agent) for agent in run['agents'])}"
     yield from _verdict(data)
+    yield from _corrected(corrected)
     yield from _comparison(data["comparison"])
     yield from _metrics(data)
     yield from _problems(data)
@@ -60,6 +64,30 @@ def _blocks(data: Mapping[str, Any]) -> Iterator[str]:
         yield "\n\n".join(_case(case))
     if left := cases["total"] - len(cases["read_first"]):
         yield f"{formatting.plural(left, 'more case')}: see report.html."
+
+
+def _corrected(corrected: Mapping[str, Any]) -> Iterator[str]:
+    """The numbers that labels of people correct, their slices, and the changes to the baseline."""
+    if not corrected:
+        return
+    yield "## Corrected by labels of people"
+    rows = []
+    for item in corrected["numbers"]:
+        parts = item["slices"] if len(item["slices"]) > 1 else []
+        rows.append(_corrected_cells(item["name"], item))
+        rows += [_corrected_cells(f"{item['name']} with {part['name']}", part) for part in parts]
+    yield table(["Number", "By the judge", "Corrected", "95 % interval", "Labels"], rows, numbers=4)
+    yield from _bullets(corrected["changes"])
+    if corrected["fell_back"]:
+        yield f"The judge's numbers decide: {plain(corrected['fell_back'], 500)}."
+
+
+def _corrected_cells(name: str, item: Mapping[str, Any]) -> list[str]:
+    span = DASH
+    if item["low"] is not None:
+        span = f"{formatting.share(item['low'])} to {formatting.share(item['high'])}"
+    shares = [formatting.share(item.get("raw")), formatting.share(item["value"])]
+    return [plain(name), *shares, span, str(item["labels"])]
 
 
 def gate_cells(dimension: Mapping[str, Any]) -> list[str]:

@@ -50,6 +50,11 @@ def _panel(trend: Trend, theme: html.Theme) -> Any:
         }
         for point in points
     ]
+    corrected = [
+        {"at": point["at"], **point["corrected"]}
+        for point in points
+        if point["corrected"] is not None and point["corrected"]["value"] is not None
+    ]
     are_days = all(point.at.time() == time.min for point in trend.points)
     axis = alt.Axis(format="%d %b" if are_days else "%d %b %H:%M", tickCount=4)
     # In UTC: west of it, the axis would show the beginning of a day as the day before.
@@ -67,6 +72,12 @@ def _panel(trend: Trend, theme: html.Theme) -> Any:
         line.mark_point(color=theme.main, filled=True, size=14),
         line.mark_point(color=theme.bad, filled=True, size=46).transform_filter("datum.signal"),
     ]
+    if corrected:  # a diamond with its interval, beside the line of the judge
+        people = alt.Chart(alt.InlineData(corrected)).encode(x=alt.X("at:T", title=None))
+        low = alt.Y("low:Q", title=None, scale=scale)
+        layers.append(people.mark_rule(color=theme.text).encode(y=low, y2="high:Q"))
+        mark = people.mark_point(color=theme.text, filled=True, shape="diamond", size=60)
+        layers.append(mark.encode(y=alt.Y("value:Q", title=None, scale=scale)))
     if trend.reference is not None:
         usual = alt.Chart(alt.InlineData([{"usual": trend.reference}]))
         rule = usual.mark_rule(color=theme.text, strokeDash=[4, 3])

@@ -9,6 +9,7 @@ from pydantic import Field
 from assizes.judge.history.anchors import Cause, Change
 from assizes.judge.summary.spending import JudgeSpending
 from assizes.tasks.reports.schema import parts as shared
+from assizes.tasks.reports.schema.corrected import Corrected
 
 
 class JudgedBy(shared.ReportPart):
@@ -293,6 +294,7 @@ class Report(shared.ReportPart):
     run: RunHead
     verdict: Verdict
     first_look: FirstLook | None = None
+    corrected: Corrected | None = Field(default=None, description="null: no label of people counts")
     counts: Counts
     coverage: Coverage
     families: list[Family]

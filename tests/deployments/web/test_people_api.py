@@ -66,6 +66,16 @@ def test_labels_of_a_queue_keep_their_chance_and_correct_the_pass_rate(site: Des
     assert "pass rate corrected by 25 labels: 100.0 % [" in status
     assert "chosen at random" not in status
     assert "pass rate corrected by 25 labels" in site.get(f"/view/runs/{site.candidate}").text
+    detail = site.get(f"/runs/{site.candidate}").json
+    assert detail["corrected"]["numbers"][0]["labels"] == 25
+    assert detail["metrics"]["corrected/pass_rate/labels"] == 25
+    query = f"baseline={site.baseline}&candidate={site.candidate}"
+    changes = site.get(f"/runs/compare?{query}&verdict=corrected").json["corrected"]
+    assert (changes["ending"], changes["decides"]) == (None, False)
+    assert "only 0 labels count for the baseline" in changes["fell_back"]
+    compared = site.get(f"/view/compare?{query}").text
+    assert "only 0 labels count for the baseline" in compared
+    assert "corrected by 25 labels" in compared
 
 
 def test_a_label_of_levels_is_exported_as_a_level(site: DeskSite) -> None:
@@ -153,6 +163,21 @@ def test_a_session_is_given_for_the_token_alone_and_no_other_site_can_use_it(
     expired = cookie.replace("assizes_session=", "assizes_session=1")[:40]
     for bad in (expired, f"{cookie}0", "assizes_session=9999999999." + "0" * 64):
         assert ask(f"{site.url}/runs", headers={"Cookie": bad}).status == 401
+
+
+def test_logging_out_has_the_browser_forget_the_session(site: DeskSite) -> None:
+    cookie = cookie_of(site, TOKEN, Origin=site.url)[1].partition(";")[0]
+    headers = {"Cookie": cookie, **FORM, "Origin": site.url}
+    page = ask(f"{site.url}/view/labels?run={site.candidate}", headers={"Cookie": cookie}).text
+    assert 'action="/view/logout"' in page
+    import http.client
+
+    client = http.client.HTTPConnection(site.url.removeprefix("http://"))
+    client.request("POST", "/view/logout", "", headers)
+    answer = client.getresponse()
+    assert (answer.status, answer.getheader("Location")) == (303, "/view/login")
+    assert 'assizes_session=""' in (answer.getheader("Set-Cookie") or "")
+    client.close()
 
 
 @pytest.mark.parametrize(
