@@ -22,10 +22,10 @@ from assizes.judge.case import Turn
 MAX_CELLS: Final = 250_000
 """The most pairs of turns that are compared, 500 by 500; longer ones are paired by position."""
 
-MAX_WORDS: Final = 100
+MAX_WORDS: Final = 60
 """Words of a turn, from its beginning, that its similarity rests on."""
 
-MAX_TEXT_CHARS: Final = 1_000
+MAX_TEXT_CHARS: Final = 600
 """Characters of a turn, from its beginning, among which its words are looked for."""
 
 _BUCKETS: Final = 512  # different words are counted in this many places

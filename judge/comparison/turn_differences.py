@@ -19,6 +19,9 @@ MAX_CELLS: Final = 60_000
 MIN_SHARED: Final = 0.25
 """The smallest share of words that two texts must have in common to be marked word by word."""
 
+MAX_VALUE_CHARS: Final = 6_000
+"""Characters of the value of an argument that are shown, at most."""
+
 MAX_ARGUMENTS: Final = 60
 """Arguments of a call that are listed, at most."""
 
@@ -51,14 +54,13 @@ def text_spans(baseline: str, candidate: str, most_cells: int = MAX_CELLS) -> tu
         return _whole(baseline, "same"), _whole(candidate, "same")
     start = _common_start(baseline, candidate)
     end = _common_end(baseline[start:], candidate[start:])
-    middles = [text[start : len(text) - end] for text in (baseline, candidate)]
-    pieces = _marked_middles(*middles, most_cells)
+    before, after = (text[start : len(text) - end] for text in (baseline, candidate))
+    pieces = _marked_middles(before, after, most_cells)
     shared = start + end + sum(len(piece) for piece, differs in pieces[0] if not differs)
     if shared < MIN_SHARED * max(len(baseline), len(candidate)):
         return _whole(baseline, "changed"), _whole(candidate, "changed")
     ends = [(baseline[:start], False)], [(baseline[len(baseline) - end :], False)]
-    before, after = (_spans([*ends[0], *middle, *ends[1]]) for middle in pieces)
-    return before, after
+    return _spans([*ends[0], *pieces[0], *ends[1]]), _spans([*ends[0], *pieces[1], *ends[1]])
 
 
 def _marked_middles(
@@ -187,14 +189,12 @@ def _call_pair(before: ToolCall | None, after: ToolCall | None, most_cells: int)
 def _argument_pair(
     name: str, old: Mapping[str, str], new: Mapping[str, str], most_cells: int
 ) -> ArgumentPair:
-    if name in old and name in new:
-        before, after = text_spans(old[name], new[name], most_cells)
-        return ArgumentPair(name=name, baseline=before, candidate=after)
-    return ArgumentPair(
-        name=name,
-        baseline=whole_text(old[name]) if name in old else None,
-        candidate=whole_text(new[name]) if name in new else None,
-    )
+    before, after = (side.get(name) for side in (old, new))
+    if before is not None and after is not None:
+        spans = text_spans(before[:MAX_VALUE_CHARS], after[:MAX_VALUE_CHARS], most_cells)
+        return ArgumentPair(name=name, baseline=spans[0], candidate=spans[1])
+    one, other = (text and whole_text(text[:MAX_VALUE_CHARS]) for text in (before, after))
+    return ArgumentPair(name=name, baseline=one or None, candidate=other or None)
 
 
 def _arguments(call: ToolCall) -> dict[str, str]:
