@@ -21,6 +21,7 @@ from assizes.deployments.web import (
     login,
     pages,
     read_routes,
+    side_by_side,
     start_routes,
 )
 from assizes.deployments.web.read_routes import StoreReader
@@ -54,7 +55,7 @@ def create_app(config: RunConfig, access: guard.Access) -> FastAPI:
     app.state.name = config.name
     app.state.rubrics = config.judge.rubrics
     app.state.series = config.series
-    people = (label_routes, desk, labels_page, annotate, login)
+    people = (label_routes, desk, labels_page, annotate, login, side_by_side)
     for module in (read_routes, start_routes, *people, pages):
         app.include_router(module.router)
     guard.install_handlers(app, pages.problem_page)
