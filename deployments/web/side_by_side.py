@@ -159,25 +159,29 @@ def _links(wanted: PairPageQuery, pair: StoredPair) -> dict[str, Any]:
 def _stretches(
     rows: Sequence[TurnRow], comments: Mapping[str, Mapping[int, Any]]
 ) -> list[dict[str, Any]]:
-    """The rows in stretches; a stretch of equal turns that say nothing new is `folded`."""
+    """The rows in stretches; a long one of equal turns that say nothing new is `folded`.
+
+    Its `findings` counts the findings at its turns, which are the same in both runs.
+    """
     stretches: list[dict[str, Any]] = []
     for row in rows:
-        is_plain = row.kind == "same" and not _is_marked(row, comments)
+        is_plain = _says_nothing_new(row, comments)
         if not stretches or stretches[-1]["folded"] != is_plain:
-            stretches.append({"folded": is_plain, "rows": []})
+            stretches.append({"folded": is_plain, "rows": [], "findings": 0})
         stretches[-1]["rows"].append(row)
+        stretches[-1]["findings"] += len(row.candidate.marks) if row.candidate else 0
     return [
         stretch | {"folded": stretch["folded"] and len(stretch["rows"]) >= FOLD}
         for stretch in stretches
     ]
 
 
-def _is_marked(row: TurnRow, comments: Mapping[str, Mapping[int, Any]]) -> bool:
-    """Whether a finding or a comment is about a turn of the row."""
-    sides = [(name, getattr(row, name)) for name in SIDES]
-    return any(
-        turn is not None and (turn.marks or turn.number in comments[name]) for name, turn in sides
-    )
+def _says_nothing_new(row: TurnRow, comments: Mapping[str, Mapping[int, Any]]) -> bool:
+    """Whether both runs have the turn with the same findings, and nobody commented on it."""
+    before, after = row.baseline, row.candidate
+    if row.kind != "same" or before is None or after is None or before.marks != after.marks:
+        return False
+    return before.number not in comments["baseline"] and after.number not in comments["candidate"]
 
 
 def _people_data(

@@ -14,6 +14,15 @@
     if (box.open) box.scrollIntoView({ block: "nearest" });
   };
   const acts = { l: () => label("candidate"), b: () => label("baseline"), c: comment, "?": keys };
+  const unfold = () => {
+    const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    const box = target?.closest("details");
+    if (!box || box.open) return;
+    box.open = true;
+    target.scrollIntoView();
+  };
+  window.addEventListener("hashchange", unfold);
+  unfold();
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.repeat) return;
     if (event.key === "Escape") {
