@@ -135,7 +135,7 @@ def _earlier_line(at: Any, each: Calibration, chosen: Calibration | None) -> dic
     return {
         "at": at,
         "kappa": str(each.cited_kappa),
-        "items": each.agreement.items,
+        "label_count": each.agreement.items,
         "judge": name_of(each.judge),
         "labels": name_of(each.labels),
         "run_id": each.run_id,
@@ -184,7 +184,7 @@ def _matches(item: Disagreement, wanted: CalibrationQuery, chosen: Calibration) 
 
 def _line(item: Disagreement, chosen: Calibration) -> dict[str, Any]:
     pages = site("", chosen.run_id)
-    desk = {"run": chosen.run_id, "metric": chosen.metric, "case": item.case_id}
+    desk: dict[str, Any] = {"run": chosen.run_id, "metric": chosen.metric, "case": item.case_id}
     desk |= {"repetition": item.repetition or 0, "blind": "false"}
     return {
         "case_id": clean_line(item.case_id, 512),
