@@ -212,6 +212,8 @@ def reflecting(hostile: Hostile) -> list[str]:
             ("/view/explain", {"run": text, "case": text, "metric": text}),
             ("/view/explain", {"run": hostile.judged, "case": XSS[0], "metric": text}),
             ("/view/trends", {"name": text}),
+            ("/view/compare/case", {"baseline": text, "candidate": text, "case": text}),
+            ("/view/calibration", {"metric": text, "search": text, "code": text}),
         ]
         whole = [f"{root}?{urlencode(query)}" for root, query in asked]
         whole.append(f"/view/runs/{quote(text, safe='')}")
