@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import parse_qs, urlencode, urlsplit
 
@@ -56,7 +57,20 @@ def flips(served: Served) -> list[str]:
 
 @pytest.fixture
 def site(served: Served, tmp_path: Path) -> Iterator[DeskSite]:
-    folder = copied_store(served, tmp_path)
+    with desk_over(served, tmp_path) as site:
+        yield site
+
+
+@pytest.fixture(scope="module")
+def unlabelled(served: Served, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DeskSite]:
+    """A server with the desk, on which no test writes."""
+    with desk_over(served, tmp_path_factory.mktemp("unlabelled")) as site:
+        yield site
+
+
+@contextmanager
+def desk_over(served: Served, place: Path) -> Iterator[DeskSite]:
+    folder = copied_store(served, place)
     env = environment_without_prefect(folder)
     with serving(folder, "--labelling", ASSIZES_API_TOKEN=TOKEN, **env) as url:
         yield DeskSite(url, folder, served.baseline, served.candidate)
@@ -160,14 +174,16 @@ def test_labels_and_comments_are_given_by_keyboard_and_are_not_blind(site: DeskS
     assert [one["kind"] for one in site.labels(rater="Ada")] == ["label", "label", "withdrawn"]
 
 
-def test_a_navigation_key_writes_nothing_while_no_form_is_entered(site: DeskSite, tab: Watched):
+def test_a_navigation_key_writes_nothing_while_no_form_is_entered(
+    unlabelled: DeskSite, tab: Watched
+):
     page = tab.page
-    sign_in(page, site.url + pair_path(site, "7"))
+    sign_in(page, unlabelled.url + pair_path(unlabelled, "7"))
     page.keyboard.press("f")
     page.keyboard.press("p")
     page.keyboard.press("n")
     page.wait_for_url(lambda url: "case=7" not in url)
-    assert site.labels() == []
+    assert unlabelled.labels() == []
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -191,12 +207,12 @@ def test_the_page_is_accessible_quiet_and_fits(
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_the_page_with_its_forms_is_accessible(
-    site: DeskSite, tab: Watched, scheme: Scheme, width: int
+    unlabelled: DeskSite, tab: Watched, scheme: Scheme, width: int
 ):
     page = tab.page
     page.emulate_media(color_scheme=scheme)
     page.set_viewport_size({"width": width, "height": 900})
-    sign_in(page, site.url + pair_path(site, "7", metric="tool_routing"))
+    sign_in(page, unlabelled.url + pair_path(unlabelled, "7", metric="tool_routing"))
     page.evaluate(OPEN_ALL)
     assert axe_finds(page) == []
     assert page.evaluate("document.documentElement.scrollWidth") <= width
