@@ -107,8 +107,9 @@ def case_side_by_side(reader: StoreReaderDep, form: FormFields, known: KnownName
     pair = _read_pair(reader, wanted, wanted.case)
     shown = side_by_side(pair)
     metrics = sorted({row.metric for row in shown.scores if not row.part})
+    rows = (reader.people.annotations(current=True), reader.people.labels(current=True))
     people: dict[str, dict[str, Any]] = {
-        side: _people_data(reader, getattr(pair, side), wanted, known) for side in SIDES
+        side: _people_data(reader, getattr(pair, side), wanted, known, rows) for side in SIDES
     }
     comments = {side: people[side]["by_turn"] for side in people}
     data = {
@@ -185,17 +186,24 @@ def _says_nothing_new(row: TurnRow, comments: Mapping[str, Mapping[int, Any]]) -
 
 
 def _people_data(
-    reader: StoreReader, side: StoredSide, wanted: PairPageQuery, known: str
+    reader: StoreReader,
+    side: StoredSide,
+    wanted: PairPageQuery,
+    known: str,
+    rows: tuple[pl.DataFrame, pl.DataFrame],
 ) -> dict[str, Any]:
-    """The labels and comments of people about the case in one run, and the answers there are."""
+    """The labels and comments of people about the case in one run, and the answers there are.
+
+    `rows` are the current annotations and labels of the store.
+    """
     run_id = side.record.run_id
     about = (
         (pl.col("run_id") == run_id)
         & (pl.col("case_id") == wanted.case)
         & (pl.col("repetition") == wanted.repetition)
     )
-    said = reader.people.annotations(current=True).filter(about)
-    labels = reader.people.labels(current=True).filter(
+    said = rows[0].filter(about)
+    labels = rows[1].filter(
         about & (pl.col("metric") == wanted.metric) & (pl.col("kind") == "label")
     )
     comments = comments_of(said)
@@ -204,12 +212,12 @@ def _people_data(
         if entry["turn"] is not None:
             by_turn.setdefault(entry["turn"], []).append(entry)
     scale = _scale(reader, side, wanted.metric)
-    rows = labels.sort("at", "label_id").to_dicts()
-    mine = [row["value"] for row in rows if row["rater"] == known and row["role"] == "rater"]
+    given = labels.sort("at", "label_id").to_dicts()
+    mine = [row["value"] for row in given if row["rater"] == known and row["role"] == "rater"]
     return {
         "comments": comments,
         "by_turn": by_turn,
-        "labels": [said_label(row, scale.word(row["value"])) for row in rows],
+        "labels": [said_label(row, scale.word(row["value"])) for row in given],
         "mine": mine[-1] if mine else None,
         "choices": scale.choices if side.shown is not None else (),
         "row_ids": (uuid4().hex, uuid4().hex),  # the same form sent twice writes one row
