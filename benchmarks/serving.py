@@ -129,7 +129,7 @@ def served(uri: str, *, warm: bool = True) -> Iterator[str]:
 
 
 def _wait(url: str) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 180
     while time.monotonic() < deadline:
         try:
             _asked_ms(f"{url}/health")
