@@ -66,6 +66,8 @@ def calibration(request: Request, reader: StoreReaderDep, form: FormFields) -> H
             for at, each in zip(times, calibrations, strict=True)
             if each.metric == metric
         ]
+        # Calibrations of one run have its time: the one with the most labels is the last of them.
+        dated.sort(key=lambda pair: (pair[0], pair[1].labelled))
         own = [each for _, each in dated if run_id in (None, each.run_id)]
         chosen = own[-1] if own else None
         apart, note = _apart(store, chosen, config)
