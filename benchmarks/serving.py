@@ -23,7 +23,7 @@ from pathlib import Path
 
 from assizes.judge.config.run import StoreConfig
 from assizes.tasks.store import open_store
-from benchmarks import bulk_rows
+from benchmarks import bulk_rows, conversations
 from benchmarks.bulk import ended
 from benchmarks.figures import ROOT, Figures
 
@@ -36,6 +36,8 @@ LISTS = {
 SINGLE = {"run": "/runs/cand", "case": "/runs/cand/cases/case-00000007"}
 """Without a goal; printed beside the lists."""
 COMPARE = "/runs/compare?baseline=base&candidate=cand"
+PAIR = "/view/compare/case?baseline=talk-1&candidate=talk-2&case=case-{:08d}"
+"""One case of two runs side by side; its conversations are read from a file of all cases."""
 
 
 def main() -> None:
@@ -60,7 +62,22 @@ def main() -> None:
                     _add(figures, f"{kind}: {name}", f"{url}{path}")
                 _add(figures, f"{kind}: compare", f"{url}{COMPARE}", most=300)
             _add_report(figures, kind, uri, Path(folder, f"{kind}-report"))
+            _add_pairs(figures, kind, Path(folder, f"{kind}-talks"), uri, cases)
     figures.close()
+
+
+def _add_pairs(figures: Figures, kind: str, folder: Path, uri: str, cases: int) -> None:
+    """The page of a case side by side: the first of a new server, then cases all over the run."""
+    with open_store(StoreConfig(uri=uri), writing=True) as store:
+        for shift, run_id in enumerate(("talk-1", "talk-2")):
+            conversations.fill(store, folder / run_id, run_id, cases, shift)
+    with served(uri, warm=False) as url:
+        cold = _asked_ms(url + PAIR.format(cases // 2))
+        figures.add(f"{kind}: side by side, cold ms", cold)
+        # Another case each time: no cache of a case can help.
+        took = sorted(_asked_ms(url + PAIR.format(n * cases // TIMES)) for n in range(TIMES))
+    figures.add(f"{kind}: side by side, median ms", statistics.median(took))
+    figures.add(f"{kind}: side by side, p95 ms", took[int(TIMES * 0.95)], most=300)
 
 
 def _add(figures: Figures, name: str, url: str, most: float | None = None) -> None:
@@ -92,8 +109,8 @@ def _asked_ms(url: str) -> float:
 
 
 @contextmanager
-def served(uri: str) -> Iterator[str]:
-    """The address of an `assizes serve` over a store."""
+def served(uri: str, *, warm: bool = True) -> Iterator[str]:
+    """The address of an `assizes serve` over a store; `warm`: it has answered before."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -102,8 +119,9 @@ def served(uri: str) -> Iterator[str]:
     url = f"http://127.0.0.1:{port}"
     try:
         _wait(url)
-        _asked_ms(f"{url}/runs")
-        _asked_ms(f"{url}{COMPARE}")  # what is imported with the first request is not the answer
+        if warm:  # what is imported with the first request is not the answer
+            _asked_ms(f"{url}/runs")
+            _asked_ms(f"{url}{COMPARE}")
         yield url
     finally:
         process.terminate()
@@ -111,7 +129,7 @@ def served(uri: str) -> Iterator[str]:
 
 
 def _wait(url: str) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 180
     while time.monotonic() < deadline:
         try:
             _asked_ms(f"{url}/health")

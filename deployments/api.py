@@ -14,6 +14,7 @@ from assizes.deployments.settings import API_TOKEN, api_token, read_optional_con
 from assizes.deployments.terminal import tell_user
 from assizes.deployments.web import (
     annotate,
+    calibration_page,
     desk,
     guard,
     label_routes,
@@ -21,6 +22,7 @@ from assizes.deployments.web import (
     login,
     pages,
     read_routes,
+    side_by_side,
     start_routes,
 )
 from assizes.deployments.web.read_routes import StoreReader
@@ -51,10 +53,11 @@ def create_app(config: RunConfig, access: guard.Access) -> FastAPI:
     app.state.library = StoreReader(config.store, labelling=access.labelling)
     app.state.access = access
     app.state.comparison = config.comparison
+    app.state.calibration = config.calibration
     app.state.name = config.name
     app.state.rubrics = config.judge.rubrics
     app.state.series = config.series
-    people = (label_routes, desk, labels_page, annotate, login)
+    people = (label_routes, desk, labels_page, annotate, login, side_by_side, calibration_page)
     for module in (read_routes, start_routes, *people, pages):
         app.include_router(module.router)
     guard.install_handlers(app, pages.problem_page)

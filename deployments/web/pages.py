@@ -75,7 +75,7 @@ def site(here: str, run_id: str | None = None) -> Site:
     """The navigation of a page: `here` is the path of its entry, or empty; it links to `run_id`."""
     entries = (
         *(("Runs", "/"), ("Compare", "/view/compare"), ("Trends", "/view/trends")),
-        ("Labels", "/view/labels"),
+        *(("Labels", "/view/labels"), ("Calibration", "/view/calibration")),
     )
     return Site(tuple(NavigationLink(name, url, url == here) for name, url in entries), run_id)
 

@@ -37,6 +37,23 @@ def annotate_case(executions: Sequence[dict[str, Any]], rows: pl.DataFrame) -> N
             turn["comments"] = _at_turn(people["comments"], turn["number"])
 
 
+def comments_of(rows: pl.DataFrame) -> list[dict[str, Any]]:
+    """The comments among the current annotations of a case."""
+    comments = rows.filter(pl.col("kind") == "comment")
+    return [_entry(row) for row in comments.iter_rows(named=True)]
+
+
+def said_label(row: Mapping[str, Any], word: str) -> dict[str, Any]:
+    """A label of a person for display; `word` is its value in words."""
+    return {
+        "author": clean_line(row["rater"], _NAME_CHARS),
+        "role": row["role"],
+        "word": word,
+        "text": clean(row["note"], TEXT_CHARS),
+        "at": row["at"],
+    }
+
+
 def _at_turn(comments: Iterable[dict[str, Any]], number: int) -> list[dict[str, Any]]:
     return [entry for entry in comments if entry["turn"] == number]
 

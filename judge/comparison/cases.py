@@ -154,6 +154,22 @@ class PairedCases:
         )
 
 
+def flipped_cases(baseline: pl.LazyFrame, candidate: pl.LazyFrame) -> list[str]:
+    """The ids of the cases whose verdict turned, from the rows of table `cases` of two runs.
+
+    They have the order of the comparison: what got worse, the largest move of the score first, then
+    what got better.
+    """
+    rows, *_ = _joined_cases(baseline, candidate)
+    moved = pl.col("status").is_in(["regression", "improvement"])
+    size = pl.col("score_delta").abs().fill_null(0.0)
+    flipped = rows.filter(_FLIPPED & moved).sort(
+        [pl.col("status") != "regression", size, pl.col("case_id")],
+        descending=[False, True, False],
+    )
+    return flipped["case_id"].to_list()
+
+
 def _joined_cases(
     baseline: pl.LazyFrame, candidate: pl.LazyFrame
 ) -> tuple[pl.DataFrame, bool, bool]:

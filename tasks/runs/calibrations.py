@@ -29,7 +29,12 @@ from assizes.judge.errors import ConfigurationError
 from assizes.judge.rows import as_json
 from assizes.judge.verdicts.executions import collect_rows
 from assizes.tasks.runs.item_facts import item_facts
-from assizes.tasks.runs.labels_and_grades import carried_labels, read_labels, stored_grades
+from assizes.tasks.runs.labels_and_grades import (
+    JudgeGrades,
+    carried_labels,
+    read_labels,
+    stored_grades,
+)
 from assizes.tasks.runs.people_labels import stored_labels
 from assizes.tasks.store import RunRecord, Store
 
@@ -191,10 +196,8 @@ def _calibrate_metric(
     source: LabelSource,
     config: CalibrationConfig,
 ) -> tuple[Calibration, MetricDisagreements]:
-    is_binary = all(set(people.grades.values()) <= {0.0, 1.0} for people in labels.values())
-    judge_grades = stored_grades(store, record.run_id, metric, config, binary=is_binary)
+    judge_grades, items = _graded_items(store, record, metric, labels, config)
     grades, clusters = judge_grades.grades, judge_grades.clusters
-    items = _rated_items(_with_repetitions(labels, clusters), grades, clusters)
     answered_by = judge_grades.answered_by
     models = f" answered by {', '.join(answered_by)}" if answered_by else ""
     subject = CalibrationSubject(
@@ -209,6 +212,36 @@ def _calibrate_metric(
     facts = item_facts(store, record.run_id, judge_grades.judge, metric, items)
     ordered = config.scale == "ordinal"
     return calibrate(subject, items, config), disagreements(metric, items, facts, ordered=ordered)
+
+
+def _graded_items(
+    store: Store,
+    record: RunRecord,
+    metric: str,
+    labels: Mapping[ItemKey, PeopleGrades],
+    config: CalibrationConfig,
+) -> tuple[JudgeGrades, list[RatedItem]]:
+    """The grades of the judge, and the labelled items with them."""
+    is_binary = all(set(people.grades.values()) <= {0.0, 1.0} for people in labels.values())
+    judge_grades = stored_grades(store, record.run_id, metric, config, binary=is_binary)
+    grades, clusters = judge_grades.grades, judge_grades.clusters
+    return judge_grades, _rated_items(_with_repetitions(labels, clusters), grades, clusters)
+
+
+def run_disagreements(
+    store: Store, record: RunRecord, metric: str, source: LabelSource, config: CalibrationConfig
+) -> MetricDisagreements:
+    """The disagreements of a run with labels on one metric; it stores nothing.
+
+    Raises:
+        ConfigurationError: the labels have no such metric, or the run does not.
+    """
+    labels = source.labels.get(metric)
+    if labels is None:
+        raise ConfigurationError(f"{source.where}: no label of {metric} for run {record.run_id}")
+    judge_grades, items = _graded_items(store, record, metric, labels, config)
+    facts = item_facts(store, record.run_id, judge_grades.judge, metric, items)
+    return disagreements(metric, items, facts, ordered=config.scale == "ordinal")
 
 
 def _with_repetitions(
@@ -259,7 +292,7 @@ def _save_calibrations(
 ) -> CalibrationResult:
     """Store the calibrations, and list where they fall short of the floors and of earlier ones."""
     # Read first: without the new ones.
-    times, before = ([], []) if store is None else _dated_calibrations(store)
+    times, before = ([], []) if store is None else dated_calibrations(store)
     reasons: list[str] = []
     for calibration in calibrations:
         reasons += shortfalls(calibration, former_of(calibration, before), config)
@@ -296,7 +329,7 @@ def _earlier(at: datetime, former: Calibration) -> EarlierCalibration:
     )
 
 
-def _dated_calibrations(store: Store) -> tuple[list[datetime], list[Calibration]]:
+def dated_calibrations(store: Store) -> tuple[list[datetime], list[Calibration]]:
     """Every calibration in a store and its time, in order of time."""
     rows = store.calibrations()
     return rows["at"].to_list(), list(map(Calibration.model_validate_json, rows["record"]))
@@ -304,7 +337,7 @@ def _dated_calibrations(store: Store) -> tuple[list[datetime], list[Calibration]
 
 def stored_calibrations(store: Store) -> list[Calibration]:
     """Every calibration in a store, in order of time."""
-    return _dated_calibrations(store)[1]
+    return dated_calibrations(store)[1]
 
 
 class MetricCitation(BaseModel):

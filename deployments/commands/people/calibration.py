@@ -36,7 +36,7 @@ def print_calibration(calibration: Calibration, apart: MetricDisagreements) -> N
     if calibration.judge_error_rate:
         share = f"{100 * calibration.judge_error_rate:.1f} %"
         output.print_line(f"judge errors: {calibration.judge_errors} ({share}), not counted below")
-    output.print_table("", ("agreement with people", "#value", "95 %"), _measures(calibration))
+    output.print_table("", ("agreement with people", "#value", "95 %"), measure_rows(calibration))
     if 0 < len(calibration.levels) <= MAX_LEVELS:
         names = [level_word(level, calibration.levels) for level in calibration.levels]
         pairs = zip(names, calibration.confusion, strict=True)
@@ -49,7 +49,8 @@ def print_calibration(calibration: Calibration, apart: MetricDisagreements) -> N
     output.print_warnings(calibration.warnings)
 
 
-def _measures(calibration: Calibration) -> list[tuple[str, str, str]]:
+def measure_rows(calibration: Calibration) -> list[tuple[str, str, str]]:
+    """The measures of agreement with people: name, value, 95 % interval, as texts."""
     agreement = calibration.agreement
     rows = [_measure_row("accuracy", agreement.accuracy), _measure_row("kappa", agreement.kappa)]
     if calibration.is_weighted and agreement.quadratic_kappa is not None:  # ordered grades
@@ -79,7 +80,14 @@ def _measure_row(name: str, estimate: Estimate) -> tuple[str, str, str]:
 
 
 def _print_ceiling(ceiling: Ceiling) -> None:
-    rows = [
+    columns = ("raters", "#items", "#accuracy", "#kappa", "95 %")
+    output.print_table("people among themselves", columns, ceiling_rows(ceiling))
+    output.print_line(ceiling_sentence(ceiling))
+
+
+def ceiling_rows(ceiling: Ceiling) -> list[tuple[str, int, str, str, str]]:
+    """The agreement of each two raters: names, items, accuracy, kappa, its 95 % interval."""
+    return [
         (
             " and ".join(pair.raters),
             pair.agreement.items,
@@ -88,10 +96,12 @@ def _print_ceiling(ceiling: Ceiling) -> None:
         )
         for pair in ceiling.pairs
     ]
-    columns = ("raters", "#items", "#accuracy", "#kappa", "95 %")
-    output.print_table("people among themselves", columns, rows)
+
+
+def ceiling_sentence(ceiling: Ceiling) -> str:
+    """The agreement of people with each other in one line."""
     mean = "not defined" if ceiling.mean_kappa is None else f"{ceiling.mean_kappa:.2f}"
-    output.print_line(f"ceiling: mean kappa of people {mean}, alpha {ceiling.alpha}")
+    return f"ceiling: mean kappa of people {mean}, alpha {ceiling.alpha}"
 
 
 def _print_disagreements(calibration: Calibration, apart: MetricDisagreements) -> None:

@@ -219,7 +219,7 @@ def _outcomes_and_findings(
             details = _details(score)
             line = parts.OutcomeLine(
                 passed=score["passed"] is True,
-                statement=clean_line(str(details.get("statement", part)), TEXT_CHARS),
+                statement=statement_of(score),
                 justification=clean_line(score["reason"] or rationale(details), TEXT_CHARS),
             )
             digits = part.rpartition(":")[2]
@@ -234,6 +234,11 @@ def _outcomes_and_findings(
         [line for _, line in sorted(outcomes, key=first)],
         [finding for _, finding in sorted(findings, key=first)],
     )
+
+
+def statement_of(score: Mapping[str, Any]) -> str:
+    """The expected outcome that a score of a single outcome is about."""
+    return clean_line(str(_details(score).get("statement", score["part"])), TEXT_CHARS)
 
 
 def finding_of(score: Mapping[str, Any]) -> parts.Finding:
@@ -271,7 +276,7 @@ def _details(score: Mapping[str, Any]) -> dict[str, Any]:
 def case_pages(record: RunRecord, stored_cases: Sequence[StoredExecution]) -> list[dict[str, Any]]:
     """The executions of a case for their page; `fault` says why a conversation is missing."""
     # All at once, as an object that holds several of the transcripts is then fetched once.
-    cases = _reread_cases(record, [stored_case.case for stored_case in stored_cases])
+    cases = reread_or_faults(record, [stored_case.case for stored_case in stored_cases])
     pages: list[dict[str, Any]] = []
     for case, stored_case in zip(cases, stored_cases, strict=True):
         outcomes, findings = _outcomes_and_findings(stored_case.scores)
@@ -299,7 +304,7 @@ def conversations(
     where a row is not known. Each conversation has `turns`, the number of `more` turns that are not
     shown, and a `fault` that says why the conversation is missing.
     """
-    transcripts = iter(_reread_cases(record, [row for row in table_rows if row]))
+    transcripts = iter(reread_or_faults(record, [row for row in table_rows if row]))
     shown: list[dict[str, Any]] = []
     for shown_case, row in zip(shown_cases, table_rows, strict=True):
         case = next(transcripts) if row else DataError("unknown", "its id cannot be shown")
@@ -316,9 +321,10 @@ def conversations(
     return shown
 
 
-def _reread_cases(
+def reread_or_faults(
     record: RunRecord, rows: Sequence[Mapping[str, Any]]
 ) -> Sequence[Case | DataError]:
+    """The cases of rows of table `cases`, read again; a case that cannot be read is its error."""
     try:
         return reread_cases(record, rows, MAX_OBJECT_BYTES)
     except ConfigurationError as error:

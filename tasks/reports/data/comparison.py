@@ -11,6 +11,7 @@ from assizes.judge.comparison.runs import TOOL
 from assizes.judge.comparison.statistical import Exploratory
 from assizes.judge.comparison.statistical_verdict import LABELS, SHOWN
 from assizes.judge.config.run import FINGERPRINTS
+from assizes.judge.prompts.prompt_texts import PromptDiff
 from assizes.judge.rows import as_json
 from assizes.tasks.reports import formatting
 from assizes.tasks.reports.data.case_rows import ID_CHARS
@@ -213,19 +214,26 @@ def _prompts(comparison: RunComparison) -> parts.Prompts:
         note = f"{_FINGERPRINTS_DIFFER} {reason}"
     return parts.Prompts(
         note=note,
-        judges=[
-            parts.PromptChange(
-                judge=name_of(diff.judge),
-                # A carriage return would move the cursor; its visible sign stands for it.
-                lines=[
-                    formatting.clean(line.replace("\r", "\u240d"), PROMPT_LINE_CHARS)
-                    for line in diff.lines
-                ],
-                more=diff.more,
-            )
-            for diff in (comparison.prompt_diff or ())[:MAX_JUDGES]
-        ],
+        judges=prompt_changes(comparison.prompt_diff or ()),
     )
+
+
+def prompt_changes(diffs: Sequence[PromptDiff]) -> list[parts.PromptChange]:
+    """What differs in the prompts of judges, as pages show it."""
+    return [
+        parts.PromptChange(
+            judge=name_of(diff.judge),
+            lines=[prompt_line(line) for line in diff.lines],
+            more=diff.more,
+        )
+        for diff in diffs[:MAX_JUDGES]
+    ]
+
+
+def prompt_line(line: str) -> str:
+    """One line of a difference of prompts, for display."""
+    # A carriage return would move the cursor; its visible sign stands for it.
+    return formatting.clean(line.replace("\r", "\u240d"), PROMPT_LINE_CHARS)
 
 
 def _statistics(verdict: ComparisonVerdict) -> parts.Statistics | None:

@@ -88,6 +88,11 @@ class Site:
         # The route takes the rest of the path as the id of the case, / included.
         return f"/view/runs/{quote(self.run_id or '', safe='')}/cases/{quote(case_id)}"
 
+    def pair_url(self, baseline: str, candidate: str, case_id: str) -> str:
+        """The URL of the page of a case of two runs side by side."""
+        query = {"baseline": baseline, "candidate": candidate, "case": case_id}
+        return f"/view/compare/case?{urlencode(query)}"
+
     def cases_url(self, **fields: str) -> str:
         """The URL of the list of those cases of this run that match every field (`CaseQuery`)."""
         return f"/view/runs/{quote(self.run_id or '', safe='')}/cases?{urlencode(fields)}"

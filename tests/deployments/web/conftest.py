@@ -119,6 +119,7 @@ class serving:  # noqa: N801  # used as a function
                 time.sleep(0.1)
             else:
                 return self.url
+        self.__exit__()  # a block that never began ends nothing
         raise AssertionError("the server does not answer")
 
     def __exit__(self, *_error: object) -> None:

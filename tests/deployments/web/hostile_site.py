@@ -158,9 +158,11 @@ def opened_tab(url: str) -> Iterator[Tab]:
         browser.close()
 
 
-def active_parts(tab: Tab, urls: list[str], status: int | None = 200) -> list[str]:
+def active_parts(
+    tab: Tab, urls: list[str], status: int | None = 200, script_file: str = "page.js"
+) -> list[str]:
     """The active elements of pages as a browser parses them, and responses that are no such page."""
-    script = (ROOT / "tasks/reports/templates/page.js").read_text("utf-8")
+    script = (ROOT / "tasks/reports/templates" / script_file).read_text("utf-8")
     alarms: list[str] = tab.page.evaluate(ACTIVE, [urls, script, status])
     return alarms
 
@@ -187,6 +189,16 @@ def case_pages(hostile: Hostile) -> list[str]:
     ]
 
 
+def pair_pages(hostile: Hostile) -> list[str]:
+    """The pages of the cases of both runs side by side; one of the runs has no transcripts."""
+    runs = ((hostile.said, hostile.judged), (hostile.said, hostile.said))
+    asked = (
+        {"baseline": runs[place % 2][0], "candidate": runs[place % 2][1], "case": text}
+        for place, text in enumerate(XSS)
+    )
+    return [f"/view/compare/case?{urlencode(query)}" for query in asked]
+
+
 def reflecting(hostile: Hostile) -> list[str]:
     """Paths of requests that hold a payload themselves, which a page could reflect."""
     paths = []
@@ -200,6 +212,8 @@ def reflecting(hostile: Hostile) -> list[str]:
             ("/view/explain", {"run": text, "case": text, "metric": text}),
             ("/view/explain", {"run": hostile.judged, "case": XSS[0], "metric": text}),
             ("/view/trends", {"name": text}),
+            ("/view/compare/case", {"baseline": text, "candidate": text, "case": text}),
+            ("/view/calibration", {"metric": text, "search": text, "code": text}),
         ]
         whole = [f"{root}?{urlencode(query)}" for root, query in asked]
         whole.append(f"/view/runs/{quote(text, safe='')}")

@@ -17,6 +17,7 @@ from tests.deployments.web.hostile_site import (
     hostile_site,
     listed_pages,
     opened_tab,
+    pair_pages,
     reflecting,
     score_pages,
 )
@@ -48,6 +49,10 @@ def test_no_page_of_a_case_holds_an_active_node(hostile: Hostile, tab: Tab):
     pages = case_pages(hostile)
     assert len(pages) == len(XSS) >= 120
     assert active_parts(tab, pages) == []
+
+
+def test_no_case_of_two_runs_holds_an_active_node(hostile: Hostile, tab: Tab):
+    assert active_parts(tab, pair_pages(hostile), script_file="side_by_side.js") == []
 
 
 def test_no_page_of_a_score_holds_an_active_node(hostile: Hostile, tab: Tab):
