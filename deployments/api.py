@@ -15,12 +15,14 @@ from assizes.deployments.terminal import tell_user
 from assizes.deployments.web import (
     annotate,
     desk,
+    finding_routes,
     guard,
     label_routes,
     labels_page,
     login,
     pages,
     read_routes,
+    saved_views,
     start_routes,
 )
 from assizes.deployments.web.read_routes import StoreReader
@@ -55,7 +57,9 @@ def create_app(config: RunConfig, access: guard.Access) -> FastAPI:
     app.state.rubrics = config.judge.rubrics
     app.state.series = config.series
     people = (label_routes, desk, labels_page, annotate, login)
-    for module in (read_routes, start_routes, *people, pages):
+    # Before `read_routes`: there the rest of a path is the id of a case.
+    finders = (finding_routes, saved_views)
+    for module in (*finders, read_routes, start_routes, *people, pages):
         app.include_router(module.router)
     guard.install_handlers(app, pages.problem_page)
     _describe_problems(app)
