@@ -104,11 +104,11 @@ class SearchIndex:
                 shown.execute(f"create virtual table words using fts5(body, {_TOKENS})")
                 texts = [(row, zlib.decompress(body).decode()) for row, body in rows]
                 shown.executemany("insert into words(rowid, body) values (?, ?)", texts)
-                any_term = " or ".join(term.expression() for term in terms)
+                any_term = " OR ".join(term.expression() for term in terms)
                 hits = shown.execute(
                     "select rowid >> 1, snippet(words, 0, char(2), char(3), '…', ?) from words "
                     "where words match ? order by rank, rowid",
-                    [EXCERPT_WORDS, any_term.replace(" or ", " OR ")],
+                    [EXCERPT_WORDS, any_term],
                 ).fetchall()
         found: dict[int, str] = {}
         for n, text in hits:
@@ -159,6 +159,7 @@ def opened_index(path: Path) -> Iterator[SearchIndex | None]:
     with explained_errors(path), closing(_connect(path)) as connection:
         with suppress(OSError):
             os.utime(path)  # `assizes store clean` removes what nobody uses
+        # One that is damaged counts as none: a builder replaces it.
         yield SearchIndex(path, connection) if _is_current(connection) else None
 
 
@@ -186,29 +187,27 @@ def _prepared(path: Path) -> sqlite3.Connection:
     """A connection to an index with its tables; one of another version, or damaged, is replaced."""
     os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
     connection = _connect(path)
-    with suppress(sqlite3.Error):
-        if _is_current(connection):
-            return connection
+    if _is_current(connection):
+        connection.execute("pragma synchronous=off")
+        return connection
     connection.close()
     for part in ("", "-wal", "-shm"):
         path.with_name(f"{path.name}{part}").unlink(missing_ok=True)
     os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_EXCL, 0o600))
     connection = _connect(path)
     connection.execute("pragma journal_mode=wal")  # readers see commits while one process builds
+    connection.execute("pragma synchronous=off")  # what a power cut damages is built again
     connection.executescript(_TABLES)
     return connection
 
 
 def _connect(path: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, timeout=10)
-    connection.execute("pragma synchronous=off")  # what a power cut damages is built again
-    connection.execute("pragma cache_size=-65536")  # KiB
-    return connection
+    return sqlite3.connect(path, timeout=10)  # seconds that it waits for a lock
 
 
 def _is_current(connection: sqlite3.Connection) -> bool:
     try:
         rows = connection.execute("select version from meta").fetchall()
-    except sqlite3.OperationalError:  # no such table: a builder was killed at its beginning
+    except sqlite3.DatabaseError:  # damaged, or its builder was killed at the beginning
         return False
     return bool(rows == [(VERSION,)])
