@@ -92,8 +92,8 @@ def _asked_ms(url: str) -> float:
 
 
 @contextmanager
-def served(uri: str) -> Iterator[str]:
-    """The address of an `assizes serve` over a store."""
+def served(uri: str, first: str = COMPARE) -> Iterator[str]:
+    """The address of an `assizes serve` over a store, which has been asked for `first`."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -103,7 +103,7 @@ def served(uri: str) -> Iterator[str]:
     try:
         _wait(url)
         _asked_ms(f"{url}/runs")
-        _asked_ms(f"{url}{COMPARE}")  # what is imported with the first request is not the answer
+        _asked_ms(f"{url}{first}")  # what is imported with the first request is not the answer
         yield url
     finally:
         process.terminate()
