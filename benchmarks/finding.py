@@ -51,7 +51,9 @@ OTHER_TEXTS = {
     "verspätet bitte heute morgen Konto Rechnung kündigen Ärger Größe schön für zurück",
     "es": "el la que de no pedido devolución reembolso paquete tarde por favor hoy mañana cuenta "
     "factura cancelar señor también dónde cuándo envío",
-    "zh": " ".join("我你的是不了在有人这中大来上个国到说们为子和退款订单包裹今天明天取消账户发票谢"),
+    "zh": " ".join(
+        "我你的是不了在有人这中大来上个国到说们为子和退款订单包裹今天明天取消账户发票谢"
+    ),
 }
 OTHER_WORDS = {language: text.split() for language, text in OTHER_TEXTS.items()}
 QUERIES = {

@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from queue import SimpleQueue
-from typing import Final
+from typing import Final, TypeVar
 
 import polars as pl
 
 from assizes.deployments.web import schemas
 from assizes.judge.config.run import StoreConfig
 from assizes.judge.errors import AssizesError
-from assizes.judge.verdicts.executions import CASE
-from assizes.tasks.finding.build_index import build_index, stored_keys
+from assizes.judge.verdicts.executions import CASE, collect_rows
+from assizes.tasks.finding.build_index import build_index
 from assizes.tasks.finding.case_filter import case_rows, matching_cases
-from assizes.tasks.finding.search_index import READ, UNREADABLE, opened_index
+from assizes.tasks.finding.search_index import READ, UNREADABLE, SearchIndex, opened_index
 from assizes.tasks.finding.search_query import SearchTerm, parse_search
-from assizes.tasks.store import open_store
+from assizes.tasks.store import Store, open_store
 from assizes.tasks.store.search_files import index_path
+
+T = TypeVar("T")
 
 WAIT_S: Final = 3.0
 """Seconds that a search waits for an index that is being built; small runs are ready by then."""
+
+_KEPT_INDEXES: Final = 4  # whose cases stay in memory, about 100 bytes each
 
 CSV_BLOCK: Final = 2000
 """Cases that a CSV file reads at a time."""
@@ -84,6 +88,7 @@ class CaseFinder:
     def __init__(self, config: StoreConfig) -> None:
         self._config = config
         self._builder = IndexBuilder(config)
+        self._kept_keys: dict[str, tuple[tuple[int, int], pl.DataFrame]] = {}  # by run id
 
     def cases(
         self, run_id: str, wanted: schemas.CaseQuery, wait_s: float = WAIT_S
@@ -96,22 +101,22 @@ class CaseFinder:
             UnknownRun: the store has no such run.
             ConfigurationError: the text to search for, or a filter, cannot be used.
         """
-        columns = list(schemas.CaseItem.model_fields)
         chosen = wanted.case_filter()
-        hits = None if wanted.q is None else self.search(run_id, wanted.q, wait_s)
-        with open_store(self._config) as store:
-            full_id = store.run(run_id).run_id
+
+        def page(store: Store, full_id: str, hits: SearchHits | None) -> schemas.CasePage:
             keys = matching_cases(store, full_id, chosen, None if hits is None else hits.keys)
             part = keys.slice(wanted.offset, wanted.limit)
-            rows = case_rows(store, full_id, part, columns)
-        return schemas.CasePage(
-            data=[schemas.CaseItem.model_validate(row) for row in rows.to_dicts()],
-            count=keys.height,
-            limit=wanted.limit,
-            offset=wanted.offset,
-            index=None if hits is None else hits.index,
-            excerpts=None if hits is None else self._excerpts(full_id, part, hits),
-        )
+            rows = case_rows(store, full_id, part, list(schemas.CaseItem.model_fields))
+            return schemas.CasePage(
+                data=[schemas.CaseItem.model_validate(row) for row in rows.to_dicts()],
+                count=keys.height,
+                limit=wanted.limit,
+                offset=wanted.offset,
+                index=None if hits is None else hits.index,
+                excerpts=None if hits is None else self._excerpts(full_id, part, hits),
+            )
+
+        return self._with_hits(run_id, wanted.q, wait_s, page)
 
     def blocks(
         self, run_id: str, wanted: schemas.CaseQuery, columns: list[str]
@@ -120,12 +125,14 @@ class CaseFinder:
 
         The first block comes with the errors of `cases`. The store is open for moments only.
         """
-        hits = None if wanted.q is None else self.search(run_id, wanted.q)
-        with open_store(self._config) as store:
-            full_id = store.run(run_id).run_id
-            chosen = wanted.case_filter()
-            keys = matching_cases(store, full_id, chosen, None if hits is None else hits.keys)
-            yield case_rows(store, full_id, keys.head(0), columns)
+        chosen = wanted.case_filter()
+
+        def match(store: Store, full_id: str, hits: SearchHits | None) -> tuple[str, pl.DataFrame]:
+            keys = None if hits is None else hits.keys
+            return full_id, matching_cases(store, full_id, chosen, keys)
+
+        full_id, keys = self._with_hits(run_id, wanted.q, WAIT_S, match)
+        yield keys.head(0).select(pl.lit(None).alias(name) for name in columns)
         for part in keys.iter_slices(CSV_BLOCK):
             with open_store(self._config) as store:
                 yield case_rows(store, full_id, part, columns)
@@ -133,35 +140,66 @@ class CaseFinder:
     def search(self, run_id: str, text: str, wait_s: float = WAIT_S) -> SearchHits:
         """The cases of a run whose texts hold every term of a search.
 
-        An index that is not complete is completed meanwhile; what it holds so far is searched.
+        An index that is not complete is completed meanwhile; what it holds so far is searched. It
+        may hold a case that was forgotten on another machine: only cases of the store are shown.
         """
-        terms = parse_search(text)
+
+        def given(_store: Store, _full_id: str, hits: SearchHits | None) -> SearchHits:
+            assert hits is not None, "there is a text"
+            return hits
+
+        return self._with_hits(run_id, text, wait_s, given)
+
+    def _with_hits(
+        self,
+        run_id: str,
+        text: str | None,
+        wait_s: float,
+        use: Callable[[Store, str, SearchHits | None], T],
+    ) -> T:
+        """What a function makes of the open store, the full id of a run, and what a search found.
+
+        The store is opened once, and closed while an index that is not complete is built.
+        """
+        terms = None if text is None else parse_search(text)
         with open_store(self._config) as store:
             full_id = store.run(run_id).run_id
-            stored = stored_keys(store, full_id)
-        if not self._read(full_id, stored, terms=()).index.is_complete:
-            self._builder.build(full_id, wait_s)
-        return self._read(full_id, stored, terms)
+            if terms is None:
+                return use(store, full_id, None)
+            hits = self._read(full_id, _case_count(store, full_id), terms)
+            if hits.index.is_complete:
+                return use(store, full_id, hits)
+        self._builder.build(full_id, wait_s)
+        with open_store(self._config) as store:
+            return use(store, full_id, self._read(full_id, _case_count(store, full_id), terms))
 
-    def _read(self, run_id: str, stored: pl.DataFrame, terms: tuple[SearchTerm, ...]) -> SearchHits:
+    def _read(self, run_id: str, stored: int, terms: tuple[SearchTerm, ...]) -> SearchHits:
+        """What an index holds now; `stored`: the cases that the store holds."""
         with opened_index(index_path(self._config.uri, run_id)) as index:
             if index is None:
-                nothing = schemas.IndexProgress(cases=stored.height, judged=0, said=0, unreadable=0)
+                nothing = schemas.IndexProgress(cases=stored, judged=0, said=0, unreadable=0)
                 return SearchHits(_NO_KEYS, nothing, terms)
-            keys = index.keys()
-            numbers = index.matches(terms) if terms else []
-        # Of what the index holds, only what the store holds still: nothing forgotten is found.
-        there = keys.join(stored, on=[*CASE, "hash"], how="semi")
-        states = there["said"]
-        judged = int((there["judged"] == READ).sum())
+            keys = self._keys(run_id, index)
+            numbers = pl.Series(index.matches(terms), dtype=pl.Int64)
+        states = keys["said"]
         progress = schemas.IndexProgress(
-            cases=stored.height,
-            judged=judged,
+            cases=stored,
+            judged=int((keys["judged"] == READ).sum()),
             said=int((states == READ).sum()),
             unreadable=int((states == UNREADABLE).sum()),
         )
-        found = there.filter(pl.col("n").is_in(numbers)).select("n", *CASE)
+        found = keys.filter(pl.col("n").is_in(numbers.implode())).select("n", *CASE)
         return SearchHits(found, progress, terms)
+
+    def _keys(self, run_id: str, index: SearchIndex) -> pl.DataFrame:
+        """The cases of an index, kept until the index changes: reading them takes most of a search."""
+        revision = index.revision()
+        kept = self._kept_keys.get(run_id)
+        if kept is None or kept[0] != revision:
+            while len(self._kept_keys) >= _KEPT_INDEXES:
+                self._kept_keys.pop(next(iter(self._kept_keys)), None)
+            kept = self._kept_keys[run_id] = (revision, index.keys())
+        return kept[1]
 
     def _excerpts(self, run_id: str, part: pl.DataFrame, hits: SearchHits) -> list[str]:
         """The text that was found in each case of a part."""
@@ -169,6 +207,10 @@ class CaseFinder:
         with opened_index(index_path(self._config.uri, run_id)) as index:
             texts = {} if index is None else index.excerpts(numbers, hits.terms)
         return [texts.get(number, "") for number in numbers]
+
+
+def _case_count(store: Store, run_id: str) -> int:
+    return collect_rows(store.scan(run_id, "cases").select("repetition")).height
 
 
 _NO_KEYS: Final = pl.DataFrame(schema={"n": pl.Int64, "case_id": pl.String, "repetition": pl.Int32})

@@ -38,8 +38,8 @@ MARK_BEGIN, MARK_END = "\x02", "\x03"
 
 _TOKENS: Final = 'tokenize="unicode61 remove_diacritics 2"'
 _TABLES: Final = f"""
-create table meta (version integer);
-insert into meta values ({VERSION});
+create table meta (version integer, revision integer);
+insert into meta values ({VERSION}, 0);
 create table cases (
     n integer primary key, case_id text, repetition integer, hash text,
     judged integer default 0, said integer default 0
@@ -47,6 +47,7 @@ create table cases (
 create table texts (n integer primary key, body blob);
 create virtual table words using fts5(body, content='', {_TOKENS});
 """
+_NEW_REVISION: Final = "update meta set revision = revision + 1"
 _KEYS: Final = {
     "n": pl.Int64,
     "case_id": pl.String,
@@ -80,6 +81,12 @@ class SearchIndex:
         with explained_errors(self.path):
             rows = self._connection.execute("select * from cases").fetchall()
         return pl.DataFrame(rows, schema=_KEYS, orient="row")
+
+    def revision(self) -> tuple[int, int]:
+        """What changes with every commit, and with a new file."""
+        with explained_errors(self.path):
+            ((revision,),) = self._connection.execute("select revision from meta").fetchall()
+            return self.path.stat().st_ino, revision
 
     def matches(self, terms: Sequence[SearchTerm]) -> list[int]:
         """The numbers of the cases that hold every term, in one of their texts or the other."""
@@ -119,6 +126,7 @@ class SearchIndex:
         """Number further cases: their ids, repetitions and hashes of transcripts."""
         with explained_errors(self.path), self._connection as con:
             con.executemany("insert into cases(case_id, repetition, hash) values (?, ?, ?)", rows)
+            con.execute(_NEW_REVISION)
 
     def add_texts(self, texts: Iterable[CaseText]) -> None:
         """Index texts in one commit."""
@@ -132,6 +140,7 @@ class SearchIndex:
                 con.execute("insert into words(rowid, body) values (?, ?)", [row, body])
                 column = "said" if text.is_said else "judged"
                 con.execute(f"update cases set {column} = ? where n = ?", [text.state, text.n])
+            con.execute(_NEW_REVISION)
 
     def size(self) -> int:
         """Bytes of the file."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import io
 from pathlib import Path
@@ -94,6 +95,9 @@ async def test_a_search_over_all_runs_names_the_run_and_escapes_what_it_found(
     client: httpx.AsyncClient, run: tuple[StoreConfig, str]
 ) -> None:
     found = (await client.get("/search", params={"q": "alert"})).json()
+    while found["unfinished"]:  # the index is being built
+        await asyncio.sleep(0.1)
+        found = (await client.get("/search", params={"q": "alert"})).json()
     assert [(hit["run_id"], hit["page"]["count"]) for hit in found["data"]] == [(run[1], 1)]
     assert (found["searched"], found["unfinished"]) == (1, 0)
     page = await client.get("/view/search", params={"q": "alert"})
