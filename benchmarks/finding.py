@@ -22,6 +22,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -78,13 +79,13 @@ def texts(seed: int) -> Iterator[str]:
         for turn in case.transcript.turns
         for word in (turn.text or "").split()
     )
-    english = (list(counts), list(counts.values()))
+    english, sums = list(counts), list(accumulate(counts.values()))
     number = 0
     while True:
         number += 1
         language = draw.choices(("en", "de", "es", "zh"), (7, 1, 1, 1))[0]
         if language == "en":
-            words = draw.choices(*english, k=draw.randint(8, 40))
+            words = draw.choices(english, cum_weights=sums, k=draw.randint(8, 40))
         else:
             words = draw.choices(OTHER_WORDS[language], k=draw.randint(8, 40))
         text = ("" if language == "zh" else " ").join(words)
