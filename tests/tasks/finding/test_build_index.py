@@ -33,7 +33,7 @@ def searched(
 
 def found(searched: tuple[StoreConfig, str], text: str) -> list[str]:
     config, run_id = searched
-    hits = CaseFinder(config).search(run_id, text, wait_s=60)
+    hits = CaseFinder(config).search(run_id, text, wait_s=600)
     assert hits.index.is_complete
     return sorted(hits.keys["case_id"])
 
@@ -139,10 +139,10 @@ def test_a_transcript_that_changed_is_counted_as_unreadable(
     file = tmp_path / "in" / "cases.jsonl"
     file.write_text(file.read_text(encoding="utf-8").replace("parcel", "packet"), encoding="utf-8")
     config, run_id = searched
-    hits = CaseFinder(config).search(run_id, "packet", wait_s=60)
+    hits = CaseFinder(config).search(run_id, "packet", wait_s=600)
     assert hits.keys.is_empty()
     assert hits.index.unreadable == len(CONVERSATIONS)
-    page = CaseFinder(config).cases(run_id, CaseQuery(q="shop"))
+    page = CaseFinder(config).cases(run_id, CaseQuery(q="shop"), wait_s=600)
     assert page.count == len(CONVERSATIONS)  # what was judged is found still
     assert page.excerpts is not None
     assert "\x02shop\x03" in page.excerpts[0]
