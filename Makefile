@@ -7,7 +7,7 @@ DIST := dist
 WHEEL_VENV := .venv-wheel
 
 .DEFAULT_GOAL := check
-.PHONY: demo test coverage check format lint types contracts ids test-s3 test-server soak soak-quick bench bench-engine bench-rate bench-workers bench-scale bench-bulk bench-sql bench-begin bench-banking bench-stats bench-labels bench-privacy bench-hostile bench-surface bench-reading bench-serving bench-newcomer audit mutation screenshots wheel test-wheel image lock clean docs reference
+.PHONY: demo test coverage check format lint types contracts ids test-s3 test-server soak soak-quick bench bench-engine bench-rate bench-workers bench-scale bench-bulk bench-sql bench-begin bench-banking bench-stats bench-labels bench-privacy bench-hostile bench-surface bench-reading bench-serving bench-finding bench-newcomer audit mutation screenshots wheel test-wheel image lock clean docs reference
 
 $(STAMP): requirements.lock pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -111,6 +111,9 @@ bench-hostile: $(STAMP)  ## attacks on the judge: contained, noticed, and what t
 
 bench-serving: $(STAMP)  ## the HTTP API over runs of 10,000 cases
 	$(BIN)/python -m benchmarks.serving
+
+bench-finding: $(STAMP)  ## search, filters, deep pages and CSV over 100,000 cases
+	$(BIN)/python -m benchmarks.finding
 
 bench-newcomer: $(STAMP)  ## the first five lines from an empty environment with the wheel alone, and a notebook there
 	$(BIN)/python -m benchmarks.newcomer

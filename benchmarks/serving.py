@@ -109,8 +109,8 @@ def _asked_ms(url: str) -> float:
 
 
 @contextmanager
-def served(uri: str, *, warm: bool = True) -> Iterator[str]:
-    """The address of an `assizes serve` over a store; `warm`: it has answered before."""
+def served(uri: str, first: str = COMPARE, *, warm: bool = True) -> Iterator[str]:
+    """The address of an `assizes serve` over a store; `warm`: it has been asked for `first`."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -121,7 +121,7 @@ def served(uri: str, *, warm: bool = True) -> Iterator[str]:
         _wait(url)
         if warm:  # what is imported with the first request is not the answer
             _asked_ms(f"{url}/runs")
-            _asked_ms(f"{url}{COMPARE}")
+            _asked_ms(f"{url}{first}")
         yield url
     finally:
         process.terminate()

@@ -16,12 +16,14 @@ from assizes.deployments.web import (
     annotate,
     calibration_page,
     desk,
+    finding_routes,
     guard,
     label_routes,
     labels_page,
     login,
     pages,
     read_routes,
+    saved_views,
     side_by_side,
     start_routes,
 )
@@ -58,7 +60,9 @@ def create_app(config: RunConfig, access: guard.Access) -> FastAPI:
     app.state.rubrics = config.judge.rubrics
     app.state.series = config.series
     people = (label_routes, desk, labels_page, annotate, login, side_by_side, calibration_page)
-    for module in (read_routes, start_routes, *people, pages):
+    # Before `read_routes`: there the rest of a path is the id of a case.
+    finders = (finding_routes, saved_views)
+    for module in (*finders, read_routes, start_routes, *people, pages):
         app.include_router(module.router)
     guard.install_handlers(app, pages.problem_page)
     _describe_problems(app)

@@ -14,6 +14,7 @@ from assizes.judge.config.gates import VERDICT
 from assizes.judge.errors import ConfigurationError
 from assizes.judge.score import LABELS
 from assizes.judge.verdicts.executions import collect_rows
+from assizes.tasks.finding.case_filter import metric_rows
 from assizes.tasks.store import Store
 
 CaseKey = tuple[str, int]
@@ -88,13 +89,6 @@ def label_scale(store: Store, run_id: str, metric: str) -> LabelScale:
     else:
         choices = _LEVELS if labels and labels <= set(LABELS) else _FRACTIONS
     return LabelScale(metric, choices, of_metric)
-
-
-def metric_rows(name: str) -> pl.Expr:
-    """Whether a score is of the metric of a published name: `metric`, or `judge/metric`."""
-    judge, _, metric = name.rpartition("/")
-    whole = pl.col("metric") == name
-    return whole | ((pl.col("metric") == metric) & (pl.col("judge") == judge)) if judge else whole
 
 
 def metric_names(store: Store, run_id: str) -> list[str]:

@@ -20,15 +20,19 @@ from assizes.deployments.web.read_routes import (
     StoreReaderDep,
     configured_thresholds,
 )
+from assizes.deployments.web.saved_views import saved_views
 from assizes.deployments.web.schemas import CaseQuery, ExecutionQuery, Page, RunQuery
 from assizes.deployments.web.sessions import NAME_COOKIE, person_name
 from assizes.judge.config.gates import ComparisonConfig, SeriesConfig
 from assizes.judge.errors import ConfigurationError, StoreError
-from assizes.tasks.reports.data.case_rows import MAX_OBJECT_BYTES, case_pages
+from assizes.judge.score import LABELS
+from assizes.tasks.finding.search_index import MARK_BEGIN, MARK_END
+from assizes.tasks.reports.data.case_rows import EXCERPT_CHARS, MAX_OBJECT_BYTES, case_pages
 from assizes.tasks.reports.data.comparison import comparison_part
 from assizes.tasks.reports.data.explain_page import explain_page, metric_explanation
 from assizes.tasks.reports.data.first_look import first_look
 from assizes.tasks.reports.data.report import COMPARISON_ENDINGS
+from assizes.tasks.reports.formatting import clean
 from assizes.tasks.reports.render.html import (
     NavigationLink,
     Site,
@@ -54,6 +58,16 @@ _SORTS: Final = (  # (`sort` of `CaseQuery`, words for it)
     ("-agent_latency_ms", "slowest first"),
     ("-agent_cost_usd", "dearest first"),
     ("-turn_count", "longest first"),
+    ("started_at", "oldest first"),
+    ("-started_at", "newest first"),
+)
+_LEVELS: Final = (
+    ("", "below acceptable"),
+    *((label, label.replace("_", " ")) for label in (*LABELS, "pass", "yes", "no")),
+)
+_LABEL_WORDS: Final = (
+    *(("", "any or none"), ("any", "some"), ("none", "none"), ("pass", "pass"), ("fail", "fail")),
+    *(("agrees", "agrees with the judge"), ("differs", "differs from the judge")),
 )
 _RUNS_OFFERED: Final = 200
 """Newest complete runs that a person can choose from on the page of comparisons."""
@@ -75,7 +89,8 @@ def site(here: str, run_id: str | None = None) -> Site:
     """The navigation of a page: `here` is the path of its entry, or empty; it links to `run_id`."""
     entries = (
         *(("Runs", "/"), ("Compare", "/view/compare"), ("Trends", "/view/trends")),
-        *(("Labels", "/view/labels"), ("Calibration", "/view/calibration")),
+        *(("Search", "/view/search"), ("Labels", "/view/labels")),
+        ("Calibration", "/view/calibration"),
     )
     return Site(tuple(NavigationLink(name, url, url == here) for name, url in entries), run_id)
 
@@ -116,6 +131,7 @@ def runs(reader: StoreReaderDep, form: FormFields, known: NameCookie = "") -> HT
         "triggers": _TRIGGERS,
         "statuses": _STATUSES,
         "before": _previous_runs(reader),  # run id -> earlier run to compare with
+        "versions": reader.agent_versions(matches.data),
         "notes": notes_of_runs(reader.people.annotations(current=True)),
         "labelling": reader.labelling,
         "author": person_name(unquote(known)),
@@ -141,7 +157,9 @@ def run(reader: StoreReaderDep, run_id: RunId) -> HTMLResponse:
 
 
 @router.get("/view/runs/{run_id}/cases")
-def cases(reader: StoreReaderDep, run_id: RunId, form: FormFields) -> HTMLResponse:
+def cases(
+    reader: StoreReaderDep, run_id: RunId, form: FormFields, known: NameCookie = ""
+) -> HTMLResponse:
     """Cases of a run, the worst first."""
     wanted = parse_form(CaseQuery, form)
     full_id = reader.read_store(lambda store: store.run(run_id).run_id)  # it may be a beginning
@@ -152,6 +170,13 @@ def cases(reader: StoreReaderDep, run_id: RunId, form: FormFields) -> HTMLRespon
         "chosen": wanted,
         "passed": form.get("passed", ""),
         "sorts": _SORTS,
+        "levels": _LEVELS,
+        "labels": _LABEL_WORDS,
+        "excerpts": [excerpt_parts(text) for text in matches.excerpts or ()],
+        "query": urlencode({key: form[key] for key in form if key not in ("limit", "offset")}),
+        "views": saved_views(reader.people.annotations(current=True)),
+        "labelling": reader.labelling,
+        "author": person_name(unquote(known)),
         "pager": _pager(f"/view/runs/{quote(full_id)}/cases", form, matches),
     }
     return page_response("case_list", data, "", full_id)
@@ -265,6 +290,19 @@ def _previous_runs(reader: StoreReader) -> dict[str, str]:
             previous[newer[row.name]] = row.run_id
         newer[row.name] = row.run_id
     return previous
+
+
+def excerpt_parts(text: str) -> list[tuple[str, bool]]:
+    """The pieces of an excerpt, and whether each was searched for; the template escapes them."""
+    pieces = []
+    for place, piece in enumerate(text.split(MARK_BEGIN)):
+        marked, end, rest = piece.partition(MARK_END)
+        if end and place:
+            pieces.append((clean(marked, EXCERPT_CHARS), True))
+            marked = rest
+        if marked:
+            pieces.append((clean(marked, EXCERPT_CHARS), False))
+    return pieces
 
 
 def _pager(base: str, fields: Mapping[str, str], part: Page[Any]) -> dict[str, str | None]:

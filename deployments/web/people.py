@@ -229,7 +229,7 @@ def _probability(queue: pl.DataFrame | None, run_id: str, body: LabelBody) -> fl
 
 def _replaced(rows: pl.DataFrame, run_id: str, body: AnnotationBody) -> str | None:
     """The annotation that a new one of its kind replaces; comments stand beside each other."""
-    if body.kind in ("comment", "withdrawn"):
+    if body.kind in ("comment", "view", "withdrawn"):
         return None
     same = _same(current_annotations(rows), run_id, body).filter(pl.col("kind") == body.kind)
     if body.kind not in ("note", "tags"):  # of a run there is one note, whoever wrote it

@@ -90,7 +90,7 @@ class AnnotationBody(_PeopleBody):
     run: RunName
     case_id: str = Field(default="", max_length=512, description="empty: the run itself")
     repetition: Repetition = 0
-    kind: Literal["comment", "override", "finding_wrong", "note", "tags", "withdrawn"]
+    kind: Literal["comment", "override", "finding_wrong", "note", "tags", "view", "withdrawn"]
     turn: int | None = Field(default=None, ge=0, le=2**31 - 1, description="from 0")
     metric: str = Field(default="", max_length=200, description="of the finding that is wrong")
     value: Literal[0, 1] | None = Field(default=None, description="of an override: 1 pass, 0 fail")
@@ -105,8 +105,8 @@ class AnnotationBody(_PeopleBody):
     def _fits(self) -> AnnotationBody:
         if (self.kind == "override") != (self.value is not None):
             raise ValueError("an override has a value, and nothing else has one")
-        if self.kind in ("note", "tags") and self.case_id:
-            raise ValueError("notes and tags are about a run; case_id stays empty")
+        if self.kind in ("note", "tags", "view") and self.case_id:
+            raise ValueError("notes, tags and views are about a run; case_id stays empty")
         if self.kind in ("comment", "override", "finding_wrong") and not self.case_id:
             raise ValueError(f"kind {self.kind} is about a case; give its case_id")
         if self.kind == "finding_wrong" and not self.metric:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from importlib.metadata import version
 from typing import Annotated, Any, Final, TypeVar
@@ -15,7 +15,7 @@ from starlette.convertors import PathConvertor, register_url_convertor
 
 from assizes.deployments.options import RUN_NAMES
 from assizes.deployments.web import schemas
-from assizes.deployments.web.desk_data import metric_rows
+from assizes.deployments.web.finding import CaseFinder
 from assizes.deployments.web.guard import problem_responses
 from assizes.deployments.web.people import PeopleRows
 from assizes.judge.catalog import metrics_listing
@@ -24,7 +24,9 @@ from assizes.judge.comparison.compare import compare as compare_data
 from assizes.judge.config.gates import ComparisonConfig
 from assizes.judge.config.run import StoreConfig
 from assizes.judge.errors import StoreError
-from assizes.judge.verdicts.executions import IS_LOW, collect_rows
+from assizes.judge.rows import COMPLETE
+from assizes.judge.verdicts.executions import collect_rows
+from assizes.tasks.reports.formatting import name_of
 from assizes.tasks.reports.stored import corrected_detail
 from assizes.tasks.runs.anchor_runs import anchor_attribution, anchors_id
 from assizes.tasks.runs.corrected import trust_lines
@@ -39,6 +41,8 @@ T = TypeVar("T")
 
 router = APIRouter()
 
+_VERSIONS: Final = 3  # versions of the agent that are named for a run, at most
+
 
 class StoreReader:
     """Reads one store; each method opens the store, reads, and closes it.
@@ -51,7 +55,9 @@ class StoreReader:
     def __init__(self, config: StoreConfig, *, labelling: bool = False) -> None:
         self.config = config
         self.people = PeopleRows(config)
+        self.finder = CaseFinder(config)
         self.labelling = labelling  # whether people may write
+        self._versions: dict[str, str] = {}  # of the agent, by the id of a complete run
 
     def runs(self, wanted: schemas.RunQuery) -> schemas.Page[schemas.Run]:
         """One page of the runs that match a query, those about the newest day first."""
@@ -79,23 +85,9 @@ class StoreReader:
         """One run with all its numbers."""
         return self.read_store(lambda store: _detail(store, store.run(run_id)))
 
-    def cases(self, run_id: str, wanted: schemas.CaseQuery) -> schemas.Page[schemas.CaseItem]:
+    def cases(self, run_id: str, wanted: schemas.CaseQuery) -> schemas.CasePage:
         """One page of the cases of a run that match a query."""
-        key = wanted.sort.removeprefix("-")  # a - sorts downwards
-        with open_store(self.config) as store:
-            full_id = store.run(run_id).run_id
-            rows = _matching_cases(store, full_id, wanted)
-            count = collect_rows(rows.select(pl.len())).item()
-            part = rows.select(list(schemas.CaseItem.model_fields)).sort(
-                [key, "case_id", "repetition"],  # a total order, or pages would overlap
-                descending=[wanted.sort.startswith("-"), False, False],
-                nulls_last=True,  # in both directions
-            )
-            shown = collect_rows(part.slice(wanted.offset, wanted.limit))
-        data = [schemas.CaseItem.model_validate(row) for row in shown.to_dicts()]
-        return schemas.Page[schemas.CaseItem](
-            data=data, count=count, limit=wanted.limit, offset=wanted.offset
-        )
+        return self.finder.cases(run_id, wanted)
 
     def case(
         self, run_id: str, case_id: str, repetition: int | None
@@ -108,6 +100,18 @@ class StoreReader:
         with open_store(self.config) as store:
             record = store.run(run_id)
             return record, stored_executions(store, record.run_id, case_id, repetition)
+
+    def agent_versions(self, runs: Iterable[schemas.Run]) -> dict[str, str]:
+        """The versions of the agent in the cases of each complete run, by run id."""
+        new = [
+            run.run_id
+            for run in runs
+            if run.status == COMPLETE and run.run_id not in self._versions
+        ]
+        if new:
+            with open_store(self.config) as store:
+                self._versions |= {run_id: _agent_versions(store, run_id) for run_id in new}
+        return self._versions
 
     def comparison(
         self, baseline: str, candidate: str, thresholds: ComparisonConfig
@@ -131,26 +135,11 @@ def _set_fields(wanted: Any, names: tuple[str, ...]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _matching_cases(store: Store, run_id: str, wanted: schemas.CaseQuery) -> pl.LazyFrame:
-    rows = store.scan(run_id, "cases")
-    same = ("passed", "status", "agent", "agent_version", "root_cause")
-    for field, value in _set_fields(wanted, same).items():
-        rows = rows.filter(pl.col(field) == value)
-    if wanted.search:
-        # Literal: in an id a dot or a bracket is no pattern.
-        rows = rows.filter(pl.col("case_id").str.contains(wanted.search, literal=True))
-    if wanted.tool:
-        rows = rows.filter(pl.col("tools").list.contains(wanted.tool))
-    conditions = []
-    if wanted.failure_code:
-        conditions.append(pl.col("failure_code") == wanted.failure_code)
-    if wanted.metric:
-        conditions.append(IS_LOW & metric_rows(wanted.metric))
-    key = ["case_id", "repetition"]
-    for condition in conditions:
-        scores = store.scan(run_id, "scores").filter(condition).select(key)
-        rows = rows.join(scores.unique(), on=key)  # one row, however many scores
-    return rows
+def _agent_versions(store: Store, run_id: str) -> str:
+    versions = store.scan(run_id, "cases").select(pl.col("agent_version").drop_nulls().unique())
+    names = sorted(collect_rows(versions)["agent_version"])
+    more = f" and {len(names) - _VERSIONS:,} more" if len(names) > _VERSIONS else ""
+    return ", ".join(name_of(name) for name in names[:_VERSIONS]) + more
 
 
 def _last_comparisons(store: Store) -> dict[str, dict[str, Any]]:
@@ -287,10 +276,10 @@ def progress(reader: StoreReaderDep, run_id: RunId) -> schemas.Progress:
     return reader.read_store(lambda store: _progress(store, store.run(run_id)))
 
 
-@router.get("/runs/{run_id}/cases", tags=["cases"], responses=problem_responses(404, 503))
+@router.get("/runs/{run_id}/cases", tags=["cases"], responses=problem_responses(400, 404, 503))
 def cases(
     reader: StoreReaderDep, run_id: RunId, wanted: Annotated[schemas.CaseQuery, Query()]
-) -> schemas.Page[schemas.CaseItem]:
+) -> schemas.CasePage:
     """Cases of a run, the worst first."""
     return reader.cases(run_id, wanted)
 

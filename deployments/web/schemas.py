@@ -12,6 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from assizes.deployments.options import RUN_NAMES
 from assizes.judge.config.gates import ComparisonConfig, FractionOrPercent
 from assizes.judge.verdicts.run_outcome import outcome_of
+from assizes.tasks.finding.case_filter import CaseFilter, LabelFilter
+from assizes.tasks.finding.search_query import QUERY_CHARS
 from assizes.tasks.reports.schema.corrected import Corrected
 from assizes.tasks.runs.stored_runs import named_baseline
 
@@ -28,6 +30,8 @@ Sort = Literal[
     "-agent_latency_ms",
     "-turn_count",
     "-agent_cost_usd",
+    "started_at",
+    "-started_at",
 ]
 
 
@@ -51,6 +55,11 @@ class RunQuery(_PagedQuery):
 class CaseQuery(_PagedQuery):
     """Which cases of a run; `None` matches any case."""
 
+    q: str | None = Field(
+        default=None,
+        max_length=QUERY_CHARS,
+        description='full text, such as `refund "too late" cancel*`: every term must occur',
+    )
     passed: bool | None = None
     status: Text = None
     agent: Text = None
@@ -58,11 +67,22 @@ class CaseQuery(_PagedQuery):
     root_cause: Text = None
     failure_code: Text = Field(default=None, description="one of its scores has it")
     metric: Text = Field(
-        default=None, description="its score of this metric is below acceptable, or a no"
+        default=None,
+        description="its score of this metric is below acceptable, or a no; with `level`, has it",
     )
+    level: Text = Field(default=None, description="label of the score of `metric`, as `poor`")
     tool: Text = Field(default=None, description="the agent called it")
+    tag: Text = Field(default=None, description="`name=value`, or a name")
+    flag: Text = Field(default=None, description="one of column `flags`")
+    label: LabelFilter | None = Field(
+        default=None, description="labels of people; agrees, differs: with the judge's verdict"
+    )
     search: Text = Field(default=None, description="part of a case id")
     sort: Sort = Field(default="overall_score", description="a - in front turns the order round")
+
+    def case_filter(self) -> CaseFilter:
+        """The conditions and the order, without full text and pages."""
+        return CaseFilter(**self.model_dump(exclude={"q", "limit", "offset"}))
 
 
 class ExecutionQuery(_QueryString):
@@ -157,6 +177,8 @@ class Run(_ResponseModel):
     weighted_metrics_score_pct: float | None = Field(description="0..100")
     cases_pass_rate_pct: float | None = Field(description="0..100")
     coverage: float | None = Field(description="scored / due, 0..1")
+    cases: int | None = Field(description="executions of cases; skipped ones are none")
+    cost_usd: float | None = Field(description="of the judge; null where a price is not known")
     baseline: str | None = Field(description="the run it was compared with last")
     ending: str | None = Field(
         description="of that comparison: fine, regressed, inconclusive, not_comparable"
@@ -191,6 +213,8 @@ class Run(_ResponseModel):
         return cls(
             **{name: row[name] for name in plain},
             **{name: summary.get(name) for name in numbers},
+            cases=summary.get("total_executions"),
+            cost_usd=summary.get("total_platform_cost_usd"),
             status=status,
             verdict=report_verdict,
             baseline=compared["baseline"] if compared else None,
@@ -242,6 +266,58 @@ class CaseItem(_ResponseModel):
     turn_count: int | None
     agent_latency_ms: float | None
     agent_cost_usd: float | None
+
+
+class IndexProgress(_ResponseModel):
+    """How far the search index of a run is; what is not indexed yet is not found."""
+
+    cases: int = Field(description="cases of the run")
+    judged: int = Field(description="whose ids, tags, summaries and reasons are indexed")
+    said: int = Field(description="whose conversations are indexed")
+    unreadable: int = Field(description="whose conversations cannot be read any more")
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether everything that can be read is indexed."""
+        return self.judged == self.cases == self.said + self.unreadable
+
+
+class CasePage(Page[CaseItem]):
+    """Part of a list of cases; `index` is there after a search of full text."""
+
+    index: IndexProgress | None = None
+    excerpts: list[str] | None = Field(
+        default=None,
+        description="for each case the text that was found, between U+0002 and U+0003",
+    )
+
+
+class SearchQuery(_QueryString):
+    """A search of full text in the newest runs."""
+
+    q: str = Field(
+        min_length=1,
+        max_length=QUERY_CHARS,
+        description='words, "phrases" and begin*: a case must hold all',
+    )
+    runs: int = Field(default=10, ge=1, le=50, description="newest runs that are searched")
+    limit: int = Field(default=5, ge=1, le=100, description="cases that are shown of each run")
+
+
+class RunHits(_ResponseModel):
+    """The cases that a search found in one run."""
+
+    run_id: str
+    day: date
+    page: CasePage
+
+
+class SearchPage(_ResponseModel):
+    """What a search found, run by run, the newest first; runs without any are left out."""
+
+    data: list[RunHits]
+    searched: int = Field(description="runs that were searched")
+    unfinished: int = Field(description="runs among them whose index is still being built")
 
 
 class CaseRows(_ResponseModel):

@@ -25,6 +25,7 @@ from assizes.tasks.store.objects import Objects
 from assizes.tasks.store.protocol import Store
 from assizes.tasks.store.record import CASE_TABLES
 from assizes.tasks.store.rewrite import CompactionResult
+from assizes.tasks.store.search_files import delete_index, unused_indexes
 
 LONGEST_ATTEMPT: Final = timedelta(hours=24)  # of a writer, from its first part to its commit mark
 _FOLDERS: Final = ("parts", "commits", "generations", "holds")  # of a run, where drafts may be left
@@ -34,9 +35,9 @@ _FOLDERS: Final = ("parts", "commits", "generations", "holds")  # of a run, wher
 class Garbage:
     """An object that nobody reads."""
 
-    name: str  # below the root of the lake
+    name: str  # below the root of the lake; of a search index its path
     size: int  # in bytes
-    kind: str  # `part`, `draft` or `probe`
+    kind: str  # `part`, `draft`, `probe` or `search index`
 
 
 def list_garbage(
@@ -164,20 +165,31 @@ def find_subject(
 
 
 def forget_subject(store: Store, subject_rows: list[SubjectRows]) -> None:
-    """Delete the rows that `find_subject` found."""
+    """Delete the rows that `find_subject` found, and the search indexes of their runs."""
     for run_rows in subject_rows:
         store.forget(run_rows.run_id, run_rows.case_ids)
+        delete_index(store.uri, run_rows.run_id)  # last: one that is built meanwhile goes as well
 
 
 def collect_garbage(
     store: Store, *, older_than: timedelta = LONGEST_ATTEMPT, removing: bool
 ) -> list[Garbage]:
-    """The garbage of a lake, which is deleted too with `removing`; a DuckDB file has none."""
-    if not isinstance(store, ParquetStore):
-        return []
-    items = list_garbage(store.objects, store.manifest, datetime.now(UTC), older_than)
-    if removing:
-        remove_garbage(store.objects, items)
+    """The garbage of a store, which is deleted too with `removing`.
+
+    A lake has objects that nobody reads, and every store may have search indexes that nobody used
+    for `older_than`, or of runs that are gone.
+    """
+    now = datetime.now(UTC)
+    items: list[Garbage] = []
+    if isinstance(store, ParquetStore):
+        items = list_garbage(store.objects, store.manifest, now, older_than)
+        if removing:
+            remove_garbage(store.objects, items)
+    run_ids = set(store.runs()["run_id"])
+    for index in list(unused_indexes(store.uri, run_ids, now - older_than)):
+        items.append(Garbage(str(index.path), index.size, "search index"))
+        if removing:
+            delete_index(store.uri, index.run_id)
     return items
 
 

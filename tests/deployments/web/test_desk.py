@@ -237,6 +237,7 @@ DESKS = {
     "adjudicate": "/view/adjudicate?run={candidate}&rater=Cyd&case=7",
     "labels": "/view/labels?run={candidate}",
     "case": "/view/runs/{candidate}/cases/7",
+    "found": "/view/runs/{candidate}/cases?q=refund",
     "runs": "/",
 }
 
@@ -258,6 +259,11 @@ def labelled(served: Served, tmp_path_factory: pytest.TempPathFactory) -> Iterat
             {**case, "kind": "comment", "turn": 1, "text": "look here"},
             {"run": site.candidate, "kind": "note", "text": "with the new prompt"},
             {"run": site.candidate, "kind": "tags", "text": "release,fee"},
+            {
+                "run": site.candidate,
+                "kind": "view",
+                "text": '{"name": "Refunds", "query": "q=refund"}',
+            },
         ):
             assert site.post("/annotations", {**extra, "author": "Bo"}).status == 201
         yield site

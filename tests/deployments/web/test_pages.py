@@ -28,6 +28,8 @@ PAGES = {
     "case": "/view/runs/{candidate}/cases/7",
     "explain": "/view/explain?run={candidate}&case=7&metric=tool_routing",
     "compare": "/view/compare?baseline={baseline}&candidate={candidate}",
+    "found": "/view/runs/{candidate}/cases?q=refund",
+    "search": "/view/search?q=flight",
     "trends": "/view/trends",
     "problem": "/view/runs/nope",
 }
