@@ -85,16 +85,22 @@ def _held(place: StoreConfig, how: str) -> Iterator[int]:
         yield other.pid
 
 
-def test_a_second_process_is_refused_naming_the_writer_and_what_to_do(duckdb_place):
+def test_a_second_writer_is_refused_naming_the_first_and_what_to_do(duckdb_place):
     with _held(duckdb_place, "writing") as owner:
-        for writing in (True, False):
-            with pytest.raises(StoreBusy) as caught:
-                open_store(duckdb_place, writing=writing)
-            assert str(caught.value) == (
-                f"{duckdb_place.uri} is in use by process {owner} on {socket.gethostname()}; wait until it ends or stop it, "
-                "or point [store] uri to a folder, which takes several writers"
-            )
+        with pytest.raises(StoreBusy) as caught:
+            open_store(duckdb_place, writing=True)
+        assert str(caught.value) == (
+            f"{duckdb_place.uri} is in use by process {owner} on {socket.gethostname()}; wait until it ends or stop it, "
+            "or point [store] uri to a folder, which takes several writers"
+        )
     open_store(duckdb_place, writing=True).close()
+
+
+def test_a_reader_is_let_in_while_another_process_writes(duckdb_place):
+    with _held(duckdb_place, "writing"):
+        for _ in range(3):
+            with open_store(duckdb_place) as store:
+                assert store.runs().height == 0
 
 
 def test_a_writer_waits_for_one_who_only_looks(duckdb_place):
