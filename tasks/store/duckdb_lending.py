@@ -202,19 +202,20 @@ class LentConnection:
                     raise
                 log.warning("waiting for a reader: %s", error)
         failpoint("warehouse.reopen.connected")
-        con = self._connection
         try:
-            self._prepare(con)
-            now = _held_state(con)
-            if (was := self._lent) is not None and not now.has_all_of(was):
-                raise duckdb_file.damage_error(
-                    self.uri, f"it holds {now.commits} shards, and {was.commits} when it was lent"
-                )
-            con.execute("pragma enable_checkpoint_on_shutdown")
+            self._check_reopened(self._connection)
         except BaseException:
-            con.close()
+            self._connection.close()
             self._connection = None
             raise
+
+    def _check_reopened(self, con: Connection) -> None:
+        self._prepare(con)
+        now = _held_state(con)
+        if (was := self._lent) is not None and not now.has_all_of(was):
+            what = f"it holds {now.commits} shards, and {was.commits} when it was lent"
+            raise duckdb_file.damage_error(self.uri, what)
+        con.execute("pragma enable_checkpoint_on_shutdown")  # `open_connection` had disabled it
 
     def _connect(self, wait_s: float) -> None:
         self._connection = duckdb_file.open_connection(

@@ -174,5 +174,5 @@ def _is_locked(path: Path) -> bool:
 
 def _is_at(path: Path, fd: int) -> bool:
     with suppress(OSError):
-        return os.path.samestat(os.stat(path), os.fstat(fd))
+        return os.path.samestat(path.stat(), os.fstat(fd))
     return False

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
 import threading
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -16,7 +15,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-import duckdb
 import polars as pl
 from duckdb import DuckDBPyConnection as Connection
 
