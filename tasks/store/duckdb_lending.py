@@ -87,6 +87,7 @@ class LentConnection:
         self._allows_lending = False  # not before the tables are there
         self._lent: _State | None = None  # what the file held when it was lent
         self.mark: WriterMark | None = None
+        self._leave: Callable[[], object] | None = None
         self.turns = None if path == IN_MEMORY else Turns(path)
         self._connection: Connection | None = None
         self._opened_at = 0.0  # by `time.monotonic`
@@ -146,9 +147,9 @@ class LentConnection:
             # Prefect keeps the arguments of its last tasks until the interpreter ends: DuckDB would
             # then print a report of leaked objects.
             self._connection = None
-            if self.mark is not None and self.turns is not None:
-                self.turns.leave(self.mark)
-                self.mark = None
+            if self._leave is not None:
+                self._leave()
+            self.mark = self._leave = None
 
     def _known_connection(self) -> Connection:
         if self._is_cut:
@@ -169,6 +170,8 @@ class LentConnection:
             raise StoreError(f"{self.uri}: cannot make its {what}: {reason}") from error
         if self.mark is None:
             raise duckdb_file.busy_error(self.uri, turns.writer().get("pid"))
+        # Also for a store that is forgotten without being closed, and at the end of the process.
+        self._leave = weakref.finalize(self, turns.leave, self.mark)
         try:
             with turns.turn(duckdb_file.LOCK_WAIT_S):
                 self._connect(duckdb_file.LOCK_WAIT_S)
