@@ -148,8 +148,7 @@ def test_every_look_at_old_runs_succeeds_while_a_run_writes(
             assert reply.status == 200, (path, reply.text[:300])
             assert text in reply.text, path
         p95 = statistics.quantiles(took, n=20)[-1]
-        print(f"{LOOKS} looks, {during} during the run, p95 {p95 * 1000:.0f} ms")
-        assert during >= 20
+        assert during >= 20, f"{LOOKS} looks, p95 {p95 * 1000:.0f} ms"
         assert run.end() == 0, run.log()
         assert "Traceback" not in run.log()
         assert ask(f"{url}/runs/new").json["status"] == "complete"
