@@ -20,7 +20,7 @@ from assizes.judge.config.gates import ComparisonConfig
 from assizes.judge.errors import ConfigurationError
 from assizes.tasks.intake.first_rejects import place_text
 from assizes.tasks.runs.corrected import trust_lines
-from assizes.tasks.runs.run_progress import RUNNING, RunProgress, run_progress
+from assizes.tasks.runs.run_progress import RUNNING, CommittedProgress, run_progress
 from assizes.tasks.runs.stored_comparison import compare_stored
 from assizes.tasks.runs.stored_runs import INTERRUPTED, displayed_status
 from assizes.tasks.store import existing_store
@@ -33,7 +33,7 @@ RUN_FIELDS = (*_HEAD, "day", "started_at", "finished_at")
 def show_runs(file: Path | None, uri: str | None, *, as_json: bool) -> None:
     """Print the runs of a store, those about the newest day first."""
     numbers = ("weighted_metrics_score_pct", "cases_pass_rate_pct", "outcome", "coverage")
-    rows, progress = [], dict[str, RunProgress]()
+    rows, progress = [], dict[str, CommittedProgress]()
     with opened_store(file, uri) as store:
         store_uri = store.uri
         for row in store.runs().iter_rows(named=True):

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from assizes.deployments.options import RUN_NAMES
 from assizes.judge.config.gates import ComparisonConfig, FractionOrPercent
 from assizes.judge.verdicts.run_outcome import outcome_of
-from assizes.tasks.runs.run_progress import RunProgress
+from assizes.tasks.runs.run_progress import CommittedProgress
 from assizes.tasks.runs.stored_runs import named_baseline
 
 Text = Annotated[str | None, Field(max_length=512)]
@@ -154,7 +154,7 @@ class Progress(_ResponseModel):
     line: str = Field(description="all of it in words")
 
     @classmethod
-    def of_run(cls, progress: RunProgress) -> Progress:
+    def of_run(cls, progress: CommittedProgress) -> Progress:
         """The response for the progress of a run."""
         return cls(**asdict(progress), failed=progress.failed, line=progress.line())
 

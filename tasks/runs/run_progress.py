@@ -19,7 +19,7 @@ RUNNING: Final = "running"
 
 
 @dataclass(frozen=True, slots=True)
-class RunProgress:
+class CommittedProgress:
     """How far a run is, counting what is committed."""
 
     status: str  # as `displayed_status` says
@@ -59,7 +59,7 @@ class RunProgress:
         return ", ".join(words)
 
 
-def run_progress(store: Store, record: RunRecord, now: datetime | None = None) -> RunProgress:
+def run_progress(store: Store, record: RunRecord, now: datetime | None = None) -> CommittedProgress:
     """How far a run is at a time, by default now.
 
     Speed and expected end are those of the processes that work on the run now: what an earlier
@@ -70,7 +70,7 @@ def run_progress(store: Store, record: RunRecord, now: datetime | None = None) -
     counts = Counter[str]()
     for shard in committed.values():
         counts.update(shard)
-    progress = RunProgress(
+    progress = CommittedProgress(
         status=displayed_status(store, record.run_id, record.status, now),
         due=record.plan.get("due", 0),
         done=sum(counts[name] for name in DONE_STATUSES),

@@ -14,7 +14,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -91,18 +91,17 @@ class LentConnection:
         self.turns = None if path == IN_MEMORY else Turns(path)
         self._connection: Connection | None = None
         self._opened_at = 0.0  # by `time.monotonic`
-        if self.turns is None:
-            self._connection = duckdb_file.open_connection(uri, path, writing=writing)
-        elif writing:
-            self._open_writing(self.turns)
-        else:
-            self._open_reading(self.turns)
-        try:
+        with ExitStack() as undo:
+            undo.callback(self.close)  # after an error below: another process may need the file
+            if self.turns is None:
+                self._connection = duckdb_file.open_connection(uri, path, writing=writing)
+            elif writing:
+                self._open_writing(self.turns)
+            else:
+                self._open_reading(self.turns)
             with self.exclusive() as con:
                 prepare(con)
-        except BaseException:
-            self.close()
-            raise
+            undo.pop_all()
 
     @contextmanager
     def exclusive(self) -> Iterator[Connection]:
@@ -142,11 +141,9 @@ class LentConnection:
         """Close the file, and let another process write to it; closing it again does nothing."""
         self._ended.set()
         with self._lock:
-            if self._connection is not None:
-                self._connection.close()
             # Prefect keeps the arguments of its last tasks until the interpreter ends: DuckDB would
             # then print a report of leaked objects.
-            self._connection = None
+            self._drop_connection()
             if self._leave is not None:
                 self._leave()
             self.mark = self._leave = None
@@ -172,12 +169,8 @@ class LentConnection:
             raise duckdb_file.busy_error(self.uri, turns.writer().get("pid"))
         # Also for a store that is forgotten without being closed, and at the end of the process.
         self._leave = weakref.finalize(self, turns.leave, self.mark)
-        try:
-            with turns.turn(duckdb_file.LOCK_WAIT_S):
-                self._connect(duckdb_file.LOCK_WAIT_S)
-        except BaseException:
-            self.close()
-            raise
+        with turns.turn(duckdb_file.LOCK_WAIT_S):
+            self._connect(duckdb_file.LOCK_WAIT_S)
 
     def _open_reading(self, turns: Turns) -> None:
         if turns.is_own():  # DuckDB would refuse it too, unless the file is lent at this moment
@@ -205,12 +198,15 @@ class LentConnection:
                     raise
                 log.warning("waiting for a reader: %s", error)
         failpoint("warehouse.reopen.connected")
-        try:
+        with ExitStack() as undo:
+            undo.callback(self._drop_connection)
             self._check_reopened(self._connection)
-        except BaseException:
+            undo.pop_all()
+
+    def _drop_connection(self) -> None:
+        if self._connection is not None:
             self._connection.close()
-            self._connection = None
-            raise
+        self._connection = None
 
     def _check_reopened(self, con: Connection) -> None:
         self._prepare(con)
@@ -253,9 +249,7 @@ class LentConnection:
         if (con := self._connection) is not None:
             con.interrupt()
         with self._lock:
-            if self._connection is not None:
-                self._connection.close()
-                self._connection = None
+            self._drop_connection()
 
     def _cut_error(self) -> StoreBusy:
         return StoreBusy(
