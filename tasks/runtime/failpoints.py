@@ -43,7 +43,6 @@ DECLARED: Final = (
     *("warehouse.commit.marked", "warehouse.commit.after", "warehouse.finish.deleted"),
     *("warehouse.finish.inserted", "warehouse.finish.after", "warehouse.close.before"),
     *("warehouse.close.after", "warehouse.forget.deleted", "warehouse.forget.after"),
-    *("warehouse.lend.before", "warehouse.lend.after", "warehouse.reopen.connected"),
     *("journal.append.before", "journal.append.half", "journal.append.after"),
     # the run
     *("plan.listed", "plan.begun", "shard.read", "shard.judged", "shard.committed"),

@@ -22,7 +22,6 @@ import duckdb
 from duckdb import DuckDBPyConnection as Connection
 
 from assizes.judge.errors import StoreBusy, StoreError
-from assizes.tasks.runtime.failpoints import failpoint
 from assizes.tasks.store import duckdb_file
 from assizes.tasks.store.duckdb_turns import Turns, WriterMark
 from assizes.tasks.store.people import IN_MEMORY
@@ -197,7 +196,6 @@ class LentConnection:
                 if time.monotonic() - began > LEND_WAIT_S:
                     raise
                 log.warning("waiting for a reader: %s", error)
-        failpoint("warehouse.reopen.connected")
         with ExitStack() as undo:
             undo.callback(self._drop_connection)
             self._check_reopened(self._connection)
@@ -231,10 +229,8 @@ class LentConnection:
             return
         with suppress(duckdb.Error):  # a damaged file: the next transaction says so
             self._lent = _held_state(con)
-        failpoint("warehouse.lend.before")
         con.close()
         self._connection = None
-        failpoint("warehouse.lend.after")
 
     def _lend_when_idle(self) -> None:
         if self._connection is not None and self._lock.acquire(blocking=False):

@@ -319,3 +319,35 @@ def test_a_scan_keeps_the_order_of_the_rows_that_meet_a_condition(every: int):
         wanted = turned.filter(repetition=every - 1)
         assert_frame_equal(scan.collect(), wanted)
         assert_frame_equal(scan.select("case_id").head(3).collect(), wanted.select("case_id")[:3])
+
+
+COMMIT_FOREVER = """
+import sys
+from assizes.judge.config.run import StoreConfig
+from assizes.tasks.store import open_store
+from tests.tasks.store.rows import COUNTS, run_record, shard
+store = open_store(StoreConfig(uri=sys.argv[1]), writing=True)
+store.begin(run_record())
+for number in range(100_000):
+    store.commit_shard("nightly-1", f"s{number}", shard(case_id=f"c{number}"), COUNTS)
+    print(number, flush=True)
+"""
+
+
+def test_a_writer_killed_between_and_in_lendings_loses_and_doubles_nothing(duckdb_place):
+    command = [sys.executable, "-c", COMMIT_FOREVER, duckdb_place.uri]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as writer:
+        assert writer.stdout is not None
+        try:
+            acknowledged = int(writer.stdout.readline())
+            for _ in range(5):
+                with open_store(duckdb_place) as store:
+                    assert len(store.shard_counts("nightly-1")) > acknowledged
+        finally:
+            writer.kill()
+        numbers = [int(line) for line in writer.stdout.read().splitlines() if line]
+    with open_store(duckdb_place) as store:
+        shards = store.shard_counts("nightly-1")
+        assert {f"s{number}" for number in (acknowledged, *numbers)} <= shards.keys()
+        cases = store.table("nightly-1", "cases")["case_id"]
+        assert cases.n_unique() == cases.len() == len(shards)
