@@ -23,6 +23,7 @@ from assizes.tasks.intake.first_rejects import place_text
 from assizes.tasks.reports.schema.corrected import Corrected
 from assizes.tasks.reports.stored import corrected_detail
 from assizes.tasks.runs.corrected import trust_lines
+from assizes.tasks.runs.run_progress import RUNNING, CommittedProgress, run_progress
 from assizes.tasks.runs.stored_comparison import compare_stored
 from assizes.tasks.runs.stored_runs import INTERRUPTED, displayed_status
 from assizes.tasks.store import existing_store
@@ -35,13 +36,15 @@ RUN_FIELDS = (*_HEAD, "day", "started_at", "finished_at")
 def show_runs(file: Path | None, uri: str | None, *, as_json: bool) -> None:
     """Print the runs of a store, those about the newest day first."""
     numbers = ("weighted_metrics_score_pct", "cases_pass_rate_pct", "outcome", "coverage")
-    rows = []
+    rows, progress = [], dict[str, CommittedProgress]()
     with opened_store(file, uri) as store:
         store_uri = store.uri
         for row in store.runs().iter_rows(named=True):
             summary = json.loads(row["summary"]) if row["summary"] else {}  # none while it runs
             row["status"] = displayed_status(store, row["run_id"], row["status"])  # or interrupted
             fields = {field: row[field] for field in RUN_FIELDS}
+            if row["status"] == RUNNING:
+                progress[row["run_id"]] = run_progress(store, store.run(row["run_id"]))
             rows.append(fields | {name: summary.get(name) for name in numbers})
     if as_json:
         output.print_json(rows)
@@ -51,6 +54,7 @@ def show_runs(file: Path | None, uri: str | None, *, as_json: bool) -> None:
         for row in rows:
             row["started_at"] = f"{row['started_at']:%Y-%m-%d %H:%M}"
         output.print_table("", columns, [[row[field] for field in shown] for row in rows])
+        output.print_lines(f"{run_id}: {run.line()}" for run_id, run in progress.items())
     else:
         output.print_line(f"no runs in {store_uri}")
 
@@ -65,13 +69,15 @@ def show_run(run_id: str, file: Path | None, uri: str | None, *, as_json: bool) 
 
     with opened_store(file, uri) as store:
         record = store.run(run_id)
-        record = replace(record, status=displayed_status(store, record.run_id, record.status))
+        progress = run_progress(store, record)
+        record = replace(record, status=progress.status)
         calibration = trust_lines(store, record)
         corrected = corrected_detail(store, record)
     if as_json:
         fields = {name: getattr(record, name) for name in (*RUN_FIELDS, "config", "summary")}
         fields["calibration"] = calibration
         fields["corrected"] = corrected and corrected.model_dump()
+        fields["progress"] = progress.as_dict()
         output.print_json(fields)
         return
     if corrected is not None and corrected.first is not None:
@@ -79,6 +85,8 @@ def show_run(run_id: str, file: Path | None, uri: str | None, *, as_json: bool) 
     output.print_line(output.judge_line(record.judge_model))
     times = f"about {record.day}, started {record.started_at:%Y-%m-%d %H:%M} UTC"
     output.print_line(f"status: {record.status}, {times}")
+    if record.status in (RUNNING, INTERRUPTED):
+        output.print_line(f"progress: {progress.line()}")
     if record.status == INTERRUPTED:
         output.print_line(f"no process works on it: `assizes resume {record.run_id}` goes on")
     if record.summary is not None:

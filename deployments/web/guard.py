@@ -61,7 +61,7 @@ HEADERS: Final = {
 _MEDIA_TYPE: Final = "application/problem+json"
 
 _RETRY_AFTER_S: Final = 5
-"""Seconds that a response 503 asks a client to wait. A run locks its DuckDB file for at most a shard."""
+"""Seconds that a response 503 asks a client to wait. A transaction of a run takes much less."""
 
 _STATUS: Final[Mapping[type[errors.AssizesError], int]] = {
     **dict.fromkeys((errors.UnknownRun, errors.UnknownCase), 404),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from importlib.metadata import version
@@ -32,6 +31,7 @@ from assizes.tasks.runs.anchor_runs import anchor_attribution, anchors_id
 from assizes.tasks.runs.corrected import trust_lines
 from assizes.tasks.runs.corrected_comparison import comparison_with_labels
 from assizes.tasks.runs.corrected_rows import run_metrics_with_corrections
+from assizes.tasks.runs.run_progress import RUNNING, run_progress
 from assizes.tasks.runs.stored_cases import StoredExecution, stored_executions
 from assizes.tasks.runs.stored_comparison import run_data
 from assizes.tasks.runs.stored_runs import displayed_status
@@ -47,7 +47,8 @@ _VERSIONS: Final = 3  # versions of the agent that are named for a run, at most
 class StoreReader:
     """Reads one store; each method opens the store, reads, and closes it.
 
-    They raise `StoreBusy` while another process writes to a DuckDB file, `StoreError` where the
+    A run that writes to a DuckDB file lends the file to them. They raise `StoreBusy` where a process
+    writes that does not, `StoreError` where the
     store cannot be read, and `UnknownRun` where they are about a run that is not there.
     """
 
@@ -76,7 +77,11 @@ class StoreReader:
             for row, status in matches[wanted.offset : wanted.offset + wanted.limit]:
                 run_id = row["run_id"]
                 anchored = anchors_id(run_id) in ids
-                part.append(_run_item(store, row, status, compared.get(run_id), anchored=anchored))
+                item = _run_item(store, row, status, compared.get(run_id), anchored=anchored)
+                if status == RUNNING:
+                    progress = _progress(store, store.run(run_id))
+                    item = item.model_copy(update={"progress": progress})
+                part.append(item)
         return schemas.Page[schemas.Run](
             data=part, count=len(matches), limit=wanted.limit, offset=wanted.offset
         )
@@ -170,7 +175,7 @@ def _detail(store: Store, record: RunRecord) -> schemas.RunDetail:
     metrics = run_metrics_with_corrections(store, record.run_id)
     row = replace(record, status=progress.status).row()
     compared = _last_comparisons(store).get(record.run_id)
-    item = _run_item(store, row, progress.status, compared).model_dump()
+    item = _run_item(store, row, progress.status, compared).model_dump(exclude={"progress"})
     return schemas.RunDetail(
         **item | {"started_at": record.started_at, "finished_at": record.finished_at},
         config=record.config,
@@ -185,18 +190,7 @@ def _detail(store: Store, record: RunRecord) -> schemas.RunDetail:
 
 
 def _progress(store: Store, record: RunRecord) -> schemas.Progress:
-    committed = store.shard_counts(record.run_id)
-    counts = Counter[str]()  # by fate of a case
-    for shard in committed.values():
-        counts.update(shard)
-    return schemas.Progress(
-        status=displayed_status(store, record.run_id, record.status),
-        due=record.plan.get("due", 0),
-        done=sum(counts[name] for name in ("judged", "errored", "skipped")),
-        shards=len(record.plan.get("shards", ())),
-        shards_done=len(committed),
-        counts=counts,
-    )
+    return schemas.Progress.of_run(run_progress(store, record))
 
 
 CASE_ID: Final = "{case_id:text}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from datetime import date, datetime
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
@@ -15,6 +16,7 @@ from assizes.judge.verdicts.run_outcome import outcome_of
 from assizes.tasks.finding.case_filter import CaseFilter, LabelFilter
 from assizes.tasks.finding.search_query import QUERY_CHARS
 from assizes.tasks.reports.schema.corrected import Corrected
+from assizes.tasks.runs.run_progress import CommittedProgress
 from assizes.tasks.runs.stored_runs import named_baseline
 
 Text = Annotated[str | None, Field(max_length=512)]
@@ -157,6 +159,30 @@ class Metrics(_ResponseModel):
     count: int
 
 
+class Progress(_ResponseModel):
+    """How far a run is, counting what is committed."""
+
+    status: str
+    due: int = Field(description="cases to judge")
+    done: int = Field(description="cases judged, errored or skipped")
+    failed: int = Field(description="cases that could not be judged")
+    shards: int
+    shards_done: int
+    counts: dict[str, int]
+    spent_usd: float | None = Field(
+        description="what the asks of the cases done cost; null: not known, or the run has ended"
+    )
+    cases_per_minute: float | None = Field(description="speed of the processes at work")
+    ends_at: datetime | None = Field(description="when the last case is done at that speed (UTC)")
+    seen_at: datetime | None = Field(description="when a process at work last said so (UTC)")
+    line: str = Field(description="all of it in words")
+
+    @classmethod
+    def of_run(cls, progress: CommittedProgress) -> Progress:
+        """The response for the progress of a run."""
+        return cls(**asdict(progress), failed=progress.failed, line=progress.line())
+
+
 class Run(_ResponseModel):
     """One line of the list of runs; numbers are `null` until the run is summed up."""
 
@@ -184,6 +210,7 @@ class Run(_ResponseModel):
         description="of that comparison: fine, regressed, inconclusive, not_comparable"
     )
     regression_detected: bool | None = Field(description="by the three rules")
+    progress: Progress | None = Field(default=None, description="of a run that is running")
 
     @classmethod
     def of_row(
@@ -221,17 +248,6 @@ class Run(_ResponseModel):
             ending=ending,
             regression_detected=verdict.get("regression_detected"),
         )
-
-
-class Progress(_ResponseModel):
-    """How far a run is, counting what is committed."""
-
-    status: str
-    due: int = Field(description="cases to judge")
-    done: int = Field(description="cases judged, errored or skipped")
-    shards: int
-    shards_done: int
-    counts: dict[str, int]
 
 
 class RunDetail(Run):

@@ -160,10 +160,11 @@ def _missing_commits(listed: CommitState, file_state: CommitState) -> list[str]:
     ]
 
 
-def open_connection(uri: str, path: Path, *, writing: bool) -> Connection:
+def open_connection(uri: str, path: Path, *, writing: bool, wait_s: float = 0.0) -> Connection:
     """Open a connection to the DuckDB file of a store, not yet checked against its journal.
 
-    Opening for writing makes the file, and waits `LOCK_WAIT_S` for others; `uri` is for messages.
+    Opening for writing makes the file; `uri` is for messages. Where another process has the file
+    open, opening is tried again for `wait_s` seconds.
 
     Raises:
         StoreBusy: when another process has the file open.
@@ -173,16 +174,14 @@ def open_connection(uri: str, path: Path, *, writing: bool) -> Connection:
     try:
         if writing:
             path.parent.mkdir(parents=True, exist_ok=True)
-            con = Retrying(
-                retry=retry_if_exception_message(match=rf"(?s).*{_LOCK_MESSAGE}"),
-                stop=stop_after_delay(LOCK_WAIT_S),
-                wait=wait_fixed(0.05),  # seconds
-                reraise=True,
-            )(duckdb.connect, path)
-        elif path.exists():
-            con = duckdb.connect(path, read_only=True)
-        else:
+        elif not path.exists():
             raise NoStore.at(uri)
+        con = Retrying(
+            retry=retry_if_exception_message(match=rf"(?s).*{_LOCK_MESSAGE}"),
+            stop=stop_after_delay(wait_s),
+            wait=wait_fixed(0.01),  # seconds
+            reraise=True,
+        )(duckdb.connect, path, read_only=not writing)
         if path != IN_MEMORY:
             _check_path(con, uri)
         # A checkpoint would write what is left of a damaged log into the file.
@@ -289,6 +288,23 @@ def damage_error(uri: str, what: str) -> StoreError:
     )
 
 
+def busy_error(uri: str, pid: object) -> StoreBusy:
+    """The error for a file that another process has open; `pid` is its id, None if not known."""
+    holder = f"process {pid} on {socket.gethostname()}" if pid else "another process"
+    return StoreBusy(
+        f"{uri} is in use by {holder}; wait until it ends or stop it, "
+        "or point [store] uri to a folder, which takes several writers"
+    )
+
+
+def own_process_error(uri: str) -> StoreBusy:
+    """The error for a file that this process has open for writing, or for reading."""
+    return StoreBusy(
+        f"{uri} is open in this process (process {os.getpid()}) the other way, for reading or "
+        "for writing; close it there first"
+    )
+
+
 def first_line(error: object) -> str:
     """The first line of an error's message."""
     return str(error).strip().split("\n", 1)[0]
@@ -304,16 +320,9 @@ def _check_path(con: Connection, uri: str) -> None:
 def _open_error(uri: str, path: Path, message: str) -> StoreError:
     if _LOCK_MESSAGE in message:
         owner = re.search(r"PID (\d+)", message)
-        holder = f"process {owner[1]} on {socket.gethostname()}" if owner else "another process"
-        return StoreBusy(
-            f"{uri} is in use by {holder}; wait until it ends or stop it, "
-            "or point [store] uri to a folder, which takes several writers"
-        )
+        return busy_error(uri, owner[1] if owner else None)
     if "different configuration" in message:  # in DuckDB's error for a second connection
-        return StoreBusy(
-            f"{uri} is open in this process (process {os.getpid()}) the other way, for reading or "
-            "for writing; close it there first"
-        )
+        return own_process_error(uri)
     line, is_foreign = first_line(message), "not a valid DuckDB database" in message
     if (is_foreign or DAMAGE_PATTERN.search(message)) and _is_store_file(path):
         return damage_error(uri, line)

@@ -102,6 +102,13 @@ def run_ids(con: Connection) -> list[str]:
     return newest_first(rows_of(con, "runs"))["run_id"].to_list()
 
 
+def shard_counts_of(con: Connection, run_id: str) -> dict[str, dict[str, int]]:
+    """The number of records by status in each committed shard of a run, by shard id."""
+    query = "select shard, counts from _commits where run_id = ? order by shard"
+    rows = con.execute(query, [run_id]).fetchall()
+    return {shard: json.loads(counts) for shard, counts in rows}
+
+
 def plan_of(con: Connection, run_id: str) -> dict[str, Any] | None:
     """The plan that a run began with; None where there is no such run."""
     rows = con.execute("select plan from _plans where run_id = ?", [run_id]).fetchall()

@@ -42,6 +42,7 @@ from assizes.tasks.store.record import (
     STORE_MARK,
     Counts,
     Frames,
+    RunLock,
     RunRecord,
     checked_id,
 )
@@ -64,6 +65,7 @@ class ParquetStore(Closing):
         self.manifest = Manifest(objects, self._documents)  # names the parts of each run's rows
         self._known_run_ids: set[str] = set()  # seen in the store, so not looked for again
         self._lock_owner = uuid.uuid4().hex  # names this process's locks
+        self._begun_locks: dict[str, dict[str, Any]] = {}  # `since` and `done` of its locks, by run
         if writing:
             objects.create(STORE_MARK, encode_document())  # no effect where it is there already
         if not self._documents.read_documents([STORE_MARK]):
@@ -213,29 +215,39 @@ class ParquetStore(Closing):
 
     def acquire_lock(self, run_id: str, until: datetime) -> None:
         """Write the document of this process's lock on a run."""
-        self.objects.replace(self._own_lock(run_id), encode_document(until=until.isoformat()))
+        if run_id not in self._begun_locks:
+            marks = self.manifest.marks(checked_id(run_id, "run id"))
+            done = record.cases_done({shard: mark["counts"] for shard, mark in marks.items()})
+            self._begun_locks[run_id] = {"since": datetime.now(UTC).isoformat(), "done": done}
+        document = encode_document(until=until.isoformat(), **self._begun_locks[run_id])
+        self.objects.replace(self._own_lock(run_id), document)
 
     def release_lock(self, run_id: str) -> None:
         """Delete this process's lock on a run, and the expired locks of others on the same run."""
         now = datetime.now(UTC)
-        expired = [name for name, until in self._lock_times(run_id).items() if until < now]
+        self._begun_locks.pop(run_id, None)
+        expired = [name for name, lock in self._locks(run_id).items() if lock.until < now]
         self.objects.remove([self._own_lock(run_id), *expired])
 
     def locked_until(self, run_id: str, *, by_others: bool = False) -> datetime | None:
         """The time at which the last lock on a run expires; None without one."""
         own = self._own_lock(run_id) if by_others else None
-        times = [until for name, until in self._lock_times(run_id).items() if name != own]
+        times = [lock.until for name, lock in self._locks(run_id).items() if name != own]
         return max(times, default=None)
+
+    def run_locks(self, run_id: str) -> list[RunLock]:
+        """The locks on a run, of this process and of others; expired ones too."""
+        return list(self._locks(run_id).values())
 
     def _own_lock(self, run_id: str) -> str:
         return f"runs/{checked_id(run_id, 'run id')}/holds/{self._lock_owner}.json"
 
-    def _lock_times(self, run_id: str) -> dict[str, datetime]:
-        """When each lock on a run expires, by object name."""
+    def _locks(self, run_id: str) -> dict[str, RunLock]:
+        """The locks on a run, by object name."""
         folder = f"runs/{checked_id(run_id, 'run id')}/holds"
         names = [f"{folder}/{name}" for name in self.objects.names(folder)]
         return {
-            name: datetime.fromisoformat(document.content["until"])
+            name: RunLock.of_document(document.content)
             for name, document in self._documents.read_documents(names).items()
         }
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import polars as pl
 
 from assizes.tasks.store.people import PeopleTables
-from assizes.tasks.store.record import Counts, Frames, RunRecord
+from assizes.tasks.store.record import Counts, Frames, RunLock, RunRecord
 
 
 class Store(AbstractContextManager["Store", None], Protocol):
@@ -98,6 +98,9 @@ class Store(AbstractContextManager["Store", None], Protocol):
 
     def locked_until(self, run_id: str, *, by_others: bool = False) -> datetime | None:
         """When the last lock on a run (`by_others`: of another process) expires; None without one."""
+
+    def run_locks(self, run_id: str) -> list[RunLock]:
+        """The locks of all processes on a run; those that have expired may be among them."""
 
     def add_comparison(self, row: Mapping[str, Any]) -> None:
         """Store a row of table comparisons, unless the same row is stored already."""

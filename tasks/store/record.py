@@ -35,6 +35,9 @@ DAY: Final = "day"
 """Key in the snapshot of a run's configuration: the day whose transcripts were judged (ISO 8601),
 if it is one day."""
 
+DONE_STATUSES: Final = ("judged", "errored", "skipped")
+"""The statuses of a case that its run is done with."""
+
 FINAL_STATUSES: Final = (COMPLETE, "incomplete", "failed")
 """The statuses with which a run can end. A run that is not complete may be resumed and end again."""
 
@@ -54,6 +57,30 @@ class ArrowView:
     # DuckDB reads this stream directly; a bare polars frame it would convert with pyarrow.
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         return self.source.__arrow_c_stream__(requested_schema)
+
+
+@dataclass(frozen=True, slots=True)
+class RunLock:
+    """A process's lock on a run that it works on."""
+
+    until: datetime  # aware; a process that lives renews its lock before
+    since: datetime | None = None  # when the process began with the run; None in older documents
+    done: int = 0  # cases of the run that were committed then
+
+    @classmethod
+    def of_document(cls, document: Mapping[str, Any]) -> RunLock:
+        """The lock that a document of a store describes."""
+        since = document.get("since")
+        return cls(
+            datetime.fromisoformat(document["until"]),
+            None if since is None else datetime.fromisoformat(since),
+            int(document.get("done", 0)),
+        )
+
+
+def cases_done(shard_counts: Mapping[str, Counts]) -> int:
+    """The number of cases in committed shards, however they ended; `shard_counts` are by shard id."""
+    return sum(counts.get(name, 0) for counts in shard_counts.values() for name in DONE_STATUSES)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
 import threading
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-import duckdb
 import polars as pl
 from duckdb import DuckDBPyConnection as Connection
 
@@ -25,8 +23,9 @@ from assizes.judge.rows import TABLES, as_json, frame
 from assizes.tasks.runtime.failpoints import failpoint
 from assizes.tasks.runtime.process import Closing
 from assizes.tasks.store import duckdb_file, duckdb_rows, record
+from assizes.tasks.store.duckdb_lending import LentConnection
 from assizes.tasks.store.people import IN_MEMORY, FilePeople
-from assizes.tasks.store.record import Counts, Frames, RunRecord, checked_id
+from assizes.tasks.store.record import Counts, Frames, RunLock, RunRecord, checked_id
 from assizes.tasks.store.run_names import resolve_run, run_names
 
 MEMORY_LIMIT: Final = "64MB"
@@ -44,35 +43,31 @@ class DuckDBStore(Closing):
 
     def __init__(self, uri: str, path: Path, *, writing: bool) -> None:
         self.uri = uri
-        self._lock = threading.Lock()  # of the connection, which has one transaction at a time
-        self._connection: Connection | None = None  # None until it is open, and once closed
         self.people = FilePeople(path)
         in_memory = path == IN_MEMORY
         journal = None if in_memory else path.with_name(f"{path.name}.commits")
         self._journal = duckdb_file.Journal(journal)
+        self._journal_lock = threading.Lock()
         writing = writing or in_memory
         if writing:
             duckdb_file.set_aside_old_journal(uri, path, self._journal)
-        self._connection = duckdb_file.open_connection(uri, path, writing=writing)
+        self._file = LentConnection(
+            uri, path, writing=writing, prepare=_set_up if in_memory else _set_up_file
+        )
         failpoint("warehouse.open.connected")
         with ExitStack() as undo:
             undo.callback(self.close)  # after an error below: another process may need the file
-            with self._exclusive_connection() as con:
+            with self._file.exclusive() as con:
                 present = duckdb_rows.present_tables(con, writing=writing)
             self._has_calibrations = writing or "calibrations" in present
             with self._transaction() as con:
-                con.execute("set TimeZone='UTC'")  # else times come back in the machine's zone
-                # Merging row groups at a checkpoint takes memory by the hundred MB, the more the
-                # longer the table; files stay about the same without it, and queries as fast.
-                con.execute("set max_vacuum_tasks=0")
-                if not in_memory:
-                    con.execute(f"set memory_limit='{MEMORY_LIMIT}'")
                 duckdb_file.prepare_tables(con, uri, self._journal, present, writing=writing)
                 if writing:
                     duckdb_file.make_writable(con)
             if writing:
                 with self._transaction() as con:
                     self._journal.catch_up(duckdb_file.read_commit_state(con))
+            self._file.allow_lending()
             failpoint("warehouse.open.after")
             undo.pop_all()
 
@@ -95,11 +90,9 @@ class DuckDBStore(Closing):
 
     def shard_counts(self, run_id: str) -> dict[str, dict[str, int]]:
         """The number of records by status in each committed shard, by shard id."""
-        query = "select shard, counts from _commits where run_id = ? order by shard"
         with self._transaction() as con:
             self._check_known(con, run_id)
-            rows = con.execute(query, [run_id]).fetchall()
-        return {shard: json.loads(counts) for shard, counts in rows}
+            return duckdb_rows.shard_counts_of(con, run_id)
 
     def commit_shard(self, run_id: str, shard_id: str, frames: Frames, counts: Counts) -> bool:
         """Insert the rows of a shard and its row in `_commits`, then append it to the journal."""
@@ -209,18 +202,39 @@ class DuckDBStore(Closing):
         failpoint("warehouse.forget.after")
         with self._transaction() as con:
             self._journal.catch_up(duckdb_file.read_commit_state(con))
-        with self._exclusive_connection() as con:
+        with self._file.exclusive() as con:
             con.execute("checkpoint")  # so that the write-ahead log does not keep the rows
 
     def acquire_lock(self, run_id: str, until: datetime) -> None:
-        """Do nothing: DuckDB itself locks the file that this process has open."""
+        """Say in the mark of the writer that this process works on a run."""
+        if (mark := self._file.mark) is None:
+            return  # a store in memory, or one open for reading
+        lock = mark.runs.get(run_id)
+        begun = {"since": datetime.now(UTC).isoformat(), "done": 0}
+        if lock is None:
+            with self._transaction() as con:
+                begun["done"] = record.cases_done(duckdb_rows.shard_counts_of(con, run_id))
+        try:
+            mark.put_run(run_id, {**(lock or begun), "until": until.isoformat()})
+        except OSError as error:
+            reason = error.strerror or error
+            raise StoreError(f"{mark.path}: cannot be written: {reason}") from error
 
     def release_lock(self, run_id: str) -> None:
-        """Do nothing, as `acquire_lock` does."""
+        """Take a run from the mark of the writer."""
+        if (mark := self._file.mark) is not None:
+            mark.put_run(run_id, None)
 
     def locked_until(self, run_id: str, *, by_others: bool = False) -> datetime | None:
-        """Always None: nobody can write to a file that this process can read."""
-        return None
+        """When the lock expires; None also where the writer has died, which the system knows."""
+        if by_others and self._file.mark is not None:
+            return None  # DuckDB files have one writer
+        locks = self.run_locks(run_id)
+        return max((lock.until for lock in locks), default=None)
+
+    def run_locks(self, run_id: str) -> list[RunLock]:
+        """The lock of the living writer on a run, if it works on the run."""
+        return [RunLock.of_document(lock)] if (lock := self._file.run_mark(run_id)) else []
 
     def add_comparison(self, row: Mapping[str, Any]) -> None:
         """Store a row of table comparisons, unless the same row is stored already."""
@@ -253,18 +267,13 @@ class DuckDBStore(Closing):
     def close(self) -> None:
         """Close the file, so that another process may write to it."""
         failpoint("warehouse.close.before")
-        with self._lock:
-            if self._connection is not None:
-                self._connection.close()
-            # Prefect keeps the arguments of its last tasks until the interpreter ends: DuckDB would
-            # then print a report of leaked objects.
-            self._connection = None
+        self._file.close()
         failpoint("warehouse.close.after")
 
     @contextmanager
     def _transaction(self) -> Iterator[Connection]:
         """The connection for this thread alone, in a transaction that an error rolls back."""
-        with self._exclusive_connection() as con:
+        with self._file.exclusive() as con:
             con.begin()
             with ExitStack() as undo:
                 undo.callback(duckdb_rows.restore_row_order, con)  # runs after the rollback
@@ -273,23 +282,8 @@ class DuckDBStore(Closing):
                 undo.pop_all()
             con.commit()
 
-    @contextmanager
-    def _exclusive_connection(self) -> Iterator[Connection]:
-        """The connection for this thread alone; DuckDB's errors become `StoreError`s of one line."""
-        with self._lock:
-            con = self._connection
-            if con is None:
-                raise StoreError(f"{self.uri} is closed")
-            try:
-                yield con
-            except duckdb.Error as error:
-                line = duckdb_file.first_line(error)
-                if duckdb_file.DAMAGE_PATTERN.search(line):
-                    raise duckdb_file.damage_error(self.uri, line) from error
-                raise StoreError(f"{self.uri}: {line}") from error
-
     def _append_to_journal(self, **entry: str) -> None:
-        with self._lock:
+        with self._journal_lock:
             try:
                 self._journal.append([entry])
             except OSError as error:
@@ -311,3 +305,16 @@ class DuckDBStore(Closing):
         self._check_known(con, run_id)
         row = duckdb_rows.rows_of(con, "runs", run_id).row(0, named=True)
         return RunRecord.of_row(row, duckdb_rows.plan_of(con, run_id) or {})
+
+
+def _set_up(con: Connection) -> None:
+    """Set up a new connection."""
+    con.execute("set TimeZone='UTC'")  # else times come back in the machine's zone
+    # Merging row groups at a checkpoint takes memory by the hundred MB, the more the longer the
+    # table; files stay about the same without it, and queries as fast.
+    con.execute("set max_vacuum_tasks=0")
+
+
+def _set_up_file(con: Connection) -> None:
+    _set_up(con)
+    con.execute(f"set memory_limit='{MEMORY_LIMIT}'")

@@ -55,8 +55,7 @@
   };
   window.addEventListener("hashchange", filter);
   filter();
-  const live = document.querySelector("[data-progress]");
-  if (live) {
+  for (const live of document.querySelectorAll("[data-progress]")) {
     const look = async () => {
       try {
         const answer = await fetch(live.dataset.progress, { headers: { Accept: "application/json" } });
@@ -67,7 +66,7 @@
             return;
           }
           live.querySelector("progress").value = found.done;
-          live.querySelector("[data-done]").textContent = found.done.toLocaleString("en");
+          live.querySelector("[data-line]").textContent = `${found.line}.`;
         }
       } catch {
         /* the server is away; look again */

@@ -75,7 +75,7 @@ def test_labels_are_stored_while_another_process_writes_a_run(duckdb_place):
     fill(duckdb_place)
     with Writer(duckdb_place):
         with pytest.raises(StoreBusy):
-            open_store(duckdb_place)
+            open_store(duckdb_place, writing=True)
         people_tables(duckdb_place).add("labels", [label("a")])
         assert people_tables(duckdb_place).rows("labels").height == 1
     with open_store(duckdb_place) as store:

@@ -85,16 +85,22 @@ def _held(place: StoreConfig, how: str) -> Iterator[int]:
         yield other.pid
 
 
-def test_a_second_process_is_refused_naming_the_writer_and_what_to_do(duckdb_place):
+def test_a_second_writer_is_refused_naming_the_first_and_what_to_do(duckdb_place):
     with _held(duckdb_place, "writing") as owner:
-        for writing in (True, False):
-            with pytest.raises(StoreBusy) as caught:
-                open_store(duckdb_place, writing=writing)
-            assert str(caught.value) == (
-                f"{duckdb_place.uri} is in use by process {owner} on {socket.gethostname()}; wait until it ends or stop it, "
-                "or point [store] uri to a folder, which takes several writers"
-            )
+        with pytest.raises(StoreBusy) as caught:
+            open_store(duckdb_place, writing=True)
+        assert str(caught.value) == (
+            f"{duckdb_place.uri} is in use by process {owner} on {socket.gethostname()}; wait until it ends or stop it, "
+            "or point [store] uri to a folder, which takes several writers"
+        )
     open_store(duckdb_place, writing=True).close()
+
+
+def test_a_reader_is_let_in_while_another_process_writes(duckdb_place):
+    with _held(duckdb_place, "writing"):
+        for _ in range(3):
+            with open_store(duckdb_place) as store:
+                assert store.runs().height == 0
 
 
 def test_a_writer_waits_for_one_who_only_looks(duckdb_place):
@@ -313,3 +319,35 @@ def test_a_scan_keeps_the_order_of_the_rows_that_meet_a_condition(every: int):
         wanted = turned.filter(repetition=every - 1)
         assert_frame_equal(scan.collect(), wanted)
         assert_frame_equal(scan.select("case_id").head(3).collect(), wanted.select("case_id")[:3])
+
+
+COMMIT_FOREVER = """
+import sys
+from assizes.judge.config.run import StoreConfig
+from assizes.tasks.store import open_store
+from tests.tasks.store.rows import COUNTS, run_record, shard
+store = open_store(StoreConfig(uri=sys.argv[1]), writing=True)
+store.begin(run_record())
+for number in range(100_000):
+    store.commit_shard("nightly-1", f"s{number}", shard(case_id=f"c{number}"), COUNTS)
+    print(number, flush=True)
+"""
+
+
+def test_a_writer_killed_between_and_in_lendings_loses_and_doubles_nothing(duckdb_place):
+    command = [sys.executable, "-c", COMMIT_FOREVER, duckdb_place.uri]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as writer:
+        assert writer.stdout is not None
+        try:
+            acknowledged = int(writer.stdout.readline())
+            for _ in range(5):
+                with open_store(duckdb_place) as store:
+                    assert len(store.shard_counts("nightly-1")) > acknowledged
+        finally:
+            writer.kill()
+        numbers = [int(line) for line in writer.stdout.read().splitlines() if line]
+    with open_store(duckdb_place) as store:
+        shards = store.shard_counts("nightly-1")
+        assert {f"s{number}" for number in (acknowledged, *numbers)} <= shards.keys()
+        cases = store.table("nightly-1", "cases")["case_id"]
+        assert cases.n_unique() == cases.len() == len(shards)

@@ -1,0 +1,285 @@
+"""The connection of a store to its DuckDB file, which a writer lends to readers while it is idle.
+
+DuckDB keeps other processes out for as long as one has the file open for writing. So a writer closes
+the file when a reader waits and no transaction is open, and opens it again for its next transaction,
+once the readers are done. Nothing changes about a commit: it is one transaction, then its line in
+the journal. Only a writer opens the file for writing, also while it is lent. A reader that keeps the
+writer waiting for longer than `READ_LIMIT_S` loses the file.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import duckdb
+from duckdb import DuckDBPyConnection as Connection
+
+from assizes.judge.errors import StoreBusy, StoreError
+from assizes.tasks.store import duckdb_file
+from assizes.tasks.store.duckdb_turns import Turns, WriterMark
+from assizes.tasks.store.people import IN_MEMORY
+
+log = logging.getLogger(__name__)
+
+READ_WAIT_S: Final = 10.0
+"""Seconds that a reader waits for a writer to lend the file; a transaction takes much less."""
+
+READ_LIMIT_S: Final = 30.0
+"""Seconds that a reader may keep a waiting writer from the file, its own waiting not counted."""
+
+LEND_WAIT_S: Final = 600.0
+"""Seconds that a writer waits for the file that it lent, for programs that know no `READ_LIMIT_S`."""
+
+MIN_HOLD_S: Final = 0.1
+"""Seconds that a writer keeps a file that it opened again, so that readers slow it down little."""
+
+_WATCH_S: Final = 0.01  # seconds between two looks whether somebody waits
+_ASK_S: Final = 0.5  # seconds after which a waiting reader takes its turn anew
+_WARN_S: Final = 10.0  # seconds of waiting for readers after which a writer says so
+_SURE: Final = 50  # looks in a row that find somebody waiting: it is a writer, readers pass quickly
+
+
+class _State(NamedTuple):
+    """What a file held when it was lent."""
+
+    store_id: str | None
+    commits: int
+    ended_runs: int
+
+    def has_all_of(self, earlier: _State) -> bool:
+        """Whether this is the same file, and it lost nothing."""
+        return (
+            self.store_id == earlier.store_id
+            and self.commits >= earlier.commits
+            and self.ended_runs >= earlier.ended_runs
+        )
+
+
+class LentConnection:
+    """A connection for one thread at a time, opened again where it was lent.
+
+    `prepare` sets up each new connection.
+
+    Raises:
+        StoreBusy: another process writes, and does not lend the file in time.
+        NoStore: there is no file to read.
+        StoreError: the file is damaged, or no DuckDB file.
+    """
+
+    def __init__(
+        self, uri: str, path: Path, *, writing: bool, prepare: Callable[[Connection], None]
+    ) -> None:
+        self.uri = uri
+        self._path = path
+        self._writing = writing
+        self._prepare = prepare
+        self._lock = threading.Lock()  # of the connection, which has one transaction at a time
+        self._ended = threading.Event()
+        self._is_cut = False  # a reader kept a writer waiting for too long
+        self._allows_lending = False  # not before the tables are there
+        self._lent: _State | None = None  # what the file held when it was lent
+        self.mark: WriterMark | None = None
+        self._leave: Callable[[], object] | None = None
+        self.turns = None if path == IN_MEMORY else Turns(path)
+        self._connection: Connection | None = None
+        self._opened_at = 0.0  # by `time.monotonic`
+        with ExitStack() as undo:
+            undo.callback(self.close)  # after an error below: another process may need the file
+            if self.turns is None:
+                self._connection = duckdb_file.open_connection(uri, path, writing=writing)
+            elif writing:
+                self._open_writing(self.turns)
+            else:
+                self._open_reading(self.turns)
+            with self.exclusive() as con:
+                prepare(con)
+            undo.pop_all()
+
+    @contextmanager
+    def exclusive(self) -> Iterator[Connection]:
+        """The connection for this thread alone; DuckDB's errors become `StoreError`s of one line."""
+        with self._lock:
+            try:
+                yield self._known_connection()
+            except duckdb.Error as error:
+                line = duckdb_file.first_line(error)
+                if self._is_cut:
+                    raise self._cut_error() from error
+                if duckdb_file.DAMAGE_PATTERN.search(line):
+                    raise duckdb_file.damage_error(self.uri, line) from error
+                raise StoreError(f"{self.uri}: {line}") from error
+            finally:
+                self._lend_if_wanted()
+
+    def allow_lending(self) -> None:
+        """From now on lend the file; before, its tables may not be there yet."""
+        if self.turns is None or (not self._writing and not self.turns.has_writer()):
+            return
+        watch = _lend_forever if self._writing else _cut_at_limit
+        arguments = (weakref.ref(self), self._ended)
+        name = f"assizes-file-{'writer' if self._writing else 'reader'}"
+        threading.Thread(target=watch, args=arguments, name=name, daemon=True).start()
+        self._allows_lending = self._writing
+
+    def run_mark(self, run_id: str) -> Mapping[str, Any] | None:
+        """What the living writer says about a run that it works on; None where it does not."""
+        if self.mark is not None:
+            return self.mark.runs.get(run_id)
+        runs = self.turns.writer().get("runs", {}) if self.turns is not None else {}
+        lock: Mapping[str, Any] | None = runs.get(run_id)
+        return lock
+
+    def close(self) -> None:
+        """Close the file, and let another process write to it; closing it again does nothing."""
+        self._ended.set()
+        with self._lock:
+            # Prefect keeps the arguments of its last tasks until the interpreter ends: DuckDB would
+            # then print a report of leaked objects.
+            self._drop_connection()
+            if self._leave is not None:
+                self._leave()
+            self.mark = self._leave = None
+
+    def _known_connection(self) -> Connection:
+        if self._is_cut:
+            raise self._cut_error()
+        if self._ended.is_set():
+            raise StoreError(f"{self.uri} is closed")
+        if self._connection is None:
+            self._open_again()
+        assert self._connection is not None
+        return self._connection
+
+    def _open_writing(self, turns: Turns) -> None:
+        try:
+            self.mark = turns.become_writer(duckdb_file.LOCK_WAIT_S)
+        except OSError as error:
+            what = "lock file" if self._path.parent.is_dir() else "folder"
+            reason = error.strerror or error
+            raise StoreError(f"{self.uri}: cannot make its {what}: {reason}") from error
+        if self.mark is None:
+            raise duckdb_file.busy_error(self.uri, turns.writer().get("pid"))
+        # Also for a store that is forgotten without being closed, and at the end of the process.
+        self._leave = weakref.finalize(self, turns.leave, self.mark)
+        with turns.turn(duckdb_file.LOCK_WAIT_S):
+            self._connect(duckdb_file.LOCK_WAIT_S)
+
+    def _open_reading(self, turns: Turns) -> None:
+        if turns.is_own():  # DuckDB would refuse it too, unless the file is lent at this moment
+            raise duckdb_file.own_process_error(self.uri)
+        deadline = time.monotonic() + READ_WAIT_S
+        while True:
+            is_written = turns.has_writer()
+            try:
+                with turns.turn(_ASK_S):
+                    return self._connect(_ASK_S if is_written else 0)
+            except StoreBusy:
+                if not turns.has_writer() or time.monotonic() > deadline:
+                    raise
+
+    def _open_again(self) -> None:
+        """Open the file that was lent, once its readers are done, and check that nothing is lost."""
+        assert self.turns is not None
+        began = time.monotonic()
+        while self._connection is None:
+            try:
+                with self.turns.turn(LEND_WAIT_S):
+                    self._connect(_WARN_S)
+            except StoreBusy as error:
+                if time.monotonic() - began > LEND_WAIT_S:
+                    raise
+                log.warning("waiting for a reader: %s", error)
+        with ExitStack() as undo:
+            undo.callback(self._drop_connection)
+            self._check_reopened(self._connection)
+            undo.pop_all()
+
+    def _drop_connection(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+        self._connection = None
+
+    def _check_reopened(self, con: Connection) -> None:
+        self._prepare(con)
+        now = _held_state(con)
+        if (was := self._lent) is not None and not now.has_all_of(was):
+            what = f"it holds {now.commits} shards, and {was.commits} when it was lent"
+            raise duckdb_file.damage_error(self.uri, what)
+        con.execute("pragma enable_checkpoint_on_shutdown")  # `open_connection` had disabled it
+
+    def _connect(self, wait_s: float) -> None:
+        self._connection = duckdb_file.open_connection(
+            self.uri, self._path, writing=self._writing, wait_s=wait_s
+        )
+        self._opened_at = time.monotonic()
+
+    def _lend_if_wanted(self) -> None:
+        """Close the file where somebody waits for it; the caller holds the lock."""
+        con, turns = self._connection, self.turns
+        if con is None or turns is None or not self._allows_lending or self._ended.is_set():
+            return
+        if time.monotonic() - self._opened_at < MIN_HOLD_S or not turns.is_wanted():
+            return
+        with suppress(duckdb.Error):  # a damaged file: the next transaction says so
+            self._lent = _held_state(con)
+        con.close()
+        self._connection = None
+
+    def _lend_when_idle(self) -> None:
+        if self._connection is not None and self._lock.acquire(blocking=False):
+            try:
+                self._lend_if_wanted()
+            finally:
+                self._lock.release()
+
+    def _cut(self) -> None:
+        """End what a reader reads, as a writer has waited for long."""
+        self._is_cut = True
+        if (con := self._connection) is not None:
+            con.interrupt()
+        with self._lock:
+            self._drop_connection()
+
+    def _cut_error(self) -> StoreBusy:
+        return StoreBusy(
+            f"{self.uri}: reading took longer than {READ_LIMIT_S:.0f} s while a run writes to the "
+            "file; read less at once, or read again when the run has ended"
+        )
+
+
+def _held_state(con: Connection) -> _State:
+    (row,) = con.execute(
+        "select (select max(store) from _identity), (select count(*) from _commits), "
+        "(select count(*) from runs where finished_at is not null)"
+    ).fetchall()
+    return _State(*row)
+
+
+def _lend_forever(ref: weakref.ref[LentConnection], ended: threading.Event) -> None:
+    """Lend a writer's file whenever somebody waits for it and the writer is idle."""
+    while not ended.wait(_WATCH_S):
+        if (lent := ref()) is None:
+            return
+        lent._lend_when_idle()
+        del lent  # the store may be forgotten without being closed
+
+
+def _cut_at_limit(ref: weakref.ref[LentConnection], ended: threading.Event) -> None:
+    """Take the file from a reader that has had it for long and keeps a writer waiting."""
+    looks, pause_s = 0, READ_LIMIT_S
+    while not ended.wait(pause_s):
+        pause_s = _WATCH_S
+        if (lent := ref()) is None or lent.turns is None:
+            return
+        looks = looks + 1 if lent.turns.is_wanted() else 0
+        if looks >= _SURE:
+            lent._cut()
+            return
+        del lent

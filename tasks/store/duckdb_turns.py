@@ -1,0 +1,178 @@
+"""Who may open a DuckDB file now: the two lock files beside it, which a dead process frees.
+
+`<file>.writer` is locked by the one process that may write, from its first opening of the file to its
+last closing. It says which process that is, and on which runs it works. `<file>.turn` is locked for
+moments by whoever is about to open the file: so a writer sees that a reader waits, and a writer who
+waits for readers lets no further reader in. Only a writer makes these files, and it removes them at
+its end.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+_RETRY_S: Final = 0.005  # seconds between two tries to get a lock
+_MAX_MARK_BYTES: Final = 1 << 20  # of `<file>.writer`, a line about each run in work
+
+
+@dataclass(slots=True)
+class WriterMark:
+    """What a writer says in `<file>.writer`, and its lock on that file."""
+
+    path: Path
+    fd: int  # open as long as this process may write
+    users: int = 1  # the stores of this process that have the file open for writing
+    runs: dict[str, dict[str, Any]] = field(default_factory=dict)  # about runs in work, by run id
+
+    def put_run(self, run_id: str, lock: dict[str, Any] | None) -> None:
+        """Say that this process works on a run, or no longer (None)."""
+        with _marks_lock:
+            if lock is None:
+                self.runs.pop(run_id, None)
+            else:
+                self.runs[run_id] = lock
+            self.publish()
+
+    def publish(self) -> None:
+        """Write the mark anew, so that other processes see it."""
+        content = {"pid": os.getpid(), "host": socket.gethostname(), "runs": self.runs}
+        data = json.dumps(content).encode()
+        os.pwrite(self.fd, data, 0)
+        os.ftruncate(self.fd, len(data))
+
+
+_marks: dict[Path, WriterMark] = {}  # of this process, by path of `<file>.writer`
+_marks_lock = threading.Lock()
+
+
+class Turns:
+    """The turns of processes at one DuckDB file."""
+
+    def __init__(self, path: Path) -> None:
+        real = Path(os.path.realpath(path))  # a link must lead to the same lock files
+        self._turn = real.with_name(f"{real.name}.turn")
+        self._writer = real.with_name(f"{real.name}.writer")
+
+    def become_writer(self, wait_s: float) -> WriterMark | None:
+        """Become the writer, or one more store of the writing process; None: another process is.
+
+        Raises:
+            OSError: the lock files cannot be made.
+        """
+        deadline = time.monotonic() + wait_s
+        self._writer.parent.mkdir(parents=True, exist_ok=True)
+        while True:
+            with _marks_lock:
+                if (mark := _marks.get(self._writer)) is not None:
+                    mark.users += 1
+                    return mark
+                if (fd := _lock_now(self._writer, creates=True)) is not None:
+                    mark = _marks[self._writer] = WriterMark(self._writer, fd)
+                    mark.publish()
+                    os.close(os.open(self._turn, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o666))
+                    return mark
+            if time.monotonic() > deadline:
+                return None
+            time.sleep(_RETRY_S)
+
+    def leave(self, mark: WriterMark) -> None:
+        """Give up one use of the mark; with the last one, other processes may write."""
+        with _marks_lock:
+            mark.users -= 1
+            if mark.users == 0:
+                del _marks[mark.path]
+                # Removed while they are locked: whoever waits for them finds that they are gone.
+                for path in (self._turn, self._writer):
+                    path.unlink(missing_ok=True)
+                os.close(mark.fd)
+
+    def is_own(self) -> bool:
+        """Whether this process is the writer."""
+        with _marks_lock:
+            return self._writer in _marks
+
+    def has_writer(self) -> bool:
+        """Whether a living process is the writer."""
+        return self.is_own() or _is_locked(self._writer)
+
+    def writer(self) -> Mapping[str, Any]:
+        """What the living writer says: `pid`, `host`, `runs`; empty without a writer."""
+        for _ in range(3):  # a mark that is being written may be half of one
+            if not self.has_writer():
+                return {}
+            with suppress(OSError, ValueError), self._writer.open("rb") as file:
+                content: dict[str, Any] = json.loads(file.read(_MAX_MARK_BYTES))
+                return content
+            time.sleep(_RETRY_S)
+        return {}
+
+    def is_wanted(self) -> bool:
+        """Whether somebody is about to open the file."""
+        return _is_locked(self._turn)
+
+    @contextmanager
+    def turn(self, wait_s: float) -> Iterator[None]:
+        """Wait for the turn at the file, and hold it for the block; after `wait_s`, go on without.
+
+        Without a writer there are no turns: readers open the file together.
+        """
+        deadline, fd = time.monotonic() + wait_s, None
+        with suppress(OSError):  # no such file, or one of another user
+            while (fd := _lock_now(self._turn, creates=False)) is None:
+                if time.monotonic() > deadline:
+                    break
+                time.sleep(_RETRY_S)
+        try:
+            yield
+        finally:
+            if fd is not None:
+                os.close(fd)
+
+
+def _lock_now(path: Path, *, creates: bool) -> int | None:
+    """A descriptor with the lock on a file, which closing frees; None while somebody else has it."""
+    flags = (os.O_RDWR | os.O_CREAT if creates else os.O_RDONLY) | os.O_CLOEXEC
+    while True:
+        fd = os.open(path, flags, 0o666)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _is_at(path, fd):
+                return fd
+        except BlockingIOError:
+            os.close(fd)
+            return None
+        except OSError:
+            os.close(fd)
+            raise
+        os.close(fd)  # its last holder removed the file in between
+
+
+def _is_locked(path: Path) -> bool:
+    """Whether somebody has the lock on a file, another descriptor of this process included."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+    return False
+
+
+def _is_at(path: Path, fd: int) -> bool:
+    with suppress(OSError):
+        return os.path.samestat(path.stat(), os.fstat(fd))
+    return False
