@@ -19,7 +19,7 @@ import json
 import random
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, Final
 
@@ -57,12 +57,14 @@ USELESS: Final = 0.25
 
 VARIANTS: Final = (Variant(True, 0), Variant(False, 4), Variant(True, 4))
 METRIC: Final = "helpful"
-RUBRIC: Final = '''kind = "ANSWER"
+RUBRIC: Final = """kind = "ANSWER"
 name = "helpful"
 description = "Does the response do what was asked?"
 question = "Does the response do what the request asks for?"
-'''
-REFUSAL: Final = re.compile(r"\b(cannot|can't|can not|unable to|not able to|sorry|apologi[sz]e)\b", re.I)
+"""
+REFUSAL: Final = re.compile(
+    r"\b(cannot|can't|can not|unable to|not able to|sorry|apologi[sz]e)\b", re.I
+)
 
 
 @dataclass(frozen=True)
@@ -98,7 +100,13 @@ def llmbar() -> list[Text]:
     with (DATA / "llmbar" / "pairs.jsonl").open(encoding="utf-8") as lines:
         rows = [json.loads(line) for line in lines]
     return [
-        Text(f"p{row['pair']}-{n}", f"p{row['pair']}", row["input"], row[f"output_{n}"], row["label"] == n)
+        Text(
+            f"p{row['pair']}-{n}",
+            f"p{row['pair']}",
+            row["input"],
+            row[f"output_{n}"],
+            row["label"] == n,
+        )
         for row in rows
         for n in (1, 2)
         if row[f"output_{n}"].strip()
@@ -137,21 +145,23 @@ class ScriptedJudge:
         right = text.passes != (draw(self.seed, text.key, "noise") < NOISE)
         guidelines = system.partition("Guidelines, which")[2].casefold()
         word = "length" if self.bias == "fails_long" else "refus"
-        if self.is_biased_about(text) and word not in guidelines:
-            if draw(self.seed, text.key, "bias") < BIASED:
-                return self.bias == "passes_refusals"
+        is_biased = self.is_biased_about(text) and word not in guidelines
+        if is_biased and draw(self.seed, text.key, "bias") < BIASED:
+            return self.bias == "passes_refusals"
         changed = "people judged" in system.casefold() or "polite" in guidelines
         if changed and draw(self.seed, text.key, hash_of(system)) < 0.05:  # any other prompt
             return not right
         return right
 
-    async def complete(self, ask: Ask[Any], *, complaint: str | None = None, cap: int = 1) -> Completion:
+    async def complete(
+        self, ask: Ask[Any], *, complaint: str | None = None, cap: int = 1
+    ) -> Completion:
         """Rate the answer of the ask, as its real prompt says."""
         assert isinstance(ask.evidence, RatingEvidence)
         text = self.texts[f"{ask.evidence.request}\x00{ask.evidence.response}"]
         rating = "yes" if self.verdict(text, ask.prompt.system) else "no"
         reply = {"reply_id": ask.reply_id, "rationale": "as scripted", "rating": rating}
-        return Completion(json.dumps(reply), self.name, 10, 5, cost_usd=0.0, latency_ms=1.0)
+        return Completion(json.dumps(reply), self.name, 10, 5, cost_usd=0.0, reply_id=ask.reply_id)
 
     async def aclose(self) -> None:
         """Nothing is open."""
@@ -167,10 +177,14 @@ class ScriptedProposer(ScriptedJudge):
 
     name = "scripted/proposer"
 
-    async def complete(self, ask: Ask[Any], *, complaint: str | None = None, cap: int = 1) -> Completion:
+    async def complete(
+        self, ask: Ask[Any], *, complaint: str | None = None, cap: int = 1
+    ) -> Completion:
         """Propose one guideline."""
         assert ask.reply is GuidelinesReply
-        wrong = re.findall(r"<data: Wrong case \d+: people say (\w+),[^>]*>\n(.*?)\n</data>", ask.prompt.user, re.S)
+        wrong = re.findall(
+            r"<data: Wrong case \d+: people say (\w+),[^>]*>\n(.*?)\n</data>", ask.prompt.user, re.S
+        )
         long = [len(body) > min(self.long, 1000) for people, body in wrong if people == "pass"]
         refusals = [bool(REFUSAL.search(body)) for people, body in wrong if people == "fail"]
         title, text = "Polite words", "A polite answer is not better for it."
@@ -181,7 +195,7 @@ class ScriptedProposer(ScriptedJudge):
                 title, text = "Refusals", "An answer that refuses does not do what was asked."
         guideline = {"cases": [1], "title": title, "text": text}
         reply = {"reply_id": ask.reply_id, "guidelines": [guideline]}
-        return Completion(json.dumps(reply), self.name, 10, 5, cost_usd=0.0, latency_ms=1.0)
+        return Completion(json.dumps(reply), self.name, 10, 5, cost_usd=0.0, reply_id=ask.reply_id)
 
 
 @dataclass(frozen=True)
@@ -220,12 +234,21 @@ async def trial(seed: int, bias: str, source: list[Text], *, shuffled: bool) -> 
     ]
     scores = await rejudging.scores(judge, cases)
     items = [
-        LabelledCase(case, text.response[:1200], text.cluster, label, score.passed, reason="as scripted")
+        LabelledCase(
+            case, text.response[:1200], text.cluster, label, score.passed, reason="as scripted"
+        )
         for case, text, label, score in zip(cases, drawn, labels, scores, strict=True)
     ]
     record = AlignmentRecord(
-        parent=rubric_hash(judge, METRIC), version=1, metric=METRIC, run="bench", labels="-",
-        proposer=proposer.name, held_out="-", held_out_uses=1, result="-",
+        parent=rubric_hash(judge, METRIC),
+        version=1,
+        metric=METRIC,
+        run="bench",
+        labels="-",
+        proposer=proposer.name,
+        held_out="-",
+        held_out_uses=1,
+        result="-",
     )
 
     async def propose(task: ProposalTask) -> list[Guideline]:
@@ -262,7 +285,10 @@ async def main(seeds: int, shuffled: int) -> None:
         noise = [await trial(seed, bias, source, shuffled=True) for seed in range(shuffled)]
         unwritten = sum(not each.is_written for each in noise)
         figures.add(f"{bias}_shuffled_unwritten_share", unwritten / shuffled, least=0.95)
-        figures.add(f"{bias}_shuffled_tried_share", sum(each.held_out is not None for each in noise) / shuffled)
+        figures.add(
+            f"{bias}_shuffled_tried_share",
+            sum(each.held_out is not None for each in noise) / shuffled,
+        )
     figures.close()
 
 

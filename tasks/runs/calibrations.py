@@ -29,7 +29,12 @@ from assizes.judge.errors import ConfigurationError
 from assizes.judge.rows import as_json
 from assizes.judge.verdicts.executions import collect_rows
 from assizes.tasks.runs.item_facts import item_facts
-from assizes.tasks.runs.labels_and_grades import carried_labels, read_labels, stored_grades
+from assizes.tasks.runs.labels_and_grades import (
+    JudgeGrades,
+    carried_labels,
+    read_labels,
+    stored_grades,
+)
 from assizes.tasks.runs.people_labels import stored_labels
 from assizes.tasks.store import RunRecord, Store
 
@@ -191,10 +196,8 @@ def _calibrate_metric(
     source: LabelSource,
     config: CalibrationConfig,
 ) -> tuple[Calibration, MetricDisagreements]:
-    is_binary = all(set(people.grades.values()) <= {0.0, 1.0} for people in labels.values())
-    judge_grades = stored_grades(store, record.run_id, metric, config, binary=is_binary)
+    judge_grades, items = rated_items_of_run(store, record, metric, labels, config)
     grades, clusters = judge_grades.grades, judge_grades.clusters
-    items = _rated_items(_with_repetitions(labels, clusters), grades, clusters)
     answered_by = judge_grades.answered_by
     models = f" answered by {', '.join(answered_by)}" if answered_by else ""
     subject = CalibrationSubject(
@@ -209,6 +212,26 @@ def _calibrate_metric(
     facts = item_facts(store, record.run_id, judge_grades.judge, metric, items)
     ordered = config.scale == "ordinal"
     return calibrate(subject, items, config), disagreements(metric, items, facts, ordered=ordered)
+
+
+def rated_items_of_run(
+    store: Store,
+    record: RunRecord,
+    metric: str,
+    labels: Mapping[ItemKey, PeopleGrades],
+    config: CalibrationConfig,
+) -> tuple[JudgeGrades, list[RatedItem]]:
+    """The grades that a run gave for a metric, and the labelled items beside these grades.
+
+    Raises:
+        ConfigurationError: the run has no such metric, or a label does not say which repetition.
+    """
+    is_binary = all(set(people.grades.values()) <= {0.0, 1.0} for people in labels.values())
+    judge_grades = stored_grades(store, record.run_id, metric, config, binary=is_binary)
+    clusters = judge_grades.clusters
+    return judge_grades, _rated_items(
+        _with_repetitions(labels, clusters), judge_grades.grades, clusters
+    )
 
 
 def _with_repetitions(
