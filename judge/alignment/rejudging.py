@@ -114,7 +114,7 @@ class Rejudging:
 
 def _check_failures(scores: Sequence[Score]) -> None:
     failed = [score for score in scores if score.status == "failed"]
-    codes = Counter(score.failure_code for score in failed)
+    codes = Counter(score.details.get("error") for score in failed)
     if codes[_BUDGET]:
         raise OverBudget("the budget is spent; nothing is written. Replies are kept in the cache")
     if len(failed) > MAX_ERROR_SHARE * len(scores):
