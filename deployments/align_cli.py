@@ -12,40 +12,46 @@ from assizes.deployments import options
 
 app = typer.Typer()
 
+Metric = Annotated[str, Option(help="Metric whose judge is aligned; its cases are labelled.")]
+Model = Annotated[str | None, Option(help="Model that proposes guidelines, e.g. openai/gpt-4.1.")]
+Optimiser = Annotated[
+    str | None, Option(help="Your own proposer in place of a model: module:function.")
+]
+Budget = Annotated[float, Option(help="Most US dollars for all asks, those of the judge too.")]
+Labels = Annotated[str, Option(help="Labels: store:, a file, or cases:NAME.", show_default=True)]
+Write = Annotated[Path | None, Option(help="New file for the rubric, for you to read and edit.")]
+Apply = Annotated[
+    Path | None,
+    Option(help="Try this rubric file on the held-out labels; if better, put it in place."),
+]
+Guidelines = Annotated[int, Option(min=0, max=12, help="Most new guidelines.")]
+Examples = Annotated[int, Option(min=0, max=12, help="Most new examples.")]
+HeldOut = Annotated[
+    float, Option(min=0.2, max=0.7, help="Share of the labels for the verdict alone.")
+]
+Folds = Annotated[int, Option(min=2, max=20, help="Folds of the other labels.")]
+Seed = Annotated[str, Option(help="Another word divides the labels otherwise.")]
+DryRun = Annotated[
+    bool, Option("--dry-run", help="Only say what would be asked and what it may cost.")
+]
+
 
 @app.command()
 def align(
     run_id: options.RunId,
-    metric: Annotated[str, Option(help="Metric whose judge is aligned; its cases are labelled.")],
-    model: Annotated[
-        str | None, Option(help="Model that proposes guidelines, e.g. openai/gpt-4.1.")
-    ] = None,
-    optimiser: Annotated[
-        str | None, Option(help="Your own proposer in place of a model: module:function.")
-    ] = None,
-    budget: Annotated[
-        float, Option(help="Most US dollars for all asks, those of the judge too.")
-    ] = 1.0,
-    labels: Annotated[
-        str, Option(help="Labels: store:, a file, or cases:NAME.", show_default=True)
-    ] = "store:",
-    write: Annotated[
-        Path | None, Option(help="New file for the rubric, for you to read and edit.")
-    ] = None,
-    apply: Annotated[
-        Path | None,
-        Option(help="Try this rubric file on the held-out labels; if better, put it in place."),
-    ] = None,
-    guidelines: Annotated[int, Option(min=0, max=12, help="Most new guidelines.")] = 5,
-    examples: Annotated[int, Option(min=0, max=12, help="Most new examples.")] = 4,
-    held_out: Annotated[
-        float, Option(min=0.2, max=0.7, help="Share of the labels for the verdict alone.")
-    ] = 0.4,
-    folds: Annotated[int, Option(min=2, max=20, help="Folds of the other labels.")] = 4,
-    seed: Annotated[str, Option(help="Another word divides the labels otherwise.")] = "",
-    dry_run: Annotated[
-        bool, Option("--dry-run", help="Only say what would be asked and what it may cost.")
-    ] = False,
+    metric: Metric,
+    model: Model = None,
+    optimiser: Optimiser = None,
+    budget: Budget = 1.0,
+    labels: Labels = "store:",
+    write: Write = None,
+    apply: Apply = None,
+    guidelines: Guidelines = 5,
+    examples: Examples = 4,
+    held_out: HeldOut = 0.4,
+    folds: Folds = 4,
+    seed: Seed = "",
+    dry_run: DryRun = False,
     config: options.ConfigFile = None,
     overrides: options.Overrides = None,
     store: options.StoreUri = None,

@@ -10,10 +10,10 @@ from prefect.client.schemas.objects import State
 from prefect.states import Completed
 
 from assizes.flows.server import finds_server
+from assizes.judge.alignment.requested import edited_rubric
 from assizes.judge.alignment.result import AlignmentRequest, AlignmentResult
 from assizes.judge.config.run import RunConfig
 from assizes.tasks.align import (
-    edited_rubric,
     nothing_found,
     open_alignment,
     plan_alignment,

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from pathlib import Path
 from statistics import fmean
 from typing import Final
 
@@ -17,13 +16,15 @@ from prefect.cache_policies import NO_CACHE
 
 from assizes.judge.alignment.examples import task_of
 from assizes.judge.alignment.gate import try_held_out
-from assizes.judge.alignment.labelled_cases import LabelledCase, divide, labels_hash
+from assizes.judge.alignment.labelled_cases import (
+    LabelledCase,
+    canary_cases,
+    divide,
+    labels_hash,
+)
 from assizes.judge.alignment.proposer import (
     PROPOSER,
-    FunctionProposer,
-    ModelProposer,
     ProposalTask,
-    Proposer,
     proposal_prompt,
 )
 from assizes.judge.alignment.rejudging import (
@@ -33,6 +34,7 @@ from assizes.judge.alignment.rejudging import (
     rubric_hash,
     rubric_text,
 )
+from assizes.judge.alignment.requested import proposer_of
 from assizes.judge.alignment.result import (
     AlignmentPlan,
     AlignmentRequest,
@@ -44,16 +46,14 @@ from assizes.judge.alignment.result import (
 from assizes.judge.alignment.rubric_files import (
     RubricFile,
     diff,
-    read_rubric_file,
     room,
     rubric_file,
 )
-from assizes.judge.alignment.search import Choice, Guidance, Search, Variant, choose
+from assizes.judge.alignment.search import Guidance, Search, Variant, VariantChoice, choose
 from assizes.judge.catalog import resolve_judges
 from assizes.judge.config.judging import OFFLINE_MODEL, JudgeConfig, estimated_tokens
 from assizes.judge.config.run import RunConfig
 from assizes.judge.errors import ConfigurationError
-from assizes.judge.families.custom.python_judges import load_reference, reference_error
 from assizes.judge.injection.families import plant_attack
 from assizes.judge.model_assignment import ModelAssignment, assign_callable_models
 from assizes.judge.model_factory import check_model, model_for
@@ -70,9 +70,6 @@ from assizes.tasks.runs.alignments import (
 from assizes.tasks.runs.stored_cases import run_config
 from assizes.tasks.runtime.process import redacts_secrets
 from assizes.tasks.store import Store
-
-MAX_CANARIES: Final = 10
-"""The most attacks that are planted to compare the old and the new judge."""
 
 ADDED_TOKENS: Final = 1_500
 """Tokens by which guidelines and examples are taken to lengthen each ask, for the forecast."""
@@ -179,23 +176,6 @@ def _model_of(context: RunContext, judge: str) -> str:
     return getattr(model, "name", "")
 
 
-def proposer_of(request: AlignmentRequest) -> Proposer:
-    """The proposer that a request names.
-
-    Raises:
-        ConfigurationError: it names none, or its function cannot be imported.
-    """
-    if request.optimiser is not None:
-        wanted = "wanted module:function, e.g. 'my_module:my_optimiser'"
-        function = load_reference(request.optimiser, "--optimiser", wanted)
-        if not callable(function):
-            raise reference_error("--optimiser", request.optimiser, "is no function")
-        return FunctionProposer(request.optimiser, function)
-    if request.model is None and request.file is None:
-        raise ConfigurationError("--model: name the model that proposes guidelines, or --optimiser")
-    return ModelProposer(request.model or "a person")
-
-
 @asynccontextmanager
 async def open_alignment(
     config: RunConfig, request: AlignmentRequest, store: Store
@@ -287,7 +267,7 @@ def plan_alignment(alignment: Alignment) -> AlignmentPlan:
 
 @redacts_secrets
 @task(name="propose_rubric", cache_policy=NO_CACHE, persist_result=False)
-async def propose_rubric(alignment: Alignment) -> Choice:
+async def propose_rubric(alignment: Alignment) -> VariantChoice:
     """Distil guidelines, choose examples, and choose among them by the folds.
 
     Raises:
@@ -356,7 +336,9 @@ async def prove_rubric(
     )
 
 
-def nothing_found(alignment: Alignment, plan: AlignmentPlan, choice: Choice) -> AlignmentResult:
+def nothing_found(
+    alignment: Alignment, plan: AlignmentPlan, choice: VariantChoice
+) -> AlignmentResult:
     """The result where no variant gained enough on the folds to be tried on held-out labels."""
     return AlignmentResult(
         run_id=alignment.record.run_id,
@@ -373,34 +355,12 @@ def nothing_found(alignment: Alignment, plan: AlignmentPlan, choice: Choice) -> 
     )
 
 
-def variant_gains(choice: Choice) -> tuple[VariantGain, ...]:
+def variant_gains(choice: VariantChoice) -> tuple[VariantGain, ...]:
     """How the variants did, for a result."""
     return tuple(
         VariantGain(variant=item.variant.words(), gain=item.gain, p_value=item.p_value)
         for item in choice.scores
     )
-
-
-def edited_rubric(request: AlignmentRequest) -> RubricFile | None:
-    """The file that a request wants to be tried; `None`: a proposal is wanted.
-
-    Raises:
-        ConfigurationError: the file cannot be read, or is about another metric.
-    """
-    if request.file is None:
-        return None
-    file = read_rubric_file(Path(request.file))
-    if file.metric != request.metric:
-        raise ConfigurationError(
-            f"{request.file}: a rubric of {file.metric!r}, not of {request.metric!r}"
-        )
-    return file
-
-
-def canary_cases(items: Sequence[LabelledCase]) -> list[LabelledCase]:
-    """The cases in which attacks are planted: people and the judge fail them."""
-    failing = [item for item in items if not item.people and item.judge is False]
-    return sorted(failing, key=lambda item: item.case.case_id)[:MAX_CANARIES]
 
 
 async def _canary_change(alignment: Alignment, trial: RubricFile) -> CanaryChange | None:

@@ -22,6 +22,10 @@ LEAST_CLUSTERS: Final = 10
 """The fewest clusters of each of the two parts."""
 
 
+MAX_CANARIES: Final = 10
+"""The most attacks that are planted to compare the old and the new judge."""
+
+
 @dataclass(frozen=True, slots=True)
 class LabelledCase:
     """A case that people judged, with the verdict of the judge as it is."""
@@ -111,3 +115,9 @@ def labels_hash(items: Sequence[LabelledCase]) -> str:
     """The first 16 hex digits of the SHA-256 over the cases and their labels."""
     rows = sorted([item.case.case_id, item.case.repetition, item.people] for item in items)
     return hashlib.sha256(as_json(rows).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def canary_cases(items: Sequence[LabelledCase]) -> list[LabelledCase]:
+    """The cases in which attacks are planted: people and the judge fail them."""
+    failing = [item for item in items if not item.people and item.judge is False]
+    return sorted(failing, key=lambda item: item.case.case_id)[:MAX_CANARIES]

@@ -55,7 +55,7 @@ class VariantScore:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class VariantChoice:
     """The variant that was chosen, and what it adds; `guidance` is empty where none gained."""
 
     guidance: Guidance
@@ -109,7 +109,7 @@ class Search:
         )
 
 
-async def choose(search: Search, division: Division) -> Choice:
+async def choose(search: Search, division: Division) -> VariantChoice:
     """Choose among the variants by the folds, and make the chosen one from all of them."""
     judged: dict[Variant, list[tuple[LabelledCase, bool | None]]] = {
         variant: [] for variant in search.variants
@@ -130,8 +130,8 @@ async def choose(search: Search, division: Division) -> Choice:
     # Of equal gains the one that adds least: what is added is paid for in every ask.
     best = min(scores, key=lambda item: (-item.gain, item.variant.examples))
     if best.gain <= 0 or best.p_value > WORTH_TRYING:
-        return Choice(Guidance(), scores)
+        return VariantChoice(Guidance(), scores)
     development = division.development
     guidelines, refused = await search.guidance_of(development)
     added = search.addition(best.variant, guidelines, development)
-    return Choice(added, scores, best.variant, tuple(refused))
+    return VariantChoice(added, scores, best.variant, tuple(refused))

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from assizes.deployments.commands import output
+from assizes.judge.alignment.requested import edited_rubric
 from assizes.judge.alignment.result import AlignmentPlan, AlignmentRequest, AlignmentResult
 from assizes.judge.alignment.rubric_files import RubricFile, rubric_file
 from assizes.judge.config.run import RunConfig
@@ -59,7 +60,7 @@ def align_and_print(config: RunConfig, request: AlignmentRequest, wanted: AlignO
 
 
 async def _planned(config: RunConfig, request: AlignmentRequest) -> AlignmentPlan:
-    from assizes.tasks.align import edited_rubric, open_alignment, plan_alignment
+    from assizes.tasks.align import open_alignment, plan_alignment
 
     edited_rubric(request)
     with existing_store(config.store) as store:
