@@ -211,6 +211,21 @@ class Trial:
         return self.held_out is not None and self.held_out.is_better
 
 
+def history_of(parent: str, proposer: str) -> AlignmentRecord:
+    """The table `[alignment]` of a text that is tried."""
+    return AlignmentRecord(
+        parent=parent,
+        version=1,
+        metric=METRIC,
+        run="bench",
+        labels="-",
+        proposer=proposer,
+        held_out="-",
+        held_out_uses=1,
+        result="-",
+    )
+
+
 async def trial(seed: int, bias: str, source: list[Text], *, shuffled: bool) -> Trial:
     """Align a biased judge once, over cases drawn by the seed."""
     rng = random.Random(f"{seed} {bias}")
@@ -239,17 +254,7 @@ async def trial(seed: int, bias: str, source: list[Text], *, shuffled: bool) -> 
         )
         for case, text, label, score in zip(cases, drawn, labels, scores, strict=True)
     ]
-    record = AlignmentRecord(
-        parent=rubric_hash(judge, METRIC),
-        version=1,
-        metric=METRIC,
-        run="bench",
-        labels="-",
-        proposer=proposer.name,
-        held_out="-",
-        held_out_uses=1,
-        result="-",
-    )
+    record = history_of(rubric_hash(judge, METRIC), proposer.name)
 
     async def propose(task: ProposalTask) -> list[Guideline]:
         return await rejudging.proposal(ModelProposer(proposer.name), task)

@@ -70,12 +70,7 @@ def align(
         raise ConfigurationError("--write and --apply: give one of them")
     if budget <= 0:
         raise ConfigurationError(f"--budget {budget:g}: wanted a number above 0")
-    settings: dict[str, dict[str, object]] = {
-        "calibration": {"labels": labels, "metric": metric},
-        "store": {"uri": store},
-        "transcripts": {"uri": ""},  # those of the run are read
-    }
-    read = options.read_config(config, overrides, settings)
+    read = options.read_config(config, overrides, _settings(labels, metric, store))
     request = AlignmentRequest(
         run=run_id,
         metric=metric,
@@ -91,3 +86,12 @@ def align(
     )
     wanted = commands.AlignOutput(write, apply is not None, dry_run, as_json, verbose)
     raise typer.Exit(commands.align_and_print(read, request, wanted))
+
+
+def _settings(labels: str, metric: str, store: str | None) -> dict[str, dict[str, object]]:
+    """The settings that the options stand for."""
+    return {
+        "calibration": {"labels": labels, "metric": metric},
+        "store": {"uri": store},
+        "transcripts": {"uri": ""},  # those of the run are read
+    }
