@@ -14,6 +14,7 @@ import typer
 from typer import Argument, Option
 
 from assizes.deployments import (
+    align_cli,
     commands,
     operating_cli,
     options,
@@ -304,6 +305,7 @@ app.add_typer(operating_cli.app)
 app.add_typer(reading_cli.app)
 app.add_typer(store_cli.app)
 app.add_typer(people_cli.labels_app)
+app.add_typer(align_cli.app)
 
 
 @app.command()

@@ -102,6 +102,7 @@ SECTIONS: Final[Mapping[str, Sequence[str]]] = {  # heading -> commands, in this
     "Judges and transcripts": ("metrics", "judges", "calibrate", "import"),
     "Labels of people": (
         *("labels queue", "labels status", "labels list", "labels import", "labels export"),
+        "align",
     ),
     "Prefect server": ("up", "down", "deploy", "worker"),
     "Upkeep of a store": ("store compact", "store clean", "store forget", "store rebuild"),

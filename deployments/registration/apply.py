@@ -123,6 +123,7 @@ def wanted_deployments(config: RunConfig) -> list[WantedDeployment]:
         of_flow("evaluate.evaluate", "One evaluation."),
         of_flow("compare.compare_runs", "Two runs side by side.", parameters=compare_parameters),
         of_flow("calibrate.calibrate_judge", "Compare the judge with human labels."),
+        of_flow("align.align_judge", "Propose a better judge from labels."),
         WantedDeployment(
             "assizes.flows.partition.judge_partition",
             DEPLOYMENT.partition("/")[2],  # one for all configurations

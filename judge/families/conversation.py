@@ -50,7 +50,7 @@ from assizes.judge.protocol import Prompt, Steps, ask
 from assizes.judge.rubrics.rubric import (
     OUTCOMES,
     Rubric,
-    chat_rubric,
+    chat_version,
     metric_of,
     rubric_section,
 )
@@ -159,8 +159,7 @@ class ConversationJudge:
         rules = [_RULES]
         if tool_metrics := [r.name for r in rubrics if r.name in _TOOL_METRICS]:
             rules.append(_NO_TOOLS_RULE.format(", ".join(tool_metrics)))
-        chat = chat_rubric()
-        for_chat = [chat if rubric.name == chat.name else rubric for rubric in rubrics]
+        for_chat = [chat_version(rubric) for rubric in rubrics]
         # Nothing of a case stands in them, so that a provider can cache them over a run.
         self.system, self._chat_system = (
             "\n\n".join(["\n".join(rules), _REPLY, "# Metrics", *map(rubric_section, texts)])

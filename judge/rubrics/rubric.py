@@ -7,7 +7,6 @@ The nine built-in rubrics are in `judge/rubrics`; folders of users add others. A
 from __future__ import annotations
 
 import functools
-import hashlib
 import re
 import tomllib
 from collections.abc import Collection, Mapping, Sequence
@@ -15,10 +14,17 @@ from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, Field, ValidationError, model_validator
 
 from assizes.judge.errors import ConfigurationError
-from assizes.judge.rows import as_json
+from assizes.judge.rubrics.guidance import (
+    ALIGNMENT,
+    AlignmentRecord,
+    Examples,
+    Guidelines,
+    RubricTable,
+    guidance_text,
+)
 from assizes.judge.score import Metric, Scale, Tier
 
 BUILT_IN: Final = (
@@ -63,18 +69,6 @@ def free_name(name: str) -> str:
     return name
 
 
-class RubricTable(BaseModel):
-    """The base class of all parts of a rubric file: frozen, strict, without unknown keys."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
-
-    def content_hash(self) -> str:
-        """The first 16 hex digits of the SHA-256 over the canonical JSON of the content."""
-        # The version of a rubric: a changed word shows in every row that it scored.
-        body = as_json(self.model_dump(mode="json"))
-        return hashlib.sha256(body.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-
-
 T = TypeVar("T", bound=RubricTable)
 
 
@@ -105,6 +99,9 @@ class Rubric(RubricTable):
     notes: str = ""  # stands after the levels in the prompt
     levels: dict[str, Level]  # key of the level -> its text
     prompt_examples: list[str] | None = None  # keys of levels
+    guidelines: Guidelines = Field(default_factory=list)
+    examples: Examples = Field(default_factory=list)
+    alignment: AlignmentRecord | None = None  # where guidelines and examples come from
 
     @model_validator(mode="after")
     def _check_levels(self) -> Rubric:
@@ -126,7 +123,8 @@ def _levels_text(rubric: Rubric, shown: Collection[str]) -> str:
         level_line(key, rubric.levels[key], with_example=key in shown)
         for key in _LEVELS[rubric.score_type]
     ]
-    return "\n".join([*lines, rubric.notes] if rubric.notes else lines)
+    guidance = guidance_text(rubric.guidelines, rubric.examples)
+    return "\n".join([*lines, *filter(None, (rubric.notes, guidance))])
 
 
 def rubric_section(rubric: Rubric) -> str:
@@ -160,21 +158,44 @@ def metric_of(rubric: Rubric) -> Metric:
 def rubrics(folders: Sequence[str] = ()) -> tuple[Rubric, ...]:
     """The built-in rubrics in their published order, then those of the folders, by folder and file name.
 
+    An aligned rubric, one with a table `[alignment]`, takes the place of the rubric of its name.
+
     Raises:
-        ConfigurationError: for a folder or file that cannot be used, and for a name used twice.
+        ConfigurationError: for a folder or file that cannot be used, for a name used twice, and for
+            an aligned rubric whose parent is another text.
     """
     by_name = {rubric.name: (rubric, "built in") for rubric in built_in_rubrics()}
     for where, table in documents(folders):
         if KIND in table:  # a judge, which another loader reads
             continue
         rubric = validate_table(Rubric, table, where)
-        if rubric.name in by_name:
+        if rubric.name in by_name and rubric.alignment is not None:
+            check_parent(rubric.alignment, by_name[rubric.name][0].content_hash(), where)
+        elif rubric.name in by_name:
             raise ConfigurationError(
                 f"{where}: metric name {rubric.name!r} is already taken "
                 f"({by_name[rubric.name][1]}); choose another name"
             )
         by_name[rubric.name] = (rubric, where)
     return tuple(rubric for rubric, _ in by_name.values())
+
+
+def is_aligned(table: Mapping[str, Any]) -> bool:
+    """Whether the table of a rubric file says that `assizes align` made it from another rubric."""
+    return ALIGNMENT in table
+
+
+def check_parent(record: AlignmentRecord, parent_hash: str, where: str) -> None:
+    """Check that an aligned rubric replaces the text from which it was made.
+
+    Raises:
+        ConfigurationError: when that text is another one by now.
+    """
+    if record.parent != parent_hash:
+        raise ConfigurationError(
+            f"{where}: aligned from rubric {record.parent}, but {record.metric!r} has the text "
+            f"{parent_hash} by now; run `assizes align` again, or take the file out of the folder"
+        )
 
 
 @functools.cache
@@ -189,9 +210,22 @@ def chat_rubric() -> Rubric:
     return _stored_rubric("response_delivery_chat")
 
 
+def chat_version(rubric: Rubric) -> Rubric:
+    """The rubric as it holds for a conversation that is read; most are the same there."""
+    chat = chat_rubric()
+    if rubric.name != chat.name:
+        return rubric
+    # What people said of the metric holds for both of its texts.
+    return chat.model_copy(update={"guidelines": rubric.guidelines, "examples": rubric.examples})
+
+
+def built_in_text(name: str) -> str:
+    """The TOML text of a built-in rubric, by the name of its file."""
+    return (resources.files("assizes.judge.rubrics") / f"{name}.toml").read_text("utf-8")
+
+
 def _stored_rubric(file: str) -> Rubric:
-    path = resources.files("assizes.judge.rubrics") / f"{file}.toml"
-    return parse_rubric(path.read_text("utf-8"), file)
+    return parse_rubric(built_in_text(file), file)
 
 
 def parse_rubric(text: str, where: str) -> Rubric:

@@ -196,7 +196,7 @@ def _calibrate_metric(
     source: LabelSource,
     config: CalibrationConfig,
 ) -> tuple[Calibration, MetricDisagreements]:
-    judge_grades, items = _graded_items(store, record, metric, labels, config)
+    judge_grades, items = rated_items_of_run(store, record, metric, labels, config)
     grades, clusters = judge_grades.grades, judge_grades.clusters
     answered_by = judge_grades.answered_by
     models = f" answered by {', '.join(answered_by)}" if answered_by else ""
@@ -214,18 +214,24 @@ def _calibrate_metric(
     return calibrate(subject, items, config), disagreements(metric, items, facts, ordered=ordered)
 
 
-def _graded_items(
+def rated_items_of_run(
     store: Store,
     record: RunRecord,
     metric: str,
     labels: Mapping[ItemKey, PeopleGrades],
     config: CalibrationConfig,
 ) -> tuple[JudgeGrades, list[RatedItem]]:
-    """The grades of the judge, and the labelled items with them."""
+    """The grades that a run gave for a metric, and the labelled items beside these grades.
+
+    Raises:
+        ConfigurationError: the run has no such metric, or a label does not say which repetition.
+    """
     is_binary = all(set(people.grades.values()) <= {0.0, 1.0} for people in labels.values())
     judge_grades = stored_grades(store, record.run_id, metric, config, binary=is_binary)
-    grades, clusters = judge_grades.grades, judge_grades.clusters
-    return judge_grades, _rated_items(_with_repetitions(labels, clusters), grades, clusters)
+    clusters = judge_grades.clusters
+    return judge_grades, _rated_items(
+        _with_repetitions(labels, clusters), judge_grades.grades, clusters
+    )
 
 
 def run_disagreements(
@@ -239,7 +245,7 @@ def run_disagreements(
     labels = source.labels.get(metric)
     if labels is None:
         raise ConfigurationError(f"{source.where}: no label of {metric} for run {record.run_id}")
-    judge_grades, items = _graded_items(store, record, metric, labels, config)
+    judge_grades, items = rated_items_of_run(store, record, metric, labels, config)
     facts = item_facts(store, record.run_id, judge_grades.judge, metric, items)
     return disagreements(metric, items, facts, ordered=config.scale == "ordinal")
 

@@ -30,6 +30,9 @@ PASS_RATE: Final = "pass_rate"
 OVERALL: Final = "overall_score"
 LATENCY: Final = "agent_latency_ms"
 
+MAX_RUBRIC_NOTES: Final = 20
+"""The most changes of rubrics that a history names, the latest."""
+
 _COLUMNS: Final[Mapping[str, str]] = {PASS_RATE: "passed", OVERALL: OVERALL, LATENCY: LATENCY}
 _SPANS: Final[Mapping[str, float]] = {OVERALL: 100.0, LATENCY: 0.0}  # widths; 0: no upper end
 _SLICES: Final = ("agent", "agent_version")
@@ -96,7 +99,32 @@ def stored_trends(store: Store, run_range: RunRange, config: SeriesConfig) -> Tr
     ]
     # The series of whole runs come first, and the columns of cases before the metrics.
     series.sort(key=lambda item: (item.slice_of, ranks.get(item.name, len(ranks)), item.name))
-    return trends(records[0].name, series, config, _bridges(store, records[0].name))
+    found = trends(records[0].name, series, config, _bridges(store, records[0].name))
+    return found.model_copy(update={"notes": (*found.notes, *_rubric_notes(records))})
+
+
+def _rubric_notes(records: Sequence[RunRecord]) -> list[str]:
+    """Where the rubric of a metric became another one: a line for each metric and change."""
+    notes = []
+    for before, after in pairwise(records):
+        old, new = (_rubric_hashes(record) for record in (before, after))
+        notes += [
+            f"from run {after.run_id} ({after.day:%Y-%m-%d}) on, {metric} is judged by another "
+            f"rubric, {new[metric]} in place of {old[metric]}"
+            for metric in sorted(old.keys() & new.keys())
+            if old[metric] != new[metric]
+        ]
+    return notes[-MAX_RUBRIC_NOTES:]
+
+
+def _rubric_hashes(record: RunRecord) -> dict[str, str]:
+    fingerprints = record.config.get("fingerprints", {})
+    prefix = "metric:"
+    return {
+        name.removeprefix(prefix): value
+        for name, value in fingerprints.items()
+        if name.startswith(prefix)
+    }
 
 
 def _bridges(store: Store, name: str) -> Bridges:

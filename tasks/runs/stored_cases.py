@@ -141,6 +141,25 @@ def _case_as_sent(
     return DataError("vanished", f"no shard of run {record.run_id} holds {uri} at {position}")
 
 
+def sent_and_shown_cases(
+    record: RunRecord, rows: Iterable[Mapping[str, Any]]
+) -> list[tuple[Case, Case] | DataError]:
+    """Cases of a run as its judges were sent them, and as people may see them.
+
+    Raises:
+        ConfigurationError: the ground truth of the run is gone.
+    """
+    config = run_config(record)
+    preprocessor = CasePreprocessor.from_config(config)
+    with Spool.of(config.transcripts) as spool:
+        access = _TranscriptAccess(config.transcripts, spool, preprocessor)
+        cases = [_case_as_sent(record, row, access) for row in rows]
+    return [
+        case if isinstance(case, DataError) else (case, preprocessor.displayed_case(case))
+        for case in cases
+    ]
+
+
 async def replay_stored_hearing(
     record: RunRecord, execution: StoredExecution, judge: str, most_bytes: int | None = None
 ) -> list[ReplayedHearing]:

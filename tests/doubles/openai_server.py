@@ -6,7 +6,8 @@
 The first line on stdout is its URL. `POST /v1/chat/completions` fills the JSON schema of the
 request (`openai_filler`); `/v1/files` and `/v1/batches` do it for many at once (`openai_batches`).
 The end of the model's name chooses a behaviour: a fault (`openai_faults`, `openai_texts`), one that
-passes (`openai_schedule`), `obedient` and `echoing` (`openai_obedient`), or `slow` and `slow-2.5`,
+passes (`openai_schedule`), `obedient` and `echoing` (`openai_obedient`), `long-hater` and
+`proposer` (`openai_aligning`), or `slow` and `slow-2.5`,
 which wait so many seconds (10). `GET /stats`
 counts requests (`openai_tally`), `GET /requests` holds the last 100 bodies, `GET /timeline` when
 requests came and whether the limits let them in, `POST /reset` forgets all of it.
@@ -26,6 +27,7 @@ from typing import Any
 import orjson
 from aiohttp import web
 
+from tests.doubles.openai_aligning import ALIGNING, aligning
 from tests.doubles.openai_answer import Answer, error, good
 from tests.doubles.openai_batch_routes import BatchRoutes
 from tests.doubles.openai_batches import Batches
@@ -67,6 +69,8 @@ def slow_s(model: str) -> float | None:
 
 def respond(question: Question, tally: Tally) -> Answer:
     """What a question is answered with, by its model's name."""
+    if ALIGNING.search(question.model):
+        return aligning(question)
     if OBEDIENT.search(question.model):
         return obedient(question)
     try:

@@ -13,14 +13,31 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model,
 from assizes.judge.case import Case
 from assizes.judge.errors import ConfigurationError
 from assizes.judge.families.entry import JudgeEntry, JudgeOptions
-from assizes.judge.families.rag import NEEDS, ROLE, AnswerJudge, Input, RetrievalJudge, YesNoRubric
+from assizes.judge.families.rag import ENTRIES as RAG_ENTRIES
+from assizes.judge.families.rag import (
+    NEEDS,
+    ROLE,
+    AnswerJudge,
+    Input,
+    RetrievalJudge,
+    YesNoRubric,
+    built_in,
+    yes_no_rubrics,
+)
 from assizes.judge.protocol import Judge, Steps, ask
+from assizes.judge.rubrics.guidance import (
+    AlignmentRecord,
+    Examples,
+    Guidelines,
+    RubricTable,
+    guidance_text,
+)
 from assizes.judge.rubrics.rubric import (
     BINARY_LEVELS,
     KIND,
     SCORED_LEVELS,
     Level,
-    RubricTable,
+    check_parent,
     documents,
     free_name,
     level_line,
@@ -68,6 +85,9 @@ class CustomRubric(RubricTable):
     scale: RatingScale = "yes_no"
     levels: dict[str, RatedLevel] = Field(default_factory=dict)
     threshold: float | None = Field(default=None, ge=0, le=1)
+    guidelines: Guidelines = Field(default_factory=list)
+    examples: Examples = Field(default_factory=list)
+    alignment: AlignmentRecord | None = None  # where guidelines and examples come from
 
     @model_validator(mode="after")
     def _check_consistency(self) -> CustomRubric:
@@ -107,7 +127,8 @@ class CustomRubric(RubricTable):
             for word in self.words
             if word in self.levels
         ]
-        return "\n".join([self.question.strip(), *lines, *([self.notes] if self.notes else [])])
+        guidance = guidance_text(self.guidelines, self.examples)
+        return "\n".join([self.question.strip(), *lines, *filter(None, (self.notes, guidance))])
 
     def yes_no(self) -> YesNoRubric:
         """This rubric in the form of the built-in yes/no judges."""
@@ -184,33 +205,64 @@ class GradedJudge(AnswerJudge):
 def entries(folders: Sequence[str], taken_names: Mapping[str, str]) -> dict[str, JudgeEntry]:
     """The catalogue entries of the judges in rubric folders, by name, in the order of their files.
 
+    An aligned judge, one with a table `[alignment]`, takes the place of the judge of its name.
+
     Raises:
-        ConfigurationError: for an invalid file, and for a name that is in `taken_names`.
+        ConfigurationError: for an invalid file, for a name that is in `taken_names`, and for an
+            aligned judge whose parent is another text.
     """
     judge_entries: dict[str, JudgeEntry] = {}
+    earlier: dict[str, CustomRubric] = {}
     holders = dict(taken_names)  # name -> what has it
     for where, table in documents(folders):
         if KIND not in table:
             continue
         rubric = validate_table(CustomRubric, table, where)
-        if rubric.name in holders:
+        name = rubric.name
+        replaced = earlier.get(name)
+        if rubric.alignment is not None and replaced is not None:
+            check_parent(rubric.alignment, own_judge(replaced).metric.rubric_hash, where)
+        elif rubric.alignment is not None and name in yes_no_rubrics():
+            check_parent(rubric.alignment, built_in(name).metric.rubric_hash, where)
+            judge_entries[name] = _aligned_entry(rubric)
+            continue
+        elif name in holders:
             raise ConfigurationError(
-                f"{where}: judge name {rubric.name!r} is already taken "
-                f"({holders[rubric.name]}); choose another name"
+                f"{where}: judge name {name!r} is already taken "
+                f"({holders[name]}); choose another name"
             )
-        holders[rubric.name] = where
-        judge_entries[rubric.name] = _entry(rubric)
+        holders[name] = where
+        earlier[name] = rubric
+        judge_entries[name] = _entry(rubric)
     return judge_entries
+
+
+def own_judge(rubric: CustomRubric, threshold: float | None = None) -> AnswerJudge | RetrievalJudge:
+    """The judge that a file defines; `threshold`, 0..1, is that of its options."""
+    if rubric.kind == "RETRIEVAL":
+        return RetrievalJudge(rubric.yes_no())
+    if rubric.scale == "yes_no":
+        return AnswerJudge(rubric.yes_no())
+    return GradedJudge(rubric, threshold)
+
+
+def aligned_built_in(rubric: CustomRubric) -> AnswerJudge | RetrievalJudge:
+    """The built-in yes/no judge of this name, with the texts of an aligned rubric."""
+    texts = {"prompt": rubric.prompt()}
+    wanted = yes_no_rubrics()[rubric.name].model_copy(update=texts)
+    return RetrievalJudge(wanted) if rubric.kind == "RETRIEVAL" else AnswerJudge(wanted)
+
+
+def _aligned_entry(rubric: CustomRubric) -> JudgeEntry:
+    # The inputs and published names stay those of the built-in judge.
+    built_in_entry = RAG_ENTRIES[rubric.name]
+    return replace(built_in_entry, create_judge=lambda _options, _: aligned_built_in(rubric))
 
 
 def _entry(rubric: CustomRubric) -> JudgeEntry:
 
     def create_judge(options: JudgeOptions, _: object) -> Judge:
-        if rubric.kind == "RETRIEVAL":
-            return RetrievalJudge(rubric.yes_no())
-        if rubric.scale == "yes_no":
-            return AnswerJudge(rubric.yes_no())
-        return GradedJudge(rubric, getattr(options, "threshold", None))
+        return own_judge(rubric, getattr(options, "threshold", None))
 
     graded = rubric.scale in _DEFAULT_THRESHOLDS
     return JudgeEntry(

@@ -1,4 +1,4 @@
-"""Draws the trends of a run name as SVG: values, 95 % intervals, reference and signals."""
+"""Draws the trends of a run name as SVG: values, 95 % intervals, reference, signals, new judges."""
 
 from __future__ import annotations
 
@@ -47,8 +47,9 @@ def _panel(trend: Trend, theme: html.Theme) -> Any:
             **{name: point[name] for name in ("at", "bridged", "low", "high")},
             # Without a reference there is nothing to differ from yet.
             "signal": bool(point["signals"]) and trend.reference is not None,
+            "new_judge": place > 0 and point["judge"] != points[place - 1]["judge"],
         }
-        for point in points
+        for place, point in enumerate(points)
     ]
     corrected = [
         {"at": point["at"], **point["corrected"]}
@@ -65,6 +66,8 @@ def _panel(trend: Trend, theme: html.Theme) -> Any:
     line = base.encode(y=alt.Y("bridged:Q", title=None, scale=scale))
     # Drawn in this order: interval, line, runs, and runs with a signal on top of them.
     layers: list[Any] = [
+        # Where the judge became another one: its model, its settings or a rubric.
+        base.mark_rule(color=theme.text, strokeDash=[1, 3]).transform_filter("datum.new_judge"),
         base.mark_area(color=theme.other, opacity=0.45).encode(
             y=alt.Y("low:Q", title=None, scale=scale), y2="high:Q"
         ),
