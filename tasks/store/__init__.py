@@ -14,6 +14,7 @@ from assizes.tasks.store.record import RunRecord
 if TYPE_CHECKING:
     import polars as pl
 
+    from assizes.tasks.store.query_limits import QueryLimits
     from assizes.tasks.store.rebuild import RebuildResult
 
 __all__ = [
@@ -73,17 +74,28 @@ def existing_store(config: StoreConfig) -> Store:
     return open_store(config, writing=True)
 
 
-def query_store(config: StoreConfig, statement: str, run_id: str | None = None) -> pl.DataFrame:
+def query_store(
+    config: StoreConfig,
+    statement: str,
+    run_id: str | None = None,
+    *,
+    limits: QueryLimits | None = None,
+) -> pl.DataFrame:
     """The rows of one SELECT over a store, or over one of its runs; nothing is written.
 
+    Without `limits` those of `QueryLimits()` hold.
+
     Raises:
-        ConfigurationError: when the statement is no SELECT, or DuckDB refuses it.
+        ConfigurationError: when the statement is no SELECT, DuckDB refuses it, or it takes more time
+            or memory than `limits` allow.
         StoreError: when the store cannot be read.
     """
+    from assizes.tasks.store.query_limits import QueryLimits
     from assizes.tasks.store.sql import run_query
 
     with open_store(config) as store:
-        return run_query(store, store_file(config.uri), statement, run_id)
+        file = store_file(config.uri)
+        return run_query(store, file, statement, run_id, limits or QueryLimits())
 
 
 def rebuild_store(config: StoreConfig, copy: StoreConfig | None) -> RebuildResult:
