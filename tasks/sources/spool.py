@@ -24,7 +24,7 @@ from assizes.judge.formats.shared.parsing import strict_json
 from assizes.judge.privacy.secret_masking import mask_credentials
 from assizes.tasks.runtime.places import file_system_errors
 from assizes.tasks.runtime.process import Closing
-from assizes.tasks.sources import listing
+from assizes.tasks.sources import listing, unread
 from assizes.tasks.sources.csv_files import csv_to_lines, is_csv
 from assizes.tasks.sources.temporary_folder import TemporaryFolder
 from assizes.tasks.sources.unpacking import (
@@ -104,13 +104,13 @@ class Spool(Closing):
         """A local file with the plain content of the source.
 
         Raises:
-            DataError: `vanished`, `changed` since it was listed, `link`, `gzip_corrupt`,
-                `zstd_corrupt`, `bomb`, or `too_large`.
+            DataError: `vanished`, `changed` since it was listed, `link`, `name`, `not_a_file`,
+                `gzip_corrupt`, `zstd_corrupt`, `bomb`, or `too_large`.
             ConfigurationError: the bucket cannot be reached any more, or the disk is full.
         """
         if not source.uri.startswith("s3://"):
-            if source.etag == listing.LINK:
-                raise listing.link_error(source.uri)
+            if source.etag in unread.CODES:
+                raise unread.unread_error(source.uri, source.etag)
             path = Path(source.uri)
             try:
                 # The etag is cached by time, size and inode: only a changed file is hashed again.
