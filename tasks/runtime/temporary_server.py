@@ -22,7 +22,7 @@ def tie_server_to_process() -> None:
     """Have a temporary server that Prefect starts later end with this process; imports Prefect."""
     from prefect.server.api.server import SubprocessASGIServer
 
-    SubprocessASGIServer._run_uvicorn_command = _start_server  # type: ignore[method-assign]
+    SubprocessASGIServer._run_uvicorn_command = _start_server  # type: ignore[method-assign,assignment]
 
 
 def _start_server(server: Any) -> subprocess.Popen[Any]:
