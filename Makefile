@@ -7,7 +7,7 @@ DIST := dist
 WHEEL_VENV := .venv-wheel
 
 .DEFAULT_GOAL := check
-.PHONY: demo test coverage check format lint types contracts ids test-s3 test-server soak soak-quick bench bench-engine bench-rate bench-workers bench-scale bench-bulk bench-sql bench-begin bench-banking bench-stats bench-labels bench-align bench-privacy bench-hostile bench-surface bench-reading bench-serving bench-finding bench-newcomer audit mutation screenshots wheel test-wheel image lock clean docs reference
+.PHONY: demo test torture coverage check format lint types contracts ids test-s3 test-server soak soak-quick bench bench-engine bench-rate bench-workers bench-scale bench-bulk bench-sql bench-begin bench-banking bench-stats bench-labels bench-align bench-privacy bench-hostile bench-surface bench-reading bench-serving bench-finding bench-newcomer audit mutation screenshots wheel test-wheel image lock clean docs reference
 
 $(STAMP): requirements.lock pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -66,6 +66,9 @@ soak-quick: $(STAMP)  ## kills, lost acknowledgements, damage, collectors: under
 
 soak: $(STAMP)  ## the long one: 1,000 kills, 600 of DuckDB, every failpoint, repeated calls
 	$(BIN)/python -m tests.soak full
+
+torture: $(STAMP)  ## attacks from outside: SQL, numbers, signals, bombs, odd files; falls by class, 15 minutes at most
+	$(BIN)/python -m benchmarks.torture
 
 bench: $(STAMP)  ## figures of the main job, the last line as JSON
 	$(BIN)/python -m benchmarks.spine

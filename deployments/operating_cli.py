@@ -66,6 +66,12 @@ AsCsv = Annotated[bool, Option("--csv", help="Print CSV on stdout; no cell is a 
 AllColumns = Annotated[
     bool, Option("--all", help="Print every column, one a line, also where a table has no room.")
 ]
+QueryTimeout = Annotated[
+    float, Option("--timeout", metavar="SECONDS", min=0.1, help="The longest that the query runs.")
+]
+QueryMemory = Annotated[
+    int, Option("--memory", metavar="MB", min=50, help="The most memory that the query takes.")
+]
 
 
 @app.command()
@@ -85,10 +91,12 @@ def sql(
     every_column: AllColumns = False,
     as_json: options.AsJson = False,
     as_csv: AsCsv = False,
+    timeout: QueryTimeout = 300.0,
+    memory: QueryMemory = 4_000,
 ) -> None:
-    """Ask a store, or one run of it, one SQL query; nothing is changed."""
+    """Ask a store, or one run of it, one SQL query; nothing is changed, and no other file is read."""
     shape = _shape(as_json=as_json, as_csv=as_csv, every_column=every_column)
-    commands.sql.query_and_print(target, query, config, store, shape)
+    commands.sql.query_and_print(target, query, (config, store), shape, (timeout, memory))
 
 
 @app.command()

@@ -21,6 +21,7 @@ from prefect.settings import (
 
 from assizes.tasks.runtime.prefect_server import STARTUP_TIMEOUT_S, find_api
 from assizes.tasks.runtime.process import prepare_process
+from assizes.tasks.runtime.temporary_server import tie_server_to_process
 
 log = logging.getLogger(__name__)
 
@@ -59,6 +60,7 @@ def _server_settings() -> Mapping[Any, Any]:
     api_url = find_api(PREFECT_API_URL.value())
     if api_url is not None:
         return {PREFECT_API_URL: api_url}
+    tie_server_to_process()
     # A longer limit than Prefect's 20 s: whoever set it knows that a temporary server starts.
     if PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS.value() < STARTUP_TIMEOUT_S:
         _announce_temporary_server()

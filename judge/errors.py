@@ -48,6 +48,8 @@ DataCode = Literal[
     "zstd_corrupt",
     "bomb",
     "link",
+    "name",
+    "not_a_file",
     "vanished",
     "changed",
     "unknown",  # of no reject: a stored case cannot be shown

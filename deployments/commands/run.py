@@ -29,6 +29,7 @@ from assizes.tasks.intake.run_sources import expand
 from assizes.tasks.runs.stored_runs import RULES, baseline_by_name
 from assizes.tasks.runtime.places import write_probe
 from assizes.tasks.runtime.process import interrupt_on_sigterm
+from assizes.tasks.runtime.temporary_server import tie_server_to_process
 from assizes.tasks.sources.listing import list_sources
 from assizes.tasks.spending.ledger_file import all_runs_stopped_at, probe_ledger
 from assizes.tasks.store import open_store
@@ -182,6 +183,7 @@ def find_server(*, verbose: bool) -> None:
     if api_url is None:
         hint = "12 to 20 s; `assizes up` keeps one running"
         tell_user(f"starting a temporary Prefect server ({hint})")
+        tie_server_to_process()
 
 
 # `Any`: Prefect types an async flow called with `return_state` as if it had been awaited already.

@@ -66,17 +66,26 @@ Shape: TypeAlias = Literal["table", "records", "json", "csv"]
 
 
 def query_and_print(
-    target: str, statement: str, file: Path | None, uri: str | None, shape: Shape
+    target: str,
+    statement: str,
+    source: tuple[Path | None, str | None],
+    shape: Shape,
+    limits: tuple[float, int],
 ) -> None:
     """Print the rows of a statement; a table says which columns it has no room for.
 
-    The target is a run, or a store as `--store` takes it. `uri` is the store that has the run, where
-    the target is a run; `None`: as configured.
+    The target is a run, or a store as `--store` takes it. `source` is a configuration file and the
+    store that has the run, where the target is a run; `None`: as configured. `limits` are the
+    seconds and the megabytes (10^6 bytes) that the query may take.
     """
+    from assizes.tasks.store.query_limits import QueryLimits  # imports duckdb
+
+    file, uri = source
     store = _store_uri(target)
     config = store_config(file, store or uri)
     run_id = None if store else target  # None: all runs
-    _print_rows(query_store(config, statement, run_id, metrics_of_query), shape)
+    rows = query_store(config, statement, run_id, metrics_of_query, limits=QueryLimits(*limits))
+    _print_rows(rows, shape)
 
 
 def print_results(run_id: str, file: Path | None, uri: str | None, shape: Shape) -> None:

@@ -172,18 +172,23 @@ adds around one message or one schema; and the tokens with which the correction 
 first metered calls do not sway it."""
 
 
+MAX_PRICE_USD: Final = 1_000_000.0
+"""US dollars for a million tokens above which a number is no price."""
+
+
 class Price(ConfigTable):
     """The price of a model in US dollars for a million tokens, and the source of the figures."""
 
     input_usd_per_million: float = Field(
-        ge=0, description="US dollars for a million prompt tokens."
+        ge=0, le=MAX_PRICE_USD, description="US dollars for a million prompt tokens."
     )
     output_usd_per_million: float = Field(
-        ge=0, description="US dollars for a million answer tokens."
+        ge=0, le=MAX_PRICE_USD, description="US dollars for a million answer tokens."
     )
     cached_input_usd_per_million: float | None = Field(
         default=None,
         ge=0,
+        le=MAX_PRICE_USD,
         description="US dollars for a million prompt tokens that the provider had in its cache. Not "
         "set: they cost the full price.",
     )

@@ -19,7 +19,12 @@ from pydantic import BaseModel
 from assizes.judge.engine import faults
 from assizes.judge.errors import ModelError
 from assizes.judge.injection.families import flags
-from assizes.judge.models.model import Completion, ProviderUnreachable, UnusableReply
+from assizes.judge.models.model import (
+    Completion,
+    ProviderUnreachable,
+    UnusableReply,
+    with_bounded_numbers,
+)
 from assizes.judge.prompts.reply import ParsedReply, read_reply
 from assizes.judge.prompts.reply_object import MAX_REPLY_CHARS, REPLY_ID, without_surrogates
 from assizes.judge.protocol import Ask, NoReply
@@ -58,7 +63,7 @@ def read_completion(ask: Ask[Any], raw_reply: Completion | UnusableReply) -> Att
     completion = raw_reply.completion if isinstance(raw_reply, UnusableReply) else raw_reply
     # The cut leaves one character more than a reply may have, so that parsing still refuses it.
     text = without_surrogates(completion.text)[: MAX_REPLY_CHARS + 1]
-    completion = replace(completion, text=text)
+    completion = with_bounded_numbers(replace(completion, text=text))
     if isinstance(raw_reply, UnusableReply):  # no complaint: nothing is wrong with its form
         failure = NoReply(raw_reply.code, raw_reply.detail, text)
         return Attempt(completion, failure.code, failure=failure, status=raw_reply.status)

@@ -21,7 +21,7 @@ from assizes.judge.engine.ledger import CachedReply, Ledger, OpenLedger, ReplyCa
 from assizes.judge.engine.limits.limits import Leases, Limiter
 from assizes.judge.errors import ModelError, NotAsked
 from assizes.judge.hearing import Hearing
-from assizes.judge.models.model import Completion, Model, UnusableReply
+from assizes.judge.models.model import Completion, Model, UnusableReply, with_bounded_numbers
 from assizes.judge.prompts.reply import PARSER_VERSION, parse_reply
 from assizes.judge.protocol import (
     NO_SQL_RUNNER,
@@ -219,7 +219,7 @@ class Engine:
         cached_reply = await cache.get(key) if cache is not None else None
         if cached_reply is None:
             return None
-        completion = cached_reply.completion
+        completion = with_bounded_numbers(cached_reply.completion)
         try:
             parsed_reply = parse_reply(completion.text, ask.reply, completion.reply_id)
         except ModelError:  # a damaged entry: ask anew

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import difflib
 import json
+import math
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final, Protocol
 
@@ -26,6 +27,13 @@ NOT_CACHED: Final = "not_cached"
 """Code of the error for an ask whose reply is not in the cache."""
 
 
+MAX_CALL_TOKENS: Final = 100_000_000
+"""Tokens of a prompt or an answer above which a number is no count of tokens."""
+
+MAX_CALL_USD: Final = 1_000_000.0
+"""US dollars above which a number is no cost of one call."""
+
+
 @dataclass(frozen=True, slots=True)
 class Completion:
     """One answer of a model, not yet parsed."""
@@ -40,6 +48,26 @@ class Completion:
     fingerprint: str = ""  # the provider's mark of the system that answered; empty: it gives none
     flags: tuple[str, ...] = ()  # how the answer was obtained, e.g. `dropped:temperature`
     by_schema: bool = False  # the provider was given the schema to hold the answer to
+
+
+def is_token_count(number: object) -> bool:
+    """Whether a number that came from outside can be the tokens of a prompt or an answer."""
+    is_whole = isinstance(number, int) and not isinstance(number, bool)
+    return is_whole and 0 <= number <= MAX_CALL_TOKENS  # type: ignore[operator]
+
+
+def with_bounded_numbers(completion: Completion) -> Completion:
+    """A completion whose tokens, cost and latency are None or 0 where no call can have them."""
+    tokens = (completion.input_tokens, completion.output_tokens)
+    sent, written = (each if is_token_count(each) else None for each in tokens)
+    usd, latency_ms = completion.cost_usd, completion.latency_ms
+    return replace(
+        completion,
+        input_tokens=sent,
+        output_tokens=written,
+        cost_usd=usd if usd is not None and 0 <= usd <= MAX_CALL_USD else None,
+        latency_ms=latency_ms if math.isfinite(latency_ms) and latency_ms >= 0 else 0.0,
+    )
 
 
 class UnusableReply(ModelError):

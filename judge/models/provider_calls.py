@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import logging
 import math
 import re
 import time
@@ -18,8 +19,13 @@ import httpx
 
 from assizes.judge.config.judging import Price, ReplyFormat, estimated_tokens
 from assizes.judge.errors import ModelError
-from assizes.judge.models.model import ESTIMATED, Completion, ProviderUnreachable
+from assizes.judge.models.model import ESTIMATED, Completion, ProviderUnreachable, is_token_count
 from assizes.judge.privacy.secret_masking import mask, mask_process_secrets
+
+log = logging.getLogger(__name__)
+
+MAX_HINT_S: Final = 86_400.0
+"""Seconds that a provider's wish for a pause counts at most."""
 
 MAX_DETAIL_CHARS: Final = 200
 """Characters that the readable line of a failure has at most."""
@@ -141,7 +147,7 @@ def completion_of(
 
     The response is an object of litellm or of OpenAI's client; `model`, the model as requested,
     stands in for a response that names none. `batch`: the answer came at the price of batches.
-    Tokens and cost are None for a response without usage.
+    Tokens and cost are None for a response without usage, or with numbers that no call has.
     """
     choice = response.choices[0] if response.choices else None
     usage: Any = getattr(response, "usage", None)
@@ -149,10 +155,18 @@ def completion_of(
     # Without usage client libraries put zeros there, which would make the call look free.
     if usage and usage.total_tokens:
         sent, written = usage.prompt_tokens or 0, usage.completion_tokens or 0
-        if price is not None:
+        if not (is_token_count(sent) and is_token_count(written)):
+            log.warning(
+                "%s reports %.40r tokens in and %.40r out, which no call has; its tokens and cost are "
+                "estimated",
+                *(model, sent, written),
+            )
+            sent = written = None
+        elif price is not None:
             details = getattr(usage, "prompt_tokens_details", None)
+            cached = getattr(details, "cached_tokens", None) or 0
             # Bounded: a server that counts otherwise would make the cost negative.
-            from_cache = min(sent, getattr(details, "cached_tokens", None) or 0)
+            from_cache = min(sent, cached) if is_token_count(cached) else 0
             cost_usd = price.cost_usd(sent, written, from_cache, batch=batch)
     return Completion(
         # A proxy may echo a header; what is masked here is in no row, cache or later prompt.
@@ -251,10 +265,10 @@ def retry_after_s(headers: Mapping[str, str], now: float | None = None) -> float
     """
     headers_by_name = {name.lower(): value for name, value in headers.items()}
     if (hint_ms := _seconds(headers_by_name.get("retry-after-ms"))) is not None:
-        return hint_ms / 1000
+        return min(hint_ms / 1000, MAX_HINT_S)
     hint = headers_by_name.get("retry-after")
     if (hint_s := _seconds(hint)) is not None or hint is None:
-        return hint_s
+        return None if hint_s is None else min(hint_s, MAX_HINT_S)
     try:
         date = parsedate_to_datetime(hint)
         # Without a zone, or with -0000, it has none: dates of HTTP are in UTC.
@@ -262,7 +276,9 @@ def retry_after_s(headers: Mapping[str, str], now: float | None = None) -> float
     except (ValueError, OverflowError):
         return None
     left_s = at - (time.time() if now is None else now)
-    return left_s if left_s >= 0 else None  # in the past: the clocks differ, so it says nothing
+    return (
+        min(left_s, MAX_HINT_S) if left_s >= 0 else None
+    )  # in the past: the clocks differ, so it says nothing
 
 
 def _seconds(text: str | None) -> float | None:

@@ -18,8 +18,9 @@ from assizes.judge.errors import DataError
 from assizes.judge.formats import Format
 from assizes.judge.formats.shared.containers import LIST_MARK, PieceFormat
 from assizes.judge.formats.shared.parsing import strict_json
-from assizes.tasks.sources.listing import BOM, SourceFolder, TranscriptSource, is_file, link_error
+from assizes.tasks.sources.listing import BOM, SourceFolder, TranscriptSource, is_file
 from assizes.tasks.sources.spool import Spool
+from assizes.tasks.sources.unread import link_error
 
 _MANIFEST_BYTES: Final = 1 << 20  # a larger object is read as transcripts, never as a manifest
 

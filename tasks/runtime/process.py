@@ -234,15 +234,22 @@ def _refuse_pickles() -> None:
 def interrupt_on_sigterm() -> Iterator[None]:
     """For the length of a command and its runs, SIGTERM ends it as Ctrl-C does, with exit code 130.
 
-    What is in flight is kept, and nothing new is asked.
+    What is in flight is kept, and nothing new is asked. A script's shell starts `assizes run &` with
+    SIGINT ignored; for the length of the block SIGINT is taken again, else SIGTERM would do nothing.
     """
     # Prefect turns the signal into an exception anywhere in a flow: right for a deployment only.
     token = _ends_on_sigterm.set(True)
+    is_ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    if is_ignored:
+        # asyncio cancels the work in order, but only where it finds Python's own handler.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with handle_sigterm():
             yield
     finally:
         _ends_on_sigterm.reset(token)
+        if is_ignored:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 @contextmanager

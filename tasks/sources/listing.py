@@ -24,13 +24,11 @@ from urllib.parse import urlsplit
 import fsspec
 
 from assizes.judge.errors import ConfigurationError, DataError, Inconclusive
+from assizes.tasks.sources import unread
 from assizes.tasks.sources.csv_files import CSV_SUFFIXES, is_csv
 
 BOM: Final = b"\xef\xbb\xbf"
 """The UTF-8 mark that some writers put at the start of a file; it is never part of a record."""
-
-LINK: Final = "link"
-"""Stands in place of the etag of a link that is not followed, and is the code of its reject."""
 
 _PLAIN: Final = (".jsonl", ".json", ".ndjson")  # records as text, also packed
 _WHOLE: Final = (".parquet", ".eval")  # archives, which are packed already
@@ -133,7 +131,7 @@ def refresh_source(source: TranscriptSource, options: Mapping[str, Any]) -> Tran
 def refresh_if_present(source: TranscriptSource, options: Mapping[str, Any]) -> TranscriptSource:
     """The object as it is now, or as it was where it is gone."""
     try:
-        return source if source.etag == LINK else refresh_source(source, options)
+        return source if source.etag in unread.CODES else refresh_source(source, options)
     except DataError:
         return source
 
@@ -179,13 +177,6 @@ class SourceFolder:
 def is_file(uri: str) -> bool:
     """Whether there is a file of that name; never an error, however impossible the name is."""
     return os.path.isfile(uri)  # noqa: PTH113  # pathlib raises for a name that is too long
-
-
-def link_error(uri: str) -> DataError:
-    """The error for a link to a file outside its folder."""
-    return DataError(
-        LINK, f"{uri!r} is a link that leads out of its folder; name the file itself, or copy it"
-    )
 
 
 def parts_before_pattern(parts: Iterable[str]) -> Iterator[str]:
@@ -246,21 +237,28 @@ def _local_sources(path: Path) -> Iterator[TranscriptSource]:
         folder, paths = SourceFolder(base), _matches(base, path.relative_to(base).as_posix())
     exists = functools.cache(lambda path: Path(path).exists())
     for file_path in paths:
-        name = file_path.as_posix()
-        if folder is not None and _is_own_output(name, exists):
-            continue
-        try:
-            if folder is None or folder.contains(file_path):
-                state = file_path.stat()
-                # The content pins it: checkouts differ in their times (docs/decisions.md, 5).
-                etag = file_etag(name, state.st_mtime_ns, state.st_size, state.st_ino)
-                modified = dt.datetime.fromtimestamp(state.st_mtime, dt.UTC)
-                source = TranscriptSource(name, etag, state.st_size, modified)
-            else:
-                source = TranscriptSource(name, LINK, 0)  # counted, and rejected when it is read
-        except OSError as error:
-            _refuse(error)
-        yield source
+        if folder is None or not _is_own_output(file_path.as_posix(), exists):
+            yield _local_source(file_path, folder)
+
+
+def _local_source(path: Path, folder: SourceFolder | None) -> TranscriptSource:
+    """The source of a local file, or one that is counted and rejected when it is read."""
+    name = path.as_posix()
+    if (escaped := name.encode(errors="backslashreplace").decode()) != name:
+        # Neither rows nor logs nor JSON can hold the name; escaped, it tells which file it is.
+        return TranscriptSource(escaped, unread.NAME, 0)
+    try:
+        if not is_file(name):
+            return TranscriptSource(name, unread.NOT_A_FILE, 0)
+        if folder is not None and not folder.contains(path):
+            return TranscriptSource(name, unread.LINK, 0)
+        state = path.stat()
+        # The content pins it: checkouts differ in their times (docs/decisions.md, 5).
+        etag = file_etag(name, state.st_mtime_ns, state.st_size, state.st_ino)
+    except OSError as error:
+        _refuse(error)
+    modified = dt.datetime.fromtimestamp(state.st_mtime, dt.UTC)
+    return TranscriptSource(name, etag, state.st_size, modified)
 
 
 @functools.lru_cache(maxsize=8192)
@@ -290,7 +288,7 @@ def _transcripts_below(folder: Path) -> Iterator[Path]:
         folders[:] = [name for name in folders if not name.startswith(".")]
         for name in names:
             path = Path(root, name)
-            if name.endswith(_SUFFIXES) and not name.startswith(".") and path.is_file():
+            if name.endswith(_SUFFIXES) and not name.startswith("."):
                 yield path
 
 

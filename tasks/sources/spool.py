@@ -11,7 +11,6 @@ import errno
 import hashlib
 import io
 import os
-import tempfile
 import threading
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterator, Mapping
@@ -25,8 +24,9 @@ from assizes.judge.formats.shared.parsing import strict_json
 from assizes.judge.privacy.secret_masking import mask_credentials
 from assizes.tasks.runtime.places import file_system_errors
 from assizes.tasks.runtime.process import Closing
-from assizes.tasks.sources import listing
+from assizes.tasks.sources import listing, unread
 from assizes.tasks.sources.csv_files import csv_to_lines, is_csv
+from assizes.tasks.sources.temporary_folder import TemporaryFolder
 from assizes.tasks.sources.unpacking import (
     CONVERTERS,
     MAGIC_BYTES,
@@ -76,7 +76,7 @@ class Spool(Closing):
         self.bounds = bounds or ObjectBounds()
         self._options = dict(storage_options or {})
         self._faults: dict[_Key, DataError] = {}  # of salvaged objects
-        self._folder: tempfile.TemporaryDirectory[str] | None = None  # made when it is first needed
+        self._folder: TemporaryFolder | None = None  # made when it is first needed
         self._lock = threading.Lock()  # held for moments only, never while a file is made
         # One for each file: a thread waits for the file it wants, not for all the others.
         self._path_locks: defaultdict[_Key, threading.Lock] = defaultdict(threading.Lock)
@@ -97,20 +97,20 @@ class Spool(Closing):
             self._paths.clear()
             self._documents.clear()
             if self._folder is not None:
-                self._folder.cleanup()
+                self._folder.close()
                 self._folder = None
 
     def path(self, source: listing.TranscriptSource) -> Path:
         """A local file with the plain content of the source.
 
         Raises:
-            DataError: `vanished`, `changed` since it was listed, `link`, `gzip_corrupt`,
-                `zstd_corrupt`, `bomb`, or `too_large`.
+            DataError: `vanished`, `changed` since it was listed, `link`, `name`, `not_a_file`,
+                `gzip_corrupt`, `zstd_corrupt`, `bomb`, or `too_large`.
             ConfigurationError: the bucket cannot be reached any more, or the disk is full.
         """
         if not source.uri.startswith("s3://"):
-            if source.etag == listing.LINK:
-                raise listing.link_error(source.uri)
+            if source.etag in unread.CODES:
+                raise unread.unread_error(source.uri, source.etag)
             path = Path(source.uri)
             try:
                 # The etag is cached by time, size and inode: only a changed file is hashed again.
@@ -251,8 +251,8 @@ class Spool(Closing):
         name = hashlib.blake2b("\n".join(key).encode(), digest_size=16).hexdigest()
         with self._lock:
             if self._folder is None:
-                self._folder = tempfile.TemporaryDirectory(prefix="assizes-")
-            return Path(self._folder.name, name)
+                self._folder = TemporaryFolder()
+            return self._folder.path / name
 
 
 def read_whole_file(uri: str, storage_options: Mapping[str, Any], where: str) -> bytes:
@@ -291,8 +291,8 @@ def parquet_rows(data: bytes) -> list[dict[str, Any]]:
         DataError: `parquet` for a file that cannot be read, `bomb` for too many bytes.
     """
     # The reader of Parquet is a process of its own, which needs files.
-    with tempfile.TemporaryDirectory(prefix="assizes-") as folder:
-        source, lines = Path(folder, "table"), Path(folder, "lines")
+    with TemporaryFolder() as folder:
+        source, lines = folder.path / "table", folder.path / "lines"
         source.write_bytes(data)
         parquet_to_lines(source, lines, ObjectBounds(object_bytes=MAX_BYTES))
         with lines.open("rb") as stream:

@@ -75,9 +75,17 @@ the beginning of the file is invalid."""
 
 _DISK_FULL_MESSAGES: Final = (os.strerror(errno.ENOSPC), os.strerror(errno.EDQUOT))
 
+_TOO_MANY_ROWS: Final = 77  # exit code of the child
+
+ROWS_FLOOR: Final = 10_000
+"""Rows that a Parquet file of any size may hold; a larger file may hold a row for each byte."""
+
 _TO_LINES: Final = """
 import resource, sys
-most, memory = int(sys.argv[3]), int(sys.argv[4])
+most, memory, most_rows = map(int, sys.argv[3:6])
+if sys.platform == "linux":
+    import ctypes
+    ctypes.CDLL(None).prctl(1, 9)  # PR_SET_PDEATHSIG, SIGKILL: this process ends with its parent
 resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
 resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -90,11 +98,14 @@ def without_nulls(value):
     return [without_nulls(v) for v in value] if isinstance(value, list) else value
 
 raw = sys.argv[2] + ".raw"
-pl.scan_parquet(sys.argv[1], glob=False, hive_partitioning=False).sink_ndjson(raw)
+table = pl.scan_parquet(sys.argv[1], glob=False, hive_partitioning=False)
+if table.select(pl.len()).collect().item() > most_rows:  # by the file's own summary, unread
+    sys.exit(__TOO_MANY__)
+table.head(most_rows + 1).sink_ndjson(raw)
 with open(raw, "rb") as lines, open(sys.argv[2], "wb") as out:
     for line in lines:
         out.write(orjson.dumps(without_nulls(orjson.loads(line))) + b"\\n")
-"""
+""".replace("__TOO_MANY__", str(_TOO_MANY_ROWS))
 """The program of the process that reads Parquet.
 
 Every row of a table has every column, so a `null` means that the record lacks the field: it is left
@@ -235,9 +246,11 @@ def parquet_to_lines(path: Path, target: Path, bounds: ObjectBounds) -> None:
         DataError: `parquet` for a file that cannot be read, `bomb` for too many bytes.
         OSError: the disk is full, or fails.
     """
-    cap_bytes, raw = bounds.object_bytes, target.with_name(f"{target.name}.raw")
-    memory = _CHILD_BYTES + path.stat().st_size  # the file is mapped into memory
-    arguments = [str(path), str(target), str(cap_bytes), str(memory)]
+    size, raw = path.stat().st_size, target.with_name(f"{target.name}.raw")
+    most = max(BOMB_FLOOR_BYTES, BOMB_RATIO * size)  # as for gzip
+    cap_bytes, most_rows = min(bounds.object_bytes, most), max(ROWS_FLOOR, size)
+    memory = _CHILD_BYTES + size  # the file is mapped into memory
+    arguments = [str(path), str(target), *map(str, (cap_bytes, memory, most_rows))]
     try:
         done = subprocess.run(
             # -I: neither the working folder nor PYTHON* variables choose what is imported.
@@ -258,8 +271,10 @@ def parquet_to_lines(path: Path, target: Path, bounds: ObjectBounds) -> None:
         raw.unlink(missing_ok=True)
     if done.returncode == 0:
         return
+    if done.returncode == _TOO_MANY_ROWS:
+        raise DataError("bomb", f"{size} bytes hold more than {most_rows} rows; split the table")
     if too_much:
-        raise _too_much(cap_bytes)
+        raise _ratio_error(size, cap_bytes) if cap_bytes == most else _too_much(cap_bytes)
     error_text = done.stderr.decode("utf-8", "replace").strip()
     # The child can only say it in words; the caller looks at the code of the error.
     if any(message in error_text for message in _DISK_FULL_MESSAGES):

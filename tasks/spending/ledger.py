@@ -22,6 +22,7 @@ from assizes.judge.config.judging import LimitsConfig
 from assizes.judge.engine.call_gates import MAX_BUSY_S
 from assizes.judge.engine.ledger import Account, CallSpending, PlannedCall
 from assizes.judge.errors import LedgerBusy, NotAsked, StoreError
+from assizes.judge.models.model import MAX_CALL_USD, is_token_count
 from assizes.tasks.spending import ledger_file
 from assizes.tasks.spending.ledger_file import ALL_RUNS, NANO, SELECT_TOTALS
 
@@ -149,8 +150,14 @@ class SqliteLedger:
         lost: after a fault of the file the call stays counted at its worst case, and the next
         reservation is refused.
         """
-        cost = None if spent.cost_usd is None else round(spent.cost_usd * NANO)
-        tokens = (spent.input_tokens, spent.output_tokens)
+        # One number that SQLite cannot hold would break every later transaction, of other cases too.
+        usd = spent.cost_usd
+        is_cost = usd is not None and 0 <= usd <= MAX_CALL_USD
+        cost = round(usd * NANO) if usd is not None and is_cost else None  # None: the worst case
+        tokens = (
+            count if is_token_count(count) else None
+            for count in (spent.input_tokens, spent.output_tokens)
+        )
         self._due.append((ticket, cost, *tokens, spent.latency_ms, spent.code, self.run_id, key))
         with self._note_faults(), suppress(LedgerBusy), self._transaction(wait=False):
             pass  # the transaction writes what is due; if another process writes, the next one does

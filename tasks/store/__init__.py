@@ -15,6 +15,7 @@ from assizes.tasks.store.record import RunRecord
 if TYPE_CHECKING:
     import polars as pl
 
+    from assizes.tasks.store.query_limits import QueryLimits
     from assizes.tasks.store.rebuild import RebuildResult
 
 __all__ = [
@@ -79,22 +80,28 @@ def query_store(
     statement: str,
     run_id: str | None = None,
     more_metrics: Callable[[Store, str | None], pl.DataFrame] | None = None,
+    *,
+    limits: QueryLimits | None = None,
 ) -> pl.DataFrame:
     """The rows of one SELECT over a store, or over one of its runs; nothing is written.
 
     `more_metrics` gives rows that table run_metrics shows beside those that are stored; it takes the
-    store and `run_id`, and is called only for a statement that names that table.
+    store and `run_id`, and is called only for a statement that names that table. Without `limits`
+    those of `QueryLimits()` hold.
 
     Raises:
-        ConfigurationError: when the statement is no SELECT, or DuckDB refuses it.
+        ConfigurationError: when the statement is no SELECT, DuckDB refuses it, or it takes more time
+            or memory than `limits` allow.
         StoreError: when the store cannot be read.
     """
-    from assizes.tasks.store.sql import run_query
+    from assizes.tasks.store.query_limits import QueryLimits
+    from assizes.tasks.store.sql import StoreQuery, run_query
 
     with open_store(config) as store:
         named = more_metrics is not None and "run_metrics" in statement.lower()
         more = more_metrics(store, run_id) if more_metrics is not None and named else None
-        return run_query(store, store_file(config.uri), statement, run_id, more)
+        query = StoreQuery(statement, limits or QueryLimits(), more)
+        return run_query(store, store_file(config.uri), query, run_id)
 
 
 def rebuild_store(config: StoreConfig, copy: StoreConfig | None) -> RebuildResult:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import duckdb
 import polars as pl
@@ -16,27 +16,41 @@ from assizes.judge.errors import ConfigurationError
 from assizes.tasks.store.duckdb_rows import TYPES, present_tables
 from assizes.tasks.store.lake import ParquetStore
 from assizes.tasks.store.protocol import Store
+from assizes.tasks.store.query_limits import (
+    QueryLimits,
+    checked_query,
+    lock_connection,
+    run_within,
+)
 from assizes.tasks.store.record import ArrowView
 
 _WORD: Final = re.compile(r"\w+")  # what may be the name of a table
-_READ_STATEMENTS: Final = frozenset({"SELECT", "EXPLAIN"})  # as DuckDB names their kinds
+
+
+class StoreQuery(NamedTuple):
+    """A statement over the tables of a store, and what it may take and see."""
+
+    statement: str
+    limits: QueryLimits = QueryLimits()
+    more_metrics: pl.DataFrame | None = None
+    """Rows that table run_metrics shows beside those that are stored."""
 
 
 def run_query(
     store: Store,
     file: Path | None,
-    statement: str,
+    query: StoreQuery,
     run_id: str | None = None,
-    more_metrics: pl.DataFrame | None = None,
 ) -> pl.DataFrame:
     """The rows that a statement, one SELECT (or EXPLAIN) over the public tables, returns.
 
     `file` is the DuckDB file of the store, None for a Parquet store. The tables show the rows of
-    the run `run_id` (its id or another name), or those of all runs. `more_metrics` are rows that
-    table run_metrics shows beside those that are stored.
+    the run `run_id` (its id or another name), or those of all runs. The statement can read nothing
+    but the store and write nothing at all, within the time and the memory of `limits`.
 
     Raises:
-        ConfigurationError: when the statement is no SELECT, or DuckDB refuses it.
+        ConfigurationError: when the statement is no SELECT, DuckDB refuses it, or it takes more than
+            its limits.
         StoreError: when the rows cannot be read.
     """
     run = store.run(run_id).run_id if run_id is not None else None
@@ -45,25 +59,23 @@ def run_query(
         con.execute("set TimeZone='UTC'")  # else times come back in the zone of this machine
         con.execute("set enable_progress_bar=false")
         con.execute("set autoinstall_known_extensions=false")  # nothing from the network
-        statements = con.extract_statements(statement)  # by DuckDB's own parser
-        kinds = [str(parsed.type).rpartition(".")[2] for parsed in statements]
-        if len(kinds) != 1 or kinds[0] not in _READ_STATEMENTS:
-            raise ConfigurationError(
-                f"the query holds {', '.join(kinds) or 'no statement'}; accepted: one SELECT"
-            )
+        statement = checked_query(con, query.statement)
         # A name in a string costs a needless view; DuckDB's get_table_names fails on USING.
         tables = set(rows.TABLES) & set(_WORD.findall(statement.lower()))
         for table in rows.PEOPLE_TABLES.keys() & set(_WORD.findall(statement.lower())):
             _load_table(con, table, store.people.rows(table), run)
+        files: list[str] = []  # those of a local lake, which the statement reads itself
         if isinstance(store, ParquetStore):
             runs = [run] if run else store.runs()["run_id"].to_list()
             for table in tables:
-                _show_lake_table(con, store, table, runs, run)
+                files += _show_lake_table(con, store, table, runs, run)
         else:
             _show_file(con, tables, run)
-        if more_metrics is not None and "run_metrics" in tables and more_metrics.height:
-            _add_metrics(con, more_metrics, run, is_file=not isinstance(store, ParquetStore))
-        return pl.DataFrame(ArrowView(con.sql(statement)))
+        more = query.more_metrics
+        if more is not None and "run_metrics" in tables and more.height:
+            _add_metrics(con, more, run, is_file=not isinstance(store, ParquetStore))
+        lock_connection(con, query.limits, files)
+        return run_within(con, statement, query.limits)
     except duckdb.Error as error:
         # Behind the first line stand the names that are near; behind an empty one the query.
         why = " ".join(str(error).split("\n\n")[0].split())
@@ -115,8 +127,11 @@ def _run_condition(table: str, run: str | None) -> str:
 
 def _show_lake_table(
     con: Connection, lake: ParquetStore, table: str, runs: Iterable[str], run: str | None
-) -> None:
-    """Load a table of a lake into the connection, or make a view over its local files."""
+) -> list[str]:
+    """Load a table of a lake into the connection, or make a view over its local files.
+
+    Returns the names of the files that the view reads when it is queried, and their patterns.
+    """
     whole = {"runs": lake.runs, "comparisons": lake.comparisons, "calibrations": lake.calibrations}
     if table in whole:
         frames = [whole[table]()]
@@ -129,10 +144,11 @@ def _show_lake_table(
             names = [re.sub(r"[\[*?]", r"[\g<0>]", str(path)) for path in sources]
             files = con.read_parquet(names, union_by_name=True)
             files.project(_all_columns(table, files.columns)).create_view(table)
-            return
+            return [*map(str, sources), *names]  # DuckDB asks for a pattern, then for its file
         parts = (rows.add_later_columns(table, pl.read_parquet(data)) for data in sources)
         frames = [rows.frame(table, []), *parts]  # an empty frame first: there may be no part
     _load_table(con, table, pl.concat(frames), run)
+    return []
 
 
 def _load_table(con: Connection, table: str, loaded: pl.DataFrame, run: str | None) -> None:

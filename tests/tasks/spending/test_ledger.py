@@ -349,3 +349,26 @@ def test_a_ledger_in_which_no_sitting_can_begin_is_a_readable_fault(tmp_path: Pa
         file.commit()
     with pytest.raises(StoreError, match=r"ledger\.db' cannot be written: .* disk is full"):
         ledger(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "absurd",
+    [
+        CallSpending(None, 0.05, input_tokens=2**63, output_tokens=10**400),
+        CallSpending(None, 0.05, input_tokens=-1),
+        CallSpending(None, float("inf")),
+        CallSpending(None, float("nan")),
+        CallSpending(None, 1e300),
+        CallSpending(None, -5.0),
+    ],
+)
+def test_a_number_that_sqlite_cannot_hold_ends_no_later_call(tmp_path: Path, absurd: CallSpending):
+    book = ledger(tmp_path)
+    book.settle(book.reserve(call()), absurd)
+    book.settle(book.reserve(call()), paid(0.05))  # of another case
+    book.close()
+    counted = rows(tmp_path, "select counted_nano, state from calls order by id")
+    known = absurd.cost_usd == 0.05  # a cost that is not believed is the worst case
+    first = 50_000_000 if known else 100_000_000
+    assert counted == [(first, "settled"), (50_000_000, "settled")]
+    reconciled(tmp_path)
