@@ -19,7 +19,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import boto3
 import pytest
 
 from tests.doubles.rgw import PACKAGES, missing, running_gateway
@@ -65,6 +64,8 @@ def s3() -> Iterator[S3]:
 @contextmanager
 def running_s3() -> Iterator[S3]:
     """The same outside a test: a process of its own on loopback."""
+    import boto3  # takes half a second, which tests without S3 need not wait
+
     serving = _ceph if os.environ.get("ASSIZES_S3") == "ceph" else _moto
     with pytest.MonkeyPatch.context() as environment, serving() as endpoint:
         for name, value in _ENVIRONMENT.items():
