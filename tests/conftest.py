@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from assizes.judge.privacy import secret_masking
-from tests.guardian import watch_over
+from tests.guardian import VARIABLE, watch_over
 from tests.outward import attempts, watch
 from tests.tiers import tier_of
 
@@ -23,6 +23,7 @@ DATA = Path(os.environ.get("ASSIZES_DATA", ROOT.parent / "shared" / "data"))
 # Before Prefect is first imported: its database, its settings and our server state stay out of
 # the home of whoever runs the tests.
 _SCRATCH = Path(tempfile.mkdtemp(prefix="assizes-tests-"))
+os.environ[VARIABLE] = str(_SCRATCH)
 _GUARDIAN = watch_over(_SCRATCH)  # removes the folder, and ends our server, if we are killed
 os.environ["PREFECT_HOME"] = f"{_SCRATCH}/prefect"
 os.environ["ASSIZES_HOME"] = f"{_SCRATCH}/assizes"

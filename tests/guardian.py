@@ -1,7 +1,7 @@
 """Ends what a test process started when that process ends, also when it was killed.
 
 `watch_over(folder)` starts a small process that waits on a pipe. Only the test process holds the other end, so it
-closes with it. Then the Prefect server recorded in the folder, if it still runs, is ended, and the folder removed.
+closes with it. Then the servers recorded in the folder that still run are ended, and the folder is removed.
 """
 
 from __future__ import annotations
@@ -16,6 +16,9 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+VARIABLE = "ASSIZES_TESTS_FOLDER"
+"""Names the folder of the test process in its environment, and in that of what it starts."""
+
 GRACE_S = 10.0
 """Seconds between SIGTERM and SIGKILL."""
 
@@ -29,6 +32,30 @@ def watch_over(folder: Path) -> subprocess.Popen[bytes]:
         stderr=subprocess.DEVNULL,
         start_new_session=True,  # Ctrl-C is for the tests
     )
+
+
+def record(pid: int) -> None:
+    """Have a server, not in the group of the tests or not ended by its end, killed with the test process."""
+    if (folder := os.environ.get(VARIABLE)) and (started := _start_time(pid)):
+        place = Path(folder, "processes")
+        place.mkdir(exist_ok=True)
+        (place / str(pid)).write_text(started)
+
+
+def kill_recorded(folder: Path) -> None:
+    """Kill the recorded processes, but not a later one to which the system gave the same id."""
+    for file in sorted(folder.glob("processes/*")):
+        if _start_time(int(file.name)) == file.read_text():
+            with suppress(ProcessLookupError):
+                os.kill(int(file.name), signal.SIGKILL)
+
+
+def _start_time(pid: int) -> str | None:
+    """When a process started, in ticks since the machine did; `None`: there is none."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+    except OSError:
+        return None
 
 
 def recorded_group(folder: Path) -> int | None:
@@ -54,6 +81,7 @@ def end_group(folder: Path) -> None:
 def main(folder: Path) -> None:
     """Wait until nobody holds the other end of the pipe, then leave nothing of the folder."""
     sys.stdin.buffer.read()
+    kill_recorded(folder)
     end_group(folder)
     shutil.rmtree(folder, ignore_errors=True)
 

@@ -7,7 +7,9 @@ import sys
 import time
 from pathlib import Path
 
-from tests.guardian import recorded_group
+import pytest
+
+from tests.guardian import VARIABLE, kill_recorded, record, recorded_group
 
 ROOT = Path(__file__).resolve().parents[1]
 PROGRAM = """
@@ -63,3 +65,18 @@ def test_a_damaged_record_names_nobody(tmp_path: Path):
     (tmp_path / "assizes").mkdir()
     (tmp_path / "assizes" / "server.json").write_text("{")
     assert recorded_group(tmp_path) is None
+
+
+def test_recorded_processes_are_killed_and_later_ones_of_the_same_id_are_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv(VARIABLE, str(tmp_path))
+    sleep = ["sleep", "300"]
+    with subprocess.Popen(sleep) as recorded, subprocess.Popen(sleep) as later:
+        record(recorded.pid)
+        record(later.pid)
+        (tmp_path / "processes" / str(later.pid)).write_text("1")
+        kill_recorded(tmp_path)
+        assert recorded.wait(10) == -9
+        assert later.poll() is None
+        later.kill()

@@ -22,6 +22,7 @@ from typing import Any
 import pytest
 
 from tests.doubles.rgw import PACKAGES, missing, running_gateway
+from tests.guardian import record
 
 _ENVIRONMENT = {
     "AWS_ACCESS_KEY_ID": "testing",
@@ -83,6 +84,7 @@ def _moto() -> Iterator[str]:
     endpoint = f"http://127.0.0.1:{port}"
     command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    record(process.pid)
     try:
         _wait_until_up(endpoint, process)
         yield endpoint
