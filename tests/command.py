@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import sys
@@ -28,6 +29,8 @@ FLOWS = (
 )
 """Commands that look for a Prefect server, and start a temporary one, for 8 s of CPU, where there is none."""
 
+_commands = itertools.count()  # that this process has started
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -44,7 +47,9 @@ def assizes(*args: str, cwd: Path, env: Mapping[str, str] | None = None) -> Answ
     whole = _environment(env)
     if args[:1] and args[0] in FLOWS:
         _start_server_for(whole)
-    run = _run_warm if warm.fits(whole) else _run_cold
+    # One command alone takes less than an interpreter that becomes warm.
+    is_first = next(_commands) == 0 and "PYTEST_XDIST_WORKER" not in os.environ
+    run = _run_warm if warm.fits(whole) and not is_first else _run_cold
     return run(args, cwd, whole)
 
 

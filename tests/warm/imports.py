@@ -29,7 +29,8 @@ PREFECT = (
     "prefect.main",
     "prefect.artifacts",
     "prefect.events",
-    "prefect.server.api.server",
+    "prefect.flow_engine",
+    "prefect.task_engine",
 )
 _PRICES = "LITELLM_LOCAL_MODEL_COST_MAP"  # as `assizes.judge.models.litellm_model` imports it
 
