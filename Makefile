@@ -37,7 +37,9 @@ test-rest: $(STAMP)  ## what `make test` leaves out: kills, failpoints, servers 
 
 test-all: test test-rest test-server  ## every test
 
-SEED ?= $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
+ifndef SEED
+SEED := $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
+endif
 fuzz: $(STAMP)  ## tests over drawn values, drawn anew: prints the seed (SEED=... repeats it) and what it found
 	@echo "make fuzz: SEED=$(SEED); a failure prints its example: keep it in its test, as @example(...)"
 	ASSIZES_FUZZ=1 $(BIN)/python -m pytest -n 2 -m hypothesis -p no:randomly --hypothesis-seed=$(SEED)
