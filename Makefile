@@ -7,7 +7,7 @@ DIST := dist
 WHEEL_VENV := .venv-wheel
 
 .DEFAULT_GOAL := check
-.PHONY: demo test torture coverage check format lint types contracts ids test-s3 test-server soak soak-quick bench bench-engine bench-rate bench-workers bench-scale bench-bulk bench-sql bench-begin bench-banking bench-stats bench-labels bench-align bench-privacy bench-hostile bench-surface bench-reading bench-serving bench-finding bench-newcomer audit mutation screenshots wheel test-wheel image lock clean docs reference
+.PHONY: demo quick test test-rest test-all fuzz torture coverage check format lint types contracts ids test-s3 test-server soak soak-quick bench bench-engine bench-rate bench-workers bench-scale bench-bulk bench-sql bench-begin bench-banking bench-stats bench-labels bench-align bench-privacy bench-hostile bench-surface bench-reading bench-serving bench-finding bench-newcomer audit mutation screenshots wheel test-wheel image lock clean docs reference
 
 $(STAMP): requirements.lock pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -18,16 +18,34 @@ $(STAMP): requirements.lock pyproject.toml
 demo: $(STAMP)  ## two runs over bundled transcripts, one with a planted regression
 	$(BIN)/assizes demo
 
-# What failed beside other tests runs again by itself; a test that fails twice is red. Read the first failure, which
-# stays in the output: mostly a busy machine, but a fault of ours that shows only sometimes looks the same.
-ALONE = || { echo "FAILED BESIDE OTHERS (above); the same tests again, alone:"; \
-	$(BIN)/python -m pytest -n 0 --last-failed --last-failed-no-failures none --maxfail 3 --tb short -v; }
+# The order of tests and what is drawn at random are the same in every run, so that a red test is red again when it
+# runs again. `make fuzz` draws anew.
+PYTEST := $(BIN)/python -m pytest --randomly-seed=1
+BESIDE := -n 3 --dist loadgroup
 
-test: $(STAMP)  ## every test
-	$(BIN)/python -m pytest -n 3 --dist loadgroup $(ALONE)
+quick: $(STAMP)  ## the rules of judging: tests that start no server and no process
+	@echo "make quick: the tests that start nothing"
+	$(PYTEST) $(BESIDE) -m quick
+
+test: $(STAMP)  ## every test but those that kill, need a server of their own or a browser
+	@echo "make test: all that the README promises, on real servers; several minutes on two cores, percent done at the right"
+	$(PYTEST) $(BESIDE) -m "not full"
+
+test-rest: $(STAMP)  ## what `make test` leaves out: kills, failpoints, servers of their own, browser, installed wheel
+	@echo "make test-rest: kills, failpoints, servers, browser; several minutes on two cores"
+	$(PYTEST) $(BESIDE) -m full
+
+test-all: test test-rest test-server  ## every test
+
+ifndef SEED
+SEED := $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
+endif
+fuzz: $(STAMP)  ## tests over drawn values, drawn anew: prints the seed (SEED=... repeats it) and what it found
+	@echo "make fuzz: SEED=$(SEED); a failure prints its example: keep it in its test, as @example(...)"
+	ASSIZES_FUZZ=1 $(BIN)/python -m pytest -n 2 -m hypothesis -p no:randomly --hypothesis-seed=$(SEED)
 
 coverage: $(STAMP)  ## every test, and which lines and branches none reached; fails below 100 % of judge/, 90 % of the rest
-	$(BIN)/python -m pytest -n 3 --dist loadgroup --cov --cov-report=
+	$(PYTEST) $(BESIDE) --cov --cov-report=
 	@failed=0; for package in judge:100 tasks:90 flows:90 deployments:90; do \
 		$(BIN)/coverage report --include="$${package%:*}/*" --fail-under=$${package#*:} || failed=1; \
 	done; exit $$failed

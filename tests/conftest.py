@@ -13,26 +13,33 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from assizes.judge.privacy import secret_masking
+from tests.guardian import VARIABLE, watch_over
 from tests.outward import attempts, watch
+from tests.tiers import tier_of
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = Path(os.environ.get("ASSIZES_DATA", ROOT.parent / "shared" / "data"))
 
 # Before Prefect is first imported: its database, its settings and our server state stay out of
 # the home of whoever runs the tests.
-_SCRATCH = tempfile.TemporaryDirectory(prefix="assizes-tests-", ignore_cleanup_errors=True)
-os.environ["PREFECT_HOME"] = f"{_SCRATCH.name}/prefect"
-os.environ["ASSIZES_HOME"] = f"{_SCRATCH.name}/assizes"
+_SCRATCH = Path(tempfile.mkdtemp(prefix="assizes-tests-"))
+os.environ[VARIABLE] = str(_SCRATCH)
+_GUARDIAN = watch_over(_SCRATCH)  # removes the folder, and ends our server, if we are killed
+os.environ["PREFECT_HOME"] = f"{_SCRATCH}/prefect"
+os.environ["ASSIZES_HOME"] = f"{_SCRATCH}/assizes"
 os.environ.pop("PREFECT_API_URL", None)
-OUTWARD = Path(os.environ.get("ASSIZES_TESTS_OUTWARD", f"{_SCRATCH.name}/outward.log"))
+OUTWARD = Path(os.environ.get("ASSIZES_TESTS_OUTWARD", f"{_SCRATCH}/outward.log"))
 watch(OUTWARD)
 os.environ["PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL"] = "CRITICAL"
 os.environ["PREFECT_SERVER_ANALYTICS_ENABLED"] = "false"
 os.environ["DO_NOT_TRACK"] = "1"
 
-# A busy machine, or one that measures coverage, is no fault of what is tested.
-settings.register_profile("any-speed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("any-speed")
+# A busy machine, or one that measures coverage, is no fault of what is tested. What Hypothesis draws is the
+# same in each run, so that no run is red by chance; `make fuzz` draws anew and prints its seed.
+_SPEED = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("same-examples", derandomize=True, **_SPEED)
+settings.register_profile("new-examples", print_blob=True, **_SPEED)
+settings.load_profile("new-examples" if os.environ.get("ASSIZES_FUZZ") else "same-examples")
 
 # Minutes long, with workers and schedules: `make test-server`.
 collect_ignore = [] if os.environ.get("ASSIZES_SERVER_TESTS") else ["server"]
@@ -41,9 +48,13 @@ pytest_plugins = ["tests.doubles.fixtures", "tests.doubles.s3"]
 
 
 def _stop_server() -> None:
-    from assizes.deployments.server import stop_server
+    if "assizes.deployments.server" in sys.modules:  # else nobody has started one
+        from assizes.deployments.server import stop_server
 
-    stop_server()
+        stop_server()
+    assert _GUARDIAN.stdin is not None
+    _GUARDIAN.stdin.close()
+    _GUARDIAN.wait(30)
 
 
 # Registered before Prefect registers its own: it sends its last events first, then the server ends.
@@ -71,11 +82,13 @@ def outward_log() -> Path:
     return OUTWARD
 
 
+@pytest.hookimpl(tryfirst=True)  # before `-m` chooses among the tiers
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The tests of a file that need the Prefect server run in one process: what is set up for the
     file is set up once. Each process starts a server of its own.
     """
     for item in items:
+        item.add_marker(getattr(pytest.mark, tier_of(item)))
         if "prefect_server" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.server)
             file = item.nodeid.partition("::")[0]

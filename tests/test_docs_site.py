@@ -14,6 +14,8 @@ from bs4 import BeautifulSoup
 
 from tests.outward import PYTHONPATH
 
+pytestmark = pytest.mark.full
+
 ROOT = Path(__file__).resolve().parents[1]
 FETCHED = {"img": "src", "script": "src", "link": "href", "source": "src", "iframe": "src"}
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.soak.__main__ import TIERS, soak
+
+pytestmark = pytest.mark.full
 
 
 def test_killed_writers_lose_nothing_and_write_nothing_twice(tmp_path, s3):

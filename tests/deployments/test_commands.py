@@ -15,7 +15,10 @@ import pytest
 
 from assizes.deployments.samples import sample_cases
 from assizes.judge.formats import native_line
-from tests.command import Answer, assizes
+from tests.command import Answer
+from tests.command import (
+    cold_assizes as assizes,
+)  # the first steps of a person, start and end included
 from tests.doubles.fixtures import OPENAI_KEY
 from tests.outward import PYTHONPATH
 

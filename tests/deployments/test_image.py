@@ -26,6 +26,8 @@ from packaging.utils import canonicalize_name
 from tests.command import KEYS
 from tests.conftest import ROOT
 
+pytestmark = pytest.mark.full
+
 LOCK, RUNTIME_LOCK = "requirements.lock", "requirements-runtime.lock"
 DOWNLOADS = "--require-hashes"
 PLACES = ("/opt/", "/build")  # folders of the image that lines of the builder name

@@ -27,6 +27,8 @@ from tests.conftest import ROOT
 from tests.doubles.workers import kill_host
 from tests.outward import FOLDER as OUTWARD_GUARD
 
+pytestmark = pytest.mark.full
+
 LAYERS = ("judge", "tasks", "flows", "deployments")
 
 PACKAGES_OF_A_USER = {

@@ -16,6 +16,8 @@ import pytest
 from tests.command import assizes
 from tests.outward import PYTHONPATH
 
+pytestmark = pytest.mark.full
+
 
 @pytest.fixture(scope="module")
 def env(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:

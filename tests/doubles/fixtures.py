@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from tests.guardian import record
+
 ROOT = Path(__file__).resolve().parents[2]
 OPENAI_KEY = "sk-" + "proj-4f9aB7" * 4
 """Looks like a key, so that tests see whether one leaks; the server takes any."""
@@ -69,6 +71,7 @@ def running_openai_server(*options: str) -> Iterator[OpenAIServer]:
     """A server process of its own, e.g. with `--latency 0.3`."""
     command = [sys.executable, "-m", "tests.doubles.openai_server", "--port", "0", *options]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        record(process.pid)
         assert process.stdout is not None
         try:
             yield OpenAIServer(process.stdout.readline().strip())

@@ -19,10 +19,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import boto3
 import pytest
 
 from tests.doubles.rgw import PACKAGES, missing, running_gateway
+from tests.guardian import record
 
 _ENVIRONMENT = {
     "AWS_ACCESS_KEY_ID": "testing",
@@ -65,6 +65,8 @@ def s3() -> Iterator[S3]:
 @contextmanager
 def running_s3() -> Iterator[S3]:
     """The same outside a test: a process of its own on loopback."""
+    import boto3  # takes half a second, which tests without S3 need not wait
+
     serving = _ceph if os.environ.get("ASSIZES_S3") == "ceph" else _moto
     with pytest.MonkeyPatch.context() as environment, serving() as endpoint:
         for name, value in _ENVIRONMENT.items():
@@ -82,6 +84,7 @@ def _moto() -> Iterator[str]:
     endpoint = f"http://127.0.0.1:{port}"
     command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    record(process.pid)
     try:
         _wait_until_up(endpoint, process)
         yield endpoint

@@ -22,7 +22,7 @@ from tests.flows.batch_runs import JUDGES, body, config, own_judges, records
 from tests.flows.test_evaluate import outcome_of
 from tests.outward import PYTHONPATH
 
-pytestmark = pytest.mark.usefixtures("prefect_server")
+pytestmark = [pytest.mark.full, pytest.mark.usefixtures("prefect_server")]
 
 
 @pytest.fixture(autouse=True)

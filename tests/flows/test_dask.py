@@ -11,7 +11,7 @@ from assizes.judge.errors import ConfigurationError
 from tests.flows.test_evaluate import config, outcome_of, tables, written
 from tests.flows.test_workers import same_rows
 
-pytestmark = pytest.mark.usefixtures("prefect_server")
+pytestmark = [pytest.mark.full, pytest.mark.usefixtures("prefect_server")]
 
 
 async def test_a_dask_cluster_writes_the_rows_that_one_process_writes(tmp_path: Path, judge_server):

@@ -17,6 +17,8 @@ from tests.command import KEYS
 from tests.doubles.fixtures import OPENAI_KEY, OpenAIServer, running_openai_server
 from tests.outward import PYTHONPATH
 
+pytestmark = pytest.mark.full
+
 IN_FLIGHT = 4
 LATENCY_S = 0.5
 

@@ -17,6 +17,8 @@ from tests.doubles.fixtures import OPENAI_KEY, OpenAIServer
 from tests.flows.test_evaluate import written
 from tests.flows.test_kills import KILLED
 
+pytestmark = pytest.mark.full
+
 CASES = 24
 IN_FLIGHT = 4
 

@@ -13,6 +13,8 @@ from assizes.tasks.store import open_store
 from tests.command import Answer, assizes
 from tests.flows.test_evaluate import PER_RUN, written
 
+pytestmark = pytest.mark.full
+
 KILLED = -signal.SIGKILL
 EXITED = 86
 

@@ -20,7 +20,7 @@ from assizes.tasks.intake.run_sources import RunPart
 from tests.flows.nights import cases_of, dated, lay
 from tests.tasks.reports.sample import Said, run
 
-pytestmark = pytest.mark.usefixtures("prefect_server")
+pytestmark = [pytest.mark.full, pytest.mark.usefixtures("prefect_server")]
 DAY = date(2026, 3, 24)
 
 

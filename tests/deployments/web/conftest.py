@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from tests.command import assizes
+from tests.guardian import record
 from tests.outward import PYTHONPATH
 
 STORE = "duckdb:///.assizes/demo/demo.duckdb"
@@ -108,6 +109,7 @@ class serving:  # noqa: N801  # used as a function
             env={**os.environ, "PYTHONPATH": PYTHONPATH, **env},
             stderr=subprocess.PIPE,
         )
+        record(self.process.pid)
 
     def __enter__(self) -> str:
         deadline = time.monotonic() + 60

@@ -32,7 +32,10 @@ from tests.deployments.web.test_pages import (
 
 __all__ = ["browser", "tab"]
 
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
+pytestmark = [
+    pytest.mark.full,
+    pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine"),
+]
 
 CASES = 40
 ANSWERS = {"p": "pass", "f": "fail"}

@@ -26,7 +26,10 @@ from tests.hostile import XSS
 OPENED: Final = 8
 """Pages of cases that are opened in the browser, besides being parsed."""
 
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
+pytestmark = [
+    pytest.mark.full,
+    pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine"),
+]
 
 
 @pytest.fixture(scope="module")

@@ -38,7 +38,10 @@ OPEN_ALL = "for (const each of document.querySelectorAll('details')) each.open =
 LENGTHS = {1280: 4200, 390: 7300}
 """A third of what the report of the demo was long, in pixels, by the width of the window."""
 
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
+pytestmark = [
+    pytest.mark.full,
+    pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine"),
+]
 
 
 @pytest.fixture(scope="module")

@@ -16,6 +16,8 @@ from assizes.tasks.runtime.failpoints import DECLARED, FailpointHit, arm, failpo
 from tests.outward import PYTHONPATH
 from tests.soak.failpoint_runs import Scenarios
 
+pytestmark = pytest.mark.full
+
 ROOT = Path(__file__).resolve().parents[3]
 
 

@@ -12,6 +12,8 @@ import pytest
 from tests.tasks.sandbox.bombs import BOMBS
 from tests.tasks.sandbox.databases import both
 
+pytestmark = pytest.mark.full
+
 ROOT = Path(__file__).resolve().parents[3]
 
 

@@ -1,0 +1,102 @@
+"""Commands started without the seconds of CPU that an interpreter needs to import Prefect and litellm.
+
+A warm interpreter has imported the libraries and forks a child for each command. The child is a process of
+its own: working directory, environment, streams, signals and exit code are those of the command. What a
+library reads while it is imported is read anew in the child (`tests.warm.imports`), or the command starts
+as `python -m` does: see `fits`.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+_OWN = ("ASSIZES_", "PREFECT_", "PYTEST_", "AWS_", "OPENAI_API_", "ANTHROPIC_API_", "OPENAI_BASE_")
+"""Variables that our code or a library reads when it needs them, or, Prefect, anew in each child."""
+
+_ANYTHING = {"COLUMNS", "PWD", "OLDPWD", "DO_NOT_TRACK"}
+_AT_START = dict(os.environ)
+"""Of the test process while it collects: what single tests set later is not in a warm interpreter."""
+
+_COVERAGE = "COVERAGE_"
+"""Coverage counts the lines of a process from its start."""
+
+
+def fits(env: Mapping[str, str]) -> bool:
+    """Whether a warm interpreter can take the place of a new one with this environment."""
+    if any(name.startswith(_COVERAGE) for name in (*env, *_AT_START)):
+        return False
+    return all(
+        name in _ANYTHING or name.startswith(_OWN) or env.get(name) == _AT_START.get(name)
+        for name in env.keys() | _AT_START.keys()
+    )
+
+
+@dataclass
+class Command:
+    """A started command: its process id, and the end of it."""
+
+    pid: int
+    _answers: socket.socket
+    returncode: int | None = field(default=None, init=False)
+
+    def wait(self, timeout: float | None = None) -> int:
+        """The exit code, negative for a signal, as `subprocess.Popen.wait` returns it."""
+        if self.returncode is None:
+            self._answers.settimeout(timeout)
+            try:
+                answer = self._answers.recv(64)
+            except TimeoutError:
+                raise subprocess.TimeoutExpired(str(self.pid), timeout or 0) from None
+            assert answer, "the warm interpreter ended"
+            self.returncode = int(answer)
+            self._answers.close()
+        return self.returncode
+
+
+class Interpreter:
+    """A process that has imported what a command needs; it ends with the process that started it."""
+
+    def __init__(self) -> None:
+        self._control, its_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with its_end:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "tests.warm.server", str(its_end.fileno())],
+                pass_fds=[its_end.fileno()],
+                env=_AT_START,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
+
+    def start(
+        self, arguments: list[str], *, cwd: str, env: Mapping[str, str], streams: list[int]
+    ) -> Command:
+        """Start `assizes ARGUMENTS`; `streams` are descriptors for its input, output and errors."""
+        mine, its_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        asked: dict[str, Any] = {"arguments": arguments, "cwd": cwd, "env": dict(env)}
+        with its_end:
+            descriptors = [its_end.fileno(), *streams]
+            socket.send_fds(self._control, [json.dumps(asked).encode()], descriptors)
+        return Command(int(mine.recv(64)), mine)
+
+    def close(self) -> None:
+        """End the interpreter, and commands of it that still run."""
+        self._control.close()
+        self.process.wait(30)
+
+
+@cache
+def interpreter() -> Interpreter:
+    """The one of this process, started with the first call."""
+    started = Interpreter()
+    atexit.register(started.close)
+    return started

@@ -1,0 +1,86 @@
+"""Imports libraries ahead of time, and lets each command import them at its own time.
+
+A library that reads the environment while it is imported is taken out of `sys.modules` again. The first import
+of it in a child puts it back, and has it read the environment of that moment.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Callable, Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+LIBRARIES = (
+    "duckdb",
+    "polars",
+    "scipy.stats",
+    "altair",
+    "fastapi",
+    "uvicorn",
+    "s3fs",
+    "rich.console",
+)
+PREFECT = (
+    "prefect.flows",
+    "prefect.main",
+    "prefect.artifacts",
+    "prefect.events",
+    "prefect.flow_engine",
+    "prefect.task_engine",
+)
+_PRICES = "LITELLM_LOCAL_MODEL_COST_MAP"  # as `assizes.judge.models.litellm_model` imports it
+
+
+def import_libraries() -> list[KeptPackage]:
+    """Import all that a command can need; returns the packages that a child has yet to import."""
+    importlib.import_module("assizes.deployments.cli")
+    for name in (*LIBRARIES, *PREFECT):
+        importlib.import_module(name)
+    os.environ[_PRICES] = "True"
+    importlib.import_module("litellm")
+    del os.environ[_PRICES]
+    kept = [KeptPackage("prefect", _read_prefect_settings), KeptPackage("litellm", lambda: None)]
+    sys.meta_path[:0] = kept
+    return kept
+
+
+def _read_prefect_settings() -> None:
+    """What Prefect does while it is imported: it reads its settings and sets its logs up."""
+    from prefect.context import refresh_global_settings_context
+    from prefect.logging import configuration
+
+    refresh_global_settings_context()
+    configuration.PROCESS_LOGGING_CONFIG.clear()
+    configuration.setup_logging()
+
+
+class KeptPackage(MetaPathFinder, Loader):
+    """The modules of a package, kept out of `sys.modules` until one of them is imported."""
+
+    def __init__(self, package: str, on_import: Callable[[], None]) -> None:
+        self.package = package
+        self._on_import = on_import
+        names = [name for name in sys.modules if f"{name}.".startswith(f"{package}.")]
+        self._modules = {name: sys.modules.pop(name) for name in names}
+        self._spec = self._modules[package].__spec__
+
+    def find_spec(
+        self, name: str, _path: Sequence[str] | None = None, _target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Answer for the package itself: Python imports it before any module of it."""
+        return ModuleSpec(name, self) if name == self.package and self._modules else None
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        """The module that is there already."""
+        return self._modules[spec.name]
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Put all modules back."""
+        module.__spec__, module.__loader__ = self._spec, self._spec.loader if self._spec else None
+        sys.modules.update(self._modules)
+        self._modules = {}
+        self._on_import()

@@ -1,0 +1,128 @@
+"""The warm interpreter: it forks a child for each command that it is asked for, and tells how each ended."""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import json
+import os
+import runpy
+import selectors
+import signal
+import socket
+import sys
+import threading
+from contextlib import suppress
+from typing import Any
+
+from tests.warm.imports import import_libraries
+
+MODULE = "assizes.deployments.cli"
+_BYTES = 1 << 20  # of a request, most of it the environment
+
+
+class Forks:
+    """The children that run, each with the socket that waits for its end."""
+
+    def __init__(self, control: socket.socket) -> None:
+        self._control = control
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(control, selectors.EVENT_READ)
+
+    def wait_for_command(self) -> dict[str, Any] | None:
+        """In a child: the command that it is to run. `None`: nobody asks for commands any more."""
+        while True:
+            for key, _ in self._selector.select():
+                if key.fileobj is not self._control:
+                    self._tell_end(key)
+                    continue
+                text, descriptors, *_ = socket.recv_fds(self._control, _BYTES, 4)
+                if not text:
+                    self._kill_children()
+                    return None
+                if asked := self._fork(json.loads(text), descriptors):
+                    return asked
+
+    def _fork(self, asked: dict[str, Any], descriptors: list[int]) -> dict[str, Any] | None:
+        answers = socket.socket(fileno=descriptors[0])
+        if pid := os.fork():
+            answers.send(str(pid).encode())
+            for stream in descriptors[1:]:
+                os.close(stream)
+            self._selector.register(os.pidfd_open(pid), selectors.EVENT_READ, (pid, answers))
+            return None
+        self._close_all()
+        answers.close()
+        for number, stream in enumerate(descriptors[1:]):
+            os.dup2(stream, number)
+        for stream in descriptors[1:]:
+            os.close(stream)
+        return asked
+
+    def _tell_end(self, key: selectors.SelectorKey) -> None:
+        pid, answers = key.data
+        _, status = os.waitpid(pid, 0)
+        self._selector.unregister(key.fd)
+        os.close(key.fd)
+        with suppress(OSError):  # nobody waits for this command
+            answers.send(str(os.waitstatus_to_exitcode(status)).encode())
+        answers.close()
+
+    def _kill_children(self) -> None:
+        for key in self._keys():
+            os.kill(key.data[0], signal.SIGKILL)
+
+    def _close_all(self) -> None:
+        for key in self._keys():
+            os.close(key.fd)
+            key.data[1].close()
+        self._selector.close()
+        self._control.close()
+
+    def _keys(self) -> list[selectors.SelectorKey]:
+        return [key for key in self._selector.get_map().values() if key.data]
+
+
+def main(descriptor: int) -> None:
+    """Serve until the other end is closed; in a child, run its command and end as that does."""
+    import_libraries()
+    gc.collect()
+    gc.freeze()  # the collector of a child leaves what is here alone, and its pages shared
+    asked = Forks(socket.socket(fileno=descriptor)).wait_for_command()
+    if asked is None:
+        return
+    os.chdir(asked["cwd"])
+    os.environ.clear()
+    os.environ.update(asked["env"])
+    sys.path[0] = asked["cwd"]
+    sys.argv = ["assizes", *asked["arguments"]]
+    del sys.modules[MODULE]  # it runs as `__main__`, like `python -m`
+    _end(_exit_code())
+
+
+def _exit_code() -> int:
+    """Run the command as `python -m` does."""
+    try:
+        runpy.run_module(MODULE, run_name="__main__", alter_sys=True)
+    except SystemExit as asked:
+        if asked.code is None or isinstance(asked.code, int):
+            return asked.code or 0
+        print(asked.code, file=sys.stderr)  # noqa: T201  # as Python does
+        return 1
+    except BaseException:  # noqa: BLE001  # as Python does
+        sys.excepthook(*sys.exc_info())
+        return 1
+    return 0
+
+
+def _end(code: int) -> None:
+    """End as Python does, but for the seconds in which it would free every module, one by one."""
+    threading._shutdown()  # waits for threads
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code & 0xFF)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

@@ -1,0 +1,86 @@
+"""A command from a warm interpreter is the command: the same answer, a process of its own, an end of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests import command, warm
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--version",),
+        ("run", "--nope"),
+        ("plan",),
+        ("doctor",),
+        ("sql", "SELECT 1 AS one", "--store", "new.duckdb"),
+    ],
+)
+def test_its_answer_is_that_of_a_new_interpreter(
+    tmp_path: Path, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+):
+    own = {"ASSIZES_HOME": str(tmp_path / "home"), "PREFECT_HOME": str(tmp_path / "prefect")}
+    assert warm.fits(command._environment(own))
+    new = command.cold_assizes(*words, cwd=tmp_path, env=own)
+    monkeypatch.setenv("PYTEST_XDIST_WORKER", "gw0")  # there the first command is warm, too
+    assert command.assizes(*words, cwd=tmp_path, env=own) == new
+
+
+def test_prefect_reads_the_environment_of_the_command(tmp_path: Path):
+    own = {"PREFECT_API_URL": "http://127.0.0.1:9/api"}
+    (tmp_path / "assizes.toml").write_text("")
+    answer = command.assizes("doctor", cwd=tmp_path, env=own)
+    assert "http://127.0.0.1:9/api" in answer.out
+
+
+def test_what_a_library_reads_while_it_is_imported_needs_a_new_interpreter():
+    environment = command._environment(None)
+    assert not warm.fits({**environment, "LITELLM_LOG": "DEBUG"})
+    assert not warm.fits({**environment, "COVERAGE_PROCESS_CONFIG": "x"})
+    assert not warm.fits({name: text for name, text in environment.items() if name != "PATH"})
+
+
+def test_a_signal_ends_the_command_and_no_other(tmp_path: Path):
+    environment = {**command._environment(None), "ASSIZES_HOME": str(tmp_path)}
+    with (tmp_path / "log").open("wb") as sink:
+        words, streams = ["serve", "--port", "0"], [0, sink.fileno(), sink.fileno()]
+        start = warm.interpreter().start
+        first, second = (
+            start(words, cwd=str(tmp_path), env=environment, streams=streams) for _ in range(2)
+        )
+    os.kill(first.pid, signal.SIGKILL)
+    assert first.wait(60) == -signal.SIGKILL
+    os.kill(second.pid, 0)
+    os.kill(second.pid, signal.SIGKILL)
+    assert second.wait(60) == -signal.SIGKILL
+
+
+def test_the_interpreter_and_its_commands_end_with_the_process_that_started_it(tmp_path: Path):
+    program = (
+        "import os, sys, tests.warm as warm\n"
+        "started = warm.Interpreter()\n"
+        "words, streams = ['sql', '-'], [int(sys.argv[1]), 2, 2]\n"
+        "command = started.start(words, cwd=sys.argv[2], env=os.environ, streams=streams)\n"
+        "print(started.process.pid, command.pid, flush=True)\n"
+        "sys.stdin.read()\n"
+    )
+    waiting, held = os.pipe()
+    call = [sys.executable, "-c", program, str(waiting), str(tmp_path)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "pass_fds": [waiting]}
+    with subprocess.Popen(call, cwd=command.ROOT, text=True, **pipes) as process:
+        pids = [int(pid) for pid in process.stdout.readline().split()]
+        process.kill()
+    deadline = time.monotonic() + 60
+    while any(Path(f"/proc/{pid}").exists() for pid in pids):
+        assert time.monotonic() < deadline, pids
+        time.sleep(0.1)
+    os.close(waiting)
+    os.close(held)
