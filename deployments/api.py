@@ -13,13 +13,10 @@ from assizes.deployments.server import check_port
 from assizes.deployments.settings import API_TOKEN, api_token, read_optional_config
 from assizes.deployments.terminal import tell_user
 from assizes.deployments.web import (
-    annotate,
     calibration_page,
-    desk,
     finding_routes,
     guard,
     label_routes,
-    labels_page,
     login,
     pages,
     read_routes,
@@ -27,6 +24,7 @@ from assizes.deployments.web import (
     side_by_side,
     start_routes,
 )
+from assizes.deployments.web.labelling import annotate, desk, labels_page
 from assizes.deployments.web.read_routes import StoreReader
 from assizes.judge.config.run import RunConfig, StoreConfig
 from assizes.judge.errors import ConfigurationError, NoStore, StoreBusy

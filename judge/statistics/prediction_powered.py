@@ -226,7 +226,7 @@ def _tuned(
         return _Tuned(value, 0.0, variance, 1.0, degrees, ALONE)
     shifts = np.array([sign * part.shift for sign, part in zip(signs, parts, strict=True)])
     # Welch and Satterthwaite: clusters with labels and without are estimated apart.
-    unsure = own**2 / degrees + others**2 / max(1, np.count_nonzero(squares[~known]) - 1)
+    unsure = own**2 / degrees + others**2 / max(1, int(np.count_nonzero(squares[~known])) - 1)
     return _Tuned(
         value + float(weights @ shifts),
         float(weights.mean()),
@@ -241,7 +241,7 @@ def _least_squares(products: Floats, slopes: Floats) -> Floats:
     """The one or two weights w within 0..1 with the least w'Pw + 2 s'w."""
     size = slopes.size
     if size == 2 and np.linalg.det(products) > 1e-12 * products[0, 0] * products[1, 1]:
-        free = np.linalg.solve(products, -slopes)
+        free: Floats = np.linalg.solve(products, -slopes)
         if ((free >= 0) & (free <= 1)).all():
             return free
     # The least is on an edge: one weight is 0 or 1, and the other is the best beside it.

@@ -12,9 +12,9 @@ from fastapi.responses import HTMLResponse, Response
 
 from assizes.deployments.commands.sql import csv_text
 from assizes.deployments.web import desk_data
-from assizes.deployments.web.desk import PATHS
 from assizes.deployments.web.desk_data import Dispute, LabelScale
 from assizes.deployments.web.forms import KnownName, parse_form
+from assizes.deployments.web.labelling.desk import PATHS
 from assizes.deployments.web.pages import FormFields, page_response
 from assizes.deployments.web.people_schemas import LabelQuery, RunName
 from assizes.deployments.web.read_routes import StoreReader, StoreReaderDep
