@@ -241,7 +241,7 @@ def _least_squares(products: Floats, slopes: Floats) -> Floats:
     """The one or two weights w within 0..1 with the least w'Pw + 2 s'w."""
     size = slopes.size
     if size == 2 and np.linalg.det(products) > 1e-12 * products[0, 0] * products[1, 1]:
-        free: Floats = np.linalg.solve(products, -slopes)
+        free = np.asarray(np.linalg.solve(products, -slopes), dtype=np.float64)
         if ((free >= 0) & (free <= 1)).all():
             return free
     # The least is on an edge: one weight is 0 or 1, and the other is the best beside it.
