@@ -45,6 +45,7 @@ class LendingTimes(NamedTuple):
     """A writer keeps a file that it opened again for so long, so that readers slow it down little."""
 
 
+_TIMES: Final = LendingTimes()
 _WATCH_S: Final = 0.01  # seconds between two looks whether somebody waits
 _ASK_S: Final = 0.5  # seconds after which a waiting reader takes its turn anew
 _WARN_S: Final = 10.0  # seconds of waiting for readers after which a writer says so
@@ -85,7 +86,7 @@ class LentConnection:
         *,
         writing: bool,
         prepare: Callable[[Connection], None],
-        times: LendingTimes = LendingTimes(),
+        times: LendingTimes = _TIMES,
     ) -> None:
         self.uri = uri
         self._path = path

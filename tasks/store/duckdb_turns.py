@@ -169,14 +169,17 @@ def _unlock(fd: int) -> None:
 
 def _leave_locks_to_parent() -> None:
     """In a forked child: a lock that it inherited would outlive the parent, and keep writers out."""
-    global _marks_lock
-    _marks_lock = threading.Lock()  # another thread of the parent may have held it
+    _marks_lock.release()
     _marks.clear()
     while _locks:
         os.close(_locks.pop())
 
 
-os.register_at_fork(after_in_child=_leave_locks_to_parent)
+os.register_at_fork(
+    before=_marks_lock.acquire,  # else the child might inherit it from another thread, for good
+    after_in_parent=_marks_lock.release,
+    after_in_child=_leave_locks_to_parent,
+)
 
 
 def _is_locked(path: Path) -> bool:

@@ -104,15 +104,21 @@ def test_a_reader_that_does_nothing_loses_the_file_too(tmp_path):
         file.close()
 
 
+def compute_then_read(file: LentConnection) -> None:
+    """Read on after the moment of the cut, in which no statement ran."""
+    with file.exclusive() as con:
+        while not file._is_cut:
+            time.sleep(0.01)
+        time.sleep(0.1)
+        con.execute(ENDLESS)
+
+
 def test_a_reader_is_cut_between_two_of_its_statements(tmp_path):
     with writer(tmp_path / "a.duckdb") as process:
         file = reader(tmp_path / "a.duckdb")
         ask(process)
-        with pytest.raises(StoreBusy), file.exclusive() as con:
-            while not file._is_cut:  # as a reader that computes
-                time.sleep(0.01)
-            time.sleep(0.1)
-            con.execute(ENDLESS)
+        with pytest.raises(StoreBusy):
+            compute_then_read(file)
         assert answer(process) == "2"
 
 
@@ -171,24 +177,29 @@ def open_foreign(path: Path) -> duckdb.DuckDBPyConnection:
 
 def test_a_forked_child_has_no_lock_of_its_parent_and_takes_none_away(tmp_path):
     turns = Turns(tmp_path / "a.duckdb")
-    assert (mark := turns.become_writer(WAIT_S)) is not None
+    mark = turns.become_writer(WAIT_S)
+    assert mark is not None
     release, hold = os.pipe()
+    is_ready, say_ready = os.pipe()
     with turns.turn(WAIT_S):
         if (child := os.fork()) == 0:
             os.close(hold)
             turns.leave(mark)  # as at the end of an interpreter
+            os.write(say_ready, b".")
             os.read(release, 1)  # lives on behind its parent's use of the file
             os._exit(0)
     try:
+        os.read(is_ready, 1)
         assert not turns.is_wanted()
         assert turns.has_writer()
         turns.leave(mark)
         assert not turns.has_writer()
-        assert (again := turns.become_writer(0)) is not None
+        again = turns.become_writer(WAIT_S)
+        assert again is not None
         turns.leave(again)
     finally:
-        os.close(hold)
-        os.close(release)
+        for pipe in (hold, release, is_ready, say_ready):
+            os.close(pipe)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
