@@ -8,8 +8,7 @@ no pass, and the rare one passes 3 % of all cases wrongly (of two runs over the 
 second). Coverage is pooled over rates, numbers of labels, and cases with and without clusters;
 `worst_cell` is the lowest of one such combination. `limit_` is the highest coverage that is allowed:
 97 %, where labels show an error of the judge. Where they show none, a judge that errs rarely cannot
-be told from a faultless one, and an interval that holds 95 % for the rare one must hold more for the
-other: `least_possible` computes how much.
+be told from a faultless one, so an interval for both must hold more: `least_possible` says how much.
 """
 
 from __future__ import annotations
