@@ -2,15 +2,13 @@
 
     python -m benchmarks.labels [--seed 7] [--share 1.0]
 
-`--share 0.1` runs a tenth of the repetitions, for a quick look. A judge of kappa k gives the truth
-with the chance k, and else an answer of its own at the same rate; the lenient one passes 30 % of
-the fails and errs on no pass, and the rare one passes 3 % of all cases wrongly (of two runs over the
-same cases, in the second). Coverage is pooled over rates, numbers of labels, and cases with and
-without clusters; `worst_cell` is the lowest of one such combination.
-
-`limit_` is the highest coverage that is allowed: 97 %, where labels show an error of the judge.
-Where they show none, a judge that errs rarely cannot be told from a faultless one, and an interval
-that holds 95 % for the rare one must hold more for the other: `least_possible` computes how much.
+`--share 0.1` runs a tenth of the repetitions. A judge of kappa k gives the truth with the chance k,
+and else an answer of its own at the same rate; the lenient one passes 30 % of the fails and errs on
+no pass, and the rare one passes 3 % of all cases wrongly (of two runs over the same cases, in the
+second). Coverage is pooled over rates, numbers of labels, and cases with and without clusters;
+`worst_cell` is the lowest of one such combination. `limit_` is the highest coverage that is allowed:
+97 %, where labels show an error of the judge. Where they show none, a judge that errs rarely cannot
+be told from a faultless one, so an interval for both must hold more: `least_possible` says how much.
 """
 
 from __future__ import annotations

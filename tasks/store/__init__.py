@@ -101,7 +101,7 @@ def query_store(
         named = more_metrics is not None and "run_metrics" in statement.lower()
         more = more_metrics(store, run_id) if more_metrics is not None and named else None
         query = StoreQuery(statement, limits or QueryLimits(), more)
-        return run_query(store, store_file(config.uri), query, run_id)
+        return run_query(store, query, run_id)
 
 
 def rebuild_store(config: StoreConfig, copy: StoreConfig | None) -> RebuildResult:

@@ -4,7 +4,7 @@ DuckDB keeps other processes out for as long as one has the file open for writin
 the file when a reader waits and no transaction is open, and opens it again for its next transaction,
 once the readers are done. Nothing changes about a commit: it is one transaction, then its line in
 the journal. Only a writer opens the file for writing, also while it is lent. A reader that keeps the
-writer waiting for longer than `READ_LIMIT_S` loses the file.
+writer waiting for longer than `LendingTimes.read_limit_s` loses the file.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import logging
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -21,25 +21,31 @@ from typing import Any, Final, NamedTuple
 import duckdb
 from duckdb import DuckDBPyConnection as Connection
 
-from assizes.judge.errors import StoreBusy, StoreError
+from assizes.judge.errors import ConfigurationError, StoreBusy, StoreError
 from assizes.tasks.store import duckdb_file
 from assizes.tasks.store.duckdb_turns import Turns, WriterMark
 from assizes.tasks.store.people import IN_MEMORY
 
 log = logging.getLogger(__name__)
 
-READ_WAIT_S: Final = 10.0
-"""Seconds that a reader waits for a writer to lend the file; a transaction takes much less."""
 
-READ_LIMIT_S: Final = 30.0
-"""Seconds that a reader may keep a waiting writer from the file, its own waiting not counted."""
+class LendingTimes(NamedTuple):
+    """How long readers and a writer of one file wait for each other, in seconds."""
 
-LEND_WAIT_S: Final = 600.0
-"""Seconds that a writer waits for the file that it lent, for programs that know no `READ_LIMIT_S`."""
+    read_wait_s: float = 10.0
+    """A reader waits so long for a writer to lend the file; a transaction takes much less."""
 
-MIN_HOLD_S: Final = 0.1
-"""Seconds that a writer keeps a file that it opened again, so that readers slow it down little."""
+    read_limit_s: float = 30.0
+    """A reader may keep a waiting writer from the file for so long, its own waiting not counted."""
 
+    lend_wait_s: float = 600.0
+    """A writer waits so long for the file that it lent, for programs that know no `read_limit_s`."""
+
+    min_hold_s: float = 0.1
+    """A writer keeps a file that it opened again for so long, so that readers slow it down little."""
+
+
+_TIMES: Final = LendingTimes()
 _WATCH_S: Final = 0.01  # seconds between two looks whether somebody waits
 _ASK_S: Final = 0.5  # seconds after which a waiting reader takes its turn anew
 _WARN_S: Final = 10.0  # seconds of waiting for readers after which a writer says so
@@ -65,7 +71,7 @@ class _State(NamedTuple):
 class LentConnection:
     """A connection for one thread at a time, opened again where it was lent.
 
-    `prepare` sets up each new connection.
+    `prepare` sets up each new connection; `times` bounds the waiting for other processes.
 
     Raises:
         StoreBusy: another process writes, and does not lend the file in time.
@@ -74,12 +80,19 @@ class LentConnection:
     """
 
     def __init__(
-        self, uri: str, path: Path, *, writing: bool, prepare: Callable[[Connection], None]
+        self,
+        uri: str,
+        path: Path,
+        *,
+        writing: bool,
+        prepare: Callable[[Connection], None],
+        times: LendingTimes = _TIMES,
     ) -> None:
         self.uri = uri
         self._path = path
         self._writing = writing
         self._prepare = prepare
+        self._times = times
         self._lock = threading.Lock()  # of the connection, which has one transaction at a time
         self._ended = threading.Event()
         self._is_cut = False  # a reader kept a writer waiting for too long
@@ -89,6 +102,7 @@ class LentConnection:
         self._leave: Callable[[], object] | None = None
         self.turns = None if path == IN_MEMORY else Turns(path)
         self._connection: Connection | None = None
+        self._queries: set[Connection] = set()  # those of `query_connection`
         self._opened_at = 0.0  # by `time.monotonic`
         with ExitStack() as undo:
             undo.callback(self.close)  # after an error below: another process may need the file
@@ -118,12 +132,35 @@ class LentConnection:
             finally:
                 self._lend_if_wanted()
 
+    @contextmanager
+    def query_connection(self) -> Iterator[Connection]:
+        """A connection to the same file for one query, with temporary tables of its own.
+
+        It is cut like every reader that keeps a writer waiting.
+
+        Raises:
+            StoreBusy: it kept a writer waiting for too long.
+        """
+        with self._lock:
+            con = self._known_connection().cursor()
+            self._queries.add(con)
+        try:
+            yield con
+        except (duckdb.Error, ConfigurationError) as error:
+            if self._is_cut:
+                raise self._cut_error() from error
+            raise
+        finally:
+            self._queries.discard(con)
+            con.close()
+
     def allow_lending(self) -> None:
         """From now on lend the file; before, its tables may not be there yet."""
         if self.turns is None or (not self._writing and not self.turns.has_writer()):
             return
         watch = _lend_forever if self._writing else _cut_at_limit
-        arguments = (weakref.ref(self), self._ended)
+        pause_s = _WATCH_S if self._writing else self._times.read_limit_s
+        arguments = (weakref.ref(self), self._ended, pause_s)
         name = f"assizes-file-{'writer' if self._writing else 'reader'}"
         threading.Thread(target=watch, args=arguments, name=name, daemon=True).start()
         self._allows_lending = self._writing
@@ -174,7 +211,7 @@ class LentConnection:
     def _open_reading(self, turns: Turns) -> None:
         if turns.is_own():  # DuckDB would refuse it too, unless the file is lent at this moment
             raise duckdb_file.own_process_error(self.uri)
-        deadline = time.monotonic() + READ_WAIT_S
+        deadline = time.monotonic() + self._times.read_wait_s
         while True:
             is_written = turns.has_writer()
             try:
@@ -190,10 +227,10 @@ class LentConnection:
         began = time.monotonic()
         while self._connection is None:
             try:
-                with self.turns.turn(LEND_WAIT_S):
-                    self._connect(_WARN_S)
+                with self.turns.turn(self._times.lend_wait_s):
+                    self._connect(min(_WARN_S, self._times.lend_wait_s))
             except StoreBusy as error:
-                if time.monotonic() - began > LEND_WAIT_S:
+                if time.monotonic() - began > self._times.lend_wait_s:
                     raise
                 log.warning("waiting for a reader: %s", error)
         with ExitStack() as undo:
@@ -225,7 +262,7 @@ class LentConnection:
         con, turns = self._connection, self.turns
         if con is None or turns is None or not self._allows_lending or self._ended.is_set():
             return
-        if time.monotonic() - self._opened_at < MIN_HOLD_S or not turns.is_wanted():
+        if time.monotonic() - self._opened_at < self._times.min_hold_s or not turns.is_wanted():
             return
         with suppress(duckdb.Error):  # a damaged file: the next transaction says so
             self._lent = _held_state(con)
@@ -242,14 +279,20 @@ class LentConnection:
     def _cut(self) -> None:
         """End what a reader reads, as a writer has waited for long."""
         self._is_cut = True
-        if (con := self._connection) is not None:
-            con.interrupt()
-        with self._lock:
+        # Again and again: it interrupts a statement, not what a reader does between two of them.
+        while not self._lock.acquire(timeout=_WATCH_S):
+            _interrupt([self._connection])
+        try:
+            while self._queries:  # closing the connection would wait for them
+                _interrupt([*self._queries])
+                time.sleep(_WATCH_S)
             self._drop_connection()
+        finally:
+            self._lock.release()
 
     def _cut_error(self) -> StoreBusy:
         return StoreBusy(
-            f"{self.uri}: reading took longer than {READ_LIMIT_S:.0f} s while a run writes to the "
+            f"{self.uri}: reading took longer than {self._times.read_limit_s:.0f} s while a run writes to the "
             "file; read less at once, or read again when the run has ended"
         )
 
@@ -262,18 +305,26 @@ def _held_state(con: Connection) -> _State:
     return _State(*row)
 
 
-def _lend_forever(ref: weakref.ref[LentConnection], ended: threading.Event) -> None:
+def _interrupt(connections: Iterable[Connection | None]) -> None:
+    """End the statements that connections run now."""
+    for con in connections:
+        if con is not None:
+            with suppress(duckdb.Error):  # it has been closed in between
+                con.interrupt()
+
+
+def _lend_forever(ref: weakref.ref[LentConnection], ended: threading.Event, pause_s: float) -> None:
     """Lend a writer's file whenever somebody waits for it and the writer is idle."""
-    while not ended.wait(_WATCH_S):
+    while not ended.wait(pause_s):
         if (lent := ref()) is None:
             return
         lent._lend_when_idle()
         del lent  # the store may be forgotten without being closed
 
 
-def _cut_at_limit(ref: weakref.ref[LentConnection], ended: threading.Event) -> None:
-    """Take the file from a reader that has had it for long and keeps a writer waiting."""
-    looks, pause_s = 0, READ_LIMIT_S
+def _cut_at_limit(ref: weakref.ref[LentConnection], ended: threading.Event, pause_s: float) -> None:
+    """After `pause_s`, take the file from a reader that keeps a writer waiting."""
+    looks = 0
     while not ended.wait(pause_s):
         pause_s = _WATCH_S
         if (lent := ref()) is None or lent.turns is None:

@@ -53,6 +53,7 @@ class WriterMark:
 
 _marks: dict[Path, WriterMark] = {}  # of this process, by path of `<file>.writer`
 _marks_lock = threading.Lock()
+_locks: set[int] = set()  # the descriptors with a lock that this process has
 
 
 class Turns:
@@ -88,13 +89,15 @@ class Turns:
     def leave(self, mark: WriterMark) -> None:
         """Give up one use of the mark; with the last one, other processes may write."""
         with _marks_lock:
+            if _marks.get(mark.path) is not mark:
+                return  # in a child that was forked: the mark is that of its parent
             mark.users -= 1
             if mark.users == 0:
                 del _marks[mark.path]
                 # Removed while they are locked: whoever waits for them finds that they are gone.
                 for path in (self._turn, self._writer):
                     path.unlink(missing_ok=True)
-                os.close(mark.fd)
+                _unlock(mark.fd)
 
     def is_own(self) -> bool:
         """Whether this process is the writer."""
@@ -136,7 +139,7 @@ class Turns:
             yield
         finally:
             if fd is not None:
-                os.close(fd)
+                _unlock(fd)
 
 
 def _lock_now(path: Path, *, creates: bool) -> int | None:
@@ -147,6 +150,7 @@ def _lock_now(path: Path, *, creates: bool) -> int | None:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if _is_at(path, fd):
+                _locks.add(fd)
                 return fd
         except BlockingIOError:
             os.close(fd)
@@ -155,6 +159,27 @@ def _lock_now(path: Path, *, creates: bool) -> int | None:
             os.close(fd)
             raise
         os.close(fd)  # its last holder removed the file in between
+
+
+def _unlock(fd: int) -> None:
+    if fd in _locks:  # else this process was forked from the one that had the lock
+        _locks.remove(fd)
+        os.close(fd)
+
+
+def _leave_locks_to_parent() -> None:
+    """In a forked child: a lock that it inherited would outlive the parent, and keep writers out."""
+    _marks_lock.release()
+    _marks.clear()
+    while _locks:
+        os.close(_locks.pop())
+
+
+os.register_at_fork(
+    before=_marks_lock.acquire,  # else the child might inherit it from another thread, for good
+    after_in_parent=_marks_lock.release,
+    after_in_child=_leave_locks_to_parent,
+)
 
 
 def _is_locked(path: Path) -> bool:

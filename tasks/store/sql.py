@@ -23,6 +23,7 @@ from assizes.tasks.store.query_limits import (
     run_within,
 )
 from assizes.tasks.store.record import ArrowView
+from assizes.tasks.store.warehouse import DuckDBStore
 
 _WORD: Final = re.compile(r"\w+")  # what may be the name of a table
 
@@ -36,52 +37,53 @@ class StoreQuery(NamedTuple):
     """Rows that table run_metrics shows beside those that are stored."""
 
 
-def run_query(
-    store: Store,
-    file: Path | None,
-    query: StoreQuery,
-    run_id: str | None = None,
-) -> pl.DataFrame:
+def run_query(store: Store, query: StoreQuery, run_id: str | None = None) -> pl.DataFrame:
     """The rows that a statement, one SELECT (or EXPLAIN) over the public tables, returns.
 
-    `file` is the DuckDB file of the store, None for a Parquet store. The tables show the rows of
-    the run `run_id` (its id or another name), or those of all runs. The statement can read nothing
-    but the store and write nothing at all, within the time and the memory of `limits`.
+    The tables show the rows of the run `run_id` (its id or another name), or those of all runs. The
+    statement can read nothing but the store and write nothing at all, within the time and the memory
+    of `limits`. A DuckDB file goes back to a writer that waits for it, as with every reader.
 
     Raises:
         ConfigurationError: when the statement is no SELECT, DuckDB refuses it, or it takes more than
             its limits.
+        StoreBusy: when the statement kept a writer of the DuckDB file waiting for too long.
         StoreError: when the rows cannot be read.
     """
     run = store.run(run_id).run_id if run_id is not None else None
-    con = duckdb.connect() if file is None else duckdb.connect(file, read_only=True)
-    try:
-        con.execute("set TimeZone='UTC'")  # else times come back in the zone of this machine
-        con.execute("set enable_progress_bar=false")
-        con.execute("set autoinstall_known_extensions=false")  # nothing from the network
-        statement = checked_query(con, query.statement)
-        # A name in a string costs a needless view; DuckDB's get_table_names fails on USING.
-        tables = set(rows.TABLES) & set(_WORD.findall(statement.lower()))
-        for table in rows.PEOPLE_TABLES.keys() & set(_WORD.findall(statement.lower())):
-            _load_table(con, table, store.people.rows(table), run)
-        files: list[str] = []  # those of a local lake, which the statement reads itself
-        if isinstance(store, ParquetStore):
-            runs = [run] if run else store.runs()["run_id"].to_list()
-            for table in tables:
-                files += _show_lake_table(con, store, table, runs, run)
-        else:
-            _show_file(con, tables, run)
-        more = query.more_metrics
-        if more is not None and "run_metrics" in tables and more.height:
-            _add_metrics(con, more, run, is_file=not isinstance(store, ParquetStore))
-        lock_connection(con, query.limits, files)
-        return run_within(con, statement, query.limits)
-    except duckdb.Error as error:
-        # Behind the first line stand the names that are near; behind an empty one the query.
-        why = " ".join(str(error).split("\n\n")[0].split())
-        raise ConfigurationError(f"the query cannot be run: {why}") from error
-    finally:
-        con.close()
+    with store.query_connection() if isinstance(store, DuckDBStore) else duckdb.connect() as con:
+        try:
+            return _rows_of_query(con, store, query, run)
+        except duckdb.Error as error:
+            # Behind the first line stand the names that are near; behind an empty one the query.
+            why = " ".join(str(error).split("\n\n")[0].split())
+            raise ConfigurationError(f"the query cannot be run: {why}") from error
+
+
+def _rows_of_query(
+    con: Connection, store: Store, query: StoreQuery, run: str | None
+) -> pl.DataFrame:
+    con.execute("set TimeZone='UTC'")  # else times come back in the zone of this machine
+    con.execute("set enable_progress_bar=false")
+    con.execute("set autoinstall_known_extensions=false")  # nothing from the network
+    statement = checked_query(con, query.statement)
+    # A name in a string costs a needless view; DuckDB's get_table_names fails on USING.
+    words = set(_WORD.findall(statement.lower()))
+    tables = rows.TABLES.keys() & words
+    for table in rows.PEOPLE_TABLES.keys() & words:
+        _load_table(con, table, store.people.rows(table), run)
+    files: list[str] = []  # those of a local lake, which the statement reads itself
+    if isinstance(store, ParquetStore):
+        runs = [run] if run else store.runs()["run_id"].to_list()
+        for table in tables:
+            files += _show_lake_table(con, store, table, runs, run)
+    else:
+        _show_file(con, tables, run)
+    more = query.more_metrics
+    if more is not None and "run_metrics" in tables and more.height:
+        _add_metrics(con, more, run, is_file=not isinstance(store, ParquetStore))
+    lock_connection(con, query.limits, files)
+    return run_within(con, statement, query.limits)
 
 
 def _show_file(con: Connection, tables: Iterable[str], run: str | None) -> None:

@@ -10,7 +10,7 @@ import io
 import threading
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -235,6 +235,10 @@ class DuckDBStore(Closing):
     def run_locks(self, run_id: str) -> list[RunLock]:
         """The lock of the living writer on a run, if it works on the run."""
         return [RunLock.of_document(lock)] if (lock := self._file.run_mark(run_id)) else []
+
+    def query_connection(self) -> AbstractContextManager[Connection]:
+        """A connection to the file for one query, with temporary tables of its own."""
+        return self._file.query_connection()
 
     def add_comparison(self, row: Mapping[str, Any]) -> None:
         """Store a row of table comparisons, unless the same row is stored already."""
