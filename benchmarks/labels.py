@@ -379,10 +379,8 @@ def beside_rogan_gladen(figures: Figures, rng: Rng, times: int) -> None:
             estimate = known(corrected_mean(labelled(judge, truth, places, codes), share=True))
             widths["own"] += estimate.high - estimate.low
             widths["other"] += other.high - other.low
-        judge_name = NAMES.get(kappa, f"kappa_{kappa:g}")
-        figures.add(
-            f"width_to_rogan_gladen_{judge_name}", widths["own"] / widths["other"], most=1.0
-        )
+        name = f"width_to_rogan_gladen_{NAMES.get(kappa, f'kappa_{kappa:g}')}"
+        figures.add(name, widths["own"] / widths["other"], most=1.0)
 
 
 KINDS: dict[str, Callable[[Rng, Cell], Trial]] = {

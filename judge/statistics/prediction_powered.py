@@ -32,7 +32,7 @@ from assizes.judge.statistics.intervals import (
     wilson,
     z_of,
 )
-from assizes.judge.statistics.labelled_cases import DrawnLabels, LabelledCases
+from assizes.judge.statistics.labelled_cases import UNSEEN, DrawnLabels, LabelledCases
 
 MIN_LABELS: Final = 10
 """The fewest clusters with a label for a corrected number; with fewer the error is too uncertain."""
@@ -110,18 +110,14 @@ def _corrected(sides: Sequence[LabelledCases], *, share: bool) -> CorrectedEstim
     labels = [DrawnLabels.of(side) for side in sides]
     if min(side.clusters for side in labels) < MIN_LABELS:
         return None
-    size = 1 + max(int(side.codes.max()) for side in sides)
-    both = list(zip(sides, labels, strict=True))
-    best = _tuned(labels, [_as_judged(*side, size) for side in both], TUNED, share=share)
-    if all(_has_levels(*side) for side in both):
-        expected = [_as_expected(*side, size) for side in both]
-        best = min(best, _tuned(labels, expected, CALIBRATED, share=share), key=lambda t: t.ratio)
-    if not share:
-        span = _mean_span(best)
-    elif len(labels) == 1:
-        span = _rate_span(labels[0], best)
+    if share and len(sides) == 2 and not np.intersect1d(sides[0].codes, sides[1].codes).size:
+        own = [
+            _best((side,), (drawn,), share=True) for side, drawn in zip(sides, labels, strict=True)
+        ]
+        best, span = _apart(labels, own)
     else:
-        span = _share_difference_span(labels, best)
+        best = _best(sides, labels, share=share)
+        span = _span(labels, best, share=share)
     count = min(side.values.size for side in labels)
     return CorrectedEstimate(
         value=min(max(best.value, span.low), span.high),
@@ -133,6 +129,25 @@ def _corrected(sides: Sequence[LabelledCases], *, share: bool) -> CorrectedEstim
         weight=best.weight,
         how=best.how,
     )
+
+
+def _best(sides: Sequence[LabelledCases], labels: Sequence[DrawnLabels], *, share: bool) -> _Tuned:
+    """The estimate of least variance: with the judge as it is, or with its expected labels."""
+    size = 1 + max(int(side.codes.max()) for side in sides)
+    both = list(zip(sides, labels, strict=True))
+    best = _tuned(labels, [_as_judged(*side, size) for side in both], TUNED, share=share)
+    if all(_has_levels(*side) for side in both):
+        expected = [_as_expected(*side, size) for side in both]
+        best = min(best, _tuned(labels, expected, CALIBRATED, share=share), key=lambda t: t.ratio)
+    return best
+
+
+def _span(labels: Sequence[DrawnLabels], best: _Tuned, *, share: bool) -> ValueInterval:
+    if not share:
+        return _mean_span(best)
+    if len(labels) == 1:
+        return _rate_span(labels[0], best)
+    return _share_difference_span(labels, best)
 
 
 def _as_judged(cases: LabelledCases, labels: DrawnLabels, size: int) -> _Influence:
@@ -269,6 +284,36 @@ def _rate_span(labels: DrawnLabels, best: _Tuned) -> ValueInterval:
         known = best.variance > 0 and 0 < rate < 1
         cases = rate * (1 - rate) / best.variance if known else float(labels.clusters)
     return wilson(min(max(best.value, 0.0), 1.0), cases / best.ratio, quantile)
+
+
+def _apart(labels: Sequence[DrawnLabels], own: Sequence[_Tuned]) -> tuple[_Tuned, ValueInterval]:
+    """The difference of two independent rates, with the interval of Agresti and Caffo.
+
+    They add a pass and a fail to each run. The judge makes a run worth 1 / ratio as many cases, by
+    its own ratio. Where all labels of a run are alike, each cluster counts as one case, and
+    `UNSEEN` of these are unlike. The degrees are those of Satterthwaite, with the added cases.
+    """
+    rates, terms = [], []
+    for side, best in zip(labels, own, strict=True):
+        count, added = (side.values.size, 0.5) if best.variance > 0 else (side.clusters, UNSEEN)
+        rates.append((count * best.value + best.ratio) / (count + 2 * best.ratio))
+        terms.append(best.ratio * (best.variance * count**2 + added) / (count + 2) ** 2)
+    unsure = sum(term**2 / (side.degrees + 2) for term, side in zip(terms, own, strict=True))
+    degrees = sum(terms) ** 2 / unsure
+    before, after = own
+    variance = before.variance + after.variance
+    reached = before.variance * before.ratio + after.variance * after.ratio
+    hows = {side.how for side in own}
+    best = _Tuned(
+        after.value - before.value,
+        (before.weight + after.weight) / 2,
+        variance,
+        reached / variance if variance > 0 else 1.0,
+        degrees,
+        next(how for how in (CALIBRATED, TUNED, ALONE) if how in hows),
+    )
+    center, half = rates[1] - rates[0], t_of(CONFIDENCE, degrees) * sqrt(sum(terms))
+    return best, ValueInterval(center - half, center + half).clip(-1.0, 1.0)
 
 
 def _mean_span(best: _Tuned) -> ValueInterval:

@@ -138,6 +138,17 @@ def test_different_cases_are_two_samples():
     assert corrected_difference(before, after, share=False).how == TUNED
 
 
+def test_a_run_whose_labels_all_passed_is_not_taken_for_sure():
+    cases = np.arange(400)
+    before = LabelledCases.of(np.ones(400), np.where(cases < 48, 1.0, np.nan), codes=cases // 4)
+    after = LabelledCases(before.judged, before.labels, before.chances, before.codes + 100)
+    estimate = corrected_difference(before, after, share=True)
+    assert (estimate.value, estimate.weight, estimate.error) == (0, 0, 0)
+    # Twelve clusters count as twelve cases, and 0.4 of them are unlike in each run.
+    half = 2.0555 * np.sqrt(2 * 0.4) / 14  # Student's t with 26 degrees of freedom
+    assert (estimate.low, estimate.high) == pytest.approx((-half, half), abs=1e-4)
+
+
 def test_a_slice_is_a_mean_of_its_cases():
     cases = run()
     part = cases.part(np.arange(400) < 200)
