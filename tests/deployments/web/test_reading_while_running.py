@@ -103,7 +103,7 @@ def running(place: Path, prefect_server: str, api_base: str) -> Iterator[SlowRun
 
 
 def until_committed(run: SlowRun, url: str, cases: int) -> None:
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 300
     while time.monotonic() < deadline:
         assert run.is_running(), run.log()
         reply = ask(f"{url}/runs/new/progress")
