@@ -132,7 +132,7 @@ class CaseFinder:
             return full_id, matching_cases(store, full_id, chosen, keys)
 
         full_id, keys = self._with_hits(run_id, wanted.q, WAIT_S, match)
-        yield keys.head(0).select(pl.lit(None).alias(name) for name in columns)
+        yield pl.DataFrame(schema=columns)
         for part in keys.iter_slices(CSV_BLOCK):
             with open_store(self._config) as store:
                 yield case_rows(store, full_id, part, columns)

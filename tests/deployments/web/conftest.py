@@ -112,7 +112,7 @@ class serving:  # noqa: N801  # used as a function
         record(self.process.pid)
 
     def __enter__(self) -> str:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 180  # a busy machine takes a minute to start it
         while time.monotonic() < deadline:
             try:
                 urllib.request.urlopen(f"{self.url}/health", timeout=5).close()
