@@ -266,7 +266,7 @@ def plan_alignment(alignment: Alignment) -> AlignmentPlan:
 
 
 @redacts_secrets
-@task(name="propose_rubric", cache_policy=NO_CACHE, persist_result=False)
+@task(name="propose_rubric", cache_policy=NO_CACHE, persist_result=False, result_serializer="json")
 async def propose_rubric(alignment: Alignment) -> VariantChoice:
     """Distil guidelines, choose examples, and choose among them by the folds.
 
@@ -287,7 +287,7 @@ async def propose_rubric(alignment: Alignment) -> VariantChoice:
 
 
 @redacts_secrets
-@task(name="prove_rubric", cache_policy=NO_CACHE, persist_result=False)
+@task(name="prove_rubric", cache_policy=NO_CACHE, persist_result=False, result_serializer="json")
 async def prove_rubric(
     alignment: Alignment, wanted: RubricFile, plan: AlignmentPlan
 ) -> AlignmentResult:

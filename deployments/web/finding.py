@@ -88,7 +88,7 @@ class CaseFinder:
     def __init__(self, config: StoreConfig) -> None:
         self._config = config
         self._builder = IndexBuilder(config)
-        self._kept_keys: dict[str, tuple[tuple[int, int], pl.DataFrame]] = {}  # by run id
+        self._kept_keys: dict[str, tuple[tuple[str, int], pl.DataFrame]] = {}  # by run id
 
     def cases(
         self, run_id: str, wanted: schemas.CaseQuery, wait_s: float = WAIT_S

@@ -21,7 +21,7 @@ import polars as pl
 from assizes.judge.errors import StoreError
 from assizes.tasks.finding.search_query import SEPARATOR, SearchTerm, indexed_text
 
-VERSION: Final = 1
+VERSION: Final = 2
 """The version of the tables; an index of another version is built anew."""
 
 TEXT_CHARS: Final = 200_000
@@ -38,8 +38,8 @@ MARK_BEGIN, MARK_END = "\x02", "\x03"
 
 _TOKENS: Final = 'tokenize="unicode61 remove_diacritics 2"'
 _TABLES: Final = f"""
-create table meta (version integer, revision integer);
-insert into meta values ({VERSION}, 0);
+create table meta (version integer, revision integer, born text);
+insert into meta values ({VERSION}, 0, hex(randomblob(8)));
 create table cases (
     n integer primary key, case_id text, repetition integer, hash text,
     judged integer default 0, said integer default 0
@@ -82,11 +82,14 @@ class SearchIndex:
             rows = self._connection.execute("select * from cases").fetchall()
         return pl.DataFrame(rows, schema=_KEYS, orient="row")
 
-    def revision(self) -> tuple[int, int]:
+    def revision(self) -> tuple[str, int]:
         """What changes with every commit, and with a new file."""
         with explained_errors(self.path):
-            ((revision,),) = self._connection.execute("select revision from meta").fetchall()
-            return self.path.stat().st_ino, revision
+            # A file of its own has a mark of its own: a new file may get the inode of a deleted one.
+            ((born, revision),) = self._connection.execute(
+                "select born, revision from meta"
+            ).fetchall()
+            return str(born), int(revision)
 
     def matches(self, terms: Sequence[SearchTerm]) -> list[int]:
         """The numbers of the cases that hold every term, in one of their texts or the other."""

@@ -46,7 +46,7 @@ async def fault(server, name: str) -> ModelError:
 
 @pytest.mark.parametrize(
     ("hint", "least_s", "most_s"),
-    [("1", 1, 1), ("0.2", 0.2, 0.2), ("ms", 0.2, 0.2), ("date", 0.1, 1.6), ("far", 1e9, 1e10)],
+    [("1", 1, 1), ("0.2", 0.2, 0.2), ("ms", 0.2, 0.2), ("date", 0.1, 1.6), ("far", 86_400, 86_400)],
 )
 async def test_l1_a_hint_is_in_seconds_from_now(judge_server, hint, least_s, most_s):
     error = await fault(judge_server, f"stub-retry-after-{hint}")
