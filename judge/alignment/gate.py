@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from assizes.judge.alignment.labelled_cases import LabelledCase
 from assizes.judge.statistics.effects import sign_flip
+from assizes.judge.statistics.exact import rounded_value
 from assizes.judge.statistics.intervals import Floats, cluster_sums, t_of
 
 ALPHA: Final = 0.05
@@ -126,8 +127,8 @@ def try_held_out(
     gain, p_value = gain_and_p(items, verdicts)
     pairs = list(zip(items, verdicts, strict=True))
     return HeldOutResult(
-        old=gains.old,
-        new=gains.new,
+        old=rounded_value(gains.old),
+        new=rounded_value(gains.new),
         low=max(gain - half, -1.0),
         high=min(gain + half, 1.0),
         p_value=p_value,
