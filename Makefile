@@ -33,11 +33,11 @@ quick: $(STAMP)  ## the rules of judging: tests that start no server and no proc
 	$(PYTEST) $(BESIDE) -m quick
 
 test: $(STAMP)  ## every test but those that kill, need a server of their own or a browser
-	@echo "make test: all that the README promises, on real servers; several minutes on two cores, percent done at the right"
+	@echo "make test: all that the README promises, on real servers; half an hour or more on two cores, percent done at the right"
 	$(PYTEST) $(BESIDE) -m "not full" $(ALONE)
 
 test-rest: $(STAMP)  ## what `make test` leaves out: kills, failpoints, servers of their own, browser, installed wheel
-	@echo "make test-rest: kills, failpoints, servers, browser; several minutes on two cores"
+	@echo "make test-rest: kills, failpoints, servers, browser; over 20 minutes on two cores"
 	$(PYTEST) $(BESIDE) -m full $(ALONE)
 
 test-all: test test-rest test-server  ## every test
@@ -90,7 +90,7 @@ soak-quick: $(STAMP)  ## kills, lost acknowledgements, damage, collectors: under
 soak: $(STAMP)  ## the long one: 1,000 kills, 600 of DuckDB, every failpoint, repeated calls
 	$(BIN)/python -m tests.soak full
 
-torture: $(STAMP)  ## attacks from outside: SQL, numbers, signals, bombs, odd files; falls by class, 15 minutes at most
+torture: $(STAMP)  ## the tests that attack: SQL, numbers, signals, bombs, odd files; failures by class
 	$(BIN)/python -m benchmarks.torture
 
 bench: $(STAMP)  ## figures of the main job, the last line as JSON

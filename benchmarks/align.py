@@ -284,7 +284,7 @@ async def main(seeds: int, shuffled: int) -> None:
         word = "Length" if bias == "fails_long" else "Refusals"
         trials = [await trial(seed, bias, source, shuffled=False) for seed in range(seeds)]
         mended = [each for each in trials if each.is_written and word in each.guidelines]
-        figures.add(f"{bias}_mended_share", len(mended) / seeds, least=0.8)
+        figures.add(f"{bias}_mended_share", len(mended) / seeds, least=0.9)
         gains = [each.held_out.gain for each in mended if each.held_out]
         figures.add(f"{bias}_gain_points", 100 * fmean(gains) if gains else 0.0)
         noise = [await trial(seed, bias, source, shuffled=True) for seed in range(shuffled)]
