@@ -16,9 +16,6 @@ from tests.outward import PYTHONPATH
 
 ROOT = Path(__file__).resolve().parents[1]
 KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OPENAI_API_BASE", "OPENAI_BASE_URL")
-SET_BY_PRODUCT = (
-    "EXPERIMENTAL_OPENAI_BASE_LLM_HTTP_HANDLER",
-)  # in a process that has made a model
 TIMEOUT_S = 400
 FLOWS = (
     "after-deployment",
@@ -62,7 +59,7 @@ def cold_assizes(*args: str, cwd: Path, env: Mapping[str, str] | None = None) ->
 
 
 def _environment(env: Mapping[str, str] | None) -> dict[str, str]:
-    left_out = (*KEYS, *SET_BY_PRODUCT)
+    left_out = (*KEYS, *warm.SET_IN_PROCESS)
     inherited = {name: value for name, value in os.environ.items() if name not in left_out}
     return {**inherited, "PYTHONPATH": PYTHONPATH, "COLUMNS": "160", **(env or {})}
 

@@ -23,7 +23,10 @@ _OWN = ("ASSIZES_", "PREFECT_", "PYTEST_", "AWS_", "OPENAI_API_", "ANTHROPIC_API
 """Variables that our code or a library reads when it needs them, or, Prefect, anew in each child."""
 
 _ANYTHING = {"COLUMNS", "PWD", "OLDPWD", "DO_NOT_TRACK"}
-_AT_START = dict(os.environ)
+SET_IN_PROCESS = ("EXPERIMENTAL_OPENAI_BASE_LLM_HTTP_HANDLER", "_RJEM_MALLOC_CONF")
+"""Variables that a test process gets when it makes a model or imports Polars."""
+
+_AT_START = {name: text for name, text in os.environ.items() if name not in SET_IN_PROCESS}
 """Of the test process while it collects: what single tests set later is not in a warm interpreter."""
 
 _COVERAGE = "COVERAGE_"

@@ -159,9 +159,13 @@ def test_every_look_at_old_runs_succeeds_while_a_run_writes(
     assert not list(place.rglob("*.duckdb.writer")) + list(place.rglob("*.duckdb.turn"))
 
 
-def test_progress_is_live_on_pages_in_json_and_in_the_terminal(place, slow_model, prefect_server):
+def test_progress_is_live_on_pages_in_json_and_in_the_terminal(place, prefect_server):
     environment = environment_without_prefect(place)
-    with serving(place, **environment) as url, running(place, prefect_server, slow_model) as run:
+    with (
+        running_openai_server("--latency", "8") as model,  # the run outlasts two commands
+        serving(place, **environment) as url,
+        running(place, prefect_server, model.api_base) as run,
+    ):
         until_committed(run, url, 2)
         progress = ask(f"{url}/runs/new/progress").json
         assert (progress["status"], progress["due"], progress["failed"]) == ("running", CASES, 0)

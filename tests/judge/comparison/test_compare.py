@@ -160,6 +160,7 @@ def test_every_published_name_is_a_field():
         "verdict",
         "warnings",
         "regression_analysis",
+        "corrected",
     }
 
 

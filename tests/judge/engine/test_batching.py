@@ -176,7 +176,7 @@ async def test_an_ask_that_a_batch_could_not_answer_is_not_noted_again(replies):
 
 async def test_tokens_that_were_not_metered_are_estimated_at_the_price_of_a_batch(replies):
     class Dear(ScriptedModel):
-        price = Price(input_usd_per_million=1e6, output_usd_per_million=2e6)
+        price = Price(input_usd_per_million=5e5, output_usd_per_million=1e6)
 
     batched, model = Batched(), Dear([])
     await gatherer(batched, replies, model).hear(Asking(["a"]), CASE)
@@ -188,7 +188,7 @@ async def test_tokens_that_were_not_metered_are_estimated_at_the_price_of_a_batc
     assert completion.flags == ("batch", "tokens_estimated")
     tokens = (completion.input_tokens, completion.output_tokens)
     assert min(tokens) > 0
-    assert completion.cost_usd == pytest.approx(0.5 * (tokens[0] + 2 * tokens[1]))
+    assert completion.cost_usd == pytest.approx(0.25 * (tokens[0] + 2 * tokens[1]))
 
 
 async def test_all_votes_of_a_panel_are_noted_in_one_round(replies):
