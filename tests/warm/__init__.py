@@ -23,10 +23,10 @@ _OWN = ("ASSIZES_", "PREFECT_", "PYTEST_", "AWS_", "OPENAI_API_", "ANTHROPIC_API
 """Variables that our code or a library reads when it needs them, or, Prefect, anew in each child."""
 
 _ANYTHING = {"COLUMNS", "PWD", "OLDPWD", "DO_NOT_TRACK"}
-SET_IN_PROCESS = ("EXPERIMENTAL_OPENAI_BASE_LLM_HTTP_HANDLER", "_RJEM_MALLOC_CONF")
-"""Variables that a test process gets when it makes a model or imports Polars."""
+SET_IN_PROCESS = ("EXPERIMENTAL_OPENAI_BASE_LLM_HTTP_HANDLER", "_RJEM_MALLOC_CONF", "KMP_")
+"""How the names begin of variables that libraries set while a test process imports or uses them."""
 
-_AT_START = {name: text for name, text in os.environ.items() if name not in SET_IN_PROCESS}
+_AT_START = {name: text for name, text in os.environ.items() if not name.startswith(SET_IN_PROCESS)}
 """Of the test process while it collects: what single tests set later is not in a warm interpreter."""
 
 _COVERAGE = "COVERAGE_"
