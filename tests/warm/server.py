@@ -103,16 +103,23 @@ def main(descriptor: int) -> None:
 def _exit_code() -> int:
     """Run the command as `python -m` does."""
     try:
-        runpy.run_module(MODULE, run_name="__main__", alter_sys=True)
+        _run_module()
     except SystemExit as asked:
         if asked.code is None or isinstance(asked.code, int):
             return asked.code or 0
         print(asked.code, file=sys.stderr)  # noqa: T201  # as Python does
         return 1
-    except BaseException:  # noqa: BLE001  # as Python does
-        sys.excepthook(*sys.exc_info())
-        return 1
     return 0
+
+
+def _run_module() -> None:
+    try:
+        runpy.run_module(MODULE, run_name="__main__", alter_sys=True)
+    except SystemExit:
+        raise
+    except BaseException:  # noqa: BLE001  # as Python does
+        sys.excepthook(*sys.exc_info())  # which may end the process with a code of its own
+        sys.exit(1)
 
 
 def _end(code: int) -> None:
