@@ -110,6 +110,8 @@ def serve(
     """
     import uvicorn
 
+    from assizes.deployments.web.connections import BoundedProtocol
+
     token = _checked_token(host, is_public=host not in guard.LOOPBACK, labelling=labelling)
     config = read_optional_config(file)
     if store is not None:
@@ -128,7 +130,7 @@ def serve(
         port=port,
         log_level="warning",  # no line for each request
         server_header=False,  # no version for a scanner
-        limit_concurrency=64,  # more get a 503
+        http=BoundedProtocol,
         timeout_keep_alive=10,  # seconds without a request
         h11_max_incomplete_event_size=32 * 1024,  # bytes of request line and headers
     )

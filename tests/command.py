@@ -59,8 +59,7 @@ def cold_assizes(*args: str, cwd: Path, env: Mapping[str, str] | None = None) ->
 
 
 def _environment(env: Mapping[str, str] | None) -> dict[str, str]:
-    left_out = (*KEYS, *warm.SET_IN_PROCESS)
-    inherited = {name: text for name, text in os.environ.items() if not name.startswith(left_out)}
+    inherited = {name: text for name, text in warm.inherited().items() if name not in KEYS}
     return {**inherited, "PYTHONPATH": PYTHONPATH, "COLUMNS": "160", **(env or {})}
 
 

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from assizes.judge.privacy import secret_masking
+from tests import warm
 from tests.guardian import VARIABLE, watch_over
 from tests.outward import attempts, watch
 from tests.tiers import tier_of
@@ -33,6 +34,7 @@ watch(OUTWARD)
 os.environ["PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL"] = "CRITICAL"
 os.environ["PREFECT_SERVER_ANALYTICS_ENABLED"] = "false"
 os.environ["DO_NOT_TRACK"] = "1"
+warm.remember_environment()
 
 # A busy machine, or one that measures coverage, is no fault of what is tested. What Hypothesis draws is the
 # same in each run, so that no run is red by chance; `make fuzz` draws anew and prints its seed.

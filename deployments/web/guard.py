@@ -32,6 +32,10 @@ MAX_BODY_BYTES: Final = 64 * 1024  # requests name things, they carry no data
 LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 """Hosts that other machines cannot reach."""
 
+MAX_REQUESTS: Final = 64
+"""Requests that are served at once; one more is answered 503. Only requests that need the token
+are counted, so that strangers lock nobody out."""
+
 _LENGTH: Final = re.compile(r"[0-9]{1,18}")
 """A Content-Length; a longer one is refused before it is parsed as a number."""
 
@@ -135,6 +139,7 @@ class Guard:
         self._app = app
         self._access = access
         self._login_page = login_page  # for the path that a browser asked for without a session
+        self._served = 0  # requests at this moment
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve or refuse one request."""
@@ -143,8 +148,25 @@ class Guard:
         elif scope["type"] != "http":  # start and end of the server
             await self._app(scope, receive, send)
         else:
-            app = self._refusal(scope) or self._app
-            await app(scope, _limit_body(receive), _with_headers(send))
+            receive, send = _limit_body(receive), _with_headers(send)
+            if refusal := self._refusal(scope):
+                await refusal(scope, receive, send)
+            elif self._is_open(scope["path"]):
+                await self._app(scope, receive, send)
+            else:
+                await self._serve(scope, receive, send)
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._served >= MAX_REQUESTS:
+            wait = {"Retry-After": str(_RETRY_AFTER_S)}
+            busy = _problem(503, f"{MAX_REQUESTS} requests are being served", headers=wait)
+            await busy(scope, receive, send)
+            return
+        self._served += 1
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            self._served -= 1
 
     def _refusal(self, scope: Scope) -> Response | None:
         """The response to a request that is refused; `None` where it is served."""
@@ -160,7 +182,7 @@ class Guard:
         origin = headers.get("origin")  # CSRF: a browser says which page makes it send
         if origin and host_of(origin.partition("://")[2]) not in self._access.hosts:
             return _problem(403, "requests of other sites are not served")
-        is_open = scope["path"] == _OPEN or (self._access.labelling and scope["path"] == LOGIN)
+        is_open = self._is_open(scope["path"])
         has_token = self._access.is_token(_token_in(headers.get("authorization", "")))
         if not (is_open or has_token or self._access.has_session(headers.get("cookie", ""))):
             return self._challenge(scope)
@@ -168,6 +190,10 @@ class Guard:
         if scope["method"] not in _READING and not is_same_origin(headers, required=not has_token):
             return _problem(403, "only pages of this server may send this")
         return None
+
+    def _is_open(self, path: str) -> bool:
+        """Whether a path needs no token."""
+        return path == _OPEN or (self._access.labelling and path == LOGIN)
 
     def _challenge(self, scope: Scope) -> Response:
         """The response to a request without the token: for a browser, the page that takes it."""

@@ -23,23 +23,33 @@ _OWN = ("ASSIZES_", "PREFECT_", "PYTEST_", "AWS_", "OPENAI_API_", "ANTHROPIC_API
 """Variables that our code or a library reads when it needs them, or, Prefect, anew in each child."""
 
 _ANYTHING = {"COLUMNS", "PWD", "OLDPWD", "DO_NOT_TRACK"}
-SET_IN_PROCESS = ("EXPERIMENTAL_OPENAI_BASE_LLM_HTTP_HANDLER", "_RJEM_MALLOC_CONF", "KMP_")
-"""How the names begin of variables that libraries set while a test process imports or uses them."""
-
-_AT_START = {name: text for name, text in os.environ.items() if not name.startswith(SET_IN_PROCESS)}
-"""Of the test process while it collects: what single tests set later is not in a warm interpreter."""
+_at_start = dict(os.environ)
+"""Of the test process, before libraries set variables while they are imported or used."""
 
 _COVERAGE = "COVERAGE_"
 """Coverage counts the lines of a process from its start."""
 
 
+def remember_environment() -> None:
+    """Take the environment of this moment as that of the test process."""
+    _at_start.clear()
+    _at_start.update(os.environ)
+
+
+def inherited() -> dict[str, str]:
+    """What commands take over: the environment as it was remembered, and the variables that tests set."""
+    set_by_tests = {name: text for name, text in os.environ.items() if name.startswith(_OWN)}
+    rest = {name: text for name, text in _at_start.items() if not name.startswith(_OWN)}
+    return rest | set_by_tests
+
+
 def fits(env: Mapping[str, str]) -> bool:
     """Whether a warm interpreter can take the place of a new one with this environment."""
-    if any(name.startswith(_COVERAGE) for name in (*env, *_AT_START)):
+    if any(name.startswith(_COVERAGE) for name in (*env, *_at_start)):
         return False
     return all(
-        name in _ANYTHING or name.startswith(_OWN) or env.get(name) == _AT_START.get(name)
-        for name in env.keys() | _AT_START.keys()
+        name in _ANYTHING or name.startswith(_OWN) or env.get(name) == _at_start.get(name)
+        for name in env.keys() | _at_start.keys()
     )
 
 
@@ -74,7 +84,7 @@ class Interpreter:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "tests.warm.server", str(its_end.fileno())],
                 pass_fds=[its_end.fileno()],
-                env=_AT_START,
+                env=_at_start,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,

@@ -30,7 +30,7 @@ LOOKS = 100
 
 
 class SlowRun:
-    """A run of the command beside the demo's two, over a model that takes half a second a call."""
+    """A run of the command beside the demo's two, over a model that takes two seconds a call."""
 
     def __init__(self, folder: Path, prefect_server: str, api_base: str) -> None:
         self.folder = folder
@@ -79,7 +79,7 @@ class SlowRun:
 
 @pytest.fixture
 def slow_model() -> Iterator[str]:
-    with running_openai_server("--latency", "0.5") as server:
+    with running_openai_server("--latency", "2") as server:
         yield server.api_base
 
 
