@@ -22,11 +22,7 @@ from assizes.judge.alignment.labelled_cases import (
     divide,
     labels_hash,
 )
-from assizes.judge.alignment.proposer import (
-    PROPOSER,
-    ProposalTask,
-    proposal_prompt,
-)
+from assizes.judge.alignment.proposer import PROPOSER, ProposalTask, proposal_prompt
 from assizes.judge.alignment.rejudging import (
     Rejudging,
     is_passed,
