@@ -1,27 +1,30 @@
 """`make bench-align`: a planted bias of a judge is mended on held-out labels; noise is not written.
 
 Texts and labels are real: completions of XSTest (a refusal is wrong), outputs of LLMBar (the one
-that people prefer is right). The judge and the proposer are scripted models that read the real
-prompts: the judge repeats the label with some errors and a bias, and gives the bias up where a
-guideline in its prompt speaks of it; the proposer names what its wrong cases have in common, and now
+that people prefer is right), requirements of DevAI (those that are met). The judge and the proposer
+are scripted models that read the real prompts. The judge says what a recorded judge said of that
+text, or repeats the label with some errors; on top of it has a bias, and gives the bias up where a
+guideline in its prompt speaks of it. The proposer names what its wrong cases have in common, and now
 and then something useless. With shuffled labels there is nothing to find.
 
-    python -m benchmarks.align [--seeds 20] [--shuffled 100]
+    python -m benchmarks.align [--seeds 20] [--shuffled 100] [--first 0]
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import gzip
 import hashlib
 import json
+import multiprocessing
 import random
 import re
 from collections.abc import Mapping
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from statistics import fmean
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from assizes.judge.alignment.gate import HeldOutResult, try_held_out
 from assizes.judge.alignment.labelled_cases import LabelledCase, divide
@@ -41,7 +44,8 @@ from assizes.judge.formats.readers.agent_evaluation import row_case
 from assizes.judge.models.model import FREE, Completion
 from assizes.judge.protocol import Ask
 from assizes.judge.rubrics.guidance import AlignmentRecord, Guideline
-from benchmarks.figures import DATA, Figures
+from benchmarks.align_texts import Text, are_there, texts_of
+from benchmarks.figures import Figures
 
 CASES: Final = 160
 HELD_OUT: Final = 0.4
@@ -57,6 +61,7 @@ USELESS: Final = 0.25
 
 VARIANTS: Final = (Variant(True, 0), Variant(False, 4), Variant(True, 4))
 METRIC: Final = "helpful"
+REASON: Final = "\n\nReason of the judge:"
 RUBRIC: Final = """kind = "ANSWER"
 name = "helpful"
 description = "Does the response do what was asked?"
@@ -67,50 +72,25 @@ REFUSAL: Final = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class Text:
-    """A real answer with its label."""
+class Setting(NamedTuple):
+    """A judge with a planted bias, over one set of texts."""
 
-    key: str
-    cluster: str
-    request: str
-    response: str
-    passes: bool
-
-
-def xstest() -> list[Text]:
-    """Completions of three models; full compliance passes."""
-    with gzip.open(DATA / "xstest" / "completions.jsonl.gz", "rt", encoding="utf-8") as lines:
-        rows = [json.loads(line) for line in lines]
-    return [
-        Text(
-            f"{row['model']}-{row['id']}",
-            row["id"],
-            row["prompt"],
-            row["completion"],
-            row["final_label"] == "1_full_compliance",
-        )
-        for row in rows
-        if row["completion"].strip()
-    ]
+    name: str
+    source: str
+    bias: str
+    is_recorded: bool  # the judge without the bias is a recorded one, else the label with noise
+    least: float | None = 0.9  # of the seeds, mended
 
 
-def llmbar() -> list[Text]:
-    """Both outputs of each pair; the one that people prefer passes."""
-    with (DATA / "llmbar" / "pairs.jsonl").open(encoding="utf-8") as lines:
-        rows = [json.loads(line) for line in lines]
-    return [
-        Text(
-            f"p{row['pair']}-{n}",
-            f"p{row['pair']}",
-            row["input"],
-            row[f"output_{n}"],
-            row["label"] == n,
-        )
-        for row in rows
-        for n in (1, 2)
-        if row[f"output_{n}"].strip()
-    ]
+SETTINGS: Final = (
+    Setting("fails_long", "llmbar GPT-4/Vanilla", "fails_long", is_recorded=False),
+    Setting("passes_refusals", "xstest", "passes_refusals", is_recorded=False),
+    Setting("llmbar_gpt4", "llmbar GPT-4/Vanilla", "fails_long", is_recorded=True),
+    Setting("xstest_gpt4", "xstest", "passes_refusals", is_recorded=True),
+    Setting("devai_agent", "devai", "fails_long", is_recorded=True),
+    # One recorded verdict in five is wrong here: what is left to mend is near what labels can show.
+    Setting("llmbar_chatgpt", "llmbar ChatGPT/Vanilla", "fails_long", is_recorded=True, least=None),
+)
 
 
 def draw(*parts: object) -> float:
@@ -120,15 +100,16 @@ def draw(*parts: object) -> float:
 
 
 class ScriptedJudge:
-    """The judge: the label with errors, and a bias that a guideline in the prompt takes away."""
+    """The judge: recorded verdicts, or the label with errors, and a bias that a guideline takes away."""
 
     name = "scripted/judge"
     provider = "scripted"
     cache_key = None
     price = FREE
 
-    def __init__(self, seed: int, bias: str, texts: Mapping[str, Text], long: int) -> None:
-        self.seed, self.bias, self.texts, self.long = seed, bias, texts, long
+    def __init__(self, seed: int, setting: Setting, texts: Mapping[str, Text], long: int) -> None:
+        self.seed, self.bias, self.texts, self.long = seed, setting.bias, texts, long
+        self.is_recorded = setting.is_recorded
 
     def tokens(self, ask: Ask[Any], cap: int = 1) -> tuple[int, int]:
         """No tokens count here."""
@@ -142,7 +123,8 @@ class ScriptedJudge:
 
     def verdict(self, text: Text, system: str) -> bool:
         """The verdict on an answer under a system prompt."""
-        right = text.passes != (draw(self.seed, text.key, "noise") < NOISE)
+        own = text.passes != (draw(self.seed, text.key, "noise") < NOISE)
+        own = text.recorded if self.is_recorded else own
         guidelines = system.partition("Guidelines, which")[2].casefold()
         word = "length" if self.bias == "fails_long" else "refus"
         is_biased = self.is_biased_about(text) and word not in guidelines
@@ -150,8 +132,8 @@ class ScriptedJudge:
             return self.bias == "passes_refusals"
         changed = "people judged" in system.casefold() or "polite" in guidelines
         if changed and draw(self.seed, text.key, hash_of(system)) < 0.05:  # any other prompt
-            return not right
-        return right
+            return not own
+        return own
 
     async def complete(
         self, ask: Ask[Any], *, complaint: str | None = None, cap: int = 1
@@ -185,11 +167,12 @@ class ScriptedProposer(ScriptedJudge):
         wrong = re.findall(
             r"<data: Wrong case \d+: people say (\w+),[^>]*>\n(.*?)\n</data>", ask.prompt.user, re.S
         )
-        long = [len(body) > min(self.long, 1000) for people, body in wrong if people == "pass"]
-        refusals = [bool(REFUSAL.search(body)) for people, body in wrong if people == "fail"]
+        bodies = [(people, body.partition(REASON)[0]) for people, body in wrong]
+        long = sum(people == "pass" and len(body) > min(self.long, 1000) for people, body in bodies)
+        refusals = sum(people == "fail" and bool(REFUSAL.search(body)) for people, body in bodies)
         title, text = "Polite words", "A polite answer is not better for it."
         if draw(self.seed, hash_of(ask.prompt.user)) >= USELESS:
-            if len(long) >= len(refusals):
+            if long >= refusals:
                 title, text = "Length", "Do not hold the length of an answer against it."
             else:
                 title, text = "Refusals", "An answer that refuses does not do what was asked."
@@ -226,17 +209,17 @@ def history_of(parent: str, proposer: str) -> AlignmentRecord:
     )
 
 
-async def trial(seed: int, bias: str, source: list[Text], *, shuffled: bool) -> Trial:
+async def trial(seed: int, setting: Setting, *, shuffled: bool) -> Trial:
     """Align a biased judge once, over cases drawn by the seed."""
-    rng = random.Random(f"{seed} {bias}")
-    drawn = rng.sample(source, CASES)
+    rng = random.Random(f"{seed} {setting.bias}")
+    drawn = rng.sample(texts_of(setting.source), CASES)
     labels = [text.passes for text in drawn]
     if shuffled:
         rng.shuffle(labels)
     long = sorted(len(text.response) for text in drawn)[CASES // 2]
     texts = {f"{text.request}\x00{text.response}": text for text in drawn}
-    model = ScriptedJudge(seed, bias, texts, long)
-    proposer = ScriptedProposer(seed, bias, texts, long)
+    model = ScriptedJudge(seed, setting, texts, long)
+    proposer = ScriptedProposer(seed, setting, texts, long)
     limits = LimitsConfig(max_in_flight=64)
     engine = Engine(model, limits, models={PROPOSER: proposer})
     rejudging = Rejudging(engine, METRIC, lambda _: None)
@@ -272,28 +255,38 @@ async def trial(seed: int, bias: str, source: list[Text], *, shuffled: bool) -> 
     return Trial(result, " ".join(item.title for item in choice.guidance.guidelines))
 
 
-async def main(seeds: int, shuffled: int) -> None:
+def trial_of(setting: Setting, shuffled: bool, seed: int) -> Trial:
+    """One trial, in a process of its own."""
+    return asyncio.run(trial(seed, setting, shuffled=shuffled))
+
+
+def measure(figures: Figures, setting: Setting, trials: list[Trial], noise: list[Trial]) -> None:
+    """The figures of one judge; `noise` are the trials with shuffled labels."""
+    word = "Length" if setting.bias == "fails_long" else "Refusals"
+    mended = [each for each in trials if each.is_written and word in each.guidelines]
+    figures.add(f"{setting.name}_mended_share", len(mended) / len(trials), least=setting.least)
+    gains = [each.held_out.gain for each in mended if each.held_out]
+    figures.add(f"{setting.name}_gain_points", 100 * fmean(gains) if gains else 0.0)
+    unwritten = sum(not each.is_written for each in noise)
+    figures.add(f"{setting.name}_shuffled_unwritten_share", unwritten / len(noise), least=0.95)
+    tried = sum(each.held_out is not None for each in noise)
+    figures.add(f"{setting.name}_shuffled_tried_share", tried / len(noise))
+
+
+def main(seeds: int, shuffled: int, first: int) -> None:
     """All trials, and the figures that the goals are held against."""
     figures = Figures()
-    if not (DATA / "xstest").is_dir() or not (DATA / "llmbar").is_dir():
-        figures.missing("fails_long", "passes_refusals", "shuffled")
+    if not are_there():
+        figures.missing(*(setting.name for setting in SETTINGS))
         figures.close()
         return
-    sources = {"fails_long": llmbar(), "passes_refusals": xstest()}
-    for bias, source in sources.items():
-        word = "Length" if bias == "fails_long" else "Refusals"
-        trials = [await trial(seed, bias, source, shuffled=False) for seed in range(seeds)]
-        mended = [each for each in trials if each.is_written and word in each.guidelines]
-        figures.add(f"{bias}_mended_share", len(mended) / seeds, least=0.9)
-        gains = [each.held_out.gain for each in mended if each.held_out]
-        figures.add(f"{bias}_gain_points", 100 * fmean(gains) if gains else 0.0)
-        noise = [await trial(seed, bias, source, shuffled=True) for seed in range(shuffled)]
-        unwritten = sum(not each.is_written for each in noise)
-        figures.add(f"{bias}_shuffled_unwritten_share", unwritten / shuffled, least=0.95)
-        figures.add(
-            f"{bias}_shuffled_tried_share",
-            sum(each.held_out is not None for each in noise) / shuffled,
-        )
+    with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
+        for setting in SETTINGS:
+            planted, noise = (
+                list(pool.map(partial(trial_of, setting, which), range(first, first + times)))
+                for which, times in ((False, seeds), (True, shuffled))
+            )
+            measure(figures, setting, planted, noise)
     figures.close()
 
 
@@ -301,5 +294,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=20, help="trials for each bias")
     parser.add_argument("--shuffled", type=int, default=100, help="trials with shuffled labels")
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
     options = parser.parse_args()
-    asyncio.run(main(options.seeds, options.shuffled))
+    main(options.seeds, options.shuffled, options.first)

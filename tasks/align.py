@@ -22,11 +22,7 @@ from assizes.judge.alignment.labelled_cases import (
     divide,
     labels_hash,
 )
-from assizes.judge.alignment.proposer import (
-    PROPOSER,
-    ProposalTask,
-    proposal_prompt,
-)
+from assizes.judge.alignment.proposer import PROPOSER, ProposalTask, proposal_prompt
 from assizes.judge.alignment.rejudging import (
     Rejudging,
     is_passed,
@@ -49,7 +45,14 @@ from assizes.judge.alignment.rubric_files import (
     room,
     rubric_file,
 )
-from assizes.judge.alignment.search import Guidance, Search, Variant, VariantChoice, choose
+from assizes.judge.alignment.search import (
+    TRIED_ON_ALL_FOLDS,
+    Guidance,
+    Search,
+    Variant,
+    VariantChoice,
+    choose,
+)
 from assizes.judge.catalog import resolve_judges
 from assizes.judge.config.judging import OFFLINE_MODEL, JudgeConfig, estimated_tokens
 from assizes.judge.config.run import RunConfig
@@ -241,7 +244,7 @@ def plan_alignment(alignment: Alignment) -> AlignmentPlan:
     hearings = held_out + canaries + (len(anchors.cases) if anchors else 0)
     proposals = 0
     if request.file is None:
-        hearings += development * len(alignment.variants)
+        hearings += development * (len(alignment.variants) + TRIED_ON_ALL_FOLDS)
         proposals = 2 * (request.folds + 1)
     prices = {model.name: model.price for model in alignment.context.assignment.models}
     each = usd_per_case(

@@ -2,6 +2,9 @@
 
 For each fold, guidelines are distilled from the other folds and tried on it. The variant that gains
 most over all folds is then made from all of them. If none gains, nothing is proposed.
+
+A proposer says something useless now and then, so what it makes of all folds may be worse than what
+has proved itself on a fold. Both are therefore tried on all folds, and the better one goes on.
 """
 
 from __future__ import annotations
@@ -18,6 +21,9 @@ from assizes.judge.rubrics.guidance import Guideline, JudgedExample
 
 WORTH_TRYING: Final = 0.2
 """The highest one-sided p-value of the folds with which a variant is tried on held-out labels."""
+
+TRIED_ON_ALL_FOLDS: Final = 2
+"""How many additions are tried on all folds at the end: the last one made, and one of a fold."""
 
 
 class Variant(NamedTuple):
@@ -111,21 +117,23 @@ class Search:
 
 async def choose(search: Search, division: Division) -> VariantChoice:
     """Choose among the variants by the folds, and make the chosen one from all of them."""
-    judged: dict[Variant, list[tuple[LabelledCase, bool | None]]] = {
-        variant: [] for variant in search.variants
-    }
+    tried: dict[Variant, list[_FoldTrial]] = {variant: [] for variant in search.variants}
     for place, fold in enumerate(division.folds):
         others = division.others(place)
         guidelines, _ = await search.guidance_of(others)
         for variant in search.variants:
             added = search.addition(variant, guidelines, others)
-            verdicts = [item.judge for item in fold]  # as they are, where nothing is added
-            if not added.is_empty:
-                verdicts = await search.rejudge(added, fold)
-            judged[variant] += zip(fold, verdicts, strict=True)
+            verdicts = await _verdicts(search, added, fold)
+            tried[variant].append(_FoldTrial(added, fold, verdicts))
     scores = tuple(
-        VariantScore(variant, *gain_and_p([i for i, _ in pairs], [v for _, v in pairs]))
-        for variant, pairs in judged.items()
+        VariantScore(
+            variant,
+            *gain_and_p(
+                [item for trial in trials for item in trial.fold],
+                [verdict for trial in trials for verdict in trial.verdicts],
+            ),
+        )
+        for variant, trials in tried.items()
     )
     # Of equal gains the one that adds least: what is added is paid for in every ask.
     best = min(scores, key=lambda item: (-item.gain, item.variant.examples))
@@ -133,5 +141,41 @@ async def choose(search: Search, division: Division) -> VariantChoice:
         return VariantChoice(Guidance(), scores)
     development = division.development
     guidelines, refused = await search.guidance_of(development)
-    added = search.addition(best.variant, guidelines, development)
+    whole = search.addition(best.variant, guidelines, development)
+    proved = max(tried[best.variant], key=lambda trial: trial.gain).added
+    added = await _better(search, whole, proved, development)
     return VariantChoice(added, scores, best.variant, tuple(refused))
+
+
+class _FoldTrial(NamedTuple):
+    """What was made from the other folds, and the verdicts with it on this one."""
+
+    added: Guidance
+    fold: Sequence[LabelledCase]
+    verdicts: list[bool | None]
+
+    @property
+    def gain(self) -> float:
+        return gain_and_p(self.fold, self.verdicts)[0]
+
+
+async def _verdicts(
+    search: Search, added: Guidance, cases: Sequence[LabelledCase]
+) -> list[bool | None]:
+    if added.is_empty:
+        return [item.judge for item in cases]
+    return await search.rejudge(added, cases)
+
+
+async def _better(
+    search: Search, whole: Guidance, proved: Guidance, development: Sequence[LabelledCase]
+) -> Guidance:
+    """What gains more on the cases that neither shows as an example; of equal gains `whole`."""
+    if whole == proved:
+        return whole
+    shown = {item.case_id for item in (*whole.examples, *proved.examples)}
+    cases = [item for item in development if item.case.case_id[:500] not in shown]
+    gains = [
+        gain_and_p(cases, await _verdicts(search, added, cases))[0] for added in (whole, proved)
+    ]
+    return whole if gains[0] >= gains[1] else proved
