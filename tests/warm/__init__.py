@@ -19,7 +19,10 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-_OWN = ("ASSIZES_", "PREFECT_", "PYTEST_", "AWS_", "OPENAI_API_", "ANTHROPIC_API_", "OPENAI_BASE_")
+_OWN = (
+    *("ASSIZES_", "PREFECT_", "PYTEST_", "TESTS_", "AWS_"),
+    *("OPENAI_API_", "OPENAI_BASE_", "ANTHROPIC_API_"),
+)
 """Variables that our code or a library reads when it needs them, or, Prefect, anew in each child."""
 
 _ANYTHING = {"COLUMNS", "PWD", "OLDPWD", "DO_NOT_TRACK"}
