@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Final
 
+import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 REQUEST_TIMEOUT_S: Final = 10.0
@@ -49,7 +50,8 @@ class BoundedProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def _has_whole_request(self) -> bool:
-        return self.cycle is not None and not self.cycle.more_body
+        # IDLE: nothing or a part of the header has come, of the first request or of a further one.
+        return self.conn.their_state not in {h11.IDLE, h11.SEND_BODY}
 
     def _waits_since(self) -> float:
         """The time of the loop since which no request is there; infinite while one is served."""

@@ -75,6 +75,14 @@ def test_a_request_that_does_not_come_to_its_end_is_cut(port: int, sent: bytes):
         assert REQUEST_TIMEOUT_S / 2 < until_closed(client) < REQUEST_TIMEOUT_S * 3
 
 
+def test_half_of_a_second_request_is_cut_too(port: int):
+    whole = b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+    with opened(port, whole) as client:
+        assert client.recv(4096).startswith(b"HTTP/1.1 200")
+        client.sendall(whole[:20])
+        assert REQUEST_TIMEOUT_S / 2 < until_closed(client) < REQUEST_TIMEOUT_S * 3
+
+
 def test_a_byte_now_and_then_buys_no_more_time(port: int):
     began = time.monotonic()
     with opened(port, b"GET /health HTTP/1.1\r\nX-Slow: ") as client, suppress(OSError):
