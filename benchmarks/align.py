@@ -47,7 +47,6 @@ from assizes.judge.rubrics.guidance import AlignmentRecord, Guideline
 from benchmarks.align_texts import Text, are_there, texts_of
 from benchmarks.figures import Figures
 
-CASES: Final = 160
 HELD_OUT: Final = 0.4
 FOLDS: Final = 4
 NOISE: Final = 0.08
@@ -79,6 +78,7 @@ class Setting(NamedTuple):
     source: str
     bias: str
     is_recorded: bool  # the judge without the bias is a recorded one, else the label with noise
+    cases: int = 160  # labels
     least: float | None = 0.9  # of the seeds, mended
 
 
@@ -212,11 +212,11 @@ def history_of(parent: str, proposer: str) -> AlignmentRecord:
 async def trial(seed: int, setting: Setting, *, shuffled: bool) -> Trial:
     """Align a biased judge once, over cases drawn by the seed."""
     rng = random.Random(f"{seed} {setting.bias}")
-    drawn = rng.sample(texts_of(setting.source), CASES)
+    drawn = rng.sample(texts_of(setting.source), setting.cases)
     labels = [text.passes for text in drawn]
     if shuffled:
         rng.shuffle(labels)
-    long = sorted(len(text.response) for text in drawn)[CASES // 2]
+    long = sorted(len(text.response) for text in drawn)[setting.cases // 2]
     texts = {f"{text.request}\x00{text.response}": text for text in drawn}
     model = ScriptedJudge(seed, setting, texts, long)
     proposer = ScriptedProposer(seed, setting, texts, long)

@@ -15,12 +15,12 @@ from assizes.judge.alignment.result import AlignmentRequest, AlignmentResult
 from assizes.judge.config.run import RunConfig
 from assizes.tasks.align import (
     nothing_found,
-    open_alignment,
     plan_alignment,
     propose_rubric,
     prove_rubric,
     variant_gains,
 )
+from assizes.tasks.context.alignment import open_alignment
 from assizes.tasks.context.artifacts import artifact_key, ignore_server_errors
 from assizes.tasks.runtime.process import redacts_secrets
 from assizes.tasks.store import existing_store

@@ -5,9 +5,6 @@ Nothing of a run changes. What is tried on held-out labels is noted in table ann
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
 from statistics import fmean
 from typing import Final
 
@@ -17,23 +14,18 @@ from prefect.cache_policies import NO_CACHE
 from assizes.judge.alignment.examples import task_of
 from assizes.judge.alignment.gate import try_held_out
 from assizes.judge.alignment.labelled_cases import (
-    LabelledCase,
     canary_cases,
-    divide,
     labels_hash,
 )
-from assizes.judge.alignment.proposer import PROPOSER, ProposalTask, proposal_prompt
+from assizes.judge.alignment.proposer import proposal_prompt
 from assizes.judge.alignment.rejudging import (
-    Rejudging,
     is_passed,
     judge_of,
     rubric_hash,
     rubric_text,
 )
-from assizes.judge.alignment.requested import proposer_of
 from assizes.judge.alignment.result import (
     AlignmentPlan,
-    AlignmentRequest,
     AlignmentResult,
     AnchorShift,
     CanaryChange,
@@ -43,36 +35,23 @@ from assizes.judge.alignment.rubric_files import (
     RubricFile,
     diff,
     room,
-    rubric_file,
 )
 from assizes.judge.alignment.search import (
     TRIED_ON_ALL_FOLDS,
-    Guidance,
     Search,
-    Variant,
     VariantChoice,
     choose,
 )
-from assizes.judge.catalog import resolve_judges
-from assizes.judge.config.judging import OFFLINE_MODEL, JudgeConfig, estimated_tokens
-from assizes.judge.config.run import RunConfig
+from assizes.judge.config.judging import estimated_tokens
 from assizes.judge.errors import ConfigurationError
 from assizes.judge.injection.families import plant_attack
-from assizes.judge.model_assignment import ModelAssignment, assign_callable_models
-from assizes.judge.model_factory import check_model, model_for
-from assizes.judge.rubrics.guidance import AlignmentRecord, Guideline
-from assizes.tasks.context.run_context import RunContext, progress_reporter
-from assizes.tasks.intake.preprocessing import CasePreprocessor
+from assizes.tasks.context.alignment import Alignment
 from assizes.tasks.runs.alignments import (
     held_out_use,
-    judged_anchors,
-    labelled_metric,
     note_use,
     usd_per_case,
 )
-from assizes.tasks.runs.stored_cases import run_config
 from assizes.tasks.runtime.process import redacts_secrets
-from assizes.tasks.store import Store
 
 ADDED_TOKENS: Final = 1_500
 """Tokens by which guidelines and examples are taken to lengthen each ask, for the forecast."""
@@ -81,166 +60,12 @@ _PROPOSAL_TOKENS: Final = 800
 """Tokens of a reply with guidelines, for the forecast."""
 
 
-class Alignment:
-    """What an alignment works with: labels, judge, engine and store.
-
-    A plain class on purpose, as `RunContext`.
-    """
-
-    def __init__(self, store: Store, context: RunContext, request: AlignmentRequest) -> None:
-        """Read the labels and the rubric; no model is asked.
-
-        Raises:
-            ConfigurationError: labels, metric or rubric cannot be used.
-            Inconclusive: there are too few labels.
-        """
-        self.store, self.context, self.request = store, context, request
-        self.config = context.config
-        self.record = store.run(request.run)
-        metric = request.metric
-        self.labelled = labelled_metric(store, self.record, metric, self.config.calibration)
-        self.division = divide(self.labelled.items, request.held_out, request.folds, request.seed)
-        self.base = rubric_file(metric, self.config.judge.rubrics)
-        self.judge = judge_of(self.config.judge, None, metric)
-        self.hash = rubric_hash(self.judge, metric)
-        if _model_of(context, self.judge.name) == OFFLINE_MODEL:
-            raise ConfigurationError(
-                f"{metric!r} was judged by {OFFLINE_MODEL}, which reads no guidelines; "
-                "label a run that a language model judged"
-            )
-        self._check_same_judge()
-        self.proposer = proposer_of(request)
-        own_id = f"align-{self.record.run_id}-{metric}"
-        engine = context.engine_for(own_id)
-        report = context.progress
-        self.engine = engine
-        self.rejudging = Rejudging(engine, metric, lambda done: report("aligning", done, 0))
-
-    def _check_same_judge(self) -> None:
-        then = self.record.config.get("fingerprints", {}).get(f"metric:{self.request.metric}")
-        if then is not None and then != self.hash:
-            raise ConfigurationError(
-                f"run {self.record.run_id} was judged by another rubric of {self.request.metric!r} "
-                f"({then}) than stands there now ({self.hash}); judge the cases again first"
-            )
-
-    @property
-    def variants(self) -> tuple[Variant, ...]:
-        """What may be added: guidelines, examples, or both."""
-        guidelines, examples = room(self.base.table)
-        most, shown = min(self.request.guidelines, guidelines), min(self.request.examples, examples)
-        wanted = (Variant(True, 0), Variant(False, shown), Variant(True, shown))
-        return tuple(
-            dict.fromkeys(
-                variant._replace(has_guidelines=variant.has_guidelines and most > 0)
-                for variant in wanted
-                if (variant.has_guidelines and most > 0) or variant.examples
-            )
-        )
-
-    def trial_record(self, use: int = 1, result: str = "not tried yet") -> AlignmentRecord:
-        """The table `[alignment]` of a text that takes the place of the rubric as it is."""
-        former = self.base.table.alignment
-        return AlignmentRecord(
-            parent=self.hash,
-            version=1 if former is None else former.version + 1,
-            metric=self.request.metric,
-            run=self.record.run_id,
-            labels=self.labelled.labels_hash,
-            labelled_until=self.labelled.labelled_until,
-            proposer=self.proposer.name,
-            held_out=labels_hash(self.division.held_out),
-            held_out_uses=use,
-            result=result,
-        )
-
-    def candidate(self, guidance: Guidance) -> RubricFile:
-        """The rubric with something added."""
-        return self.base.with_guidance(guidance.guidelines, guidance.examples, self.trial_record())
-
-    async def propose(self, wanted: ProposalTask) -> list[Guideline]:
-        """Ask the proposer."""
-        return await self.rejudging.proposal(self.proposer, wanted)
-
-    async def verdicts(
-        self, rubric: RubricFile, items: Sequence[LabelledCase]
-    ) -> list[bool | None]:
-        """The verdicts of the judge by another rubric."""
-        judge = judge_of(self.config.judge, rubric, self.request.metric)
-        return await self.rejudging.verdicts(judge, items)
-
-    async def rejudge(self, guidance: Guidance, items: Sequence[LabelledCase]) -> list[bool | None]:
-        """The verdicts of the judge with something added to its rubric."""
-        return await self.verdicts(self.candidate(guidance), items)
-
-
-def _model_of(context: RunContext, judge: str) -> str:
-    model = context.assignment.own.get(judge, context.assignment.shared)
-    return getattr(model, "name", "")
-
-
-@asynccontextmanager
-async def open_alignment(
-    config: RunConfig, request: AlignmentRequest, store: Store
-) -> AsyncIterator[Alignment]:
-    """Open an alignment with the judge of the run, and the store, cache and limits of `config`.
-
-    Raises:
-        ConfigurationError: labels, rubric, models or prices cannot be used.
-        Inconclusive: there are too few labels.
-        UnknownRun: the store has no such run.
-    """
-    own = config_of_alignment(config, request, store)
-    panel = resolve_judges(own.judge)
-    assignment = await asyncio.to_thread(assign_callable_models, own, panel)
-    if request.model is not None:
-        judge = own.judge.model_copy(
-            update={"model": request.model, "panel": [], "repeats": 1, "escalate_to": None}
-        )
-        assignment = await asyncio.to_thread(_with_proposer, own, judge, assignment)
-    preprocessor = await asyncio.to_thread(CasePreprocessor.from_config, own)
-    context = RunContext(own, panel, store, assignment, preprocessor, progress_reporter.get())
-    try:
-        yield await asyncio.to_thread(Alignment, store, context, request)
-    finally:
-        await context.aclose()
-
-
-def config_of_alignment(config: RunConfig, request: AlignmentRequest, store: Store) -> RunConfig:
-    """The configuration of an alignment: the judge of the run, in all else as configured now."""
-    stored = run_config(store.run(request.run))
-    limits = config.limits.model_copy(update={"budget_usd": request.budget_usd})
-    return stored.model_copy(
-        update={
-            "limits": limits,
-            "cache": config.cache,
-            "store": config.store,
-            "calibration": config.calibration,
-        }
-    )
-
-
-def _with_proposer(
-    config: RunConfig, judge: JudgeConfig, assignment: ModelAssignment
-) -> ModelAssignment:
-    check_model(judge)
-    model = model_for(judge, config.limits)
-    if model.price is None:
-        raise ConfigurationError(
-            f"--budget: no price is known for {model.name!r}; give it in "
-            f'[limits.prices."{model.name}"] as input_usd_per_million and output_usd_per_million'
-        )
-    return ModelAssignment(assignment.shared, {**assignment.own, PROPOSER: model})
-
-
 def plan_alignment(alignment: Alignment) -> AlignmentPlan:
     """What the alignment asks at the most; replies in the cache are counted too."""
     request, division = alignment.request, alignment.division
     development, held_out = len(division.development), len(division.held_out)
     canaries = 2 * len(canary_cases(alignment.labelled.items))
-    anchors = judged_anchors(
-        alignment.store, alignment.record, alignment.judge.name, request.metric
-    )
+    anchors = alignment.anchors
     hearings = held_out + canaries + (len(anchors.cases) if anchors else 0)
     proposals = 0
     if request.file is None:
@@ -378,13 +203,10 @@ async def _canary_change(alignment: Alignment, trial: RubricFile) -> CanaryChang
 
 
 async def _anchor_shift(alignment: Alignment, trial: RubricFile) -> AnchorShift | None:
-    metric = alignment.request.metric
-    anchors = await asyncio.to_thread(
-        judged_anchors, alignment.store, alignment.record, alignment.judge.name, metric
-    )
+    anchors = alignment.anchors
     if anchors is None or not anchors.cases:
         return None
-    judge = judge_of(alignment.config.judge, trial, metric)
+    judge = judge_of(alignment.config.judge, trial, alignment.request.metric)
     scores = await alignment.rejudging.scores(judge, anchors.cases)
     moved = [
         100 * (score.value - old)
@@ -393,4 +215,16 @@ async def _anchor_shift(alignment: Alignment, trial: RubricFile) -> AnchorShift 
     ]
     if not moved:
         return None
-    return AnchorShift(run=anchors.run_id, cases=len(moved), points=fmean(moved))
+    labelled = [
+        (people, old, is_passed(score))
+        for score, people, old in zip(scores, anchors.people, anchors.passed, strict=True)
+        if people is not None
+    ]
+    return AnchorShift(
+        run=anchors.run_id,
+        cases=len(moved),
+        points=fmean(moved),
+        labelled=len(labelled),
+        right_before=sum(old == people for people, old, _ in labelled),
+        right_after=sum(new == people for people, _, new in labelled),
+    )

@@ -72,11 +72,32 @@ class CanaryChange(_AlignmentPart):
 
 
 class AnchorShift(_AlignmentPart):
-    """How the new judge moves the anchors, which no change of an agent moves."""
+    """How the new judge moves the anchors, and how often each judge agrees with people on them.
+
+    It decides nothing: anchors are few and chosen.
+    """
 
     run: str
     cases: int
     points: float = Field(description="mean of new minus old, 0..100 points")
+    labelled: int = Field(default=0, description="anchors that people, or a record, judged too")
+    right_before: int = Field(default=0, description="of these, the old judge says the same of")
+    right_after: int = Field(
+        default=0, description="and the new one; an anchor without its verdict is not right"
+    )
+
+    def sentence(self) -> str:
+        """The shift in words."""
+        moved = (
+            f"anchors: the new judge moves {self.cases} anchors of run {self.run} by "
+            f"{self.points:+.1f} points"
+        )
+        if not self.labelled:
+            return moved
+        return (
+            f"{moved}; of {self.labelled} with a label the old judge gets {self.right_before} "
+            f"right, the new one {self.right_after}"
+        )
 
 
 class AlignmentResult(_AlignmentPart):
@@ -120,10 +141,7 @@ class AlignmentResult(_AlignmentPart):
                 f"old judge over, {self.canaries.new} the new one"
             )
         if self.anchors is not None:
-            lines.append(
-                f"anchors: the new judge moves {self.anchors.cases} anchors of run {self.anchors.run} "
-                f"by {self.anchors.points:+.1f} points"
-            )
+            lines.append(self.anchors.sentence())
         if self.uses > 1:
             lines.append(
                 f"these held-out labels have now tried {self.uses} texts: each time the bar is higher; "

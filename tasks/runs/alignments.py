@@ -10,10 +10,11 @@ from typing import Final, NamedTuple
 import polars as pl
 
 from assizes.judge.alignment.labelled_cases import LabelledCase
-from assizes.judge.calibration.labelled import pass_mark
+from assizes.judge.calibration.labelled import ItemKey, PeopleGrades, pass_mark
 from assizes.judge.case import Case
 from assizes.judge.config.gates import STORE_LABELS, CalibrationConfig
 from assizes.judge.config.judging import Price
+from assizes.judge.config.run import RunConfig
 from assizes.judge.errors import ConfigurationError, DataError, Inconclusive
 from assizes.judge.prompts.prompt_texts import rendered_transcript
 from assizes.judge.rows import as_json
@@ -62,8 +63,7 @@ def labelled_metric(
         raise ConfigurationError.unknown("metric", metric, source.labels, f"labels {source.where}")
     labels = source.labels[metric]
     grades, rated = rated_items_of_run(store, record, metric, labels, config)
-    levels = sorted({grade for people in labels.values() for grade in people.grades.values()})
-    mark = pass_mark(config.levels or levels, config)
+    mark = _mark(labels, config)
     if mark is None:
         raise ConfigurationError(
             f"labels of {metric!r} neither pass nor fail; set [calibration] pass_from"
@@ -164,15 +164,23 @@ def usd_per_case(
 
 
 class Anchors(NamedTuple):
-    """Anchors that the judge judged as it is."""
+    """Anchors that the judge judged as it is; the lists are in the same order."""
 
     run_id: str
     cases: list[Case]
     values: list[float]  # 0..1
+    people: list[bool | None]  # whether the label passes; None: there is none
+    passed: list[bool | None]  # the judge's verdict, where there is a label
 
 
-def judged_anchors(store: Store, record: RunRecord, judge: str, metric: str) -> Anchors | None:
-    """The anchors of the nearest anchor run of this judge; `None` without one."""
+def judged_anchors(
+    store: Store, record: RunRecord, judge: str, metric: str, config: RunConfig
+) -> Anchors | None:
+    """The anchors of the nearest anchor run of this judge, with their labels; `None` without one.
+
+    Raises:
+        ConfigurationError: `[anchors] labels` cannot be read.
+    """
     run = nearest_anchor_run(store, record)
     if run is None:
         return None
@@ -183,7 +191,49 @@ def judged_anchors(store: Store, record: RunRecord, judge: str, metric: str) -> 
     rows = collect_rows(scores.select(*_KEY, "value").sort(*_KEY)).head(MAX_ANCHORS).rows()
     values = {(case_id, repetition): value for case_id, repetition, value in rows}
     cases = _cases(store, run, list(values))
-    return Anchors(run.run_id, [cases[key][0] for key in cases], [values[key] for key in cases])
+    labels = _anchor_labels(store, run, metric, config)
+    pairs = [labels.get(key, (None, None)) for key in cases]
+    return Anchors(
+        run.run_id,
+        [cases[key][0] for key in cases],
+        [values[key] for key in cases],
+        [people for people, _ in pairs],
+        [passed for _, passed in pairs],
+    )
+
+
+def _anchor_labels(
+    store: Store, run: RunRecord, metric: str, config: RunConfig
+) -> dict[tuple[str, int], tuple[bool, bool | None]]:
+    """Whether people pass each labelled anchor, and whether the judge did.
+
+    The labels are those of `[anchors] labels`, else those that people gave the anchor run in the
+    store. Labels of other metrics count for nothing.
+    """
+    uri = config.anchors.labels
+    if uri is None and metric not in labels_of_run(store, run.run_id)["metric"]:
+        return {}
+    settings = config.calibration.model_copy(update={"labels": uri or STORE_LABELS})
+    labels = labels_of(settings, store, run).labels.get(metric)
+    if not labels:
+        return {}
+    mark = _mark(labels, settings)
+    if mark is None:
+        return {}
+    _, rated = rated_items_of_run(store, run, metric, labels, settings)
+    passes = {}
+    for item in rated:
+        people = item.settled_grade(ordered=settings.scale == "ordinal")
+        if people is not None and not item.missing:
+            passed = None if item.judged is None else item.judged >= mark
+            passes[item.case_id, item.repetition or 0] = (people >= mark, passed)
+    return passes
+
+
+def _mark(labels: Mapping[ItemKey, PeopleGrades], config: CalibrationConfig) -> float | None:
+    """The lowest grade that passes; `None` where it is not known."""
+    levels = sorted({grade for people in labels.values() for grade in people.grades.values()})
+    return pass_mark(config.levels or levels, config)
 
 
 def held_out_use(store: Store, run_id: str, held_out: str, text_hash: str) -> int:

@@ -60,7 +60,8 @@ def align_and_print(config: RunConfig, request: AlignmentRequest, wanted: AlignO
 
 
 async def _planned(config: RunConfig, request: AlignmentRequest) -> AlignmentPlan:
-    from assizes.tasks.align import open_alignment, plan_alignment
+    from assizes.tasks.align import plan_alignment
+    from assizes.tasks.context.alignment import open_alignment
 
     edited_rubric(request)
     with existing_store(config.store) as store:
