@@ -7,7 +7,11 @@ text, or repeats the label with some errors; on top of it has a bias, and gives 
 guideline in its prompt speaks of it. The proposer names what its wrong cases have in common, and now
 and then something useless. With shuffled labels there is nothing to find.
 
-    python -m benchmarks.align [--seeds 20] [--shuffled 100] [--first 0]
+A judge whose bias is found is not always shown to be mended: a verdict needs enough labels. The share
+of trials that tried the right guideline on held-out labels (`tried_right`) is therefore given beside
+the share that was written (`mended`). The judge of DevAI is aligned with 160 labels and with 480.
+
+    python -m benchmarks.align [--seeds 20] [--shuffled 100] [--first 0] [--only NAME ...]
 """
 
 from __future__ import annotations
@@ -87,7 +91,10 @@ SETTINGS: Final = (
     Setting("passes_refusals", "xstest", "passes_refusals", is_recorded=False),
     Setting("llmbar_gpt4", "llmbar GPT-4/Vanilla", "fails_long", is_recorded=True),
     Setting("xstest_gpt4", "xstest", "passes_refusals", is_recorded=True),
-    Setting("devai_agent", "devai", "fails_long", is_recorded=True),
+    # 55 tasks are all that there are, so about 22 clusters are held out. With 160 labels that is three
+    # labels each, too few for a goal; with 480 it is nine.
+    Setting("devai_agent", "devai", "fails_long", is_recorded=True, cases=480),
+    Setting("devai_agent_160", "devai", "fails_long", is_recorded=True, least=None),
     # One recorded verdict in five is wrong here: what is left to mend is near what labels can show.
     Setting("llmbar_chatgpt", "llmbar ChatGPT/Vanilla", "fails_long", is_recorded=True, least=None),
 )
@@ -263,7 +270,9 @@ def trial_of(setting: Setting, shuffled: bool, seed: int) -> Trial:
 def measure(figures: Figures, setting: Setting, trials: list[Trial], noise: list[Trial]) -> None:
     """The figures of one judge; `noise` are the trials with shuffled labels."""
     word = "Length" if setting.bias == "fails_long" else "Refusals"
-    mended = [each for each in trials if each.is_written and word in each.guidelines]
+    right = [each for each in trials if each.held_out and word in each.guidelines]
+    figures.add(f"{setting.name}_tried_right_share", len(right) / len(trials))
+    mended = [each for each in right if each.is_written]
     figures.add(f"{setting.name}_mended_share", len(mended) / len(trials), least=setting.least)
     gains = [each.held_out.gain for each in mended if each.held_out]
     figures.add(f"{setting.name}_gain_points", 100 * fmean(gains) if gains else 0.0)
@@ -273,15 +282,16 @@ def measure(figures: Figures, setting: Setting, trials: list[Trial], noise: list
     figures.add(f"{setting.name}_shuffled_tried_share", tried / len(noise))
 
 
-def main(seeds: int, shuffled: int, first: int) -> None:
+def main(seeds: int, shuffled: int, first: int, only: list[str] | None) -> None:
     """All trials, and the figures that the goals are held against."""
     figures = Figures()
+    settings = [each for each in SETTINGS if only is None or each.name in only]
     if not are_there():
-        figures.missing(*(setting.name for setting in SETTINGS))
+        figures.missing(*(setting.name for setting in settings))
         figures.close()
         return
     with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
-        for setting in SETTINGS:
+        for setting in settings:
             planted, noise = (
                 list(pool.map(partial(trial_of, setting, which), range(first, first + times)))
                 for which, times in ((False, seeds), (True, shuffled))
@@ -295,5 +305,7 @@ if __name__ == "__main__":
     parser.add_argument("--seeds", type=int, default=20, help="trials for each bias")
     parser.add_argument("--shuffled", type=int, default=100, help="trials with shuffled labels")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
+    names = [setting.name for setting in SETTINGS]
+    parser.add_argument("--only", nargs="+", choices=names, help="only these judges; else all")
     options = parser.parse_args()
-    main(options.seeds, options.shuffled, options.first)
+    main(options.seeds, options.shuffled, options.first, options.only)

@@ -181,9 +181,10 @@ def judged_anchors(
     Raises:
         ConfigurationError: `[anchors] labels` cannot be read.
     """
-    run = nearest_anchor_run(store, record)
-    if run is None:
+    nearest = nearest_anchor_run(store, record)
+    if nearest is None:
         return None
+    run = store.run(nearest.run_id)  # with its plan, without which no case can be read again
     is_of_metric = (
         (pl.col("judge") == judge) & (pl.col("metric") == metric) & (pl.col("part") == "")
     )

@@ -13,9 +13,11 @@ from assizes.deployments.settings import validate_config
 from assizes.flows.align import align_judge
 from assizes.judge.alignment.result import AlignmentRequest, AlignmentResult
 from assizes.judge.case import Case
+from assizes.judge.config.gates import CalibrationConfig
 from assizes.judge.config.run import RunConfig
 from assizes.judge.errors import ConfigurationError, Inconclusive
 from assizes.judge.formats import native_line
+from assizes.tasks.runs.people_labels import labels_to_import
 from assizes.tasks.store import open_store
 from tests.flows.test_evaluate import outcome_of
 
@@ -142,6 +144,69 @@ async def test_labels_are_too_few_or_of_another_metric(tmp_path: Path, judge_ser
         await aligned(few)
     with pytest.raises(ConfigurationError, match="nonsense"):
         await aligned(wanted, metric="nonsense")
+
+
+def anchored(folder: Path, server: Any, **anchors: str) -> RunConfig:
+    """The same with 24 anchors, of which the judge fails six good ones, as they are long."""
+    lines = [native_line(conversation(number)) for number in range(200, 224)]
+    (folder / "golden.jsonl").write_bytes(b"".join(lines))
+    return config(folder, server, anchors={"uri": str(folder / "golden.jsonl"), **anchors})
+
+
+def anchor_labels(folder: Path) -> Path:
+    """Labels of twenty anchors; one is of a case that people fail though the text is right."""
+    said = {number: passes(number) and number != 202 for number in range(200, 220)}
+    rows = "".join(f"case-{n},{'pass' if good else 'fail'}\n" for n, good in said.items())
+    path = folder / "anchor-labels.csv"
+    path.write_text(f"case_id,label\n{rows}", encoding="utf-8")
+    return path
+
+
+async def test_anchors_say_how_far_they_move_and_how_often_each_judge_agrees_with_their_labels(
+    tmp_path: Path, judge_server: Any
+):
+    wanted = anchored(tmp_path, judge_server, labels=str(anchor_labels(tmp_path)))
+    await outcome_of(wanted, trigger="nightly")
+    _, result = await aligned(wanted)
+    shift = result.anchors
+    assert shift is not None
+    assert (shift.cases, shift.points) == (24, pytest.approx(25.0))
+    # Five long ones of the twenty were wrong; 202 stays wrong, as the label is.
+    assert (shift.labelled, shift.right_before, shift.right_after) == (20, 14, 19)
+    assert result.lines()[-1] == (
+        f"anchors: the new judge moves 24 anchors of run {shift.run} by +25.0 points; of 20 with a "
+        "label the old judge gets 14 right, the new one 19"
+    )
+
+
+async def test_labels_of_anchors_come_from_the_store_where_no_file_is_named(
+    tmp_path: Path, judge_server: Any
+):
+    wanted = anchored(tmp_path, judge_server)
+    outcome = await outcome_of(wanted, trigger="nightly")
+    _, unlabelled = await aligned(wanted)
+    assert unlabelled.anchors is not None
+    assert (unlabelled.anchors.cases, unlabelled.anchors.labelled) == (24, 0)
+    assert unlabelled.anchors.sentence().endswith("by +25.0 points")
+    source = CalibrationConfig(labels=str(anchor_labels(tmp_path)), metric="helpful")
+    with open_store(wanted.store) as store:
+        record = store.run(f"{outcome.run_id}-anchors")
+        store.people.add("labels", labels_to_import(store, record, source, "anna"))
+    _, result = await aligned(wanted)
+    shift = result.anchors
+    assert shift is not None
+    assert (shift.labelled, shift.right_before, shift.right_after) == (20, 14, 19)
+
+
+async def test_labels_of_anchors_that_cannot_be_read_are_named_before_anything_is_asked(
+    tmp_path: Path, judge_server: Any
+):
+    await outcome_of(anchored(tmp_path, judge_server), trigger="nightly")
+    judge_server.reset()
+    gone = anchored(tmp_path, judge_server, labels=str(tmp_path / "gone.csv"))
+    with pytest.raises(ConfigurationError, match=r"gone\.csv"):
+        await aligned(gone)
+    assert judge_server.stats()["requests"] == 0
 
 
 async def test_a_budget_ends_the_alignment(tmp_path: Path, judge_server: Any):

@@ -60,7 +60,7 @@ class FailsLongAnswers:
     ) -> Completion:
         """Rate the answer by the guidelines of the real prompt."""
         assert isinstance(ask.evidence, RatingEvidence)
-        text, system = ask.evidence.response, ask.prompt.system
+        text, system = ask.evidence.response or "", ask.prompt.system
         is_excused = MENDS_ALL in system or (MENDS_HALF in system and "list" in text)
         passes = "good" in text and (len(text) < 100 or is_excused)
         reply = {"reply_id": ask.reply_id, "rationale": "r", "rating": "yes" if passes else "no"}
