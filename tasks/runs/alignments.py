@@ -23,7 +23,7 @@ from assizes.tasks.runs.anchor_runs import nearest_anchor_run
 from assizes.tasks.runs.calibrations import labels_of, rated_items_of_run
 from assizes.tasks.runs.item_facts import item_facts
 from assizes.tasks.runs.people_labels import labels_of_run
-from assizes.tasks.runs.stored_cases import sent_and_shown_cases
+from assizes.tasks.runs.stored_cases import run_config, sent_and_shown_cases
 from assizes.tasks.store import RunRecord, Store
 
 MAX_ANCHORS: Final = 100
@@ -208,13 +208,20 @@ def _anchor_labels(
 ) -> dict[tuple[str, int], tuple[bool, bool | None]]:
     """Whether people pass each labelled anchor, and whether the judge did.
 
-    The labels are those of `[anchors] labels`, else those that people gave the anchor run in the
-    store. Labels of other metrics count for nothing.
+    The labels are those of `[anchors] labels`, read as a calibration by the anchor run reads them,
+    else those that people gave the anchor run in the store. Labels of other metrics count for nothing.
     """
     uri = config.anchors.labels
     if uri is None and metric not in labels_of_run(store, run.run_id)["metric"]:
         return {}
-    settings = config.calibration.model_copy(update={"labels": uri or STORE_LABELS})
+    own = {
+        "labels": uri or STORE_LABELS,
+        "judgements": None,
+        "storage_options": config.calibration.storage_options,  # secrets are not stored with a run
+    }
+    # Not the settings of the alignment, whose metric is the one that is aligned: a file without a
+    # column for the metric holds labels of the whole verdict, if the run did not say otherwise.
+    settings = run_config(run).calibration.model_copy(update=own)
     labels = labels_of(settings, store, run).labels.get(metric)
     if not labels:
         return {}

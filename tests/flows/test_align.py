@@ -170,6 +170,7 @@ async def test_anchors_say_how_far_they_move_and_how_often_each_judge_agrees_wit
     _, result = await aligned(wanted)
     shift = result.anchors
     assert shift is not None
+    assert result.plan.hearings == 38 + 2 * 10 + 24 + 58 * 5  # the anchors are planned, too
     assert (shift.cases, shift.points) == (24, pytest.approx(25.0))
     # Five long ones of the twenty were wrong; 202 stays wrong, as the label is.
     assert (shift.labelled, shift.right_before, shift.right_after) == (20, 14, 19)
@@ -196,6 +197,18 @@ async def test_labels_of_anchors_come_from_the_store_where_no_file_is_named(
     shift = result.anchors
     assert shift is not None
     assert (shift.labelled, shift.right_before, shift.right_after) == (20, 14, 19)
+
+
+async def test_labels_of_the_whole_verdict_are_no_labels_of_the_metric(
+    tmp_path: Path, judge_server: Any
+):
+    labels = str(anchor_labels(tmp_path))
+    wanted = anchored(tmp_path, judge_server, labels=labels)
+    of_verdict = wanted.calibration.model_copy(update={"metric": None})
+    await outcome_of(wanted.model_copy(update={"calibration": of_verdict}), trigger="nightly")
+    _, result = await aligned(wanted)
+    assert result.anchors is not None
+    assert (result.anchors.cases, result.anchors.labelled) == (24, 0)
 
 
 async def test_labels_of_anchors_that_cannot_be_read_are_named_before_anything_is_asked(
