@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from assizes.judge.statistics.intervals import Codes, Floats
 
 UNSEEN: Final = 0.4
-"""The errors that a judge without an error among the labels is taken to have made among them."""
+"""The labels unlike the others that a stratum of equal labels is taken to have."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -117,8 +117,8 @@ class DrawnLabels:
     def unseen(self, errors: Floats, *, share: bool) -> float:
         """What errors that no label shows add to the variance, beside the weighted ones of labels.
 
-        A judge that errs nowhere among few labels is not faultless, nor is a stratum without a
-        fail: each has at least `UNSEEN` errors of size 1, or of the deviation of the labels.
+        A stratum without a fail among few labels may hold some: it has at least `UNSEEN` of them,
+        of size 1, or of the deviation of the labels.
         """
         least = UNSEEN * (1.0 if share else self.spread) * np.square(self.weights)
         seen = np.bincount(self.strata, np.square(errors))

@@ -18,11 +18,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
-from math import sqrt
+from math import log, sqrt
 from typing import Final, NamedTuple
 
 import numpy as np
 from scipy.optimize import isotonic_regression  # type: ignore[import-untyped]  # it has no types
+from scipy.special import ndtri  # type: ignore[import-untyped]
 
 from assizes.judge.statistics.intervals import (
     CONFIDENCE,
@@ -42,6 +43,15 @@ CALIBRATED_FROM: Final = 60
 
 FOLDS: Final = 5
 """The parts of the labels; the expected labels of a part are estimated from the other parts."""
+
+RARE_HELD: Final = 0.94
+"""The share of all samples in which an interval holds the truth for any judge that errs rarely.
+
+It is below `CONFIDENCE` because samples that show an error hold it more often than is assumed.
+"""
+
+_UNSEEN_ERRORS: Final = np.linspace(0.0, -log(1 - RARE_HELD), 60, endpoint=False)
+_UNSEEN_QUANTILES: Final = ndtri(1 - (1 - RARE_HELD) * np.exp(_UNSEEN_ERRORS))
 
 ALONE: Final = "labels alone"
 TUNED: Final = "labels and the judge"
@@ -117,6 +127,9 @@ def _corrected(sides: Sequence[LabelledCases], *, share: bool) -> CorrectedEstim
         best, span = _apart(labels, own)
     else:
         best = _best(sides, labels, share=share)
+        floor = _least_variance(best.variance * best.ratio, labels, share=share)
+        if best.variance > 0:
+            best = best._replace(ratio=min(1.0, floor / best.variance))
         span = _span(labels, best, share=share)
     count = min(side.values.size for side in labels)
     return CorrectedEstimate(
@@ -223,12 +236,6 @@ def _tuned(
         for side, part in zip(labels, parts, strict=True)
     )
     variance = scale * float(alone @ alone) + uneven
-    unseen = sum(
-        side.unseen(part.of_labels - weight * part.of_judge, share=share)
-        for side, part, weight in zip(labels, parts, weights.tolist(), strict=True)
-    )
-    if len(labels) == 2 and _paired(labels):
-        unseen /= 2  # in pairs, to take it in each run covers more than is asked for
     squares = np.square(alone + weights @ judge)
     known = np.zeros(squares.size, dtype=bool)
     for side in labels:
@@ -236,7 +243,7 @@ def _tuned(
     # Tuned weights make the squares too small, and move the estimate itself by as much again.
     lost = ((clusters - 1) / (clusters - 1 - len(parts))) ** 2
     own, others = lost * scale * float(squares[known].sum()), float(squares[~known].sum())
-    reached = own + others + unseen
+    reached = own + others
     if not weights.any() or reached >= variance:
         return _Tuned(value, 0.0, variance, 1.0, degrees, ALONE)
     shifts = np.array([sign * part.shift for sign, part in zip(signs, parts, strict=True)])
@@ -272,6 +279,22 @@ def _least_squares(products: Floats, slopes: Floats) -> Floats:
     return min(tried, key=lambda w: float(w @ products @ w + 2 * slopes @ w))
 
 
+def _least_variance(variance: float, labels: Sequence[DrawnLabels], *, share: bool) -> float:
+    """The variance, at least that of an interval which allows for errors that no label shows.
+
+    Let the judge err on a share of cases with x errors expected among the labels. No label shows
+    one with the chance exp(-x), and the estimate is then x times the weight of a label beside the
+    truth. An interval holds in a share h (`RARE_HELD`) of all samples only if it holds in
+    1 - (1 - h) exp(x) of these. So its half-width is at least x + u z(1 - (1 - h) exp(x)) for every
+    x, where u is the standard error; both are in weights of a label. For u = 0 that is the rule of
+    three, and from about u = 1.1 on it asks nothing.
+    """
+    unit = max(float(side.weights.max()) * (1.0 if share else sqrt(side.spread)) for side in labels)
+    error = sqrt(variance)
+    asked = float(np.max(unit * _UNSEEN_ERRORS + error * _UNSEEN_QUANTILES))
+    return max(variance, (asked / z_of(CONFIDENCE)) ** 2)
+
+
 def _rate_span(labels: DrawnLabels, best: _Tuned) -> ValueInterval:
     """Wilson's interval with as many cases as the variance is worth.
 
@@ -293,6 +316,13 @@ def _apart(labels: Sequence[DrawnLabels], own: Sequence[_Tuned]) -> tuple[_Tuned
     its own ratio. Where all labels of a run are alike, each cluster counts as one case, and
     `UNSEEN` of these are unlike. The degrees are those of Satterthwaite, with the added cases.
     """
+    before, after = own
+    variance = before.variance + after.variance
+    reached = before.variance * before.ratio + after.variance * after.ratio
+    if reached > 0:
+        more = _least_variance(reached, labels, share=True) / reached
+        own = [best._replace(ratio=min(1.0, more * best.ratio)) for best in own]
+        reached = sum(best.variance * best.ratio for best in own)
     rates, terms = [], []
     for side, best in zip(labels, own, strict=True):
         count, added = (side.values.size, 0.5) if best.variance > 0 else (side.clusters, UNSEEN)
@@ -300,9 +330,6 @@ def _apart(labels: Sequence[DrawnLabels], own: Sequence[_Tuned]) -> tuple[_Tuned
         terms.append(best.ratio * (best.variance * count**2 + added) / (count + 2) ** 2)
     unsure = sum(term**2 / (side.degrees + 2) for term, side in zip(terms, own, strict=True))
     degrees = sum(terms) ** 2 / unsure
-    before, after = own
-    variance = before.variance + after.variance
-    reached = before.variance * before.ratio + after.variance * after.ratio
     hows = {side.how for side in own}
     best = _Tuned(
         after.value - before.value,
