@@ -18,12 +18,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
-from math import log, sqrt
+from math import sqrt
 from typing import Final, NamedTuple
 
 import numpy as np
 from scipy.optimize import isotonic_regression  # type: ignore[import-untyped]  # it has no types
-from scipy.special import ndtri  # type: ignore[import-untyped]
 
 from assizes.judge.statistics.intervals import (
     CONFIDENCE,
@@ -34,6 +33,7 @@ from assizes.judge.statistics.intervals import (
     z_of,
 )
 from assizes.judge.statistics.labelled_cases import UNSEEN, DrawnLabels, LabelledCases
+from assizes.judge.statistics.unseen_errors import least_variance
 
 MIN_LABELS: Final = 10
 """The fewest clusters with a label for a corrected number; with fewer the error is too uncertain."""
@@ -43,15 +43,6 @@ CALIBRATED_FROM: Final = 60
 
 FOLDS: Final = 5
 """The parts of the labels; the expected labels of a part are estimated from the other parts."""
-
-RARE_HELD: Final = 0.94
-"""The share of all samples in which an interval holds the truth for any judge that errs rarely.
-
-It is below `CONFIDENCE` because samples that show an error hold it more often than is assumed.
-"""
-
-_UNSEEN_ERRORS: Final = np.linspace(0.0, -log(1 - RARE_HELD), 60, endpoint=False)
-_UNSEEN_QUANTILES: Final = ndtri(1 - (1 - RARE_HELD) * np.exp(_UNSEEN_ERRORS))
 
 ALONE: Final = "labels alone"
 TUNED: Final = "labels and the judge"
@@ -70,6 +61,8 @@ class CorrectedEstimate:
     effective: float  # labels that would give the same error without a judge; at least `labels`
     weight: float  # of the judge, 0..1; 0: the labels alone
     how: str  # `ALONE`, `TUNED` or `CALIBRATED`
+    expected: float  # variance with half an error more in each stratum; what more labels divide
+    step: float  # the most that an error on one label moves the value
 
 
 class _Influence(NamedTuple):
@@ -91,6 +84,7 @@ class _Tuned(NamedTuple):
     ratio: float  # variance with the judge / variance of the labels alone, above 0 to 1
     degrees: float  # of freedom of that variance
     how: str
+    hidden: float  # variance that half an error more in each stratum would add
 
 
 def corrected_mean(cases: LabelledCases, *, share: bool) -> CorrectedEstimate | None:
@@ -124,10 +118,11 @@ def _corrected(sides: Sequence[LabelledCases], *, share: bool) -> CorrectedEstim
         own = [
             _best((side,), (drawn,), share=True) for side, drawn in zip(sides, labels, strict=True)
         ]
-        best, span = _apart(labels, own)
+        expected, (best, span) = _expected_variance(own), _apart(labels, own)
     else:
         best = _best(sides, labels, share=share)
-        floor = _least_variance(best.variance * best.ratio, labels, share=share)
+        expected = _expected_variance([best])
+        floor = least_variance(best.variance * best.ratio, _step(labels, share=share))
         if best.variance > 0:
             best = best._replace(ratio=min(1.0, floor / best.variance))
         span = _span(labels, best, share=share)
@@ -141,7 +136,19 @@ def _corrected(sides: Sequence[LabelledCases], *, share: bool) -> CorrectedEstim
         effective=count / best.ratio,
         weight=best.weight,
         how=best.how,
+        expected=expected,
+        step=_step(labels, share=share),
     )
+
+
+def _expected_variance(parts: Sequence[_Tuned]) -> float:
+    """The variance of the estimate with half an error more in each stratum."""
+    return sum(best.variance * best.ratio + best.hidden for best in parts)
+
+
+def _step(labels: Sequence[DrawnLabels], *, share: bool) -> float:
+    """The most that an error of size 1, or of the deviation of the labels, moves the estimate."""
+    return max(float(side.weights.max()) * (1.0 if share else sqrt(side.spread)) for side in labels)
 
 
 def _best(sides: Sequence[LabelledCases], labels: Sequence[DrawnLabels], *, share: bool) -> _Tuned:
@@ -244,8 +251,10 @@ def _tuned(
     lost = ((clusters - 1) / (clusters - 1 - len(parts))) ** 2
     own, others = lost * scale * float(squares[known].sum()), float(squares[~known].sum())
     reached = own + others
+    hidden = sum(side.half_errors(share=share) for side in labels)
     if not weights.any() or reached >= variance:
-        return _Tuned(value, 0.0, variance, 1.0, degrees, ALONE)
+        hidden = 0.0 if all(side.even for side in labels) else hidden
+        return _Tuned(value, 0.0, variance, 1.0, degrees, ALONE, hidden)
     shifts = np.array([sign * part.shift for sign, part in zip(signs, parts, strict=True)])
     # Welch and Satterthwaite: clusters with labels and without are estimated apart.
     unsure = own**2 / degrees + others**2 / max(1, int(np.count_nonzero(squares[~known])) - 1)
@@ -256,6 +265,7 @@ def _tuned(
         reached / variance,
         max(degrees, reached**2 / unsure),
         how,
+        hidden,
     )
 
 
@@ -279,33 +289,20 @@ def _least_squares(products: Floats, slopes: Floats) -> Floats:
     return min(tried, key=lambda w: float(w @ products @ w + 2 * slopes @ w))
 
 
-def _least_variance(variance: float, labels: Sequence[DrawnLabels], *, share: bool) -> float:
-    """The variance, at least that of an interval which allows for errors that no label shows.
-
-    Let the judge err on a share of cases with x errors expected among the labels. No label shows
-    one with the chance exp(-x), and the estimate is then x times the weight of a label beside the
-    truth. An interval holds in a share h (`RARE_HELD`) of all samples only if it holds in
-    1 - (1 - h) exp(x) of these. So its half-width is at least x + u z(1 - (1 - h) exp(x)) for every
-    x, where u is the standard error; both are in weights of a label. For u = 0 that is the rule of
-    three, and from about u = 1.1 on it asks nothing.
-    """
-    unit = max(float(side.weights.max()) * (1.0 if share else sqrt(side.spread)) for side in labels)
-    error = sqrt(variance)
-    asked = float(np.max(unit * _UNSEEN_ERRORS + error * _UNSEEN_QUANTILES))
-    return max(variance, (asked / z_of(CONFIDENCE)) ** 2)
-
-
 def _rate_span(labels: DrawnLabels, best: _Tuned) -> ValueInterval:
     """Wilson's interval with as many cases as the variance is worth.
 
     Plain labels without a judge have exactly their number. Otherwise it is p (1 - p) / variance of
-    the labels alone, as in `intervals.rate_interval`; the judge divides it by the ratio.
+    the labels alone, as in `intervals.rate_interval`; the judge divides it by the ratio. Labels
+    that are all alike have no variance that a judge could lower, so it has no weight. They are
+    worth their clusters, and no more than if each weighed as the heaviest.
     """
     cases, quantile = float(labels.values.size), z_of(CONFIDENCE)
     if not labels.plain:
         rate, quantile = labels.mean, t_of(CONFIDENCE, best.degrees)
         known = best.variance > 0 and 0 < rate < 1
-        cases = rate * (1 - rate) / best.variance if known else float(labels.clusters)
+        few = min(float(labels.clusters), 1 / float(labels.weights.max()))
+        cases = rate * (1 - rate) / best.variance if known else few
     return wilson(min(max(best.value, 0.0), 1.0), cases / best.ratio, quantile)
 
 
@@ -320,7 +317,7 @@ def _apart(labels: Sequence[DrawnLabels], own: Sequence[_Tuned]) -> tuple[_Tuned
     variance = before.variance + after.variance
     reached = before.variance * before.ratio + after.variance * after.ratio
     if reached > 0:
-        more = _least_variance(reached, labels, share=True) / reached
+        more = least_variance(reached, _step(labels, share=True)) / reached
         own = [best._replace(ratio=min(1.0, more * best.ratio)) for best in own]
         reached = sum(best.variance * best.ratio for best in own)
     rates, terms = [], []
@@ -338,6 +335,7 @@ def _apart(labels: Sequence[DrawnLabels], own: Sequence[_Tuned]) -> tuple[_Tuned
         reached / variance if variance > 0 else 1.0,
         degrees,
         next(how for how in (CALIBRATED, TUNED, ALONE) if how in hows),
+        before.hidden + after.hidden,
     )
     center, half = rates[1] - rates[0], t_of(CONFIDENCE, degrees) * sqrt(sum(terms))
     return best, ValueInterval(center - half, center + half).clip(-1.0, 1.0)

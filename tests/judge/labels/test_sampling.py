@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from dataclasses import replace
 from datetime import UTC, datetime
+from math import ceil
 
 import pytest
 
@@ -109,8 +111,9 @@ def test_strata_are_read_from_the_rows_of_a_run():
     assert (metric["split"], metric["failed"]) == ("split_votes", "passes")
 
 
-def estimate(labels=100, effective=200.0, width=0.2):
-    return CorrectedEstimate(0.5, 0.5 - width / 2, 0.5 + width / 2, 0.05, labels, effective, 1, "x")
+def estimate(labels=100, effective=200.0, width=0.2, step=0.0):
+    span = (0.5, 0.5 - width / 2, 0.5 + width / 2)
+    return CorrectedEstimate(*span, 0.05, labels, effective, 1, "x", 0.05**2, step)
 
 
 def test_how_many_more_labels_narrow_an_interval():
@@ -121,3 +124,36 @@ def test_how_many_more_labels_narrow_an_interval():
     assert sampling.labels_needed(estimate(), 500, 0.01) is None
     assert sampling.labels_needed(estimate(), 100, 0.1) is None
     assert sampling.labels_needed(estimate(), 500, 0.0) is None
+
+
+def test_the_variance_that_more_labels_leave_is_that_of_the_formula():
+    # s^2 is 0.05^2 x 200; of it the judge leaves q with 0.05^2 = s^2 (1/N + (1/100 - 1/N) q).
+    spread, cases = 0.05**2 * 200, 1000
+    left = (0.05**2 / spread - 1 / cases) / (1 / 100 - 1 / cases)
+    goal = 0.05**2 * 0.6**2
+    enough = left / (goal / spread - (1 - left) / cases)
+    more = sampling.labels_needed(estimate(), cases, 0.6 * 0.2)
+    assert more == ceil(enough) - 100
+
+
+def test_a_narrower_interval_never_takes_fewer_labels():
+    for step in (0.0, 0.01, 0.03, 0.2):
+        now = estimate(step=step)
+        counts = [sampling.labels_needed(now, 100_000, 0.2 - n / 500) for n in range(1, 90)]
+        assert counts == sorted(counts)
+        assert len(set(counts)) > 80
+
+
+def test_errors_that_no_label_shows_ask_for_more_labels():
+    # The judge errs on no label: the variance is that of the cases and falls no further, but the
+    # interval also allows for rare errors, and by these it narrows about as 1 / labels.
+    bare = replace(estimate(effective=1000.0), error=0.0158, expected=0.0158**2, step=0.01)
+    assert sampling.labels_needed(bare, 1000, 0.1) is None  # as no label could narrow that further
+    expected = replace(estimate(), expected=0.05**2 * 1.5)
+    assert sampling.labels_needed(expected, 10_000, 0.1) > sampling.labels_needed(
+        estimate(), 10_000, 0.1
+    )
+    stepped = estimate(effective=2000.0, step=0.04)
+    assert sampling.labels_needed(stepped, 10_000, 0.1) < sampling.labels_needed(
+        replace(stepped, step=0.0), 10_000, 0.1
+    )
