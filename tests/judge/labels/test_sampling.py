@@ -7,13 +7,15 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from math import ceil
 
+import numpy as np
 import pytest
 
 from assizes.judge.errors import ConfigurationError
 from assizes.judge.labels import sampling
 from assizes.judge.labels.sampling import Candidate, QueuePlan, candidates, draw_queue
 from assizes.judge.rows import as_json, frame
-from assizes.judge.statistics.prediction_powered import CorrectedEstimate
+from assizes.judge.statistics.labelled_cases import LabelledCases
+from assizes.judge.statistics.prediction_powered import CorrectedEstimate, corrected_mean
 from tests.judge.run_frames import case_row, score_row
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -144,16 +146,23 @@ def test_a_narrower_interval_never_takes_fewer_labels():
         assert len(set(counts)) > 80
 
 
-def test_errors_that_no_label_shows_ask_for_more_labels():
-    # The judge errs on no label: the variance is that of the cases and falls no further, but the
-    # interval also allows for rare errors, and by these it narrows about as 1 / labels.
-    bare = replace(estimate(effective=1000.0), error=0.0158, expected=0.0158**2, step=0.01)
-    assert sampling.labels_needed(bare, 1000, 0.1) is None  # as no label could narrow that further
-    expected = replace(estimate(), expected=0.05**2 * 1.5)
-    assert sampling.labels_needed(expected, 10_000, 0.1) > sampling.labels_needed(
-        estimate(), 10_000, 0.1
-    )
-    stepped = estimate(effective=2000.0, step=0.04)
-    assert sampling.labels_needed(stepped, 10_000, 0.1) < sampling.labels_needed(
-        replace(stepped, step=0.0), 10_000, 0.1
-    )
+def test_errors_that_are_expected_ask_for_more_labels():
+    more = replace(estimate(), expected=0.05**2 * 1.5)
+    counts = [sampling.labels_needed(now, 10_000, 0.1) for now in (estimate(), more)]
+    assert counts[0] < counts[1]
+
+
+@pytest.mark.parametrize("labels", [30, 40, 80])
+def test_labels_that_show_no_error_narrow_the_interval_as_promised(labels):
+    truth = (np.random.default_rng(2).random(4000) < 0.8).astype(float)
+
+    def corrected(count):
+        people = np.where(np.arange(4000) < count, truth, np.nan)
+        return corrected_mean(LabelledCases.of(truth, people), share=True)
+
+    now = corrected(labels)
+    goal = 0.6 * (now.high - now.low)
+    more = sampling.labels_needed(now, 4000, goal)
+    then = corrected(labels + more)
+    # Half an error more is expected, and none is there, so the interval is narrower by that.
+    assert 0.7 * goal < then.high - then.low < 1.02 * goal
