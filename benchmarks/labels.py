@@ -54,6 +54,7 @@ from benchmarks.labels_trials import (
     passes,
     rate_trial,
     shared_trial,
+    slice_trial,
     unpaired_trial,
 )
 
@@ -199,8 +200,12 @@ KINDS: dict[str, Callable[[Rng, Cell], Trial]] = {
     "mean_difference": mean_difference_trial,
     "unpaired": unpaired_trial,
     "shared": shared_trial,
+    "slice": slice_trial,
 }
-JOBS = (*KINDS, "rogan_gladen", "recorded", "queue", "projection")
+JOBS = (
+    *("rate", "mean", "difference", "mean_difference", "unpaired", "shared"),
+    *("rogan_gladen", "recorded", "queue", "projection", "slice"),
+)
 
 if __name__ == "__main__":
     main()

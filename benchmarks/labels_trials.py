@@ -45,6 +45,9 @@ SIZES = (1, 4)
 
 MEANS = ("mean", "mean_difference")
 
+TWICE = 2.0
+"""How much likelier a queue draws what the judge fails, where slices are simulated."""
+
 
 class Cell(NamedTuple):
     """One combination of a simulation."""
@@ -86,6 +89,9 @@ def least_possible(name: str, cell: Cell) -> float:
     """
     if name in MEANS:
         return MOST
+    if name == "slice":  # the passes, which hold such errors, have the lower chance
+        passed = cell.rate / (cell.rate + TWICE * (1 - cell.rate))
+        name, cell = "rate", cell._replace(labels=round(cell.labels * passed / cell.rate))
     error = judge_error(name, cell)
     errors = np.linspace(0.0005, 0.25, 500)
     clean = (1 - errors) ** cell.labels
@@ -166,6 +172,42 @@ def rate_trial(rng: Rng, cell: Cell) -> Trial:
     run = labelled(judge, truth, places, codes)
     faultless = are_faultless(run)
     return Trial(cell.rate, known(corrected_mean(run, share=True)), alone, faultless)
+
+
+def slice_trial(rng: Rng, cell: Cell) -> Trial:
+    """The pass rate of a slice, half of the cases of a run whose labels are drawn from all of them.
+
+    A queue draws clusters of which the judge fails the first case twice as likely as others. How
+    many labels the slice has is chance; a draw of which it has too few for a number is left out.
+    """
+    halves = [passes(rng, cell._replace(rate=share * cell.rate)) for share in (1.0, 0.9)]
+    truth, first = np.concatenate([half[0] for half in halves]), halves[0][1]
+    codes = np.concatenate([first, halves[1][1] + first[-1] + 1])
+    own = np.arange(truth.size) < first.size
+    judge = np.where(
+        own,
+        judged(rng, truth, cell.rate, cell.kappa),
+        judged(rng, truth, 0.9 * cell.rate, cell.kappa),
+    )
+    fails = judge[:: cell.size] == 0  # by cluster
+    count = 2 * cell.labels // cell.size
+    shares = TWICE * fails.sum() / (TWICE * fails.sum() + (~fails).sum())
+    taken = {False: round(count * (1 - shares)), True: min(round(count * shares), fails.sum())}
+    while True:
+        drawn_clusters = np.zeros(fails.size, dtype=bool)
+        chances = np.ones(fails.size)
+        for side, number in taken.items():
+            places = np.flatnonzero(fails == side)
+            drawn_clusters[rng.choice(places, number, replace=False)] = True
+            chances[places] = number / max(1, places.size)
+        labels = np.where(drawn_clusters[codes], truth, np.nan)
+        odds = np.where(chances > 0, chances, 1.0)[codes]
+        run = LabelledCases.of(judge, labels, odds, codes).part(own)
+        blind = LabelledCases.of(np.zeros(truth.size), labels, odds, codes).part(own)
+        estimate, alone = (corrected_mean(side, share=True) for side in (run, blind))
+        if estimate is not None and alone is not None:
+            span = ValueInterval(alone.low, alone.high)
+            return Trial(cell.rate, estimate, span, are_faultless(run))
 
 
 _LEVELS = np.arange(6)
