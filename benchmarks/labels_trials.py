@@ -7,6 +7,7 @@ from itertools import product
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri  # type: ignore[import-untyped]  # it has no types
 
 from assizes.judge.statistics.effects import share_interval, unpaired_effect
@@ -89,9 +90,7 @@ def least_possible(name: str, cell: Cell) -> float:
     """
     if name in MEANS:
         return MOST
-    if name == "slice":  # the passes, which hold such errors, have the lower chance
-        passed = cell.rate / (cell.rate + TWICE * (1 - cell.rate))
-        name, cell = "rate", cell._replace(labels=round(cell.labels * passed / cell.rate))
+    name = "rate" if name in ("slice", "queued_slice") else name
     error = judge_error(name, cell)
     errors = np.linspace(0.0005, 0.25, 500)
     clean = (1 - errors) ** cell.labels
@@ -124,7 +123,7 @@ def passes(rng: Rng, cell: Cell) -> tuple[Floats, Codes]:
     return (rng.random(codes.size) < shares[codes]).astype(float), codes
 
 
-def judged(rng: Rng, truth: Floats, rate: float, kappa: float) -> Floats:
+def judged(rng: Rng, truth: Floats, rate: float | Floats, kappa: float) -> Floats:
     """What the judge says of true passes and fails."""
     if kappa == LENIENT:
         return np.maximum(truth, rng.random(truth.size) < 0.3)
@@ -175,39 +174,48 @@ def rate_trial(rng: Rng, cell: Cell) -> Trial:
 
 
 def slice_trial(rng: Rng, cell: Cell) -> Trial:
-    """The pass rate of a slice, half of the cases of a run whose labels are drawn from all of them.
+    """The pass rate of a slice, half of the cases of a run; labels are drawn from all at random."""
+    return _slice_trial(rng, cell, queued=False)
 
-    A queue draws clusters of which the judge fails the first case twice as likely as others. How
-    many labels the slice has is chance; a draw of which it has too few for a number is left out.
-    """
+
+def queued_slice_trial(rng: Rng, cell: Cell) -> Trial:
+    """The same, of a queue that draws what the judge fails `TWICE` as likely as other cases."""
+    return _slice_trial(rng, cell, queued=True)
+
+
+def _slice_trial(rng: Rng, cell: Cell, *, queued: bool) -> Trial:
+    """How many labels the slice has is chance; a draw of too few for a number is left out."""
     halves = [passes(rng, cell._replace(rate=share * cell.rate)) for share in (1.0, 0.9)]
-    truth, first = np.concatenate([half[0] for half in halves]), halves[0][1]
-    codes = np.concatenate([first, halves[1][1] + first[-1] + 1])
-    own = np.arange(truth.size) < first.size
-    judge = np.where(
-        own,
-        judged(rng, truth, cell.rate, cell.kappa),
-        judged(rng, truth, 0.9 * cell.rate, cell.kappa),
-    )
-    fails = judge[:: cell.size] == 0  # by cluster
-    count = 2 * cell.labels // cell.size
-    shares = TWICE * fails.sum() / (TWICE * fails.sum() + (~fails).sum())
-    taken = {False: round(count * (1 - shares)), True: min(round(count * shares), fails.sum())}
+    truth, codes = np.concatenate([half[0] for half in halves]), halves[0][1]
+    own = np.arange(truth.size) < codes.size
+    codes = np.concatenate([codes, halves[1][1] + codes[-1] + 1])
+    rates = np.where(own, cell.rate, 0.9 * cell.rate)
+    judge = judged(rng, truth, rates, cell.kappa)
+    # A queue has strata of whole clusters, by what the judge says of their first case.
+    strata = (judge[:: cell.size] == 0) & queued
     while True:
-        drawn_clusters = np.zeros(fails.size, dtype=bool)
-        chances = np.ones(fails.size)
-        for side, number in taken.items():
-            places = np.flatnonzero(fails == side)
-            drawn_clusters[rng.choice(places, number, replace=False)] = True
-            chances[places] = number / max(1, places.size)
-        labels = np.where(drawn_clusters[codes], truth, np.nan)
-        odds = np.where(chances > 0, chances, 1.0)[codes]
-        run = LabelledCases.of(judge, labels, odds, codes).part(own)
-        blind = LabelledCases.of(np.zeros(truth.size), labels, odds, codes).part(own)
+        labels, chances = _drawn_by_stratum(rng, cell, truth, codes, strata)
+        run = LabelledCases.of(judge, labels, chances, codes).part(own)
+        blind = LabelledCases.of(np.zeros(truth.size), labels, chances, codes).part(own)
         estimate, alone = (corrected_mean(side, share=True) for side in (run, blind))
         if estimate is not None and alone is not None:
             span = ValueInterval(alone.low, alone.high)
             return Trial(cell.rate, estimate, span, are_faultless(run))
+
+
+def _drawn_by_stratum(
+    rng: Rng, cell: Cell, truth: Floats, codes: Codes, strata: NDArray[np.bool_]
+) -> tuple[Floats, Floats]:
+    """Labels, NaN where there is none, and chances of the cases; clusters are drawn by stratum."""
+    count = 2 * cell.labels // cell.size
+    share = TWICE * strata.sum() / (TWICE * strata.sum() + (~strata).sum())
+    taken, chances = np.zeros(strata.size, dtype=bool), np.ones(strata.size)
+    for side, part in ((False, 1 - share), (True, share)):
+        places = np.flatnonzero(strata == side)
+        number = min(round(count * part), places.size)
+        taken[rng.choice(places, number, replace=False)] = True
+        chances[places] = number / max(1, places.size)
+    return np.where(taken[codes], truth, np.nan), np.where(taken, chances, 1.0)[codes]
 
 
 _LEVELS = np.arange(6)
