@@ -28,6 +28,7 @@ from assizes.judge.summary.wide_table import wide_frame
 from assizes.tasks.reports.data.case_rows import explanation
 from assizes.tasks.reports.data.explain_page import metric_explanation
 from assizes.tasks.reports.formatting import plural
+from assizes.tasks.runs.corrected_comparison import comparison_with_labels
 from assizes.tasks.runs.corrected_rows import run_metrics_with_corrections
 from assizes.tasks.runs.stored_cases import StoredExecution, reread_case, stored_executions
 from assizes.tasks.runs.stored_comparison import compare_with_bridges, run_data
@@ -168,7 +169,9 @@ class Evaluation:
         """This result as the baseline of another: what got worse, and how sure that is.
 
         `thresholds` are settings of [comparison], such as `max_pass_rate_drop` or `margin`; by
-        default those that the candidate was configured with.
+        default those that the candidate was configured with. Where people labelled cases of the runs
+        in their store, `corrected` is the comparison by their labels; `{"verdict": "corrected"}` lets
+        it decide. The labels of two different stores correct nothing.
 
         Raises:
             NotComparable: a run is not complete.
@@ -182,7 +185,8 @@ class Evaluation:
             store = opened.enter_context(open_store(self._store))
             if candidate._store == self._store:
                 before, after = (run_data(store, run.run_id) for run in (self, candidate))
-                comparison = compare_with_bridges(store, before, after, limits)
+                judged = compare_with_bridges(store, before, after, limits)
+                comparison = comparison_with_labels(store, judged, limits)
             else:
                 other = opened.enter_context(open_store(candidate._store))
                 before = run_data(store, self.run_id)

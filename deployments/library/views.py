@@ -116,8 +116,18 @@ class EvaluationComparison(RunComparison):
         verdict = EvaluationVerdict.model_construct(**dict(comparison.verdict))
         return cls.model_construct(**(fields | {"verdict": verdict}))
 
+    @property
+    def corrected_lines(self) -> tuple[str, ...]:
+        """What labels of people say of the changes, a line for each number; empty without labels."""
+        corrected = self.corrected
+        if corrected is None:
+            return ()
+        first = (corrected.sentence, corrected.fell_back)
+        changes = (f"corrected by labels: {change.line}" for change in corrected.changes)
+        return (*(line for line in first if line), *changes)
+
     def blocks(self) -> list[DisplayBlock]:
-        """The verdict, the metrics of both runs, and the cases that changed."""
+        """The verdict, what labels say, the metrics of both runs, and the cases that changed."""
         metrics = [
             (metric.metric, metric.baseline_avg, metric.candidate_avg, metric.delta)
             for metric in self.aggregate.per_metric_aggregate_deltas
@@ -135,6 +145,7 @@ class EvaluationComparison(RunComparison):
         more = len(changed) - CHANGED_CASES
         return [
             *self.verdict.blocks(),
+            DisplayBlock(lines=self.corrected_lines),
             DisplayBlock(columns=("metric", "#baseline", "#candidate", "#change"), rows=metrics),
             DisplayBlock(lines=[counts]),
             DisplayBlock(

@@ -13,7 +13,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from math import ceil, floor, sqrt
+from math import floor, sqrt
 from typing import Any, Final, NamedTuple
 
 import polars as pl
@@ -21,6 +21,7 @@ import polars as pl
 from assizes.judge.config.gates import VERDICT
 from assizes.judge.errors import ConfigurationError
 from assizes.judge.statistics.prediction_powered import CorrectedEstimate
+from assizes.judge.statistics.unseen_errors import least_variance
 
 MAX_QUEUE: Final = 100_000
 """The most cases of a queue."""
@@ -267,18 +268,37 @@ def stratum_errors(pairs: Iterable[tuple[str, bool]]) -> dict[str, tuple[int, in
 def labels_needed(now: CorrectedEstimate, cases: int, width: float) -> int | None:
     """How many more labels narrow the interval to `width`; `None` where no number of them does.
 
-    The variance with m labels of N cases is s^2 (1/N + (1/m - 1/N) q), where q is the share of the
-    variance that the judge leaves. s and q are those of the estimate. `width` is above 0, in the
-    unit of the estimate.
+    With m labels of N cases the variance is expected to be s^2 (1/N + (1/m - 1/N) q), where q is
+    the share of the variance of a label that the judge leaves, and s^2 / n is the variance of the
+    n labels alone. q counts errors that no label shows at their expected number, or an estimate by
+    labels that happen to show none would promise too much. The interval of m labels is as wide as
+    `least_variance` asks for that variance and for the step n/m of a label now, and no wider than
+    that of m labels alone, s^2 / m. So it narrows with every label. `width` is above 0, in the unit
+    of the estimate.
     """
     if width >= now.high - now.low:
         return 0
     if now.high <= now.low or width <= 0 or now.labels >= cases:
         return None
-    share = now.labels / cases
-    left = min(1.0, max(0.0, (now.labels / now.effective - share) / (1 - share)))
-    goal = now.effective * ((now.high - now.low) / width) ** 2  # labels alone that would do it
-    if goal > cases:
+    goal = (width / (now.high - now.low)) ** 2
+    if _variance_ratio(now, cases, cases) > goal:
         return None
-    due = left / (1 / goal - (1 - left) / cases) if left else 0.0
-    return max(1, ceil(due - 1e-9) - now.labels)
+    low, high = now.labels, cases
+    while high - low > 1:  # with `high` labels the interval is narrow enough, with `low` it is not
+        middle = (low + high) // 2
+        is_enough = _variance_ratio(now, cases, middle) <= goal
+        low, high = (low, middle) if is_enough else (middle, high)
+    return high - now.labels
+
+
+def _variance_ratio(now: CorrectedEstimate, cases: int, labels: int) -> float:
+    """The expected variance with so many labels / the variance now; it falls with every label."""
+    reached = now.labels / now.effective  # variance now / variance of the labels alone
+    if now.error <= 0:
+        return now.labels / labels / reached
+    alone = max(now.error**2 / reached, now.expected)
+    part = now.labels / cases
+    left = max(0.0, (now.expected / alone - part) / (1 - part))
+    variance = alone * (part + (now.labels / labels - part) * left)
+    asked = least_variance(variance, now.step * now.labels / labels)
+    return min(asked, alone * now.labels / labels) / now.error**2

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from assizes.judge.statistics.intervals import Codes, Floats
 
 UNSEEN: Final = 0.4
-"""The errors that a judge without an error among the labels is taken to have made among them."""
+"""The errors, or the labels unlike the others, that are expected where no label shows one."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,7 +86,7 @@ class DrawnLabels:
 
         They are those from the mean of the stratum, and what of that mean's own is by chance.
         """
-        counts = np.bincount(self.strata)
+        counts, values = np.bincount(self.strata), values - values[0]  # equal ones are exactly 0
         means = (np.bincount(self.strata, values) / counts)[self.strata]
         if counts.size == 1:
             return values - means
@@ -95,8 +95,9 @@ class DrawnLabels:
 
     @property
     def mean(self) -> float:
-        """The weighted mean of the labels."""
-        return float(self.weights @ self.values)
+        """The weighted mean of the labels; of equal ones exactly their value."""
+        first = float(self.values[0])
+        return first + float(self.weights @ (self.values - first))
 
     @property
     def spread(self) -> float:
@@ -125,3 +126,14 @@ class DrawnLabels:
         count = np.bincount(self.strata)
         lacking = np.bincount(self.strata, least) / count - seen
         return float(np.maximum(0.0, lacking).sum())
+
+    def half_errors(self, *, share: bool) -> float:
+        """What half an error more in each stratum adds to the variance.
+
+        After k errors among n labels (k + 1/2) / (n + 1) is the expected share of errors
+        (Jeffreys 1946), so samples that show none by chance do not promise too much. An error has
+        the size 1, or that of the deviation of the labels.
+        """
+        size = 1.0 if share else self.spread
+        squares = np.bincount(self.strata, np.square(self.weights)) / np.bincount(self.strata)
+        return float(0.5 * size * squares.sum())

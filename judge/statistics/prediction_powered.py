@@ -33,6 +33,7 @@ from assizes.judge.statistics.intervals import (
     z_of,
 )
 from assizes.judge.statistics.labelled_cases import UNSEEN, DrawnLabels, LabelledCases
+from assizes.judge.statistics.unseen_errors import least_variance
 
 MIN_LABELS: Final = 10
 """The fewest clusters with a label for a corrected number; with fewer the error is too uncertain."""
@@ -60,6 +61,8 @@ class CorrectedEstimate:
     effective: float  # labels that would give the same error without a judge; at least `labels`
     weight: float  # of the judge, 0..1; 0: the labels alone
     how: str  # `ALONE`, `TUNED` or `CALIBRATED`
+    expected: float  # variance with half an error more in each stratum; what more labels divide
+    step: float  # the most that an error on one label moves the value
 
 
 class _Influence(NamedTuple):
@@ -81,6 +84,7 @@ class _Tuned(NamedTuple):
     ratio: float  # variance with the judge / variance of the labels alone, above 0 to 1
     degrees: float  # of freedom of that variance
     how: str
+    hidden: float  # variance that half an error more in each stratum would add
 
 
 def corrected_mean(cases: LabelledCases, *, share: bool) -> CorrectedEstimate | None:
@@ -114,9 +118,13 @@ def _corrected(sides: Sequence[LabelledCases], *, share: bool) -> CorrectedEstim
         own = [
             _best((side,), (drawn,), share=True) for side, drawn in zip(sides, labels, strict=True)
         ]
-        best, span = _apart(labels, own)
+        expected, (best, span) = _expected_variance(own), _apart(labels, own)
     else:
         best = _best(sides, labels, share=share)
+        expected = _expected_variance([best])
+        floor = least_variance(best.variance * best.ratio, _step(labels, share=share))
+        if best.variance > 0:
+            best = best._replace(ratio=min(1.0, floor / best.variance))
         span = _span(labels, best, share=share)
     count = min(side.values.size for side in labels)
     return CorrectedEstimate(
@@ -128,7 +136,19 @@ def _corrected(sides: Sequence[LabelledCases], *, share: bool) -> CorrectedEstim
         effective=count / best.ratio,
         weight=best.weight,
         how=best.how,
+        expected=expected,
+        step=_step(labels, share=share),
     )
+
+
+def _expected_variance(parts: Sequence[_Tuned]) -> float:
+    """The variance of the estimate with half an error more in each stratum."""
+    return sum(best.variance * best.ratio + best.hidden for best in parts)
+
+
+def _step(labels: Sequence[DrawnLabels], *, share: bool) -> float:
+    """The most that an error of size 1, or of the deviation of the labels, moves the estimate."""
+    return max(float(side.weights.max()) * (1.0 if share else sqrt(side.spread)) for side in labels)
 
 
 def _best(sides: Sequence[LabelledCases], labels: Sequence[DrawnLabels], *, share: bool) -> _Tuned:
@@ -223,12 +243,6 @@ def _tuned(
         for side, part in zip(labels, parts, strict=True)
     )
     variance = scale * float(alone @ alone) + uneven
-    unseen = sum(
-        side.unseen(part.of_labels - weight * part.of_judge, share=share)
-        for side, part, weight in zip(labels, parts, weights.tolist(), strict=True)
-    )
-    if len(labels) == 2 and _paired(labels):
-        unseen /= 2  # in pairs, to take it in each run covers more than is asked for
     squares = np.square(alone + weights @ judge)
     known = np.zeros(squares.size, dtype=bool)
     for side in labels:
@@ -236,9 +250,11 @@ def _tuned(
     # Tuned weights make the squares too small, and move the estimate itself by as much again.
     lost = ((clusters - 1) / (clusters - 1 - len(parts))) ** 2
     own, others = lost * scale * float(squares[known].sum()), float(squares[~known].sum())
-    reached = own + others + unseen
+    reached = own + others
+    hidden = sum(side.half_errors(share=share) for side in labels)
     if not weights.any() or reached >= variance:
-        return _Tuned(value, 0.0, variance, 1.0, degrees, ALONE)
+        hidden = 0.0 if all(side.even for side in labels) else hidden
+        return _Tuned(value, 0.0, variance, 1.0, degrees, ALONE, hidden)
     shifts = np.array([sign * part.shift for sign, part in zip(signs, parts, strict=True)])
     # Welch and Satterthwaite: clusters with labels and without are estimated apart.
     unsure = own**2 / degrees + others**2 / max(1, int(np.count_nonzero(squares[~known])) - 1)
@@ -249,6 +265,7 @@ def _tuned(
         reached / variance,
         max(degrees, reached**2 / unsure),
         how,
+        hidden,
     )
 
 
@@ -276,13 +293,16 @@ def _rate_span(labels: DrawnLabels, best: _Tuned) -> ValueInterval:
     """Wilson's interval with as many cases as the variance is worth.
 
     Plain labels without a judge have exactly their number. Otherwise it is p (1 - p) / variance of
-    the labels alone, as in `intervals.rate_interval`; the judge divides it by the ratio.
+    the labels alone, as in `intervals.rate_interval`; the judge divides it by the ratio. Labels
+    that are all alike have no variance that a judge could lower, so it has no weight. They are
+    worth their clusters, and no more than if each weighed as the heaviest.
     """
     cases, quantile = float(labels.values.size), z_of(CONFIDENCE)
     if not labels.plain:
         rate, quantile = labels.mean, t_of(CONFIDENCE, best.degrees)
         known = best.variance > 0 and 0 < rate < 1
-        cases = rate * (1 - rate) / best.variance if known else float(labels.clusters)
+        few = min(float(labels.clusters), 1 / float(labels.weights.max()))
+        cases = rate * (1 - rate) / best.variance if known else few
     return wilson(min(max(best.value, 0.0), 1.0), cases / best.ratio, quantile)
 
 
@@ -293,6 +313,13 @@ def _apart(labels: Sequence[DrawnLabels], own: Sequence[_Tuned]) -> tuple[_Tuned
     its own ratio. Where all labels of a run are alike, each cluster counts as one case, and
     `UNSEEN` of these are unlike. The degrees are those of Satterthwaite, with the added cases.
     """
+    before, after = own
+    variance = before.variance + after.variance
+    reached = before.variance * before.ratio + after.variance * after.ratio
+    if reached > 0:
+        more = least_variance(reached, _step(labels, share=True)) / reached
+        own = [best._replace(ratio=min(1.0, more * best.ratio)) for best in own]
+        reached = sum(best.variance * best.ratio for best in own)
     rates, terms = [], []
     for side, best in zip(labels, own, strict=True):
         count, added = (side.values.size, 0.5) if best.variance > 0 else (side.clusters, UNSEEN)
@@ -300,9 +327,6 @@ def _apart(labels: Sequence[DrawnLabels], own: Sequence[_Tuned]) -> tuple[_Tuned
         terms.append(best.ratio * (best.variance * count**2 + added) / (count + 2) ** 2)
     unsure = sum(term**2 / (side.degrees + 2) for term, side in zip(terms, own, strict=True))
     degrees = sum(terms) ** 2 / unsure
-    before, after = own
-    variance = before.variance + after.variance
-    reached = before.variance * before.ratio + after.variance * after.ratio
     hows = {side.how for side in own}
     best = _Tuned(
         after.value - before.value,
@@ -311,6 +335,7 @@ def _apart(labels: Sequence[DrawnLabels], own: Sequence[_Tuned]) -> tuple[_Tuned
         reached / variance if variance > 0 else 1.0,
         degrees,
         next(how for how in (CALIBRATED, TUNED, ALONE) if how in hows),
+        before.hidden + after.hidden,
     )
     center, half = rates[1] - rates[0], t_of(CONFIDENCE, degrees) * sqrt(sum(terms))
     return best, ValueInterval(center - half, center + half).clip(-1.0, 1.0)

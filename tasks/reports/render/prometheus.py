@@ -18,6 +18,7 @@ from assizes.judge.rows import COMPLETE
 from assizes.judge.summary.run_summary import RunSummary
 from assizes.judge.verdicts.executions import collect_rows
 from assizes.tasks.runs.anchor_runs import stored_attribution
+from assizes.tasks.runs.corrected import corrected_numbers
 from assizes.tasks.runtime.places import replace_file
 from assizes.tasks.store import RunRecord, Store
 
@@ -75,6 +76,7 @@ class _RunNumbers(Collector):
         yield self._labelled("quarantined", "records that could not be read", "reason", reasons)
         yield from self._times()
         yield from self._drift()
+        yield from self._corrected()
 
     def _summary_families(self) -> Iterator[Metric]:
         summary = self.summary
@@ -162,6 +164,21 @@ class _RunNumbers(Collector):
         yield self._gauge("golden_set_drift_points", help_, attribution.anchors.mean)
         moved = float(attribution.judge_moved)
         yield self._gauge("golden_set_drifted", "1: more than chance", moved)
+
+    def _corrected(self) -> Iterator[Metric]:
+        """The numbers that labels of people correct, 0..1; nothing where there are too few labels."""
+        numbers = corrected_numbers(self.store, self.record.run_id)
+        known = {n.number.metric: n.number.estimate for n in numbers if n.number.estimate}
+        if not known:
+            return
+        for name, part, help_ in (
+            ("corrected_ratio", "value", "by labels of people, of the verdict the pass rate"),
+            ("corrected_low_ratio", "low", "lower end of its 95 % interval"),
+            ("corrected_high_ratio", "high", "upper end of its 95 % interval"),
+            ("corrected_labels", "labels", "labels of people behind it"),
+        ):
+            values = {metric: getattr(estimate, part) for metric, estimate in known.items()}
+            yield self._labelled(name, help_, "metric", values)
 
     @property
     def _duration_s(self) -> float | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import importlib.util
+from datetime import UTC, datetime
 from pathlib import Path
 
 import polars as pl
@@ -13,6 +14,7 @@ import assizes
 from assizes.deployments.library import results
 from assizes.judge.config.run import StoreConfig
 from assizes.judge.errors import ConfigurationError, UnknownCase, UnknownRun
+from assizes.tasks.store import open_store
 from tests.deployments.library.logs import logs
 
 EXPECTED = "It is on its way."
@@ -86,6 +88,48 @@ def test_two_results_are_compared_wherever_their_rows_are(evaluations, tmp_path,
     )
     same_store = before.compare(assizes.load_run(before.run_id, before._store.uri))
     assert same_store.verdict.conclusion == "not worse"
+
+
+def label_cases(uri: str, run_id: str, values: list[float]) -> None:
+    """Labels of a person on the verdicts of the first cases, drawn with the chance 1."""
+    alike = {"repetition": 0, "metric": "verdict", "rater": "ann", "role": "rater", "shown": "{}"}
+    alike |= {"kind": "label", "probability": 1.0, "at": datetime(2026, 3, 4, tzinfo=UTC)}
+    rows = [
+        alike | {"label_id": f"{run_id}-{n}", "run_id": run_id, "case_id": f"q{n}", "value": value}
+        for n, value in enumerate(values)
+    ]
+    with open_store(StoreConfig(uri=uri), writing=True) as store:
+        store.people.add("labels", rows)
+
+
+def test_a_comparison_says_what_labels_of_people_correct(tmp_path: Path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = [
+        {"request_id": f"q{n}", "request": f"Where is order {n}?", "expected_response": EXPECTED}
+        for n in range(40)
+    ]
+    before, after = (
+        assizes.evaluate(
+            [row | {"response": f"{EXPECTED}{more}"} for row in rows],
+            judges=["correctness"],
+            store=tmp_path / "s.duckdb",
+        )
+        for more in ("", " " * 2)
+    )
+    assert before.compare(after).corrected is None
+    assert before.compare(after).corrected_lines == ()
+    label_cases(before._store.uri, before.run_id, [1.0] * 40)
+    label_cases(after._store.uri, after.run_id, [float(n % 2) for n in range(40)])
+    comparison = before.compare(after)
+    assert comparison.verdict.conclusion == "not worse"
+    (change,) = comparison.corrected.changes
+    assert (change.measure, change.raw, change.word) == ("pass_rate", 0, "regressed")
+    assert change.high < 0
+    assert comparison.corrected.sentence in comparison.corrected_lines[0]
+    assert f"corrected by labels: {change.line}" in repr(comparison)
+    assert "corrected by labels: pass rate" in comparison._repr_html_()
+    decided = before.compare(after, {"verdict": "corrected"})
+    assert (decided.verdict.conclusion, decided.corrected.decides) == ("regression", True)
 
 
 def test_the_wide_table_has_the_published_columns_and_the_verdict(evaluations):

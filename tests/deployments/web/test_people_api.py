@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
@@ -20,7 +21,17 @@ ROW = "0123456789abcdef" * 2
 
 @pytest.fixture(scope="module")
 def site(served: Served, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DeskSite]:
-    folder = copied_store(served, tmp_path_factory.mktemp("people"))
+    yield from site_in(tmp_path_factory.mktemp("people"), served)
+
+
+@pytest.fixture
+def own_site(served: Served, tmp_path: Path) -> Iterator[DeskSite]:
+    """A site that no other test sees: a label on a case can take that of another test its chance."""
+    yield from site_in(tmp_path, served)
+
+
+def site_in(folder: Path, served: Served) -> Iterator[DeskSite]:
+    copied_store(served, folder)
     env = environment_without_prefect(folder)
     with serving(folder, "--labelling", ASSIZES_API_TOKEN=TOKEN, **env) as url:
         yield DeskSite(url, folder, served.baseline, served.candidate)
@@ -30,18 +41,20 @@ def body(site: DeskSite, **more: Any) -> dict[str, Any]:
     return {"run": site.candidate, "case_id": "7", "rater": "Ada", "value": 1, **more}
 
 
-def test_a_label_is_answered_with_its_row_and_the_same_id_writes_nothing(site: DeskSite) -> None:
-    first = site.post("/labels", body(site, label_id=ROW))
-    again = site.post("/labels", body(site, label_id=ROW))
+def test_a_label_is_answered_with_its_row_and_the_same_id_writes_nothing(
+    own_site: DeskSite,
+) -> None:
+    first = own_site.post("/labels", body(own_site, label_id=ROW))
+    again = own_site.post("/labels", body(own_site, label_id=ROW))
     assert (first.status, again.status) == (201, 200)
     assert first.json == again.json
-    other = site.post("/labels", body(site, label_id=ROW, value=0))
+    other = own_site.post("/labels", body(own_site, label_id=ROW, value=0))
     assert (other.status, other.headers["content-type"]) == (409, "application/problem+json")
-    corrected = site.post("/labels", body(site, value=0)).json
+    corrected = own_site.post("/labels", body(own_site, value=0)).json
     assert corrected["supersedes"] == ROW
-    current = site.labels(current="true", rater="Ada")
+    current = own_site.labels(current="true", rater="Ada")
     assert [row["label_id"] for row in current] == [corrected["label_id"]]
-    text = site.get(f"/view/labels/export?run={site.candidate}").text
+    text = own_site.get(f"/view/labels/export?run={own_site.candidate}").text
     assert text.startswith("case_id,repetition,metric,rater,role,label,note,at,")
     assert "\n7,0,verdict,Ada,rater,0.0," in text
 

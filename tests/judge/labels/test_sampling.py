@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from dataclasses import replace
 from datetime import UTC, datetime
+from math import ceil
 
+import numpy as np
 import pytest
 
 from assizes.judge.errors import ConfigurationError
 from assizes.judge.labels import sampling
 from assizes.judge.labels.sampling import Candidate, QueuePlan, candidates, draw_queue
 from assizes.judge.rows import as_json, frame
-from assizes.judge.statistics.prediction_powered import CorrectedEstimate
+from assizes.judge.statistics.labelled_cases import LabelledCases
+from assizes.judge.statistics.prediction_powered import CorrectedEstimate, corrected_mean
 from tests.judge.run_frames import case_row, score_row
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -109,8 +113,9 @@ def test_strata_are_read_from_the_rows_of_a_run():
     assert (metric["split"], metric["failed"]) == ("split_votes", "passes")
 
 
-def estimate(labels=100, effective=200.0, width=0.2):
-    return CorrectedEstimate(0.5, 0.5 - width / 2, 0.5 + width / 2, 0.05, labels, effective, 1, "x")
+def estimate(labels=100, effective=200.0, width=0.2, step=0.0):
+    span = (0.5, 0.5 - width / 2, 0.5 + width / 2)
+    return CorrectedEstimate(*span, 0.05, labels, effective, 1, "x", 0.05**2, step)
 
 
 def test_how_many_more_labels_narrow_an_interval():
@@ -121,3 +126,43 @@ def test_how_many_more_labels_narrow_an_interval():
     assert sampling.labels_needed(estimate(), 500, 0.01) is None
     assert sampling.labels_needed(estimate(), 100, 0.1) is None
     assert sampling.labels_needed(estimate(), 500, 0.0) is None
+
+
+def test_the_variance_that_more_labels_leave_is_that_of_the_formula():
+    # s^2 is 0.05^2 x 200; of it the judge leaves q with 0.05^2 = s^2 (1/N + (1/100 - 1/N) q).
+    spread, cases = 0.05**2 * 200, 1000
+    left = (0.05**2 / spread - 1 / cases) / (1 / 100 - 1 / cases)
+    goal = 0.05**2 * 0.6**2
+    enough = left / (goal / spread - (1 - left) / cases)
+    more = sampling.labels_needed(estimate(), cases, 0.6 * 0.2)
+    assert more == ceil(enough) - 100
+
+
+def test_a_narrower_interval_never_takes_fewer_labels():
+    for step in (0.0, 0.01, 0.03, 0.2):
+        now = estimate(step=step)
+        counts = [sampling.labels_needed(now, 100_000, 0.2 - n / 500) for n in range(1, 90)]
+        assert counts == sorted(counts)
+        assert len(set(counts)) > 80
+
+
+def test_errors_that_are_expected_ask_for_more_labels():
+    more = replace(estimate(), expected=0.05**2 * 1.5)
+    counts = [sampling.labels_needed(now, 10_000, 0.1) for now in (estimate(), more)]
+    assert counts[0] < counts[1]
+
+
+@pytest.mark.parametrize("labels", [30, 40, 80])
+def test_labels_that_show_no_error_narrow_the_interval_as_promised(labels):
+    truth = (np.random.default_rng(2).random(4000) < 0.8).astype(float)
+
+    def corrected(count):
+        people = np.where(np.arange(4000) < count, truth, np.nan)
+        return corrected_mean(LabelledCases.of(truth, people), share=True)
+
+    now = corrected(labels)
+    goal = 0.6 * (now.high - now.low)
+    more = sampling.labels_needed(now, 4000, goal)
+    then = corrected(labels + more)
+    # Half an error more is expected, and none is there, so the interval is narrower by that.
+    assert 0.7 * goal < then.high - then.low < 1.02 * goal

@@ -6,9 +6,10 @@ from itertools import product
 
 import numpy as np
 import pytest
+from scipy.special import ndtri
 
 from assizes.judge.statistics.effects import share_interval
-from assizes.judge.statistics.intervals import Sample, mean_interval, rate_interval
+from assizes.judge.statistics.intervals import Sample, mean_interval, rate_interval, t_of
 from assizes.judge.statistics.labelled_cases import LabelledCases
 from assizes.judge.statistics.prediction_powered import (
     ALONE,
@@ -198,4 +199,32 @@ def test_a_judge_without_an_error_among_the_labels_is_not_taken_as_faultless():
     labels = np.where(np.arange(4000) < 40, truth, np.nan)
     estimate = corrected_mean(LabelledCases.of(truth, labels), share=True)
     sampling = truth.std() / np.sqrt(4000)
-    assert estimate.error == pytest.approx(np.hypot(sampling, np.sqrt(0.4) / 40), rel=0.02)
+    # Half-width that holds in 94 % of all samples, whatever number of errors is expected among 40.
+    expected = np.linspace(0, 2.8, 1000)
+    asked = expected / 40 + sampling * ndtri(1 - 0.06 * np.exp(expected))
+    assert estimate.error == pytest.approx(asked.max() / 1.96, rel=0.02)
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0])
+def test_labels_that_are_all_alike_leave_nothing_to_the_judge(value):
+    """For many weights, as in some a rounding error looked like a variance of the labels."""
+    rng = np.random.default_rng(4)
+    for _ in range(200):
+        sizes = rng.integers(12, 60, 3)
+        taken = np.array([rng.integers(8, size + 1) for size in sizes])
+        strata = np.repeat(np.arange(3), sizes)
+        judge = (rng.random(strata.size) < 0.75).astype(float)
+        labels = np.full(strata.size, np.nan)
+        for stratum, count in enumerate(taken):
+            labels[rng.choice(np.flatnonzero(strata == stratum), count, replace=False)] = value
+        estimate = corrected_mean(
+            LabelledCases.of(judge, labels, (taken / sizes)[strata]), share=True
+        )
+        assert (estimate.how, estimate.weight) == (ALONE, 0)
+        assert estimate.effective == estimate.labels == taken.sum()
+        assert estimate.value == pytest.approx(value, abs=1e-9)
+        # Wilson's interval of equal labels, each as heavy as the heaviest of them.
+        cases = min(taken.sum(), strata.size / (sizes / taken).max())
+        least = 1 / (1 + t_of(0.95, taken.sum() - 1) ** 2 / cases)
+        spread = (estimate.low, 1.0) if value else (0.0, estimate.high)
+        assert spread == pytest.approx((least, 1.0) if value else (0.0, 1 - least))

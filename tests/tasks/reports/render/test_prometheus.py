@@ -12,6 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from assizes.judge.errors import ConfigurationError, Inconclusive
 from assizes.judge.rows import frame
 from assizes.tasks.reports.render.prometheus import metrics_text, write_metrics
+from assizes.tasks.runs.corrected import corrected_numbers
 from assizes.tasks.store import Store
 from tests.tasks.reports.sample import BEGUN, Said, run
 from tests.tasks.stored_runs import put
@@ -83,6 +84,26 @@ def test_a_golden_set_that_moved_is_a_number(store: Store):
     found = numbers(metrics_text(store, store.run("nightly-000000000001")))
     assert found["assizes_golden_set_drift_points"][()] < -10
     assert found["assizes_golden_set_drifted"][()] == 1
+
+
+def test_numbers_that_labels_correct_have_their_interval(store: Store):
+    made = run([Said(f"c{n}", (5, 5), done=n % 4 > 0) for n in range(60)])
+    put(store, made)
+    run_id = made.record.run_id
+    assert "assizes_corrected" not in metrics_text(store, store.run(run_id))
+    alike = {"run_id": run_id, "repetition": 0, "metric": "verdict", "rater": "ann"}
+    alike |= {"role": "rater", "kind": "label", "shown": "{}", "at": BEGUN, "probability": 0.5}
+    rows = [
+        alike | {"label_id": f"l{n}", "case_id": f"c{n}", "value": float(n % 2)} for n in range(30)
+    ]
+    store.people.add("labels", rows)
+    (number,) = corrected_numbers(store, run_id)
+    found = numbers(metrics_text(store, store.run(run_id)))
+    now = number.number.estimate
+    assert found["assizes_corrected_ratio"]["verdict",] == now.value
+    assert found["assizes_corrected_low_ratio"]["verdict",] == now.low < now.value
+    assert found["assizes_corrected_high_ratio"]["verdict",] == now.high > now.value
+    assert found["assizes_corrected_labels"]["verdict",] == 30
 
 
 @pytest.mark.row("O5")
