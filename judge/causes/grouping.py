@@ -1,8 +1,9 @@
 """Groups of reasons that say the same, by average linkage (Sokal and Michener, 1958).
 
-Two groups are joined while the mean cosine of their reasons is high enough. That takes all pairs of
-reasons, so of many reasons a sample is grouped, and each other reason goes to the group to whose
-reasons its mean cosine is highest, by the same limit. What fits nowhere is sampled again.
+Two groups are joined while the mean cosine of their reasons is high enough. Reasons of a cause that
+earlier runs had are one group from the start. Linkage takes all pairs of reasons. Of many reasons a
+sample is linked, and each other reason goes to the group to whose reasons its mean cosine is highest,
+by the same limit. What fits nowhere is sampled again.
 """
 
 from __future__ import annotations
@@ -15,116 +16,128 @@ from scipy import sparse
 from scipy.cluster.hierarchy import fcluster, linkage  # type: ignore[import-untyped]
 from scipy.spatial.distance import squareform  # type: ignore[import-untyped]
 
-from assizes.judge.causes.reason_space import ReasonSpace, mean_vectors, plain_reason
+from assizes.judge.causes.reason_space import ReasonSpace, mean_vectors, reasons
 
-LEAST_COSINE: Final = 0.14
+LEAST_COSINE: Final = 0.15
 """The mean cosine of the reasons of two groups from which they are one group.
 
 It was chosen with the development modes of `make bench-causes`; other modes measure it.
 """
 
 SAMPLE: Final = 3_000
-"""The most reasons that are compared in pairs, which takes 8 bytes a pair."""
+"""The most reasons of a run, and of known causes, that are linked: 8 bytes for each pair."""
+
+ALONE: Final = -1
+"""The group of a reason that is in no group."""
 
 _FITTED: Final = 20_000  # reasons that say which words are frequent
 _ROUNDS: Final = 3
 _BLOCK: Final = 50_000  # reasons that are vectors at a time
 
-ALONE: Final = -1
-"""The group of a reason that is in no group."""
 
-Groups = np.ndarray
-"""A group number for each reason; `ALONE` for none."""
-
-
-class GroupedReasons:
-    """Distinct reasons, their groups, and what places reasons beside them."""
+class Groups:
+    """The distinct reasons of failures, and their groups."""
 
     def __init__(self, failures: pl.DataFrame, known: pl.DataFrame) -> None:
-        """Group the reasons of failures; `known` are failures of causes that earlier runs had.
+        """Group failures with the columns `FAILURES`.
 
-        Both have the columns of `FAILURES`. The same failures give the same groups, in any order.
+        `known` also has the column `cause_id`; the causes that are known longest come first. The
+        same failures give the same groups, in any order.
         """
-        self._rows = failures.select(plain_reason().alias("text"), "code")
-        self.distinct = self._rows.group_by("text", "code").len("failures").sort("text", "code")
-        old = known.select(plain_reason().alias("text"), "code")
-        fitted = pl.concat([_sample(self.distinct, _FITTED).select("text", "code"), old])
-        self.space = ReasonSpace(fitted["text"].to_list(), fitted["code"].to_list())
-        self.means: sparse.csr_matrix | None = None
-        """The mean vector of each group."""
-        self._found = self._group()
+        self._rows = reasons(failures)
+        self._distinct = self._rows.group_by("text", "code").len("failures").sort("text", "code")
+        self.causes: list[str | None] = []
+        """The known cause that each group is, or None."""
+        self.merged: dict[str, str] = {}
+        """The known causes that turn out to be another one: an older one, in their place."""
+        self._known = _fewer_known(known)
+        old = reasons(self._known)
+        self._space = ReasonSpace(pl.concat([_sample(self._distinct.select(old.columns)), old]))
+        self._old = self._space.vectors(old)
+        self._means = self._space.vectors(old.head(0))
+        self._found = np.full(self._distinct.height, ALONE)
+        self._group()
 
-    @property
-    def count(self) -> int:
-        """The number of groups."""
-        return 0 if self.means is None else self.means.shape[0]
-
-    def vectors(self, reasons: pl.DataFrame) -> sparse.csr_matrix:
-        """The vectors of reasons with columns `text` and `code`."""
-        return self.space.vectors(reasons["text"].to_list(), reasons["code"].to_list())
-
-    def of_rows(self) -> Groups:
-        """The group of each failure, in the order in which the failures were given."""
-        found = self.distinct.with_columns(pl.Series("group", self._found, dtype=pl.Int64))
+    def of_failures(self) -> np.ndarray:
+        """The group of each failure, or `ALONE`, in the order in which the failures were given."""
+        found = self._distinct.with_columns(pl.Series("group", self._found, dtype=pl.Int64))
         joined = self._rows.join(
             found, on=["text", "code"], how="left", nulls_equal=True, maintain_order="left"
         )
         return joined["group"].to_numpy()
 
-    def _group(self) -> Groups:
-        found = np.full(self.distinct.height, ALONE)
+    def _group(self) -> None:
+        known = self._known["cause_id"].to_list()
         for number in range(_ROUNDS):
-            left = np.flatnonzero(found == ALONE)
-            if not left.size:
-                break
+            left = np.flatnonzero(self._found == ALONE)
             chosen = left
             if left.size > SAMPLE:
-                draw = np.random.default_rng(number)
-                chosen = np.sort(draw.choice(left, SAMPLE, replace=False))
-            self._group_sample(chosen, found)
+                chosen = np.random.default_rng(number).choice(left, SAMPLE, replace=False)
+            if left.size:
+                self._link(np.sort(chosen), known if number == 0 else [])
             if left.size <= SAMPLE:
-                break
-            self._place_others(left, found)
-        return found
+                return
+            self._place(np.flatnonzero(self._found == ALONE))
 
-    def _group_sample(self, chosen: np.ndarray, found: Groups) -> None:
-        """Group some reasons with each other, and number the groups after those that are there."""
-        vectors = self.vectors(self.distinct[chosen])
-        own = linked(vectors)
+    def _link(self, chosen: np.ndarray, known: list[str]) -> None:
+        """Link some reasons and known causes, and number their groups after those there are."""
+        vectors = self._vectors(chosen)
+        if known:
+            vectors = sparse.vstack([vectors, self._old]).tocsr()
+        own = linked(vectors, known)
+        causes: dict[int, str] = {}
+        for group, cause in zip(own[chosen.size :].tolist(), known, strict=True):
+            older = causes.setdefault(group, cause)  # the first is known longest
+            if older != cause:
+                self.merged[cause] = older
         # One failure is no group; several with the same reason are one.
-        sizes = np.bincount(own, self.distinct["failures"].to_numpy()[chosen])
+        failures = self._distinct["failures"].to_numpy()[chosen]
+        sizes = np.bincount(own[: chosen.size], failures, minlength=int(own.max()) + 1)
+        kept = [group for group in range(sizes.size) if sizes[group] > 1 or group in causes]
         names = np.full(sizes.size, ALONE)
-        kept = np.flatnonzero(sizes > 1)
-        names[kept] = np.arange(kept.size)
+        names[kept] = np.arange(len(kept))
         own = names[own]
-        added = mean_vectors(vectors, own, kept.size)
-        found[chosen] = np.where(own == ALONE, ALONE, own + self.count)
-        self.means = added if self.means is None else sparse.vstack([self.means, added]).tocsr()
+        first = len(self.causes)
+        self._found[chosen] = np.where(own == ALONE, ALONE, own + first)[: chosen.size]
+        self.causes += [causes.get(group) for group in kept]
+        means = mean_vectors(vectors, own, len(kept))
+        self._means = sparse.vstack([self._means, means]).tocsr()
 
-    def _place_others(self, left: np.ndarray, found: Groups) -> None:
-        if not self.count:
-            return
-        means = self.means.T.tocsc()  # type: ignore[union-attr]  # there are groups
-        for first in range(0, left.size, _BLOCK):
+    def _place(self, left: np.ndarray) -> None:
+        """Place reasons that were not linked in the groups that there are, if one is near enough."""
+        means = self._means.T.tocsc()
+        for first in range(0, left.size if self.causes else 0, _BLOCK):
             block = left[first : first + _BLOCK]
-            block = block[found[block] == ALONE]
-            cosines = np.asarray((self.vectors(self.distinct[block]) @ means).todense())
-            if not cosines.size:
-                continue
+            cosines = np.asarray((self._vectors(block) @ means).todense())
             best = cosines.argmax(axis=1)
-            near = cosines[np.arange(block.size), best] >= LEAST_COSINE
-            found[block[near]] = best[near]
+            is_near = cosines[np.arange(block.size), best] >= LEAST_COSINE
+            self._found[block[is_near]] = best[is_near]
+
+    def _vectors(self, places: np.ndarray) -> sparse.csr_matrix:
+        return self._space.vectors(self._distinct[places].select("text", "code"))
 
 
-def linked(vectors: sparse.csr_matrix) -> np.ndarray:
-    """The group of each vector by average linkage, from 0; a vector may be its only member."""
+def linked(vectors: sparse.csr_matrix, known: list[str]) -> np.ndarray:
+    """The group of each vector by average linkage, from 0; a vector may be alone in its group.
+
+    `known` names the causes of the last vectors; those of one cause stay together.
+    """
     if vectors.shape[0] == 1:
         return np.zeros(1, dtype=np.int64)
     distances = 1 - np.asarray((vectors @ vectors.T).todense(), dtype=np.float64)
+    if known:
+        names = np.unique(known, return_inverse=True)[1]
+        distances[-len(known) :, -len(known) :][names[:, None] == names] = 0
     np.fill_diagonal(distances, 0)
     tree = linkage(squareform(distances.clip(0, None), checks=False), "average")
-    return fcluster(tree, 1 - LEAST_COSINE, "distance") - 1
+    return fcluster(tree, 1 - LEAST_COSINE, "distance").astype(np.int64) - 1
 
 
-def _sample(rows: pl.DataFrame, most: int) -> pl.DataFrame:
-    return rows if rows.height <= most else rows.sample(most, seed=0)
+def _fewer_known(known: pl.DataFrame) -> pl.DataFrame:
+    """The last failures of each known cause, so many of each that there are at most `SAMPLE`."""
+    each = max(1, SAMPLE // max(1, known["cause_id"].n_unique()))
+    return known.group_by("cause_id", maintain_order=True).tail(each)
+
+
+def _sample(rows: pl.DataFrame) -> pl.DataFrame:
+    return rows if rows.height <= _FITTED else rows.sample(_FITTED, seed=0)
