@@ -154,7 +154,8 @@ def _states(
     judged = JudgedCases(
         pl.DataFrame({"case_id": ids, "repetition": 0, "cluster": None}, strict=False)
     )
-    runs, known = [], NO_CAUSES
+    runs: list[tuple[pl.DataFrame, list[str]]] = []
+    known = NO_CAUSES
     for rates in (before, after):
         failing = _drawn(draw, rates, ids)
         rows = planted(draw, [mode for _, mode in failing]).with_columns(
@@ -168,7 +169,7 @@ def _states(
         {cause: judged.presence(found.filter(pl.col("cause_id") == cause)) for cause in causes}
         for found, _ in runs
     )
-    changes = cause_changes(second, first, (judged.ids, judged.ids), alpha=0.05)
+    changes = cause_changes(second, first, (ids, ids), alpha=0.05)
     main_mode = {
         cause: Counter(
             name
@@ -178,7 +179,9 @@ def _states(
         ).most_common(1)[0]
         for cause in causes
     }
-    order = sorted(causes, key=lambda cause: main_mode[cause][1])  # the largest comes last, and stays
+    order = sorted(
+        causes, key=lambda cause: main_mode[cause][1]
+    )  # the largest comes last, and stays
     return {main_mode[cause][0]: changes[cause].state for cause in order}
 
 

@@ -107,7 +107,9 @@ def _all_facts() -> tuple[_Facts, ...]:
             tuple(_ID.findall(text)[:20]) or ("HX41K2",),
             tuple(_AMOUNT.findall(text)[:20]) or ("$112",),
             tuple(
-                " ".join(turn.text.split()[:12]) for turn in turns if turn.role == "user" and turn.text
+                " ".join(turn.text.split()[:12])
+                for turn in turns
+                if turn.role == "user" and turn.text
             )
             or ("hello",),
             len(turns),

@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 import polars as pl
-from scipy import sparse
+from scipy import sparse  # type: ignore[import-untyped]  # it has no types
 from scipy.cluster.hierarchy import fcluster, linkage  # type: ignore[import-untyped]
 from scipy.spatial.distance import squareform  # type: ignore[import-untyped]
 
@@ -130,7 +130,7 @@ def linked(vectors: sparse.csr_matrix, known: list[str]) -> np.ndarray:
         distances[-len(known) :, -len(known) :][names[:, None] == names] = 0
     np.fill_diagonal(distances, 0)
     tree = linkage(squareform(distances.clip(0, None), checks=False), "average")
-    return fcluster(tree, 1 - LEAST_COSINE, "distance").astype(np.int64) - 1
+    return np.asarray(fcluster(tree, 1 - LEAST_COSINE, "distance"), dtype=np.int64) - 1
 
 
 def _fewer_known(known: pl.DataFrame) -> pl.DataFrame:

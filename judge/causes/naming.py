@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
 import polars as pl
-from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS  # type: ignore[import-untyped]
+from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
 from assizes.judge.causes.reason_space import plain_reason, words
 
@@ -65,7 +66,7 @@ def _shares(texts: Sequence[str]) -> dict[str, float]:
 
 
 def _phrases(text: str) -> Iterator[tuple[str, ...]]:
-    for sentence in text.split("."):
+    for sentence in re.split(r"[.:;!?]", text):
         found = words(sentence)
         for first in range(len(found)):
             for last in range(first, min(first + _LONGEST, len(found))):

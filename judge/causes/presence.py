@@ -40,6 +40,11 @@ class JudgedCases:
         """The ids of the cases, sorted."""
         return self._cases["case_id"]
 
+    @property
+    def executions(self) -> int:
+        """The number of cases with all their repetitions."""
+        return int(self._repetitions.sum())
+
     def presence(self, failures: pl.DataFrame) -> Sample:
         """For each case the share of its repetitions, 0..1, that are among the failures."""
         shown = failures.select("case_id", "repetition").unique()
@@ -67,8 +72,8 @@ def cause_changes(
     """What became of each cause that one of two runs shows.
 
     Args:
-        now, before: `JudgedCases.presence` of each cause in the run and in its baseline. Both hold
-            the same causes; `before` is empty without a baseline.
+        now: `JudgedCases.presence` of each cause in the run.
+        before: the same of the same causes in its baseline; empty without a baseline.
         ids: the ids of the cases of the run and of its baseline; None without a baseline.
         alpha: the share of false `new`, `worse`, `better` or `gone` over all causes together, 0..1
             (Holm's method).
@@ -111,5 +116,3 @@ def _state(before: float, now: float, *, sure: bool) -> CauseState:
     if not sure:
         return "persisting"
     return "worse" if now > before else "better"
-
-

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import numpy as np
 import polars as pl
-from scipy import sparse
-from sklearn.feature_extraction.text import TfidfVectorizer  # type: ignore[import-untyped]
+from scipy import sparse  # type: ignore[import-untyped]  # it has no types
+from sklearn.feature_extraction.text import TfidfVectorizer
 
 STEM: Final = 5
 """The letters of a word that also count by themselves, in words that have more."""
@@ -22,11 +22,16 @@ STEM: Final = 5
 _SEEN_TWICE_FROM: Final = 20
 """The number of reasons from which a word must stand in two of them to count."""
 
-_QUOTED: Final = r"[\"“«‘][^\"”»’]{8,}[\"”»’]"
+_QUOTED: Final = r"[\"“«][^\"”»]{8,}[\"”»]"
 _LEAST_LEFT: Final = 12  # characters outside of quotations; a shorter rest counts with them
 
 # A word of letters, or one character of a script that is written without blanks.
-_WORD: Final = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|[^\W\d_]+(?:['’][^\W\d_]+)?")
+_WORD: Final = re.compile(
+    r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|[^\W\d_]+(?:['\u2019][^\W\d_]+)?"
+)
+
+
+_OFFLINE: Final = r"^plain text rule: "  # how reasons of the offline judge begin
 
 
 def plain_reason(column: str = "reason") -> pl.Expr:
@@ -34,7 +39,8 @@ def plain_reason(column: str = "reason") -> pl.Expr:
     unquoted = pl.col(column).str.replace_all(_QUOTED, " ")
     is_enough = unquoted.str.len_chars() >= _LEAST_LEFT
     text = pl.when(is_enough).then(unquoted).otherwise(pl.col(column))
-    return text.str.to_lowercase().str.replace_all(r"\d+", " ").str.replace_all(r"\s+", " ")
+    text = text.str.to_lowercase().str.replace(_OFFLINE, "")
+    return text.str.replace_all(r"\d+", " ").str.replace_all(r"\s+", " ")
 
 
 def reasons(failures: pl.DataFrame) -> pl.DataFrame:
