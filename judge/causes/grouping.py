@@ -18,7 +18,7 @@ from scipy.spatial.distance import squareform  # type: ignore[import-untyped]
 
 from assizes.judge.causes.reason_space import ReasonSpace, mean_vectors, reasons
 
-LEAST_COSINE: Final = 0.15
+LEAST_COSINE: Final = 0.14
 """The mean cosine of the reasons of two groups from which they are one group.
 
 It was chosen with the development modes of `make bench-causes`; other modes measure it.
@@ -91,7 +91,8 @@ class Groups:
             if older != cause:
                 self.merged[cause] = older
         # One failure is no group; several with the same reason are one.
-        failures = self._distinct["failures"].to_numpy()[chosen]
+        has_words = vectors.getnnz(axis=1)[: chosen.size] > 0
+        failures = self._distinct["failures"].to_numpy()[chosen] * has_words
         sizes = np.bincount(own[: chosen.size], failures, minlength=int(own.max()) + 1)
         kept = [group for group in range(sizes.size) if sizes[group] > 1 or group in causes]
         names = np.full(sizes.size, ALONE)

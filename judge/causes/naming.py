@@ -9,16 +9,12 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
 import polars as pl
-from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
-from assizes.judge.causes.reason_space import plain_reason, words
+from assizes.judge.causes.reason_space import EMPTY_WORDS, plain_reason, words
 
 _READ: Final = 200  # reasons of a cause that are read for its name
 _LONGEST: Final = 5  # words of a name
 _PER_WORD: Final = 0.12  # what a word of a name must add, as a share of the reasons
-_FRAME: Final = frozenset({"agent", "assistant", "customer", "user", "case", "turn", "score"})
-"""Words that say nothing about a cause when they begin or end its name."""
-_EDGES: Final = (ENGLISH_STOP_WORDS - {"no", "not", "never", "without"}) | _FRAME
 
 
 def typical_failures(members: pl.DataFrame) -> pl.DataFrame:
@@ -45,7 +41,7 @@ def cause_name(members: Sequence[str], others: Sequence[str], taken: Collection[
     worth = {
         word: share * share / (share + foreign.get(word, 0.0))
         for word, share in own.items()
-        if word not in _EDGES
+        if word not in EMPTY_WORDS
     }
 
     def value(phrase: tuple[str, ...]) -> float:
@@ -70,7 +66,7 @@ def _phrases(text: str) -> Iterator[tuple[str, ...]]:
         found = words(sentence)
         for first in range(len(found)):
             for last in range(first, min(first + _LONGEST, len(found))):
-                if found[first] not in _EDGES and found[last] not in _EDGES:
+                if found[first] not in EMPTY_WORDS and found[last] not in EMPTY_WORDS:
                     yield tuple(found[first : last + 1])
 
 

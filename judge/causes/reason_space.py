@@ -14,10 +14,16 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 from scipy import sparse  # type: ignore[import-untyped]  # it has no types
-from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, TfidfVectorizer
 
 STEM: Final = 5
 """The letters of a word that also count by themselves, in words that have more."""
+
+_SAYING: Final = frozenset({"no", "not", "never", "without", "cannot", "cant", "nothing", "none"})
+_FRAME: Final = frozenset({"agent", "assistant", "customer", "user", "case", "turn", "score"})
+
+EMPTY_WORDS: Final = (ENGLISH_STOP_WORDS - _SAYING) | _FRAME
+"""Words of English that say nothing about a cause. Among few reasons their frequency does not show it."""
 
 _SEEN_TWICE_FROM: Final = 20
 """The number of reasons from which a word must stand in two of them to count."""
@@ -57,6 +63,8 @@ def _terms(reason: tuple[str, str | None]) -> Iterator[str]:
     text, code = reason
     before = ""
     for word in words(text):
+        if word in EMPTY_WORDS:
+            continue
         yield word
         if len(word) > STEM:
             yield f"{word[:STEM]}*"
