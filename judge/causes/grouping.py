@@ -30,6 +30,9 @@ SAMPLE: Final = 3_000
 ALONE: Final = -1
 """The group of a reason that is in no group."""
 
+_KEY: Final = pl.struct("text", "code").hash().alias("key")
+"""64 bits that stand for a reason; two different ones of a million share them once in 10^7 runs."""
+
 _FITTED: Final = 20_000  # reasons that say which words are frequent
 _ROUNDS: Final = 3
 _BLOCK: Final = 50_000  # reasons that are vectors at a time
@@ -44,8 +47,10 @@ class Groups:
         `known` also has the column `cause_id`; the causes that are known longest come first. The
         same failures give the same groups, in any order.
         """
-        self._rows = reasons(failures)
-        self._distinct = self._rows.group_by("text", "code").len("failures").sort("text", "code")
+        keyed = reasons(failures).with_columns(_KEY)
+        self._keys = keyed.select("key")  # the texts of a million failures are kept once
+        firsts = keyed.group_by("key").agg(pl.first("text", "code"), pl.len().alias("failures"))
+        self._distinct = firsts.sort("text", "code")
         self.causes: list[str | None] = []
         """The known cause that each group is, or None."""
         self.merged: dict[str, str] = {}
@@ -60,11 +65,10 @@ class Groups:
 
     def of_failures(self) -> np.ndarray:
         """The group of each failure, or `ALONE`, in the order in which the failures were given."""
-        found = self._distinct.with_columns(pl.Series("group", self._found, dtype=pl.Int64))
-        joined = self._rows.join(
-            found, on=["text", "code"], how="left", nulls_equal=True, maintain_order="left"
-        )
-        return joined["group"].to_numpy()
+        found = self._distinct.select("key", pl.Series("group", self._found, dtype=pl.Int64))
+        return self._keys.join(found, on="key", how="left", maintain_order="left")[
+            "group"
+        ].to_numpy()
 
     def _group(self) -> None:
         known = self._known["cause_id"].to_list()
