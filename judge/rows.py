@@ -159,6 +159,22 @@ PEOPLE_KEYS: Final[dict[str, tuple[str, ...]]] = {
     "queues": ("queue_id", "position"),
 }
 
+CAUSE_TABLES: Final[dict[str, dict[str, Any]]] = {
+    "causes": {
+        **_columns(pl.String, "run_id", "cause_id", "name", "state", "merged_into"),
+        "cases": pl.Int64,  # that show the cause in this run
+        **_columns(pl.Float64, "share", "share_low", "share_high"),  # of the judged cases, 0..1
+        "points": pl.Float64,  # that the cause takes from the average score, 0..100
+        **_columns(pl.String, "baseline", "first_run"),  # run ids
+        **_columns(pl.Float64, "baseline_share", "change_low", "change_high"),  # -1..1
+        "sentence": pl.String,  # what a judge said about `examples[0]`
+        "examples": pl.List(pl.String),  # ids of the cases that show the cause best
+    },
+    "case_causes": {**_ID, **_columns(pl.String, "metric", "cause_id")},
+}
+"""What the failures of a run have in common. These rows are derived from the others: they are
+written when somebody asks for the causes of a run (`tasks/store/cause_tables.py`)."""
+
 LATER_COLUMNS: Final[dict[str, tuple[str, ...]]] = {"cases": ("tools", "flags"), "runs": ("day",)}
 """Columns added later; in older rows they are read as NULL.
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from assizes.deployments.commands import (
         case,
+        causes,
         deploy,
         doctor,
         export,
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "case",
+    "causes",
     "deploy",
     "doctor",
     "export",

@@ -12,6 +12,7 @@
     comparisons/<baseline>..<candidate>-<hash>.json
     calibrations/<fingerprint>-<hash>.json          the hash is of its record; created once
     labels/, annotations/, queues/<hash>.lines      rows of people; created once
+    causes/<table>/<run>.parquet                    causes of a run; found again at any time
 
 Readers open only parts that a commit mark or a generation names, and check the parts against it. So
 they never see what a writer left behind that crashed or came second.
@@ -34,6 +35,7 @@ from assizes.judge.rows import COMPLETE, KEYS, TABLES, as_json, frame
 from assizes.tasks.runtime.failpoints import failpoint
 from assizes.tasks.runtime.process import Closing
 from assizes.tasks.store import record
+from assizes.tasks.store.cause_tables import CauseTables
 from assizes.tasks.store.manifest import SUCCESS, Documents, Manifest, encode_document
 from assizes.tasks.store.objects import Objects
 from assizes.tasks.store.people import ObjectPeople
@@ -61,6 +63,7 @@ class ParquetStore(Closing):
         self.uri = uri
         self.objects = objects
         self.people = ObjectPeople(objects)
+        self.causes = CauseTables(objects)
         self._documents = Documents(uri, objects)
         self.manifest = Manifest(objects, self._documents)  # names the parts of each run's rows
         self._known_run_ids: set[str] = set()  # seen in the store, so not looked for again
@@ -207,6 +210,7 @@ class ParquetStore(Closing):
         """Publish a generation without these cases, then remove the parts that held them."""
         self._check_known(run_id)
         self.people.forget(run_id, case_ids)
+        self.causes.forget(run_id, case_ids)
         Rewriter(self.objects, self.manifest, run_id).forget(case_ids)
 
     def compact(self, run_id: str) -> CompactionResult:

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import polars as pl
 
+from assizes.tasks.store.cause_tables import CauseTables
 from assizes.tasks.store.people import PeopleTables
 from assizes.tasks.store.record import Counts, Frames, RunLock, RunRecord
 
@@ -117,6 +118,10 @@ class Store(AbstractContextManager["Store", None], Protocol):
     @property
     def people(self) -> PeopleTables:
         """The tables of labels, annotations and queues, which may be written at any time."""
+
+    @property
+    def causes(self) -> CauseTables:
+        """The causes of failures, which are found and written after a run."""
 
     def close(self) -> None:
         """Release the store; closing it again does nothing."""

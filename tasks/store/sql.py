@@ -72,6 +72,9 @@ def _rows_of_query(
     tables = rows.TABLES.keys() & words
     for table in rows.PEOPLE_TABLES.keys() & words:
         _load_table(con, table, store.people.rows(table), run)
+    for table in rows.CAUSE_TABLES.keys() & words:
+        of_runs = [run] if run else store.runs()["run_id"].to_list()
+        _load_table(con, table, store.causes.rows(table, of_runs), run)
     files: list[str] = []  # those of a local lake, which the statement reads itself
     if isinstance(store, ParquetStore):
         runs = [run] if run else store.runs()["run_id"].to_list()

@@ -23,6 +23,7 @@ from assizes.judge.rows import TABLES, as_json, frame
 from assizes.tasks.runtime.failpoints import failpoint
 from assizes.tasks.runtime.process import Closing
 from assizes.tasks.store import duckdb_file, duckdb_rows, record
+from assizes.tasks.store.cause_tables import CauseTables
 from assizes.tasks.store.duckdb_lending import LentConnection
 from assizes.tasks.store.people import IN_MEMORY, FilePeople
 from assizes.tasks.store.record import Counts, Frames, RunLock, RunRecord, checked_id
@@ -44,6 +45,7 @@ class DuckDBStore(Closing):
     def __init__(self, uri: str, path: Path, *, writing: bool) -> None:
         self.uri = uri
         self.people = FilePeople(path)
+        self.causes = CauseTables.beside(path)
         in_memory = path == IN_MEMORY
         journal = None if in_memory else path.with_name(f"{path.name}.commits")
         self._journal = duckdb_file.Journal(journal)
@@ -190,6 +192,7 @@ class DuckDBStore(Closing):
     def forget(self, run_id: str, case_ids: Collection[str]) -> None:
         """Delete the rows in one transaction, and change the digest of every shard of the run."""
         self.people.forget(run_id, case_ids)
+        self.causes.forget(run_id, case_ids)
         with self._transaction() as con:
             self._check_known(con, run_id)
             for table in record.CASE_TABLES:

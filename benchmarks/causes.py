@@ -1,0 +1,223 @@
+"""Causes: planted failure modes found again, kept over nights, and a million reasons grouped.
+
+    python -m benchmarks.causes [--seeds 20] [--nights 30] [--reasons 1000000]
+
+The modes and their wordings are in `causes_modes.toml`; those that chose the constants of
+`judge/causes` are not among those that are measured. What the reasons quote is from real
+conversations.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import polars as pl
+from sklearn.metrics import adjusted_rand_score
+
+from assizes.judge.causes.failures import FAILURES
+from assizes.judge.causes.identity import REMEMBERED, find_causes
+from assizes.judge.causes.presence import JudgedCases, cause_changes
+from benchmarks.causes_texts import Mode, modes, planted
+from benchmarks.figures import Figures
+
+FIRST_SEED = 2000
+KNOWN = {**FAILURES, "cause_id": pl.String}
+NO_CAUSES = pl.DataFrame(schema=KNOWN)
+
+
+def main() -> None:
+    """Measure, print, and end with one line of JSON."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=20, help="repetitions with other draws")
+    parser.add_argument("--nights", type=int, default=30, help="nights over which identity is kept")
+    parser.add_argument("--reasons", type=int, default=1_000_000, help="reasons grouped at once")
+    parser.add_argument("--only-reasons", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.only_reasons:
+        _group_many(options.reasons)
+        return
+    figures = Figures()
+    seeds = range(FIRST_SEED, FIRST_SEED + options.seeds)
+    for each, least in ((5, None), (10, None), (30, 0.8), (100, 0.8)):
+        found = [_agreement(seed, each) for seed in seeds]
+        name = f"{each} reasons of a mode"
+        figures.add(f"ARI, {name}", statistics.mean(found), least=least)
+        figures.add(f"ARI, {name}, lowest", min(found))
+    kept = [_nights(seed, options.nights) for seed in seeds]
+    figures.add("nights: false splits", statistics.mean(split for split, _, _ in kept), most=0.05)
+    figures.add("nights: false merges", statistics.mean(merge for _, merge, _ in kept), most=0.05)
+    figures.add("nights: in no cause", statistics.mean(alone for _, _, alone in kept))
+    opened = [_again(seed) for seed in range(FIRST_SEED, FIRST_SEED + 5 * options.seeds)]
+    figures.add("same agent: opens a cause", statistics.mean(opened), most=0.05)
+    shown = [_change(seed) for seed in seeds]
+    figures.add("planted cause is new", statistics.mean(new for new, _ in shown), least=0.9)
+    figures.add("mended cause is gone", statistics.mean(gone for _, gone in shown), least=0.9)
+    _measure_many(figures, options.reasons)
+    figures.close()
+
+
+def _agreement(seed: int, each: int) -> float:
+    """The adjusted Rand index of causes and planted modes; half to double `each` reasons a mode."""
+    draw, planted_modes = random.Random(seed), modes("planted")
+    sizes = [max(2, int(each * draw.choice((0.5, 1, 2)))) for _ in planted_modes]
+    failing = [mode for mode, size in zip(planted_modes, sizes, strict=True) for _ in range(size)]
+    draw.shuffle(failing)
+    causes = find_causes(planted(draw, failing), NO_CAUSES, "run").failures["cause_id"]
+    return float(adjusted_rand_score([mode.name for mode in failing], causes.fill_null("-")))
+
+
+def _nights(seed: int, nights: int) -> tuple[float, float, float]:
+    """The shares of failures in a wrong cause: split from their mode, merged with others, in none.
+
+    The wording drifts: each night has four of the eight wordings of a mode. Some modes begin later,
+    some end earlier.
+    """
+    draw, planted_modes = random.Random(seed), modes("planted")
+    chances = np.random.default_rng(seed)
+    rates = [draw.choice((2, 5, 10, 20)) for _ in planted_modes]
+    begins = [draw.choice((0, 0, 0, 5, 12, 20)) for _ in planted_modes]
+    ends = [draw.choice((nights, nights, nights, 15, 25)) for _ in planted_modes]
+    known, pairs, alone = NO_CAUSES, Counter[tuple[str, str]](), 0
+    for night in range(nights):
+        failing = [
+            _drifted(mode, night / nights)
+            for mode, rate, begin, end in zip(planted_modes, rates, begins, ends, strict=True)
+            if begin <= night < end
+            for _ in range(chances.poisson(rate))
+        ]
+        draw.shuffle(failing)
+        found = find_causes(planted(draw, failing), known, f"night-{night}").failures
+        alone += found["cause_id"].null_count()
+        names = zip(failing, found["cause_id"], strict=True)
+        pairs.update((mode.name, cause) for mode, cause in names if cause is not None)
+        known = _remembered(known, found)
+    grouped = pairs.total()
+    return (
+        1 - _kept(pairs, 0) / grouped,
+        1 - _kept(pairs, 1) / grouped,
+        alone / (grouped + alone),
+    )
+
+
+def _drifted(mode: Mode, progress: float) -> Mode:
+    count = len(mode.wordings)
+    first = int(progress * count)
+    return replace(mode, wordings=tuple(mode.wordings[(first + n) % count] for n in range(4)))
+
+
+def _remembered(known: pl.DataFrame, found: pl.DataFrame) -> pl.DataFrame:
+    both = pl.concat([known, found.drop_nulls("cause_id")])
+    return both.group_by("cause_id", maintain_order=True).tail(REMEMBERED).select(list(KNOWN))
+
+
+def _kept(pairs: Counter[tuple[str, str]], side: int) -> int:
+    """Failures of each mode (side 0) in its most frequent cause; of each cause (side 1) likewise."""
+    most: dict[str, int] = {}
+    for names, count in pairs.items():
+        most[names[side]] = max(most.get(names[side], 0), count)
+    return sum(most.values())
+
+
+def _again(seed: int) -> bool:
+    """Whether a second run of the same agent has a cause that is called new."""
+    draw = random.Random(seed)
+    rates = {mode: draw.choice((0.0, 0.003, 0.01, 0.03)) for mode in modes("planted")}
+    return "new" in _states(draw, rates, rates).values()
+
+
+def _change(seed: int) -> tuple[bool, bool]:
+    """Whether a mode that only the second run has is new, and one that only the first has is gone."""
+    draw = random.Random(seed)
+    every = modes("planted")
+    draw.shuffle(every)
+    begun, ended, *others = every
+    rates = {mode: draw.choice((0.0, 0.003, 0.01, 0.03)) for mode in others}
+    states = _states(draw, {**rates, ended: 0.03}, {**rates, begun: 0.03})
+    return states.get(begun.name) == "new", states.get(ended.name) == "gone"
+
+
+def _states(
+    draw: random.Random, before: dict[Mode, float], after: dict[Mode, float], cases: int = 1000
+) -> dict[str, str]:
+    """The state of the cause with most failures of each mode; runs over the same cases."""
+    ids = [f"case-{number:07d}" for number in range(cases)]
+    judged = JudgedCases(
+        pl.DataFrame({"case_id": ids, "repetition": 0, "cluster": None}, strict=False)
+    )
+    runs: list[tuple[pl.DataFrame, list[str]]] = []
+    known = NO_CAUSES
+    for rates in (before, after):
+        failing = _drawn(draw, rates, ids)
+        rows = planted(draw, [mode for _, mode in failing]).with_columns(
+            pl.Series("case_id", [case for case, _ in failing], dtype=pl.String)
+        )
+        found = find_causes(rows, known, f"run-{len(runs)}").failures
+        known = _remembered(known, found)
+        runs.append((found, [mode.name for _, mode in failing]))
+    causes = sorted(set(known["cause_id"]))
+    first, second = (
+        {cause: judged.presence(found.filter(pl.col("cause_id") == cause)) for cause in causes}
+        for found, _ in runs
+    )
+    changes = cause_changes(second, first, (ids, ids), alpha=0.05)
+    main_mode = {
+        cause: Counter(
+            name
+            for found, names in runs
+            for name, own in zip(names, found["cause_id"], strict=True)
+            if own == cause
+        ).most_common(1)[0]
+        for cause in causes
+    }
+    order = sorted(
+        causes, key=lambda cause: main_mode[cause][1]
+    )  # the largest comes last, and stays
+    return {main_mode[cause][0]: changes[cause].state for cause in order}
+
+
+def _drawn(
+    draw: random.Random, rates: dict[Mode, float], ids: Sequence[str]
+) -> list[tuple[str, Mode]]:
+    return [(case, mode) for mode, rate in rates.items() for case in ids if draw.random() < rate]
+
+
+def _measure_many(figures: Figures, reasons: int) -> None:
+    """Seconds and memory of a fresh process that groups many reasons, no two of them equal."""
+    command = [sys.executable, "-m", "benchmarks.causes", "--only-reasons"]
+    run = subprocess.run(
+        [*command, "--reasons", str(reasons)], check=True, capture_output=True, text=True
+    )
+    seconds, megabytes, agreement = map(float, run.stdout.split())
+    figures.add(f"{reasons:,} reasons, s", seconds, most=120)
+    figures.add(f"{reasons:,} reasons, MB", megabytes, most=1000)
+    figures.add(f"{reasons:,} reasons, ARI", agreement, least=0.8)
+
+
+def _group_many(reasons: int) -> None:
+    draw, planted_modes = random.Random(FIRST_SEED), modes("planted")
+    frames, names = [], []
+    for first in range(0, reasons, 50_000):
+        failing = draw.choices(planted_modes, k=min(50_000, reasons - first))
+        names += [mode.name for mode in failing]
+        frames.append(planted(draw, failing, first))
+    rows = pl.concat(frames)
+    del frames
+    began = time.perf_counter()
+    causes = find_causes(rows, NO_CAUSES, "run").failures["cause_id"]
+    took = time.perf_counter() - began
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(took, peak, adjusted_rand_score(names, causes.fill_null("-").to_list()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""What the failures of a run have in common: causes, and which of them earlier runs had."""

@@ -1,0 +1,148 @@
+"""Groups of reasons that say the same, by average linkage (Sokal and Michener, 1958).
+
+Two groups are joined while the mean cosine of their reasons is high enough. Reasons of a cause that
+earlier runs had are one group from the start. Linkage takes all pairs of reasons. Of many reasons a
+sample is linked, and each other reason goes to the group to whose reasons its mean cosine is highest,
+by the same limit. What fits nowhere is sampled again.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import polars as pl
+from scipy import sparse  # type: ignore[import-untyped]  # it has no types
+from scipy.cluster.hierarchy import fcluster, linkage  # type: ignore[import-untyped]
+from scipy.spatial.distance import squareform  # type: ignore[import-untyped]
+
+from assizes.judge.causes.reason_space import ReasonSpace, mean_vectors, reasons
+
+LEAST_COSINE: Final = 0.14
+"""The mean cosine of the reasons of two groups from which they are one group.
+
+It was chosen with the development modes of `make bench-causes`; other modes measure it.
+"""
+
+SAMPLE: Final = 3_000
+"""The most reasons of a run, and of known causes, that are linked: 8 bytes for each pair."""
+
+ALONE: Final = -1
+"""The group of a reason that is in no group."""
+
+_KEY: Final = pl.struct("text", "code").hash().alias("key")
+"""64 bits that stand for a reason; two different ones of a million share them once in 10^7 runs."""
+
+_FITTED: Final = 20_000  # reasons that say which words are frequent
+_ROUNDS: Final = 3
+_BLOCK: Final = 50_000  # reasons that are vectors at a time
+
+
+class Groups:
+    """The distinct reasons of failures, and their groups."""
+
+    def __init__(self, failures: pl.DataFrame, known: pl.DataFrame) -> None:
+        """Group failures with the columns `FAILURES`.
+
+        `known` also has the column `cause_id`; the causes that are known longest come first. The
+        same failures give the same groups, in any order.
+        """
+        keyed = reasons(failures).with_columns(_KEY)
+        self._keys = keyed.select("key")  # the texts of a million failures are kept once
+        firsts = keyed.group_by("key").agg(pl.first("text", "code"), pl.len().alias("failures"))
+        self._distinct = firsts.sort("text", "code")
+        self.causes: list[str | None] = []
+        """The known cause that each group is, or None."""
+        self.merged: dict[str, str] = {}
+        """The known causes that turn out to be another one: an older one, in their place."""
+        self._known = _fewer_known(known)
+        old = reasons(self._known)
+        self._space = ReasonSpace(pl.concat([_sample(self._distinct.select(old.columns)), old]))
+        self._old = self._space.vectors(old)
+        self._means = self._space.vectors(old.head(0))
+        self._found = np.full(self._distinct.height, ALONE)
+        self._group()
+
+    def of_failures(self) -> np.ndarray:
+        """The group of each failure, or `ALONE`, in the order in which the failures were given."""
+        found = self._distinct.select("key", pl.Series("group", self._found, dtype=pl.Int64))
+        return self._keys.join(found, on="key", how="left", maintain_order="left")[
+            "group"
+        ].to_numpy()
+
+    def _group(self) -> None:
+        known = self._known["cause_id"].to_list()
+        for number in range(_ROUNDS):
+            left = np.flatnonzero(self._found == ALONE)
+            chosen = left
+            if left.size > SAMPLE:
+                chosen = np.random.default_rng(number).choice(left, SAMPLE, replace=False)
+            if left.size:
+                self._link(np.sort(chosen), known if number == 0 else [])
+            if left.size <= SAMPLE:
+                return
+            self._place(np.flatnonzero(self._found == ALONE))
+
+    def _link(self, chosen: np.ndarray, known: list[str]) -> None:
+        """Link some reasons and known causes, and number their groups after those there are."""
+        vectors = self._vectors(chosen)
+        if known:
+            vectors = sparse.vstack([vectors, self._old]).tocsr()
+        own = linked(vectors, known)
+        causes: dict[int, str] = {}
+        for group, cause in zip(own[chosen.size :].tolist(), known, strict=True):
+            older = causes.setdefault(group, cause)  # the first is known longest
+            if older != cause:
+                self.merged[cause] = older
+        # One failure is no group; several with the same reason are one.
+        has_words = vectors.getnnz(axis=1)[: chosen.size] > 0
+        failures = self._distinct["failures"].to_numpy()[chosen] * has_words
+        sizes = np.bincount(own[: chosen.size], failures, minlength=int(own.max()) + 1)
+        kept = [group for group in range(sizes.size) if sizes[group] > 1 or group in causes]
+        names = np.full(sizes.size, ALONE)
+        names[kept] = np.arange(len(kept))
+        own = names[own]
+        first = len(self.causes)
+        self._found[chosen] = np.where(own == ALONE, ALONE, own + first)[: chosen.size]
+        self.causes += [causes.get(group) for group in kept]
+        means = mean_vectors(vectors, own, len(kept))
+        self._means = sparse.vstack([self._means, means]).tocsr()
+
+    def _place(self, left: np.ndarray) -> None:
+        """Place reasons that were not linked in the groups that there are, if one is near enough."""
+        means = self._means.T.tocsc()
+        for first in range(0, left.size if self.causes else 0, _BLOCK):
+            block = left[first : first + _BLOCK]
+            cosines = np.asarray((self._vectors(block) @ means).todense())
+            best = cosines.argmax(axis=1)
+            is_near = cosines[np.arange(block.size), best] >= LEAST_COSINE
+            self._found[block[is_near]] = best[is_near]
+
+    def _vectors(self, places: np.ndarray) -> sparse.csr_matrix:
+        return self._space.vectors(self._distinct[places].select("text", "code"))
+
+
+def linked(vectors: sparse.csr_matrix, known: list[str]) -> np.ndarray:
+    """The group of each vector by average linkage, from 0; a vector may be alone in its group.
+
+    `known` names the causes of the last vectors; those of one cause stay together.
+    """
+    if vectors.shape[0] == 1:
+        return np.zeros(1, dtype=np.int64)
+    distances = 1 - np.asarray((vectors @ vectors.T).todense(), dtype=np.float64)
+    if known:
+        names = np.unique(known, return_inverse=True)[1]
+        distances[-len(known) :, -len(known) :][names[:, None] == names] = 0
+    np.fill_diagonal(distances, 0)
+    tree = linkage(squareform(distances.clip(0, None), checks=False), "average")
+    return np.asarray(fcluster(tree, 1 - LEAST_COSINE, "distance"), dtype=np.int64) - 1
+
+
+def _fewer_known(known: pl.DataFrame) -> pl.DataFrame:
+    """The last failures of each known cause, so many of each that there are at most `SAMPLE`."""
+    each = max(1, SAMPLE // max(1, known["cause_id"].n_unique()))
+    return known.group_by("cause_id", maintain_order=True).tail(each)
+
+
+def _sample(rows: pl.DataFrame) -> pl.DataFrame:
+    return rows if rows.height <= _FITTED else rows.sample(_FITTED, seed=0)
