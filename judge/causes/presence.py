@@ -31,8 +31,9 @@ class JudgedCases:
         """Keep the cases with the columns `case_id`, `repetition` and `cluster` of table cases."""
         counted = cases.group_by("case_id").agg(pl.len().alias("n"), pl.col("cluster").first())
         self._cases = counted.sort("case_id").with_row_index("place")
-        named = self._cases["cluster"].fill_null(pl.Series("i:" + self._cases["case_id"]))
-        self._codes = named.rank("dense").cast(pl.Int64).to_numpy() - 1
+        # The prefixes keep the id of a case apart from a cluster of the same name.
+        named, alone = "c:" + self._cases["cluster"], "i:" + self._cases["case_id"]
+        self._codes = named.fill_null(alone).rank("dense").cast(pl.Int64).to_numpy() - 1
         self._repetitions = self._cases["n"].to_numpy()
 
     @property
