@@ -105,7 +105,6 @@ def _print_slices(corrected: Corrected | None) -> None:
         (f"{item.name} of cases with {part.name}", part.labels, part.shown)
         for item in (() if corrected is None else corrected.numbers)
         for part in item.slices
-        if len(item.slices) > 1  # a single slice is the whole run
     ]
     if rows:
         output.print_table("", ("corrected by labels", "#labels", "95 %"), rows)

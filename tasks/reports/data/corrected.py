@@ -82,5 +82,6 @@ def _line(labelled: LabelledNumber) -> CorrectedLine:
                 shown=span(estimate),
             )
             for name, estimate in sorted(number.slices.items())[:MAX_SLICES]
+            if estimate != now  # a slice of all cases says nothing of its own
         ],
     )

@@ -73,9 +73,9 @@ def _corrected(corrected: Mapping[str, Any]) -> Iterator[str]:
     yield "## Corrected by labels of people"
     rows = []
     for item in corrected["numbers"]:
-        parts = item["slices"] if len(item["slices"]) > 1 else []
         rows.append(_corrected_cells(item["name"], item))
-        rows += [_corrected_cells(f"{item['name']} with {part['name']}", part) for part in parts]
+        names = (f"{item['name']} with {part['name']}" for part in item["slices"])
+        rows += map(_corrected_cells, names, item["slices"])
     yield table(["Number", "By the judge", "Corrected", "95 % interval", "Labels"], rows, numbers=4)
     yield from _bullets(corrected["changes"])
     if corrected["fell_back"]:
