@@ -109,6 +109,13 @@ def shard_counts_of(con: Connection, run_id: str) -> dict[str, dict[str, int]]:
     return {shard: json.loads(counts) for shard, counts in rows}
 
 
+def revision_of(con: Connection, run_id: str) -> str:
+    """The number of a run's committed shards, and a hash of their digests, in any order."""
+    query = "select count(*), coalesce(bit_xor(hash(shard, sha)), 0) from _commits where run_id = ?"
+    ((shards, digest),) = con.execute(query, [run_id]).fetchall()
+    return f"{shards}-{digest}"
+
+
 def plan_of(con: Connection, run_id: str) -> dict[str, Any] | None:
     """The plan that a run began with; None where there is no such run."""
     rows = con.execute("select plan from _plans where run_id = ?", [run_id]).fetchall()

@@ -105,6 +105,11 @@ class ParquetStore(Closing):
         self._check_known(run_id)
         return {shard: dict(mark["counts"]) for shard, mark in self.manifest.marks(run_id).items()}
 
+    def revision(self, run_id: str) -> str:
+        """The number of the newest generation, and the digest of the commit marks."""
+        number = self.manifest.snapshot(checked_id(run_id, "run id")).number
+        return f"{number}-{self.manifest.digest(run_id)['sha256']}"
+
     def commit_shard(self, run_id: str, shard_id: str, frames: Frames, counts: Counts) -> bool:
         """Write the parts, then create the commit mark that names them."""
         checked_id(shard_id, "shard id")

@@ -48,6 +48,9 @@ class Store(AbstractContextManager["Store", None], Protocol):
     def shard_counts(self, run_id: str) -> dict[str, dict[str, int]]:
         """The number of records by status in each committed shard, by shard id."""
 
+    def revision(self, run_id: str) -> str:
+        """A text that changes with every change of the rows of a run (full id); quick to read."""
+
     def commit_shard(self, run_id: str, shard_id: str, frames: Frames, counts: Counts) -> bool:
         """Store the rows of a shard in one commit; returns whether this call committed the shard.
 

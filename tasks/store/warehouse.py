@@ -94,6 +94,12 @@ class DuckDBStore(Closing):
             self._check_known(con, run_id)
             return duckdb_rows.shard_counts_of(con, run_id)
 
+    def revision(self, run_id: str) -> str:
+        """The number of the committed shards, and a hash of their digests."""
+        with self._transaction() as con:
+            self._check_known(con, run_id)
+            return duckdb_rows.revision_of(con, run_id)
+
     def commit_shard(self, run_id: str, shard_id: str, frames: Frames, counts: Counts) -> bool:
         """Insert the rows of a shard and its row in `_commits`, then append it to the journal."""
         checked_id(shard_id, "shard id")
