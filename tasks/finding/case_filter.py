@@ -21,7 +21,6 @@ LabelFilter = Literal["any", "none", "pass", "fail", "agrees", "differs"]
 """Which labels of people a case has: `agrees` and `differs` are about the judge's verdict."""
 
 _SAME: Final = ("passed", "status", "agent", "agent_version", "root_cause")
-_MOST_KEYS: Final = 5000  # keys of rows that are fetched by their ids, not by a scan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,11 +84,7 @@ def _keys_of_scores(store: Store, run_id: str, condition: pl.Expr) -> pl.DataFra
 def case_rows(store: Store, run_id: str, keys: pl.DataFrame, columns: list[str]) -> pl.DataFrame:
     """The rows of some cases in some columns, in the order of the keys."""
     wanted = list(dict.fromkeys([*CASE, *columns]))
-    rows = store.scan(run_id, "cases")
-    if keys.height <= _MOST_KEYS:
-        # A scan can skip rows by a condition, but not by a join.
-        rows = rows.filter(pl.col("case_id").is_in(keys["case_id"].to_list()))
-    found = collect_rows(rows.select(wanted))
+    found = store.rows_of_cases(run_id, "cases", keys["case_id"].to_list(), wanted)
     return keys.join(found, on=CASE, maintain_order="left").select(columns)
 
 
@@ -126,11 +121,9 @@ def _score_conditions(wanted: CaseFilter) -> dict[MaskName, pl.Expr]:
         name = ("failure_code", wanted.failure_code)
         conditions[name] = pl.col("failure_code") == wanted.failure_code
     if wanted.metric:
-        has_level = (pl.col("label") == wanted.level) & (pl.col("part") == "")
-        of_metric = metric_rows(wanted.metric)
-        conditions["metric", wanted.metric, wanted.level or ""] = (
-            has_level & of_metric if wanted.level else IS_LOW & of_metric
-        )
+        level = wanted.level
+        is_wanted = (pl.col("label") == level) & (pl.col("part") == "") if level else IS_LOW
+        conditions["metric", wanted.metric, level or ""] = is_wanted & metric_rows(wanted.metric)
     return conditions
 
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -200,6 +200,13 @@ class ParquetStore(Closing):
             schema=TABLES[name],
             missing_columns="insert",  # that an older part lacks
         )
+
+    def rows_of_cases(
+        self, run_id: str, name: str, case_ids: Collection[str], columns: Sequence[str] | None = None
+    ) -> pl.DataFrame:
+        """The rows of some cases, from those parts of which a footer says that they may hold them."""
+        rows = self.scan(run_id, name).filter(pl.col("case_id").is_in(list(case_ids)))
+        return rows.select(columns or list(TABLES[name])).collect(engine="streaming")
 
     def sources(self, run_id: str, name: str) -> list[Path] | list[bytes]:
         """What polars or DuckDB can scan for a table: paths of local files, or bytes of a bucket."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Any, Protocol
@@ -82,6 +82,14 @@ class Store(AbstractContextManager["Store", None], Protocol):
 
     def scan(self, run_id: str, name: str) -> pl.LazyFrame:
         """The rows that `table` returns, as a lazy frame in no promised order."""
+
+    def rows_of_cases(
+        self, run_id: str, name: str, case_ids: Collection[str], columns: Sequence[str] | None = None
+    ) -> pl.DataFrame:
+        """The rows of `scan` that belong to some cases, in all or some columns, in no promised order.
+
+        It is made for the cases of a page: it reads little else.
+        """
 
     def forget(self, run_id: str, case_ids: Collection[str]) -> None:
         """Delete every row of some cases of a run; counts, metrics and summary stay unchanged.

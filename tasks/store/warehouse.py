@@ -9,7 +9,7 @@ import hashlib
 import io
 import threading
 import uuid
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -189,9 +189,17 @@ class DuckDBStore(Closing):
         with self._transaction() as con:
             run_id = self._full_id(con, run_id)
             # New rows get higher row ids: the frame shows the rows of now, whenever it is collected.
-            end = f"select coalesce(max(rowid) + 1, 0) from {name} where run_id = ?"
-            ((end_row_id,),) = con.execute(end, [run_id]).fetchall()
-        return duckdb_rows.lazy_rows(self._transaction, name, run_id, end_row_id)
+            span = duckdb_rows.row_span(con, name, run_id)
+        return duckdb_rows.lazy_rows(self._transaction, name, run_id, span)
+
+    def rows_of_cases(
+        self, run_id: str, name: str, case_ids: Collection[str], columns: Sequence[str] | None = None
+    ) -> pl.DataFrame:
+        """The rows of some cases, in one transaction."""
+        record.check_table(name, record.RUN_TABLES)
+        with self._transaction() as con:
+            run_id = self._full_id(con, run_id)
+            return duckdb_rows.rows_of_cases(con, name, run_id, case_ids, columns or TABLES[name])
 
     def forget(self, run_id: str, case_ids: Collection[str]) -> None:
         """Delete the rows in one transaction, and change the digest of every shard of the run."""
