@@ -37,7 +37,9 @@ class RunCases:
 
     revision: str  # empty: the run changed meanwhile, and they are not kept
     rows: pl.DataFrame  # in the order of `CASE`, with these columns and others
-    masks: dict[MaskName, pl.Series] = field(default_factory=dict)  # True for each case that matches
+    masks: dict[MaskName, pl.Series] = field(
+        default_factory=dict
+    )  # True for each case that matches
 
     def size(self) -> int:
         """Bytes in memory."""

@@ -31,13 +31,23 @@ import polars as pl
 
 from assizes.judge.errors import NoStore, StoreError, UnknownRun
 from assizes.judge.rows import COMPLETE, KEYS, TABLES, as_json, frame
+from assizes.judge.verdicts.executions import collect_rows
 from assizes.tasks.runtime.failpoints import failpoint
 from assizes.tasks.runtime.process import Closing
 from assizes.tasks.store import record
-from assizes.tasks.store.manifest import SUCCESS, Documents, Manifest, encode_document
+from assizes.tasks.store.manifest import (
+    SUCCESS,
+    Documents,
+    Manifest,
+    Snapshot,
+    encode_document,
+    parts_with,
+    scan_parts,
+)
 from assizes.tasks.store.objects import Objects
 from assizes.tasks.store.people import ObjectPeople
 from assizes.tasks.store.record import (
+    CASE_TABLES,
     RUN_TABLES,
     STORE_MARK,
     Counts,
@@ -193,20 +203,29 @@ class ParquetStore(Closing):
             return self._metrics(run_id).lazy()
         if not (sources := self.sources(run_id, name)):
             return frame(name, []).lazy()
-        return pl.scan_parquet(
-            sources,
-            glob=False,  # a name may hold [ or *
-            hive_partitioning=False,  # no columns from "key=value" in a path
-            schema=TABLES[name],
-            missing_columns="insert",  # that an older part lacks
-        )
+        return scan_parts(sources, name)
 
     def rows_of_cases(
-        self, run_id: str, name: str, case_ids: Collection[str], columns: Sequence[str] | None = None
+        self,
+        run_id: str,
+        name: str,
+        case_ids: Collection[str],
+        columns: Sequence[str] | None = None,
     ) -> pl.DataFrame:
-        """The rows of some cases, from those parts of which a footer says that they may hold them."""
-        rows = self.scan(run_id, name).filter(pl.col("case_id").is_in(list(case_ids)))
-        return rows.select(columns or list(TABLES[name])).collect(engine="streaming")
+        """The rows of some cases; of parts without any of the cases, only the ids are read."""
+        record.check_table(name, CASE_TABLES)
+        names, of_cases = columns or list(TABLES[name]), pl.col("case_id").is_in(list(case_ids))
+
+        def read(now: Snapshot) -> pl.DataFrame:
+            parts = now.parts(name)
+            sources: Any = self.objects.sources({part: p.bytes for part, p in parts.items()})
+            sources = parts_with(of_cases, sources, [part.rows for part in parts.values()], name)
+            if not sources:
+                return frame(name, []).select(names)
+            rows = scan_parts(sources, name, use_statistics=False).filter(of_cases)
+            return collect_rows(rows.select(names))
+
+        return self.manifest.read_consistently(self._full_id(run_id), read)
 
     def sources(self, run_id: str, name: str) -> list[Path] | list[bytes]:
         """What polars or DuckDB can scan for a table: paths of local files, or bytes of a bucket."""

@@ -84,7 +84,11 @@ class Store(AbstractContextManager["Store", None], Protocol):
         """The rows that `table` returns, as a lazy frame in no promised order."""
 
     def rows_of_cases(
-        self, run_id: str, name: str, case_ids: Collection[str], columns: Sequence[str] | None = None
+        self,
+        run_id: str,
+        name: str,
+        case_ids: Collection[str],
+        columns: Sequence[str] | None = None,
     ) -> pl.DataFrame:
         """The rows of `scan` that belong to some cases, in all or some columns, in no promised order.
 

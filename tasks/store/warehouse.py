@@ -193,7 +193,11 @@ class DuckDBStore(Closing):
         return duckdb_rows.lazy_rows(self._transaction, name, run_id, span)
 
     def rows_of_cases(
-        self, run_id: str, name: str, case_ids: Collection[str], columns: Sequence[str] | None = None
+        self,
+        run_id: str,
+        name: str,
+        case_ids: Collection[str],
+        columns: Sequence[str] | None = None,
     ) -> pl.DataFrame:
         """The rows of some cases, in one transaction."""
         record.check_table(name, record.RUN_TABLES)
