@@ -174,7 +174,7 @@ class CaseFinder:
         """
         terms = None if text is None else parse_search(text)
         with open_store(self._config) as store:
-            full_id = store.run(run_id).run_id
+            full_id = store.full_id(run_id)
             if terms is None:
                 return use(store, full_id, None)
             hits = self._read(store, full_id, terms)

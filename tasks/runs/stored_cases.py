@@ -54,7 +54,7 @@ def stored_executions(
         UnknownRun: the store has no such run.
         UnknownCase: the run has no such case.
     """
-    full_id = store.run(run_id).run_id
+    full_id = store.full_id(run_id)
     rows = {name: store.rows_of_cases(full_id, name, [case_id]) for name in TABLES}
     if repetition is not None:
         same = pl.col("repetition") == repetition

@@ -183,10 +183,17 @@ class ParquetStore(Closing):
             return stored
         return self._known_run(resolve_run(run_id, run_names(self.runs()), self.uri))
 
+    def full_id(self, run_id: str) -> str:
+        """The id of a run by its id or another name of it."""
+        if run_id not in self._known_run_ids:
+            run_id = self.run(run_id).run_id
+            self._known_run_ids.add(run_id)
+        return run_id
+
     def table(self, run_id: str, name: str) -> pl.DataFrame:
         """A table of one run, its parts checked against their SHA-256."""
         record.check_table(name, RUN_TABLES)
-        run_id = self._full_id(run_id)
+        run_id = self.full_id(run_id)
         if name == "run_metrics":
             return self._metrics(run_id)
         frames = self.manifest.read_consistently(
@@ -198,7 +205,7 @@ class ParquetStore(Closing):
     def scan(self, run_id: str, name: str) -> pl.LazyFrame:
         """The committed parts as one lazy frame."""
         record.check_table(name, RUN_TABLES)
-        run_id = self._full_id(run_id)
+        run_id = self.full_id(run_id)
         if name == "run_metrics":
             return self._metrics(run_id).lazy()
         if not (sources := self.sources(run_id, name)):
@@ -225,7 +232,7 @@ class ParquetStore(Closing):
             rows = scan_parts(sources, name, use_statistics=False).filter(of_cases)
             return collect_rows(rows.select(names))
 
-        return self.manifest.read_consistently(self._full_id(run_id), read)
+        return self.manifest.read_consistently(self.full_id(run_id), read)
 
     def sources(self, run_id: str, name: str) -> list[Path] | list[bytes]:
         """What polars or DuckDB can scan for a table: paths of local files, or bytes of a bucket."""
@@ -361,12 +368,6 @@ class ParquetStore(Closing):
             raise UnknownRun.in_store(run_id, self.uri, self.runs()["run_id"])
         self._known_run_ids.add(run_id)
         return stored
-
-    def _full_id(self, run_id: str) -> str:
-        if run_id not in self._known_run_ids:
-            run_id = self.run(run_id).run_id
-            self._known_run_ids.add(run_id)
-        return run_id
 
     def _check_known(self, run_id: str) -> None:
         if run_id not in self._known_run_ids:

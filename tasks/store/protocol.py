@@ -77,6 +77,9 @@ class Store(AbstractContextManager["Store", None], Protocol):
             UnknownRun: when no run, or more than one, is named so.
         """
 
+    def full_id(self, run_id: str) -> str:
+        """The id of a run that is named as for `run`; quicker where the record is not needed."""
+
     def table(self, run_id: str, name: str) -> pl.DataFrame:
         """The rows of a run, named as for `run`, in one of `RUN_TABLES`, sorted by keys."""
 

@@ -48,6 +48,8 @@ class DuckDBStore(Closing):
         journal = None if in_memory else path.with_name(f"{path.name}.commits")
         self._journal = duckdb_file.Journal(journal)
         self._journal_lock = threading.Lock()
+        # Runs that a reading found; no run is ever removed from a file, but one may fail to begin.
+        self._known_ids: set[str] = set()
         writing = writing or in_memory
         if writing:
             duckdb_file.set_aside_old_journal(uri, path, self._journal)
@@ -176,6 +178,11 @@ class DuckDBStore(Closing):
         """A run by its id or another name of it."""
         with self._transaction() as con:
             return self._known_run(con, self._full_id(con, run_id))
+
+    def full_id(self, run_id: str) -> str:
+        """The id of a run by its id or another name of it."""
+        with self._transaction() as con:
+            return self._full_id(con, run_id)
 
     def table(self, run_id: str, name: str) -> pl.DataFrame:
         """A table of one run, sorted by its keys."""
@@ -313,13 +320,16 @@ class DuckDBStore(Closing):
                 raise StoreError(f"{self._journal.path}: cannot be written: {reason}") from error
 
     def _full_id(self, con: Connection, run_id: str) -> str:
-        if con.execute(_FIND_RUN, [run_id]).fetchall():
+        if run_id in self._known_ids or con.execute(_FIND_RUN, [run_id]).fetchall():
+            self._known_ids.add(run_id)
             return run_id
         runs = record.newest_first(duckdb_rows.rows_of(con, "runs"))
         return resolve_run(run_id, run_names(runs), self.uri)
 
     def _check_known(self, con: Connection, run_id: str) -> None:
         # Every shard calls this: reading the plan, which lists all shards, would be quadratic.
+        if run_id in self._known_ids:
+            return
         if not con.execute(_FIND_RUN, [run_id]).fetchall():
             raise UnknownRun.in_store(run_id, self.uri, duckdb_rows.run_ids(con))
 
