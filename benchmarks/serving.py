@@ -25,7 +25,7 @@ from assizes.judge.config.run import StoreConfig
 from assizes.tasks.store import open_store
 from benchmarks import bulk_rows, conversations
 from benchmarks.bulk import ended
-from benchmarks.figures import ROOT, Figures
+from benchmarks.figures import ROOT, Figures, p95
 
 TIMES = 30
 LISTS = {
@@ -77,13 +77,13 @@ def _add_pairs(figures: Figures, kind: str, folder: Path, uri: str, cases: int) 
         # Another case each time: no cache of a case can help.
         took = sorted(asked_ms(url + PAIR.format(n * cases // TIMES)) for n in range(TIMES))
     figures.add(f"{kind}: side by side, median ms", statistics.median(took))
-    figures.add(f"{kind}: side by side, p95 ms", took[int(TIMES * 0.95)], most=300)
+    figures.add(f"{kind}: side by side, p95 ms", p95(took), most=300)
 
 
 def _add(figures: Figures, name: str, url: str, most: float | None = None) -> None:
     took = sorted(asked_ms(url) for _ in range(TIMES))
     figures.add(f"{name}, median ms", statistics.median(took))
-    figures.add(f"{name}, p95 ms", took[int(TIMES * 0.95)], most=most)
+    figures.add(f"{name}, p95 ms", p95(took), most=most)
 
 
 def _add_report(figures: Figures, kind: str, uri: str, folder: Path) -> None:
@@ -102,6 +102,7 @@ def _env() -> dict[str, str]:
 
 
 def asked_ms(url: str) -> float:
+    """Milliseconds until the whole answer of a request is there."""
     began = time.perf_counter()
     with urllib.request.urlopen(url, timeout=120) as answer:
         answer.read()
