@@ -141,8 +141,9 @@ bench-privacy: $(STAMP)  ## recall and precision of the privacy rules
 bench-hostile: $(STAMP)  ## attacks on the judge: contained, noticed, and what they would have done
 	$(BIN)/python -m benchmarks.hostile
 
-bench-serving: $(STAMP)  ## the HTTP API over runs of 10,000 cases
+bench-serving: $(STAMP)  ## the HTTP API over runs of 10,000 cases, and a run that writes meanwhile
 	$(BIN)/python -m benchmarks.serving
+	$(BIN)/python -m benchmarks.sharing
 
 bench-finding: $(STAMP)  ## search, filters, deep pages and CSV over 100,000 cases
 	$(BIN)/python -m benchmarks.finding

@@ -26,15 +26,20 @@ EXCHANGES = 10
 _WORDS = ("flight", "seat", "refund", "gate", "card", "fee", "change", "Newark", "bag", "late")
 
 
+def write(folder: Path, cases: int, shift: int = 0) -> None:
+    """Write transcripts to a new folder; with a `shift`, they differ in words and turns."""
+    folder.mkdir(parents=True)
+    with (folder / "cases.jsonl").open("wb") as file:
+        for number in range(cases):
+            file.write(native_line(_case(number, shift)))
+
+
 def fill(store: Store, folder: Path, run_id: str, cases: int, shift: int = 0) -> None:
     """Write the transcripts of a run, plan them as a run does, and store the rows of the run.
 
     With a `shift`, the conversations differ in some words, arguments and turns.
     """
-    folder.mkdir(parents=True)
-    with (folder / "cases.jsonl").open("wb") as file:
-        for number in range(cases):
-            file.write(native_line(_case(number, shift)))
+    write(folder, cases, shift)
     begun = bulk_rows.record(run_id)
     config = RunConfig.model_validate(
         {"name": "bulk", "transcripts": {"uri": str(folder / "*.jsonl")}}

@@ -8,7 +8,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -67,6 +67,11 @@ def seconds(
     if done.returncode != code:
         raise SystemExit(f"{' '.join(command)} ended with {done.returncode}:\n{done.stderr}")
     return taken
+
+
+def p95(measured: Sequence[float]) -> float:
+    """The 95th percentile, between two neighbours; of 20 measurements it is not just the highest."""
+    return statistics.quantiles(measured, n=20, method="inclusive")[-1]
 
 
 def median(of: Callable[[], float], times: int = 5) -> float:

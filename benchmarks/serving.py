@@ -25,7 +25,7 @@ from assizes.judge.config.run import StoreConfig
 from assizes.tasks.store import open_store
 from benchmarks import bulk_rows, conversations
 from benchmarks.bulk import ended
-from benchmarks.figures import ROOT, Figures
+from benchmarks.figures import ROOT, Figures, p95
 
 TIMES = 30
 LISTS = {
@@ -72,18 +72,18 @@ def _add_pairs(figures: Figures, kind: str, folder: Path, uri: str, cases: int) 
         for shift, run_id in enumerate(("talk-1", "talk-2")):
             conversations.fill(store, folder / run_id, run_id, cases, shift)
     with served(uri, warm=False) as url:
-        cold = _asked_ms(url + PAIR.format(cases // 2))
+        cold = asked_ms(url + PAIR.format(cases // 2))
         figures.add(f"{kind}: side by side, cold ms", cold)
         # Another case each time: no cache of a case can help.
-        took = sorted(_asked_ms(url + PAIR.format(n * cases // TIMES)) for n in range(TIMES))
+        took = sorted(asked_ms(url + PAIR.format(n * cases // TIMES)) for n in range(TIMES))
     figures.add(f"{kind}: side by side, median ms", statistics.median(took))
-    figures.add(f"{kind}: side by side, p95 ms", took[int(TIMES * 0.95)], most=300)
+    figures.add(f"{kind}: side by side, p95 ms", p95(took), most=300)
 
 
 def _add(figures: Figures, name: str, url: str, most: float | None = None) -> None:
-    took = sorted(_asked_ms(url) for _ in range(TIMES))
+    took = sorted(asked_ms(url) for _ in range(TIMES))
     figures.add(f"{name}, median ms", statistics.median(took))
-    figures.add(f"{name}, p95 ms", took[int(TIMES * 0.95)], most=most)
+    figures.add(f"{name}, p95 ms", p95(took), most=most)
 
 
 def _add_report(figures: Figures, kind: str, uri: str, folder: Path) -> None:
@@ -101,7 +101,8 @@ def _env() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(ROOT)}
 
 
-def _asked_ms(url: str) -> float:
+def asked_ms(url: str) -> float:
+    """Milliseconds until the whole answer of a request is there."""
     began = time.perf_counter()
     with urllib.request.urlopen(url, timeout=120) as answer:
         answer.read()
@@ -120,8 +121,8 @@ def served(uri: str, first: str = COMPARE, *, warm: bool = True) -> Iterator[str
     try:
         _wait(url)
         if warm:  # what is imported with the first request is not the answer
-            _asked_ms(f"{url}/runs")
-            _asked_ms(f"{url}{first}")
+            asked_ms(f"{url}/runs")
+            asked_ms(f"{url}{first}")
         yield url
     finally:
         process.terminate()
@@ -132,7 +133,7 @@ def _wait(url: str) -> None:
     deadline = time.monotonic() + 180
     while time.monotonic() < deadline:
         try:
-            _asked_ms(f"{url}/health")
+            asked_ms(f"{url}/health")
         except (urllib.error.URLError, OSError):
             time.sleep(0.1)
         else:

@@ -13,9 +13,10 @@ import polars as pl
 from assizes.deployments.web import schemas
 from assizes.judge.config.run import StoreConfig
 from assizes.judge.errors import AssizesError
-from assizes.judge.verdicts.executions import CASE, collect_rows
+from assizes.judge.verdicts.executions import CASE
 from assizes.tasks.finding.build_index import build_index
-from assizes.tasks.finding.case_filter import case_rows, matching_cases
+from assizes.tasks.finding.case_filter import CaseFilter, case_rows, matching_cases
+from assizes.tasks.finding.kept_cases import PLACE, KeptCases, RunCases
 from assizes.tasks.finding.search_index import READ, UNREADABLE, SearchIndex, opened_index
 from assizes.tasks.finding.search_query import SearchTerm, parse_search
 from assizes.tasks.store import Store, open_store
@@ -26,7 +27,7 @@ T = TypeVar("T")
 WAIT_S: Final = 3.0
 """Seconds that a search waits for an index that is being built; small runs are ready by then."""
 
-_KEPT_INDEXES: Final = 4  # whose cases stay in memory, about 100 bytes each
+_KEPT_INDEXES: Final = 4  # whose numbers stay in memory, 12 bytes for each case
 
 CSV_BLOCK: Final = 2000
 """Cases that a CSV file reads at a time."""
@@ -77,9 +78,19 @@ class IndexBuilder:
 class SearchHits:
     """The cases that a search of full text found in one run."""
 
-    keys: pl.DataFrame  # `CASE`, and `n`, their numbers in the index
+    keys: pl.DataFrame  # `CASE`, `n`, their numbers in the index, and `PLACE`
     index: schemas.IndexProgress
     terms: tuple[SearchTerm, ...] = field(default=())
+
+
+@dataclass(frozen=True, slots=True)
+class _Numbers:
+    """Which case of a run each number of its index is, at one revision of both."""
+
+    index: tuple[str, int]  # its revision
+    run: str  # its revision
+    places: pl.DataFrame  # `n` and `PLACE`
+    counts: tuple[int, int, int]  # cases whose texts are judged, said, and unreadable
 
 
 class CaseFinder:
@@ -88,7 +99,8 @@ class CaseFinder:
     def __init__(self, config: StoreConfig) -> None:
         self._config = config
         self._builder = IndexBuilder(config)
-        self._kept_keys: dict[str, tuple[tuple[str, int], pl.DataFrame]] = {}  # by run id
+        self._kept = KeptCases()
+        self._kept_numbers: dict[str, _Numbers] = {}  # by run id
 
     def cases(
         self, run_id: str, wanted: schemas.CaseQuery, wait_s: float = WAIT_S
@@ -104,7 +116,7 @@ class CaseFinder:
         chosen = wanted.case_filter()
 
         def page(store: Store, full_id: str, hits: SearchHits | None) -> schemas.CasePage:
-            keys = matching_cases(store, full_id, chosen, None if hits is None else hits.keys)
+            keys = self._matching(store, full_id, chosen, hits)
             part = keys.slice(wanted.offset, wanted.limit)
             rows = case_rows(store, full_id, part, list(schemas.CaseItem.model_fields))
             return schemas.CasePage(
@@ -128,8 +140,7 @@ class CaseFinder:
         chosen = wanted.case_filter()
 
         def match(store: Store, full_id: str, hits: SearchHits | None) -> tuple[str, pl.DataFrame]:
-            keys = None if hits is None else hits.keys
-            return full_id, matching_cases(store, full_id, chosen, keys)
+            return full_id, self._matching(store, full_id, chosen, hits)
 
         full_id, keys = self._with_hits(run_id, wanted.q, WAIT_S, match)
         yield pl.DataFrame(schema=columns)
@@ -163,43 +174,49 @@ class CaseFinder:
         """
         terms = None if text is None else parse_search(text)
         with open_store(self._config) as store:
-            full_id = store.run(run_id).run_id
+            full_id = store.full_id(run_id)
             if terms is None:
                 return use(store, full_id, None)
-            hits = self._read(full_id, _case_count(store, full_id), terms)
+            hits = self._read(store, full_id, terms)
             if hits.index.is_complete:
                 return use(store, full_id, hits)
         self._builder.build(full_id, wait_s)
         with open_store(self._config) as store:
-            return use(store, full_id, self._read(full_id, _case_count(store, full_id), terms))
+            return use(store, full_id, self._read(store, full_id, terms))
 
-    def _read(self, run_id: str, stored: int, terms: tuple[SearchTerm, ...]) -> SearchHits:
-        """What an index holds now; `stored`: the cases that the store holds."""
+    def _matching(
+        self, store: Store, run_id: str, chosen: CaseFilter, hits: SearchHits | None
+    ) -> pl.DataFrame:
+        places = None if hits is None else hits.keys[PLACE]
+        return matching_cases(store, run_id, chosen, self._kept, places)
+
+    def _read(self, store: Store, run_id: str, terms: tuple[SearchTerm, ...]) -> SearchHits:
+        """What an index holds now of the cases that the store holds."""
+        cases = self._kept.columns(store, run_id, CASE)
         with opened_index(index_path(self._config.uri, run_id)) as index:
             if index is None:
-                nothing = schemas.IndexProgress(cases=stored, judged=0, said=0, unreadable=0)
+                nothing = schemas.IndexProgress(
+                    cases=cases.rows.height, judged=0, said=0, unreadable=0
+                )
                 return SearchHits(_NO_KEYS, nothing, terms)
-            keys = self._keys(run_id, index)
-            numbers = pl.Series(index.matches(terms), dtype=pl.Int64)
-        states = keys["said"]
+            numbers = self._numbers(run_id, index, cases)
+            found = index.matches(terms).to_frame("n").join(numbers.places, on="n")
+        judged, said, unreadable = numbers.counts
         progress = schemas.IndexProgress(
-            cases=stored,
-            judged=int((keys["judged"] == READ).sum()),
-            said=int((states == READ).sum()),
-            unreadable=int((states == UNREADABLE).sum()),
+            cases=cases.rows.height, judged=judged, said=said, unreadable=unreadable
         )
-        found = keys.filter(pl.col("n").is_in(numbers.implode())).select("n", *CASE)
-        return SearchHits(found, progress, terms)
+        keys = cases.rows.select(CASE)[found[PLACE]]
+        return SearchHits(found.hstack(keys), progress, terms)
 
-    def _keys(self, run_id: str, index: SearchIndex) -> pl.DataFrame:
-        """The cases of an index, kept until the index changes: reading them takes most of a search."""
+    def _numbers(self, run_id: str, index: SearchIndex, cases: RunCases) -> _Numbers:
+        """Which case each number of an index is, kept until the index or the run changes."""
         revision = index.revision()
-        kept = self._kept_keys.get(run_id)
-        if kept is None or kept[0] != revision:
-            while len(self._kept_keys) >= _KEPT_INDEXES:
-                self._kept_keys.pop(next(iter(self._kept_keys)), None)
-            kept = self._kept_keys[run_id] = (revision, index.keys())
-        return kept[1]
+        kept = self._kept_numbers.get(run_id)
+        if kept is None or (kept.index, kept.run) != (revision, cases.revision):
+            while len(self._kept_numbers) >= _KEPT_INDEXES:
+                self._kept_numbers.pop(next(iter(self._kept_numbers)), None)
+            kept = self._kept_numbers[run_id] = _read_numbers(revision, index, cases)
+        return kept
 
     def _excerpts(self, run_id: str, part: pl.DataFrame, hits: SearchHits) -> list[str]:
         """The text that was found in each case of a part."""
@@ -209,8 +226,21 @@ class CaseFinder:
         return [texts.get(number, "") for number in numbers]
 
 
-def _case_count(store: Store, run_id: str) -> int:
-    return collect_rows(store.scan(run_id, "cases").select("repetition")).height
+def _read_numbers(revision: tuple[str, int], index: SearchIndex, cases: RunCases) -> _Numbers:
+    counts = index.states()
+    places = cases.rows.select(CASE).with_row_index(PLACE)
+    return _Numbers(
+        index=revision,
+        run=cases.revision,
+        places=index.numbers().join(places, on=CASE).select("n", PLACE),
+        counts=(
+            sum(count for judged, _, count in counts if judged == READ),
+            sum(count for _, said, count in counts if said == READ),
+            sum(count for _, said, count in counts if said == UNREADABLE),
+        ),
+    )
 
 
-_NO_KEYS: Final = pl.DataFrame(schema={"n": pl.Int64, "case_id": pl.String, "repetition": pl.Int32})
+_NO_KEYS: Final = pl.DataFrame(
+    schema={"n": pl.Int64, PLACE: pl.UInt32, "case_id": pl.String, "repetition": pl.Int32}
+)

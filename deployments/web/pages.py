@@ -162,7 +162,7 @@ def cases(
 ) -> HTMLResponse:
     """Cases of a run, the worst first."""
     wanted = parse_form(CaseQuery, form)
-    full_id = reader.read_store(lambda store: store.run(run_id).run_id)  # it may be a beginning
+    full_id = reader.read_store(lambda store: store.full_id(run_id))  # it may be a beginning
     matches = reader.cases(full_id, wanted)
     data = {
         "run_id": full_id,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
 _IBAN_CHARS: Final = {
@@ -99,9 +100,14 @@ class RedactionRule:
     def can_be_in(self, whole: str, data: bytes, folded: bytes) -> bool:
         """The same test for a JSON document: `whole`, in UTF-8 `data`, in lower case `folded`."""
         looked = folded if self.folds else data
-        if self.needles and not any(needle.encode() in looked for needle in self.needles):
+        if self.needles and not any(needle in looked for needle in _encoded(self.needles)):
             return False
         return self.hint is None or self.hint.search(whole) is not None
+
+
+@cache
+def _encoded(needles: tuple[str, ...]) -> tuple[bytes, ...]:
+    return tuple(needle.encode() for needle in needles)
 
 
 _UNLIKE_WORDS: Final = re.compile(r"[0-9!@#$%^*+=~]")  # characters that words seldom have

@@ -127,10 +127,10 @@ def _index_texts(
 
 def _judged_texts(store: Store, run_id: str, keys: pl.DataFrame) -> Iterator[CaseText]:
     """What is stored about some cases: ids, tags, tools, the summary, reasons and codes."""
-    ids = pl.col("case_id").is_in(keys["case_id"].to_list())
+    ids = keys["case_id"].to_list()
     columns = (*CASE, *_LINES[1:], "tags", "tools", "flags")
-    cases = collect_rows(store.scan(run_id, "cases").filter(ids).select(columns))
-    scores = collect_rows(store.scan(run_id, "scores").filter(ids).select(*CASE, *_REASONS))
+    cases = store.rows_of_cases(run_id, "cases", ids, columns)
+    scores = store.rows_of_cases(run_id, "scores", ids, (*CASE, *_REASONS))
     reasons: defaultdict[tuple[str, int], dict[str, None]] = defaultdict(dict)
     for case_id, repetition, reason, code, details in scores.iter_rows():
         said = (reason, code, rationale(json.loads(details)) if details else None)

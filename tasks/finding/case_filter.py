@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, Literal
 
 import polars as pl
@@ -13,13 +14,13 @@ from assizes.judge.config.gates import VERDICT
 from assizes.judge.errors import ConfigurationError
 from assizes.judge.labels.current import settled_labels
 from assizes.judge.verdicts.executions import CASE, IS_LOW, collect_rows
+from assizes.tasks.finding.kept_cases import PLACE, KeptCases, MaskName
 from assizes.tasks.store import Store
 
 LabelFilter = Literal["any", "none", "pass", "fail", "agrees", "differs"]
 """Which labels of people a case has: `agrees` and `differs` are about the judge's verdict."""
 
 _SAME: Final = ("passed", "status", "agent", "agent_version", "root_cause")
-_MOST_KEYS: Final = 5000  # keys of rows that are fetched by their ids, not by a scan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,37 +48,43 @@ class CaseFilter:
 
 
 def matching_cases(
-    store: Store, run_id: str, wanted: CaseFilter, keys: pl.DataFrame | None = None
+    store: Store, run_id: str, wanted: CaseFilter, kept: KeptCases, places: pl.Series | None = None
 ) -> pl.DataFrame:
-    """The keys of the cases that match, in order; `keys`: of these cases only.
+    """The keys of the cases that match, in order, and their places among the cases of the run.
 
-    Only the columns that conditions and order need are read, however long the texts are.
+    `places`: of the cases at these places only. Only the columns that conditions and order need are
+    read, however long the texts are.
     """
-    column = wanted.sort.removeprefix("-")
-    rows = store.scan(run_id, "cases").filter(*_conditions(wanted))
-    for condition in _score_conditions(wanted):
-        scores = store.scan(run_id, "scores").filter(condition).select(CASE)
-        rows = rows.join(scores.unique(), on=CASE)  # one row, however many scores
-    if keys is not None:
-        rows = rows.join(keys.lazy().select(CASE), on=CASE)
-    found = collect_rows(rows.select(*dict.fromkeys([*CASE, column, "passed"])))
+    column, conditions = wanted.sort.removeprefix("-"), _conditions(wanted)
+    used = [name for condition in conditions for name in condition.meta.root_names()]
+    names = list(dict.fromkeys([*CASE, column, "passed", *used]))
+    cases = kept.columns(store, run_id, names)
+    masks = [
+        kept.mask(run_id, cases, name, partial(_keys_of_scores, store, run_id, condition))
+        for name, condition in _score_conditions(wanted).items()
+    ]
+    rows = cases.rows.select(names).with_row_index(PLACE)
+    rows = rows.filter(*conditions, *map(pl.lit, masks))
+    if places is not None:
+        rows = rows.join(places.to_frame(PLACE), on=PLACE, how="semi")
     if wanted.label is not None:
-        found = _with_label(store, run_id, found, wanted.label)
-    return found.sort(
-        [column, *CASE],  # a total order, or pages would overlap
-        descending=[wanted.sort.startswith("-"), False, False],
+        rows = _with_label(store, run_id, rows, wanted.label)
+    return rows.sort(
+        [column, PLACE],  # a total order, or pages would overlap
+        descending=[wanted.sort.startswith("-"), False],
         nulls_last=True,  # in both directions
-    ).select(CASE)
+    ).select(PLACE, *CASE)
+
+
+def _keys_of_scores(store: Store, run_id: str, condition: pl.Expr) -> pl.DataFrame:
+    scores = store.scan(run_id, "scores").filter(condition).select(CASE)
+    return collect_rows(scores.unique())  # a case once, however many scores
 
 
 def case_rows(store: Store, run_id: str, keys: pl.DataFrame, columns: list[str]) -> pl.DataFrame:
     """The rows of some cases in some columns, in the order of the keys."""
     wanted = list(dict.fromkeys([*CASE, *columns]))
-    rows = store.scan(run_id, "cases")
-    if keys.height <= _MOST_KEYS:
-        # A scan can skip rows by a condition, but not by a join.
-        rows = rows.filter(pl.col("case_id").is_in(keys["case_id"].to_list()))
-    found = collect_rows(rows.select(wanted))
+    found = store.rows_of_cases(run_id, "cases", keys["case_id"].to_list(), wanted)
     return keys.join(found, on=CASE, maintain_order="left").select(columns)
 
 
@@ -108,15 +115,15 @@ def _json(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def _score_conditions(wanted: CaseFilter) -> list[pl.Expr]:
-    conditions = []
+def _score_conditions(wanted: CaseFilter) -> dict[MaskName, pl.Expr]:
+    conditions: dict[MaskName, pl.Expr] = {}
     if wanted.failure_code:
-        conditions.append(pl.col("failure_code") == wanted.failure_code)
-    if wanted.metric and wanted.level:
-        has_level = (pl.col("label") == wanted.level) & (pl.col("part") == "")
-        conditions.append(has_level & metric_rows(wanted.metric))
-    elif wanted.metric:
-        conditions.append(IS_LOW & metric_rows(wanted.metric))
+        name = ("failure_code", wanted.failure_code)
+        conditions[name] = pl.col("failure_code") == wanted.failure_code
+    if wanted.metric:
+        level = wanted.level
+        is_wanted = (pl.col("label") == level) & (pl.col("part") == "") if level else IS_LOW
+        conditions["metric", wanted.metric, level or ""] = is_wanted & metric_rows(wanted.metric)
     return conditions
 
 

@@ -8,6 +8,7 @@ in either. A builder commits as it goes, and readers see what is committed.
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import sqlite3
 import zlib
@@ -19,6 +20,7 @@ from typing import Final, NamedTuple
 import polars as pl
 
 from assizes.judge.errors import StoreError
+from assizes.judge.verdicts.executions import CASE
 from assizes.tasks.finding.search_query import SEPARATOR, SearchTerm, indexed_text
 
 VERSION: Final = 2
@@ -82,6 +84,21 @@ class SearchIndex:
             rows = self._connection.execute("select * from cases").fetchall()
         return pl.DataFrame(rows, schema=_KEYS, orient="row")
 
+    def numbers(self) -> pl.DataFrame:
+        """The cases, without hashes and states: `n`, `case_id`, `repetition`."""
+        names = ("n", *CASE)
+        arrays = ", ".join(f"json_group_array({name})" for name in names)
+        with explained_errors(self.path):
+            (texts,) = self._connection.execute(f"select {arrays} from cases").fetchall()
+        columns = dict(zip(names, map(json.loads, texts), strict=True))
+        return pl.DataFrame(columns, schema={name: _KEYS[name] for name in names})
+
+    def states(self) -> list[tuple[int, int, int]]:
+        """What became of the texts: `judged` and `said`, and how many cases have these states."""
+        query = "select judged, said, count(*) from cases group by 1, 2"
+        with explained_errors(self.path):
+            return self._connection.execute(query).fetchall()
+
     def revision(self) -> tuple[str, int]:
         """What changes with every commit, and with a new file."""
         with explained_errors(self.path):
@@ -91,15 +108,17 @@ class SearchIndex:
             ).fetchall()
             return str(born), int(revision)
 
-    def matches(self, terms: Sequence[SearchTerm]) -> list[int]:
+    def matches(self, terms: Sequence[SearchTerm]) -> pl.Series:
         """The numbers of the cases that hold every term, in one of their texts or the other."""
-        part = "select rowid >> 1 from words where words match ?"
-        with explained_errors(self.path):
-            query = (
-                " intersect ".join([part] * len(terms)) if len(terms) > 1 else f"{part} group by 1"
-            )
-            rows = self._connection.execute(query, [term.expression() for term in terms])
-            return [n for (n,) in rows]
+        # As one text: a row of SQLite for each case would take most of the time of a search.
+        query = "select json_group_array(rowid >> 1) from words where words match ?"
+        found: pl.Series | None = None
+        for term in terms:
+            with explained_errors(self.path):
+                ((text,),) = self._connection.execute(query, [term.expression()]).fetchall()
+            numbers = pl.Series(json.loads(text), dtype=pl.Int64).unique()
+            found = numbers if found is None else found.filter(found.is_in(numbers.implode()))
+        return pl.Series(dtype=pl.Int64) if found is None else found
 
     def excerpts(self, numbers: Iterable[int], terms: Sequence[SearchTerm]) -> dict[int, str]:
         """The place in a text of each case that shows most of the terms, between marks."""

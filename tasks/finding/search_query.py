@@ -25,8 +25,8 @@ SEPARATOR: Final = "\x1f"
 _TERM: Final = re.compile(r'"([^"]*)"(\*?)|([^\s"]+)')
 # Scripts without blanks between words: Thai to Khmer, Kana, and Chinese characters.
 _UNSPACED: Final = re.compile(
-    "([\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
-    "\U00020000-\U0003ffff])"
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+    "\U00020000-\U0003ffff]+"
 )
 _CONTROLS: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f]")
 
@@ -85,4 +85,8 @@ def is_letter(char: str) -> bool:
 def indexed_text(text: str) -> str:
     """A text as it is indexed: in scripts without blanks, every character is a word of its own."""
     plain = _CONTROLS.sub(" ", unicodedata.normalize("NFC", text))
-    return _UNSPACED.sub(rf"{SEPARATOR}\1{SEPARATOR}", plain)
+    return plain if plain.isascii() else _UNSPACED.sub(_words_of_characters, plain)
+
+
+def _words_of_characters(match: re.Match[str]) -> str:
+    return SEPARATOR + (SEPARATOR * 2).join(match[0]) + SEPARATOR

@@ -54,11 +54,11 @@ def stored_executions(
         UnknownRun: the store has no such run.
         UnknownCase: the run has no such case.
     """
-    full_id = store.run(run_id).run_id
-    condition = pl.col("case_id") == case_id
+    full_id = store.full_id(run_id)
+    rows = {name: store.rows_of_cases(full_id, name, [case_id]) for name in TABLES}
     if repetition is not None:
-        condition &= pl.col("repetition") == repetition
-    rows = {name: store.scan(full_id, name).filter(condition).collect() for name in TABLES}
+        same = pl.col("repetition") == repetition
+        rows = {name: table.filter(same) for name, table in rows.items()}
     if rows["cases"].is_empty():
         raise UnknownCase(f"run {full_id!r} has no case {case_id!r}")
     order = {

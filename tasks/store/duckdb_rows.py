@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 from typing import Any, Final, NamedTuple
 
@@ -97,6 +97,23 @@ def rows_of(con: Connection, table: str, run_id: str | None = None) -> pl.DataFr
     return rows.sort(KEYS[table], maintain_order=True)  # rows of equal keys stay as they came
 
 
+def rows_of_cases(
+    con: Connection, table: str, run_id: str, case_ids: Collection[str], columns: Iterable[str]
+) -> pl.DataFrame:
+    """The rows of some cases of a run, in some columns."""
+    names = list(columns)
+    wanted = {"run_id": run_id, "case_ids": list(case_ids)}
+    # Row ids first: DuckDB would read the texts of many other rows beside those that it looks for.
+    query = "run_id = $run_id and case_id in (select unnest($case_ids))"
+    rows = con.execute(f"select rowid from {table} where {query}", wanted).fetchall()
+    relation = con.sql(
+        f"select {select_list(con, table, names)} from {table} "
+        "where rowid in (select unnest($ids::bigint[])) order by rowid",
+        params={"ids": [row for (row,) in rows]},
+    )
+    return pl.DataFrame(ArrowView(relation)).cast({name: TABLES[table][name] for name in names})
+
+
 def run_ids(con: Connection) -> list[str]:
     """The ids of all runs, those about the newest day first."""
     return newest_first(rows_of(con, "runs"))["run_id"].to_list()
@@ -109,16 +126,30 @@ def shard_counts_of(con: Connection, run_id: str) -> dict[str, dict[str, int]]:
     return {shard: json.loads(counts) for shard, counts in rows}
 
 
+def revision_of(con: Connection, run_id: str) -> str:
+    """The number of a run's committed shards, and a hash of their digests, in any order."""
+    query = "select count(*), coalesce(bit_xor(hash(shard, sha)), 0) from _commits where run_id = ?"
+    ((shards, digest),) = con.execute(query, [run_id]).fetchall()
+    return f"{shards}-{digest}"
+
+
 def plan_of(con: Connection, run_id: str) -> dict[str, Any] | None:
     """The plan that a run began with; None where there is no such run."""
     rows = con.execute("select plan from _plans where run_id = ?", [run_id]).fetchall()
     return dict(json.loads(rows[0][0])) if rows else None
 
 
+def row_span(con: Connection, table: str, run_id: str) -> range:
+    """The row ids from the first row of a run to its last; rows of other runs may lie between."""
+    query = f"select min(rowid), max(rowid) from {table} where run_id = ?"
+    ((first, last),) = con.execute(query, [run_id]).fetchall()
+    return range(0) if first is None else range(first, last + 1)
+
+
 def lazy_rows(
-    connect: Callable[[], AbstractContextManager[Connection]], table: str, run_id: str, end: int
+    connect: Callable[[], AbstractContextManager[Connection]], table: str, run_id: str, span: range
 ) -> pl.LazyFrame:
-    """A lazy frame of the rows of a run whose row ids lie before `end`.
+    """A lazy frame of the rows of a run whose row ids lie in a span.
 
     A query reads only its own columns, block by block, each in a transaction of `connect`.
     """
@@ -126,10 +157,11 @@ def lazy_rows(
     def blocks(
         columns: list[str] | None, predicate: pl.Expr | None, limit: int | None, _: int | None
     ) -> Iterator[pl.DataFrame]:  # polars passes columns, filter, row limit, batch size
-        left = end if limit is None else limit
-        for start in range(0, end, _BLOCK_ROWS):
+        left = len(span) if limit is None else limit
+        for start in span[::_BLOCK_ROWS]:
             with connect() as con:
-                rows = _RowRange(con, table, run_id, start, start + _BLOCK_ROWS)
+                stop = min(start + _BLOCK_ROWS, span.stop)
+                rows = _RowRange(con, table, run_id, start, stop)
                 block = rows.matches(columns or list(TABLES[table]), predicate)
             block = block.head(left)
             left -= block.height

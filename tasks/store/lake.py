@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -32,14 +32,24 @@ import polars as pl
 
 from assizes.judge.errors import NoStore, StoreError, UnknownRun
 from assizes.judge.rows import COMPLETE, KEYS, TABLES, as_json, frame
+from assizes.judge.verdicts.executions import collect_rows
 from assizes.tasks.runtime.failpoints import failpoint
 from assizes.tasks.runtime.process import Closing
 from assizes.tasks.store import record
 from assizes.tasks.store.cause_tables import CauseTables
-from assizes.tasks.store.manifest import SUCCESS, Documents, Manifest, encode_document
+from assizes.tasks.store.manifest import (
+    SUCCESS,
+    Documents,
+    Manifest,
+    Snapshot,
+    encode_document,
+    parts_with,
+    scan_parts,
+)
 from assizes.tasks.store.objects import Objects
 from assizes.tasks.store.people import ObjectPeople
 from assizes.tasks.store.record import (
+    CASE_TABLES,
     RUN_TABLES,
     STORE_MARK,
     Counts,
@@ -108,6 +118,11 @@ class ParquetStore(Closing):
         self._check_known(run_id)
         return {shard: dict(mark["counts"]) for shard, mark in self.manifest.marks(run_id).items()}
 
+    def revision(self, run_id: str) -> str:
+        """The number of the newest generation, and the digest of the commit marks."""
+        number = self.manifest.snapshot(checked_id(run_id, "run id")).number
+        return f"{number}-{self.manifest.digest(run_id)['sha256']}"
+
     def commit_shard(self, run_id: str, shard_id: str, frames: Frames, counts: Counts) -> bool:
         """Write the parts, then create the commit mark that names them."""
         checked_id(shard_id, "shard id")
@@ -171,10 +186,17 @@ class ParquetStore(Closing):
             return stored
         return self._known_run(resolve_run(run_id, run_names(self.runs()), self.uri))
 
+    def full_id(self, run_id: str) -> str:
+        """The id of a run by its id or another name of it."""
+        if run_id not in self._known_run_ids:
+            run_id = self.run(run_id).run_id
+            self._known_run_ids.add(run_id)
+        return run_id
+
     def table(self, run_id: str, name: str) -> pl.DataFrame:
         """A table of one run, its parts checked against their SHA-256."""
         record.check_table(name, RUN_TABLES)
-        run_id = self._full_id(run_id)
+        run_id = self.full_id(run_id)
         if name == "run_metrics":
             return self._metrics(run_id)
         frames = self.manifest.read_consistently(
@@ -186,18 +208,34 @@ class ParquetStore(Closing):
     def scan(self, run_id: str, name: str) -> pl.LazyFrame:
         """The committed parts as one lazy frame."""
         record.check_table(name, RUN_TABLES)
-        run_id = self._full_id(run_id)
+        run_id = self.full_id(run_id)
         if name == "run_metrics":
             return self._metrics(run_id).lazy()
         if not (sources := self.sources(run_id, name)):
             return frame(name, []).lazy()
-        return pl.scan_parquet(
-            sources,
-            glob=False,  # a name may hold [ or *
-            hive_partitioning=False,  # no columns from "key=value" in a path
-            schema=TABLES[name],
-            missing_columns="insert",  # that an older part lacks
-        )
+        return scan_parts(sources, name)
+
+    def rows_of_cases(
+        self,
+        run_id: str,
+        name: str,
+        case_ids: Collection[str],
+        columns: Sequence[str] | None = None,
+    ) -> pl.DataFrame:
+        """The rows of some cases; of parts without any of the cases, only the ids are read."""
+        record.check_table(name, CASE_TABLES)
+        names, of_cases = columns or list(TABLES[name]), pl.col("case_id").is_in(list(case_ids))
+
+        def read(now: Snapshot) -> pl.DataFrame:
+            parts = now.parts(name)
+            sources: Any = self.objects.sources({part: p.bytes for part, p in parts.items()})
+            sources = parts_with(of_cases, sources, [part.rows for part in parts.values()], name)
+            if not sources:
+                return frame(name, []).select(names)
+            rows = scan_parts(sources, name, use_statistics=False).filter(of_cases)
+            return collect_rows(rows.select(names))
+
+        return self.manifest.read_consistently(self.full_id(run_id), read)
 
     def sources(self, run_id: str, name: str) -> list[Path] | list[bytes]:
         """What polars or DuckDB can scan for a table: paths of local files, or bytes of a bucket."""
@@ -334,12 +372,6 @@ class ParquetStore(Closing):
             raise UnknownRun.in_store(run_id, self.uri, self.runs()["run_id"])
         self._known_run_ids.add(run_id)
         return stored
-
-    def _full_id(self, run_id: str) -> str:
-        if run_id not in self._known_run_ids:
-            run_id = self.run(run_id).run_id
-            self._known_run_ids.add(run_id)
-        return run_id
 
     def _check_known(self, run_id: str) -> None:
         if run_id not in self._known_run_ids:

@@ -21,7 +21,8 @@ from typing import Any, Final, TypeVar
 import polars as pl
 
 from assizes.judge.errors import SchemaVersion, StoreError
-from assizes.judge.rows import SCHEMA_VERSION, SHARD_TABLES, add_later_columns, as_json
+from assizes.judge.rows import SCHEMA_VERSION, SHARD_TABLES, TABLES, add_later_columns, as_json
+from assizes.judge.verdicts.executions import collect_rows
 from assizes.tasks.runtime.failpoints import failpoint
 from assizes.tasks.store.objects import Objects, check_size
 
@@ -271,3 +272,33 @@ def _commits_digest(marks: Iterable[StoredDocument]) -> dict[str, Any]:
     """The number of commit marks, and one SHA-256 over the SHA-256 of each."""
     lines = sorted(f"{mark.content['shard']} {mark.sha256}\n" for mark in marks)  # in any order
     return {"shards": len(lines), "sha256": hashlib.sha256("".join(lines).encode()).hexdigest()}
+
+
+def scan_parts(sources: Any, table: str, *, use_statistics: bool = True) -> pl.LazyFrame:
+    """The rows of parts of a table in their order, from paths of local files or from bytes.
+
+    `use_statistics`: a condition may skip a part by what its footer says. Of many ids and many small
+    parts, comparing takes polars longer than reading.
+    """
+    return pl.scan_parquet(
+        sources,
+        use_statistics=use_statistics,
+        glob=False,  # a name may hold [ or *
+        hive_partitioning=False,  # no columns from "key=value" in a path
+        schema=TABLES[table],
+        missing_columns="insert",  # that an older part lacks
+    )
+
+
+def parts_with(
+    condition: pl.Expr, sources: Sequence[Any], heights: Sequence[int], table: str
+) -> list[Any]:
+    """The parts with a row that meets a condition on ids; `heights` are their numbers of rows."""
+    if not sources:
+        return []
+    ids = collect_rows(scan_parts(sources, table, use_statistics=False).select("case_id"))
+    # Rows come in the order of the parts, so that the place of a row tells its part.
+    ends = pl.Series(heights, dtype=pl.UInt32).cum_sum()
+    places = ids.select(condition.arg_true()).to_series()
+    numbers = set(ends.search_sorted(places, side="right"))
+    return [source for number, source in enumerate(sources) if number in numbers]

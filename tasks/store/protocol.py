@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Any, Protocol
@@ -49,6 +49,9 @@ class Store(AbstractContextManager["Store", None], Protocol):
     def shard_counts(self, run_id: str) -> dict[str, dict[str, int]]:
         """The number of records by status in each committed shard, by shard id."""
 
+    def revision(self, run_id: str) -> str:
+        """A text that changes with every change of the rows of a run (full id); quick to read."""
+
     def commit_shard(self, run_id: str, shard_id: str, frames: Frames, counts: Counts) -> bool:
         """Store the rows of a shard in one commit; returns whether this call committed the shard.
 
@@ -75,11 +78,26 @@ class Store(AbstractContextManager["Store", None], Protocol):
             UnknownRun: when no run, or more than one, is named so.
         """
 
+    def full_id(self, run_id: str) -> str:
+        """The id of a run that is named as for `run`; quicker where the record is not needed."""
+
     def table(self, run_id: str, name: str) -> pl.DataFrame:
         """The rows of a run, named as for `run`, in one of `RUN_TABLES`, sorted by keys."""
 
     def scan(self, run_id: str, name: str) -> pl.LazyFrame:
         """The rows that `table` returns, as a lazy frame in no promised order."""
+
+    def rows_of_cases(
+        self,
+        run_id: str,
+        name: str,
+        case_ids: Collection[str],
+        columns: Sequence[str] | None = None,
+    ) -> pl.DataFrame:
+        """The rows of `scan` that belong to some cases, in all or some columns, in no promised order.
+
+        It is made for the cases of a page: it reads little else.
+        """
 
     def forget(self, run_id: str, case_ids: Collection[str]) -> None:
         """Delete every row of some cases of a run; counts, metrics and summary stay unchanged.

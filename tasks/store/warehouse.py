@@ -9,7 +9,7 @@ import hashlib
 import io
 import threading
 import uuid
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -50,6 +50,8 @@ class DuckDBStore(Closing):
         journal = None if in_memory else path.with_name(f"{path.name}.commits")
         self._journal = duckdb_file.Journal(journal)
         self._journal_lock = threading.Lock()
+        # Runs that a reading found; no run is ever removed from a file, but one may fail to begin.
+        self._known_ids: set[str] = set()
         writing = writing or in_memory
         if writing:
             duckdb_file.set_aside_old_journal(uri, path, self._journal)
@@ -95,6 +97,12 @@ class DuckDBStore(Closing):
         with self._transaction() as con:
             self._check_known(con, run_id)
             return duckdb_rows.shard_counts_of(con, run_id)
+
+    def revision(self, run_id: str) -> str:
+        """The number of the committed shards, and a hash of their digests."""
+        with self._transaction() as con:
+            self._check_known(con, run_id)
+            return duckdb_rows.revision_of(con, run_id)
 
     def commit_shard(self, run_id: str, shard_id: str, frames: Frames, counts: Counts) -> bool:
         """Insert the rows of a shard and its row in `_commits`, then append it to the journal."""
@@ -173,6 +181,11 @@ class DuckDBStore(Closing):
         with self._transaction() as con:
             return self._known_run(con, self._full_id(con, run_id))
 
+    def full_id(self, run_id: str) -> str:
+        """The id of a run by its id or another name of it."""
+        with self._transaction() as con:
+            return self._full_id(con, run_id)
+
     def table(self, run_id: str, name: str) -> pl.DataFrame:
         """A table of one run, sorted by its keys."""
         record.check_table(name, record.RUN_TABLES)
@@ -185,9 +198,21 @@ class DuckDBStore(Closing):
         with self._transaction() as con:
             run_id = self._full_id(con, run_id)
             # New rows get higher row ids: the frame shows the rows of now, whenever it is collected.
-            end = f"select coalesce(max(rowid) + 1, 0) from {name} where run_id = ?"
-            ((end_row_id,),) = con.execute(end, [run_id]).fetchall()
-        return duckdb_rows.lazy_rows(self._transaction, name, run_id, end_row_id)
+            span = duckdb_rows.row_span(con, name, run_id)
+        return duckdb_rows.lazy_rows(self._transaction, name, run_id, span)
+
+    def rows_of_cases(
+        self,
+        run_id: str,
+        name: str,
+        case_ids: Collection[str],
+        columns: Sequence[str] | None = None,
+    ) -> pl.DataFrame:
+        """The rows of some cases, in one transaction."""
+        record.check_table(name, record.RUN_TABLES)
+        with self._transaction() as con:
+            run_id = self._full_id(con, run_id)
+            return duckdb_rows.rows_of_cases(con, name, run_id, case_ids, columns or TABLES[name])
 
     def forget(self, run_id: str, case_ids: Collection[str]) -> None:
         """Delete the rows in one transaction, and change the digest of every shard of the run."""
@@ -298,13 +323,16 @@ class DuckDBStore(Closing):
                 raise StoreError(f"{self._journal.path}: cannot be written: {reason}") from error
 
     def _full_id(self, con: Connection, run_id: str) -> str:
-        if con.execute(_FIND_RUN, [run_id]).fetchall():
+        if run_id in self._known_ids or con.execute(_FIND_RUN, [run_id]).fetchall():
+            self._known_ids.add(run_id)
             return run_id
         runs = record.newest_first(duckdb_rows.rows_of(con, "runs"))
         return resolve_run(run_id, run_names(runs), self.uri)
 
     def _check_known(self, con: Connection, run_id: str) -> None:
         # Every shard calls this: reading the plan, which lists all shards, would be quadratic.
+        if run_id in self._known_ids:
+            return
         if not con.execute(_FIND_RUN, [run_id]).fetchall():
             raise UnknownRun.in_store(run_id, self.uri, duckdb_rows.run_ids(con))
 
