@@ -292,13 +292,15 @@ def scan_parts(sources: Any, table: str, *, use_statistics: bool = True) -> pl.L
 
 def parts_with(
     condition: pl.Expr, sources: Sequence[Any], heights: Sequence[int], table: str
-) -> list[Any]:
-    """The parts with a row that meets a condition on ids; `heights` are their numbers of rows."""
+) -> list[int]:
+    """The places of the parts with a row that meets a condition on ids.
+
+    `heights` are the numbers of rows of the parts.
+    """
     if not sources:
         return []
     ids = collect_rows(scan_parts(sources, table, use_statistics=False).select("case_id"))
     # Rows come in the order of the parts, so that the place of a row tells its part.
     ends = pl.Series(heights, dtype=pl.UInt32).cum_sum()
     places = ids.select(condition.arg_true()).to_series()
-    numbers = set(ends.search_sorted(places, side="right"))
-    return [source for number, source in enumerate(sources) if number in numbers]
+    return sorted(set(ends.search_sorted(places, side="right").to_list()))
