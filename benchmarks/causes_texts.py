@@ -103,7 +103,8 @@ def _failure(draw: random.Random, mode: Mode, case_id: str) -> dict[str, Any]:
 def _all_facts() -> tuple[_Facts, ...]:
     return tuple(
         _Facts(
-            tuple({call.name for turn in turns for call in turn.tool_calls}) or ("find_order",),
+            tuple(sorted({call.name for turn in turns for call in turn.tool_calls}))
+            or ("find_order",),
             tuple(_ID.findall(text)[:20]) or ("HX41K2",),
             tuple(_AMOUNT.findall(text)[:20]) or ("$112",),
             tuple(
