@@ -15,6 +15,7 @@ from typer import Argument, Option
 
 from assizes.deployments import (
     align_cli,
+    causes_cli,
     commands,
     operating_cli,
     options,
@@ -304,6 +305,7 @@ def compare(
 app.add_typer(operating_cli.app)
 app.add_typer(reading_cli.app)
 app.add_typer(store_cli.app)
+app.add_typer(causes_cli.causes_app)
 app.add_typer(people_cli.labels_app)
 app.add_typer(align_cli.app)
 

@@ -62,14 +62,6 @@ def rejects(
 
 
 @app.command()
-def causes(
-    run_id: RunId, config: ConfigFile = None, store: StoreUri = None, as_json: AsJson = False
-) -> None:
-    """Show what the failures of a run have in common, and what is new since the run before it."""
-    commands.causes.show_causes(run_id, config, store, as_json=as_json)
-
-
-@app.command()
 def case(
     run_id: RunId,
     case_id: CaseId,

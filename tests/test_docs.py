@@ -122,7 +122,10 @@ def check_command_line(line: str) -> None:
     assert program == "assizes"
     command = typer.main.get_command(app)
     while hasattr(command, "commands"):  # the group of all commands, and `store` within it
-        name, command, args = command.resolve_command(click.Context(command), args)
+        context = click.Context(command)
+        # A group may read what is no command as an argument of one, as `assizes causes RUN`.
+        args = command.parse_args(context, args)
+        name, command, args = command.resolve_command(context, [*context._protected_args, *args])
         assert name
         assert command is not None, line
     command.make_context(name, args)
