@@ -28,6 +28,7 @@ from assizes.judge.errors import AssizesError
 from assizes.tasks.attribute_change import attribute_change
 from assizes.tasks.context.artifacts import show_progress
 from assizes.tasks.context.run_context import PlannedRun, RunContext, open_run_context
+from assizes.tasks.find_causes import find_causes
 from assizes.tasks.plan import RunRequest, lock_unfinished_run, plan_run
 from assizes.tasks.publish_report import publish_report, run_resource
 from assizes.tasks.runs import anchor_runs
@@ -105,6 +106,8 @@ async def _run(
         result = await compare_with_baseline(context, run, compares_later=compares_later)
         if context.config.anchors.uri is not None:  # after the comparison, which they explain
             result = await _judge_anchors(context, run, result)
+        causes = await find_causes(context, run, compares_later=compares_later)
+        result = replace(result, causes=causes)
         links = await publish_report(context, run, summary, result.comparison)
         await tell_incidents(context, run)
     return to_state(run.record, summary, result, failures, links, fail=config.runner.fail_flow)

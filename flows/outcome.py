@@ -18,6 +18,7 @@ from assizes.judge.summary.run_summary import RunSummary
 from assizes.judge.verdicts.run_outcome import CONCLUSIONS, Conclusion, outcome_of
 from assizes.tasks.reports.data.report import failure_reasons, rerun_hint
 from assizes.tasks.reports.formatting import plural
+from assizes.tasks.reports.schema.causes import Causes
 from assizes.tasks.store import RunRecord
 from assizes.tasks.summarise import BaselineResult
 
@@ -49,6 +50,7 @@ class RunOutcome(BaseModel):
     summary: RunSummary
     comparison: RunComparison | None  # with the baseline; `None`: there was none
     attribution: Attribution | None = None  # whether agent or judge changed; `None`: no anchors
+    causes: Causes | None = None  # what the failures have in common; `None`: nothing was found
     reports: dict[str, str]  # suffix -> path or URI
 
 
@@ -112,6 +114,7 @@ def run_outcome(
         summary=summary,
         comparison=baseline_result.comparison,
         attribution=baseline_result.attribution,
+        causes=baseline_result.causes,
         reports=reports,
     )
 

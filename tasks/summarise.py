@@ -28,6 +28,7 @@ from assizes.judge.verdicts.executions import collect_rows
 from assizes.tasks.context.run_context import PlannedRun, RunContext
 from assizes.tasks.intake import shards
 from assizes.tasks.intake.plan import HEARD_STATUSES
+from assizes.tasks.reports.schema.causes import Causes
 from assizes.tasks.runs import record_selectors
 from assizes.tasks.runs.stored_comparison import baseline_id, compare_stored
 from assizes.tasks.runs.stored_runs import RULES
@@ -158,6 +159,7 @@ class BaselineResult:
     comparison: RunComparison | None = None  # `None`: there is nothing to compare
     fault: str | None = None  # why a configured comparison could not be made
     attribution: Attribution | None = None  # whether agent or judge changed; `None`: no anchors
+    causes: Causes | None = None  # what the failures have in common; `None`: nothing was found
 
 
 @redacts_secrets

@@ -1,22 +1,25 @@
-"""Emits Prefect events for the incidents of a run series: new, persisting and resolved ones."""
+"""Emits Prefect events for incidents: of the series of a run name, and of causes of failures."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 import polars as pl
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 from prefect.events import emit_event
 
+from assizes.judge.causes.incidents import CauseIncident, cause_incidents
 from assizes.judge.config.gates import SeriesConfig
 from assizes.judge.errors import AssizesError
 from assizes.judge.history.trends import Incident, State
 from assizes.judge.rows import COMPLETE
 from assizes.tasks.context.run_context import PlannedRun, RunContext
 from assizes.tasks.runs.history import RunRange, stored_trends
+from assizes.tasks.runs.stored_causes import LOOK_BACK, earlier_runs
 from assizes.tasks.runs.stored_runs import BY_DAY, is_about_newest_day
 from assizes.tasks.runtime.process import redacts_secrets
 from assizes.tasks.store import RunRecord, Store
@@ -32,43 +35,51 @@ log = logging.getLogger(__name__)
 
 @redacts_secrets
 @task(name="tell_incidents", cache_policy=NO_CACHE, result_serializer="json")
-async def tell_incidents(context: RunContext, run: PlannedRun) -> list[Incident]:
+async def tell_incidents(context: RunContext, run: PlannedRun) -> list[str]:
     """After a nightly run, emit an event for each incident that is open, or resolved by this run.
 
-    Returns these incidents. A history that cannot be read leaves the run as it is, and is logged.
+    Returns the incidents, a line each. A history that cannot be read leaves the run as it is, and is
+    logged.
     """
-    record = run.record
+    record, series = run.record, context.config.series
     # Other runs of a name come in bursts.
     if record.trigger != "nightly" or record.status != COMPLETE:
         return []
     try:
-        incidents = await asyncio.to_thread(
-            incidents_at, context.store, record, context.config.series
-        )
+        incidents = await asyncio.to_thread(incidents_at, context.store, record, series)
+        causes = await asyncio.to_thread(cause_incidents_at, context.store, record, series)
     except AssizesError as error:
         log.warning("no incidents could be worked out: %s", error)
         return []
-    run_resource = {
-        "prefect.resource.id": f"assizes.run.{record.run_id}",
-        "prefect.resource.role": "run",
-    }
     for incident in incidents:
-        emit_event(
-            EVENTS[incident.state],
-            resource={
-                "prefect.resource.id": f"assizes.incident.{incident.incident}",
-                "prefect.resource.name": f"{record.name} {incident.incident}",
-                "assizes.name": record.name,
-            },
-            related=[run_resource],
-            payload={
-                "name": record.name,
-                "run_id": record.run_id,
-                "line": incident.line(),
-                **incident.model_dump(mode="json"),
-            },
+        payload = {"line": incident.line(), **incident.model_dump(mode="json")}
+        _emit(record, incident.state, incident.incident, payload)
+    for cause in causes:
+        _emit(
+            record,
+            cause.state,
+            f"cause.{cause.cause_id}",
+            {"line": cause.line(), **cause._asdict()},
         )
-    return incidents
+    return [*(each.line() for each in incidents), *(each.line() for each in causes)]
+
+
+def _emit(record: RunRecord, state: State, incident: str, payload: Mapping[str, Any]) -> None:
+    emit_event(
+        EVENTS[state],
+        resource={
+            "prefect.resource.id": f"assizes.incident.{incident}",
+            "prefect.resource.name": f"{record.name} {incident}",
+            "assizes.name": record.name,
+        },
+        related=[
+            {
+                "prefect.resource.id": f"assizes.run.{record.run_id}",
+                "prefect.resource.role": "run",
+            }
+        ],
+        payload={**payload, "name": record.name, "run_id": record.run_id},
+    )
 
 
 def incidents_at(store: Store, record: RunRecord, config: SeriesConfig) -> list[Incident]:
@@ -95,3 +106,16 @@ def incidents_at(store: Store, record: RunRecord, config: SeriesConfig) -> list[
         if incident.side == "worse"
         and (incident.state != "resolved" or incident.resolved_run == record.run_id)
     ]
+
+
+def cause_incidents_at(
+    store: Store, record: RunRecord, config: SeriesConfig
+) -> list[CauseIncident]:
+    """The incidents of causes that are open at a run, or resolved by it.
+
+    A run about an earlier day than another nightly or backfill run of its name has none.
+    """
+    if not config.announce or not is_about_newest_day(store, record, BY_DAY):
+        return []
+    run_ids = [*earlier_runs(store, record.run_id, LOOK_BACK), record.run_id]
+    return cause_incidents(store.causes.rows("causes", run_ids), run_ids)

@@ -7,6 +7,7 @@ from typing import Any
 
 from assizes.deployments.commands import output
 from assizes.deployments.commands.stores import opened_store
+from assizes.tasks.runs.stored_causes import unexplained_cases
 
 COLUMNS = ("cause", "name", "now", "#cases", "#share %", "95 %", "#before %", "#points")
 SHOWN_EXAMPLES = 3
@@ -20,7 +21,7 @@ def show_causes(run_id: str, file: Path | None, uri: str | None, *, as_json: boo
         ConfigurationError: the run is not complete.
     """
     # scikit-learn, which this imports, is slow to import.
-    from assizes.tasks.runs.run_causes import causes_of_run, unexplained_cases
+    from assizes.tasks.runs.run_causes import causes_of_run
 
     with opened_store(file, uri) as store:
         found = causes_of_run(store, run_id)

@@ -16,16 +16,19 @@ from assizes.judge.config.run import ReportConfig
 from assizes.judge.summary.run_summary import RunSummary
 from assizes.tasks.reports import formatting
 from assizes.tasks.reports.data.case_rows import conversations
+from assizes.tasks.reports.data.causes import causes_part
 from assizes.tasks.reports.data.corrected import corrected_part
 from assizes.tasks.reports.data.first_look import without_blame
 from assizes.tasks.reports.data.report import report_data, verdict_with_attribution
 from assizes.tasks.reports.render.html import html_report
 from assizes.tasks.reports.render.markdown import markdown_report
+from assizes.tasks.reports.schema.causes import Causes
 from assizes.tasks.reports.schema.corrected import Corrected
 from assizes.tasks.reports.schema.report import Attributed
 from assizes.tasks.runs.anchor_runs import stored_attribution
 from assizes.tasks.runs.calibrations import citation_lines, citations
 from assizes.tasks.runs.corrected import corrected_numbers
+from assizes.tasks.runs.stored_causes import unexplained_cases
 from assizes.tasks.runtime.places import explain_write_errors, replace_file
 from assizes.tasks.store import RunRecord, Store
 from assizes.tasks.store.record import checked_id
@@ -80,8 +83,20 @@ def stored_report_data(
     if verdict["outcome"] != data["verdict"]["outcome"]:  # a regression became undecided
         first = without_blame(first)
     data = {**data, "verdict": verdict, "first_look": first}
-    people = {"corrected": None if corrected is None else corrected.model_dump()}
-    return {**data, **people, "calibration": cited, "attribution": attributed}
+    causes = stored_causes(store, record.run_id)
+    more = {
+        "corrected": None if corrected is None else corrected.model_dump(),
+        "causes": None if causes is None else causes.model_dump(),
+    }
+    return {**data, **more, "calibration": cited, "attribution": attributed}
+
+
+def stored_causes(store: Store, run_id: str) -> Causes | None:
+    """The causes of the failures of a run as its report shows them; `None` where none is stored."""
+    causes = store.causes.read(run_id)
+    if causes is None:
+        return None
+    return causes_part(causes.causes, unexplained_cases(store, run_id, causes))
 
 
 def corrected_detail(store: Store, record: RunRecord) -> Corrected | None:

@@ -13,11 +13,9 @@ from assizes.judge.causes.identity import REMEMBERED, find_causes
 from assizes.judge.causes.presence import JudgedCases
 from assizes.judge.errors import ConfigurationError
 from assizes.judge.rows import CAUSE_TABLES, COMPLETE
+from assizes.tasks.runs.stored_causes import LOOK_BACK, earlier_runs
 from assizes.tasks.store import Store
 from assizes.tasks.store.cause_tables import RunCauses
-
-LOOK_BACK: Final = 30
-"""The most earlier runs whose causes are found first, where nobody has asked for them yet."""
 
 ALPHA: Final = 0.05
 """The share of runs of an unchanged agent in which some cause is called new, worse, better or gone."""
@@ -42,7 +40,7 @@ def causes_of_run(store: Store, run_id: str) -> RunCauses:
             f"run {run.run_id} is {run.status}; causes are found in complete runs"
         )
     before: str | None = None
-    for each in [*_earlier_runs(store, run.run_id), run.run_id]:
+    for each in [*earlier_runs(store, run.run_id, LOOK_BACK), run.run_id]:
         if store.causes.read(each) is None:
             log.info("finding the causes of run %s", each)
             store.causes.write(each, _find(store, each, before))
@@ -50,22 +48,6 @@ def causes_of_run(store: Store, run_id: str) -> RunCauses:
     found = store.causes.read(run.run_id)
     assert found is not None  # it was written above
     return found
-
-
-def unexplained_cases(store: Store, run_id: str, found: RunCauses) -> int:
-    """The number of failed cases of a run that show no cause."""
-    failed = store.scan(run_id, "cases").filter(pl.col("passed").eq(other=False))
-    failed_ids = failed.select(pl.col("case_id").unique()).collect()["case_id"]
-    return int((~failed_ids.is_in(found.case_causes["case_id"].implode())).sum())
-
-
-def _earlier_runs(store: Store, run_id: str) -> list[str]:
-    """The complete runs of the same name before a run, the oldest first."""
-    runs = store.runs()  # the newest first
-    own = runs.row(by_predicate=pl.col("run_id") == run_id, named=True)
-    same = runs.filter(pl.col("name") == own["name"], pl.col("status") == COMPLETE)["run_id"]
-    place = same.index_of(run_id) or 0
-    return same[place + 1 : place + 1 + LOOK_BACK].reverse().to_list()
 
 
 def _find(store: Store, run_id: str, before: str | None) -> RunCauses:

@@ -11,6 +11,7 @@ import polars as pl
 from assizes.judge.verdicts.executions import PASS_FLAGGED, collect_rows
 from assizes.judge.verdicts.run_outcome import REGRESSION
 from assizes.tasks.reports.formatting import bullets, clean_line, code, plain, plural, table
+from assizes.tasks.reports.render.cause_lines import first_causes
 from assizes.tasks.reports.render.markdown import gate_cells
 
 MAX_FIRST_CASES: Final = 5  # cases in the few lines of Markdown, at most
@@ -37,6 +38,7 @@ def _blocks(data: Mapping[str, Any]) -> Iterator[str]:
     reasons = [*verdict["reasons"], *(f"Warning: {caution}" for caution in verdict["cautions"])]
     if reasons:
         yield bullets(plain(reason, 500) for reason in reasons)
+    yield from first_causes(data)
     rows = (gate_cells(dimension) for dimension in verdict["dimensions"])
     yield table(["Gate", "", "Value", "Needs"], rows, numbers=2)
     if (compared := data["comparison"]) is not None:

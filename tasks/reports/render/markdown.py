@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from assizes.tasks.reports import formatting
 from assizes.tasks.reports.formatting import DASH, bullets, code, count, number, plain, table
+from assizes.tasks.reports.render.cause_lines import first_causes
 
 # Bytes of the report, at most, as the Prefect UI keeps it in a database; whole blocks are cut.
 MAX_BYTES: Final = 95_000
@@ -101,6 +102,7 @@ def _verdict(data: Mapping[str, Any]) -> Iterator[str]:
     yield f"## {verdict['word']}"
     yield plain(verdict["headline"])
     yield from _first_look(data["first_look"])
+    yield from first_causes(data)
     yield from _bullets(verdict["cautions"], "Warning: ")
     rows = (
         [*gate_cells(gate), (gate["interval"] or {}).get("shown") or DASH]

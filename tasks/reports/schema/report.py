@@ -9,6 +9,7 @@ from pydantic import Field
 from assizes.judge.history.anchors import Cause, Change
 from assizes.judge.summary.spending import JudgeSpending
 from assizes.tasks.reports.schema import parts as shared
+from assizes.tasks.reports.schema.causes import Causes
 from assizes.tasks.reports.schema.corrected import Corrected
 
 
@@ -295,6 +296,7 @@ class Report(shared.ReportPart):
     verdict: Verdict
     first_look: FirstLook | None = None
     corrected: Corrected | None = Field(default=None, description="null: no label of people counts")
+    causes: Causes | None = Field(default=None, description="null: none was found, or none sought")
     counts: Counts
     coverage: Coverage
     families: list[Family]
