@@ -7,7 +7,7 @@ from typing import Any
 import typer
 
 from assizes.deployments import options
-from assizes.deployments.commands import causes as commands
+from assizes.deployments.commands.failures import causes as commands
 
 
 class CausesGroup(options.ListingGroup):

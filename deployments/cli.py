@@ -79,11 +79,15 @@ def _every_command(
 @app.command()
 def demo(
     folder: Annotated[Path, Option(help="Where the demo keeps its files.")] = Path(".assizes/demo"),
+    nights: Annotated[
+        bool, Option("--nights", help="Three nights with two planted faults; one is mended again.")
+    ] = False,
     as_json: options.AsJson = False,
     verbose: options.Verbose = False,
 ) -> None:
     """Run the demo: two runs over bundled transcripts, the second with a planted regression."""
-    raise typer.Exit(commands.run.run_demo(folder, as_json=as_json, verbose=verbose))
+    run = commands.demo.run_nights if nights else commands.demo.run_demo
+    raise typer.Exit(run(folder, as_json=as_json, verbose=verbose))
 
 
 @app.command()

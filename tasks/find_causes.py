@@ -6,10 +6,10 @@ import asyncio
 import logging
 from typing import Final
 
-import polars as pl
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
+from assizes.judge.causes.failures import is_failure
 from assizes.judge.errors import AssizesError
 from assizes.judge.rows import COMPLETE
 from assizes.tasks.context.run_context import PlannedRun, RunContext
@@ -57,7 +57,7 @@ def _find_causes(store: Store, record: RunRecord) -> Causes | None:
 
 def _may_have_causes(store: Store, run_id: str) -> bool:
     """Whether the run has failures enough, or the run before it had causes, which may be gone."""
-    failed = store.scan(run_id, "scores").filter(pl.col("passed").eq(other=False))
+    failed = store.scan(run_id, "scores").filter(is_failure())
     if failed.head(LEAST_FAILED).collect().height == LEAST_FAILED:
         return True
     before = earlier_runs(store, run_id, 1)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from assizes.deployments.commands import (
         case,
-        causes,
+        demo,
         deploy,
         doctor,
         export,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "case",
-    "causes",
+    "demo",
     "deploy",
     "doctor",
     "export",

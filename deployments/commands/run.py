@@ -1,27 +1,24 @@
-"""`assizes run`, `resume` and `demo`: check what can be checked beforehand, then run the flow."""
+"""`assizes run` and `resume`: check what can be checked beforehand, then run the flow."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import sys
-from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from assizes.deployments.commands.output import print_line, print_outcome
+from assizes.deployments.commands.output import print_outcome
 from assizes.deployments.commands.stores import store_config
-from assizes.deployments.samples import sample_cases, with_planted_regression
 from assizes.deployments.server import find_api_url
-from assizes.deployments.settings import prepare_environment, stored_config, validate_config
-from assizes.deployments.terminal import is_json_log, own_command, tell_user
-from assizes.judge.case import Case
-from assizes.judge.catalog import available_metrics, resolve_judges
+from assizes.deployments.settings import prepare_environment, stored_config
+from assizes.deployments.terminal import is_json_log, tell_user
+from assizes.judge.catalog import resolve_judges
 from assizes.judge.config.run import RunConfig, StartMode
 from assizes.judge.errors import ConfigurationError, Halted, NotComparable
-from assizes.judge.formats import native_line
 from assizes.judge.model_assignment import assign_callable_models
 from assizes.judge.rows import COMPLETE
 from assizes.tasks.distribute.partitions import check_distributable
@@ -211,70 +208,3 @@ def progress_bar() -> Iterator[None]:
 
     with show_progress_bar():
         yield
-
-
-NAME = "demo"
-"""Name of both runs."""
-
-V1, V2, DATABASE = "demo-v1.jsonl", "demo-v2.jsonl", "demo.duckdb"
-OWN_FILES = (V1, V2, DATABASE, f"{DATABASE}.wal")  # .wal: DuckDB's log
-"""Files that the demo writes beside its reports, and removes again when it is run anew."""
-
-
-def run_demo(folder: Path, *, as_json: bool, verbose: bool) -> int:
-    """Judge the sample and a copy with a planted regression; returns 0 when that was found, else 1.
-
-    Raises:
-        ConfigurationError: the folder cannot be used.
-    """
-    baseline = sample_cases()
-    try:
-        _write_anew(folder, {V1: baseline, V2: with_planted_regression(baseline)})
-    except OSError as error:
-        raise ConfigurationError(
-            f"--folder {str(folder)!r} cannot be used: {error.strerror}; give a folder that can be "
-            "written to"
-        ) from None
-    wanted = [
-        RunOptions(_config(folder, V1, baseline=None)),
-        RunOptions(_config(folder, V2, baseline="latest")),
-    ]
-    _, outcome = evaluations(wanted, verbose=verbose)
-    is_detected = outcome.conclusion == "Regression"
-    if not as_json:
-        real = f"{len(baseline)} real transcripts of an airline agent (v1)"
-        print_line(f"{real}, and a copy in which")
-        print_line("every third case that changes a booking claims success without doing it (v2).")
-    print_outcome(outcome, as_json=as_json)
-    if not as_json:
-        print_line(f"the planted regression was {'found' if is_detected else 'missed'}")
-        store = folder / DATABASE
-        print_line(f"look closer: {own_command()} show latest --store {store}")
-        print_line(f"in a browser: {own_command()} serve --store {store}")
-    return 0 if is_detected else 1
-
-
-def _write_anew(folder: Path, transcripts: Mapping[str, list[Case]]) -> None:
-    """Remove the files of an earlier demo, but none of the user's; then write the transcripts."""
-    reports = folder.glob(f"reports/{NAME}-*/report.*")
-    for file in (*(folder / name for name in OWN_FILES), *reports):
-        file.unlink(missing_ok=True)
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, cases in transcripts.items():
-        (folder / name).write_bytes(b"".join(native_line(case) for case in cases))
-
-
-def _config(folder: Path, transcripts: str, *, baseline: str | None) -> RunConfig:
-    place = folder.as_posix()
-    defaults = [metric.name for metric in available_metrics() if metric.include_in_defaults]
-    body = {
-        "name": NAME,
-        "transcripts": {"uri": (folder / transcripts).as_posix(), "format": "native"},
-        "judge": {"metrics": [*defaults, {"metric": "task_completion", "weight": 0.5}]},
-        "thresholds": {"metrics_pass_threshold": 60.0, "cases_pass_threshold": 60.0},
-        "comparison": {"baseline": baseline},
-        "store": {"uri": f"duckdb:///{place}/{DATABASE}"},
-        "cache": {"uri": f"{place}/replies"},
-        "report": {"uri": f"{place}/reports"},
-    }
-    return validate_config(body, "demo")

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 import polars as pl
 
 from assizes.judge.causes.identity import FoundCauses
-from assizes.judge.causes.naming import cause_name, typical_failures
+from assizes.judge.causes.naming import cause_name, name_of_code, typical_failures
 from assizes.judge.causes.presence import CauseChange, JudgedCases, cause_changes
 from assizes.judge.causes.reason_space import plain_reason
 from assizes.judge.rows import CAUSE_TABLES
@@ -48,7 +48,7 @@ def cause_rows(
     known cause that turned out to be another one. `alpha` is that of `cause_changes`.
     """
     changes = _changes(run, found, baseline, alpha)
-    texts = found.failures.select("cause_id", plain_reason().alias("text"))
+    texts = found.failures.select("cause_id", "code", plain_reason().alias("text"))
     taken = {cause.name for cause in known.values()}
     rows = []
     for cause_id, change in changes.items():
@@ -56,8 +56,10 @@ def cause_rows(
         name = known[cause_id].name if cause_id in known else None
         if name is None:
             is_own = texts["cause_id"].eq_missing(cause_id)
-            own, others = (texts.filter(side)["text"].to_list() for side in (is_own, ~is_own))
-            name = cause_name(own, others, taken)
+            own, others = (texts.filter(side) for side in (is_own, ~is_own))
+            name = name_of_code(own["code"], others["code"], taken) or cause_name(
+                own["text"].to_list(), others["text"].to_list(), taken
+            )
             taken.add(name)
         first_run = known[cause_id].first_run if cause_id in known else run.run_id
         identity = {"cause_id": cause_id, "name": name, "first_run": first_run}

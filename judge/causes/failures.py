@@ -23,13 +23,23 @@ MOST_CHARS: Final = 1_000
 """The characters of a reason that count; a judge that writes more repeats itself."""
 
 
+def is_failure() -> pl.Expr:
+    """Whether a row of table scores is a failure: it did not pass, or is low where nothing passes.
+
+    A metric without a threshold never passes or fails; a judge names a failure code where its
+    score is below acceptable.
+    """
+    is_low = pl.col("passed").is_null() & pl.col("failure_code").is_not_null()
+    return (pl.col("status") == "scored") & (pl.col("passed").eq(other=False) | is_low)
+
+
 _OF_METRIC: Final = ("case_id", "repetition", "metric")
 
 
 def failures(scores: pl.LazyFrame) -> pl.DataFrame:
     """The failed scores among rows of table scores, with the columns `FAILURES`, sorted.
 
-    A score fails if its `passed` is false. A judge's explanation in `details` takes the place of an
+    Which scores fail is said by `is_failure`. A judge's explanation in `details` takes the place of an
     empty `reason`. Where a failed metric has neither, as a checklist, its failed parts stand for it.
     A score about which a judge says nothing is left out: no reason, no explanation and no code.
     """
@@ -39,7 +49,7 @@ def failures(scores: pl.LazyFrame) -> pl.DataFrame:
         pl.lit(""),
     )
     failed = collect_rows(
-        scores.filter(pl.col("passed").eq(other=False), pl.col("status") == "scored").select(
+        scores.filter(is_failure()).select(
             *_OF_METRIC,
             "part",
             explained.str.slice(0, MOST_CHARS).alias("reason"),

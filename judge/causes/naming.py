@@ -14,6 +14,8 @@ from assizes.judge.causes.reason_space import EMPTY_WORDS, plain_reason, words
 
 _READ: Final = 200  # reasons of a cause that are read for its name
 _LONGEST: Final = 5  # words of a name
+_EMPTY_CODES: Final = frozenset({"unspecified_failure"})  # codes that say nothing
+_OPEN_ENDS: Final = EMPTY_WORDS | {"no", "not", "never", "without"}  # a name ends with none of them
 _PER_WORD: Final = 0.12  # what a word of a name must add, as a share of the reasons
 
 
@@ -54,6 +56,23 @@ def cause_name(members: Sequence[str], others: Sequence[str], taken: Collection[
     return _numbered("unnamed", taken)
 
 
+def name_of_code(members: pl.Series, others: pl.Series, taken: Collection[str]) -> str | None:
+    """The words of the failure code that names a cause; None where no code does.
+
+    A code names a cause if at least half of the cause's failures have it, and at least half of the
+    failures that have it are in the cause. `members` and `others` are the codes of the failures of
+    the cause and of all other failures.
+    """
+    codes = members.drop_nulls().value_counts().sort("count", "code", descending=[True, False])
+    if not codes.height:
+        return None
+    code, count = codes.row(0)
+    is_shared = (others == code).sum() > count
+    name = code.replace("_", " ").strip()
+    is_clear = 2 * count >= members.len() and not is_shared and code not in _EMPTY_CODES
+    return name if is_clear and name and name not in taken else None
+
+
 def _shares(texts: Sequence[str]) -> dict[str, float]:
     """The share of some texts, 0..1, in which each word stands."""
     read = texts[:_READ]
@@ -66,7 +85,7 @@ def _phrases(text: str) -> Iterator[tuple[str, ...]]:
         found = words(sentence)
         for first in range(len(found)):
             for last in range(first, min(first + _LONGEST, len(found))):
-                if found[first] not in EMPTY_WORDS and found[last] not in EMPTY_WORDS:
+                if found[first] not in EMPTY_WORDS and found[last] not in _OPEN_ENDS:
                     yield tuple(found[first : last + 1])
 
 

@@ -137,8 +137,8 @@ def parameter_extraction(read: CaseReading) -> RuleFinding:
     names = {match.made.call.name for match in differing} | {str(claim.tool) for claim in invented}
     total = sum(max(1, len(made_call.call.arguments)) for made_call in tools.all_calls)
     why = (
-        f"{differences} arguments differ from the expected, {len(invented)} values never mentioned, "
-        f"{len(unreadable)} unreadable, of {total} given"
+        f"of {_count_text(total, 'argument')} {differences} differ from ground truth, "
+        f"{len(invented)} were never mentioned, {len(unreadable)} are unreadable"
     )
     level = _level(errors, 5, 3 if names & read.case.write_names() or unreadable else 4, 2, 2, 2, 1)
     turns = _turns_of([match.made for match in differing]) + _turns_of(invented)
@@ -271,8 +271,8 @@ def conversation_management(read: CaseReading) -> RuleFinding:
     last, last_text = read.texts[-1]
     open_end = not plain_reading.is_closing(last_text)
     why = (
-        f"{'cut off' if cut_off else 'not known to be cut off'}, {_count_text(len(repeated), 'turn')} "
-        f"repeated by the agent, {len(repeated_by_user)} by the user, "
+        f"{'cut off, ' if cut_off else ''}{_count_text(len(repeated), 'turn')} repeated by the "
+        f"agent, {len(repeated_by_user)} by the user, "
         f"{'no closing words' if open_end else 'closing words'} at the end"
     )
     level = 5 - 2 * cut_off - len(repeated) - len(repeated_by_user) - open_end

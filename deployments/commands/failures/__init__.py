@@ -1,0 +1,1 @@
+"""Commands about failures: their causes, and the suites that keep them from coming back."""
