@@ -2,9 +2,10 @@
 
 On a local disk a reply is paid for only once; in a bucket, two processes at once may pay twice.
 
-Under any fsspec URI there is one JSON file for each reply, named by the key of the ask, in folders
-named by the first two characters of the key. Any reply to a key is valid, so writers need no lock:
-the last write wins.
+Under any fsspec URI there is one file for each reply, named by the key of the ask, in folders named
+by the first two characters of the key. It holds 32 hex digits of a hash of the key and the reply, a
+blank, and the reply as JSON; until version 0.1 it held the JSON alone. Any reply to a key is valid,
+so writers need no lock: the last write wins.
 
 Two processes that share a local cache shall not pay for the same reply either. The first one to ask
 locks a byte of one file, chosen by the key, until the reply has come; the others wait. The system
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import hashlib
 import itertools
 import logging
 import os
@@ -95,15 +97,17 @@ class FileReplyCache:
 
     def _read_reply(self, key: str) -> CachedReply | None:
         try:
-            return _REPLY_ADAPTER.validate_json(self._files.cat_file(self._path(key)))
+            return _decoded(key, self._files.cat_file(self._path(key)))
         except (FileNotFoundError, ValidationError):
             pass  # no reply, or one that another version wrote
+        except _Damaged:
+            log.warning("[cache] %s is damaged; the question is asked again", self._path(key))
         except self._faults as error:
             self._warn("read", error)
         return None
 
     def _write_reply(self, key: str, reply: CachedReply) -> None:
-        path, body = self._path(key), _REPLY_ADAPTER.dump_json(reply)
+        path, body = self._path(key), _encoded(key, reply)
         failpoint("replies.put.before")
         try:
             if self._is_local:
@@ -121,6 +125,29 @@ class FileReplyCache:
         if not self._warned:
             self._warned = True
             log.warning("[cache] %s cannot be %s: %s", self.uri, what, error)
+
+
+class _Damaged(Exception):
+    """The bytes of a stored reply are not those that were written under its key."""
+
+
+def _encoded(key: str, reply: CachedReply) -> bytes:
+    body = _REPLY_ADAPTER.dump_json(reply)
+    return b"%b %b" % (_hash(key, body), body)
+
+
+def _decoded(key: str, stored: bytes) -> CachedReply:
+    if stored.startswith(b"{"):  # written by version 0.1
+        return _REPLY_ADAPTER.validate_json(stored)
+    written, _, body = stored.partition(b" ")
+    if written != _hash(key, body):
+        raise _Damaged
+    return _REPLY_ADAPTER.validate_json(body)
+
+
+def _hash(key: str, body: bytes) -> bytes:
+    """32 hex digits; the key is hashed too, so that a reply under another key is told."""
+    return hashlib.blake2b(body, key=key.encode()[:64], digest_size=16).hexdigest().encode()
 
 
 @dataclass(frozen=True, slots=True)

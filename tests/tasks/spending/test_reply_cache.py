@@ -63,12 +63,14 @@ async def test_the_last_writer_wins_and_leaves_one_whole_entry(uri):
     assert kept.completion.text in texts
 
 
-async def test_on_disk_an_entry_is_one_json_file_in_a_folder_of_two_characters(tmp_path):
+async def test_on_disk_an_entry_is_one_file_in_a_folder_of_two_characters(tmp_path):
     await FileReplyCache(str(tmp_path)).store(KEY, COMPLETION)
 
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert files == [tmp_path / "ab" / f"{KEY}.json"]
-    assert json.loads(files[0].read_bytes()) == {
+    checksum, _, body = files[0].read_bytes().partition(b" ")
+    assert len(checksum) == 32
+    assert json.loads(body) == {
         "completion": {
             "text": '{"why": "caf\u00e9 \U0001f600"}',
             "answered_by": "gpt-4.1-2025-04-14",
@@ -84,6 +86,36 @@ async def test_on_disk_an_entry_is_one_json_file_in_a_folder_of_two_characters(t
         "attempts": 1,
         "paid_by": "",
     }
+
+
+async def test_a_flipped_bit_in_any_byte_is_a_miss_that_names_the_file(tmp_path, caplog):
+    cache = FileReplyCache(str(tmp_path))
+    await cache.store(KEY, COMPLETION)
+    place = tmp_path / "ab" / f"{KEY}.json"
+    whole = place.read_bytes()
+    for position in range(len(whole)):
+        damaged = bytearray(whole)
+        damaged[position] ^= 1 << position % 8
+        place.write_bytes(damaged)
+        caplog.clear()
+        with caplog.at_level(logging.WARNING, logger="assizes.tasks.spending.reply_cache"):
+            assert await cache.get(KEY) is None
+        assert caplog.messages == [f"[cache] {place} is damaged; the question is asked again"]
+
+
+async def test_a_reply_under_the_key_of_another_ask_is_a_miss(tmp_path):
+    cache, other = FileReplyCache(str(tmp_path)), KEY[:-1] + ("0" if KEY[-1] != "0" else "1")
+    await cache.store(KEY, COMPLETION)
+    (tmp_path / "ab" / f"{KEY}.json").rename(tmp_path / "ab" / f"{other}.json")
+    assert await cache.get(other) is None
+
+
+async def test_an_entry_of_version_0_1_is_read(tmp_path):
+    cache = FileReplyCache(str(tmp_path))
+    await cache.store(KEY, COMPLETION)
+    place = tmp_path / "ab" / f"{KEY}.json"
+    place.write_bytes(place.read_bytes().partition(b" ")[2])
+    assert await cache.get(KEY) == COMPLETION
 
 
 @pytest.mark.parametrize(
