@@ -21,6 +21,7 @@ from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from itertools import product
+from statistics import mean
 
 import numpy as np
 
@@ -127,6 +128,7 @@ def coverage(figures: Figures, rng: Rng, name: str, times: int) -> None:
     rates = (0.5,) if name in MEANS else RATES
     kappas = KAPPAS if name in MEANS else (*KAPPAS, LENIENT, RARE)
     worst, worst_alone, widest, outside = 1.0, 1.0, 0.0, 0
+    held_by_all: list[float] = []
     for kappa in kappas:
         judge = NAMES.get(kappa, f"kappa_{kappa:g}")
         for word, counts in (("few", FEW), ("many", MANY)):
@@ -141,6 +143,7 @@ def coverage(figures: Figures, rng: Rng, name: str, times: int) -> None:
                 limits.append(MOST + faultless * (least_possible(name, cell) - MOST))
             held, limit = tally.held / tally.trials, sum(limits) / len(limits)
             figures.add(f"coverage_{name}_{judge}_{word}", held)
+            held_by_all.append(held)
             under = max(0.0, LEAST - noise(LEAST, tally.trials) - held)
             over = max(0.0, held - limit - noise(limit, tally.trials))
             outside += not LEAST <= held <= limit
@@ -152,6 +155,8 @@ def coverage(figures: Figures, rng: Rng, name: str, times: int) -> None:
             figures.add(f"width_{name}_{judge}_{word}", tally.width / tally.alone, most=1.02)
             worst = min(worst, *tally.cells)
             worst_alone = min(worst_alone, *tally.cells_alone)
+    most = None if name == "queued_slice" else MOST
+    figures.add(f"coverage_{name}_all_judges", mean(held_by_all), least=LEAST, most=most)
     figures.add(f"worst_cell_of_labels_alone_{name}", worst_alone)
     figures.add(f"worst_cell_{name}", worst)
     least = min(0.89, worst_alone)
