@@ -6,7 +6,7 @@ it in `supersedes`. Of two edits that contradict each other the newer one counts
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple
 
@@ -20,6 +20,19 @@ other cause for `merge`, and the id of the new cause for `split`.
 """
 
 WITHDRAWN: Final = "withdrawn"
+
+
+@dataclass(frozen=True, slots=True)
+class CauseEdit:
+    """What a person wants to change about a cause of a run."""
+
+    cause: str  # its id, the beginning of it, or its name
+    kind: EditKind
+    value: str = ""  # a name, an owner, or the cause into which this one is merged
+    case_ids: Sequence[str] = ()  # that a split takes out of the cause
+    author: str = ""
+    note: str = ""
+    edit_id: str = ""  # 32 hex digits; the same id again writes nothing
 
 
 class CauseSplit(NamedTuple):
@@ -57,13 +70,17 @@ class CauseEdits:
 
     def labelled(self, causes: pl.DataFrame) -> pl.DataFrame:
         """Rows of table causes with the names, owners and silence that people gave them."""
-        names, owners = dict(self.names), dict(self.owners)
-        key = pl.col("cause_id")
-        return causes.with_columns(
-            name=key.replace_strict(names, default=pl.col("name"), return_dtype=pl.String),
+        key, owners = pl.col("cause_id"), dict(self.owners)
+        return self.named(causes).with_columns(
             owner=key.replace_strict(owners, default=None, return_dtype=pl.String),
             muted=key.is_in(list(self.muted)),
         )
+
+    def named(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Rows with the columns `cause_id` and `name`, with the names that people gave."""
+        names, key = dict(self.names), pl.col("cause_id")
+        given = key.replace_strict(names, default=pl.col("name"), return_dtype=pl.String)
+        return rows.with_columns(name=given)
 
 
 def current_edits(rows: pl.DataFrame) -> CauseEdits:
@@ -94,8 +111,10 @@ def _last_values(edits: pl.DataFrame, *kinds: EditKind) -> dict[str, str]:
 
 def _merges(edits: pl.DataFrame) -> dict[str, str]:
     merges: dict[str, str] = {}
-    columns = edits.select("kind", "cause_id", "value", "undone")
-    for kind, cause, value, undone in columns.unique(maintain_order=True).iter_rows():
+    columns = edits.unique("edit_id", maintain_order=True)
+    for kind, cause, value, undone in columns.select(
+        "kind", "cause_id", "value", "undone"
+    ).iter_rows():
         if kind == "split" and undone:
             merges[value] = cause
         elif kind == "merge" and not undone and not _leads_back(merges, cause, value):

@@ -49,7 +49,8 @@ class EditedCauses:
         if not moved.isdisjoint(causes["cause_id"]):
             causes = self._described(run_id, stored, shown, known)
         case_causes = shown.select(list(CAUSE_TABLES["case_causes"])).unique(maintain_order=True)
-        return RunCauses(self.edits.labelled(causes), case_causes, known.drop("found_as"))
+        remembered = self.edits.named(known.drop("found_as"))
+        return RunCauses(self.edits.labelled(causes), case_causes, remembered)
 
     def with_causes(self, run_id: str, stored: RunCauses) -> RunWithCauses:
         """A run and the cases that show its causes, to compare another run with it."""
