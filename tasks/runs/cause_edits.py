@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 from uuid import uuid4
 
@@ -128,7 +128,12 @@ def _split_rows(causes: RunCauses, row: dict[str, Any], edit: CauseEdit) -> list
         )
     part = _digest(row["edit_id"], 5)
     name = _free_name(causes, part, edit.value)
-    naming = {"edit_id": _digest(f"{row['edit_id']} name", 16), "cause_id": part, "value": name}
+    naming: dict[str, Any] = {
+        "edit_id": _digest(f"{row['edit_id']} name", 16),
+        "cause_id": part,
+        "value": name,
+    }
+    naming["at"] = row["at"] + timedelta(microseconds=1)  # listed behind the split
     cases = [row | {"case_id": case_id, "value": part} for case_id in chosen]
     return [*cases, row | naming | {"kind": "rename"}]
 
