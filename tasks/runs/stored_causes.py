@@ -58,6 +58,15 @@ def stored_causes_of(store: Store, run_ids: Iterable[str]) -> dict[str, RunCause
     }
 
 
+def causes_of_case(store: Store, run_id: str, case_id: str) -> list[tuple[str, str]]:
+    """The id and the name of each stored cause that a case of a run (full id) shows."""
+    found = stored_causes(store, run_id)
+    if found is None:
+        return []
+    own = found.case_causes.filter(pl.col("case_id") == case_id).select("cause_id").unique()
+    return found.causes.join(own, on="cause_id", how="semi").select("cause_id", "name").rows()
+
+
 def cause_named(found: RunCauses, text: str) -> str:
     """The id of a cause that a text names: its id, the beginning of one id, or its whole name.
 
