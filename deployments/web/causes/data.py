@@ -9,10 +9,15 @@ import polars as pl
 from assizes.deployments.web.causes.schemas import EditBody
 from assizes.judge.causes.edits import WITHDRAWN
 from assizes.judge.causes.failures import failures
-from assizes.judge.errors import UnknownCase
+from assizes.judge.errors import ConfigurationError, UnknownCase
 from assizes.tasks.reports.formatting import LINE_CHARS, clean_line, name_of
 from assizes.tasks.runs.cause_edits import add_cause_edit, undo_cause_edit
-from assizes.tasks.runs.stored_causes import earlier_runs, stored_causes, stored_causes_of
+from assizes.tasks.runs.stored_causes import (
+    cause_named,
+    earlier_runs,
+    stored_causes,
+    stored_causes_of,
+)
 from assizes.tasks.store import Store
 from assizes.tasks.store.cause_tables import RunCauses
 
@@ -46,24 +51,34 @@ def known_causes(store: Store, run_id: str) -> RunCauses:
     return found
 
 
+def cause_id_of(found: RunCauses, text: str) -> str:
+    """The id of a cause as `cause_named` finds it; `UnknownCase` where none or several are meant."""
+    try:
+        return cause_named(found, text)
+    except ConfigurationError as error:
+        raise UnknownCase(str(error)) from None
+
+
 def write_edit(store: Store, run_id: str, cause: str, body: EditBody) -> dict[str, Any]:
     """Store an edit of a cause, or undo one. Returns it.
 
     Raises:
         UnknownRun: the store has no such run.
-        UnknownCase: the causes of the run are not found yet.
-        ConfigurationError: no cause is named so, or the edit does not fit the causes.
+        UnknownCase: the causes of the run are not found yet, or none is named so.
+        ConfigurationError: the edit does not fit the causes.
     """
     if body.kind == WITHDRAWN:
         return undo_cause_edit(store, body.value, body.author)
     full_id = store.full_id(run_id)
-    return add_cause_edit(store, full_id, known_causes(store, full_id), body.edit(cause))
+    found = known_causes(store, full_id)
+    return add_cause_edit(store, full_id, found, body.edit(cause_id_of(found, cause)))
 
 
 def cause_points(store: Store, run_id: str) -> dict[str, list[CausePoint]]:
     """The share of each cause of a run (full id) in it and in runs before, the oldest first."""
     run_ids = [*earlier_runs(store, run_id, RUNS_SHOWN - 1), run_id]
-    runs = store.runs().select("run_id", pl.coalesce(pl.col("day").cast(pl.Datetime), "started_at"))
+    day = pl.col("day").cast(pl.Datetime("us", "UTC"))
+    runs = store.runs().select("run_id", pl.coalesce(day, "started_at"))
     times = dict(runs.iter_rows())
     stored = stored_causes_of(store, run_ids)
     rows = {name: _by_cause(causes.causes) for name, causes in stored.items()}
@@ -106,7 +121,7 @@ def _by_cause(causes: pl.DataFrame) -> dict[str, dict[str, Any]]:
 
 def _point(run_id: str, at: Any, row: dict[str, Any] | None) -> CausePoint:
     if row is None or row["share"] is None:
-        return CausePoint(run_id, at, 0, 0.0, None, None, "–")
+        return CausePoint(run_id, at, 0, 0.0, None, None, "")
     state = row["state"].replace("_", " ")
     return CausePoint(
         run_id, at, row["cases"], row["share"], row["share_low"], row["share_high"], state

@@ -12,6 +12,7 @@ from assizes.deployments.web.causes.data import (
     CASES_SHOWN,
     CausePoint,
     cases_of_cause,
+    cause_id_of,
     cause_points,
     known_causes,
     shown_row,
@@ -24,7 +25,7 @@ from assizes.deployments.web.pages import page_response
 from assizes.deployments.web.read_routes import RunId, StoreReaderDep
 from assizes.deployments.web.sessions import set_name
 from assizes.tasks.runs.cause_edits import cause_history
-from assizes.tasks.runs.stored_causes import cause_named, stored_causes, unexplained_cases
+from assizes.tasks.runs.stored_causes import stored_causes, unexplained_cases
 from assizes.tasks.store import Store
 
 router = APIRouter(include_in_schema=False)
@@ -41,7 +42,7 @@ def causes(reader: StoreReaderDep, run_id: RunId) -> HTMLResponse:
         full_id = store.full_id(run_id)
         found = stored_causes(store, full_id)
         if found is None:
-            return {"run_id": full_id, "causes": None}
+            return {"run_id": full_id, "causes": None, "unexplained": 0}
         points = cause_points(store, full_id)
         return {
             "run_id": full_id,
@@ -65,7 +66,7 @@ def cause(reader: StoreReaderDep, run_id: RunId, cause_id: str, known: KnownName
     def read(store: Store) -> dict[str, Any]:
         full_id = store.full_id(run_id)
         found = known_causes(store, full_id)
-        own_id = cause_named(found, cause_id)
+        own_id = cause_id_of(found, cause_id)
         rows = {row["cause_id"]: shown_row(row) for row in found.causes.iter_rows(named=True)}
         cases = cases_of_cause(store, full_id, found, own_id)
         return {

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path
 
-from assizes.deployments.web.causes.data import known_causes, write_edit
+from assizes.deployments.web.causes.data import cause_id_of, known_causes, write_edit
 from assizes.deployments.web.causes.schemas import (
     CauseRow,
     EditAnswer,
@@ -18,7 +18,7 @@ from assizes.deployments.web.guard import problem_responses
 from assizes.deployments.web.label_routes import WritableDep
 from assizes.deployments.web.read_routes import RunId, StoreReaderDep
 from assizes.tasks.runs.cause_edits import cause_history
-from assizes.tasks.runs.stored_causes import cause_named, unexplained_cases
+from assizes.tasks.runs.stored_causes import unexplained_cases
 from assizes.tasks.store import Store
 
 router = APIRouter(tags=["causes"])
@@ -45,13 +45,13 @@ def causes(reader: StoreReaderDep, run_id: RunId) -> RunCausesAnswer:
     return reader.read_store(read)
 
 
-@router.get("/runs/{run_id}/causes/{cause_id}/edits", responses=problem_responses(400, 404, 503))
+@router.get("/runs/{run_id}/causes/{cause_id}/edits", responses=problem_responses(404, 503))
 def edits(reader: StoreReaderDep, run_id: RunId, cause_id: CauseName) -> EditsAnswer:
     """What people decided about a cause, in order of time; what was undone is among it."""
 
     def read(store: Store) -> EditsAnswer:
         found = known_causes(store, store.full_id(run_id))
-        return EditsAnswer.of(cause_history(store, [cause_named(found, cause_id)]))
+        return EditsAnswer.of(cause_history(store, [cause_id_of(found, cause_id)]))
 
     return reader.read_store(read)
 
