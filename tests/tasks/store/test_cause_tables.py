@@ -9,7 +9,8 @@ import pytest
 
 from assizes.judge.errors import ConfigurationError
 from assizes.tasks.runs import run_causes
-from assizes.tasks.runs.run_causes import causes_of_run, unexplained_cases
+from assizes.tasks.runs.run_causes import causes_of_run
+from assizes.tasks.runs.stored_causes import unexplained_cases
 from assizes.tasks.store import open_store, query_store
 from tests.tasks.store.failing_nights import RUDE, RUDE_CASES, WRONG_CASES, night
 
