@@ -54,7 +54,7 @@ def edit_cause(
         UnknownRun: the store has no such run.
         ConfigurationError: the run is not complete, or the edit does not fit its causes.
     """
-    from assizes.tasks.runs.cause_edits import add_cause_edit
+    from assizes.tasks.runs.edits.cause_edits import add_cause_edit
     from assizes.tasks.runs.run_causes import causes_of_run
 
     with opened_store(file, uri) as store:
@@ -65,7 +65,7 @@ def edit_cause(
 
 def undo_edit(edit_id: str, author: str, file: Path | None, uri: str | None) -> None:
     """Undo an edit of a cause, and print it."""
-    from assizes.tasks.runs.cause_edits import undo_cause_edit
+    from assizes.tasks.runs.edits.cause_edits import undo_cause_edit
 
     with opened_store(file, uri) as store:
         entry = undo_cause_edit(store, edit_id, author)
@@ -76,7 +76,7 @@ def show_history(
     run_id: str, cause: str | None, file: Path | None, uri: str | None, *, as_json: bool
 ) -> None:
     """Print what people decided about one cause of a run, or about all causes that it knows."""
-    from assizes.tasks.runs.cause_edits import cause_history
+    from assizes.tasks.runs.edits.cause_edits import cause_history
     from assizes.tasks.runs.run_causes import causes_of_run
 
     with opened_store(file, uri) as store:

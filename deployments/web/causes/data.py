@@ -11,7 +11,7 @@ from assizes.judge.causes.edits import WITHDRAWN
 from assizes.judge.causes.failures import failures
 from assizes.judge.errors import ConfigurationError, UnknownCase
 from assizes.tasks.reports.formatting import LINE_CHARS, clean_line, name_of
-from assizes.tasks.runs.cause_edits import add_cause_edit, undo_cause_edit
+from assizes.tasks.runs.edits.cause_edits import add_cause_edit, undo_cause_edit
 from assizes.tasks.runs.stored_causes import (
     cause_named,
     earlier_runs,

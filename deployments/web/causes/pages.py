@@ -24,7 +24,7 @@ from assizes.deployments.web.label_routes import WritableDep
 from assizes.deployments.web.pages import page_response
 from assizes.deployments.web.read_routes import RunId, StoreReaderDep
 from assizes.deployments.web.sessions import set_name
-from assizes.tasks.runs.cause_edits import cause_history
+from assizes.tasks.runs.edits.cause_edits import cause_history
 from assizes.tasks.runs.stored_causes import stored_causes, unexplained_cases
 from assizes.tasks.store import Store
 

@@ -17,7 +17,7 @@ from assizes.deployments.web.causes.schemas import (
 from assizes.deployments.web.guard import problem_responses
 from assizes.deployments.web.label_routes import WritableDep
 from assizes.deployments.web.read_routes import RunId, StoreReaderDep
-from assizes.tasks.runs.cause_edits import cause_history
+from assizes.tasks.runs.edits.cause_edits import cause_history
 from assizes.tasks.runs.stored_causes import unexplained_cases
 from assizes.tasks.store import Store
 

@@ -7,7 +7,7 @@ import pytest
 
 from assizes.judge.causes.edits import CauseEdit
 from assizes.judge.errors import ConfigurationError
-from assizes.tasks.runs.cause_edits import add_cause_edit, cause_history, undo_cause_edit
+from assizes.tasks.runs.edits.cause_edits import add_cause_edit, cause_history, undo_cause_edit
 from assizes.tasks.runs.run_causes import causes_of_run
 from assizes.tasks.runs.stored_causes import cause_named, stored_causes
 from assizes.tasks.store import Store, open_store, query_store
