@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import polars as pl
 import pytest
 
 from assizes.judge.causes.edits import CauseEdit
+from assizes.judge.config.gates import SeriesConfig
 from assizes.judge.errors import ConfigurationError
+from assizes.tasks.reports.data.causes import causes_part
 from assizes.tasks.runs.edits.cause_edits import add_cause_edit, cause_history, undo_cause_edit
 from assizes.tasks.runs.run_causes import causes_of_run
 from assizes.tasks.runs.stored_causes import cause_named, stored_causes
 from assizes.tasks.store import Store, open_store, query_store
 from assizes.tasks.store.cause_tables import RunCauses
-from tests.tasks.store.failing_nights import night
+from assizes.tasks.tell_incidents import cause_incidents_at
+from tests.tasks.store.failing_nights import RUDE_CASES, WRONG_CASES, night
 
 DRIFT = {
     "late": (
@@ -180,6 +185,25 @@ def test_names_owners_and_silence_are_the_newest_ones_and_in_sql(place):
     sql = "select distinct name, owner, muted from causes"
     assert query_store(place, sql).rows() == [("manners", None, False)]
     assert query_store(place, "select * from cause_edits").height == 6
+
+
+def test_a_muted_cause_is_listed_but_nobody_is_told(folder_place):
+    with open_store(folder_place, writing=True) as store:
+        night(store, 1, {})
+        night(store, 2, RUDE_CASES | WRONG_CASES)
+        found = causes_of_run(store, "night-2")
+        series = SeriesConfig()
+        record = replace(store.run("night-2"), trigger="nightly")
+        assert len(cause_incidents_at(store, record, series)) == 2
+        rude = cause_with(found, "c0")
+        edit(store, "night-2", rude, "mute")
+        report = causes_part(causes_of_run(store, "night-2").causes, 0)
+        assert report is not None
+        assert [line.word for line in report.shown if line.cause_id == rude] == ["new, muted"]
+        assert [line.cause_id == rude for line in report.first] == [False]
+        assert [each.cause_id == rude for each in cause_incidents_at(store, record, series)] == [
+            False
+        ]
 
 
 def test_edits_that_do_not_fit_are_refused(place):
