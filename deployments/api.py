@@ -24,6 +24,8 @@ from assizes.deployments.web import (
     side_by_side,
     start_routes,
 )
+from assizes.deployments.web.causes import pages as cause_pages
+from assizes.deployments.web.causes import routes as cause_routes
 from assizes.deployments.web.labelling import annotate, desk, labels_page
 from assizes.deployments.web.read_routes import StoreReader
 from assizes.judge.config.run import RunConfig, StoreConfig
@@ -59,7 +61,7 @@ def create_app(config: RunConfig, access: guard.Access) -> FastAPI:
     app.state.series = config.series
     people = (label_routes, desk, labels_page, annotate, login, side_by_side, calibration_page)
     # Before `read_routes`: there the rest of a path is the id of a case.
-    finders = (finding_routes, saved_views)
+    finders = (finding_routes, saved_views, cause_routes, cause_pages)
     for module in (*finders, read_routes, start_routes, *people, pages):
         app.include_router(module.router)
     guard.install_handlers(app, pages.problem_page)

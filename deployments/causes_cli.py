@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from assizes.deployments import options
 from assizes.deployments.commands.failures import causes as commands
+from assizes.judge.causes.edits import CauseEdit
 
 
 class CausesGroup(options.ListingGroup):
@@ -29,6 +31,11 @@ causes_app = typer.Typer(
     rich_markup_mode=None,
 )
 
+CAUSE_NAMES = "the id of a cause, the beginning of it, or its name"
+Cause = Annotated[str, Argument(metavar="CAUSE", help=f"{CAUSE_NAMES}.".capitalize())]
+By = Annotated[str, Option("--by", help="Who decides it.")]
+Note = Annotated[str, Option(help="Why.")]
+
 
 @causes_app.command()
 def show(
@@ -39,3 +46,123 @@ def show(
 ) -> None:
     """Show what the failures of a run have in common, and what is new since the run before it."""
     commands.show_causes(run_id, config, store, as_json=as_json)
+
+
+@causes_app.command()
+def rename(
+    run_id: options.RunId,
+    cause: Cause,
+    name: Annotated[str, Argument(metavar="NAME", help="The new name.")],
+    by: By = "",
+    note: Note = "",
+    config: options.ConfigFile = None,
+    store: options.StoreUri = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Give a cause a name that lasts."""
+    edit = CauseEdit(cause, "rename", name, author=by, note=note)
+    commands.edit_cause(run_id, edit, config, store, as_json=as_json)
+
+
+@causes_app.command()
+def merge(
+    run_id: options.RunId,
+    cause: Cause,
+    into: Annotated[str, Argument(metavar="INTO", help=f"The other cause: {CAUSE_NAMES}.")],
+    by: By = "",
+    note: Note = "",
+    config: options.ConfigFile = None,
+    store: options.StoreUri = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Make a cause part of another one: its failures count there, also in later runs."""
+    edit = CauseEdit(cause, "merge", into, author=by, note=note)
+    commands.edit_cause(run_id, edit, config, store, as_json=as_json)
+
+
+@causes_app.command()
+def split(
+    run_id: options.RunId,
+    cause: Cause,
+    name: Annotated[str, Option(help="Name of the new cause.")],
+    case: Annotated[list[str], Option(help="A case of the new cause; may be given again.")],
+    by: By = "",
+    note: Note = "",
+    config: options.ConfigFile = None,
+    store: options.StoreUri = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Make cases of a cause a new cause; later runs tell the two apart."""
+    edit = CauseEdit(cause, "split", name, case, author=by, note=note)
+    commands.edit_cause(run_id, edit, config, store, as_json=as_json)
+
+
+@causes_app.command()
+def mute(
+    run_id: options.RunId,
+    cause: Cause,
+    by: By = "",
+    note: Note = "",
+    config: options.ConfigFile = None,
+    store: options.StoreUri = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Keep a cause in the tables, and tell nobody about it."""
+    edit = CauseEdit(cause, "mute", author=by, note=note)
+    commands.edit_cause(run_id, edit, config, store, as_json=as_json)
+
+
+@causes_app.command()
+def unmute(
+    run_id: options.RunId,
+    cause: Cause,
+    by: By = "",
+    note: Note = "",
+    config: options.ConfigFile = None,
+    store: options.StoreUri = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Tell people about a cause again."""
+    edit = CauseEdit(cause, "unmute", author=by, note=note)
+    commands.edit_cause(run_id, edit, config, store, as_json=as_json)
+
+
+@causes_app.command()
+def assign(
+    run_id: options.RunId,
+    cause: Cause,
+    owner: Annotated[str, Argument(metavar="OWNER", help="A person or a team.")],
+    by: By = "",
+    note: Note = "",
+    config: options.ConfigFile = None,
+    store: options.StoreUri = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Say who owns a cause; an empty owner is nobody."""
+    edit = CauseEdit(cause, "assign", owner, author=by, note=note)
+    commands.edit_cause(run_id, edit, config, store, as_json=as_json)
+
+
+@causes_app.command()
+def undo(
+    edit: Annotated[str, Argument(metavar="EDIT", help="Id of an edit, or its beginning.")],
+    by: By = "",
+    config: options.ConfigFile = None,
+    store: options.StoreUri = None,
+) -> None:
+    """Undo an edit of a cause, as `assizes causes history` lists them."""
+    commands.undo_edit(edit, by, config, store)
+
+
+@causes_app.command()
+def history(
+    run_id: options.RunId,
+    cause: Annotated[
+        str | None, Argument(metavar="CAUSE", help=f"Only edits of one: {CAUSE_NAMES}.")
+    ] = None,
+    config: options.ConfigFile = None,
+    store: options.StoreUri = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """List what people decided about the causes that a run knows."""
+    commands.show_history(run_id, cause, config, store, as_json=as_json)

@@ -149,6 +149,13 @@ PEOPLE_TABLES: Final[dict[str, dict[str, Any]]] = {
         "at": _TIME,
         "drawn_by": pl.String,
     },
+    "cause_edits": {
+        **_columns(pl.String, "edit_id", "run_id", "cause_id"),  # run_id: where a person saw it
+        "case_id": pl.String,  # of a split: a row for each case; else empty
+        **_columns(pl.String, "kind", "value", "author"),  # value: a name, an owner, another id
+        "at": _TIME,
+        **_columns(pl.String, "note", "supersedes"),
+    },
 }
 """What people say about runs. These rows belong to no shard and no run's commit: they are written
 at any time, and none is ever changed (`tasks/store/people.py`)."""
@@ -157,6 +164,7 @@ PEOPLE_KEYS: Final[dict[str, tuple[str, ...]]] = {
     "labels": ("label_id",),
     "annotations": ("annotation_id",),
     "queues": ("queue_id", "position"),
+    "cause_edits": ("edit_id", "case_id"),
 }
 
 CAUSE_TABLES: Final[dict[str, dict[str, Any]]] = {
@@ -169,6 +177,8 @@ CAUSE_TABLES: Final[dict[str, dict[str, Any]]] = {
         **_columns(pl.Float64, "baseline_share", "change_low", "change_high"),  # -1..1
         "sentence": pl.String,  # what a judge said about `examples[0]`
         "examples": pl.List(pl.String),  # ids of the cases that show the cause best
+        "owner": pl.String,  # that a person named; NULL: nobody
+        "muted": pl.Boolean,  # nobody is told about the cause
     },
     "case_causes": {**_ID, **_columns(pl.String, "metric", "cause_id")},
 }

@@ -19,7 +19,7 @@ from assizes.judge.history.trends import Incident, State
 from assizes.judge.rows import COMPLETE
 from assizes.tasks.context.run_context import PlannedRun, RunContext
 from assizes.tasks.runs.history import RunRange, stored_trends
-from assizes.tasks.runs.stored_causes import LOOK_BACK, earlier_runs
+from assizes.tasks.runs.stored_causes import LOOK_BACK, earlier_runs, stored_causes_of
 from assizes.tasks.runs.stored_runs import BY_DAY, is_about_newest_day
 from assizes.tasks.runtime.process import redacts_secrets
 from assizes.tasks.store import RunRecord, Store
@@ -113,9 +113,12 @@ def cause_incidents_at(
 ) -> list[CauseIncident]:
     """The incidents of causes that are open at a run, or resolved by it.
 
-    A run about an earlier day than another nightly or backfill run of its name has none.
+    A run about an earlier day than another nightly or backfill run of its name has none. A cause
+    that people muted has none either.
     """
     if not config.announce or not is_about_newest_day(store, record, BY_DAY):
         return []
     run_ids = [*earlier_runs(store, record.run_id, LOOK_BACK), record.run_id]
-    return cause_incidents(store.causes.rows("causes", run_ids), run_ids)
+    causes = stored_causes_of(store, run_ids)
+    announced = [each.causes.filter(~pl.col("muted")) for each in causes.values()]
+    return cause_incidents(pl.concat(announced), run_ids) if announced else []

@@ -120,7 +120,7 @@ def print_outcome(outcome: RunOutcome, *, as_json: bool = False) -> int:
     print_ending(TASK_UNJUDGED if is_open else WORDS[outcome.conclusion], outcome.reasons)
     if outcome.attribution is not None and not outcome.attribution.judge_moved:
         print_line(outcome.attribution.sentence())
-    if outcome.causes is not None:
+    if outcome.causes is not None and outcome.causes.first:
         print_line("what failed cases have in common:")
         print_lines(f"  {cause.line}" for cause in outcome.causes.first)
         print_line(f"  `assizes causes {outcome.run_id}` says more")

@@ -21,16 +21,21 @@ F = TypeVar("F", bound=BaseModel)
 
 async def form_fields(request: Request) -> dict[str, str]:
     """The fields of a form in a body; the last of several that have the same name."""
+    return dict(await form_pairs(request, MAX_FIELDS))
+
+
+async def form_pairs(request: Request, most: int) -> list[tuple[str, str]]:
+    """The fields of a form in a body, in their order; at most so many."""
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type != "application/x-www-form-urlencoded":
         raise HTTPException(400, "a form is sent as application/x-www-form-urlencoded")
     try:
         body = (await request.body()).decode("ascii")  # other characters come as %XX
-        pairs = parse_qsl(body, keep_blank_values=True, max_num_fields=MAX_FIELDS)
+        pairs = parse_qsl(body, keep_blank_values=True, max_num_fields=most)
     except ValueError as error:
         raise HTTPException(400, f"the form cannot be read: {error}") from None
     # A browser sends the ends of lines as CR LF.
-    return {name: text.replace("\r\n", "\n") for name, text in pairs}
+    return [(name, text.replace("\r\n", "\n")) for name, text in pairs]
 
 
 def parse_form(model: type[F], fields: Mapping[str, Any]) -> F:

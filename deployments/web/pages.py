@@ -44,6 +44,7 @@ from assizes.tasks.reports.render.html import (
 from assizes.tasks.reports.stored import StoredReport, read_report
 from assizes.tasks.runs.corrected_rows import trends_with_corrections
 from assizes.tasks.runs.history import RunRange, stored_trends
+from assizes.tasks.runs.stored_causes import causes_of_case
 from assizes.tasks.runs.stored_comparison import stored_comparison
 from assizes.tasks.store import Store
 
@@ -203,10 +204,12 @@ def case(
             query["repetition"] = row["repetition"]
             finding["url"] = f"/view/explain?{urlencode(query)}"  # a query, as ids may hold slashes
     annotate_case(executions, said)
+    causes = reader.read_store(lambda store: causes_of_case(store, record.run_id, case_id))
     data = {
         "run_id": record.run_id,
         "case_id": case_id,
         "executions": executions,
+        "causes": causes,
         "labelling": reader.labelling,
         "author": person_name(unquote(known)),
     }

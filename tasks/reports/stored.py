@@ -28,7 +28,7 @@ from assizes.tasks.reports.schema.report import Attributed
 from assizes.tasks.runs.anchor_runs import stored_attribution
 from assizes.tasks.runs.calibrations import citation_lines, citations
 from assizes.tasks.runs.corrected import corrected_numbers
-from assizes.tasks.runs.stored_causes import unexplained_cases
+from assizes.tasks.runs.stored_causes import stored_causes, unexplained_cases
 from assizes.tasks.runtime.places import explain_write_errors, replace_file
 from assizes.tasks.store import RunRecord, Store
 from assizes.tasks.store.record import checked_id
@@ -83,7 +83,7 @@ def stored_report_data(
     if verdict["outcome"] != data["verdict"]["outcome"]:  # a regression became undecided
         first = without_blame(first)
     data = {**data, "verdict": verdict, "first_look": first}
-    causes = stored_causes(store, record.run_id)
+    causes = _causes_part(store, record.run_id)
     more = {
         "corrected": None if corrected is None else corrected.model_dump(),
         "causes": None if causes is None else causes.model_dump(),
@@ -91,9 +91,9 @@ def stored_report_data(
     return {**data, **more, "calibration": cited, "attribution": attributed}
 
 
-def stored_causes(store: Store, run_id: str) -> Causes | None:
+def _causes_part(store: Store, run_id: str) -> Causes | None:
     """The causes of the failures of a run as its report shows them; `None` where none is stored."""
-    causes = store.causes.read(run_id)
+    causes = stored_causes(store, run_id)
     if causes is None:
         return None
     return causes_part(causes.causes, unexplained_cases(store, run_id, causes))

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import logging
-from typing import Final
+from collections.abc import Collection
 
 import polars as pl
 
-from assizes.judge.causes.described import KnownCause, RunWithCauses, cause_rows
+from assizes.judge.causes.described import RunWithCauses, cause_rows
+from assizes.judge.causes.edited_identity import find_edited_causes
 from assizes.judge.causes.failures import FAILURES, failures
-from assizes.judge.causes.identity import REMEMBERED, find_causes
-from assizes.judge.causes.presence import JudgedCases
-from assizes.judge.errors import ConfigurationError
+from assizes.judge.causes.identity import REMEMBERED
+from assizes.judge.errors import ConfigurationError, StoreError
 from assizes.judge.rows import CAUSE_TABLES, COMPLETE
+from assizes.tasks.runs.edited_causes import ALPHA, EditedCauses, judged_cases
 from assizes.tasks.runs.stored_causes import LOOK_BACK, earlier_runs
 from assizes.tasks.store import Store
 from assizes.tasks.store.cause_tables import RunCauses
-
-ALPHA: Final = 0.05
-"""The share of runs of an unchanged agent in which some cause is called new, worse, better or gone."""
 
 log = logging.getLogger(__name__)
 
@@ -39,55 +37,72 @@ def causes_of_run(store: Store, run_id: str) -> RunCauses:
         raise ConfigurationError(
             f"run {run.run_id} is {run.status}; causes are found in complete runs"
         )
-    before: str | None = None
-    for each in [*earlier_runs(store, run.run_id, LOOK_BACK), run.run_id]:
-        if store.causes.read(each) is None:
+    edited = EditedCauses(store)
+    found: RunCauses | None = None
+    before: tuple[str, RunCauses] | None = None
+    stored = store.causes.run_ids()
+    for each in [*_runs_before(store, run.run_id, stored), run.run_id]:
+        found = store.causes.read(each) if each in stored else None
+        if found is None:
             log.info("finding the causes of run %s", each)
-            store.causes.write(each, _find(store, each, before))
-        before = each
-    found = store.causes.read(run.run_id)
-    assert found is not None  # it was written above
-    return found
+            found = _find(store, each, before, edited)
+            _keep(store, each, found)
+        before = each, found
+    assert found is not None  # the last run is the one that was asked for
+    return edited.edited(run.run_id, found)
 
 
-def _find(store: Store, run_id: str, before: str | None) -> RunCauses:
-    earlier = store.causes.read(before) if before is not None else None
-    remembered = pl.DataFrame() if earlier is None else earlier.remembered
-    known = _known(remembered)
+def _keep(store: Store, run_id: str, found: RunCauses) -> None:
+    """Store the causes of a run; who may only read gets them without."""
+    try:
+        store.causes.write(run_id, found)
+    except StoreError as error:
+        log.warning("the causes of run %s are not stored: %s", run_id, error)
+
+
+def _runs_before(store: Store, run_id: str, stored: Collection[str]) -> list[str]:
+    """The complete runs of the same name from which causes are known, the oldest first.
+
+    They begin with the newest one whose causes are stored. Of those after it, or of all where none
+    is stored, the last `LOOK_BACK` are among them.
+    """
+    earlier = earlier_runs(store, run_id)[::-1]  # the newest first
+    known = next((place for place, each in enumerate(earlier) if each in stored), len(earlier))
+    return [*earlier[known : known + 1], *reversed(earlier[: min(known, LOOK_BACK)])]
+
+
+def _find(
+    store: Store, run_id: str, before: tuple[str, RunCauses] | None, edited: EditedCauses
+) -> RunCauses:
     columns = {**FAILURES, "cause_id": pl.String}
-    old = remembered.select(list(columns)) if known else pl.DataFrame(schema=columns)
-    found = find_causes(failures(store.scan(run_id, "scores")), old, run_id)
-    run = RunWithCauses(run_id, _judged(store, run_id), found.failures)
-    baseline = None if before is None else _stored(store, before)
-    rows = cause_rows(run, found, baseline, known, ALPHA)
+    memory = pl.DataFrame()
+    old = pl.DataFrame(schema=columns)
+    if before is not None:
+        memory = edited.memory(before[1])
+        old = memory.with_columns(cause_id="found_as").select(list(columns))
+    own = failures(store.scan(run_id, "scores"))
+    found = find_edited_causes(own, old, run_id, edited.edits)
+    run = RunWithCauses(run_id, judged_cases(store, run_id), found.failures)
+    baseline = None if before is None else edited.with_causes(*before)
+    rows = cause_rows(run, found, baseline, edited.known(memory), ALPHA)
     shown = found.failures.drop_nulls("cause_id").with_columns(pl.lit(run_id).alias("run_id"))
     case_causes = shown.select(list(CAUSE_TABLES["case_causes"])).unique(maintain_order=True)
-    return RunCauses(rows, case_causes, _remember(remembered, shown, rows))
+    return RunCauses(rows, case_causes, _remember(memory, shown, rows))
 
 
-def _known(remembered: pl.DataFrame) -> dict[str, KnownCause]:
-    if not remembered.height:
-        return {}
-    rows = remembered.unique("cause_id").select("cause_id", "name", "first_run").iter_rows()
-    return {cause_id: KnownCause(name, first_run) for cause_id, name, first_run in rows}
+def _remember(memory: pl.DataFrame, shown: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
+    """The latest failures of each cause, as it was before merges of people.
 
-
-def _judged(store: Store, run_id: str) -> JudgedCases:
-    judged = store.scan(run_id, "cases").filter(pl.col("status") == "judged")
-    return JudgedCases(judged.select("case_id", "repetition", "cluster").collect())
-
-
-def _stored(store: Store, run_id: str) -> RunWithCauses:
-    stored = store.causes.rows("case_causes", [run_id])
-    return RunWithCauses(run_id, _judged(store, run_id), stored)
-
-
-def _remember(remembered: pl.DataFrame, shown: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
-    """The latest failures of each cause; a cause that was merged is remembered as the older one."""
+    A cause that the program merged is remembered as the older one.
+    """
     own = shown.join(rows.select("cause_id", "name", "first_run"), on="cause_id", how="left")
+    own = own.with_columns(cause_id="found_as").drop("found_as")
     both = own
-    if remembered.height:
-        merged = dict(rows.drop_nulls("merged_into").select("cause_id", "merged_into").iter_rows())
-        older = remembered.filter(~pl.col("cause_id").is_in(list(merged)))
-        both = pl.concat([older, own.select(remembered.columns)])
+    if memory.height:
+        merged = rows["cause_id"].filter(rows["merged_into"].is_not_null())
+        older = memory.filter(~pl.col("cause_id").is_in(merged.implode()))
+        older = older.with_columns(cause_id="found_as").drop("found_as")
+        both = pl.concat([older, own.select(older.columns)])
+    # A cause keeps the name and the first run with which it is remembered.
+    both = both.with_columns(pl.col("name", "first_run").first().over("cause_id"))
     return both.group_by("cause_id", maintain_order=True).tail(REMEMBERED)

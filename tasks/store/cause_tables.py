@@ -7,15 +7,16 @@ lake, in the folder `<file>.causes` beside a DuckDB file, which another process 
 from __future__ import annotations
 
 import io
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 import polars as pl
 
 from assizes.judge.causes.failures import FAILURES
 from assizes.judge.rows import CAUSE_TABLES
-from assizes.tasks.store.objects import Folder, Objects
+from assizes.tasks.store.objects import Folder
+from assizes.tasks.store.people import IN_MEMORY
 
 REMEMBERED: Final = "remembered"
 """The table of failures by which later runs know the causes; no table for readers."""
@@ -43,16 +44,53 @@ class RunCauses(NamedTuple):
     """The latest failures of each cause of this run and of earlier ones, the longest known first."""
 
 
+class CauseFiles(Protocol):
+    """Where the tables lie: the part of `Objects` that they need."""
+
+    def read(self, names: Sequence[str]) -> dict[str, bytes]:
+        """The bytes of the named files, by name; a file that is not there is left out."""
+
+    def names(self, folder: str) -> list[str]:
+        """Last parts of the names in a folder, sorted."""
+
+    def replace(self, name: str, data: bytes) -> None:
+        """Write a file, over the one that is there if there is one."""
+
+
+class _MemoryFiles:
+    """Files of a store that is in memory; they end with it."""
+
+    def __init__(self) -> None:
+        self._files: dict[str, bytes] = {}
+
+    def read(self, names: Sequence[str]) -> dict[str, bytes]:
+        return {name: self._files[name] for name in names if name in self._files}
+
+    def names(self, folder: str) -> list[str]:
+        start = f"{folder}/"
+        return sorted(name.removeprefix(start) for name in self._files if name.startswith(start))
+
+    def replace(self, name: str, data: bytes) -> None:
+        self._files[name] = data
+
+
 class CauseTables:
     """The causes of the runs of a store; `StoreError` where it cannot be reached."""
 
-    def __init__(self, objects: Objects) -> None:
-        self._objects = objects
+    def __init__(self, files: CauseFiles) -> None:
+        self._objects = files
 
     @classmethod
     def beside(cls, store_file: Path) -> CauseTables:
-        """The tables in the folder beside a DuckDB file."""
+        """The tables in the folder beside a DuckDB file, or in memory for a store in memory."""
+        if store_file == IN_MEMORY:
+            return cls(_MemoryFiles())
         return cls(Folder(store_file.with_name(f"{store_file.name}{_SUFFIX}")))
+
+    def run_ids(self) -> set[str]:
+        """The ids of the runs whose causes are stored."""
+        # The table that is written last.
+        return {name.removesuffix(".parquet") for name in self._objects.names(f"{_FOLDER}/causes")}
 
     def write(self, run_id: str, found: RunCauses) -> None:
         """Store the causes of a run in place of those that it may have."""
@@ -109,4 +147,13 @@ def _name(table: str, run_id: str) -> str:
 
 
 def _rows(data: bytes, table: str) -> pl.DataFrame:
-    return pl.read_parquet(data).select(list(_COLUMNS[table]))
+    stored = pl.read_parquet(data)
+    later = {
+        "owner": pl.lit(None, pl.String),
+        "muted": pl.lit(value=False),
+    }  # older files lack them
+    if table == "causes":
+        stored = stored.with_columns(
+            value.alias(name) for name, value in later.items() if name not in stored.columns
+        )
+    return stored.select(list(_COLUMNS[table]))

@@ -11,7 +11,7 @@
     runs/<run>/SUCCESS.json                         the end of a complete run; created once, last
     comparisons/<baseline>..<candidate>-<hash>.json
     calibrations/<fingerprint>-<hash>.json          the hash is of its record; created once
-    labels/, annotations/, queues/<hash>.lines      rows of people; created once
+    labels/, annotations/, queues/, cause_edits/<hash>.lines    rows of people; created once
     causes/<table>/<run>.parquet                    causes of a run; found again at any time
 
 Readers open only parts that a commit mark or a generation names, and check the parts against it. So

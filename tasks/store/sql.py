@@ -12,6 +12,7 @@ import polars as pl
 from duckdb import DuckDBPyConnection as Connection
 
 from assizes.judge import rows
+from assizes.judge.causes.edits import current_edits
 from assizes.judge.errors import ConfigurationError
 from assizes.tasks.store.duckdb_rows import TYPES, present_tables
 from assizes.tasks.store.lake import ParquetStore
@@ -74,7 +75,7 @@ def _rows_of_query(
         _load_table(con, table, store.people.rows(table), run)
     for table in rows.CAUSE_TABLES.keys() & words:
         of_runs = [run] if run else store.runs()["run_id"].to_list()
-        _load_table(con, table, store.causes.rows(table, of_runs), run)
+        _load_table(con, table, _cause_rows(store, table, of_runs), run)
     files: list[str] = []  # those of a local lake, which the statement reads itself
     if isinstance(store, ParquetStore):
         runs = [run] if run else store.runs()["run_id"].to_list()
@@ -87,6 +88,14 @@ def _rows_of_query(
         _add_metrics(con, more, run, is_file=not isinstance(store, ParquetStore))
     lock_connection(con, query.limits, files)
     return run_within(con, statement, query.limits)
+
+
+def _cause_rows(store: Store, table: str, run_ids: Iterable[str]) -> pl.DataFrame:
+    """Rows of a table of causes, with the names, owners and silence that people gave them."""
+    found = store.causes.rows(table, run_ids)
+    if table != "causes":
+        return found
+    return current_edits(store.people.rows("cause_edits")).labelled(found)
 
 
 def _show_file(con: Connection, tables: Iterable[str], run: str | None) -> None:

@@ -53,3 +53,79 @@ def test_what_is_gone_is_named_and_a_run_that_has_not_ended_is_refused(folder: P
     assert refused.err.startswith(
         "assizes: run night-4 is running; causes are found in complete runs;"
     )
+
+
+def causes(folder: Path, run_id: str = "night-2") -> dict[str, dict]:
+    """The causes of a run, by name."""
+    document = json.loads(assizes("causes", run_id, "--json", cwd=folder).out)
+    return {row["name"]: row for row in document["causes"]}
+
+
+def test_a_cause_is_renamed_assigned_muted_and_the_next_night_knows_it(folder: Path):
+    tone = next(row for row in causes(folder).values() if row["state"] == "persisting")
+    for words in (
+        ("rename", "night-2", tone["cause_id"][:6], "bad manners", "--by", "Ada"),
+        ("assign", "night-2", "bad manners", "tone team", "--note", "theirs"),
+        ("mute", "night-2", "bad manners"),
+    ):
+        answer = assizes("causes", *words, cwd=folder)
+        assert (answer.code, answer.err) == (0, ""), answer
+        assert words[0] in answer.out
+    row = causes(folder, "night-3")["bad manners"]
+    assert (row["owner"], row["muted"], row["state"]) == ("tone team", True, "gone")
+    assert "gone, muted" in assizes("causes", "night-3", cwd=folder).out
+    history = json.loads(
+        assizes("causes", "history", "night-3", "bad manners", "--json", cwd=folder).out
+    )["edits"]
+    assert [(edit["kind"], edit["author"], edit["note"]) for edit in history] == [
+        ("rename", "Ada", ""),
+        ("assign", "", "theirs"),
+        ("mute", "", ""),
+    ]
+    undone = assizes("causes", "undo", history[0]["edit_id"][:8], "--by", "Bo", cwd=folder)
+    assert (undone.code, "undone" in undone.out) == (0, True)
+    assert tone["name"] in causes(folder)
+    assizes("causes", "unmute", "night-2", tone["name"], cwd=folder)
+    assert not causes(folder)[tone["name"]]["muted"]
+
+
+def test_causes_are_merged_and_split(folder: Path):
+    before = {row["state"]: row for row in causes(folder).values()}
+    tone, total = before["persisting"], before["new"]
+    cases = [f"--case=c{number}" for number in range(20, 23)]
+    split = ("split", "night-2", total["cause_id"], "--name", "wrong sums", *cases)
+    assert assizes("causes", *split, cwd=folder).code == 0
+    assert causes(folder)["wrong sums"]["cases"] == 3
+    merge = ("merge", "night-2", "wrong sums", tone["name"])
+    assert assizes("causes", *merge, cwd=folder).code == 0
+    after = causes(folder)
+    assert (after[tone["name"]]["cases"], after[total["name"]]["cases"]) == (11, 7)
+    assert "wrong sums" not in after
+    history = assizes("causes", "history", "night-2", tone["name"], cwd=folder)
+    assert "merge" in history.out
+
+
+def test_faults_of_edits_are_one_line(folder: Path):
+    first = next(iter(causes(folder)))
+    for words, fault in (
+        (("mute", "night-2", "nope"), "assizes: no cause is named 'nope'; the run has "),
+        (("merge", "night-2", first, first), "a merge cannot lead back"),
+        (("rename", "night-2", first, ""), "assizes: a cause has a name; give one"),
+        (("split", "night-2", first, "--name", "x", "--case", "c39"), "does not show cause"),
+        (("undo", "nope"), "0 edits of causes have an id that begins 'nope'"),
+        (("mute", "night-4", "x"), "run night-4 is running"),
+    ):
+        refused = assizes("causes", *words, cwd=folder)
+        assert (refused.code, fault in refused.err) == (2, True), refused
+        assert len(refused.err.splitlines()) == 1
+
+
+def test_who_may_only_read_sees_causes_that_are_not_stored(folder: Path):
+    place = folder / "assizes.duckdb.causes" / "causes"
+    (place / "causes").mkdir(parents=True)
+    (place / "case_causes").write_text("a file where a folder would be")
+    answer = assizes("causes", "night-2", "--json", cwd=folder)
+    assert answer.code == 0
+    states = {row["state"] for row in json.loads(answer.out)["causes"]}
+    assert states == {"new", "persisting"}
+    assert "the causes of run night-2 are not stored: " in answer.err

@@ -12,7 +12,7 @@ from assizes.tasks.store import open_store
 from tests.command import assizes
 from tests.tasks.store.test_upkeep import filled
 
-NOTHING_SAID = {"labels": 0, "annotations": 0, "queues": 0}
+NOTHING_SAID = {"labels": 0, "annotations": 0, "queues": 0, "cause_edits": 0}
 """Rows of people about the cases of a subject."""
 
 

@@ -7,9 +7,11 @@ from typing import Any
 
 from assizes.deployments.commands import output
 from assizes.deployments.commands.stores import opened_store
-from assizes.tasks.runs.stored_causes import unexplained_cases
+from assizes.judge.causes.edits import CauseEdit
+from assizes.tasks.runs.stored_causes import cause_named, unexplained_cases
 
-COLUMNS = ("cause", "name", "now", "#cases", "#share %", "95 %", "#before %", "#points")
+COLUMNS = ("cause", "name", "now", "#cases", "#share %", "95 %", "#before %", "#points", "owner")
+EDIT_COLUMNS = ("edit", "at", "by", "cause", "what", "value", "cases", "counts", "note")
 SHOWN_EXAMPLES = 3
 
 
@@ -43,6 +45,64 @@ def show_causes(run_id: str, file: Path | None, uri: str | None, *, as_json: boo
         output.print_line(f"{unexplained} failed cases are in no cause")
 
 
+def edit_cause(
+    run_id: str, edit: CauseEdit, file: Path | None, uri: str | None, *, as_json: bool
+) -> None:
+    """Store an edit of a cause, and print it.
+
+    Raises:
+        UnknownRun: the store has no such run.
+        ConfigurationError: the run is not complete, or the edit does not fit its causes.
+    """
+    from assizes.tasks.runs.edits.cause_edits import add_cause_edit
+    from assizes.tasks.runs.run_causes import causes_of_run
+
+    with opened_store(file, uri) as store:
+        causes = causes_of_run(store, run_id)
+        entry = add_cause_edit(store, store.full_id(run_id), causes, edit)
+    _print_edits([entry], as_json=as_json)
+
+
+def undo_edit(edit_id: str, author: str, file: Path | None, uri: str | None) -> None:
+    """Undo an edit of a cause, and print it."""
+    from assizes.tasks.runs.edits.cause_edits import undo_cause_edit
+
+    with opened_store(file, uri) as store:
+        entry = undo_cause_edit(store, edit_id, author)
+    _print_edits([entry], as_json=False)
+
+
+def show_history(
+    run_id: str, cause: str | None, file: Path | None, uri: str | None, *, as_json: bool
+) -> None:
+    """Print what people decided about one cause of a run, or about all causes that it knows."""
+    from assizes.tasks.runs.edits.cause_edits import cause_history
+    from assizes.tasks.runs.run_causes import causes_of_run
+
+    with opened_store(file, uri) as store:
+        found = causes_of_run(store, run_id)
+        ids = [*found.causes["cause_id"], *found.remembered["cause_id"]]
+        entries = cause_history(store, ids if cause is None else [cause_named(found, cause)])
+    _print_edits(entries, as_json=as_json)
+
+
+def _print_edits(entries: list[dict[str, Any]], *, as_json: bool) -> None:
+    dated = [entry | {"at": entry["at"].isoformat()} for entry in entries]
+    if as_json:
+        output.print_json({"edits": dated})
+        return
+    rows = [
+        (
+            *(entry["edit_id"][:8], f"{entry['at']:%Y-%m-%d %H:%M}", entry["author"] or "-"),
+            *(entry["cause_id"], entry["kind"], entry["value"], ", ".join(entry["case_ids"])),
+            "undone" if entry["undone"] else "",
+            entry["note"],
+        )
+        for entry in entries
+    ]
+    output.print_table("", EDIT_COLUMNS, rows)
+
+
 def _cells(row: dict[str, Any]) -> list[object]:
     interval = None
     if row["share_low"] is not None:
@@ -52,7 +112,10 @@ def _cells(row: dict[str, Any]) -> list[object]:
         state = f"merged into {row['merged_into']}"
     shares = (row["share"], row["baseline_share"])
     now, before = (None if share is None else 100 * share for share in shares)
-    return [row["cause_id"], row["name"], state, row["cases"], now, interval, before, row["points"]]
+    if row["muted"]:
+        state = f"{state}, muted"
+    numbers = (row["cases"], now, interval, before, row["points"])
+    return [row["cause_id"], row["name"], state, *numbers, row["owner"]]
 
 
 def _examples(case_ids: list[str]) -> str:

@@ -39,7 +39,8 @@ def causes_part(causes: pl.DataFrame, unexplained: int) -> Causes | None:
 
 
 def _first(lines: list[CauseLine]) -> Iterator[CauseLine]:
-    """First what surely changed, then what takes most points now."""
+    """First what surely changed, then what takes most points now; nothing that people muted."""
+    lines = [line for line in lines if not line.muted]
     for state in _CHANGED:
         yield from (line for line in lines if line.state == state)
     yield from (line for line in lines if line.state not in _CHANGED and line.cases)
@@ -51,7 +52,7 @@ def _cause_line(row: Mapping[str, Any]) -> CauseLine:
         "name": name_of(row["name"]),
         "sentence": line_of(row["sentence"] or ""),
         "examples": [name_of(case_id) for case_id in row["examples"] or ()],
-        "word": _WORDS.get(row["state"], row["state"]),
+        "word": _WORDS.get(row["state"], row["state"]) + (", muted" if row["muted"] else ""),
         "shown": _numbers(row),
     }
     # A cause that the run does not show has no share in its row.

@@ -12,7 +12,7 @@ MAX_EXAMPLES: Final = 3  # cases that are named for one cause, at most
 
 def first_causes(data: Mapping[str, Any]) -> Iterator[str]:
     """The causes of failures that the first screen names."""
-    if (causes := data.get("causes")) is not None:
+    if (causes := data.get("causes")) is not None and causes["first"]:
         yield "What failed cases have in common:"
         yield bullets(_cause(cause) for cause in causes["first"])
 

@@ -88,6 +88,14 @@ class Site:
         # The route takes the rest of the path as the id of the case, / included.
         return f"/view/runs/{quote(self.run_id or '', safe='')}/cases/{quote(case_id)}"
 
+    def causes_url(self) -> str:
+        """The URL of the page of the causes of this run."""
+        return f"/view/runs/{quote(self.run_id or '', safe='')}/causes"
+
+    def cause_url(self, cause_id: str) -> str:
+        """The URL of the page of one cause of this run."""
+        return f"{self.causes_url()}/{quote(cause_id, safe='')}"
+
     def pair_url(self, baseline: str, candidate: str, case_id: str) -> str:
         """The URL of the page of a case of two runs side by side."""
         query = {"baseline": baseline, "candidate": candidate, "case": case_id}

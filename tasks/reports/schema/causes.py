@@ -23,6 +23,8 @@ class CauseLine(_Part):
     points: float = Field(description="that the cause takes from the average score, 0..100")
     sentence: str = Field(description="what a judge said about the first example; may be empty")
     examples: list[str] = Field(description="ids of the cases that show it best")
+    owner: str | None = Field(default=None, description="whom a person named; null: nobody")
+    muted: bool = Field(default=False, description="a person wants nobody to be told about it")
     word: str = Field(description="the state in words")
     shown: str = Field(description="the numbers in words")
 

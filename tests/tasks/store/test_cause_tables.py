@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import io
+
 import polars as pl
 import pytest
 
 from assizes.judge.errors import ConfigurationError
-from assizes.tasks.runs.run_causes import causes_of_run, unexplained_cases
+from assizes.tasks.runs import run_causes
+from assizes.tasks.runs.run_causes import causes_of_run
+from assizes.tasks.runs.stored_causes import unexplained_cases
 from assizes.tasks.store import open_store, query_store
 from tests.tasks.store.failing_nights import RUDE, RUDE_CASES, WRONG_CASES, night
 
@@ -82,3 +86,38 @@ def test_a_run_without_failures_has_no_causes(place):
         night(store, 1, {})
         found = causes_of_run(store, "night-1")
     assert (found.causes.height, found.case_causes.height) == (0, 0)
+
+
+def test_causes_are_known_from_the_newest_run_that_has_some(place, monkeypatch):
+    monkeypatch.setattr(run_causes, "LOOK_BACK", 2)
+    with open_store(place, writing=True) as store:
+        night(store, 1, RUDE_CASES)
+        first = causes_of_run(store, "night-1").causes["cause_id"].to_list()
+        for number in range(2, 7):
+            night(store, number, RUDE_CASES)
+        last = causes_of_run(store, "night-6")
+        assert last.causes["cause_id"].to_list() == first
+        assert last.causes["baseline"].to_list() == ["night-5"]
+        assert store.causes.run_ids() == {"night-1", "night-4", "night-5", "night-6"}
+
+
+def test_a_store_in_memory_keeps_causes_in_memory(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with open_store("duckdb:///:memory:", writing=True) as store:
+        night(store, 1, RUDE_CASES)
+        assert causes_of_run(store, "night-1").causes["cases"].to_list() == [8]
+        assert store.causes.run_ids() == {"night-1"}
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_causes_that_were_stored_before_people_could_edit_them_are_read(nights):
+    with open_store(nights) as store:
+        causes_of_run(store, "night-1")
+        files = store.causes._objects
+        name = "causes/causes/night-1.parquet"
+        older = io.BytesIO()
+        stored = pl.read_parquet(files.read([name])[name])
+        stored.drop("owner", "muted").write_parquet(older)
+        files.replace(name, older.getvalue())
+        row = causes_of_run(store, "night-1").causes.row(0, named=True)
+    assert (row["owner"], row["muted"], row["cases"]) == (None, False, 8)

@@ -1,0 +1,1 @@
+"""What people decide about the causes of failures of stored runs."""
