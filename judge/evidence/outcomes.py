@@ -49,8 +49,8 @@ class Outcome:
 
 def outcomes_of(transcript: Transcript) -> Iterator[Outcome]:
     """Yield the results of tools and of code in order, each with the turn that brought it about."""
-    names = {call.id: call.name for _, call in transcript.calls() if call.id is not None}
-    places = {call.id: index for index, call in transcript.calls() if call.id is not None}
+    names = {call.id: call.name for _, call in transcript.calls() if call.id}
+    places = {call.id: index for index, call in transcript.calls() if call.id}
     last_agent: int | None = None
     for index, turn in enumerate(transcript.turns):
         if turn.role == "assistant":
@@ -64,11 +64,11 @@ def outcomes_of(transcript: Transcript) -> Iterator[Outcome]:
         )
         is_out = codes is None and is_outage(content, is_error=result.is_error)
         failed = result.is_error or is_out or (codes is not None and int(codes[1]) != 0)
-        act = places.get(result.call_id, last_agent)
+        act = places.get(result.call_id or "", last_agent)
         yield Outcome(
             turn=index,
             act=index if act is None or act > index else act,
-            tool=names.get(result.call_id) or result.name or "tool",
+            tool=names.get(result.call_id or "") or result.name or "tool",
             content=content,
             has_failed=failed,
             is_out=is_out,
