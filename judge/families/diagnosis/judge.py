@@ -153,7 +153,7 @@ class DiagnosisJudge:
             "found_by": "program",
             "rule": best.rule,
             "confidence": best.confidence,
-            "rationale": best.reason,
+            "rationale": f"{best.reason} {best.should_have}",
             "looks": 0,
         }
         return self._scored(case, best.turn, best.owner, details, signs)
@@ -185,7 +185,7 @@ class DiagnosisJudge:
             "unfounded_quotes": len(reply.quotes) - len(founded),
             "found_by": "model",
             "confidence": reply.confidence,
-            "rationale": reply.reasoning,
+            "rationale": " ".join(filter(None, (reply.reasoning, reply.should_have))),
             **facts,
         }
         return self._scored(case, turn, owner, details, signs)
