@@ -22,6 +22,7 @@ from assizes.judge.families.diagnosis.looks import (
     ProgramVerdict,
     Reading,
     Verdict,
+    look_count,
     look_prompt,
     plain_words,
     prompt_tokens,
@@ -56,8 +57,8 @@ class DiagnosisOptions(JudgeOptions):
         default=3, ge=1, le=8, description="The most prompts for a case that is not shown whole."
     )
     max_tokens: int = Field(
-        default=16_000,
-        ge=2_000,
+        default=12_000,
+        ge=8_000,
         le=1_000_000,
         description="The most tokens (estimated) of all prompts of a case. A run that fits is shown "
         "whole in one prompt; a longer one is read in looks.",
@@ -126,11 +127,11 @@ class DiagnosisJudge:
         if prompt_tokens(whole) <= budget:
             answer = (yield from ask_each([_ask(whole, Verdict, case, signs)]))[0]
             return [self._score(case, signs, answer, {"looks": 1, "read": [[0, _last(case)]]})]
+        looks = look_count(case, signs, self.options.looks, budget)
         reading, read = Reading(), list[list[int]]()
-        for look in range(self.options.looks):
-            is_last = look + 1 == self.options.looks
-            share = budget // self.options.looks
-            prompt = look_prompt(case, signs, reading, share, is_last=is_last)
+        for look in range(looks):
+            is_last = look + 1 == looks
+            prompt = look_prompt(case, signs, reading, budget // looks, is_last=is_last)
             facts = {"looks": look + 1, "read": read}
             if is_last:
                 answer = (yield from ask_each([_ask(prompt, Verdict, case, signs)]))[0]

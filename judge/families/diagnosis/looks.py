@@ -27,8 +27,12 @@ _EXPECTED_CHARS: Final = 800
 _NOTES_CHARS: Final = 900
 _SIGNS: Final = 5
 """Signs that a prompt shows."""
-_DIGEST_SHARE: Final = 0.5
-"""Share (0..1) of what a look may still hold beside its frame that the digest of the run takes."""
+_DIGEST_SHARE: Final = 0.4
+"""Share (0..1) of the room beside the frame that the digest of the run takes, where spans follow."""
+_LEAST_ROOM: Final = 800
+"""Tokens beside its frame without which a look is not worth its price."""
+_SEAMS: Final = 60
+"""Tokens of the headings and the blank lines around the sections."""
 MOST_SPANS: Final = 6
 """Spans that one look may ask for; further ones are left out."""
 
@@ -133,11 +137,12 @@ def whole_prompt(case: Case, signs: Sequence[Sign]) -> Prompt:
 def look_prompt(
     case: Case, signs: Sequence[Sign], reading: Reading, most_tokens: int, *, is_last: bool
 ) -> Prompt:
-    """The prompt of one look, of at most `most_tokens` (estimated) unless its frame has more."""
+    """The prompt of one look, of at most `most_tokens` (estimated); see `look_count`."""
     system = SYSTEM_LAST if is_last else SYSTEM_LOOK
     frame = _frame(case, signs)
-    room = max(400, most_tokens - prompt_tokens(Prompt(system, "\n\n".join(frame))))
-    digest = digest_text(case.transcript, int(room * _DIGEST_SHARE))
+    room = most_tokens - prompt_tokens(Prompt(system, "\n\n".join(frame))) - _SEAMS
+    share = _DIGEST_SHARE if reading.spans else 1
+    digest = digest_text(case.transcript, max(1, int(room * share)))
     sections = [*frame, data_section("Run, one line a turn, shortened", digest)]
     if reading.notes:
         notes = shorten_middle(reading.notes, _NOTES_CHARS)
@@ -148,6 +153,12 @@ def look_prompt(
         spans = spans_text(case.transcript, turns, max(0, left))
         sections.append(data_section("Turns that you asked for", spans or NOT_CAPTURED))
     return Prompt(system, "\n\n".join(sections))
+
+
+def look_count(case: Case, signs: Sequence[Sign], looks: int, budget: int) -> int:
+    """How many looks, at most `looks` and at least one, the tokens of a budget are enough for."""
+    frame = prompt_tokens(Prompt(SYSTEM_LOOK, "\n\n".join(_frame(case, signs))))
+    return max(1, min(looks, budget // (frame + _LEAST_ROOM)))
 
 
 def prompt_tokens(prompt: Prompt) -> int:

@@ -43,7 +43,7 @@ def digest_text(transcript: Transcript, most_tokens: int) -> str:
         if estimated_tokens(shown) <= most_tokens:
             return shown
         limit = limit * 3 // 4
-    size = 2
+    shown, size = "", 2
     while size < len(lines):
         shown = "\n".join(_folded_lines(lines, size))
         if estimated_tokens(shown) <= most_tokens:
