@@ -82,7 +82,7 @@ class Sign:
 
 
 @dataclass(frozen=True)
-class _Run:
+class _RunFacts:
     """A run as the rules read it."""
 
     case: Case
@@ -120,15 +120,15 @@ def quote_of(turn: int, text: str, around: int = 0) -> Quote:
     return Quote(turn, " ".join(text[start : start + QUOTE_CHARS].split()))
 
 
-def _run(case: Case) -> _Run:
+def _run(case: Case) -> _RunFacts:
     outcomes = tuple(outcomes_of(case.transcript))
     by_tool: defaultdict[str, list[Outcome]] = defaultdict(list)
     for outcome in outcomes:
         by_tool[outcome.tool].append(outcome)
-    return _Run(case, outcomes, dict(by_tool))
+    return _RunFacts(case, outcomes, dict(by_tool))
 
 
-def _expected_call(run: _Run) -> Sign | None:
+def _expected_call(run: _RunFacts) -> Sign | None:
     """The first expected call that was not made, or was made with other arguments."""
     tools = tool_evidence(run.case)
     if not tools.expected:
@@ -166,7 +166,7 @@ def _expected_call(run: _Run) -> Sign | None:
     return None
 
 
-def _claims_success(run: _Run) -> Sign | None:
+def _claims_success(run: _RunFacts) -> Sign | None:
     """A text that reports success right after a failure, and does not mention the failure."""
     for outcome in run.outcomes:
         if not outcome.has_failed or outcome.turn + 1 >= len(run.turns):
@@ -190,7 +190,7 @@ def _claims_success(run: _Run) -> Sign | None:
     return None
 
 
-def _not_recovered(run: _Run) -> Sign | None:
+def _not_recovered(run: _RunFacts) -> Sign | None:
     """The first failure of a tool that never worked again."""
     signs: list[Sign] = []
     for tool, outcomes in run.by_tool.items():
@@ -203,7 +203,7 @@ def _not_recovered(run: _Run) -> Sign | None:
     return min(signs, key=lambda sign: sign.turn, default=None)
 
 
-def _failed_act(run: _Run) -> Sign | None:
+def _failed_act(run: _RunFacts) -> Sign | None:
     """The first failure, also where the tool worked again later: the run took another way there."""
     first = next((outcome for outcome in run.outcomes if outcome.has_failed), None)
     if first is None:
@@ -235,7 +235,7 @@ def _failure(outcome: Outcome, reason: str) -> Sign:
     )
 
 
-def _invented_data(run: _Run) -> Sign | None:
+def _invented_data(run: _RunFacts) -> Sign | None:
     """The first text that puts invented values in the place of those it could not get."""
     for index, text in run.own_texts():
         for match in _INVENTED.finditer(text):
@@ -252,7 +252,7 @@ def _invented_data(run: _Run) -> Sign | None:
     return None
 
 
-def _empty_retrieval(run: _Run) -> Sign | None:
+def _empty_retrieval(run: _RunFacts) -> Sign | None:
     """The first retrieval that found nothing, or was barred, and that no later one made good."""
     found = {
         outcome.tool for outcome in run.outcomes if not outcome.has_failed and not is_empty(outcome)
@@ -275,7 +275,7 @@ def _empty_retrieval(run: _Run) -> Sign | None:
     )
 
 
-def _loop(run: _Run) -> Sign | None:
+def _loop(run: _RunFacts) -> Sign | None:
     """The first repetition of an act that was made three times or more with one result."""
     results = {(made.turn, id(made.call)): made.result for made in made_calls(run.case.transcript)}
     acts: list[tuple[int, str]] = []
@@ -308,7 +308,7 @@ def _loop(run: _Run) -> Sign | None:
     return None
 
 
-def _cut_off(run: _Run) -> Sign | None:
+def _cut_off(run: _RunFacts) -> Sign | None:
     """The last turn of an agent in a run that did not come to its end."""
     last = max((i for i, turn in enumerate(run.turns) if turn.role == "assistant"), default=None)
     if run.case.transcript.finished is not False or last is None:
@@ -324,7 +324,7 @@ def _cut_off(run: _Run) -> Sign | None:
     )
 
 
-def _first_act(run: _Run) -> Sign | None:
+def _first_act(run: _RunFacts) -> Sign | None:
     """The first act of a run of several agents: a call, else code, else a text of some length."""
     if len(run.case.transcript.agents()) < 2:
         return None
@@ -345,7 +345,7 @@ def _first_act(run: _Run) -> Sign | None:
     )
 
 
-_RULES: Final[Sequence[Callable[[_Run], Sign | None]]] = (
+_RULES: Final[Sequence[Callable[[_RunFacts], Sign | None]]] = (
     *(_expected_call, _claims_success, _not_recovered, _invented_data),
     *(_empty_retrieval, _loop, _failed_act, _cut_off),
 )

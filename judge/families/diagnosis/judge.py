@@ -18,10 +18,10 @@ from assizes.judge.families.diagnosis.looks import (
     SYSTEM_LOOK,
     DiagnosisEvidence,
     DiagnosisReply,
+    LastLook,
     Look,
-    ProgramVerdict,
+    ProgramAnswer,
     Reading,
-    Verdict,
     look_count,
     look_prompt,
     plain_words,
@@ -125,7 +125,7 @@ class DiagnosisJudge:
         """Ask about the whole run where it fits the budget, else in looks until one answers."""
         whole, budget = whole_prompt(case, signs), self.options.max_tokens
         if prompt_tokens(whole) <= budget:
-            answer = (yield from ask_each([_ask(whole, Verdict, case, signs)]))[0]
+            answer = (yield from ask_each([_ask(whole, LastLook, case, signs)]))[0]
             return [self._score(case, signs, answer, {"looks": 1, "read": [[0, _last(case)]]})]
         looks = look_count(case, signs, self.options.looks, budget)
         reading, read = Reading(), list[list[int]]()
@@ -134,7 +134,7 @@ class DiagnosisJudge:
             prompt = look_prompt(case, signs, reading, budget // looks, is_last=is_last)
             facts = {"looks": look + 1, "read": read}
             if is_last:
-                answer = (yield from ask_each([_ask(prompt, Verdict, case, signs)]))[0]
+                answer = (yield from ask_each([_ask(prompt, LastLook, case, signs)]))[0]
                 break
             reply = (yield from ask_each([_ask(prompt, Look, case, signs)]))[0]
             if not isinstance(reply, Look):  # none, or that of the offline judge
@@ -170,9 +170,9 @@ class DiagnosisJudge:
             # What the rules saw is kept, but is not passed off as what the model would have said.
             known = {**facts, "signs": _shown(case, signs)}
             return Score.failed(self.name, reply.reason, reply.code, **known)
-        assert isinstance(reply, Look | Verdict)  # the two that are asked for
+        assert isinstance(reply, Look | LastLook)  # the two that are asked for
         turn, owner = reply.decisive_turn, reply.owner
-        if isinstance(reply, ProgramVerdict) and turn is not None:
+        if isinstance(reply, ProgramAnswer) and turn is not None:
             return self._program_score(case, signs)
         if turn is None or owner is None:
             return Score.skipped(self.name, f"no decisive turn was seen: {reply.reasoning}"[:500])
@@ -212,14 +212,14 @@ class DiagnosisJudge:
 def _ask(
     prompt: Prompt, reply: type[DiagnosisReply], case: Case, signs: tuple[Sign, ...]
 ) -> Ask[DiagnosisReply]:
-    return Ask(prompt, reply, DiagnosisEvidence(signs), _doubts(case), ProgramVerdict)
+    return Ask(prompt, reply, DiagnosisEvidence(signs), _doubts(case), ProgramAnswer)
 
 
 def _doubts(case: Case) -> Callable[[DiagnosisReply], str | None]:
     """The check of a reply: a turn that exists, an owner, and a quote that stands in the run."""
 
     def doubts(reply: DiagnosisReply) -> str | None:
-        if isinstance(reply, ProgramVerdict) or not isinstance(reply, Look | Verdict):
+        if isinstance(reply, ProgramAnswer) or not isinstance(reply, Look | LastLook):
             return None
         turn, last = reply.decisive_turn, _last(case)
         if turn is None:

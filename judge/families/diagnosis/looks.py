@@ -81,7 +81,7 @@ class DiagnosisReply(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class Verdict(DiagnosisReply):
+class LastLook(DiagnosisReply):
     """What the model replies in its last look."""
 
     reasoning: str
@@ -104,7 +104,7 @@ class Look(DiagnosisReply):
     confidence: Confidence
 
 
-class ProgramVerdict(Verdict):
+class ProgramAnswer(LastLook):
     """What the offline judge replies: the answer of the rules, with the name of the rule."""
 
     rule: str

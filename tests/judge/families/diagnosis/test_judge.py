@@ -15,7 +15,7 @@ from assizes.judge.engine.ask_records import HearingResult
 from assizes.judge.engine.hearings import Engine
 from assizes.judge.errors import ModelError
 from assizes.judge.families.diagnosis.judge import NO_FAILURE, DiagnosisJudge, DiagnosisOptions
-from assizes.judge.families.diagnosis.looks import Look, Verdict
+from assizes.judge.families.diagnosis.looks import LastLook, Look
 from assizes.judge.hearing import Hearing
 from assizes.judge.heuristic.answers import HeuristicModel
 from assizes.judge.models.model import Model, ScriptedModel
@@ -119,7 +119,7 @@ def test_a_short_run_is_shown_whole_and_answered_in_one_look():
     done = heard(team(6, words=5), model)
     score = only_score(done)
     assert len(done.asks) == 1
-    assert model.asked[0][0].reply is Verdict
+    assert model.asked[0][0].reply is LastLook
     assert "[3] assistant Planner: note 3" in model.asked[0][0].prompt.user
     assert score.details["agent"] == "Planner"
     assert (score.details["turn"], score.details["owner"], score.details["looks"]) == (
