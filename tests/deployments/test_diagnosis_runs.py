@@ -44,7 +44,7 @@ def test_failed_runs_of_both_layouts_are_diagnosed_and_the_turn_is_marked(folder
     details = [json.loads(text) for text in scores["details"]]
     assert [(row["agent"], row["rule"]) for row in details] == [
         ("Excel_Expert", "failed_call"),
-        ("Orchestrator", "first_act"),
+        ("WebSurfer", "first_act"),
     ]
     assert "Planner_of_labels" not in json.dumps(details)
     shown = assizes("case", "latest", "q-1", cwd=folder)

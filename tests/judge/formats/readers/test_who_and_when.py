@@ -52,7 +52,7 @@ CRAFTED = {
         {"content": "Where can I train?", "role": "human"},
         {"content": "Initial plan: search.", "role": "Orchestrator (thought)"},
         {"content": "Please search.", "role": "Orchestrator (-> WebSurfer)"},
-        {"content": "I typed 'dojo'.", "role": "WebSurfer"},
+        {"content": "I typed 'dojo' into the search field.", "role": "WebSurfer"},
         {"content": "exitcode: 0", "role": "ComputerTerminal"},
         {"content": "FINAL ANSWER: 5", "role": "Orchestrator (termination condition)"},
     ],
