@@ -50,12 +50,13 @@ _NEGATED: Final = re.compile(
     r"\b(?:not|n't|never|no|without|avoid|instead of|rather than)\W+(?:\w+\W+)?\Z", re.IGNORECASE
 )
 _DONE: Final = re.compile(
-    r"\bsuccessful(?:ly)?\b|\b(?:has|have) been \w{3,30}ed\b|\ball set\b|\bi(?:'ve| have) \w{3,30}ed\b",
+    r"\bsuccessful(?:ly)?\b|\b(?:has|have) been \w{3,30}ed\b|\ball set\b",
     re.IGNORECASE,
 )
 _TROUBLE: Final = re.compile(
     r"\b(?:fail\w*|errors?|unable|unfortunately|issues?|problems?|sorry|apologi\w+|could ?n[o']t"
-    r"|can ?n[o']t|can't|not|again|retry|instead|however|fix\w*|correct\w*|revis\w+)\b",
+    r"|can ?n[o']t|can't|not|again|retry|instead|however|fix\w*|correct\w*|revis\w+|declin\w+|denied"
+    r"|reject\w+|transfer\w*|attempt\w*|tried|block\w*|prevent\w*|invalid|missing|interrupt\w+)\b",
     re.IGNORECASE,
 )
 
@@ -147,7 +148,7 @@ def _expected_call(run: _RunFacts) -> Sign | None:
                 rule="expected_call_differs",
                 turn=match.made.turn,
                 owner="agent",
-                confidence="high",
+                confidence="medium",  # a text may differ from the expected one and mean the same
                 reason=f"{expected.name} was called with other arguments than expected: "
                 f"{', '.join(wrong[:8])}.",
                 should_have=f"{expected.name} had to be called with the expected arguments.",
@@ -173,13 +174,15 @@ def _claims_success(run: _RunFacts) -> Sign | None:
             continue
         following = run.turns[outcome.turn + 1]
         text = (following.text or "")[:_READ_CHARS]
+        # After a success of another call, the report may be about that one.
+        is_sole = all(other.has_failed for other in run.outcomes if other.turn < outcome.turn)
         is_report = following.role == "assistant" and not following.tool_calls
         if is_report and (done := _DONE.search(text)) and not _TROUBLE.search(text):
             return Sign(
                 rule="contradicts_result",
                 turn=outcome.turn + 1,
                 owner="agent",
-                confidence="high",
+                confidence="high" if is_sole else "medium",
                 reason=f"The agent reports success after {outcome.tool} had failed.",
                 should_have="The agent had to report the failure, or to try another way.",
                 quotes=(

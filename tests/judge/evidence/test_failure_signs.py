@@ -61,6 +61,10 @@ def test_a_failure_that_is_reported_as_a_success_contradicts_the_result():
     assert [quote.turn for quote in first.quotes] == [2, 3]
     honest = case(user("Book."), agent(calls=[BOOK]), ERROR, agent("Sorry, room 4 is not there."))
     assert sign(honest, "contradicts_result") is None
+    before = (agent(calls=[call("pay", id="p")]), result("ok", call_id="p"))
+    unclear = case(user("Pay."), *before, *run.transcript.turns[1:])
+    assert (found := sign(unclear, "contradicts_result")) is not None
+    assert found.confidence == "medium"
 
 
 def test_a_tool_that_never_worked_again_is_a_failure_of_who_called_it_wrongly():
