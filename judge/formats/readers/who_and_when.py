@@ -76,7 +76,7 @@ def _turn(message: dict[str, Any], path: str, tally: FidelityCounter) -> Turn:
         name = _NOTE.sub("", role)
         tally.count("dropped", "note behind the name of an agent", int(name != role))
     text = shapes.as_text(message.get("content"))
-    if name is None or (name.casefold() in _CHAT_ROLES and name == role):
+    if name is None or (name == role and role in _CHAT_ROLES):
         return Turn.model_validate({"role": role, "text": text})
     if name.casefold() in _USERS:
         return Turn(role="user", text=text)

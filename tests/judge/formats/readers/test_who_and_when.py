@@ -163,3 +163,16 @@ def test_a_conversation_names_the_agents_only_where_several_speak():
     turns = (*read(CRAFTED).transcript.turns[:3], forged)
     shown = rendered_transcript(read(CRAFTED).transcript.model_copy(update={"turns": turns}))
     assert "\n[9]" not in shown
+
+
+def test_an_agent_that_is_named_like_a_role_is_an_agent_and_a_plain_role_is_none():
+    roles = ("human", "Assistant", "assistant", "user", "Orchestrator (-> Assistant)")
+    history = [{"content": f"Text {role}.", "role": role} for role in roles]
+    turns = read({**CRAFTED, "history": history}).transcript.turns
+    assert [(turn.role, turn.agent) for turn in turns] == [
+        ("user", None),
+        ("assistant", "Assistant"),
+        ("assistant", None),
+        ("user", None),
+        ("assistant", "Orchestrator"),
+    ]
