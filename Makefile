@@ -7,7 +7,7 @@ DIST := dist
 WHEEL_VENV := .venv-wheel
 
 .DEFAULT_GOAL := check
-.PHONY: demo quick test test-rest test-all fuzz torture coverage check format lint types contracts ids test-s3 test-server soak soak-quick bench bench-engine bench-rate bench-workers bench-scale bench-bulk bench-sql bench-begin bench-banking bench-stats bench-labels bench-align bench-causes bench-privacy bench-hostile bench-surface bench-reading bench-serving bench-finding bench-newcomer audit mutation screenshots wheel test-wheel image lock clean docs reference
+.PHONY: demo quick test test-rest test-all fuzz torture coverage check format lint types contracts ids test-s3 test-server soak soak-quick bench bench-engine bench-rate bench-workers bench-scale bench-bulk bench-sql bench-begin bench-banking bench-stats bench-labels bench-align bench-causes bench-diagnosis bench-privacy bench-hostile bench-surface bench-reading bench-serving bench-finding bench-newcomer audit mutation screenshots wheel test-wheel image lock clean docs reference
 
 $(STAMP): requirements.lock pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -134,6 +134,9 @@ bench-align: $(STAMP)  ## a judge aligned with labels: planted biases mended, no
 
 bench-causes: $(STAMP)  ## planted failure modes found again, kept over thirty nights, and a million reasons grouped
 	$(BIN)/python -m benchmarks.causes
+
+bench-diagnosis: $(STAMP)  ## the step and the agent that decided failed runs, beside constant answers; tokens by length
+	$(BIN)/python -m benchmarks.diagnosis
 
 bench-privacy: $(STAMP)  ## recall and precision of the privacy rules
 	$(BIN)/python -m benchmarks.privacy

@@ -112,6 +112,9 @@ class Turn(_CaseModel):
     latency_ms: float | None = Field(default=None, ge=0, le=MOST_MS)  # since `started_at`
     usage: Usage | None = None
     cost_usd: float | None = Field(default=None, ge=-MOST_USD, le=MOST_USD)
+    agent: str | None = Field(
+        default=None, description="the name of the agent that spoke, where several work together"
+    )
 
     def all_text(self) -> str:
         """The text, the tool's result and the retrieved passages, as people are shown them."""
@@ -151,6 +154,10 @@ class Transcript(_CaseModel):
         default=None,
         description="false: cut off before its end; null: not known; see the status of the case",
     )
+
+    def agents(self) -> tuple[str, ...]:
+        """The names of the agents that spoke, in the order of their first turns."""
+        return tuple(dict.fromkeys(turn.agent for turn in self.turns if turn.agent))
 
     def calls(self) -> Iterator[tuple[int, ToolCall]]:
         """Yield the agent's tool calls in order, each after the index of its turn."""

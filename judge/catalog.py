@@ -22,6 +22,7 @@ from assizes.judge.families.criteria.judge import ENTRIES as CRITERIA
 from assizes.judge.families.custom import toml_judges
 from assizes.judge.families.custom.python_judges import load_judge
 from assizes.judge.families.deterministic import RecordedJudge
+from assizes.judge.families.diagnosis.judge import ENTRIES as DIAGNOSIS
 from assizes.judge.families.entry import JudgeEntry, JudgeOptions
 from assizes.judge.families.rag import ENTRIES as RAG
 from assizes.judge.protocol import Judge
@@ -44,6 +45,7 @@ JUDGES: Final[Mapping[str, JudgeEntry]] = {  # by hand: nothing registers itself
     **AGENT_STEPS,
     **CRITERIA,
     **RAG,
+    **DIAGNOSIS,
     RecordedJudge.name: JudgeEntry(
         description="Repeats the verdicts recorded in the data; asks no model.",
         needs=("labels",),

@@ -82,7 +82,8 @@ def _print_conversation(record: RunRecord, execution: StoredExecution) -> None:
 def _turn_texts(number: int, turn: Turn) -> Iterator[str]:
     """The text of a turn, then a text for each tool call in it."""
     result = turn.tool_result
-    name = f" {one_line(result.name)}" if result and result.name else ""
+    speaker = (result and result.name) or turn.agent
+    name = f" {one_line(speaker)}" if speaker else ""
     failed = " (failed)" if result and result.is_error else ""
     yield f"[{number}] {turn.role}{name}{failed}: {_shortened_text(turn.all_text())}"
     for call in turn.tool_calls:

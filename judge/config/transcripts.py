@@ -27,6 +27,7 @@ FormatName = Literal[
     "mlflow",
     "inspect_ai",
     "atif",
+    "who_and_when",
 ]
 """The values of `[transcripts] format`; `auto` recognises the format by its content. They stand
 apart from the readers, so that settings import no reader.

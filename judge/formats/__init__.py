@@ -25,6 +25,7 @@ from assizes.judge.formats.readers.otel import OTEL
 from assizes.judge.formats.readers.table import TABLE, table_formats
 from assizes.judge.formats.readers.tau2 import TAU2
 from assizes.judge.formats.readers.tau_bench import TAU_BENCH
+from assizes.judge.formats.readers.who_and_when import WHO_AND_WHEN
 from assizes.judge.formats.shared.containers import Format, Layout
 from assizes.judge.formats.shared.parsing import FIDELITY
 
@@ -41,7 +42,7 @@ __all__ = [
     "table_formats",
 ]
 
-_LAYOUTS: Final = (INSPECT_AI, ATIF, ANTHROPIC, OPENAI_CHAT)
+_LAYOUTS: Final = (INSPECT_AI, ATIF, WHO_AND_WHEN, ANTHROPIC, OPENAI_CHAT)
 # Detection tries the formats in this order: formats with rarer keys come first.
 _ORDER: Final[tuple[Format, ...]] = (
     *(NATIVE, TAU_BENCH, MLFLOW, LANGFUSE, OTEL, OPENAI_LOGS),

@@ -44,6 +44,9 @@ MAX_LINES: Final = 200
 _NEXT_LINE: Final = "\n  "
 """The start of every later line of a text: indented, so that no text can pretend to be a turn."""
 
+_NAME_CHARS: Final = 60
+"""Characters of the name of an agent that a prompt shows."""
+
 _json = partial(json.dumps, ensure_ascii=False, default=str)
 
 # Models also read signs that look like "<" as one. Possessive: without a slash, the blanks around
@@ -125,8 +128,9 @@ def expected_calls_text(calls: Sequence[ExpectedCall] | None) -> str:
 def rendered_transcript(transcript: Transcript, window: range | None = None) -> str:
     """The conversation, or a window of its turns, as text: one block for each turn.
 
-    A block begins with `[index] role: `, that of a tool with the name of the tool; the calls of a
-    turn follow as `[index] call: name(arguments)`. All other lines are indented.
+    A block begins with `[index] role: `, that of a tool with the name of the tool. Where several
+    agents speak, the name of the agent follows: `[index] assistant Planner: `. The calls of a turn
+    follow as `[index] call: name(arguments)`. All other lines are indented.
     """
     return "\n".join(rendered_turns(transcript, window))
 
@@ -138,12 +142,13 @@ def rendered_turns(transcript: Transcript, window: range | None = None) -> list[
     # Calls without an id are not looked for.
     ids = {call.id for _, call in transcript.calls() if call.id is not None}
     unanswered = ids - transcript.results().keys()
+    has_agents = len(transcript.agents()) > 1
     for index, turn in enumerate(transcript.turns):
         if window is None or index in window:
             text = _turn_text(turn)
             # splitlines knows every line end, U+2028 too: none of them starts a line at the margin.
             shown = _NEXT_LINE.join(text.splitlines()) if text.strip() else EMPTY
-            lines = [f"[{index}] {_speaker(turn, names)}: {shown}"]
+            lines = [f"[{index}] {_speaker(turn, names, has_agents=has_agents)}: {shown}"]
             for call in turn.tool_calls:
                 # Arguments that are no JSON object are shown as the agent wrote them.
                 as_text = call.raw is not None and not call.arguments
@@ -166,9 +171,11 @@ def _turn_text(turn: Turn) -> str:
     return turn.text or ""
 
 
-def _speaker(turn: Turn, names: Mapping[str, str]) -> str:
+def _speaker(turn: Turn, names: Mapping[str, str], *, has_agents: bool) -> str:
     if turn.role != "tool":
-        return turn.role
+        # One line and bounded: whoever wrote the transcript chose the name.
+        agent = " ".join((turn.agent or "").split())[:_NAME_CHARS]
+        return f"{turn.role} {agent}" if has_agents and agent else turn.role
     result = turn.tool_result
     if result is None:
         return "retrieval" if turn.chunks is not None else "tool (unknown)"

@@ -116,6 +116,7 @@ JUDGE_ORDER = [
     "chunk_relevance",
     "document_recall",
     "agent_usage",
+    "diagnosis",
     "recorded",
 ]
 

@@ -19,7 +19,7 @@ from assizes.judge.formats.shared import json_shapes as shapes
 from assizes.judge.formats.shared import messages as chat
 from assizes.judge.formats.shared.containers import Piece, piece_format
 from assizes.judge.formats.shared.provider_messages import add_openai_messages, completion_messages
-from assizes.judge.formats.shared.spans import Chain, RecordedCall, chains_of
+from assizes.judge.formats.shared.turn_chains import Chain, RecordedCall, chains_of
 
 _IDS: Final = ("conversation_id", "session_id", "thread_id")
 _OPENING_MESSAGES: Final = 2

@@ -170,6 +170,7 @@ def genai_span(plain: dict[str, Any], tally: FidelityCounter) -> TraceSpan:
     span.usage = usage_of(
         {side: attributes.get(f"gen_ai.usage.{side}") for side in _TOKEN_ATTRIBUTES}
     )
+    span.agent = name_of(attributes.get("gen_ai.agent.name"))
     span.compacted = compacted is True or compacted == "true"
     span.metadata = {"end_reason": end_reason} if end_reason else {}
     span.set_messages(input_builder, output_builder)
@@ -246,6 +247,7 @@ def openinference_span(plain: dict[str, Any], tally: FidelityCounter) -> TraceSp
         str(attributes["openinference.span.kind"]).upper(), "other"
     )
     span = span_of(plain, kind)
+    span.agent = name_of(attributes.get("agent.name"))
     if kind == "llm":
         _read_model_call(span, attributes, tally)
     elif kind == "tool":

@@ -254,7 +254,12 @@ def oddities(case: Case) -> set[str]:
     starts = (transcript.started_at, *(turn.started_at for turn in turns))
     known_starts = [start for start in starts if start is not None]
     runs_backwards = any(later < earlier for earlier, later in pairwise(known_starts))
-    results = [turn.tool_result for turn in turns if turn.tool_result is not None]
+    # An agent that runs the code in the texts of others answers no call.
+    results = [
+        turn.tool_result
+        for turn in turns
+        if turn.tool_result is not None and (turn.tool_result.call_id or turn.agent is None)
+    ]
     call_ids = {call.id for call in calls}
     result_ids = {result.call_id for result in results}
     # Ids pair results with calls. Where some have no id, only the numbers can be compared.

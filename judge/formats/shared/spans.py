@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal
 
 from assizes.judge.case import Chunk, ToolCall, ToolResult, ToolSpec, Transcript, Turn, Usage
 from assizes.judge.formats.shared.json_shapes import between_ms, moment, name_of
@@ -21,12 +21,16 @@ from assizes.judge.formats.shared.messages import (
     with_last_answer,
 )
 from assizes.judge.formats.shared.parsing import FidelityCounter
+from assizes.judge.formats.shared.turn_chains import (
+    RecordedCall,
+    chains_of,
+    join_compacted_parts,
+    join_parts,
+)
 
 Kind = Literal["agent", "llm", "tool", "retriever", "other"]
 
 _EPOCH: Final = datetime.min.replace(tzinfo=UTC)  # sorts spans without a start first
-_MAX_SUMMARY_TURNS: Final = 2
-"""Turns that a summary has at most: the summary itself, and the agent's answer to it."""
 
 
 @dataclass
@@ -48,6 +52,7 @@ class TraceSpan:
     chunks: tuple[Chunk, ...] | None = None  # of a retriever span; None for other kinds
     usage: Usage | None = None
     cost_usd: float | None = None
+    agent: str | None = None  # the name of the agent that the span belongs to, as it says itself
     compacted: bool = False  # the history begins with a summary of earlier turns
     metadata: dict[str, Any] = field(default_factory=dict)  # for the case's metadata
 
@@ -105,7 +110,11 @@ def conversation(spans: Sequence[TraceSpan], tally: FidelityCounter) -> Transcri
 def _trace_turns(spans: Sequence[TraceSpan], tally: FidelityCounter) -> tuple[Turn, ...]:
     models = [span for span in _model_spans(spans) if span.input_turns or span.output_turns]
     if models:
-        calls = [RecordedCall(span.input_turns, _timed_turns(span)) for span in models]
+        names = _agent_names(spans)
+        calls = [
+            RecordedCall(span.input_turns, _named_turns(_timed_turns(span), names.get(span.id)))
+            for span in models
+        ]
         if any(span.compacted for span in models):
             turns = join_compacted_parts(
                 [(*call.turns_before, *call.turns_added) for call in calls], tally
@@ -142,6 +151,30 @@ def _spans_around(
         yield above
         seen_ids.add(above.id)
         above = by_id.get((span.trace, above.parent or ""))
+
+
+def _agent_names(spans: Sequence[TraceSpan]) -> dict[str, str]:
+    """Return the name of the agent of each model call of a trace, by the span's id.
+
+    It is that of the span or of the nearest span around it. Where one agent alone has a name, the
+    case has it, and its turns need none.
+    """
+    by_id = {(span.trace, span.id): span for span in spans}
+    names: dict[str, str] = {}
+    for model in _model_spans(spans):
+        around = (model, *_spans_around(model, by_id))
+        if (name := next((span.agent for span in around if span.agent), None)) is not None:
+            names[model.id] = name
+    return names if len(set(names.values())) > 1 else {}
+
+
+def _named_turns(turns: tuple[Turn, ...], agent: str | None) -> tuple[Turn, ...]:
+    if agent is None:
+        return turns
+    return tuple(
+        turn.model_copy(update={"agent": agent}) if turn.role == "assistant" else turn
+        for turn in turns
+    )
 
 
 def _retrieval_spans(spans: Sequence[TraceSpan]) -> list[TraceSpan]:
@@ -260,132 +293,3 @@ def _with_earlier_retrievals(
         result[at:at] = [Turn(role="tool", chunks=chunks) for chunks in steps[:-1]]
         start = at + len(steps)
     return tuple(result)
-
-
-class RecordedCall(NamedTuple):
-    """One model call of a log or a trace."""
-
-    turns_before: tuple[Turn, ...]  # history that the model was sent
-    turns_added: tuple[Turn, ...]  # the model's answer
-    record: Any = None  # what the call was read from, for readers that need it again
-
-
-@dataclass
-class Chain:
-    """Model calls each of which begins with the call before and its answer: one conversation."""
-
-    turns: tuple[Turn, ...]  # up to the answer of the last call
-    calls: list[RecordedCall]
-
-
-def chains_of(calls: Iterable[RecordedCall]) -> list[Chain]:
-    """Group calls into chains; a call that continues several chains goes to the longest of them."""
-    chains: list[Chain] = []
-    for call in calls:
-        fitting = [
-            chain
-            for chain in chains
-            if _shared_turn_count(chain.turns, call.turns_before) == len(chain.turns)
-        ]
-        if fitting:
-            chain = max(fitting, key=lambda chain: len(chain.turns))
-            # Turns that the chain has already keep the times of their first record.
-            new_turns = (*call.turns_before[len(chain.turns) :], *call.turns_added)
-            chain.turns = (*chain.turns, *new_turns)
-            chain.calls.append(call)
-        else:
-            chains.append(Chain((*call.turns_before, *call.turns_added), [call]))
-    return chains
-
-
-def join_parts(parts: Iterable[Sequence[Turn]], tally: FidelityCounter) -> tuple[Turn, ...]:
-    """Join the parts of a conversation in order.
-
-    A part that begins with the whole conversation so far adds only its new turns; the repeated
-    turns are counted. Any other part is appended whole.
-    """
-    turns: tuple[Turn, ...] = ()
-    for part in parts:
-        repeated_count = _shared_turn_count(turns, part)
-        if turns and repeated_count == len(turns):
-            tally.count("repeated", "turn", repeated_count)
-            turns = (*turns, *part[repeated_count:])
-        else:
-            turns = (*turns, *part)
-    return turns
-
-
-def join_compacted_parts(
-    parts: Iterable[Sequence[Turn]], tally: FidelityCounter
-) -> tuple[Turn, ...]:
-    """Join the parts of a conversation, where a later part may begin with a summary.
-
-    The summary replaces the beginning of the conversation. Behind it the part repeats the last
-    turns before the summary was made; these are found, left out and counted.
-    """
-    turns: tuple[Turn, ...] = ()
-    for part in parts:
-        repeated_count = _overlap(turns, part)
-        tally.count("repeated", "turn", repeated_count)
-        turns = (*turns, *part[repeated_count:])
-    return turns
-
-
-def _overlap(turns: Sequence[Turn], part: Sequence[Turn]) -> int:
-    """Return how many turns at the beginning of `part` repeat, or sum up, the turns so far.
-
-    The place sought is the first in `part` where the longest tail of `turns` ends. Without any such
-    place, the overlap is what both have in common at their beginning.
-    """
-    codes: dict[tuple[Any, ...], int] = {}  # equal turns have equal numbers
-    turn_codes, part_codes = (
-        [codes.setdefault(_turn_key(turn), len(codes)) for turn in side] for side in (turns, part)
-    )
-    known = set(turn_codes)
-    unknown_counts = [0, *itertools.accumulate(code not in known for code in part_codes)]
-    best, longest_end = 0, 0
-    for stop, size in enumerate(_matching_tail_sizes(turn_codes, part_codes), 1):
-        start = stop - size
-        unknown = unknown_counts[start]
-        # A tail of frequent words (`Done.`) may match by chance: unknown turns in front of a match
-        # must be few enough for a summary, and something new must follow it.
-        at_most = max(_MAX_SUMMARY_TURNS, start // 2)
-        if unknown and (unknown > at_most or stop == len(part_codes)):
-            continue
-        if size > longest_end:
-            best, longest_end = stop, size
-    return best or _shared_turn_count(turns, part)
-
-
-def _matching_tail_sizes(turn_codes: Sequence[int], part_codes: Sequence[int]) -> list[int]:
-    """Return, for every prefix of `part_codes`, how long a tail of `turn_codes` it ends with."""
-    # The Z-algorithm (Gusfield 1997) over both sequences reversed, parted by a number that is no
-    # code: linear time, however often turns repeat.
-    line = [*reversed(turn_codes), -1, *reversed(part_codes)]
-    sizes = [0] * len(line)
-    left = right = 0
-    for at in range(1, len(line)):
-        size = min(right - at, sizes[at - left]) if at < right else 0
-        while at + size < len(line) and line[size] == line[at + size]:
-            size += 1
-        if at + size > right:
-            left, right = at, at + size
-        sizes[at] = size
-    return sizes[: len(turn_codes) : -1]
-
-
-def _shared_turn_count(first: Sequence[Turn], second: Sequence[Turn]) -> int:
-    """Count the turns that two conversations have in common at their beginning."""
-    count = 0
-    for mine, theirs in zip(first, second, strict=False):
-        if mine is not theirs and _turn_key(mine) != _turn_key(theirs):
-            break
-        count += 1
-    return count
-
-
-def _turn_key(turn: Turn) -> tuple[Any, ...]:
-    # Without times and ids: a repeated history may have new ones. `repr` makes arguments hashable.
-    answer = turn.tool_result
-    calls = tuple((call.name, repr(call.arguments), call.raw) for call in turn.tool_calls)
-    return turn.role, turn.text or "", calls, answer and answer.content

@@ -344,6 +344,7 @@ def _turn_entries(turns: Sequence[Turn], findings: Iterable[parts.Finding]) -> l
     entries = []
     for position, turn in enumerate(turns):
         result = turn.tool_result
+        name = (result and result.name) or turn.agent
         calls = [
             f"{call.name}("
             f"{call.raw or json.dumps(call.arguments, ensure_ascii=False, indent=1, default=str)})"
@@ -353,7 +354,7 @@ def _turn_entries(turns: Sequence[Turn], findings: Iterable[parts.Finding]) -> l
             {
                 "number": position,
                 "role": turn.role,
-                "name": name_of(result.name) if result and result.name else None,
+                "name": name_of(name) if name else None,
                 "failed": bool(result and result.is_error),
                 "text": clean(turn.all_text(), TURN_CHARS),
                 "calls": [clean(call, TURN_CHARS) for call in calls],

@@ -24,6 +24,7 @@ def test_the_table_holds_each_format_under_its_name():
         "anthropic.document",
         "inspect_ai.document",
         "atif.document",
+        "who_and_when.document",
     }
 
 

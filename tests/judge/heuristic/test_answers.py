@@ -26,4 +26,5 @@ def test_each_kind_of_evidence_has_one_rule():
         "DecomposeEvidence",
         "CoverageEvidence",
         "RatingEvidence",
+        "DiagnosisEvidence",
     ]

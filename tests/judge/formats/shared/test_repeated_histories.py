@@ -9,12 +9,8 @@ import pytest
 
 from assizes.judge.case import ToolCall, Turn
 from assizes.judge.formats.shared.parsing import FIDELITY, FidelityCounter
-from assizes.judge.formats.shared.spans import (
-    TraceSpan,
-    conversation,
-    join_compacted_parts,
-    join_parts,
-)
+from assizes.judge.formats.shared.spans import TraceSpan, conversation
+from assizes.judge.formats.shared.turn_chains import join_compacted_parts, join_parts
 
 
 def turns(*texts: str) -> list[Turn]:

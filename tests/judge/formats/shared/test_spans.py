@@ -231,3 +231,28 @@ def test_without_an_answer_the_last_step_stands_for_the_whole_and_the_others_are
         (Chunk(content="b", doc_uri="b.md"),),
     )
     assert case.metadata["fidelity"] == {"dropped retrieval step": 1}
+
+
+# Agents
+
+
+def agent_span(place: int, name: str) -> dict[str, Any]:
+    span = otel_call(place, "", "", (0, 0))
+    attributes = {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": name}
+    return {**span, "attributes": attributes}
+
+
+def test_the_turns_of_several_agents_have_the_names_of_the_spans_around_them():
+    plan = otel_call(1, "Count.", "I plan.", (1, 1)) | {"parent_id": "s0"}
+    count = otel_call(3, "Count.", "Four.", (1, 1)) | {"parent_id": "s2"}
+    history = count["attributes"]["gen_ai.input.messages"]
+    history.append({"role": "assistant", "parts": [{"type": "text", "content": "I plan."}]})
+    spans = [agent_span(0, "planner"), plan, agent_span(2, "counter"), count]
+    turns = joined("otel", spans).transcript.turns
+    assert [(turn.text, turn.agent) for turn in turns] == [
+        ("Count.", None),
+        ("I plan.", "planner"),
+        ("Four.", "counter"),
+    ]
+    alone = [agent_span(0, "planner"), plan, agent_span(2, "planner"), count]
+    assert joined("otel", alone).transcript.agents() == ()
