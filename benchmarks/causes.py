@@ -26,7 +26,8 @@ from sklearn.metrics import adjusted_rand_score
 
 from assizes.judge.causes.failures import FAILURES
 from assizes.judge.causes.identity import REMEMBERED, find_causes
-from assizes.judge.causes.presence import JudgedCases, cause_changes
+from assizes.judge.causes.incidents import SURE
+from assizes.judge.causes.presence import CauseChange, JudgedCases, cause_changes
 from benchmarks.causes_texts import Mode, modes, planted
 from benchmarks.figures import Figures
 
@@ -57,8 +58,10 @@ def main() -> None:
     figures.add("nights: false splits", statistics.mean(split for split, _, _ in kept), most=0.05)
     figures.add("nights: false merges", statistics.mean(merge for _, merge, _ in kept), most=0.05)
     figures.add("nights: in no cause", statistics.mean(alone for _, _, alone in kept))
-    opened = [_again(seed) for seed in range(FIRST_SEED, FIRST_SEED + 5 * options.seeds)]
-    figures.add("same agent: opens a cause", statistics.mean(opened), most=0.05)
+    again = [_again(seed) for seed in range(FIRST_SEED, FIRST_SEED + 10 * options.seeds)]
+    figures.add("same agent: opens a cause", statistics.mean(new for new, _ in again), most=0.05)
+    incidents = 365 * statistics.mean(opened for _, opened in again)
+    figures.add("same agent: incidents of causes in a year", incidents, most=12.0)
     shown = [_change(seed) for seed in seeds]
     figures.add("planted cause is new", statistics.mean(new for new, _ in shown), least=0.9)
     figures.add("mended cause is gone", statistics.mean(gone for _, gone in shown), least=0.9)
@@ -128,11 +131,15 @@ def _kept(pairs: Counter[tuple[str, str]], side: int) -> int:
     return sum(most.values())
 
 
-def _again(seed: int) -> bool:
-    """Whether a second run of the same agent has a cause that is called new."""
+def _again(seed: int) -> tuple[bool, int]:
+    """Whether a second run of the same agent has a new cause, and how many incidents it opens."""
     draw = random.Random(seed)
     rates = {mode: draw.choice((0.0, 0.003, 0.01, 0.03)) for mode in modes("planted")}
-    return "new" in _states(draw, rates, rates).values()
+    changes = _changes(draw, rates, rates).values()
+    opened = [
+        each for each in changes if each.state in ("new", "worse") and (each.p_value or 0) <= SURE
+    ]
+    return any(each.state == "new" for each in changes), len(opened)
 
 
 def _change(seed: int) -> tuple[bool, bool]:
@@ -142,14 +149,15 @@ def _change(seed: int) -> tuple[bool, bool]:
     draw.shuffle(every)
     begun, ended, *others = every
     rates = {mode: draw.choice((0.0, 0.003, 0.01, 0.03)) for mode in others}
-    states = _states(draw, {**rates, ended: 0.03}, {**rates, begun: 0.03})
-    return states.get(begun.name) == "new", states.get(ended.name) == "gone"
+    changes = _changes(draw, {**rates, ended: 0.03}, {**rates, begun: 0.03})
+    came, went = changes.get(begun.name), changes.get(ended.name)
+    return came is not None and came.state == "new", went is not None and went.state == "gone"
 
 
-def _states(
+def _changes(
     draw: random.Random, before: dict[Mode, float], after: dict[Mode, float], cases: int = 1000
-) -> dict[str, str]:
-    """The state of the cause with most failures of each mode; runs over the same cases."""
+) -> dict[str, CauseChange]:
+    """What became of the cause with most failures of each mode; runs over the same cases."""
     ids = [f"case-{number:07d}" for number in range(cases)]
     judged = JudgedCases(
         pl.DataFrame({"case_id": ids, "repetition": 0, "cluster": None}, strict=False)
@@ -161,10 +169,13 @@ def _states(
         rows = planted(draw, [mode for _, mode in failing]).with_columns(
             pl.Series("case_id", [case for case, _ in failing], dtype=pl.String)
         )
-        found = find_causes(rows, known, f"run-{len(runs)}").failures
-        known = _remembered(known, found)
-        runs.append((found, [mode.name for _, mode in failing]))
-    causes = sorted(set(known["cause_id"]))
+        result = find_causes(rows, known, f"run-{len(runs)}")
+        known = _remembered(known, result.failures)
+        # A cause that turned out to be an older one is that one in the run before as well.
+        same = pl.col("cause_id").replace(dict(result.merged))
+        runs = [(failures.with_columns(same), names) for failures, names in runs]
+        runs.append((result.failures, [mode.name for _, mode in failing]))
+    causes = sorted({cause for found, _ in runs for cause in found["cause_id"].drop_nulls()})
     first, second = (
         {cause: judged.presence(found.filter(pl.col("cause_id") == cause)) for cause in causes}
         for found, _ in runs
@@ -182,7 +193,7 @@ def _states(
     order = sorted(
         causes, key=lambda cause: main_mode[cause][1]
     )  # the largest comes last, and stays
-    return {main_mode[cause][0]: changes[cause].state for cause in order}
+    return {main_mode[cause][0]: changes[cause] for cause in order}
 
 
 def _drawn(

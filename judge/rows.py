@@ -179,6 +179,7 @@ CAUSE_TABLES: Final[dict[str, dict[str, Any]]] = {
         "examples": pl.List(pl.String),  # ids of the cases that show the cause best
         "owner": pl.String,  # that a person named; NULL: nobody
         "muted": pl.Boolean,  # nobody is told about the cause
+        "p_value": pl.Float64,  # of the change since the baseline; NULL: no baseline, or older
     },
     "case_causes": {**_ID, **_columns(pl.String, "metric", "cause_id")},
 }

@@ -113,6 +113,7 @@ def _row(run: RunWithCauses, members: pl.DataFrame, change: CauseChange) -> dict
         "baseline_share": change.baseline_share,
         "change_low": change_low,
         "change_high": change_high,
+        "p_value": change.p_value,
         "sentence": typical["reason"].first() or "",
         "examples": examples,
     }

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Final, Literal, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, Literal, NamedTuple
 
 import polars as pl
 
 QUIET_RUNS: Final = 3
 """Runs in a row without a case that shows a cause after which its incident is over."""
+
+SURE: Final = 0.005
+"""The largest p-value of a change that opens an incident.
+
+People are woken by an incident, and a report is read anyway. So at most one night in two hundred of
+an agent that did not change opens one; the states of a report go by a larger value.
+"""
 
 _OPENING: Final = ("new", "worse")
 _ENDING: Final = ("gone", "better")
@@ -36,7 +43,8 @@ class CauseIncident(NamedTuple):
 def cause_incidents(causes: pl.DataFrame, run_ids: Sequence[str]) -> list[CauseIncident]:
     """The incidents of causes that are open at the last run, or resolved by it, by cause id.
 
-    An incident opens with a run that calls its cause `new` or `worse`. It ends with one that calls
+    An incident opens with a run that calls its cause `new` or `worse` with a p-value of at most
+    `SURE`, which is adjusted for all causes of the run. It ends with one that calls
     it `gone` or `better`, and after `QUIET_RUNS` runs that do not show it. An incident of a cause
     that turned out to be an older one ends without a word.
 
@@ -60,7 +68,7 @@ def _incident(rows: pl.DataFrame, run_ids: Sequence[str]) -> Iterator[CauseIncid
             opened = state = None
         if row is not None and row["merged_into"] is not None:
             opened = state = None
-        elif opened is None and row is not None and row["state"] in _OPENING:
+        elif opened is None and row is not None and _opens(row):
             opened, state = place, "new"
         elif opened is not None:
             is_over = (row is not None and row["state"] in _ENDING) or quiet >= QUIET_RUNS
@@ -76,3 +84,8 @@ def _incident(rows: pl.DataFrame, run_ids: Sequence[str]) -> Iterator[CauseIncid
         runs=len(run_ids) - opened,
         share=0.0 if last is None else last["share"] or 0.0,
     )
+
+
+def _opens(row: Mapping[str, Any]) -> bool:
+    is_sure = row["p_value"] is not None and row["p_value"] <= SURE
+    return is_sure and row["state"] in _OPENING

@@ -61,6 +61,7 @@ class CauseChange(NamedTuple):
     span: ValueInterval | None  # of the share; None where all cases are in one cluster
     baseline_share: float | None  # 0..1; None without a baseline
     change: ValueInterval | None  # the interval of share minus baseline share
+    p_value: float | None  # of the change, adjusted for all causes; None without a baseline
     state: CauseState
 
 
@@ -81,7 +82,7 @@ def cause_changes(
     """
     if ids is None:
         return {
-            cause: CauseChange(sample.mean, rate_interval(sample), None, None, "first_seen")
+            cause: CauseChange(sample.mean, rate_interval(sample), None, None, None, "first_seen")
             for cause, sample in now.items()
         }
     effects = {cause: _effect(before[cause], now[cause], ids, alpha) for cause in now}
@@ -92,6 +93,7 @@ def cause_changes(
             rate_interval(now[cause]),
             before[cause].mean,
             effect.span,
+            p_value,
             _state(before[cause].mean, now[cause].mean, sure=p_value <= alpha),
         )
         for (cause, effect), p_value in zip(effects.items(), adjusted, strict=True)

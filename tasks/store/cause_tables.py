@@ -151,6 +151,7 @@ def _rows(data: bytes, table: str) -> pl.DataFrame:
     later = {
         "owner": pl.lit(None, pl.String),
         "muted": pl.lit(value=False),
+        "p_value": pl.lit(None, pl.Float64),
     }  # older files lack them
     if table == "causes":
         stored = stored.with_columns(

@@ -11,14 +11,14 @@ from assizes.judge.causes.incidents import cause_incidents
 from assizes.judge.rows import CAUSE_TABLES
 
 
-def rows(*states: str | None, cause_id: str = "c1") -> list[dict[str, Any]]:
+def rows(*states: str | None, cause_id: str = "c1", p_value: float = 0.001) -> list[dict[str, Any]]:
     """A row of the cause for each run; None: the run does not name it."""
     shown = ("new", "worse", "better", "persisting", "first_seen")
     return [
         {
             **{"run_id": f"r{number}", "cause_id": cause_id, "name": "rude", "state": state},
             **{"cases": 4 if state in shown else 0, "share": 0.1 if state in shown else 0.0},
-            "merged_into": "c0" if state == "merged" else None,
+            **{"merged_into": "c0" if state == "merged" else None, "p_value": p_value},
         }
         for number, state in enumerate(states)
         if state is not None
@@ -52,6 +52,11 @@ def test_an_incident_opens_with_a_sure_change_and_ends_with_one(
     states: list[str | None], expected: list[tuple[str, str, int]]
 ):
     assert incidents(len(states), *rows(*states)) == expected
+
+
+def test_a_change_that_wakes_people_is_surer_than_one_that_a_report_names():
+    assert incidents(1, *rows("new", p_value=0.006)) == []
+    assert incidents(1, *rows("new", p_value=0.005)) == [("c1", "new", 1)]
 
 
 def test_each_cause_has_an_incident_of_its_own():
