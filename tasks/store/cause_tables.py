@@ -151,6 +151,7 @@ def _rows(data: bytes, table: str) -> pl.DataFrame:
     later = {
         "owner": pl.lit(None, pl.String),
         "muted": pl.lit(value=False),
+        "related": pl.lit(None, pl.String),
     }  # older files lack them
     if table == "causes":
         stored = stored.with_columns(

@@ -35,6 +35,14 @@ def test_causes_are_printed_with_their_state_and_cases(folder: Path):
     assert first.out.splitlines()[-1] == "1 failed cases are in no cause"
 
 
+def test_a_cause_is_printed_with_the_version_that_shows_it(tmp_path: Path):
+    config = StoreConfig(uri=f"duckdb:///{tmp_path}/assizes.duckdb")
+    with open_store(config, writing=True) as store:
+        night(store, 1, RUDE_CASES, versions=lambda case: "14" if case < 10 else "13")
+    answer = assizes("causes", "night-1", cwd=tmp_path)
+    assert "more often with agent_version 14: 8 of 10 cases of it, 0 of 30 others" in answer.out
+
+
 def test_causes_are_one_json_document(folder: Path):
     answer = assizes("causes", "night-2", "--json", cwd=folder)
     document = json.loads(answer.out)

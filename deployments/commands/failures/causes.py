@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +29,9 @@ def show_causes(run_id: str, file: Path | None, uri: str | None, *, as_json: boo
 
     with opened_store(file, uri) as store:
         found = causes_of_run(store, run_id)
-        rows = found.causes.to_dicts()
+        rows = [
+            row | {"related": json.loads(row["related"] or "[]")} for row in found.causes.to_dicts()
+        ]
         unexplained = unexplained_cases(store, run_id, found)
     if as_json:
         output.print_json({"causes": rows, "failed_cases_without_cause": unexplained})
@@ -36,11 +40,7 @@ def show_causes(run_id: str, file: Path | None, uri: str | None, *, as_json: boo
         output.print_line("no cause: no three cases failed for the same reason")
     else:
         output.print_table("", COLUMNS, map(_cells, rows))
-        output.print_lines(
-            f"{row['name']}: {row['sentence']} ({_examples(row['examples'])})"
-            for row in rows
-            if row["sentence"]
-        )
+        output.print_lines(line for row in rows for line in _lines(row))
     if unexplained:
         output.print_line(f"{unexplained} failed cases are in no cause")
 
@@ -116,6 +116,15 @@ def _cells(row: dict[str, Any]) -> list[object]:
         state = f"{state}, muted"
     numbers = (row["cases"], now, interval, before, row["points"])
     return [row["cause_id"], row["name"], state, *numbers, row["owner"]]
+
+
+def _lines(row: dict[str, Any]) -> Iterator[str]:
+    from assizes.judge.causes.origins import origin_line
+
+    if row["sentence"]:
+        yield f"{row['name']}: {row['sentence']} ({_examples(row['examples'])})"
+    for origin in row["related"]:
+        yield f"{row['name']}: more often with {origin_line(origin)}"
 
 
 def _examples(case_ids: list[str]) -> str:
