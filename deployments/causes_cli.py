@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -9,6 +10,7 @@ from typer import Argument, Option
 
 from assizes.deployments import options
 from assizes.deployments.commands.failures import causes as commands
+from assizes.deployments.commands.failures import codebook as codebook_commands
 from assizes.judge.causes.edits import CauseEdit
 
 
@@ -166,3 +168,28 @@ def history(
 ) -> None:
     """List what people decided about the causes that a run knows."""
     commands.show_history(run_id, cause, config, store, as_json=as_json)
+
+
+@causes_app.command()
+def codebook(
+    run_id: options.RunId,
+    to: Annotated[Path, Option("--to", help="TOML file of codes; new codes are appended to it.")],
+    config: options.ConfigFile = None,
+    store: options.StoreUri = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Write the causes as failure codes to a file, for people to edit and for judges to use."""
+    codebook_commands.write_codebook(run_id, to, config, store, as_json=as_json)
+
+
+@causes_app.command()
+def agreement(
+    run_id: options.RunId,
+    labels: Annotated[Path, Argument(help="CSV file: case_id, code, perhaps repetition.")],
+    metric: Annotated[str, Option(help="Metric whose failure codes people gave, too.")],
+    config: options.ConfigFile = None,
+    store: options.StoreUri = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Say how far the failure codes of the judge agree with those that people gave."""
+    codebook_commands.print_agreement(run_id, labels, metric, config, store, as_json=as_json)

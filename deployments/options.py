@@ -96,8 +96,8 @@ SECTIONS: Final[Mapping[str, Sequence[str]]] = {  # heading -> commands, in this
     "Begin": ("demo", "init", "doctor", "plan"),
     "Judge": ("run", "resume", "retry-rejected", "nightly", "after-deployment", "backfill", "stop"),
     "Read": (
-        *("runs", "show", "case", "explain", "causes show", "rejects", "compare"),
-        *("trends", "report", "results", "export", "serve", "sql", "export-metrics"),
+        *("runs", "show", "case", "explain", "causes show", "causes codebook", "rejects"),
+        *("compare", "trends", "report", "results", "export", "serve", "sql", "export-metrics"),
     ),
     "Judges and transcripts": ("metrics", "judges", "calibrate", "import"),
     "Labels of people": (
