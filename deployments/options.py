@@ -96,7 +96,16 @@ SECTIONS: Final[Mapping[str, Sequence[str]]] = {  # heading -> commands, in this
     "Begin": ("demo", "init", "doctor", "plan"),
     "Judge": ("run", "resume", "retry-rejected", "nightly", "after-deployment", "backfill", "stop"),
     "Read": (
-        *("runs", "show", "case", "explain", "causes show", "causes codebook", "rejects"),
+        *(
+            "runs",
+            "show",
+            "case",
+            "explain",
+            "causes show",
+            "causes codebook",
+            "causes agreement",
+            "rejects",
+        ),
         *("compare", "trends", "report", "results", "export", "serve", "sql", "export-metrics"),
     ),
     "Judges and transcripts": ("metrics", "judges", "calibrate", "import"),

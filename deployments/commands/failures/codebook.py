@@ -62,3 +62,29 @@ def _text(path: Path) -> str | None:
         return None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"--to {path}: cannot be read: {error}") from error
+
+
+def print_agreement(
+    run_id: str, labels: Path, metric: str, file: Path | None, uri: str | None, *, as_json: bool
+) -> None:
+    """Print how far the judge's failure codes agree with those of people in a file.
+
+    Raises:
+        UnknownRun: the store has no such run.
+        ConfigurationError: the file cannot be used.
+    """
+    from assizes.judge.calibration.code_agreement import code_agreement
+    from assizes.tasks.runs.coded_items import coded_items
+
+    with opened_store(file, uri) as store:
+        agreement = code_agreement(coded_items(store, run_id, metric, labels))
+    if as_json:
+        numbers = {"accuracy": agreement.accuracy, "kappa": agreement.kappa}
+        estimates = {name: value.model_dump(mode="json") for name, value in numbers.items()}
+        codes = [row._asdict() for row in agreement.codes]
+        output.print_json({"items": agreement.items, **estimates, "codes": codes})
+        return
+    output.print_line(
+        f"{agreement.items} items: kappa {agreement.kappa}, same code {agreement.accuracy}"
+    )
+    output.print_table("", ("code", "#people", "#judge", "#both"), agreement.codes)
