@@ -12,6 +12,7 @@ from assizes.deployments import options
 from assizes.deployments.commands.failures import causes as commands
 from assizes.deployments.commands.failures import codebook as codebook_commands
 from assizes.judge.causes.edits import CauseEdit
+from assizes.judge.errors import ConfigurationError
 
 
 class CausesGroup(options.ListingGroup):
@@ -168,6 +169,29 @@ def history(
 ) -> None:
     """List what people decided about the causes that a run knows."""
     commands.show_history(run_id, cause, config, store, as_json=as_json)
+
+
+@causes_app.command()
+def name(
+    run_id: options.RunId,
+    model: Annotated[str, Option(help="Model that names, e.g. openai/gpt-4.1.")],
+    budget_usd: Annotated[float, Option(help="Most US dollars for all asks.")] = 1.0,
+    config: options.ConfigFile = None,
+    overrides: options.Overrides = None,
+    store: options.StoreUri = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Let a model name the causes that nobody has named yet, and merge those that are the same."""
+    if budget_usd <= 0:
+        raise ConfigurationError(f"--budget-usd {budget_usd:g}: wanted a number above 0")
+    wanted: dict[str, dict[str, object]] = {
+        "judge": {"model": model, "panel": [], "repeats": 1, "escalate_to": None},
+        "limits": {"budget_usd": budget_usd},
+        "store": {"uri": store},
+        "transcripts": {"uri": ""},  # none is read
+    }
+    read = options.read_config(config, overrides, wanted)
+    commands.name_and_print(read, run_id, as_json=as_json)
 
 
 @causes_app.command()

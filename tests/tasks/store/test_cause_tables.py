@@ -10,10 +10,7 @@ import pytest
 
 from assizes.judge.errors import ConfigurationError
 from assizes.judge.rows import CAUSE_TABLES
-<<<<<<< HEAD
 from assizes.tasks.runs import run_causes
-=======
->>>>>>> 95e82830 (assizes causes agreement: kappa between the failure codes of the judge and of people; a model's names of causes rest on quotes)
 from assizes.tasks.runs.run_causes import causes_of_run
 from assizes.tasks.runs.stored_causes import unexplained_cases
 from assizes.tasks.store import open_store, query_store
