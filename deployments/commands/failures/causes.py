@@ -73,7 +73,7 @@ def name_and_print(config: RunConfig, run_id: str, *, as_json: bool) -> None:
         ConfigurationError: the run is not complete, or the model cannot be asked.
         OverBudget: the budget is spent.
     """
-    from assizes.tasks.runs.edits.model_names import name_causes
+    from assizes.tasks.context.cause_names import name_causes
     from assizes.tasks.store import existing_store
 
     with existing_store(config.store) as store:

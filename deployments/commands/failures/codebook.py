@@ -74,7 +74,7 @@ def print_agreement(
         ConfigurationError: the file cannot be used.
     """
     from assizes.judge.calibration.code_agreement import code_agreement
-    from assizes.tasks.runs.coded_items import coded_items
+    from assizes.tasks.runs.edits.coded_items import coded_items
 
     with opened_store(file, uri) as store:
         agreement = code_agreement(coded_items(store, run_id, metric, labels))

@@ -13,8 +13,8 @@ from assizes.judge.config.judging import Price
 from assizes.judge.config.run import RunConfig
 from assizes.judge.errors import ConfigurationError
 from assizes.judge.models.model import ScriptedModel
+from assizes.tasks.context.cause_names import NamedCauses, name_causes
 from assizes.tasks.runs.edits.cause_edits import undo_cause_edit
-from assizes.tasks.runs.edits.model_names import NamedCauses, name_causes
 from assizes.tasks.runs.run_causes import causes_of_run
 from assizes.tasks.store import Store, open_store
 from tests.tasks.store.failing_nights import RUDE_CASES, WRONG_CASES, night
