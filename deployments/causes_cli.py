@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -9,7 +10,9 @@ from typer import Argument, Option
 
 from assizes.deployments import options
 from assizes.deployments.commands.failures import causes as commands
+from assizes.deployments.commands.failures import codebook as codebook_commands
 from assizes.judge.causes.edits import CauseEdit
+from assizes.judge.errors import ConfigurationError
 
 
 class CausesGroup(options.ListingGroup):
@@ -166,3 +169,51 @@ def history(
 ) -> None:
     """List what people decided about the causes that a run knows."""
     commands.show_history(run_id, cause, config, store, as_json=as_json)
+
+
+@causes_app.command()
+def name(
+    run_id: options.RunId,
+    model: Annotated[str, Option(help="Model that names, e.g. openai/gpt-4.1.")],
+    budget_usd: Annotated[float, Option(help="Most US dollars for all asks.")] = 1.0,
+    config: options.ConfigFile = None,
+    overrides: options.Overrides = None,
+    store: options.StoreUri = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Let a model name the causes that nobody has named yet, and merge those that are the same."""
+    if budget_usd <= 0:
+        raise ConfigurationError(f"--budget-usd {budget_usd:g}: wanted a number above 0")
+    wanted: dict[str, dict[str, object]] = {
+        "judge": {"model": model, "panel": [], "repeats": 1, "escalate_to": None},
+        "limits": {"budget_usd": budget_usd},
+        "store": {"uri": store},
+        "transcripts": {"uri": ""},  # none is read
+    }
+    read = options.read_config(config, overrides, wanted)
+    commands.name_and_print(read, run_id, as_json=as_json)
+
+
+@causes_app.command()
+def codebook(
+    run_id: options.RunId,
+    to: Annotated[Path, Option("--to", help="TOML file of codes; new codes are appended to it.")],
+    config: options.ConfigFile = None,
+    store: options.StoreUri = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Write the causes as failure codes to a file, for people to edit and for judges to use."""
+    codebook_commands.write_codebook(run_id, to, config, store, as_json=as_json)
+
+
+@causes_app.command()
+def agreement(
+    run_id: options.RunId,
+    labels: Annotated[Path, Argument(help="CSV file: case_id, code, perhaps repetition.")],
+    metric: Annotated[str, Option(help="Metric whose failure codes people gave, too.")],
+    config: options.ConfigFile = None,
+    store: options.StoreUri = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Say how far the failure codes of the judge agree with those that people gave."""
+    codebook_commands.print_agreement(run_id, labels, metric, config, store, as_json=as_json)

@@ -96,13 +96,18 @@ SECTIONS: Final[Mapping[str, Sequence[str]]] = {  # heading -> commands, in this
     "Begin": ("demo", "init", "doctor", "plan"),
     "Judge": ("run", "resume", "retry-rejected", "nightly", "after-deployment", "backfill", "stop"),
     "Read": (
-        *("runs", "show", "case", "explain", "causes show", "rejects", "compare"),
-        *("trends", "report", "results", "export", "serve", "sql", "export-metrics"),
+        *("runs", "show", "case", "explain", "causes show", "rejects"),
+        *("compare", "trends", "report", "results", "export", "serve", "sql", "export-metrics"),
     ),
     "Judges and transcripts": ("metrics", "judges", "calibrate", "import"),
     "Labels of people": (
         *("labels queue", "labels status", "labels list", "labels import", "labels export"),
         "align",
+    ),
+    "Causes of failures": (
+        *("causes name", "causes rename", "causes merge", "causes split", "causes assign"),
+        *("causes mute", "causes unmute", "causes history", "causes undo"),
+        *("causes codebook", "causes agreement"),
     ),
     "Prefect server": ("up", "down", "deploy", "worker"),
     "Upkeep of a store": ("store compact", "store clean", "store forget", "store rebuild"),

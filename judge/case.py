@@ -159,6 +159,13 @@ class Transcript(_CaseModel):
         """The names of the agents that spoke, in the order of their first turns."""
         return tuple(dict.fromkeys(turn.agent for turn in self.turns if turn.agent))
 
+    @property
+    def system_hash(self) -> str | None:
+        """The first 12 hex digits of the SHA-256 over the system prompt; None without one."""
+        text = " ".join((self.system or "").split())
+        digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+        return digest[:12] if text else None
+
     def calls(self) -> Iterator[tuple[int, ToolCall]]:
         """Yield the agent's tool calls in order, each after the index of its turn."""
         for index, turn in enumerate(self.turns):

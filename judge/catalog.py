@@ -156,6 +156,7 @@ def resolve_judges(config: JudgeConfig) -> JudgePanel:
     for name, entry in chosen.items():
         for member in ensembles[name].members if name in ensembles else (config,):
             _check_offline(member, name, entry, weights)
+            _check_codebook(member, options[name])
     # A metric with the explicit weight 0 is among them: it is judged all the same (seed 000).
     chosen_rubrics = [rubric for rubric in known if rubric.name in weights]
     judges = tuple(
@@ -324,6 +325,15 @@ def _check_offline(
         raise ConfigurationError(
             f"[judge] judges: the offline judge has no rule for {name!r}; set [judge] model, or "
             f"model in [judge.options.{name}], to a language model"
+        )
+
+
+def _check_codebook(config: JudgeConfig, options: JudgeOptions) -> None:
+    book = options.codebook if isinstance(options, ReadingOptions) else None
+    if book is not None and config.model_id == OFFLINE_MODEL:
+        raise ConfigurationError(
+            f"[judge.options.{CONVERSATION}] codebook {book!r}: the offline judge reads no codes; "
+            "set [judge] model to a language model, or leave the codebook out"
         )
 
 

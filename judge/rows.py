@@ -66,6 +66,7 @@ CASES: Final[dict[str, Any]] = {
     **_columns(pl.Int64, "agent_tokens", "agent_input_tokens", "agent_output_tokens"),
     "agent_cost_usd": pl.Float64,
     **_columns(pl.List(pl.String), "tools", "flags"),  # NULL: older than the column
+    "system_prompt_hash": pl.String,  # of the agent; NULL: none is known, or older
 }
 
 _RUNS: Final[dict[str, Any]] = {
@@ -180,13 +181,17 @@ CAUSE_TABLES: Final[dict[str, dict[str, Any]]] = {
         "owner": pl.String,  # that a person named; NULL: nobody
         "muted": pl.Boolean,  # nobody is told about the cause
         "p_value": pl.Float64,  # of the change since the baseline; NULL: no baseline, or older
+        "related": pl.String,  # JSON: what its cases have in common; NULL: nothing, or older
     },
     "case_causes": {**_ID, **_columns(pl.String, "metric", "cause_id")},
 }
 """What the failures of a run have in common. These rows are derived from the others: they are
 written when somebody asks for the causes of a run (`tasks/store/cause_tables.py`)."""
 
-LATER_COLUMNS: Final[dict[str, tuple[str, ...]]] = {"cases": ("tools", "flags"), "runs": ("day",)}
+LATER_COLUMNS: Final[dict[str, tuple[str, ...]]] = {
+    "cases": ("tools", "flags", "system_prompt_hash"),
+    "runs": ("day",),
+}
 """Columns added later; in older rows they are read as NULL.
 
 To add a column to `cases`: make it the last of `CASES` and name it here. Fill it in `_case_row` of
@@ -212,7 +217,10 @@ QUOTES_NOTHING: Final[dict[str, tuple[str, ...]]] = {
         *("judge", "model", "provider", "answered_by", "prompt_hash", "fingerprint"),
         *("cost_source", "flags"),
     ),
-    "cases": ("transcript_uri", "transcript_hash", "gate", "root_cause", "status", "flags"),
+    "cases": (
+        *("transcript_uri", "transcript_hash", "gate", "root_cause", "status", "flags"),
+        "system_prompt_hash",
+    ),
 }
 """Texts that are stored as they are: names of our own or of the configuration, codes, hashes, URIs.
 

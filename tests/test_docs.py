@@ -24,6 +24,7 @@ from assizes.deployments.settings import validate_config
 from assizes.judge.config.run import StoreConfig
 from assizes.judge.formats import FORMATS
 from assizes.judge.rows import LATER_COLUMNS, TABLES
+from assizes.judge.rubrics.codebook import parse_codebook
 from assizes.judge.rubrics.rubric import parse_rubric
 from assizes.tasks.store import open_store
 from tests.judge.families.custom.custom_judges import parsed_judge
@@ -76,6 +77,8 @@ def test_a_toml_block_is_a_configuration_or_a_rubric(block: Block):
     table = tomllib.loads(block.text)
     if "kind" in table:
         assert parsed_judge(block.text, block.page)
+    elif "codes" in table:
+        assert parse_codebook(block.text, block.page).codes
     elif "levels" in table:
         assert parse_rubric(block.text, block.page)
     else:

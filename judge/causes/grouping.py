@@ -24,6 +24,9 @@ LEAST_COSINE: Final = 0.14
 It was chosen with the development modes of `make bench-causes`; other modes measure it.
 """
 
+NEAR: Final = 0.5
+"""The share of `LEAST_COSINE` from which two causes are so alike that a model is asked about them."""
+
 SAMPLE: Final = 3_000
 """The most reasons of a run, and of known causes, that are linked: 8 bytes for each pair."""
 
@@ -146,3 +149,23 @@ def _fewer_known(known: pl.DataFrame) -> pl.DataFrame:
 
 def _sample(rows: pl.DataFrame) -> pl.DataFrame:
     return rows if rows.height <= _FITTED else rows.sample(_FITTED, seed=0)
+
+
+def near_pairs(known: pl.DataFrame, most: int = 10) -> list[tuple[str, str]]:
+    """Pairs of causes whose mean cosine is just under that of one group, the nearest first.
+
+    `known` are failures with `cause_id` and the columns `FAILURES`, those of the cause that is known
+    longest first; so is the order of a pair.
+    """
+    if not known.height:
+        return []
+    texts, names = reasons(known), known["cause_id"].unique(maintain_order=True).to_list()
+    places = known["cause_id"].replace_strict({name: n for n, name in enumerate(names)})
+    vectors = ReasonSpace(texts).vectors(texts)
+    means = mean_vectors(vectors, places.to_numpy(), len(names))
+    cosines = np.asarray((means @ means.T).todense())  # of two groups: the mean over all pairs
+    first, second = np.triu_indices(len(names), 1)
+    near = cosines[first, second]
+    is_near = (near >= NEAR * LEAST_COSINE) & (near < LEAST_COSINE)
+    order = np.flatnonzero(is_near)[np.argsort(-near[is_near], kind="stable")][:most]
+    return [(names[first[at]], names[second[at]]) for at in order]

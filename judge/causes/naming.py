@@ -14,7 +14,7 @@ from assizes.judge.causes.reason_space import EMPTY_WORDS, plain_reason, words
 
 _READ: Final = 200  # reasons of a cause that are read for its name
 _LONGEST: Final = 5  # words of a name
-_EMPTY_CODES: Final = frozenset({"unspecified_failure"})  # codes that say nothing
+_EMPTY_CODES: Final = frozenset({"unspecified_failure", "other"})  # codes that say nothing
 _OPEN_ENDS: Final = EMPTY_WORDS | {"no", "not", "never", "without"}  # a name ends with none of them
 _PER_WORD: Final = 0.12  # what a word of a name must add, as a share of the reasons
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Annotated, Any, Final, Self
 
 from pydantic import BaseModel, ConfigDict, WithJsonSchema, create_model, model_validator
@@ -47,6 +48,7 @@ from assizes.judge.prompts.prompt_texts import (
     tools_json,
 )
 from assizes.judge.protocol import Prompt, Steps, ask
+from assizes.judge.rubrics.codebook import OTHER, Codebook, read_codebook
 from assizes.judge.rubrics.rubric import (
     OUTCOMES,
     Rubric,
@@ -80,9 +82,12 @@ _REPLY: Final = f"""\
 One JSON object, nothing else. Each metric id is a key; its value an object of, in this order:
 - justification: one or two sentences
 - score: 0, 1, 2, 3, 4 or 5; a pass/fail metric has instead passed: true or false
-- failure_code: null if score >= {ACCEPTABLE} or passed; else a snake_case label, e.g. wrong_tool_selected, hallucinated_result, missing_confirmation, or your own
+- failure_code: null if score >= {ACCEPTABLE} or passed; else {{codes}}
 - turns: numbers of the turns with the issue, or []
 Only if there are expected outcomes, the key {OUTCOMES}: for each statement in order, judged on its own, an object of number (its number in the list), statement (copied), justification, passed (true or false)."""
+
+_OWN_CODES: Final = "a snake_case label, e.g. wrong_tool_selected, hallucinated_result, missing_confirmation, or your own"
+_BOOK_CODES: Final = "one of the failure codes below, exactly as written"
 
 
 _LEVEL_SCHEMA: Final = {"type": "integer", "enum": [0, 1, 2, 3, 4, 5]}
@@ -149,11 +154,17 @@ class ConversationJudge:
     """Scores a conversation by its rubrics, and the expected outcomes of the case one by one."""
 
     name = "conversation"
-    version = "4"  # goes up with the rules
+    version = "4"  # goes up with the rules; with a codebook its hash follows
 
     def __init__(self, rubrics: Sequence[Rubric], reading: ReadingOptions | None = None) -> None:
         """Promise the metrics of these rubrics, in this order, and the expected outcomes."""
         self.reading = reading or ReadingOptions()
+        self._codes: Codebook | None = None
+        reply = [_REPLY.format(codes=_OWN_CODES)]
+        if self.reading.codebook is not None:
+            self._codes = read_codebook(self.reading.codebook)
+            self.version = f"{self.version}+{self._codes.text_hash()}"
+            reply = [_REPLY.format(codes=_BOOK_CODES), self._codes.section()]
         self.rubric_metrics = tuple(metric_of(rubric) for rubric in rubrics)
         self.metrics = (*self.rubric_metrics, EXPECTED_OUTCOMES)
         rules = [_RULES]
@@ -162,7 +173,7 @@ class ConversationJudge:
         for_chat = [chat_version(rubric) for rubric in rubrics]
         # Nothing of a case stands in them, so that a provider can cache them over a run.
         self.system, self._chat_system = (
-            "\n\n".join(["\n".join(rules), _REPLY, "# Metrics", *map(rubric_section, texts)])
+            "\n\n".join(["\n".join(rules), *reply, "# Metrics", *map(rubric_section, texts)])
             for texts in (rubrics, for_chat)
         )
         # Kept with a run, to be compared with another's.
@@ -229,7 +240,9 @@ class ConversationJudge:
             scores = [
                 Score.skipped(metric.name, NO_TOOL_TRACE_REASON)
                 if metric.name in _TOOL_METRICS and lacks_tool_trace(case)
-                else _metric_score(metric, getattr(reply, metric.name), case.transcript)
+                else self._coded(
+                    _metric_score(metric, getattr(reply, metric.name), case.transcript)
+                )
                 for metric in self.rubric_metrics
             ]
             # A reply model has no such field where the case has no outcomes.
@@ -241,6 +254,17 @@ class ConversationJudge:
         truncation = {TRUNCATED: {"windows": windows, "cut_chars": cut_chars}}
         reduced = reduce_windows(self.rubric_metrics, window_scores)
         return [score.with_details(**truncation) for score in reduced]
+
+    def _coded(self, score: Score) -> Score:
+        """A score with a code of the codebook, if there is one; another code becomes `other`."""
+        code = score.failure_code
+        if self._codes is None or code in {None, UNSPECIFIED_FAILURE, *self._codes.names}:
+            return score
+        warnings = [
+            *score.details.get("warnings", ()),
+            f"failure_code {code} is not in the codebook, taken as {OTHER}",
+        ]
+        return replace(score, failure_code=OTHER).with_details(warnings=warnings)
 
 
 def user_message(

@@ -58,6 +58,11 @@ class ReadingOptions(JudgeOptions):
         le=50,
         description="The number of turns that a window repeats of the one before.",
     )
+    codebook: str | None = Field(
+        default=None,
+        description="A TOML file of failure codes, as `assizes causes codebook` writes it. The judge "
+        "gives these codes alone, or `other`. Not set: it makes up its own.",
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -235,8 +235,8 @@ class WeightedStratum(NamedTuple):
     """One stratum, or a whole run: its weight in the difference, and the values of both runs."""
 
     weight: float
-    baseline: Sample
-    candidate: Sample
+    baseline: Sample | CountedSample
+    candidate: Sample | CountedSample
 
 
 class MeanDecomposition(NamedTuple):
@@ -247,7 +247,11 @@ class MeanDecomposition(NamedTuple):
 
 
 def unpaired_effect(
-    baseline: Sample, candidate: Sample, confidence: float, *, share: bool
+    baseline: Sample | CountedSample,
+    candidate: Sample | CountedSample,
+    confidence: float,
+    *,
+    share: bool,
 ) -> Effect:
     """The difference of two means over different cases, with clustered errors (Welch's test)."""
     return weighted_effect([WeightedStratum(1.0, baseline, candidate)], confidence, share=share)

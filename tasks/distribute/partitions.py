@@ -97,6 +97,10 @@ def check_distributable(config: RunConfig) -> None:
     places = [
         ("[transcripts] uri", config.transcripts.uri),
         *(("[judge] rubrics", uri) for uri in config.judge.rubrics),
+        (
+            "[judge.options.conversation] codebook",
+            config.judge.options.get("conversation", {}).get("codebook"),
+        ),
         ("[ground_truth] uri", config.ground_truth.uri),
         ("[anchors] uri", config.anchors.uri),
     ]

@@ -11,8 +11,9 @@ from assizes.judge.causes.described import RunWithCauses, cause_rows
 from assizes.judge.causes.edited_identity import find_edited_causes
 from assizes.judge.causes.failures import FAILURES, failures
 from assizes.judge.causes.identity import REMEMBERED
+from assizes.judge.causes.origins import LABEL_COLUMNS, circumstances, related
 from assizes.judge.errors import ConfigurationError, StoreError
-from assizes.judge.rows import CAUSE_TABLES, COMPLETE
+from assizes.judge.rows import CAUSE_TABLES, COMPLETE, as_json
 from assizes.tasks.runs.edited_causes import ALPHA, EditedCauses, judged_cases
 from assizes.tasks.runs.stored_causes import LOOK_BACK, earlier_runs
 from assizes.tasks.store import Store
@@ -85,9 +86,20 @@ def _find(
     run = RunWithCauses(run_id, judged_cases(store, run_id), found.failures)
     baseline = None if before is None else edited.with_causes(*before)
     rows = cause_rows(run, found, baseline, edited.known(memory), ALPHA)
+    rows = rows.with_columns(_related(store, run))
     shown = found.failures.drop_nulls("cause_id").with_columns(pl.lit(run_id).alias("run_id"))
     case_causes = shown.select(list(CAUSE_TABLES["case_causes"])).unique(maintain_order=True)
     return RunCauses(rows, case_causes, _remember(memory, shown, rows))
+
+
+def _related(store: Store, run: RunWithCauses) -> pl.Expr:
+    """The column `related` of the causes of a run."""
+    judged = store.scan(run.run_id, "cases").filter(pl.col("status") == "judged")
+    cases = judged.select("case_id", *LABEL_COLUMNS).collect()
+    origins = related(run.cases, run.failures, circumstances(cases, run.cases.ids), ALPHA)
+    texts = {cause_id: as_json(rows) for cause_id, rows in origins.items()}
+    text = pl.col("cause_id").replace_strict(texts, default=None, return_dtype=pl.String)
+    return text.alias("related")
 
 
 def _remember(memory: pl.DataFrame, shown: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:

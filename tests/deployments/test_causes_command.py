@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from assizes.judge.config.run import StoreConfig
 from assizes.tasks.store import open_store
 from tests.command import assizes
-from tests.tasks.store.failing_nights import RUDE, RUDE_CASES, WRONG_CASES, night
+from tests.tasks.store.failing_nights import RUDE, RUDE_CASES, WRONG, WRONG_CASES, night
 
 
 @pytest.fixture
@@ -33,6 +34,14 @@ def test_causes_are_printed_with_their_state_and_cases(folder: Path):
     assert "cases c0, c1, c2" in answer.out
     first = assizes("causes", "night-1", cwd=folder)
     assert first.out.splitlines()[-1] == "1 failed cases are in no cause"
+
+
+def test_a_cause_is_printed_with_the_version_that_shows_it(tmp_path: Path):
+    config = StoreConfig(uri=f"duckdb:///{tmp_path}/assizes.duckdb")
+    with open_store(config, writing=True) as store:
+        night(store, 1, RUDE_CASES, versions=lambda case: "14" if case < 10 else "13")
+    answer = assizes("causes", "night-1", cwd=tmp_path)
+    assert "more often with agent_version 14: 8 of 10 cases of it, 0 of 30 others" in answer.out
 
 
 def test_causes_are_one_json_document(folder: Path):
@@ -129,3 +138,52 @@ def test_who_may_only_read_sees_causes_that_are_not_stored(folder: Path):
     states = {row["state"] for row in json.loads(answer.out)["causes"]}
     assert states == {"new", "persisting"}
     assert "the causes of run night-2 are not stored: " in answer.err
+
+
+def test_a_codebook_is_written_and_keeps_what_people_edit(folder: Path):
+    first = assizes("causes", "codebook", "night-1", "--to", "codes.toml", cwd=folder)
+    assert (first.code, first.err) == (0, "")
+    assert first.out.startswith("codes.toml: 1 new codes, 0 kept as they were\n")
+    path = folder / "codes.toml"
+    (code,) = tomllib.loads(path.read_text())["codes"]
+    assert (code["definition"], code["examples"]) == (RUDE, [RUDE])
+    edited = path.read_text().replace(code["code"], "rude") + "# A remark.\n"
+    path.write_text(edited)
+    second = assizes("causes", "codebook", "night-2", "--to", "codes.toml", "--json", cwd=folder)
+    assert [new["examples"] for new in json.loads(second.out)["new"]] == [[WRONG]]
+    assert path.read_text().startswith(edited)
+    assert len(tomllib.loads(path.read_text())["codes"]) == 2
+    again = assizes("causes", "codebook", "night-2", "--to", "codes.toml", cwd=folder)
+    assert again.out == "codes.toml: 0 new codes, 2 kept as they were\n"
+
+
+def test_a_file_that_is_no_codebook_is_left_alone(folder: Path):
+    (folder / "codes.toml").write_text("[judge]\n")
+    refused = assizes("causes", "codebook", "night-1", "--to", "codes.toml", cwd=folder)
+    assert (refused.code, refused.out) == (2, "")
+    assert refused.err.startswith("assizes: codes.toml: judge: Extra inputs are not permitted")
+    assert (folder / "codes.toml").read_text() == "[judge]\n"
+
+
+def test_codes_of_people_are_compared_with_those_of_the_judge(folder: Path):
+    rows = "".join(f"c{n},{'rude' if n < 4 else ''}\n" for n in range(40))
+    (folder / "codes.csv").write_text(f"case_id,code\n{rows}")
+    words = ("causes", "agreement", "night-3", "codes.csv", "--metric", "accuracy")
+    answer = assizes(*words, cwd=folder)
+    assert (answer.code, answer.err) == (0, "")
+    assert answer.out.startswith("40 items: kappa 0.00")
+    document = json.loads(assizes(*words, "--json", cwd=folder).out)
+    assert document["codes"] == [
+        {"code": "none", "people": 36, "judge": 40, "both": 36},
+        {"code": "rude", "people": 4, "judge": 0, "both": 0},
+    ]
+    wrong = {
+        "case_id,label\nc1,a\n": "no column 'code'",
+        "case_id,code\nc1,a\nc1,b\n": "case 'c1' has two codes",
+        "case_id,code\nzz,a\n": "for none of its 1 items",
+        "case_id,code,repetition\nc1,a,x\n": "repetition: accepted are",
+    }
+    for text, reason in wrong.items():
+        (folder / "codes.csv").write_text(text)
+        refused = assizes(*words, cwd=folder)
+        assert (refused.code, reason in refused.err) == (2, True), refused

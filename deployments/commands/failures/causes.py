@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from assizes.deployments.commands import output
 from assizes.deployments.commands.stores import opened_store
 from assizes.judge.causes.edits import CauseEdit
+from assizes.judge.config.run import RunConfig
 from assizes.tasks.runs.stored_causes import cause_named, unexplained_cases
 
 COLUMNS = ("cause", "name", "now", "#cases", "#share %", "95 %", "#before %", "#points", "owner")
@@ -27,7 +31,9 @@ def show_causes(run_id: str, file: Path | None, uri: str | None, *, as_json: boo
 
     with opened_store(file, uri) as store:
         found = causes_of_run(store, run_id)
-        rows = found.causes.to_dicts()
+        rows = [
+            row | {"related": json.loads(row["related"] or "[]")} for row in found.causes.to_dicts()
+        ]
         unexplained = unexplained_cases(store, run_id, found)
     if as_json:
         output.print_json({"causes": rows, "failed_cases_without_cause": unexplained})
@@ -36,11 +42,7 @@ def show_causes(run_id: str, file: Path | None, uri: str | None, *, as_json: boo
         output.print_line("no cause: no three cases failed for the same reason")
     else:
         output.print_table("", COLUMNS, map(_cells, rows))
-        output.print_lines(
-            f"{row['name']}: {row['sentence']} ({_examples(row['examples'])})"
-            for row in rows
-            if row["sentence"]
-        )
+        output.print_lines(line for row in rows for line in _lines(row))
     if unexplained:
         output.print_line(f"{unexplained} failed cases are in no cause")
 
@@ -61,6 +63,34 @@ def edit_cause(
         causes = causes_of_run(store, run_id)
         entry = add_cause_edit(store, store.full_id(run_id), causes, edit)
     _print_edits([entry], as_json=as_json)
+
+
+def name_and_print(config: RunConfig, run_id: str, *, as_json: bool) -> None:
+    """Let the model of a configuration name the causes of a run, and print what it said.
+
+    Raises:
+        UnknownRun: the store has no such run.
+        ConfigurationError: the run is not complete, or the model cannot be asked.
+        OverBudget: the budget is spent.
+    """
+    from assizes.tasks.context.cause_names import name_causes
+    from assizes.tasks.store import existing_store
+
+    with existing_store(config.store) as store:
+        named = asyncio.run(name_causes(config, store, run_id))
+    if as_json:
+        edits = [edit | {"at": edit["at"].isoformat()} for edit in named.edits]
+        output.print_json(named._asdict() | {"edits": edits})
+        return
+    for edit in named.edits:
+        word = "is named" if edit["kind"] == "rename" else "is part of"
+        output.print_line(f"{edit['cause_id']} {word} {edit['value']}, by these reasons:")
+        output.print_lines(f"  {quote}" for quote in edit["quotes"])
+    names = sum(edit["kind"] == "rename" for edit in named.edits)
+    output.print_line(
+        f"{names} of {named.asked} causes named, {len(named.edits) - names} merged; "
+        f"{len(named.failed)} asks without a reply; spent: {named.cost_usd:.4f} USD"
+    )
 
 
 def undo_edit(edit_id: str, author: str, file: Path | None, uri: str | None) -> None:
@@ -116,6 +146,15 @@ def _cells(row: dict[str, Any]) -> list[object]:
         state = f"{state}, muted"
     numbers = (row["cases"], now, interval, before, row["points"])
     return [row["cause_id"], row["name"], state, *numbers, row["owner"]]
+
+
+def _lines(row: dict[str, Any]) -> Iterator[str]:
+    from assizes.judge.causes.origins import origin_line
+
+    if row["sentence"]:
+        yield f"{row['name']}: {row['sentence']} ({_examples(row['examples'])})"
+    for origin in row["related"]:
+        yield f"{row['name']}: more often with {origin_line(origin)}"
 
 
 def _examples(case_ids: list[str]) -> str:

@@ -139,6 +139,15 @@ def test_two_known_causes_that_say_the_same_become_the_older_one():
     assert found.merged == {"younger": "older"}
 
 
+def test_causes_that_are_nearly_one_are_pairs_the_older_one_first():
+    near = ["The policy was quoted in a wrong way.", "A wrong policy was quoted."]
+    known = pl.concat(
+        [known_as(REFUND, "refund"), known_as(TOTAL, "total"), known_as(near, "near")]
+    )
+    assert grouping.near_pairs(known) == [("total", "near")]
+    assert grouping.near_pairs(known.clear()) == []
+
+
 def test_a_name_is_of_few_words_that_set_a_cause_apart():
     own, others = (reasons(failed(texts))["text"].to_list() for texts in (TONE, REFUND))
     name = cause_name(own, others)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from assizes.judge.rows import SHARD_TABLES, TABLES, frame
 from assizes.tasks.store import Store
 from tests.tasks.store.rows import BEGAN, COUNTS, ended, run_metrics, run_record, score_row
@@ -10,8 +12,15 @@ RUDE = "The tone of the agent is rude and impatient."
 WRONG = "The sum of the prices is wrong."
 
 
-def night(store: Store, number: int, reasons: dict[int, str], *, complete: bool = True) -> str:
-    """A night over 40 cases, of which some failed for a reason."""
+def night(
+    store: Store,
+    number: int,
+    reasons: dict[int, str],
+    *,
+    complete: bool = True,
+    versions: Callable[[int], str | None] = lambda case: None,
+) -> str:
+    """A night over 40 cases, of which some failed for a reason; `versions` are the agent's."""
     run_id = f"night-{number}"
     begun = store.begin(run_record(run_id, started_at=BEGAN.replace(day=number)))
     scores, cases = [], []
@@ -20,6 +29,7 @@ def night(store: Store, number: int, reasons: dict[int, str], *, complete: bool 
         row = dict.fromkeys(TABLES["cases"]) | {
             **{"run_id": run_id, "case_id": f"c{case}", "repetition": 0, "status": "judged"},
             "passed": not fails,
+            "agent_version": versions(case),
         }
         cases.append(row)
         told = {"passed": not fails, "reason": reasons.get(case), "failure_code": None}

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
+import json
 
 import polars as pl
 import pytest
 
 from assizes.judge.errors import ConfigurationError
+from assizes.judge.rows import CAUSE_TABLES
 from assizes.tasks.runs import run_causes
 from assizes.tasks.runs.run_causes import causes_of_run
 from assizes.tasks.runs.stored_causes import unexplained_cases
@@ -47,6 +49,28 @@ def test_a_cause_keeps_its_id_over_nights_and_its_state_says_what_became_of_it(n
     assert (row["cases"], row["share"], row["first_run"]) == (8, 0.2, "night-1")
     assert (row["points"], row["baseline"], row["baseline_share"]) == (10.0, "night-1", 0.2)
     assert (row["sentence"], len(row["examples"])) == (RUDE, 5)
+
+
+def test_a_cause_is_stored_with_the_version_that_shows_it(place):
+    with open_store(place, writing=True) as store:
+        night(store, 1, RUDE_CASES, versions=lambda case: "14" if case < 10 else "13")
+        (text,) = causes_of_run(store, "night-1").causes["related"]
+    (origin,) = json.loads(text)
+    assert (origin["field"], origin["value"]) == ("agent_version", "14")
+    assert (origin["cases"], origin["of"], origin["other_cases"], origin["other_of"]) == (
+        8,
+        10,
+        0,
+        30,
+    )
+
+
+def test_files_older_than_a_column_are_read_with_null(nights, monkeypatch):
+    with open_store(nights) as store:
+        with monkeypatch.context() as before:
+            before.delitem(CAUSE_TABLES["causes"], "related")
+            causes_of_run(store, "latest")
+        assert causes_of_run(store, "latest").causes["related"].to_list() == [None, None]
 
 
 def test_causes_are_tables_for_sql(nights):
