@@ -15,6 +15,7 @@ from prefect.cache_policies import NO_CACHE
 
 from assizes.judge.catalog import CONVERSATION
 from assizes.judge.comparison.compare import RunComparison
+from assizes.judge.config.run import suite_name
 from assizes.judge.errors import NotComparable
 from assizes.judge.families.conversation_parts import TRUNCATED
 from assizes.judge.formats.shared.parsing import fidelity_lines, warning_lines
@@ -35,6 +36,8 @@ from assizes.tasks.runs.stored_runs import RULES
 from assizes.tasks.runtime.failpoints import failpoint
 from assizes.tasks.runtime.process import redacts_secrets
 from assizes.tasks.store import RunRecord
+from assizes.tasks.suites.suite_folder import read_suite, suite_folder
+from assizes.tasks.suites.suite_status import came_back_lines
 
 _VANISHED_WARNING: Final = (
     "vanished: {} of the objects were deleted or changed between listing and reading; no count holds "
@@ -160,6 +163,7 @@ class BaselineResult:
     fault: str | None = None  # why a configured comparison could not be made
     attribution: Attribution | None = None  # whether agent or judge changed; `None`: no anchors
     causes: Causes | None = None  # what the failures have in common; `None`: nothing was found
+    came_back: tuple[str, ...] = ()  # a sentence for each cause of its suite that the run shows
 
 
 @redacts_secrets
@@ -175,9 +179,19 @@ async def compare_with_baseline(
     Raises:
         UnknownRun: the configured baseline is not in the store.
     """
+    came_back = await asyncio.to_thread(_came_back, context, run.record)
     if compares_later and context.config.comparison.baseline in RULES:
-        return BaselineResult()
-    return await asyncio.to_thread(_compare_with_baseline, context, run.record)
+        return BaselineResult(came_back=came_back)
+    result = await asyncio.to_thread(_compare_with_baseline, context, run.record)
+    return replace(result, came_back=came_back)
+
+
+def _came_back(context: RunContext, record: RunRecord) -> tuple[str, ...]:
+    """A sentence for each cause that the suite of a run guards and that the run shows."""
+    folder = suite_folder(context.config)
+    if record.status != COMPLETE or folder is None or suite_name(record.config) is None:
+        return ()
+    return tuple(came_back_lines(context.store, record.run_id, read_suite(folder)))
 
 
 def _compare_with_baseline(context: RunContext, record: RunRecord) -> BaselineResult:

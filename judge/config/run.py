@@ -335,6 +335,9 @@ TRUTH = "ground_truth_digest"
 """Keys of a snapshot, which older versions lack: the versions of judges and the hashes of rubrics,
 the table of hidden data, and the hash of the file with expected values, `None` without a file."""
 
+SUITE = "suite"
+"""Key of a snapshot of a run over a suite: its `name` and its `version`; other runs lack it."""
+
 _WHERE_BOTH = (FINGERPRINTS, PRIVACY, TRUTH)
 _NOT_A_SETTING = "transcripts.storage_options"
 
@@ -366,6 +369,12 @@ def config_diff(baseline: Mapping[str, Any], candidate: Mapping[str, Any]) -> li
         for name in sorted(old.keys() | new.keys())
         if old.get(name) != new.get(name)
     ]
+
+
+def suite_name(config: Mapping[str, Any]) -> str | None:
+    """The name of the suite that a run was over, from its snapshot; `None`: it was over none."""
+    name: str | None = config.get(SUITE, {}).get("name")
+    return name
 
 
 def judge_changes(changes: list[FieldChange]) -> list[str]:

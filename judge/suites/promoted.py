@@ -13,7 +13,6 @@ from typing import Final
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from assizes.judge.case import Case
-from assizes.judge.errors import DataError
 from assizes.judge.formats.shared.parsing import schema_error
 
 PROMOTED: Final = "promoted"
@@ -41,10 +40,9 @@ class PromotedFailure(_Table):
 
 
 class Provenance(_Table):
-    """Where a case of a suite comes from."""
+    """Where a case of a suite comes from; the run knows it by the same id."""
 
     run_id: str
-    case_id: str
     repetition: int
     transcript_uri: str
     position: int  # of the record in its object, from 0

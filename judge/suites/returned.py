@@ -55,7 +55,9 @@ def known_failures(cases: Iterable[Case]) -> pl.DataFrame:
         for failure in provenance.failures
         for cause_id in failure.causes
     ]
-    first = {cause_id: day for day, *_, cause_id in sorted(rows, key=lambda row: row[0], reverse=True)}
+    first = {
+        cause_id: day for day, *_, cause_id in sorted(rows, key=lambda row: row[0], reverse=True)
+    }
     rows.sort(key=lambda row: (first[row[3]], row[3], row[0], row[1], row[2].metric))
     return pl.DataFrame(
         [

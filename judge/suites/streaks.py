@@ -18,6 +18,7 @@ PASSES: Final = 10
 State = Literal["passing", "failing", "undecided"]
 """`undecided`: the case could not be judged, or was not judged for what it failed at."""
 
+
 @dataclass(frozen=True, slots=True)
 class CaseStanding:
     """How a case of a suite stands."""
@@ -56,9 +57,7 @@ def run_states(cases: Sequence[Case], rows: pl.DataFrame, scores: pl.DataFrame) 
     }
 
 
-def _state(
-    states: list[str], provenance: Provenance | None, scored: Mapping[str, bool]
-) -> State:
+def _state(states: list[str], provenance: Provenance | None, scored: Mapping[str, bool]) -> State:
     guarded = frozenset[str]() if provenance is None else provenance.metrics
     if "failed" in states or not all(scored.get(metric, True) for metric in guarded):
         return "failing"
