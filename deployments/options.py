@@ -104,6 +104,7 @@ SECTIONS: Final[Mapping[str, Sequence[str]]] = {  # heading -> commands, in this
         *("labels queue", "labels status", "labels list", "labels import", "labels export"),
         "align",
     ),
+    "Suites": ("promote", "suite status", "suite retire"),
     "Prefect server": ("up", "down", "deploy", "worker"),
     "Upkeep of a store": ("store compact", "store clean", "store forget", "store rebuild"),
     "Help": ("help",),
