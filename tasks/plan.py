@@ -26,7 +26,7 @@ from assizes.tasks.runtime.failpoints import failpoint
 from assizes.tasks.runtime.process import redacts_secrets
 from assizes.tasks.store import RunRecord
 from assizes.tasks.store.record import DAY
-from assizes.tasks.suites.suite_folder import suite_folder, suite_snapshot
+from assizes.tasks.suites.suite_folder import suite_in_use, suite_snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,7 @@ def _record(context: RunContext, request: RunRequest, plan: dict[str, Any]) -> R
 
 def _begin_run(context: RunContext, request: RunRequest, intake: Plan) -> RunRecord:
     """Begin the run in the store; a run that was begun before keeps the plan of that time."""
-    if context.config.comparison.baseline is None and suite_folder(context.config) is not None:
+    if context.config.comparison.baseline is None and suite_in_use(context.config) is not None:
         context.pin_baseline(stored_runs.LATEST)  # a suite is there to be compared
     config = context.config
     prompts = prompt_snapshot(context.judge_panel.judges)

@@ -15,7 +15,7 @@ from prefect.cache_policies import NO_CACHE
 
 from assizes.judge.catalog import CONVERSATION
 from assizes.judge.comparison.compare import RunComparison
-from assizes.judge.config.run import suite_name
+from assizes.judge.config.run import SUITE
 from assizes.judge.errors import NotComparable
 from assizes.judge.families.conversation_parts import TRUNCATED
 from assizes.judge.formats.shared.parsing import fidelity_lines, warning_lines
@@ -36,8 +36,8 @@ from assizes.tasks.runs.stored_runs import RULES
 from assizes.tasks.runtime.failpoints import failpoint
 from assizes.tasks.runtime.process import redacts_secrets
 from assizes.tasks.store import RunRecord
-from assizes.tasks.suites.suite_folder import read_suite, suite_folder
-from assizes.tasks.suites.suite_status import came_back_lines
+from assizes.tasks.suites.suite_folder import read_suite, suite_in_use
+from assizes.tasks.suites.suite_status import suite_lines
 
 _VANISHED_WARNING: Final = (
     "vanished: {} of the objects were deleted or changed between listing and reading; no count holds "
@@ -164,6 +164,7 @@ class BaselineResult:
     attribution: Attribution | None = None  # whether agent or judge changed; `None`: no anchors
     causes: Causes | None = None  # what the failures have in common; `None`: nothing was found
     came_back: tuple[str, ...] = ()  # a sentence for each cause of its suite that the run shows
+    of_suite: tuple[str, ...] = ()  # what the run shows of the suite that it was over, in sentences
 
 
 @redacts_secrets
@@ -179,19 +180,19 @@ async def compare_with_baseline(
     Raises:
         UnknownRun: the configured baseline is not in the store.
     """
-    came_back = await asyncio.to_thread(_came_back, context, run.record)
+    of_suite = await asyncio.to_thread(_suite_lines, context, run.record)
     if compares_later and context.config.comparison.baseline in RULES:
-        return BaselineResult(came_back=came_back)
+        return BaselineResult(of_suite=of_suite)
     result = await asyncio.to_thread(_compare_with_baseline, context, run.record)
-    return replace(result, came_back=came_back)
+    return replace(result, of_suite=of_suite)
 
 
-def _came_back(context: RunContext, record: RunRecord) -> tuple[str, ...]:
-    """A sentence for each cause that the suite of a run guards and that the run shows."""
-    folder = suite_folder(context.config)
-    if record.status != COMPLETE or folder is None or suite_name(record.config) is None:
+def _suite_lines(context: RunContext, record: RunRecord) -> tuple[str, ...]:
+    """What a complete run over a suite shows of the failures that the suite guards against."""
+    used = suite_in_use(context.config)
+    if record.status != COMPLETE or used is None or SUITE not in record.config:
         return ()
-    return tuple(came_back_lines(context.store, record.run_id, read_suite(folder)))
+    return tuple(suite_lines(context.store, record, read_suite(used.folder)))
 
 
 def _compare_with_baseline(context: RunContext, record: RunRecord) -> BaselineResult:

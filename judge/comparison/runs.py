@@ -19,7 +19,7 @@ from assizes.judge.config.run import (
     SUITE,
     TRUTH,
     FieldChange,
-    suite_name,
+    suite_series,
 )
 from assizes.judge.summary.headlines import FrozenModel
 from assizes.judge.summary.run_summary import RunSummary
@@ -103,9 +103,9 @@ def mismatches(
 
 
 def are_of_one_suite(baseline: RunData, candidate: RunData) -> bool:
-    """Whether both runs were over a suite of the same name."""
-    name = suite_name(baseline.config)
-    return name is not None and name == suite_name(candidate.config)
+    """Whether both runs judged conversations of one kind over a suite of the same name."""
+    series = suite_series(baseline.config)
+    return series is not None and series == suite_series(candidate.config)
 
 
 def suite_warnings(baseline: RunData, candidate: RunData) -> Iterator[str]:

@@ -336,7 +336,8 @@ TRUTH = "ground_truth_digest"
 the table of hidden data, and the hash of the file with expected values, `None` without a file."""
 
 SUITE = "suite"
-"""Key of a snapshot of a run over a suite: its `name` and its `version`; other runs lack it."""
+"""Key of a snapshot of a run over a suite: the `name` and `version` of the suite, and whose
+`conversations` were judged, `new` ones or those `stored` in it. Other runs lack the key."""
 
 _WHERE_BOTH = (FINGERPRINTS, PRIVACY, TRUTH)
 _NOT_A_SETTING = "transcripts.storage_options"
@@ -371,10 +372,10 @@ def config_diff(baseline: Mapping[str, Any], candidate: Mapping[str, Any]) -> li
     ]
 
 
-def suite_name(config: Mapping[str, Any]) -> str | None:
-    """The name of the suite that a run was over, from its snapshot; `None`: it was over none."""
-    name: str | None = config.get(SUITE, {}).get("name")
-    return name
+def suite_series(config: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Name and `conversations` of the suite of a run, from its snapshot; `None`: it was over none."""
+    suite = config.get(SUITE)
+    return None if suite is None else (suite["name"], suite["conversations"])
 
 
 def judge_changes(changes: list[FieldChange]) -> list[str]:

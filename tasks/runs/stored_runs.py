@@ -20,7 +20,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from assizes.judge.config.run import RunConfig, suite_name
+from assizes.judge.config.run import RunConfig, suite_series
 from assizes.judge.errors import StoreError, UnknownRun
 from assizes.judge.models.model import NOT_CACHED
 from assizes.judge.rows import COMPLETE, as_json
@@ -272,7 +272,7 @@ def _earlier_rows(store: Store, record: RunRecord) -> Iterable[Mapping[str, Any]
         for row in complete.iter_rows(named=True)
         if cache_use(row) != "replay_only" and (not by_day or row["trigger"] in BY_DAY)
         if json.loads(row["summary"] or "{}").get("outcome") not in (None, "inconclusive")
-        if suite_name(json.loads(row["config"])) == suite_name(record.config)
+        if suite_series(json.loads(row["config"])) == suite_series(record.config)
     ]
     if by_day and own_day is not None:  # else a backfill compares with its future
         rows = [row for row in rows if day_of(row) is not None and row["day"] < own_day]

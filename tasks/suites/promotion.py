@@ -117,7 +117,10 @@ def _chosen_rows(
     if missing := sorted(set(choice.case_ids) - set(rows["case_id"])):
         raise UnknownCase(f"run {run_id!r} has no case {', '.join(map(repr, missing[:_NAMES]))}")
     if rows.is_empty():
-        raise UnknownCase(f"run {run_id!r} has no failed case: there is nothing to promote")
+        raise UnknownCase(
+            f"run {run_id!r} has no failed case; --cause and --case also promote cases of which only a "
+            "metric failed"
+        )
     order = ("case_id", is_failed.fill_null(value=False), "repetition")
     firsts = rows.sort(*order, descending=[False, True, False])
     return firsts.unique("case_id", keep="first", maintain_order=True).to_dicts()

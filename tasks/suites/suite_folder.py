@@ -10,7 +10,7 @@ import json
 import tomllib
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal, NamedTuple
 
 from assizes.judge.case import Case
 from assizes.judge.config.run import SUITE, RunConfig
@@ -103,18 +103,28 @@ def write_suite(folder: Path, suite: Suite) -> None:
         ) from None
 
 
-def suite_folder(config: RunConfig) -> Path | None:
-    """The folder of the suite whose lines are the transcripts or the ground truth of a run.
+class SuiteInUse(NamedTuple):
+    """The suite of a run."""
+
+    folder: Path
+    conversations: Literal["new", "stored"]  # those that the run judges
+
+
+def suite_in_use(config: RunConfig) -> SuiteInUse | None:
+    """The suite whose lines are the ground truth of new conversations, or are judged themselves.
 
     `None`: the run is over no suite, or over one that is not on this machine's disk.
     """
-    for uri in (config.transcripts.uri, config.ground_truth.uri):
-        if not uri or "://" in uri.removeprefix("file://"):
-            continue
-        path = Path(uri.removeprefix("file://"))
+    places: tuple[tuple[str, Literal["new", "stored"]], ...] = (
+        (config.transcripts.uri, "stored"),
+        (config.ground_truth.uri or "", "new"),
+    )
+    for uri, conversations in places:
+        plain = uri.removeprefix("file://")
+        path = Path(plain)
         folder = path.parent if path.name == CASES else path
-        if is_suite(folder):
-            return folder
+        if plain and "://" not in plain and is_suite(folder):
+            return SuiteInUse(folder, conversations)
     return None
 
 
@@ -124,10 +134,11 @@ def suite_snapshot(config: RunConfig) -> dict[str, dict[str, str]]:
     Raises:
         ConfigurationError: the suite cannot be read.
     """
-    if (folder := suite_folder(config)) is None:
+    if (used := suite_in_use(config)) is None:
         return {}
-    suite = read_suite(folder)
-    return {SUITE: {"name": suite.name, "version": suite.version}}
+    suite = read_suite(used.folder)
+    values = {"name": suite.name, "version": suite.version, "conversations": used.conversations}
+    return {SUITE: values}
 
 
 def _read_cases(path: Path) -> tuple[Case, ...]:

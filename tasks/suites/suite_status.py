@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 import polars as pl
 
 from assizes.judge.causes.failures import failures
-from assizes.judge.config.run import SUITE, suite_name
+from assizes.judge.config.run import SUITE, suite_series
 from assizes.judge.rows import COMPLETE
 from assizes.judge.suites.content import Suite
 from assizes.judge.suites.promoted import guarded_causes
-from assizes.judge.suites.streaks import CaseStanding, run_states, standings
+from assizes.judge.suites.streaks import CaseStanding, State, run_states, standings
 from assizes.judge.verdicts.executions import CASE, collect_rows
 from assizes.tasks.runs.stored_runs import cache_use
 from assizes.tasks.store import RunRecord, Store
 
 LOOK_BACK: Final = 100
 """The most runs over a suite that are read, the newest ones."""
+
+_NAMED: Final = 5
+"""The most cases that a sentence names."""
 
 _CASE_COLUMNS: Final = (*CASE, "status", "passed", "flags")
 
@@ -34,12 +37,22 @@ class SuiteRun:
 
 
 @dataclass(frozen=True, slots=True)
+class JudgeCheck:
+    """A run over the conversations that a suite holds: whether its judges still fail them."""
+
+    run: SuiteRun
+    passing: tuple[str, ...]  # ids of the cases that the judges pass by now
+    failing: int  # cases that they still fail
+
+
+@dataclass(frozen=True, slots=True)
 class SuiteStatus:
     """A suite, the runs over it, and how its cases stand."""
 
     suite: Suite
-    runs: tuple[SuiteRun, ...]  # newest first
+    runs: tuple[SuiteRun, ...]  # over new conversations, newest first
     cases: tuple[CaseStanding, ...]  # sorted by id
+    judge_check: JudgeCheck | None  # the newest one
 
     def retirable(self, passes: int) -> list[str]:
         """The ids of the cases that pass now and have passed so many times in a row."""
@@ -56,20 +69,42 @@ def suite_status(store: Store | None, suite: Suite) -> SuiteStatus:
     Raises:
         StoreError: the store cannot be reached.
     """
-    records = [] if store is None else _runs_over(store, suite.name)
-    states = []
-    for record in records:
-        assert store is not None  # it has the records
-        cases, scores = _rows(store, record.run_id, suite)
-        states.append((record.run_id, run_states(suite.cases, cases, scores)))
-    returned: Mapping[str, tuple[str, ...]] = {}
-    if store is not None and records:
-        returned = came_back(store, records[0].run_id, suite)
-    runs = [
-        SuiteRun(record.run_id, record.day.isoformat(), record.config[SUITE]["version"])
-        for record in records
+    if store is None:
+        return SuiteStatus(suite, (), tuple(standings(suite.cases, [], {})), None)
+    records = _runs_over(store, suite.name, "new")
+    states = [(record.run_id, _states(store, record.run_id, suite)) for record in records]
+    returned = came_back(store, records[0].run_id, suite) if records else {}
+    cases = tuple(standings(suite.cases, states, returned))
+    check = None
+    for record in _runs_over(store, suite.name, "stored")[:1]:
+        found = _states(store, record.run_id, suite)
+        failing = sum(state == "failing" for state in found.values())
+        check = JudgeCheck(_suite_run(record), _passing(found), failing)
+    return SuiteStatus(suite, tuple(map(_suite_run, records)), cases, check)
+
+
+def suite_lines(store: Store, record: RunRecord, suite: Suite) -> list[str]:
+    """What a run shows of the failures that its suite guards against, in sentences.
+
+    They name the causes that came back; or, of a run over the conversations of the suite itself,
+    the cases that its judges pass although they failed.
+    """
+    if record.config[SUITE]["conversations"] == "stored":
+        passing = _passing(_states(store, record.run_id, suite))
+        lenient = (
+            f"the judges pass the conversations of suite {suite.name!r} that failed before: "
+            f"{_some(passing)}"
+        )
+        return [lenient] if passing else []
+    names = guarded_causes(suite.cases)
+    cases: dict[str, list[str]] = {}
+    for case_id, causes in came_back(store, record.run_id, suite).items():
+        for cause in causes:
+            cases.setdefault(cause, []).append(case_id)
+    return [
+        f"cause {cause} ({names[cause].name}) of suite {suite.name!r} came back: {_some(ids)}"
+        for cause, ids in sorted(cases.items(), key=lambda item: (-len(item[1]), item[0]))
     ]
-    return SuiteStatus(suite, tuple(runs), tuple(standings(suite.cases, states, returned)))
 
 
 def came_back(store: Store, run_id: str, suite: Suite) -> dict[str, tuple[str, ...]]:
@@ -81,58 +116,54 @@ def came_back(store: Store, run_id: str, suite: Suite) -> dict[str, tuple[str, .
     return returned_causes(suite.cases, failed, run_id)
 
 
-def came_back_lines(store: Store, run_id: str, suite: Suite) -> list[str]:
-    """A sentence for each cause that a suite guards and that came back in a run."""
-    names = guarded_causes(suite.cases)
-    cases: dict[str, list[str]] = {}
-    for case_id, causes in came_back(store, run_id, suite).items():
-        for cause in causes:
-            cases.setdefault(cause, []).append(case_id)
-    return [
-        f"cause {cause} ({names[cause].name}) came back in {len(ids)} cases of suite "
-        f"{suite.name!r}: {', '.join(ids[:3])}"
-        for cause, ids in sorted(cases.items(), key=lambda item: (-len(item[1]), item[0]))
-    ]
-
-
-def _runs_over(store: Store, name: str) -> list[RunRecord]:
+def _runs_over(store: Store, name: str, conversations: str) -> list[RunRecord]:
     """The complete runs over a suite, by its name, newest first."""
-    complete = store.runs().filter(
-        pl.col("status") == COMPLETE, pl.col("config").str.contains(SUITE)
-    )
+    complete = store.runs().filter(pl.col("status") == COMPLETE)
     records = [
         RunRecord.of_row(row, {})
-        for row in complete.iter_rows(named=True)
+        for row in complete.filter(pl.col("config").str.contains(SUITE)).iter_rows(named=True)
         if cache_use(row) != "replay_only"
     ]
-    return [record for record in records if suite_name(record.config) == name][:LOOK_BACK]
+    wanted = (name, conversations)
+    return [each for each in records if suite_series(each.config) == wanted][:LOOK_BACK]
 
 
-def _rows(store: Store, run_id: str, suite: Suite) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The rows of tables `cases` and `scores` of a run that `run_states` takes."""
+def _states(store: Store, run_id: str, suite: Suite) -> dict[str, State]:
     of_suite = pl.col("case_id").is_in([case.case_id for case in suite.cases])
     cases = store.scan(run_id, "cases").filter(of_suite).select(_CASE_COLUMNS)
     scores = store.scan(run_id, "scores").filter(of_suite, pl.col("part") == "")
     wanted = scores.select("case_id", "metric", "status", "passed")
-    return collect_rows(cases), collect_rows(wanted)
+    return run_states(suite.cases, collect_rows(cases), collect_rows(wanted))
+
+
+def _suite_run(record: RunRecord) -> SuiteRun:
+    return SuiteRun(record.run_id, record.day.isoformat(), record.config[SUITE]["version"])
+
+
+def _passing(states: Mapping[str, State]) -> tuple[str, ...]:
+    return tuple(sorted(case_id for case_id, state in states.items() if state == "passing"))
+
+
+def _some(case_ids: Sequence[str]) -> str:
+    """The first ids, and how many more there are."""
+    more = f" and {len(case_ids) - _NAMED} more" if len(case_ids) > _NAMED else ""
+    return f"cases {', '.join(case_ids[:_NAMED])}{more}"
 
 
 def status_document(status: SuiteStatus, passes: int) -> dict[str, Any]:
     """How a suite stands, as plain JSON values; cases are retirable after so many passes."""
-    by_cause = {
-        cause_id: [case for case in status.cases if cause_id in case.causes]
-        for cause_id in guarded_causes(status.suite.cases)
-    }
     names = guarded_causes(status.suite.cases)
+    by_cause = {
+        cause_id: [case for case in status.cases if cause_id in case.causes] for cause_id in names
+    }
     retirable = status.retirable(passes)
     return {
         "name": status.suite.name,
         "version": status.suite.version,
         "cases": len(status.suite.cases),
         "retired": len(status.suite.retired),
-        "runs": [
-            {"run_id": run.run_id, "day": run.day, "version": run.version} for run in status.runs
-        ],
+        "runs": [asdict(run) for run in status.runs],
+        "judge_check": None if status.judge_check is None else asdict(status.judge_check),
         **{
             state: sum(case.state == state for case in status.cases)
             for state in ("passing", "failing", "undecided")

@@ -11,7 +11,7 @@ from assizes.deployments.commands.stores import opened_store
 from assizes.deployments.settings import read_optional_config
 from assizes.judge.errors import ConfigurationError, NoStore, UnknownCase
 from assizes.judge.suites.content import without
-from assizes.tasks.suites.suite_folder import read_suite, suite_folder, write_suite
+from assizes.tasks.suites.suite_folder import read_suite, suite_in_use, write_suite
 from assizes.tasks.suites.suite_status import SuiteStatus, status_document, suite_status
 
 CASE_COLUMNS = ("case", "now", "#passes in a row", "causes", "note")
@@ -77,10 +77,10 @@ def _folder(folder: Path | None, file: Path | None) -> Path:
     """The folder of a suite: the given one, else the one that the configuration names."""
     if folder is not None:
         return folder
-    configured = suite_folder(read_optional_config(file))
-    if configured is None:
+    used = suite_in_use(read_optional_config(file))
+    if used is None:
         raise ConfigurationError("the configuration names no suite; give its folder")
-    return configured
+    return used.folder
 
 
 def _status(folder: Path, file: Path | None, uri: str | None) -> SuiteStatus:
@@ -103,7 +103,7 @@ def _print_summary(document: dict[str, Any], passes: int) -> None:
         now = "" if run["version"] == document["version"] else ", another version"
         output.print_line(f"run {run['run_id']} on {run['day']}: version {run['version']}{now}")
     if not document["runs"]:
-        output.print_line("no run over it in this store")
+        output.print_line("no run over new conversations of it in this store")
     if document["cases"]:
         output.print_table("", CASE_COLUMNS, map(_case_cells, document["standings"]))
     if document["causes"]:
@@ -114,6 +114,11 @@ def _print_summary(document: dict[str, Any], passes: int) -> None:
         output.print_table("", CAUSE_COLUMNS, rows)
     counts = [f"{document[state]} {state}" for state in ("passing", "failing", "undecided")]
     output.print_line(f"{', '.join(counts)}, {len(document['never_judged'])} never judged")
+    if (check := document["judge_check"]) is not None:
+        output.print_line(
+            f"judges checked by run {check['run']['run_id']} on {check['run']['day']}: they fail "
+            f"{check['failing']} stored conversations and pass {len(check['passing'])}"
+        )
     if count := len(document["retirable"]):
         output.print_line(
             f"{count} can be retired: they passed {passes} times in a row or more "
