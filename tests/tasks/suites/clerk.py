@@ -33,7 +33,13 @@ def sums(case: Case) -> list[Score]:
     return [Score("sums", value=float(not is_wrong), passed=not is_wrong, reason=reason)]
 
 
+def lenient_manners(case: Case) -> list[Score]:
+    """A judge of manners that has lost its ears."""
+    return [Score("manners", value=1.0, passed=True)]
+
+
 manners.metrics = (Metric("manners", gate="judges"),)  # type: ignore[attr-defined]
+lenient_manners.metrics = manners.metrics  # type: ignore[attr-defined]
 sums.metrics = (Metric("sums", gate="judges"),)  # type: ignore[attr-defined]
 
 
