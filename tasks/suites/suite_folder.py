@@ -25,15 +25,20 @@ MANIFEST: Final = "suite.toml"
 CASES: Final = "cases.jsonl"
 RETIRED: Final = "retired.txt"
 
+_TABLE: Final = b"[suite]"
+
 _MANIFEST_TEXT: Final = """\
 # A suite of cases that failed once: docs/suites.md. Runs know the suite by its name.
+[suite]
 name = {name}
 """
 
 
 def is_suite(folder: Path) -> bool:
     """Whether a folder is a suite."""
-    return (folder / MANIFEST).is_file()
+    manifest = folder / MANIFEST
+    # Somebody may have called a configuration of runs so.
+    return manifest.is_file() and _TABLE in manifest.read_bytes().split()
 
 
 def read_suite(folder: Path) -> Suite:
@@ -49,10 +54,10 @@ def read_suite(folder: Path) -> Suite:
         )
     try:
         body = tomllib.loads((folder / MANIFEST).read_text("utf-8"))
-        name = body.get("name", folder.resolve().name)
-        if set(body) - {"name"} or not isinstance(name, str) or not name.strip():
+        name = body.get("suite", {}).get("name", "")
+        if not isinstance(name, str) or not name.strip():
             raise ConfigurationError(
-                f"{str(folder / MANIFEST)!r}: wanted one line, such as name = 'refunds'"
+                f"{str(folder / MANIFEST)!r}: [suite] has no name, such as name = 'refunds'"
             )
         return Suite(name, _read_cases(folder / CASES), _read_cases(folder / RETIRED))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

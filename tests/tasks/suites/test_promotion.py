@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +10,9 @@ import pytest
 from assizes.judge.config.run import StoreConfig
 from assizes.judge.errors import ConfigurationError, UnknownCase
 from assizes.judge.formats import native_line
-from assizes.judge.suites.content import with_promoted
+from assizes.judge.suites.content import Suite, with_promoted
 from assizes.judge.suites.promoted import provenance_of
-from assizes.tasks.store import Store, open_store
+from assizes.tasks.store import open_store
 from assizes.tasks.suites.promotion import CaseChoice, PromotableCases, promotable_cases
 from assizes.tasks.suites.suite_folder import read_or_new_suite, read_suite, write_suite
 from tests.tasks.suites.clerk import RUDE, conversation, judged, write_day
@@ -158,9 +157,14 @@ def test_what_is_no_suite_is_refused(tmp_path: Path):
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "cases.jsonl").write_text("{}\n")
     (tmp_path / "broken").mkdir()
-    (tmp_path / "broken" / "suite.toml").write_text('name = "b"\n')
+    (tmp_path / "broken" / "suite.toml").write_text('[suite]\nname = "b"\n')
     (tmp_path / "broken" / "cases.jsonl").write_text('{"case_id": "c"}\n')
+    for name, content in (("nameless", "[suite]\n"), ("no_toml", "[suite] or not\n")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "suite.toml").write_text(content)
     for name, message in (
+        ("nameless", "has no name"),
+        ("no_toml", "no TOML"),
         ("file", "is a file"),
         ("other", "it is no suite"),
         ("broken", "line 1: schema"),
@@ -169,3 +173,13 @@ def test_what_is_no_suite_is_refused(tmp_path: Path):
             read_or_new_suite(tmp_path / name)
     with pytest.raises(ConfigurationError, match="is no suite"):
         read_suite(tmp_path / "none")
+    with pytest.raises(ConfigurationError, match="cannot be written to"):
+        write_suite(tmp_path / "file" / "below", Suite("below", ()))
+
+
+def test_a_suite_with_an_id_twice_is_refused(tmp_path: Path):
+    write_suite(tmp_path, Suite("s", (conversation(1, RUDE, "20.", "v1"),)))
+    file = tmp_path / "cases.jsonl"
+    file.write_bytes(2 * file.read_bytes())
+    with pytest.raises(ConfigurationError, match="'c01' is the id of several lines"):
+        read_suite(tmp_path)

@@ -81,7 +81,7 @@ def test_passes_are_counted_up_to_the_latest_run(place: Place):
     place.night(4, rude=[1], words=RUDE_AGAIN)
     assert passes(place.status())["c01"] == ("failing", 0)
     assert place.status().retirable(3) == ["c00", "c02", "c03", "c04"]
-    assert [run.run_id for run in place.status().runs][0] == place.status().cases[0].run_id
+    assert place.status().runs[0].run_id == place.status().cases[0].run_id
 
 
 def test_a_cause_that_comes_back_in_other_words_is_named_and_another_failure_is_not(place: Place):
