@@ -102,16 +102,16 @@ def mismatches(
     )
 
 
-def are_of_one_suite(baseline: RunData, candidate: RunData) -> bool:
+def are_of_one_suite(runs: tuple[RunData, RunData]) -> bool:
     """Whether both runs judged conversations of one kind over a suite of the same name."""
-    series = suite_series(baseline.config)
-    return series is not None and series == suite_series(candidate.config)
+    before, after = (suite_series(run.config) for run in runs)
+    return before is not None and before == after
 
 
-def suite_warnings(baseline: RunData, candidate: RunData) -> Iterator[str]:
+def suite_warnings(runs: tuple[RunData, RunData]) -> Iterator[str]:
     """Write a sentence where the suite of two runs changed between them."""
-    if are_of_one_suite(baseline, candidate):
-        before, after = (run.config[SUITE]["version"] for run in (baseline, candidate))
+    if are_of_one_suite(runs):
+        before, after = (run.config[SUITE]["version"] for run in runs)
         if before != after:
             yield (
                 f"the suite changed between the runs, from version {before} to {after}: what is "

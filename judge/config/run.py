@@ -336,8 +336,7 @@ TRUTH = "ground_truth_digest"
 the table of hidden data, and the hash of the file with expected values, `None` without a file."""
 
 SUITE = "suite"
-"""Key of a snapshot of a run over a suite: the `name` and `version` of the suite, and whose
-`conversations` were judged, `new` ones or those `stored` in it. Other runs lack the key."""
+"""Key in the snapshot of a run over a suite: its `name`, `version`, and judged `conversations`."""
 
 _WHERE_BOTH = (FINGERPRINTS, PRIVACY, TRUTH)
 _NOT_A_SETTING = "transcripts.storage_options"
@@ -373,7 +372,7 @@ def config_diff(baseline: Mapping[str, Any], candidate: Mapping[str, Any]) -> li
 
 
 def suite_series(config: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Name and `conversations` of the suite of a run, from its snapshot; `None`: it was over none."""
+    """Name and conversations (`new` or `stored`) of the suite of a run; `None`: it was over none."""
     suite = config.get(SUITE)
     return None if suite is None else (suite["name"], suite["conversations"])
 
