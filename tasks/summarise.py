@@ -163,7 +163,6 @@ class BaselineResult:
     fault: str | None = None  # why a configured comparison could not be made
     attribution: Attribution | None = None  # whether agent or judge changed; `None`: no anchors
     causes: Causes | None = None  # what the failures have in common; `None`: nothing was found
-    came_back: tuple[str, ...] = ()  # a sentence for each cause of its suite that the run shows
     of_suite: tuple[str, ...] = ()  # what the run shows of the suite that it was over, in sentences
 
 
