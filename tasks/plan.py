@@ -139,9 +139,11 @@ def _record(context: RunContext, request: RunRequest, plan: dict[str, Any]) -> R
 
 def _begin_run(context: RunContext, request: RunRequest, intake: Plan) -> RunRecord:
     """Begin the run in the store; a run that was begun before keeps the plan of that time."""
-    if context.config.comparison.baseline is None and suite_in_use(context.config) is not None:
-        context.pin_baseline(stored_runs.LATEST)  # a suite is there to be compared
-    config = context.config
+    config, used = context.config, suite_in_use(context.config)
+    # A suite is there to be compared; a rerun of what another run left has no baseline.
+    if used is not None and config.comparison.baseline is None and config.transcripts.again is None:
+        context.pin_baseline(stored_runs.LATEST)
+        config = context.config
     prompts = prompt_snapshot(context.judge_panel.judges)
     if (again := config.transcripts.again) is not None:  # about the same day as what it goes over
         day = stored_runs.day_of(context.store.run(again.run).row())
