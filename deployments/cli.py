@@ -22,6 +22,7 @@ from assizes.deployments import (
     people_cli,
     reading_cli,
     store_cli,
+    suite_cli,
     terminal,
     usage,
 )
@@ -312,6 +313,7 @@ app.add_typer(store_cli.app)
 app.add_typer(causes_cli.causes_app)
 app.add_typer(people_cli.labels_app)
 app.add_typer(align_cli.app)
+app.add_typer(suite_cli.app)
 
 
 @app.command()

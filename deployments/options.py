@@ -109,6 +109,7 @@ SECTIONS: Final[Mapping[str, Sequence[str]]] = {  # heading -> commands, in this
         *("causes mute", "causes unmute", "causes history", "causes undo"),
         *("causes codebook", "causes agreement"),
     ),
+    "Suites": ("promote", "suite status", "suite retire"),
     "Prefect server": ("up", "down", "deploy", "worker"),
     "Upkeep of a store": ("store compact", "store clean", "store forget", "store rebuild"),
     "Help": ("help",),

@@ -101,7 +101,7 @@ def run_outcome(
     conclusion, reasons = _conclusion(record, summary, baseline_result, failures, go_on)
     if conclusion == "Passed" and summary.task_unjudged is not None:
         reasons = [*reasons, summary.task_unjudged]
-    reasons = [*reasons, *failure_reasons(record, summary)]
+    reasons = [*reasons, *baseline_result.of_suite, *failure_reasons(record, summary)]
     if (hint := rerun_hint(record, summary, resume)) is not None:
         before = "this run had ended before, nothing was judged now; "
         reasons.append(f"{before if failures.had_ended else ''}{hint}")

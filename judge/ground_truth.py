@@ -38,6 +38,18 @@ def truth_of(row: Mapping[str, Any], columns: Mapping[str, str]) -> Expected:
         raise schema_error(error) from None
 
 
+def native_truth(row: Mapping[str, Any]) -> Expected:
+    """The expected values of a line of the native format; the line may have none.
+
+    Raises:
+        DataError: with the code `schema`; the detail names the field.
+    """
+    try:
+        return Expected.model_validate(row.get("expected", {}))
+    except ValidationError as error:
+        raise schema_error(error) from None
+
+
 def add_ground_truth(case: Case, truth: Expected) -> Case:
     """The case with these expected values in place of its own values of the same name."""
     update = {name: getattr(truth, name) for name in truth.model_fields_set}

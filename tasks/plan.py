@@ -26,6 +26,7 @@ from assizes.tasks.runtime.failpoints import failpoint
 from assizes.tasks.runtime.process import redacts_secrets
 from assizes.tasks.store import RunRecord
 from assizes.tasks.store.record import DAY
+from assizes.tasks.suites.suite_folder import suite_in_use, suite_snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +125,7 @@ def _record(context: RunContext, request: RunRequest, plan: dict[str, Any]) -> R
             "prices": context.prices(),
             stored_runs.SEQUENCE: stored_runs.next_sequence(context.store),
             **({DAY: request.date.isoformat()} if request.date else {}),
+            **suite_snapshot(config),
         },
         config_hash=config.config_hash(),
         judge_model=", ".join(context.judge_panel.model_ids),
@@ -137,7 +139,11 @@ def _record(context: RunContext, request: RunRequest, plan: dict[str, Any]) -> R
 
 def _begin_run(context: RunContext, request: RunRequest, intake: Plan) -> RunRecord:
     """Begin the run in the store; a run that was begun before keeps the plan of that time."""
-    config = context.config
+    config, used = context.config, suite_in_use(context.config)
+    # A suite is there to be compared; a rerun of what another run left has no baseline.
+    if used is not None and config.comparison.baseline is None and config.transcripts.again is None:
+        context.pin_baseline(stored_runs.LATEST)
+        config = context.config
     prompts = prompt_snapshot(context.judge_panel.judges)
     if (again := config.transcripts.again) is not None:  # about the same day as what it goes over
         day = stored_runs.day_of(context.store.run(again.run).row())

@@ -15,6 +15,7 @@ from prefect.cache_policies import NO_CACHE
 
 from assizes.judge.catalog import CONVERSATION
 from assizes.judge.comparison.compare import RunComparison
+from assizes.judge.config.run import SUITE
 from assizes.judge.errors import NotComparable
 from assizes.judge.families.conversation_parts import TRUNCATED
 from assizes.judge.formats.shared.parsing import fidelity_lines, warning_lines
@@ -35,6 +36,8 @@ from assizes.tasks.runs.stored_runs import RULES
 from assizes.tasks.runtime.failpoints import failpoint
 from assizes.tasks.runtime.process import redacts_secrets
 from assizes.tasks.store import RunRecord
+from assizes.tasks.suites.suite_folder import read_suite, suite_in_use
+from assizes.tasks.suites.suite_status import suite_lines
 
 _VANISHED_WARNING: Final = (
     "vanished: {} of the objects were deleted or changed between listing and reading; no count holds "
@@ -160,6 +163,7 @@ class BaselineResult:
     fault: str | None = None  # why a configured comparison could not be made
     attribution: Attribution | None = None  # whether agent or judge changed; `None`: no anchors
     causes: Causes | None = None  # what the failures have in common; `None`: nothing was found
+    of_suite: tuple[str, ...] = ()  # what the run shows of the suite that it was over, in sentences
 
 
 @redacts_secrets
@@ -175,9 +179,19 @@ async def compare_with_baseline(
     Raises:
         UnknownRun: the configured baseline is not in the store.
     """
+    of_suite = await asyncio.to_thread(_suite_lines, context, run.record)
     if compares_later and context.config.comparison.baseline in RULES:
-        return BaselineResult()
-    return await asyncio.to_thread(_compare_with_baseline, context, run.record)
+        return BaselineResult(of_suite=of_suite)
+    result = await asyncio.to_thread(_compare_with_baseline, context, run.record)
+    return replace(result, of_suite=of_suite)
+
+
+def _suite_lines(context: RunContext, record: RunRecord) -> tuple[str, ...]:
+    """What a complete run over a suite shows of the failures that the suite guards against."""
+    used = suite_in_use(context.config)
+    if record.status != COMPLETE or used is None or SUITE not in record.config:
+        return ()
+    return tuple(suite_lines(context.store, record, read_suite(used.folder)))
 
 
 def _compare_with_baseline(context: RunContext, record: RunRecord) -> BaselineResult:

@@ -31,7 +31,13 @@ from assizes.judge.comparison.metrics import (
     metric_names,
     paired_metrics,
 )
-from assizes.judge.comparison.runs import Mismatch, RunData, mismatches
+from assizes.judge.comparison.runs import (
+    Mismatch,
+    RunData,
+    are_of_one_suite,
+    mismatches,
+    suite_warnings,
+)
 from assizes.judge.comparison.statistical import StatisticalComparison, compared_metrics
 from assizes.judge.comparison.statistical_verdict import StatisticalVerdict, statistical_verdict
 from assizes.judge.config.gates import ComparisonConfig
@@ -171,7 +177,7 @@ def compare(baseline: RunData, candidate: RunData, thresholds: ComparisonConfig)
     cases = PairedCases.of(baseline.cases, candidate.cases)
     changes = config_diff(baseline.config, candidate.config)
     answered = (baseline.answered_by, candidate.answered_by)
-    differing = mismatches(changes, answered, cases.overlap)
+    differing = mismatches(changes, answered, cases.overlap, same_suite=are_of_one_suite(runs))
     statistical = None
     if thresholds.mode != "rules":
         statistical = StatisticalComparison.of(baseline, candidate, thresholds)
@@ -204,7 +210,7 @@ def compare(baseline: RunData, candidate: RunData, thresholds: ComparisonConfig)
         config_diff=tuple(changes),
         prompt_diff=prompt_diff(baseline.prompts, candidate.prompts),
         verdict=_verdict(cases, thresholds, statistics, differing),
-        warnings=tuple(_warnings(cases, judge_changes(changes), summaries)),
+        warnings=tuple(_warnings(runs, cases, judge_changes(changes), summaries)),
     )
 
 
@@ -335,9 +341,13 @@ def _p95(run: RunData, cases: PairedCases) -> float | None:
 
 
 def _warnings(
-    cases: PairedCases, judged_otherwise: Sequence[str], summaries: tuple[RunSummary, RunSummary]
+    runs: tuple[RunData, RunData],
+    cases: PairedCases,
+    judged_otherwise: Sequence[str],
+    summaries: tuple[RunSummary, RunSummary],
 ) -> Iterator[str]:
     """Write a sentence for everything a reader must know before believing the verdict."""
+    yield from suite_warnings(runs)
     if judged_otherwise:
         names = ", ".join(judged_otherwise)
         yield f"the runs were judged differently ({names}): a change need not be the agent's"

@@ -13,7 +13,14 @@ from typing import Any, Final, NamedTuple
 
 import polars as pl
 
-from assizes.judge.config.run import FINGERPRINTS, PRIVACY, TRUTH, FieldChange
+from assizes.judge.config.run import (
+    FINGERPRINTS,
+    PRIVACY,
+    SUITE,
+    TRUTH,
+    FieldChange,
+    suite_series,
+)
 from assizes.judge.summary.headlines import FrozenModel
 from assizes.judge.summary.run_summary import RunSummary
 from assizes.judge.verdicts.executions import collect_rows, executions
@@ -64,30 +71,52 @@ class Mismatch(FrozenModel):
 
 
 def mismatches(
-    changes: Sequence[FieldChange], answered_by: tuple[Sequence[str], Sequence[str]], overlap: float
+    changes: Sequence[FieldChange],
+    answered_by: tuple[Sequence[str], Sequence[str]],
+    overlap: float,
+    *,
+    same_suite: bool = False,
 ) -> tuple[Mismatch, ...]:
     """Find every difference that keeps two runs from being compared; none for runs judged alike.
 
     `changes` are the settings that differ; `answered_by` are the models that answered, of the
-    baseline and of the candidate; `overlap` is shared cases / cases of the larger run, 0..1.
+    baseline and of the candidate; `overlap` is shared cases / cases of the larger run, 0..1. A suite
+    grows between its runs: what both hold of it is compared.
     """
     differing = []
     for change in changes:
         name, table = change.field, change.field.partition(".")[0]
         compared = name not in _PLACES and (table in _TABLES or name in _READING)
         # Two samples of the traffic each have a ground truth of their own.
-        if compared and (name != TRUTH or overlap >= DISJOINT):
+        if compared and (name != TRUTH or (overlap >= DISJOINT and not same_suite)):
             differing.append((name, change.baseline, change.candidate, True))
     before, after = (", ".join(sorted(side)) for side in answered_by)
     if before and after and before != after:  # a side that knows none is not held against the other
         differing.append(("answered_by", before, after, True))
-    if DISJOINT <= overlap < MIN_OVERLAP:
+    if DISJOINT <= overlap < MIN_OVERLAP and not same_suite:
         needed = f"at least {MIN_OVERLAP:.0%} in both runs, or under {DISJOINT:.0%}"
         differing.append(("cases", needed, f"{overlap:.1%} in both", False))
     return tuple(
         Mismatch(field=name, baseline=baseline, candidate=candidate, of_judge=of_judge)
         for name, baseline, candidate, of_judge in differing
     )
+
+
+def are_of_one_suite(runs: tuple[RunData, RunData]) -> bool:
+    """Whether both runs judged conversations of one kind over a suite of the same name."""
+    before, after = (suite_series(run.config) for run in runs)
+    return before is not None and before == after
+
+
+def suite_warnings(runs: tuple[RunData, RunData]) -> Iterator[str]:
+    """Write a sentence where the suite of two runs changed between them."""
+    if are_of_one_suite(runs):
+        before, after = (run.config[SUITE]["version"] for run in runs)
+        if before != after:
+            yield (
+                f"the suite changed between the runs, from version {before} to {after}: what is "
+                "expected of a case may have changed with it"
+            )
 
 
 PASS_RATE: Final = "pass_rate"

@@ -335,6 +335,9 @@ TRUTH = "ground_truth_digest"
 """Keys of a snapshot, which older versions lack: the versions of judges and the hashes of rubrics,
 the table of hidden data, and the hash of the file with expected values, `None` without a file."""
 
+SUITE = "suite"
+"""Key in the snapshot of a run over a suite: its `name`, `version`, and judged `conversations`."""
+
 _WHERE_BOTH = (FINGERPRINTS, PRIVACY, TRUTH)
 _NOT_A_SETTING = "transcripts.storage_options"
 
@@ -366,6 +369,12 @@ def config_diff(baseline: Mapping[str, Any], candidate: Mapping[str, Any]) -> li
         for name in sorted(old.keys() | new.keys())
         if old.get(name) != new.get(name)
     ]
+
+
+def suite_series(config: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Name and conversations (`new` or `stored`) of the suite of a run; `None`: it was over none."""
+    suite = config.get(SUITE)
+    return None if suite is None else (suite["name"], suite["conversations"])
 
 
 def judge_changes(changes: list[FieldChange]) -> list[str]:

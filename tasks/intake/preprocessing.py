@@ -20,7 +20,7 @@ from assizes.judge.config.run import RunConfig
 from assizes.judge.config.transcripts import FIELDS, GroundTruthConfig, PrivacyConfig
 from assizes.judge.errors import ConfigurationError, DataError
 from assizes.judge.formats.shared.parsing import strict_json
-from assizes.judge.ground_truth import add_ground_truth, truth_of
+from assizes.judge.ground_truth import add_ground_truth, native_truth, truth_of
 from assizes.judge.injection.families import plant_attack
 from assizes.judge.privacy.secret_masking import (
     mask_credentials,
@@ -183,7 +183,9 @@ def ground_truth(config: GroundTruthConfig) -> GroundTruth | None:
         return None
     data = read_whole_file(config.uri, config.storage_options, f"{_WHERE} uri")
     rows = _rows(config.uri, data)
-    columns = _columns(config, {name for _, row in rows for name in row})
+    # Lines of the native format, as those of a suite, hold the expected values of their cases.
+    is_native = not config.columns and any("transcript" in row for _, row in rows)
+    columns = {} if is_native else _columns(config, {name for _, row in rows for name in row})
     values: dict[str, Expected] = {}
     places: dict[str, str] = {}  # case id -> its row or line, for messages
     for place, row in rows:
@@ -195,7 +197,8 @@ def ground_truth(config: GroundTruthConfig) -> GroundTruth | None:
         if case_id in values:
             raise _fault(config, place, f"{case_id!r} stands in {places[case_id]} already")
         try:
-            values[case_id], places[case_id] = truth_of(row, columns), place
+            truth = native_truth(row) if is_native else truth_of(row, columns)
+            values[case_id], places[case_id] = truth, place
         except DataError as error:
             raise _fault(config, place, error.detail) from None
     digest = hashlib.sha256(data).hexdigest()

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from assizes.judge.config.run import RunConfig
+from assizes.judge.config.run import RunConfig, suite_series
 from assizes.judge.errors import StoreError, UnknownRun
 from assizes.judge.models.model import NOT_CACHED
 from assizes.judge.rows import COMPLETE, as_json
@@ -188,8 +188,8 @@ def _release_lock(store: Store, run_id: str) -> None:
 def baseline_by_rule(store: Store, rule: str, record: RunRecord) -> str | None:
     """The id of the baseline that a rule names; `None` if there is none.
 
-    Candidates are the earlier complete runs of the same name that have a verdict and did not only
-    replay cached replies: those about earlier days for a nightly or backfill run, else those that
+    Candidates are the earlier complete runs of the same name, over the same suite if any, that have
+    a verdict and did not only replay cached replies: those about earlier days for a nightly or backfill run, else those that
     began earlier and are not about a later day. The rule is `latest`; `latest_passed`: the latest
     run that passed its gates and did not regress against its own baseline; or `previous_version`:
     the latest run without a case of the agent versions that this run judged.
@@ -272,6 +272,7 @@ def _earlier_rows(store: Store, record: RunRecord) -> Iterable[Mapping[str, Any]
         for row in complete.iter_rows(named=True)
         if cache_use(row) != "replay_only" and (not by_day or row["trigger"] in BY_DAY)
         if json.loads(row["summary"] or "{}").get("outcome") not in (None, "inconclusive")
+        if suite_series(json.loads(row["config"])) == suite_series(record.config)
     ]
     if by_day and own_day is not None:  # else a backfill compares with its future
         rows = [row for row in rows if day_of(row) is not None and row["day"] < own_day]
