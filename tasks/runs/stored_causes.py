@@ -16,6 +16,8 @@ from assizes.tasks.store.cause_tables import RunCauses
 LOOK_BACK: Final = 30
 """The most earlier runs of a name whose causes count."""
 
+_LISTED: Final = 20  # causes that a message lists, at most
+
 
 def earlier_runs(store: Store, run_id: str, most: int | None = None) -> list[str]:
     """The latest complete runs of the same name before a run (full id), the oldest first.
@@ -80,14 +82,18 @@ def cause_named(found: RunCauses, text: str) -> str:
     causes = pl.concat([own, earlier]).unique("cause_id", keep="first", maintain_order=True)
     key, name = pl.col("cause_id"), pl.col("name")
     wanted = text.strip()
-    for is_meant in (key == wanted, name == wanted, key.str.starts_with(wanted)):
+    is_named = name.str.to_lowercase() == wanted.lower()
+    for is_meant in (key == wanted, is_named, key.str.starts_with(wanted)):
         ids = causes.filter(is_meant)["cause_id"].to_list() if wanted else []
         if len(ids) == 1:
             return str(ids[0])
         if ids:
             raise ConfigurationError(f"cause {wanted!r} may be {', '.join(ids)}; give an id")
-    known = ", ".join(f"{cause_id} ({name})" for cause_id, name in own.rows())
-    raise ConfigurationError(f"no cause is named {wanted!r}; the run has {known or 'none'}")
+    known = [f"{cause_id} ({name})" for cause_id, name in own.head(_LISTED).iter_rows()]
+    more = f" and {own.height - _LISTED} more" if own.height > _LISTED else ""
+    raise ConfigurationError(
+        f"no cause is named {wanted!r}; the run has {', '.join(known) or 'none'}{more}"
+    )
 
 
 def unexplained_cases(store: Store, run_id: str, causes: RunCauses) -> int:

@@ -23,6 +23,7 @@ from assizes.judge.suites.promoted import (
 )
 from assizes.judge.verdicts.executions import CASE
 from assizes.tasks.runs.stored_cases import reread_cases, run_config
+from assizes.tasks.runs.stored_causes import cause_named
 from assizes.tasks.store import RunRecord, Store
 from assizes.tasks.store.cause_tables import RunCauses
 
@@ -108,8 +109,10 @@ def _chosen_rows(
     is_failed = pl.col("passed").eq(other=False)
     ids = set(choice.case_ids)
     for word in choice.causes:
-        cause_id = _cause_id(causes.causes, word, run_id)
-        ids.update(causes.case_causes.filter(cause_id=cause_id)["case_id"])
+        shown = causes.case_causes.filter(cause_id=cause_named(causes, word))["case_id"]
+        if shown.is_empty():
+            raise ConfigurationError(f"--cause {word!r}: no case of run {run_id} shows it")
+        ids.update(shown)
     is_chosen = pl.col("case_id").is_in(sorted(ids))
     if choice.failed:
         is_chosen |= is_failed.fill_null(value=False)
@@ -124,29 +127,6 @@ def _chosen_rows(
     order = ("case_id", is_failed.fill_null(value=False), "repetition")
     firsts = rows.sort(*order, descending=[False, True, False])
     return firsts.unique("case_id", keep="first", maintain_order=True).to_dicts()
-
-
-def _cause_id(causes: pl.DataFrame, word: str, run_id: str) -> str:
-    """The id of the cause that a word names: an id, the beginning of one id, or a name."""
-    shown = causes.filter(pl.col("cases") > 0)
-    names: dict[str, str] = dict(shown.select("cause_id", "name").iter_rows())
-    if word in names:
-        return word
-    fits = [
-        cause_id
-        for cause_id, name in names.items()
-        if name.casefold() == word.casefold() or (word and cause_id.startswith(word))
-    ]
-    if len(fits) == 1:
-        return fits[0]
-    listed = [f"{cause_id} ({names[cause_id]})" for cause_id in fits or names]
-    if len(fits) > 1:
-        raise ConfigurationError(f"--cause {word!r} means {' and '.join(listed)}; give an id")
-    more = f" and {len(listed) - _NAMES} more" if len(listed) > _NAMES else ""
-    raise ConfigurationError(
-        f"--cause {word!r}: run {run_id} shows no such cause; it shows "
-        f"{', '.join(listed[:_NAMES]) or 'none'}{more}"
-    )
 
 
 def _provenance(

@@ -114,7 +114,7 @@ def test_what_cannot_be_promoted_is_one_line(folder: Path):
         ("promote", "latest", *to): "no case is chosen",
         ("promote", "nobody", "--failed", *to): "no run 'nobody'",
         ("promote", "latest", "--case", "c77", *to): "has no case 'c77'",
-        ("promote", "latest", "--cause", "slow", *to): "shows no such cause; it shows ",
+        ("promote", "latest", "--cause", "slow", *to): "no cause is named 'slow'; the run has ",
         ("promote", "latest", "--failed", "--to", "file"): "'file' is a file; a suite is a folder",
         ("promote", "latest", "--failed", "--to", "s3://b/s"): "a suite is a folder on disk",
         ("promote", "latest", "--failed", "--to", "file/below"): "cannot be written to",
