@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Coroutine, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -133,8 +133,10 @@ def cache_use(*, refresh: bool, replay_only: bool) -> str | None:
     return "refresh" if refresh else "replay_only" if replay_only else None
 
 
-def evaluations(wanted: list[RunOptions], *, verbose: bool) -> list[RunOutcome]:
+def evaluations(wanted: Iterable[RunOptions], *, verbose: bool) -> list[RunOutcome]:
     """Run evaluations one after another on one Prefect server and return their outcomes.
+
+    The next one is asked for when the one before has ended.
 
     Raises:
         AssizesError: the first error that ended an evaluation, or the server does not answer.

@@ -7,7 +7,7 @@ the case covers.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -58,6 +58,18 @@ class Provenance(_Table):
     def metrics(self) -> frozenset[str]:
         """The metrics that the case failed at."""
         return frozenset(failure.metric for failure in self.failures)
+
+    def about(self, causes: Collection[str]) -> Provenance:
+        """The same with only those failures that show some of these causes (ids), and only these."""
+        failures = (
+            failure.model_copy(
+                update={"causes": tuple(cause for cause in failure.causes if cause in causes)}
+            )
+            for failure in self.failures
+            if not set(causes).isdisjoint(failure.causes)
+        )
+        kept = tuple(cause for cause in self.causes if cause.cause_id in causes)
+        return self.model_copy(update={"failures": tuple(failures), "causes": kept})
 
 
 def with_provenance(case: Case, provenance: Provenance) -> Case:

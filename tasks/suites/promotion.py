@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -72,7 +72,8 @@ def promotable_cases(
     """
     record = store.run(run_id)
     causes = _causes(store, record, needed=bool(choice.causes))
-    rows = _chosen_rows(store, record.run_id, choice, causes)
+    named = [cause_named(causes, word) for word in choice.causes]
+    rows = _chosen_rows(store, record.run_id, choice, causes.case_causes, named)
     scores = store.scan(record.run_id, "scores")
     chosen = pl.col("case_id").is_in([row["case_id"] for row in rows])
     failed = failures(scores.filter(chosen))
@@ -83,6 +84,9 @@ def promotable_cases(
             refused[row["case_id"]] = str(case)
             continue
         provenance = _provenance(record, row, failed, causes)
+        is_for_cause = not choice.failed and row["case_id"] not in choice.case_ids
+        if is_for_cause:  # else it guards against everything that it failed at
+            provenance = provenance.about(named)
         hidden = hiding.hide(case, provenance.model_copy(update={"promoted_by": promoted_by}))
         if (why := hiding.why_not(hidden)) is None:
             promoted.append(hidden)
@@ -102,14 +106,14 @@ def _causes(store: Store, record: RunRecord, *, needed: bool) -> RunCauses:
 
 
 def _chosen_rows(
-    store: Store, run_id: str, choice: CaseChoice, causes: RunCauses
+    store: Store, run_id: str, choice: CaseChoice, case_causes: pl.DataFrame, named: Sequence[str]
 ) -> list[dict[str, Any]]:
     """The rows of table `cases` that are chosen, one for each case, sorted by id."""
     cases = store.scan(run_id, "cases")
     is_failed = pl.col("passed").eq(other=False)
     ids = set(choice.case_ids)
-    for word in choice.causes:
-        shown = causes.case_causes.filter(cause_id=cause_named(causes, word))["case_id"]
+    for word, cause_id in zip(choice.causes, named, strict=True):
+        shown = case_causes.filter(cause_id=cause_id)["case_id"]
         if shown.is_empty():
             raise ConfigurationError(f"--cause {word!r}: no case of run {run_id} shows it")
         ids.update(shown)
