@@ -209,8 +209,13 @@ def codebook(
 @causes_app.command()
 def agreement(
     run_id: options.RunId,
-    labels: Annotated[Path, Argument(help="CSV file: case_id, code, perhaps repetition.")],
     metric: Annotated[str, Option(help="Metric whose failure codes people gave, too.")],
+    labels: Annotated[
+        Path | None,
+        Argument(
+            help="CSV file: case_id, code, perhaps repetition [default: codes given on the pages]."
+        ),
+    ] = None,
     config: options.ConfigFile = None,
     store: options.StoreUri = None,
     as_json: options.AsJson = False,

@@ -14,7 +14,7 @@ from assizes.deployments.web.people_schemas import AnnotationBody, LabelBody, ch
 from assizes.judge.config.gates import VERDICT
 from assizes.judge.config.run import StoreConfig
 from assizes.judge.errors import StoreBusy, TakenKey, UnknownCase
-from assizes.judge.labels.current import current_labels
+from assizes.judge.labels.current import current_annotations, current_labels
 from assizes.judge.rows import as_json
 from assizes.judge.verdicts.executions import collect_rows
 from assizes.tasks.store import Store, open_store
@@ -37,13 +37,6 @@ class JudgeWord(NamedTuple):
 class _Target(NamedTuple):
     run_id: str  # the full id
     word: JudgeWord
-
-
-def current_annotations(rows: pl.DataFrame) -> pl.DataFrame:
-    """The annotations that nobody replaced or withdrew, in order of time."""
-    replaced = rows["supersedes"].drop_nulls().to_list()
-    stands = ~pl.col("annotation_id").is_in(replaced) & (pl.col("kind") != "withdrawn")
-    return rows.filter(stands).sort("at", "annotation_id")
 
 
 class PeopleRows:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 from typing import Annotated, Any, Final, Literal
 
@@ -84,17 +85,24 @@ class LabelBody(_PeopleBody):
         return self
 
 
+_CODE: Final = re.compile(r"[a-z0-9_]{0,64}")
+
+
 class AnnotationBody(_PeopleBody):
     """What a person says about a case or a run; it changes no score."""
 
     run: RunName
     case_id: str = Field(default="", max_length=512, description="empty: the run itself")
     repetition: Repetition = 0
-    kind: Literal["comment", "override", "finding_wrong", "note", "tags", "view", "withdrawn"]
+    kind: Literal[
+        "comment", "override", "finding_wrong", "code", "note", "tags", "view", "withdrawn"
+    ]
     turn: int | None = Field(default=None, ge=0, le=2**31 - 1, description="from 0")
-    metric: str = Field(default="", max_length=200, description="of the finding that is wrong")
+    metric: str = Field(
+        default="", max_length=200, description="of the finding that is wrong or coded"
+    )
     value: Literal[0, 1] | None = Field(default=None, description="of an override: 1 pass, 0 fail")
-    text: PersonText = ""
+    text: PersonText = Field(default="", description="of a code: the code; empty: no fault")
     author: PersonName
     supersedes: RowId | None = Field(default=None, description="the annotation that it replaces")
     annotation_id: RowId | None = Field(
@@ -107,14 +115,20 @@ class AnnotationBody(_PeopleBody):
             raise ValueError("an override has a value, and nothing else has one")
         if self.kind in ("note", "tags", "view") and self.case_id:
             raise ValueError("notes, tags and views are about a run; case_id stays empty")
-        if self.kind in ("comment", "override", "finding_wrong") and not self.case_id:
+        if self.kind in ("comment", "override", "finding_wrong", "code") and not self.case_id:
             raise ValueError(f"kind {self.kind} is about a case; give its case_id")
-        if self.kind == "finding_wrong" and not self.metric:
-            raise ValueError("a finding that is wrong has a metric")
+        if self.kind in ("finding_wrong", "code") and not self.metric:
+            raise ValueError("a finding that is wrong or coded has a metric")
         if self.kind == "withdrawn" and self.supersedes is None:
             raise ValueError("what is withdrawn has an annotation_id; give it as supersedes")
         if self.kind == "comment" and not self.text.strip():
             raise ValueError("a comment has a text")
+        return self
+
+    @model_validator(mode="after")
+    def _has_fitting_text(self) -> AnnotationBody:
+        if self.kind == "code" and not _CODE.fullmatch(self.text):
+            raise ValueError("a failure code has a-z, 0-9 and _, at most 64 of them")
         if self.kind == "tags":
             checked_tags(self.text)
         return self

@@ -10,14 +10,19 @@ import polars as pl
 from assizes.deployments.web.people_schemas import TEXT_CHARS
 from assizes.tasks.reports.formatting import clean, clean_line
 
-_KINDS: Final = {"override": "overrides", "finding_wrong": "wrong", "comment": "comments"}
+_KINDS: Final = {
+    "override": "overrides",
+    "finding_wrong": "wrong",
+    "code": "codes",
+    "comment": "comments",
+}
 _NAME_CHARS: Final = 64
 
 
 def annotate_case(executions: Sequence[dict[str, Any]], rows: pl.DataFrame) -> None:
     """Put the current annotations of a case beside its executions, their findings and turns.
 
-    Each execution gets `people`: lists `overrides`, `wrong` and `comments`; each finding `wrong`,
+    Each execution gets `people`: lists `overrides`, `wrong`, `codes` and `comments`; each finding `wrong`,
     and each turn `comments`.
     """
     entries = [_entry(row) for row in rows.iter_rows(named=True)]

@@ -91,3 +91,10 @@ def combined_chances(labels: pl.DataFrame, queues: pl.DataFrame) -> pl.DataFrame
         .group_by(QUESTION)
         .agg((1 / pl.col("weight").sum()).clip(upper_bound=1.0).alias("combined"))
     )
+
+
+def current_annotations(rows: pl.DataFrame) -> pl.DataFrame:
+    """The annotations that nobody replaced or withdrew, in order of time."""
+    replaced = rows["supersedes"].drop_nulls().to_list()
+    stands = ~pl.col("annotation_id").is_in(replaced) & (pl.col("kind") != "withdrawn")
+    return rows.filter(stands).sort("at", "annotation_id")

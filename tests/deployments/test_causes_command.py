@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import tomllib
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from assizes.judge.config.run import StoreConfig
 from assizes.tasks.store import open_store
+from assizes.tasks.store.people import people_tables
 from tests.command import assizes
 from tests.tasks.store.failing_nights import RUDE, RUDE_CASES, WRONG, WRONG_CASES, night
 
@@ -187,3 +189,24 @@ def test_codes_of_people_are_compared_with_those_of_the_judge(folder: Path):
         (folder / "codes.csv").write_text(text)
         refused = assizes(*words, cwd=folder)
         assert (refused.code, reason in refused.err) == (2, True), refused
+
+
+def test_codes_that_people_gave_on_pages_are_compared_where_they_agree(folder: Path):
+    words = ("causes", "agreement", "night-3", "--metric", "accuracy")
+    refused = assizes(*words, cwd=folder)
+    assert refused.code == 2
+    assert "nobody gave a failure code for 'accuracy' in run night-3" in refused.err
+    given = [("c1", "ann", "rude"), ("c1", "ben", "rude"), ("c2", "ann", ""), ("c2", "ben", "rude")]
+    rows = [
+        {
+            **{"annotation_id": f"a{number}", "run_id": "night-3", "case_id": case_id},
+            **{"repetition": 0, "kind": "code", "metric": "accuracy", "text": code},
+            **{"author": author, "at": datetime(2026, 9, 1, tzinfo=UTC), "supersedes": None},
+        }
+        for number, (case_id, author, code) in enumerate([*given, ("c3", "ann", "")])
+    ]
+    config = StoreConfig(uri=f"duckdb:///{folder}/assizes.duckdb")
+    people_tables(config).add("annotations", rows)
+    document = json.loads(assizes(*words, "--json", cwd=folder).out)
+    assert document["items"] == 2  # of c2 they say different things
+    assert {row["code"]: row["people"] for row in document["codes"]} == {"none": 1, "rude": 1}

@@ -65,13 +65,19 @@ def _text(path: Path) -> str | None:
 
 
 def print_agreement(
-    run_id: str, labels: Path, metric: str, file: Path | None, uri: str | None, *, as_json: bool
+    run_id: str,
+    labels: Path | None,
+    metric: str,
+    file: Path | None,
+    uri: str | None,
+    *,
+    as_json: bool,
 ) -> None:
-    """Print how far the judge's failure codes agree with those of people in a file.
+    """Print how far the judge's failure codes agree with those of people, in a file or on the pages.
 
     Raises:
         UnknownRun: the store has no such run.
-        ConfigurationError: the file cannot be used.
+        ConfigurationError: the file cannot be used, or there are no codes.
     """
     from assizes.judge.calibration.code_agreement import code_agreement
     from assizes.tasks.runs.edits.coded_items import coded_items
