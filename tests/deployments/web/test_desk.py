@@ -221,6 +221,10 @@ def test_a_case_a_finding_a_turn_and_a_run_are_annotated(site: DeskSite, tab: Wa
     expect(page.locator("section .person").first).to_contain_text("Overruled: Ada says")
     expect(page.locator("#turn-0-1 .person")).to_contain_text("Ada: see turn one")
     assert site.get(f"/runs/{site.candidate}/cases/7").json == before
+    page.get_by_text("Give a failure code").click()
+    page.get_by_label("Code; empty for no fault").fill("wrong_tool")
+    page.get_by_role("button", name="Give code").click()
+    expect(page.locator("#people")).to_contain_text("wrong_tool")
     page.goto(site.url)
     row = page.get_by_role("row").filter(has_text=site.candidate).first
     row.get_by_text("Edit").click()
@@ -228,9 +232,11 @@ def test_a_case_a_finding_a_turn_and_a_run_are_annotated(site: DeskSite, tab: Wa
     row.get_by_role("button", name="Save tags").click()
     expect(page.get_by_role("row").filter(has_text=site.candidate).first).to_contain_text("fee")
     rows = site.get("/annotations").json["data"]
-    kinds = ["override", "finding_wrong", "comment", "tags"]
+    kinds = ["override", "finding_wrong", "comment", "code", "tags"]
     assert [row["kind"] for row in rows] == kinds
-    assert rows[3]["text"] == "fee, release"
+    assert rows[4]["text"] == "fee, release"
+    refused = {"run": site.candidate, "case_id": "7", "kind": "code", "metric": "tool_routing"}
+    assert site.post("/annotations", {**refused, "text": "No Code", "author": "Ada"}).status == 422
 
 
 DESKS = {
@@ -260,6 +266,7 @@ def labelled(served: Served, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         for extra in (
             {**case, "kind": "override", "value": 1, "text": "it was right"},
             {**case, "kind": "finding_wrong", "metric": "tool_routing", "text": "no"},
+            {**case, "kind": "code", "metric": "tool_routing", "text": "wrong_tool"},
             {**case, "kind": "comment", "turn": 1, "text": "look here"},
             {"run": site.candidate, "kind": "note", "text": "with the new prompt"},
             {"run": site.candidate, "kind": "tags", "text": "release,fee"},
