@@ -13,7 +13,7 @@ from typing import Any, Final
 from assizes.judge.errors import StoreError
 from assizes.judge.privacy.secret_masking import mask_credentials
 from assizes.tasks.runtime.failpoints import failpoint
-from assizes.tasks.store.objects import Entry, Folder, Objects, check_size
+from assizes.tasks.store.objects import Entry, Expected, Folder, Objects, check_object
 
 LOCAL_SCHEMES: Final = ("file://", "local://")  # schemes of URIs that name a local folder
 PROBES: Final = "probes"  # the folder of what `creates_once` writes as a test and deletes again
@@ -131,13 +131,11 @@ class Bucket:
             with self._convert_errors("remove", name), suppress(FileNotFoundError):
                 self._fs.rm_file(self._path(name))
 
-    def sources(self, sizes: Mapping[str, int]) -> list[bytes]:
-        """The bytes of the objects, each fetched whole."""
+    def sources(self, wanted: Mapping[str, Expected]) -> list[bytes]:
+        """The bytes of the objects, each fetched whole and hashed."""
         # Polars would read a part in slower pieces, and need the credentials a second time.
-        contents = self.read(list(sizes))
-        for name, size in sizes.items():
-            check_size(self.where, name, len(contents[name]) if name in contents else None, size)
-        return [contents[name] for name in sizes]
+        contents = self.read(list(wanted))
+        return [check_object(self.where, name, contents.get(name), wanted[name]) for name in wanted]
 
     def _put_new(self, name: str, data: bytes) -> bool:
         """Put an object on the condition that it is absent; returns whether it was."""

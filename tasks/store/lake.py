@@ -42,9 +42,11 @@ from assizes.tasks.store.manifest import (
     Documents,
     Manifest,
     Snapshot,
+    document_body,
     encode_document,
     parts_with,
     scan_parts,
+    seal,
 )
 from assizes.tasks.store.objects import Objects
 from assizes.tasks.store.people import ObjectPeople
@@ -99,7 +101,7 @@ class ParquetStore(Closing):
         if self._stored_run(run.run_id) is None:
             # The plan is created before the run, so that every run that can be seen has a plan.
             name = f"runs/{run.run_id}/input.json"
-            if not self.objects.create(name, as_json(run.plan).encode()):
+            if not self.objects.create(name, seal(as_json(run.plan).encode())):
                 # The plan of another process, or of one that was killed here, stands.
                 planned = replace(run, plan=self.plan(run.run_id) or {})
                 record.resumable_run(planned, run, self.uri)
@@ -232,7 +234,7 @@ class ParquetStore(Closing):
         def read(now: Snapshot) -> pl.DataFrame:
             parts = now.parts(name)
             sizes = [part.bytes for part in parts.values()]
-            sources = self.objects.sources({part: p.bytes for part, p in parts.items()})
+            sources = self.objects.sources({part: p.expected for part, p in parts.items()})
             heights = [part.rows for part in parts.values()]
             chosen = parts_with(of_cases, sources, heights, name)
             if not chosen:
@@ -246,12 +248,21 @@ class ParquetStore(Closing):
 
         return self.manifest.read_consistently(self.full_id(run_id), read)
 
-    def sources(self, run_id: str, name: str) -> list[Path] | list[bytes]:
-        """What polars or DuckDB can scan for a table: paths of local files, or bytes of a bucket."""
-        return self.manifest.read_consistently(
-            run_id,
-            lambda now: self.objects.sources({n: p.bytes for n, p in now.parts(name).items()}),
-        )
+    def sources(
+        self, run_id: str, name: str, *, hashed: bool = True
+    ) -> list[Path] | list[bytes]:
+        """What polars or DuckDB can scan for a table: paths of local files, or bytes of a bucket.
+
+        Each is checked against its SHA-256, or with `hashed=False` against its size alone.
+        """
+
+        def read(now: Snapshot) -> list[Path] | list[bytes]:
+            wanted = {part: p.expected for part, p in now.parts(name).items()}
+            if not hashed:
+                wanted = {part: known._replace(sha256=None) for part, known in wanted.items()}
+            return self.objects.sources(wanted)
+
+        return self.manifest.read_consistently(run_id, read)
 
     def forget(self, run_id: str, case_ids: Collection[str]) -> None:
         """Publish a generation without these cases, then remove the parts that held them."""
@@ -305,11 +316,11 @@ class ParquetStore(Closing):
     def add_comparison(self, row: Mapping[str, Any]) -> None:
         """Store a row of table comparisons under a name made from its content."""
         added = _with_iso_times(frame("comparisons", [row]).row(0, named=True))
-        data = encode_document(comparison=added)
+        data = document_body(comparison=added)
         pair = "..".join(checked_id(added[side], "run id") for side in ("baseline", "candidate"))
         name = f"comparisons/{pair}-{hashlib.sha256(data).hexdigest()[:16]}.json"
         failpoint("lake.comparison.before")
-        self.objects.create(name, data)
+        self.objects.create(name, seal(data))
         failpoint("lake.comparison.after")
 
     def comparisons(self) -> pl.DataFrame:
@@ -320,7 +331,7 @@ class ParquetStore(Closing):
     def add_calibration(self, row: Mapping[str, Any]) -> None:
         """Store a row of table calibrations under a name made from its record, not its time."""
         added = _with_iso_times(frame("calibrations", [row]).row(0, named=True))
-        identity = encode_document(run_id=added["run_id"], record=added["record"])
+        identity = document_body(run_id=added["run_id"], record=added["record"])
         digest = hashlib.sha256(identity).hexdigest()[:16]
         name = f"{checked_id(added['fingerprint'], 'fingerprint')}-{digest}"
         self.objects.create(f"calibrations/{name}.json", encode_document(calibration=added))

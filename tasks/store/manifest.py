@@ -1,6 +1,7 @@
 """The documents of a lake, and the parts that hold the rows of a run, as its documents name them.
 
-Each document is JSON, written whole, and carries the schema version. A commit mark names the parts
+Each document is JSON, written whole, and carries the schema version. Its first key is `hash`, of all
+bytes behind it; a document of an older version has no hash. A commit mark names the parts
 of one shard and is created once. Compacting a run, or deleting the rows of a subject, writes new
 parts and then a generation (`runs/<run>/generations/<number>.json`, created once as well), whose
 parts replace those of the shards that the generation lists. The newest generation counts, and beside
@@ -24,12 +25,20 @@ from assizes.judge.errors import SchemaVersion, StoreError
 from assizes.judge.rows import SCHEMA_VERSION, SHARD_TABLES, TABLES, add_later_columns, as_json
 from assizes.judge.verdicts.executions import collect_rows
 from assizes.tasks.runtime.failpoints import failpoint
-from assizes.tasks.store.objects import Objects, check_size
+from assizes.tasks.store.objects import (
+    Expected,
+    Objects,
+    check_object,
+    damaged_object,
+    other_bytes,
+)
 
 T = TypeVar("T")
 
 SUCCESS: Final = "SUCCESS.json"  # the document that ends a complete run
 _FETCH_BATCH: Final = 64  # parts that are fetched together
+_SEAL: Final = b'{"hash":"%b",%b'  # a document: the hash, and what the hash is of
+_SEAL_BYTES: Final = len(b'{"hash":"",') + 32  # of a document up to what its hash is of
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,17 +73,20 @@ class Documents:
         return documents
 
     def parse(self, name: str, data: bytes) -> dict[str, Any]:
-        """The JSON object in the bytes of the object of that name.
+        """The JSON object in the bytes of the object of that name, without its hash.
 
         Raises:
-            StoreError: when the bytes are not a JSON object.
+            StoreError: when the bytes are not a JSON object, or not those that were written.
         """
+        where = self._objects.where
         try:
             document = json.loads(data)
         except ValueError as error:
-            raise StoreError(f"{self._objects.where}: {name} is not JSON: {error}") from error
+            raise damaged_object(where, name, f"is not JSON ({error})") from error
         if not isinstance(document, dict):
-            raise StoreError(f"{self._objects.where}: {name} is not a JSON object")
+            raise damaged_object(where, name, "is not a JSON object")
+        if not _is_as_written(data, has_hash=document.pop("hash", None) is not None):
+            raise other_bytes(where, name)
         return document
 
     def read_lasting(self, names: Iterable[str]) -> dict[str, StoredDocument]:
@@ -90,7 +102,29 @@ class Documents:
 
 def encode_document(**content: Any) -> bytes:
     """The bytes of a document with this schema version; the same content gives the same bytes."""
+    return seal(document_body(**content))
+
+
+def document_body(**content: Any) -> bytes:
+    """The bytes of the same document without its hash, from which names are made."""
     return as_json({"schema_version": SCHEMA_VERSION, **content}).encode()
+
+
+def seal(body: bytes) -> bytes:
+    """The bytes of a JSON object with a first key `hash`, of all that stands behind it."""
+    return _SEAL % (_hash(body), body[1:]) if len(body) > len(b"{}") else body
+
+
+def _is_as_written(data: bytes, *, has_hash: bool) -> bool:
+    """Whether a document has its hash, or is of a version that wrote none."""
+    body = b"{" + data[_SEAL_BYTES:]
+    written = _hash(body)
+    # Without the key, which may be what is damaged, the hash still stands in its place.
+    return data == _SEAL % (written, body[1:]) or not (has_hash or written in data[:_SEAL_BYTES])
+
+
+def _hash(body: bytes) -> bytes:
+    return hashlib.blake2b(body, digest_size=16).hexdigest().encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +135,11 @@ class ParquetPart:
     bytes: int  # the number of its bytes
     sha256: str  # of its bytes, in hexadecimal digits
     rows: int
+
+    @property
+    def expected(self) -> Expected:
+        """What the bytes of the object must be."""
+        return Expected(self.bytes, self.sha256)
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,12 +257,8 @@ class Manifest:
             batch = names[first : first + _FETCH_BATCH]
             contents = self._objects.read(batch)
             for name in batch:
-                actual_size = len(contents[name]) if name in contents else None
-                check_size(where, name, actual_size, parts[name].bytes)
-                if hashlib.sha256(contents[name]).hexdigest() != parts[name].sha256:
-                    what = f"{name} is not what was committed (SHA-256 differs)"
-                    raise StoreError(f"{where}: {what}; restore the file")
-                yield add_later_columns(table, pl.read_parquet(io.BytesIO(contents[name])))
+                data = check_object(where, name, contents.get(name), parts[name].expected)
+                yield add_later_columns(table, pl.read_parquet(io.BytesIO(data)))
 
     def write_part(self, run_id: str, stem: str, rows: pl.DataFrame) -> ParquetPart:
         """Write rows as a part of a run; `stem` is a name that no other writer uses."""

@@ -6,6 +6,7 @@ that object exists, and a listing shows what another process has just written.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,7 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from assizes.judge.errors import StoreError
 from assizes.tasks.runtime.failpoints import failpoint
@@ -26,6 +27,13 @@ class Entry:
     name: str  # the last part of its name
     size: int  # in bytes
     modified: datetime  # when it was last written; aware, by the clock of the disk or the server
+
+
+class Expected(NamedTuple):
+    """What the bytes of an object must be."""
+
+    size: int  # their number
+    sha256: str | None  # in hexadecimal digits; None where only the size is to be checked
 
 
 class Objects(Protocol):
@@ -66,14 +74,29 @@ class Objects(Protocol):
     def remove(self, names: Iterable[str]) -> None:
         """Delete objects; an object that is not there is no error."""
 
-    def sources(self, sizes: Mapping[str, int]) -> list[Path] | list[bytes]:
+    def sources(self, wanted: Mapping[str, Expected]) -> list[Path] | list[bytes]:
         """What polars can scan for each object, in the order given: file paths, or the bytes.
 
-        `sizes` holds the size in bytes that each object must have, by object name.
+        `wanted` holds what each object must be, by object name.
 
         Raises:
-            StoreError: when an object is missing or has another size.
+            StoreError: when an object is missing, or is another one.
         """
+
+
+def check_object(where: str, name: str, data: bytes | None, expected: Expected) -> bytes:
+    """The bytes of a committed part, if they are those that were committed.
+
+    `where` is the root of the objects; `data` is None when the part is missing.
+
+    Raises:
+        StoreError: when the part is missing, or has other bytes.
+    """
+    check_size(where, name, None if data is None else len(data), expected.size)
+    whole = data or b""
+    if expected.sha256 not in (None, hashlib.sha256(whole).hexdigest()):
+        raise other_bytes(where, name)
+    return whole
 
 
 def check_size(where: str, name: str, actual_size: int | None, expected_size: int) -> None:
@@ -83,9 +106,20 @@ def check_size(where: str, name: str, actual_size: int | None, expected_size: in
     """
     if actual_size != expected_size:
         state = "is missing" if actual_size is None else f"has {actual_size} bytes"
-        raise StoreError(
-            f"{where}: {name} {state}, its commit mark says {expected_size} bytes; restore the file"
-        )
+        raise damaged_object(where, name, f"{state}, its commit mark says {expected_size} bytes")
+
+
+def other_bytes(where: str, name: str) -> StoreError:
+    """The error for an object whose bytes do not have the hash that was stored with them."""
+    return damaged_object(where, name, "is not what was committed (its hash differs)")
+
+
+def damaged_object(where: str, name: str, what: str) -> StoreError:
+    """The error for a damaged object: what is wrong with it, and what the user can do."""
+    return StoreError(
+        f"{where}: {name} {what}; restore the file from a copy of the store, or judge its run again "
+        "under a new id (kept replies are not paid for twice)"
+    )
 
 
 class Folder:
@@ -94,6 +128,7 @@ class Folder:
     def __init__(self, root: Path) -> None:
         self._root = root
         self.where = str(root)
+        self._checked: dict[str, tuple[tuple[int, ...], str]] = {}  # state and SHA-256, by name
 
     def creates_once(self) -> bool:
         """Always True: making a hard link fails where a file of that name exists."""
@@ -153,12 +188,34 @@ class Folder:
             with self._convert_errors("remove", name):
                 (self._root / name).unlink(missing_ok=True)
 
-    def sources(self, sizes: Mapping[str, int]) -> list[Path]:
-        """Paths of the files, so that a scan reads only the columns it needs."""
-        for name, size in sizes.items():
-            path = self._root / name
-            check_size(self.where, name, path.stat().st_size if path.exists() else None, size)
-        return [self._root / name for name in sizes]
+    def sources(self, wanted: Mapping[str, Expected]) -> list[Path]:
+        """Paths of the files, so that a scan reads only the columns it needs.
+
+        A file is hashed once, and again when its size, its time or its inode has changed.
+        """
+        for name, expected in wanted.items():
+            self._check_file(name, expected)
+        return [self._root / name for name in wanted]
+
+    def _check_file(self, name: str, expected: Expected) -> None:
+        path = self._root / name
+        with self._convert_errors("read", name):
+            try:
+                stat = path.stat()
+            except (FileNotFoundError, NotADirectoryError):
+                check_size(self.where, name, None, expected.size)
+                return
+            check_size(self.where, name, stat.st_size, expected.size)
+            if expected.sha256 is None:
+                return
+            state = (stat.st_size, stat.st_mtime_ns, stat.st_ino)
+            known_state, sha256 = self._checked.get(name, ((), ""))
+            if known_state != state:
+                with path.open("rb") as file:
+                    sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+            if sha256 != expected.sha256:  # not noted: it is read again when it is asked for again
+                raise other_bytes(self.where, name)
+            self._checked[name] = (state, sha256)
 
     def _paths(self, folder: str) -> list[Path]:
         try:
