@@ -93,10 +93,14 @@ def sql(
     as_csv: AsCsv = False,
     timeout: QueryTimeout = 300.0,
     memory: QueryMemory = 4_000,
+    verify: Annotated[
+        bool, Option("--verify", help="Check the hashes of the files of a Parquet store first.")
+    ] = False,
 ) -> None:
     """Ask a store, or one run of it, one SQL query; nothing is changed, and no other file is read."""
     shape = _shape(as_json=as_json, as_csv=as_csv, every_column=every_column)
-    commands.sql.query_and_print(target, query, (config, store), shape, (timeout, memory))
+    limits = (timeout, memory)
+    commands.sql.query_and_print(target, query, (config, store), shape, limits, verify=verify)
 
 
 @app.command()

@@ -56,12 +56,15 @@ def forget(
     ] = None,
     run_id: Annotated[str | None, Option(help=f"In this run only: {options.RUN_NAMES}.")] = None,
     yes: options.Yes = False,
+    wait: Annotated[
+        bool, Option("--wait", help="Wait for a process that works on one of the runs.")
+    ] = False,
     config: options.ConfigFile = None,
     store: options.StoreUri = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Delete every row of a case, or of all cases with some tags."""
-    subject = commands.upkeep.ForgetOptions(case_id, tag or [], run_id)
+    subject = commands.upkeep.ForgetOptions(case_id, tag or [], run_id, wait)
     commands.upkeep.forget_and_print(config, store, subject, yes=yes, as_json=as_json)
 
 

@@ -43,6 +43,7 @@ _VANISHED_WARNING: Final = (
     "vanished: {} of the objects were deleted or changed between listing and reading; no count holds "
     "their records, so the run is not complete; begin a new run"
 )
+_FORGOTTEN_WARNING: Final = "forgotten: {} cases were deleted (`assizes store forget`) before the run ended; no count holds them"
 _NAMED: Final = 20
 """The most cases that one warning names."""
 _TRUNCATION_WARNING: Final = (
@@ -80,7 +81,7 @@ def _summarise(context: RunContext, run: PlannedRun, has_lost_shards: bool) -> S
         store.scan(run_id, "scores"),
         store.scan(run_id, "asks"),
         context.config,
-        _intake_counts(run, store.shard_counts(run_id)),
+        _intake_counts(run, store.shard_counts(run_id), forgotten := store.forgotten_cases(run_id)),
         context.judge_panel.judges,
     )
     if (ledger := context.ledger_for(run_id)) is not None:
@@ -88,6 +89,9 @@ def _summarise(context: RunContext, run: PlannedRun, has_lost_shards: bool) -> S
     # A rerun of what another run left does not count the lost objects, as that run has counted them.
     vanished = run.intake.lost_object_count if context.config.transcripts.again is None else 0
     summary = _summary_with_intake(context, run, summary, vanished)
+    if forgotten:
+        lines = (*summary.warnings, _FORGOTTEN_WARNING.format(forgotten))
+        summary = summary.model_copy(update={"warnings": lines})
     is_incomplete = has_lost_shards or vanished or summary.counts["not_attempted"]
     record = replace(
         run.record,
@@ -137,8 +141,13 @@ def _summary_with_intake(
     return summary.model_copy(update=update)
 
 
-def _intake_counts(run: PlannedRun, committed: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
-    """The counts of the run by fate of the records; uncommitted cases are not attempted."""
+def _intake_counts(
+    run: PlannedRun, committed: Mapping[str, Mapping[str, int]], forgotten: int
+) -> dict[str, int]:
+    """The counts of the run by fate of the records; uncommitted cases are not attempted.
+
+    The cases that were deleted since they were committed count as if nobody had read them.
+    """
     totals = sum((Counter(counts) for counts in committed.values()), Counter[str]())
     heard = {status: totals[status] for status in HEARD_STATUSES}
     intake = run.intake
@@ -146,7 +155,7 @@ def _intake_counts(run: PlannedRun, committed: Mapping[str, Mapping[str, int]]) 
         reconcile("cases due", intake.due, heard)
         reconcile("records rejected", intake.rejected, {"quarantined": totals["quarantined"]})
     return {
-        "read": intake.read,
+        "read": intake.read - forgotten,
         "duplicate": intake.duplicates,
         "unselected": intake.unselected,
         "quarantined": intake.rejected,

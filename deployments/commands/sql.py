@@ -71,12 +71,15 @@ def query_and_print(
     source: tuple[Path | None, str | None],
     shape: Shape,
     limits: tuple[float, int],
+    *,
+    verify: bool,
 ) -> None:
     """Print the rows of a statement; a table says which columns it has no room for.
 
     The target is a run, or a store as `--store` takes it. `source` is a configuration file and the
     store that has the run, where the target is a run; `None`: as configured. `limits` are the
-    seconds and the megabytes (10^6 bytes) that the query may take.
+    seconds and the megabytes (10^6 bytes) that the query may take. With `verify` the files of a
+    Parquet store are hashed first.
     """
     from assizes.tasks.store.query_limits import QueryLimits  # imports duckdb
 
@@ -84,7 +87,8 @@ def query_and_print(
     store = _store_uri(target)
     config = store_config(file, store or uri)
     run_id = None if store else target  # None: all runs
-    rows = query_store(config, statement, run_id, metrics_of_query, limits=QueryLimits(*limits))
+    bounds = QueryLimits(*limits)
+    rows = query_store(config, statement, run_id, metrics_of_query, limits=bounds, verify=verify)
     _print_rows(rows, shape)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import time
 from collections import defaultdict
 from dataclasses import asdict, dataclass
 from datetime import timedelta
@@ -11,7 +13,8 @@ from typing import Final
 from assizes.deployments.commands.output import print_json, print_line, print_lines, print_table
 from assizes.deployments.commands.stores import opened_store, store_config
 from assizes.deployments.settings import read_optional_config
-from assizes.judge.errors import ConfigurationError
+from assizes.judge.config.run import StoreConfig
+from assizes.judge.errors import ConfigurationError, StoreBusy
 from assizes.tasks.spending.ledger_file import known_runs, lift_stop, write_stop
 from assizes.tasks.store import existing_store, rebuild_store, upkeep
 from assizes.tasks.store.run_names import names_in_ids, resolve_run
@@ -24,7 +27,12 @@ class ForgetOptions:
     case_id: str | None  # None: of every case with the tags
     tags: list[str]  # key=value; a case has all of them
     run_id: str | None  # None: in all runs
+    waits: bool = False  # for processes that work on one of the runs
 
+
+log = logging.getLogger(__name__)
+
+_RETRY_S: Final = 1.0  # seconds between two tries of a deletion that waits
 
 DRY_RUN_NOTE = "nothing was changed: this is what --yes would do"
 UNTOUCHED_NOTE = (
@@ -91,6 +99,7 @@ def forget_and_print(
 
     Raises:
         ConfigurationError: a tag is no `key=value`.
+        StoreBusy: another process works on one of the runs, and `options` do not wait for it.
     """
     tags = {}
     for text in options.tags:
@@ -100,11 +109,11 @@ def forget_and_print(
         tags[key] = value
     subject = upkeep.DataSubject(options.case_id, tags)
     config = store_config(file, uri)
-    # Counting only reads: it needs no writer's lock on a DuckDB file.
-    with existing_store(config) if yes else opened_store(file, uri) as store:
-        matches = upkeep.find_subject(store, subject, options.run_id)
-        if yes:
-            upkeep.forget_subject(store, matches)
+    if yes:
+        matches = _forget(config, subject, options)
+    else:  # counting only reads: it needs no writer's lock on a DuckDB file
+        with opened_store(file, uri) as store:
+            matches = upkeep.find_subject(store, subject, options.run_id)
     if as_json:
         print_json({"deleted": yes, "runs": [asdict(match) for match in matches]})
         return
@@ -115,6 +124,26 @@ def forget_and_print(
     print_line(f"{config.uri}: rows in {len(matches)} runs {'deleted' if yes else 'to delete'}")
     if matches:
         print_line(UNTOUCHED_NOTE if yes else DRY_RUN_NOTE)
+
+
+def _forget(
+    config: StoreConfig, subject: upkeep.DataSubject, options: ForgetOptions
+) -> list[upkeep.SubjectRows]:
+    """Delete the rows of a subject; returns what there was."""
+    said = False
+    while True:
+        try:
+            with existing_store(config) as store:
+                matches = upkeep.find_subject(store, subject, options.run_id)
+                upkeep.forget_subject(store, matches)
+                return matches
+        except StoreBusy as error:
+            if not options.waits:
+                raise
+            if not said:
+                log.warning("waiting: %s", error)
+                said = True
+        time.sleep(_RETRY_S)
 
 
 def compact_and_print(file: Path | None, uri: str | None, run_id: str, *, as_json: bool) -> None:

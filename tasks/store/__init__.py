@@ -82,12 +82,13 @@ def query_store(
     more_metrics: Callable[[Store, str | None], pl.DataFrame] | None = None,
     *,
     limits: QueryLimits | None = None,
+    verify: bool = False,
 ) -> pl.DataFrame:
     """The rows of one SELECT over a store, or over one of its runs; nothing is written.
 
     `more_metrics` gives rows that table run_metrics shows beside those that are stored; it takes the
     store and `run_id`, and is called only for a statement that names that table. Without `limits`
-    those of `QueryLimits()` hold.
+    those of `QueryLimits()` hold. With `verify` the parts of a lake are hashed before they are read.
 
     Raises:
         ConfigurationError: when the statement is no SELECT, DuckDB refuses it, or it takes more time
@@ -100,7 +101,7 @@ def query_store(
     with open_store(config) as store:
         named = more_metrics is not None and "run_metrics" in statement.lower()
         more = more_metrics(store, run_id) if more_metrics is not None and named else None
-        query = StoreQuery(statement, limits or QueryLimits(), more)
+        query = StoreQuery(statement, limits or QueryLimits(), more, verify)
         return run_query(store, query, run_id)
 
 

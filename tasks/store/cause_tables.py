@@ -2,10 +2,13 @@
 
 They are derived from the other rows. A run has a Parquet file for each table: below `causes/` in a
 lake, in the folder `<file>.causes` beside a DuckDB file, which another process may have locked.
+Among the metadata of a file is the SHA-256 of its bytes, as they are with zeros in the place of the
+hash; a file of an older version has none.
 """
 
 from __future__ import annotations
 
+import hashlib
 import io
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
@@ -15,7 +18,7 @@ import polars as pl
 
 from assizes.judge.causes.failures import FAILURES
 from assizes.judge.rows import CAUSE_TABLES
-from assizes.tasks.store.objects import Folder
+from assizes.tasks.store.objects import Folder, damaged_object, other_bytes
 from assizes.tasks.store.people import IN_MEMORY
 
 REMEMBERED: Final = "remembered"
@@ -31,6 +34,8 @@ _COLUMNS: Final[dict[str, dict[str, Any]]] = {
         "first_run": pl.String,
     },
 }
+_SEAL: Final = b"assizes-sha256:"  # stands before the hash
+_NO_HASH: Final = b"0" * 64
 _FOLDER: Final = "causes"
 _SUFFIX: Final = ".causes"
 
@@ -47,6 +52,10 @@ class RunCauses(NamedTuple):
 class CauseFiles(Protocol):
     """Where the tables lie: the part of `Objects` that they need."""
 
+    @property
+    def where(self) -> str:
+        """The place, as text for messages."""
+
     def read(self, names: Sequence[str]) -> dict[str, bytes]:
         """The bytes of the named files, by name; a file that is not there is left out."""
 
@@ -59,6 +68,8 @@ class CauseFiles(Protocol):
 
 class _MemoryFiles:
     """Files of a store that is in memory; they end with it."""
+
+    where: Final = "memory"
 
     def __init__(self) -> None:
         self._files: dict[str, bytes] = {}
@@ -104,13 +115,13 @@ class CauseTables:
         data = self._objects.read(list(names))
         if len(data) < len(names):
             return None
-        return RunCauses(**{table: _rows(data[name], table) for name, table in names.items()})
+        return RunCauses(**{t: self._rows(name, data[name], t) for name, t in names.items()})
 
     def rows(self, table: str, run_ids: Iterable[str]) -> pl.DataFrame:
         """The rows of a table of `CAUSE_TABLES`, of those of the runs whose causes were found."""
         data = self._objects.read([_name(table, run_id) for run_id in run_ids])
         empty = pl.DataFrame(schema=CAUSE_TABLES[table])
-        return pl.concat([empty, *(_rows(data[name], table) for name in sorted(data))])
+        return pl.concat([empty, *(self._rows(n, data[n], table) for n in sorted(data))])
 
     def forget(self, run_id: str, case_ids: Collection[str]) -> None:
         """Delete the rows of some cases of a run, and what is quoted from these cases."""
@@ -134,16 +145,39 @@ class CauseTables:
 
     def _table(self, table: str, run_id: str) -> pl.DataFrame:
         name = _name(table, run_id)
-        return _rows(self._objects.read([name])[name], table)
+        return self._rows(name, self._objects.read([name])[name], table)
+
+    def _rows(self, name: str, data: bytes, table: str) -> pl.DataFrame:
+        """The rows in the bytes of a file; `StoreError` where these are damaged."""
+        if not _is_as_written(data):
+            raise other_bytes(self._objects.where, name)
+        try:
+            return _rows(data, table)
+        except pl.exceptions.PolarsError as error:  # in a file without a hash
+            line = str(error).split("\n", 1)[0]
+            raise damaged_object(self._objects.where, name, f"cannot be read ({line})") from error
 
     def _write(self, table: str, run_id: str, rows: pl.DataFrame) -> None:
         file = io.BytesIO()
-        rows.select(list(_COLUMNS[table])).cast(pl.Schema(_COLUMNS[table])).write_parquet(file)
-        self._objects.replace(_name(table, run_id), file.getvalue())
+        columns = pl.Schema(_COLUMNS[table])
+        stored = rows.select(list(columns)).cast(columns)
+        stored.write_parquet(file, metadata={"hash": (_SEAL + _NO_HASH).decode()})
+        data = file.getvalue()
+        before, _, after = data.rpartition(_SEAL + _NO_HASH)
+        sha256 = hashlib.sha256(data).hexdigest().encode()
+        self._objects.replace(_name(table, run_id), before + _SEAL + sha256 + after)
 
 
 def _name(table: str, run_id: str) -> str:
     return f"{_FOLDER}/{table}/{run_id}.parquet"
+
+
+def _is_as_written(data: bytes) -> bool:
+    """Whether a file has the bytes that its hash is of, or is of a version that wrote none."""
+    before, seal, rest = data.rpartition(_SEAL)
+    written, after = rest[: len(_NO_HASH)], rest[len(_NO_HASH) :]
+    zeroed = before + _SEAL + _NO_HASH + after
+    return not seal or hashlib.sha256(zeroed).hexdigest().encode() == written
 
 
 def _rows(data: bytes, table: str) -> pl.DataFrame:

@@ -13,7 +13,7 @@ from duckdb import DuckDBPyConnection as Connection
 from polars.io.plugins import register_io_source
 
 from assizes.judge.rows import KEYS, LATER_COLUMNS, TABLES, missing_columns
-from assizes.tasks.store.record import ArrowView, newest_first
+from assizes.tasks.store.record import ArrowView, cases_done, newest_first
 
 TYPES: Final[dict[Any, str]] = {  # DuckDB's name of each polars type
     pl.String: "VARCHAR",
@@ -131,6 +131,18 @@ def revision_of(con: Connection, run_id: str) -> str:
     query = "select count(*), coalesce(bit_xor(hash(shard, sha)), 0) from _commits where run_id = ?"
     ((shards, digest),) = con.execute(query, [run_id]).fetchall()
     return f"{shards}-{digest}"
+
+
+def forgotten_cases_of(con: Connection, run_id: str) -> int:
+    """The cases that the shards of a run count and table cases has not; 0 without a deletion.
+
+    A deletion makes the digest of each shard longer, by an id.
+    """
+    deleted = "select count(*) from _commits where run_id = ? and length(sha) > 64"
+    if con.execute(deleted, [run_id]).fetchall() == [(0,)]:
+        return 0
+    ((rows,),) = con.execute("select count(*) from cases where run_id = ?", [run_id]).fetchall()
+    return cases_done(shard_counts_of(con, run_id)) - int(rows)
 
 
 def plan_of(con: Connection, run_id: str) -> dict[str, Any] | None:

@@ -234,7 +234,7 @@ class ParquetStore(Closing):
         def read(now: Snapshot) -> pl.DataFrame:
             parts = now.parts(name)
             sizes = [part.bytes for part in parts.values()]
-            sources = self.objects.sources({part: p.expected for part, p in parts.items()})
+            sources = self.manifest.sources(now, name)
             heights = [part.rows for part in parts.values()]
             chosen = parts_with(of_cases, sources, heights, name)
             if not chosen:
@@ -248,21 +248,15 @@ class ParquetStore(Closing):
 
         return self.manifest.read_consistently(self.full_id(run_id), read)
 
-    def sources(
-        self, run_id: str, name: str, *, hashed: bool = True
-    ) -> list[Path] | list[bytes]:
-        """What polars or DuckDB can scan for a table: paths of local files, or bytes of a bucket.
+    def sources(self, run_id: str, name: str, *, hashed: bool = True) -> list[Path] | list[bytes]:
+        """What polars or DuckDB can scan for a table; see `Manifest.sources`."""
+        return self.manifest.read_consistently(
+            run_id, lambda now: self.manifest.sources(now, name, hashed=hashed)
+        )
 
-        Each is checked against its SHA-256, or with `hashed=False` against its size alone.
-        """
-
-        def read(now: Snapshot) -> list[Path] | list[bytes]:
-            wanted = {part: p.expected for part, p in now.parts(name).items()}
-            if not hashed:
-                wanted = {part: known._replace(sha256=None) for part, known in wanted.items()}
-            return self.objects.sources(wanted)
-
-        return self.manifest.read_consistently(run_id, read)
+    def forgotten_cases(self, run_id: str) -> int:
+        """The rows of cases that the commit marks count and the newest generation has not."""
+        return self.manifest.snapshot(checked_id(run_id, "run id")).removed_rows("cases")
 
     def forget(self, run_id: str, case_ids: Collection[str]) -> None:
         """Publish a generation without these cases, then remove the parts that held them."""
@@ -280,7 +274,7 @@ class ParquetStore(Closing):
         if run_id not in self._begun_locks:
             marks = self.manifest.marks(checked_id(run_id, "run id"))
             done = record.cases_done({shard: mark["counts"] for shard, mark in marks.items()})
-            self._begun_locks[run_id] = {"since": datetime.now(UTC).isoformat(), "done": done}
+            self._begun_locks[run_id] = record.begun_lock(done)
         document = encode_document(until=until.isoformat(), **self._begun_locks[run_id])
         self.objects.replace(self._own_lock(run_id), document)
 

@@ -17,6 +17,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from operator import attrgetter
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import polars as pl
@@ -169,6 +170,11 @@ class Snapshot:
         parts = _current_parts(self.marks, self.generations, table)
         return {f"runs/{self.run_id}/parts/{part.name}": part for part in parts}
 
+    def removed_rows(self, table: str) -> int:
+        """The rows of a table that shards were committed with and that were deleted since."""
+        committed = _current_parts(self.marks, (), table)
+        return sum(p.rows for p in committed) - sum(p.rows for p in self.parts(table).values())
+
 
 class Manifest:
     """The parts of the runs of one lake."""
@@ -228,6 +234,21 @@ class Manifest:
             except StoreError:
                 if self.snapshot(run_id).number == snapshot.number:  # not rewritten: it is damaged
                     raise
+
+    def sources(
+        self, now: Snapshot, table: str, *, hashed: bool = True
+    ) -> list[Path] | list[bytes]:
+        """What can be scanned for a table: paths of local files, or the bytes of a bucket's objects.
+
+        Each is checked against its SHA-256, or with `hashed=False` against its size alone.
+
+        Raises:
+            StoreError: when a part is missing or is not what was committed.
+        """
+        wanted = {name: part.expected for name, part in now.parts(table).items()}
+        if not hashed:
+            wanted = {name: known._replace(sha256=None) for name, known in wanted.items()}
+        return self._objects.sources(wanted)
 
     def referenced_part_names(self, run_id: str, settled_number: int) -> set[str]:
         """Names of all parts of a run that a reader may still open.

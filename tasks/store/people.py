@@ -4,7 +4,8 @@ They are durable when a call returns, also while a run writes to the same store.
 locked by the process that writes a run, so these rows never go into it: they are lines of
 `<file>.people` beside it. A lake has an object for each call. Both hold the same lines: eight hex
 digits of a CRC, a blank, and JSON with the table and the row. No line is ever changed. A line that a
-killed writer left unfinished is passed over, and the next one begins on a line of its own.
+killed writer left unfinished is passed over, and the next one begins on a line of its own. Any other
+line without its CRC is damage, and so is an object of a lake that is not what its name says.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ import hashlib
 import json
 import math
 import os
+import re
 import zlib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
@@ -27,12 +29,14 @@ from assizes.judge.config.run import StoreConfig
 from assizes.judge.errors import StoreError
 from assizes.judge.rows import PEOPLE_KEYS, PEOPLE_TABLES, as_json
 from assizes.tasks.store.bucket import objects_at
-from assizes.tasks.store.objects import Objects, sync_folder
+from assizes.tasks.store.objects import Objects, other_bytes, sync_folder
 
 MAX_ROW_BYTES: Final = 64 * 1024
 """The most bytes of one row as JSON; a note of 4,000 characters takes a fourth of it."""
 
 _SUFFIX: Final = ".people"
+_CUT_LINE: Final = re.compile(rb"[0-9a-f]{0,8}|[0-9a-f]{8} (\{.*)?", re.DOTALL)
+"""How a line begins; all whole lines end with `}`."""
 IN_MEMORY: Final = Path(":memory:")  # the path of a store that is in memory only
 _DUCKDB: Final = "duckdb:///"
 
@@ -82,8 +86,8 @@ class FilePeople:
     def rows(self, table: str) -> pl.DataFrame:
         """The rows of all whole lines."""
         with _converted_errors("read", self.path), suppress(FileNotFoundError):
-            return _decode(table, [self.path.read_bytes()])
-        return _decode(table, [])
+            return _decode(table, {str(self.path): self.path.read_bytes()})
+        return _decode(table, {})
 
     def forget(self, run_id: str, case_ids: Collection[str]) -> None:
         """Write the other lines to a new file, then rename it over the old one."""
@@ -92,7 +96,7 @@ class FilePeople:
         draft = self.path.with_name(f"{self.path.name}.draft")
         with _converted_errors("write", self.path), _locked_file(self.path) as file:
             file.seek(0)
-            kept = _without_cases(file.read(), run_id, case_ids)
+            kept = _without_cases(str(self.path), file.read(), run_id, case_ids)
             with draft.open("wb") as new:
                 new.write(kept)
                 new.flush()
@@ -114,13 +118,13 @@ class ObjectPeople:
 
     def rows(self, table: str) -> pl.DataFrame:
         """The rows of all objects of a table."""
-        return _decode(table, self._blocks(table).values())
+        return _decode(table, self._blocks(table))
 
     def forget(self, run_id: str, case_ids: Collection[str]) -> None:
         """Create objects with the other rows, then remove those that held rows of the cases."""
         for table in PEOPLE_TABLES:
             for name, block in self._blocks(table).items():
-                kept = _without_cases(block, run_id, case_ids)
+                kept = _without_cases(name, block, run_id, case_ids)
                 if kept == block:
                     continue
                 if kept:
@@ -128,7 +132,11 @@ class ObjectPeople:
                 self._objects.remove([name])
 
     def _blocks(self, table: str) -> dict[str, bytes]:
-        return self._objects.read([f"{table}/{name}" for name in self._objects.names(table)])
+        blocks = self._objects.read([f"{table}/{name}" for name in self._objects.names(table)])
+        for name, block in blocks.items():
+            if name != _object_name(table, block):
+                raise other_bytes(self._objects.where, name)
+        return blocks
 
 
 def people_tables(config: StoreConfig) -> PeopleTables:
@@ -180,18 +188,35 @@ def _check_row(table: str, row: Mapping[str, Any]) -> None:
         raise StoreError(f"a row of table {table} cannot be stored: {reason}") from error
 
 
-def _entries(block: bytes) -> Iterator[tuple[bytes, dict[str, Any]]]:
-    """The whole lines of a block, each with its line end, and what they hold."""
-    for line in block.split(b"\n"):
+def _entries(name: str, block: bytes) -> Iterator[tuple[bytes, dict[str, Any]]]:
+    """The whole lines of a block, each with its line end, and what they hold.
+
+    Raises:
+        StoreError: when a line was altered; `name` is where the block is from.
+    """
+    for number, line in enumerate(block.split(b"\n"), start=1):
         crc, _, body = line.partition(b" ")
-        if body and b"%08x" % zlib.crc32(body) == crc:  # else cut short or altered
+        if body and b"%08x" % zlib.crc32(body) == crc:
             yield line + b"\n", json.loads(body)
+        elif not _is_cut(line.rstrip(b"\0")):  # zeros are left by a power cut
+            where = f"line {number} is not what was written (its CRC differs)"
+            raise StoreError(
+                f"{name} is damaged: {where}; restore the file from a copy, or delete the line"
+            )
 
 
-def _decode(table: str, blocks: Iterable[bytes]) -> pl.DataFrame:
+def _is_cut(line: bytes) -> bool:
+    """Whether a line without its CRC is the beginning of a line, or nothing, rather than altered."""
+    crc, _, body = line.partition(b" ")
+    # An altered line ends with } but where the } itself, or the line end behind it, is altered.
+    ends = {b"%08x" % zlib.crc32(whole) for whole in (body[:-1], body[:-1] + b"}")}
+    return bool(_CUT_LINE.fullmatch(line)) and not line.endswith(b"}") and crc not in ends
+
+
+def _decode(table: str, blocks: Mapping[str, bytes]) -> pl.DataFrame:
     rows: dict[tuple[Any, ...], dict[str, Any]] = {}
-    for block in blocks:
-        for _, entry in _entries(block):
+    for name, block in blocks.items():
+        for _, entry in _entries(name, block):
             if entry["table"] == table:
                 row = entry["row"] | {"at": datetime.fromisoformat(entry["row"]["at"])}
                 key = tuple(row[name] for name in PEOPLE_KEYS[table])
@@ -202,10 +227,10 @@ def _decode(table: str, blocks: Iterable[bytes]) -> pl.DataFrame:
     return frame.sort("at", *PEOPLE_KEYS[table])
 
 
-def _without_cases(block: bytes, run_id: str, case_ids: Collection[str]) -> bytes:
+def _without_cases(name: str, block: bytes, run_id: str, case_ids: Collection[str]) -> bytes:
     return b"".join(
         line
-        for line, entry in _entries(block)
+        for line, entry in _entries(name, block)
         if entry["row"]["run_id"] != run_id or entry["row"]["case_id"] not in case_ids
     )
 

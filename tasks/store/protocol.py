@@ -99,6 +99,9 @@ class Store(AbstractContextManager["Store", None], Protocol):
         It is made for the cases of a page: it reads little else.
         """
 
+    def forgotten_cases(self, run_id: str) -> int:
+        """The number of a run's rows of table cases that were committed and then deleted."""
+
     def forget(self, run_id: str, case_ids: Collection[str]) -> None:
         """Delete every row of some cases of a run; counts, metrics and summary stay unchanged.
 

@@ -7,7 +7,9 @@ by whole shards. A complete run is final.
 from __future__ import annotations
 
 import json
+import os
 import re
+import socket
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
@@ -66,6 +68,7 @@ class RunLock:
     until: datetime  # aware; a process that lives renews its lock before
     since: datetime | None = None  # when the process began with the run; None in older documents
     done: int = 0  # cases of the run that were committed then
+    holder: str = "another process"  # such as `process 7 on host`; unknown in older documents
 
     @classmethod
     def of_document(cls, document: Mapping[str, Any]) -> RunLock:
@@ -75,7 +78,14 @@ class RunLock:
             datetime.fromisoformat(document["until"]),
             None if since is None else datetime.fromisoformat(since),
             int(document.get("done", 0)),
+            document.get("holder", "another process"),
         )
+
+
+def begun_lock(done: int) -> dict[str, Any]:
+    """The document of a lock of this process, but for when it expires; `done` cases are committed."""
+    holder = f"process {os.getpid()} on {socket.gethostname()}"
+    return {"since": datetime.now(UTC).isoformat(), "done": done, "holder": holder}
 
 
 def cases_done(shard_counts: Mapping[str, Counts]) -> int:

@@ -14,6 +14,7 @@ from duckdb import DuckDBPyConnection as Connection
 from assizes.judge import rows
 from assizes.judge.causes.edits import current_edits
 from assizes.judge.errors import ConfigurationError
+from assizes.tasks.store.duckdb_file import DAMAGE_PATTERN, damage_error, first_line
 from assizes.tasks.store.duckdb_rows import TYPES, present_tables
 from assizes.tasks.store.lake import ParquetStore
 from assizes.tasks.store.protocol import Store
@@ -26,6 +27,7 @@ from assizes.tasks.store.query_limits import (
 from assizes.tasks.store.record import ArrowView
 from assizes.tasks.store.warehouse import DuckDBStore
 
+_DAMAGE: Final = (duckdb.IOException, duckdb.FatalException, duckdb.InternalException)
 _WORD: Final = re.compile(r"\w+")  # what may be the name of a table
 
 
@@ -36,6 +38,9 @@ class StoreQuery(NamedTuple):
     limits: QueryLimits = QueryLimits()
     more_metrics: pl.DataFrame | None = None
     """Rows that table run_metrics shows beside those that are stored."""
+
+    verify: bool = False
+    """Whether the parts of a lake are hashed before they are read."""
 
 
 def run_query(store: Store, query: StoreQuery, run_id: str | None = None) -> pl.DataFrame:
@@ -56,6 +61,8 @@ def run_query(store: Store, query: StoreQuery, run_id: str | None = None) -> pl.
         try:
             return _rows_of_query(con, store, query, run)
         except duckdb.Error as error:
+            if isinstance(error, _DAMAGE) and DAMAGE_PATTERN.search(line := first_line(error)):
+                raise damage_error(store.uri, line) from error
             # Behind the first line stand the names that are near; behind an empty one the query.
             why = " ".join(str(error).split("\n\n")[0].split())
             raise ConfigurationError(f"the query cannot be run: {why}") from error
@@ -78,9 +85,8 @@ def _rows_of_query(
         _load_table(con, table, _cause_rows(store, table, of_runs), run)
     files: list[str] = []  # those of a local lake, which the statement reads itself
     if isinstance(store, ParquetStore):
-        runs = [run] if run else store.runs()["run_id"].to_list()
         for table in tables:
-            files += _show_lake_table(con, store, table, runs, run)
+            files += _show_lake_table(con, store, table, run, hashed=query.verify)
     else:
         _show_file(con, tables, run)
     more = query.more_metrics
@@ -140,19 +146,22 @@ def _run_condition(table: str, run: str | None) -> str:
 
 
 def _show_lake_table(
-    con: Connection, lake: ParquetStore, table: str, runs: Iterable[str], run: str | None
+    con: Connection, lake: ParquetStore, table: str, run: str | None, *, hashed: bool
 ) -> list[str]:
     """Load a table of a lake into the connection, or make a view over its local files.
 
     Returns the names of the files that the view reads when it is queried, and their patterns.
     """
+    runs = [run] if run else lake.runs()["run_id"].to_list()
     whole = {"runs": lake.runs, "comparisons": lake.comparisons, "calibrations": lake.calibrations}
     if table in whole:
         frames = [whole[table]()]
     elif table not in rows.SHARD_TABLES:
         frames = [rows.frame(table, []), *(lake.table(run_id, table) for run_id in runs)]
     else:
-        sources: list[Any] = [source for run_id in runs for source in lake.sources(run_id, table)]
+        sources: list[Any] = []
+        for run_id in runs:
+            sources += lake.sources(run_id, table, hashed=hashed)
         if sources and isinstance(sources[0], Path):
             # A relation reads names as they are; in SQL text a name with [ or * is a pattern.
             names = [re.sub(r"[\[*?]", r"[\g<0>]", str(path)) for path in sources]

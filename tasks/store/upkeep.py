@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
 import polars as pl
 
-from assizes.judge.errors import StoreError
+from assizes.judge.errors import StoreBusy, StoreError
 from assizes.judge.rows import PEOPLE_TABLES
 from assizes.tasks.runtime.failpoints import failpoint
 from assizes.tasks.store.bucket import PROBES
@@ -28,6 +29,7 @@ from assizes.tasks.store.rewrite import CompactionResult
 from assizes.tasks.store.search_files import delete_index, unused_indexes
 
 LONGEST_ATTEMPT: Final = timedelta(hours=24)  # of a writer, from its first part to its commit mark
+_DELETION_LOCK: Final = timedelta(seconds=90)  # on a run; a killed deletion leaves it for so long
 _FOLDERS: Final = ("parts", "commits", "generations", "holds")  # of a run, where drafts may be left
 
 
@@ -165,10 +167,34 @@ def find_subject(
 
 
 def forget_subject(store: Store, subject_rows: list[SubjectRows]) -> None:
-    """Delete the rows that `find_subject` found, and the search indexes of their runs."""
-    for run_rows in subject_rows:
-        store.forget(run_rows.run_id, run_rows.case_ids)
-        delete_index(store.uri, run_rows.run_id)  # last: one that is built meanwhile goes as well
+    """Delete the rows that `find_subject` found, and the search indexes of their runs.
+
+    Raises:
+        StoreBusy: when another process works on one of the runs; then nothing was deleted.
+    """
+    with ExitStack() as locks:
+        for run_rows in subject_rows:
+            locks.enter_context(_locked_run(store, run_rows.run_id))
+        for run_rows in subject_rows:
+            store.forget(run_rows.run_id, run_rows.case_ids)
+            delete_index(store.uri, run_rows.run_id)  # last: one that is built meanwhile goes, too
+
+
+@contextmanager
+def _locked_run(store: Store, run_id: str) -> Iterator[None]:
+    """The lock of a run for a deletion; a process that wants to go on with the run waits for it."""
+    store.acquire_lock(run_id, datetime.now(UTC) + _DELETION_LOCK)
+    try:
+        now = datetime.now(UTC)
+        if (until := store.locked_until(run_id, by_others=True)) is not None and until > now:
+            holder = next(lock.holder for lock in store.run_locks(run_id) if lock.until == until)
+            raise StoreBusy(
+                f"run {run_id} is worked on by {holder} (its lock ends at {until:%H:%M:%S} UTC unless "
+                f"it is renewed); nothing was deleted: --wait waits, `assizes stop {run_id}` stops it"
+            )
+        yield
+    finally:
+        store.release_lock(run_id)
 
 
 def collect_garbage(

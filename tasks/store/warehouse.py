@@ -11,7 +11,7 @@ import threading
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -214,6 +214,12 @@ class DuckDBStore(Closing):
             run_id = self._full_id(con, run_id)
             return duckdb_rows.rows_of_cases(con, name, run_id, case_ids, columns or TABLES[name])
 
+    def forgotten_cases(self, run_id: str) -> int:
+        """The cases that the shards count and the table has not, in a run with a deletion."""
+        with self._transaction() as con:
+            self._check_known(con, run_id)
+            return duckdb_rows.forgotten_cases_of(con, run_id)
+
     def forget(self, run_id: str, case_ids: Collection[str]) -> None:
         """Delete the rows in one transaction, and change the digest of every shard of the run."""
         self.people.forget(run_id, case_ids)
@@ -238,7 +244,7 @@ class DuckDBStore(Closing):
         if (mark := self._file.mark) is None:
             return  # a store in memory, or one open for reading
         lock = mark.runs.get(run_id)
-        begun = {"since": datetime.now(UTC).isoformat(), "done": 0}
+        begun = record.begun_lock(done=0)
         if lock is None:
             with self._transaction() as con:
                 begun["done"] = record.cases_done(duckdb_rows.shard_counts_of(con, run_id))

@@ -145,6 +145,7 @@ def drop_days(place: StoreConfig) -> None:
         return
     for file in Path(place.uri).glob("runs/*/*.json"):
         document = json.loads(file.read_text("utf-8"))
+        del document["hash"]
         if document.get("run", {}).pop("day", None):
             file.write_text(json.dumps(document), "utf-8")
 
