@@ -107,13 +107,16 @@ class SqliteLedger:
         self._file = ledger_file.open_ledger_file(path)
         try:
             with self._transaction():
+                ledger_file.check_totals(self._file, path)
                 stops = (self._run_scope, run_id)
                 stop = self._file.execute(_SELECT_EARLIER_STOP, stops).fetchone()
                 self.resumed_after = None if stop is None else str(stop[0])  # when it was stopped
                 row = (run_id, _utc_text(clock()), os.getpid())
                 self._session = int(self._file.execute(_BEGIN_SESSION, row).fetchone()[0])
-        except sqlite3.Error as error:
+        except (sqlite3.Error, StoreError) as error:
             self._file.close()
+            if isinstance(error, StoreError):
+                raise
             raise StoreError(f"[limits] ledger {path!r} cannot be written: {error}") from error
 
     def reserve(self, call: PlannedCall, *, wait: bool = True) -> int:

@@ -25,6 +25,19 @@ SELECT_TOTALS: Final = (
     "select calls, nano, open_calls, open_nano, unpriced from totals where scope = ?"
 )
 
+_SUMS: Final = (  # of the calls of a run or a day: what `totals` holds under that scope
+    "select '{0}:' || {1}, count(*), sum(counted_nano), sum(state = 'reserved'), "
+    "sum(iif(state = 'reserved', counted_nano, 0)), "
+    "sum(state = 'settled' and worst_nano is null and cost_nano is null) from calls group by {1}"
+)
+_TOTALS: Final = "select scope, calls, nano, open_calls, open_nano, unpriced from totals"
+_COUNTED: Final = f"{_SUMS.format('run', 'run_id')} union all {_SUMS.format('day', 'day')}"
+_SELECT_WRONG: Final = (  # a scope whose calls were all cancelled has a row of zeros
+    f"select * from (select * from ({_COUNTED}) except {_TOTALS}) union all select * from "
+    f"({_TOTALS} where (calls, nano, open_calls, open_nano, unpriced) <> (0, 0, 0, 0, 0) "
+    f"except select * from ({_COUNTED}))"
+)
+
 _CHECKPOINT_PAGES: Final = 4000  # of 4 KiB: 16 MB, because each checkpoint waits for the disk
 _APPLICATION_ID: Final = 0x41535A4C  # "ASZL": tells a ledger from any other SQLite file
 _VERSION: Final = 1  # of the tables, kept as SQLite's user_version
@@ -119,6 +132,20 @@ def open_ledger_file(path: str) -> sqlite3.Connection:
     return connection
 
 
+def check_totals(connection: sqlite3.Connection, path: str) -> None:
+    """Check that the pages of a ledger are whole, and its totals the sums of its calls.
+
+    Raises:
+        StoreError: the file is damaged.
+        sqlite3.Error: the file cannot be read.
+    """
+    ((state,),) = connection.execute("pragma quick_check(1)").fetchall()
+    if state != "ok":
+        raise _damaged(path, " ".join(str(state).split()))
+    if wrong := connection.execute(_SELECT_WRONG).fetchone():
+        raise _damaged(path, f"the totals of {wrong[0]} are not the sums of its calls")
+
+
 def probe_ledger(path: str) -> None:
     """Check that a ledger can be written at a path; no file is left where there was none.
 
@@ -184,6 +211,8 @@ def _rows(path: str, sql: str, *values: str, creates: bool = False) -> list[tupl
         return []
     with closing(open_ledger_file(path)) as file:
         try:
+            if sql == SELECT_TOTALS:
+                check_totals(file, path)
             return file.execute(sql, values).fetchall()
         except sqlite3.Error as error:
             raise StoreError(f"[limits] ledger {path!r} cannot be used: {error}") from error
@@ -216,6 +245,13 @@ def _create_tables(connection: sqlite3.Connection) -> None:
                 connection.execute(statement)
             connection.execute(f"pragma application_id = {_APPLICATION_ID}")
             connection.execute(f"pragma user_version = {_VERSION}")
+
+
+def _damaged(path: str, what: str) -> StoreError:
+    return StoreError(
+        f"[limits] ledger {path!r} is damaged: {what}; restore the file from a copy, or rename it: a new "
+        "ledger counts from zero"
+    )
 
 
 def _no_ledger(path: str, why: str) -> StoreError:
