@@ -106,14 +106,14 @@ class SqliteLedger:
         self._waits = True  # whether SQLite's busy timeout is above 0 now
         self._file = ledger_file.open_ledger_file(path)
         try:
+            ledger_file.check_totals(self._file, path)  # before it keeps others from writing
             with self._transaction():
-                ledger_file.check_totals(self._file, path)
                 stops = (self._run_scope, run_id)
                 stop = self._file.execute(_SELECT_EARLIER_STOP, stops).fetchone()
                 self.resumed_after = None if stop is None else str(stop[0])  # when it was stopped
                 row = (run_id, _utc_text(clock()), os.getpid())
                 self._session = int(self._file.execute(_BEGIN_SESSION, row).fetchone()[0])
-        except (sqlite3.Error, StoreError) as error:
+        except (sqlite3.Error, OSError, StoreError) as error:
             self._file.close()
             if isinstance(error, StoreError):
                 raise

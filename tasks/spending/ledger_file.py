@@ -33,10 +33,13 @@ _SUMS: Final = (  # of the calls of a run or a day: what `totals` holds under th
 _TOTALS: Final = "select scope, calls, nano, open_calls, open_nano, unpriced from totals"
 _COUNTED: Final = f"{_SUMS.format('run', 'run_id')} union all {_SUMS.format('day', 'day')}"
 _SELECT_WRONG: Final = (  # a scope whose calls were all cancelled has a row of zeros
-    f"select * from (select * from ({_COUNTED}) except {_TOTALS}) union all select * from "
-    f"({_TOTALS} where (calls, nano, open_calls, open_nano, unpriced) <> (0, 0, 0, 0, 0) "
-    f"except select * from ({_COUNTED}))"
+    f"with counted as materialized ({_COUNTED}) "
+    f"select * from (select * from counted except {_TOTALS}) union all select * from ({_TOTALS} "
+    "where (calls, nano, open_calls, open_nano, unpriced) <> (0, 0, 0, 0, 0) "
+    "except select * from counted)"
 )
+
+_checked: Final[dict[str, tuple[int, int, int]]] = {}  # inode, size and time, by path
 
 _CHECKPOINT_PAGES: Final = 4000  # of 4 KiB: 16 MB, because each checkpoint waits for the disk
 _APPLICATION_ID: Final = 0x41535A4C  # "ASZL": tells a ledger from any other SQLite file
@@ -125,6 +128,8 @@ def open_ledger_file(path: str) -> sqlite3.Connection:
             raise
         if isinstance(error, sqlite3.Error) and "not a database" in str(error):  # SQLite's words
             raise _no_ledger(path, "it is no SQLite database") from None
+        if isinstance(error, sqlite3.DatabaseError) and "malformed" in str(error):
+            raise _damaged(path, " ".join(str(error).split())) from None
         reason = (error.strerror if isinstance(error, OSError) else None) or error
         raise ConfigurationError(
             f"[limits] ledger {path!r} cannot be written: {reason}; name a file on a local disk that can"
@@ -135,15 +140,23 @@ def open_ledger_file(path: str) -> sqlite3.Connection:
 def check_totals(connection: sqlite3.Connection, path: str) -> None:
     """Check that the pages of a ledger are whole, and its totals the sums of its calls.
 
+    A file that this process has checked is checked again when it has changed; what was only written
+    to its write-ahead log counts as no change.
+
     Raises:
         StoreError: the file is damaged.
-        sqlite3.Error: the file cannot be read.
+        sqlite3.Error, OSError: the file cannot be read.
     """
+    stat = Path(path).stat()
+    known = (stat.st_ino, stat.st_size, stat.st_mtime_ns)
+    if _checked.get(path) == known:
+        return
     ((state,),) = connection.execute("pragma quick_check(1)").fetchall()
     if state != "ok":
         raise _damaged(path, " ".join(str(state).split()))
     if wrong := connection.execute(_SELECT_WRONG).fetchone():
         raise _damaged(path, f"the totals of {wrong[0]} are not the sums of its calls")
+    _checked[path] = known
 
 
 def probe_ledger(path: str) -> None:
@@ -214,7 +227,7 @@ def _rows(path: str, sql: str, *values: str, creates: bool = False) -> list[tupl
             if sql == SELECT_TOTALS:
                 check_totals(file, path)
             return file.execute(sql, values).fetchall()
-        except sqlite3.Error as error:
+        except (sqlite3.Error, OSError) as error:
             raise StoreError(f"[limits] ledger {path!r} cannot be used: {error}") from error
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,7 @@ import pytest
 from assizes.judge.config.judging import LimitsConfig
 from assizes.judge.engine.ledger import CachedReply, CallSpending, PlannedCall
 from assizes.judge.errors import StoreError
+from assizes.judge.models.model import Completion
 from assizes.tasks.spending.ledger import SqliteLedger
 from assizes.tasks.spending.ledger_file import run_spending, spending_today
 from assizes.tasks.spending.reply_cache import FileReplyCache
@@ -48,8 +49,6 @@ def test_a_bit_that_flips_in_the_ledger_changes_no_sum_unsaid(ledger):
 
 
 def test_a_session_does_not_begin_over_other_totals(ledger):
-    import sqlite3
-
     with sqlite3.connect(ledger) as con:
         con.execute("update totals set nano = nano - 8 where scope = 'run:one'")
     con.close()
@@ -59,7 +58,7 @@ def test_a_session_does_not_begin_over_other_totals(ledger):
 
 def test_a_bit_that_flips_in_a_kept_reply_makes_it_a_miss(tmp_path):
     cache, key = FileReplyCache(str(tmp_path)), "ab" * 32
-    reply = CachedReply(text='{"score": 8, "why": "naïve"}', paid_by="one")
+    reply = CachedReply(Completion('{"score": 8, "why": "naïve"}', "m"), paid_by="one")
     asyncio.run(cache.store(key, reply))
     (file,) = tmp_path.rglob("*.json")
 

@@ -54,8 +54,10 @@ def _classes(name: str, data: bytes) -> Iterator[tuple[str, range | list[int]]]:
 
 def silent_flips(
     file: Path, answer: Callable[[], Any], *, each: int, seed: int
-) -> tuple[list[Flip], int]:
+) -> tuple[list[tuple[Flip, Any]], int]:
     """The flips of a file after which `answer` was another one, or an error that does not name it.
+
+    Each comes with that answer, or the text of the error.
 
     The second value is how many of the others were told as an error.
     """
@@ -71,11 +73,11 @@ def silent_flips(
             except AssizesError as error:
                 text = str(error)
                 if file.name not in text or "\n" in text:
-                    silent.append(flip)
+                    silent.append((flip, text))
                 told += 1
             else:
                 if after != before:
-                    silent.append(flip)
+                    silent.append((flip, after))
     finally:
         file.write_bytes(data)
     return silent, told

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ from assizes.judge.rows import CAUSE_TABLES, PEOPLE_TABLES
 from assizes.tasks.runs.run_causes import causes_of_run
 from assizes.tasks.store import open_store, query_store
 from assizes.tasks.store.record import RUN_TABLES
-from assizes.tasks.store.people import people_tables
 from tests.tasks.store.failing_nights import RUDE_CASES, WRONG_CASES, night
 from tests.tasks.store.rot import silent_flips
 from tests.tasks.store.rows import ENDED
@@ -38,7 +36,14 @@ def filled(place: StoreConfig) -> None:
         row = {"baseline": "night-1", "candidate": "night-2", "at": ENDED}
         store.add_comparison(row | {"verdict": '{"a":1}', "thresholds": "{}"})
         store.add_calibration(
-            {"run_id": "night-2", "fingerprint": "f", "at": ENDED, "metric": "m", "labels_hash": "h", "record": "{}"}
+            {
+                "run_id": "night-2",
+                "fingerprint": "f",
+                "at": ENDED,
+                "metric": "m",
+                "labels_hash": "h",
+                "record": "{}",
+            }
         )
 
 

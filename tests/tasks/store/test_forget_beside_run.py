@@ -72,7 +72,18 @@ def test_it_refuses_in_one_line_that_names_the_process(place, worker, tmp_path):
 
 def test_with_wait_it_deletes_when_the_process_has_ended(place, worker, tmp_path):
     waiting = subprocess.Popen(
-        [sys.executable, "-m", "assizes.deployments.cli", "store", "forget", "c0", "--yes", "--wait", "--store", place.uri],
+        [
+            sys.executable,
+            "-m",
+            "assizes.deployments.cli",
+            "store",
+            "forget",
+            "c0",
+            "--yes",
+            "--wait",
+            "--store",
+            place.uri,
+        ],
         cwd=tmp_path,
         stderr=subprocess.PIPE,
         stdout=subprocess.PIPE,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from unittest.mock import ANY
 import socket
+from unittest.mock import ANY
 
 import polars as pl
 import pytest
