@@ -13,7 +13,7 @@ from typing import Any, Final
 from assizes.judge.errors import StoreError
 from assizes.judge.privacy.secret_masking import mask_credentials
 from assizes.tasks.runtime.failpoints import failpoint
-from assizes.tasks.store.objects import Entry, Expected, Folder, Objects, check_object
+from assizes.tasks.store.objects import Entry, ExpectedBytes, Folder, Objects, check_object
 
 LOCAL_SCHEMES: Final = ("file://", "local://")  # schemes of URIs that name a local folder
 PROBES: Final = "probes"  # the folder of what `creates_once` writes as a test and deletes again
@@ -131,7 +131,7 @@ class Bucket:
             with self._convert_errors("remove", name), suppress(FileNotFoundError):
                 self._fs.rm_file(self._path(name))
 
-    def sources(self, wanted: Mapping[str, Expected]) -> list[bytes]:
+    def sources(self, wanted: Mapping[str, ExpectedBytes]) -> list[bytes]:
         """The bytes of the objects, each fetched whole and hashed."""
         # Polars would read a part in slower pieces, and need the credentials a second time.
         contents = self.read(list(wanted))

@@ -27,7 +27,7 @@ from assizes.judge.rows import SCHEMA_VERSION, SHARD_TABLES, TABLES, add_later_c
 from assizes.judge.verdicts.executions import collect_rows
 from assizes.tasks.runtime.failpoints import failpoint
 from assizes.tasks.store.objects import (
-    Expected,
+    ExpectedBytes,
     Objects,
     check_object,
     damaged_object,
@@ -138,9 +138,9 @@ class ParquetPart:
     rows: int
 
     @property
-    def expected(self) -> Expected:
+    def expected(self) -> ExpectedBytes:
         """What the bytes of the object must be."""
-        return Expected(self.bytes, self.sha256)
+        return ExpectedBytes(self.bytes, self.sha256)
 
 
 @dataclass(frozen=True, slots=True)

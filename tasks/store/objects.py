@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from assizes.judge.errors import StoreError
 from assizes.tasks.runtime.failpoints import failpoint
@@ -29,7 +29,12 @@ class Entry:
     modified: datetime  # when it was last written; aware, by the clock of the disk or the server
 
 
-class Expected(NamedTuple):
+_MAX_CHECKED: Final = 200_000  # files, so that a server does not grow; each takes 0.4 kB
+_checked_files: Final[dict[str, tuple[tuple[int, ...], str]]] = {}
+"""State and SHA-256 of the files that this process found whole, by path."""
+
+
+class ExpectedBytes(NamedTuple):
     """What the bytes of an object must be."""
 
     size: int  # their number
@@ -74,7 +79,7 @@ class Objects(Protocol):
     def remove(self, names: Iterable[str]) -> None:
         """Delete objects; an object that is not there is no error."""
 
-    def sources(self, wanted: Mapping[str, Expected]) -> list[Path] | list[bytes]:
+    def sources(self, wanted: Mapping[str, ExpectedBytes]) -> list[Path] | list[bytes]:
         """What polars can scan for each object, in the order given: file paths, or the bytes.
 
         `wanted` holds what each object must be, by object name.
@@ -84,7 +89,7 @@ class Objects(Protocol):
         """
 
 
-def check_object(where: str, name: str, data: bytes | None, expected: Expected) -> bytes:
+def check_object(where: str, name: str, data: bytes | None, expected: ExpectedBytes) -> bytes:
     """The bytes of a committed part, if they are those that were committed.
 
     `where` is the root of the objects; `data` is None when the part is missing.
@@ -128,7 +133,6 @@ class Folder:
     def __init__(self, root: Path) -> None:
         self._root = root
         self.where = str(root)
-        self._checked: dict[str, tuple[tuple[int, ...], str]] = {}  # state and SHA-256, by name
 
     def creates_once(self) -> bool:
         """Always True: making a hard link fails where a file of that name exists."""
@@ -188,16 +192,16 @@ class Folder:
             with self._convert_errors("remove", name):
                 (self._root / name).unlink(missing_ok=True)
 
-    def sources(self, wanted: Mapping[str, Expected]) -> list[Path]:
+    def sources(self, wanted: Mapping[str, ExpectedBytes]) -> list[Path]:
         """Paths of the files, so that a scan reads only the columns it needs.
 
-        A file is hashed once, and again when its size, its time or its inode has changed.
+        A process hashes a file once, and again when its size, its time or its inode has changed.
         """
         for name, expected in wanted.items():
             self._check_file(name, expected)
         return [self._root / name for name in wanted]
 
-    def _check_file(self, name: str, expected: Expected) -> None:
+    def _check_file(self, name: str, expected: ExpectedBytes) -> None:
         path = self._root / name
         with self._convert_errors("read", name):
             try:
@@ -209,13 +213,16 @@ class Folder:
             if expected.sha256 is None:
                 return
             state = (stat.st_size, stat.st_mtime_ns, stat.st_ino)
-            known_state, sha256 = self._checked.get(name, ((), ""))
-            if known_state != state:
-                with path.open("rb") as file:
-                    sha256 = hashlib.file_digest(file, "sha256").hexdigest()
-            if sha256 != expected.sha256:  # not noted: it is read again when it is asked for again
-                raise other_bytes(self.where, name)
-            self._checked[name] = (state, sha256)
+            known = (state, expected.sha256)
+            if _checked_files.get(place := str(path.absolute())) == known:
+                return
+            with path.open("rb") as file:
+                sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+        if sha256 != expected.sha256:
+            raise other_bytes(self.where, name)
+        if len(_checked_files) >= _MAX_CHECKED:
+            _checked_files.clear()
+        _checked_files[place] = known
 
     def _paths(self, folder: str) -> list[Path]:
         try:

@@ -19,7 +19,7 @@ import polars as pl
 
 from assizes.judge.rows import frame
 from assizes.tasks.store.lake import ParquetStore
-from assizes.tasks.store.objects import Entry, Expected, Folder
+from assizes.tasks.store.objects import Entry, ExpectedBytes, Folder
 from assizes.tasks.store.rewrite import Rewriter
 from assizes.tasks.store.upkeep import LONGEST_ATTEMPT, list_garbage, remove_garbage
 from tests.tasks.store.rows import ended, run_metrics, run_record
@@ -147,7 +147,7 @@ class Taken(Folder):
             self._act()
             super().remove([name])
 
-    def sources(self, wanted: Mapping[str, Expected]) -> list[Path]:
+    def sources(self, wanted: Mapping[str, ExpectedBytes]) -> list[Path]:
         self._act()
         return super().sources(wanted)
 
