@@ -24,8 +24,14 @@ LEAST_COSINE: Final = 0.14
 It was chosen with the development modes of `make bench-causes`; other modes measure it.
 """
 
-NEAR: Final = 0.5
-"""The share of `LEAST_COSINE` from which two causes are so alike that a model is asked about them."""
+NEAR_COSINE: Final = 0.05
+"""The mean cosine of two causes from which they are so alike that a model is asked about them.
+
+It was chosen with the development modes (`python -m benchmarks.causes_pairs`).
+"""
+
+NEAR_PAIRS: Final = 20
+"""The most pairs of causes about which a model is asked."""
 
 SAMPLE: Final = 3_000
 """The most reasons of a run, and of known causes, that are linked: 8 bytes for each pair."""
@@ -151,8 +157,12 @@ def _sample(rows: pl.DataFrame) -> pl.DataFrame:
     return rows if rows.height <= _FITTED else rows.sample(_FITTED, seed=0)
 
 
-def near_pairs(known: pl.DataFrame, most: int = 10) -> list[tuple[str, str]]:
-    """Pairs of causes whose mean cosine is just under that of one group, the nearest first.
+def near_pairs(
+    known: pl.DataFrame, most: int = NEAR_PAIRS, least: float = NEAR_COSINE
+) -> list[tuple[str, str]]:
+    """Pairs of causes whose mean cosine is at least `least` and under that of one group.
+
+    At most so many pairs come back, the nearest first.
 
     `known` are failures with `cause_id` and the columns `FAILURES`, those of the cause that is known
     longest first; so is the order of a pair.
@@ -166,6 +176,6 @@ def near_pairs(known: pl.DataFrame, most: int = 10) -> list[tuple[str, str]]:
     cosines = np.asarray((means @ means.T).todense())  # of two groups: the mean over all pairs
     first, second = np.triu_indices(len(names), 1)
     near = cosines[first, second]
-    is_near = (near >= NEAR * LEAST_COSINE) & (near < LEAST_COSINE)
+    is_near = (near >= least) & (near < LEAST_COSINE)
     order = np.flatnonzero(is_near)[np.argsort(-near[is_near], kind="stable")][:most]
     return [(names[first[at]], names[second[at]]) for at in order]
