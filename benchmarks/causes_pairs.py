@@ -60,7 +60,9 @@ def _run(seed: int, each: int) -> tuple[pl.DataFrame, set[tuple[str, str]]]:
     found = find_causes(planted(draw, ways), NO_CAUSES, "run").failures
     told = found.with_columns(pl.Series("mode", [mode.name for mode in ways]))
     known = told.drop_nulls("cause_id").group_by("cause_id", maintain_order=True).tail(REMEMBERED)
-    names = known.group_by("cause_id", maintain_order=True).agg(pl.col("mode").mode().sort().first())
+    names = known.group_by("cause_id", maintain_order=True).agg(
+        pl.col("mode").mode().sort().first()
+    )
     equal = {
         (first, second)
         for (first, own), (second, other) in combinations(names.iter_rows(), 2)

@@ -12,7 +12,7 @@ from assizes.deployments import options
 from assizes.deployments.commands.failures import causes as commands
 from assizes.deployments.commands.failures import codebook as codebook_commands
 from assizes.judge.causes.edits import CauseEdit
-from assizes.judge.errors import ConfigurationError
+from assizes.judge.errors import ConfigurationError, OverBudget
 
 
 class CausesGroup(options.ListingGroup):
@@ -64,6 +64,25 @@ def rename(
 ) -> None:
     """Give a cause a name that lasts."""
     edit = CauseEdit(cause, "rename", name, author=by, note=note)
+    commands.edit_cause(run_id, edit, config, store, as_json=as_json)
+
+
+@causes_app.command()
+def describe(
+    run_id: options.RunId,
+    cause: Cause,
+    text: Annotated[
+        str,
+        Argument(metavar="TEXT", help="What goes wrong; an empty text: what a judge said again."),
+    ],
+    by: By = "",
+    note: Note = "",
+    config: options.ConfigFile = None,
+    store: options.StoreUri = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Write the sentence about a cause that is shown in place of a judge's reason."""
+    edit = CauseEdit(cause, "describe", text, author=by, note=note)
     commands.edit_cause(run_id, edit, config, store, as_json=as_json)
 
 
@@ -181,9 +200,11 @@ def name(
     store: options.StoreUri = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Let a model name the causes that nobody has named yet, and merge those that are the same."""
-    if budget_usd <= 0:
-        raise ConfigurationError(f"--budget-usd {budget_usd:g}: wanted a number above 0")
+    """Let a model name and describe causes that nobody has named, and merge those that are the same."""
+    if not budget_usd >= 0:
+        raise ConfigurationError(f"--budget-usd {budget_usd:g}: wanted a number of at least 0")
+    if not budget_usd:
+        raise OverBudget("--budget-usd 0 pays for no ask; nothing was asked")
     wanted: dict[str, dict[str, object]] = {
         "judge": {"model": model, "panel": [], "repeats": 1, "escalate_to": None},
         "limits": {"budget_usd": budget_usd},

@@ -153,7 +153,7 @@ PEOPLE_TABLES: Final[dict[str, dict[str, Any]]] = {
     "cause_edits": {
         **_columns(pl.String, "edit_id", "run_id", "cause_id"),  # run_id: where a person saw it
         "case_id": pl.String,  # of a split: a row for each case; else empty
-        **_columns(pl.String, "kind", "value", "author"),  # value: a name, an owner, another id
+        **_columns(pl.String, "kind", "value", "author"),  # value: a name, a sentence, ...
         "at": _TIME,
         **_columns(pl.String, "note", "supersedes"),
     },
@@ -176,12 +176,13 @@ CAUSE_TABLES: Final[dict[str, dict[str, Any]]] = {
         "points": pl.Float64,  # that the cause takes from the average score, 0..100
         **_columns(pl.String, "baseline", "first_run"),  # run ids
         **_columns(pl.Float64, "baseline_share", "change_low", "change_high"),  # -1..1
-        "sentence": pl.String,  # what a judge said about `examples[0]`
+        "sentence": pl.String,  # what a judge said about `examples[0]`, or what an edit says
         "examples": pl.List(pl.String),  # ids of the cases that show the cause best
         "owner": pl.String,  # that a person named; NULL: nobody
         "muted": pl.Boolean,  # nobody is told about the cause
         "p_value": pl.Float64,  # of the change since the baseline; NULL: no baseline, or older
         "related": pl.String,  # JSON: what its cases have in common; NULL: nothing, or older
+        "described_by": pl.String,  # who wrote the sentence; NULL: a judge said it about a case
     },
     "case_causes": {**_ID, **_columns(pl.String, "metric", "cause_id")},
 }

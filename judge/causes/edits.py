@@ -1,4 +1,4 @@
-"""What people decide about causes: names, owners, silence, and which failures are one cause.
+"""What people decide about causes: names, sentences, owners, silence, and which failures are one.
 
 Rows of table `cause_edits` are append-only. An edit is undone by a row of kind `withdrawn` that names
 it in `supersedes`. Of two edits that contradict each other the newer one counts.
@@ -12,14 +12,18 @@ from typing import Any, Final, Literal, NamedTuple
 
 import polars as pl
 
-EditKind = Literal["rename", "merge", "split", "mute", "unmute", "assign", "withdrawn"]
+EditKind = Literal["rename", "describe", "merge", "split", "mute", "unmute", "assign", "withdrawn"]
 """What an edit does; `withdrawn` undoes another edit.
 
-The column `value` holds the name for `rename`, the owner for `assign` (empty: nobody), the id of the
-other cause for `merge`, and the id of the new cause for `split`.
+The column `value` holds the name for `rename`, the sentence for `describe` (empty: what a judge said),
+the owner for `assign` (empty: nobody), the id of the other cause for `merge`, and the id of the new
+cause for `split`.
 """
 
 WITHDRAWN: Final = "withdrawn"
+
+MODEL_AUTHOR: Final = "model "
+"""How the author of an edit begins that a model made; the name of the model follows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +32,18 @@ class CauseEdit:
 
     cause: str  # its id, the beginning of it, or its name
     kind: EditKind
-    value: str = ""  # a name, an owner, or the cause into which this one is merged
+    value: str = ""  # a name, a sentence, an owner, or the cause into which this one is merged
     case_ids: Sequence[str] = ()  # that a split takes out of the cause
     author: str = ""
     note: str = ""
     edit_id: str = ""  # 32 hex digits; the same id again writes nothing
+
+
+class Description(NamedTuple):
+    """The sentence that somebody wrote about a cause."""
+
+    text: str
+    author: str  # `MODEL_AUTHOR` and its name for a model; may be empty
 
 
 class CauseSplit(NamedTuple):
@@ -53,6 +64,7 @@ class CauseEdits:
     muted: frozenset[str] = frozenset()
     merges: Mapping[str, str] = field(default_factory=dict)  # the cause that another one now is
     splits: tuple[CauseSplit, ...] = ()  # the oldest first
+    sentences: Mapping[str, Description] = field(default_factory=dict)
 
     def current(self, cause_id: str) -> str:
         """The cause that a cause now is: itself, unless it was merged into another one."""
@@ -69,9 +81,13 @@ class CauseEdits:
         return pl.col(column).replace({name: self.current(name) for name in self.merges})
 
     def labelled(self, causes: pl.DataFrame) -> pl.DataFrame:
-        """Rows of table causes with the names, owners and silence that people gave them."""
+        """Rows of table causes with the names, sentences, owners and silence of edits."""
         key, owners = pl.col("cause_id"), dict(self.owners)
+        texts = {cause: written.text for cause, written in self.sentences.items()}
+        authors = {cause: written.author for cause, written in self.sentences.items()}
         return self.named(causes).with_columns(
+            sentence=key.replace_strict(texts, default=pl.col("sentence"), return_dtype=pl.String),
+            described_by=key.replace_strict(authors, default=None, return_dtype=pl.String),
             owner=key.replace_strict(owners, default=None, return_dtype=pl.String),
             muted=key.is_in(list(self.muted)),
         )
@@ -100,6 +116,7 @@ def current_edits(rows: pl.DataFrame) -> CauseEdits:
         frozenset(cause for cause, kind in silence.items() if kind == "mute"),
         _merges(edits),
         _splits(count),
+        _sentences(count),
     )
 
 
@@ -107,6 +124,13 @@ def _last_values(edits: pl.DataFrame, *kinds: EditKind) -> dict[str, str]:
     """The value of the newest edit of these kinds, by cause."""
     rows = edits.filter(pl.col("kind").is_in(kinds)).select("cause_id", "value")
     return dict(rows.iter_rows())
+
+
+def _sentences(edits: pl.DataFrame) -> dict[str, Description]:
+    """The newest sentence of each cause; an empty one is none."""
+    rows = edits.filter(pl.col("kind") == "describe").select("cause_id", "value", "author")
+    newest = {cause: Description(text, author or "") for cause, text, author in rows.iter_rows()}
+    return {cause: written for cause, written in newest.items() if written.text}
 
 
 def _merges(edits: pl.DataFrame) -> dict[str, str]:

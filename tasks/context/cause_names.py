@@ -1,19 +1,21 @@
-"""Names and merges of causes by a model, stored as edits that people can undo."""
+"""Names, sentences and merges of causes by a model, stored as edits that people can undo."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 import polars as pl
 
 from assizes.judge.catalog import resolve_judges
-from assizes.judge.causes.edits import CauseEdit, EditKind
+from assizes.judge.causes.edits import MODEL_AUTHOR, CauseEdit, EditKind, current_edits
 from assizes.judge.causes.grouping import near_pairs
 from assizes.judge.causes.model_naming import (
     NAMER,
     CauseNamer,
+    GivenMerge,
+    GivenName,
     QuotedCause,
     given,
     stand_in_case,
@@ -49,8 +51,8 @@ async def name_causes(
 ) -> NamedCauses:
     """Ask a model for names of the causes of a run, and for merges of causes that are alike.
 
-    A cause that a person or a model has named keeps its name and is not asked about. A reply in the
-    cache is not paid for again.
+    A cause that a person or a model has named keeps its name and is not asked about. With its name
+    a cause gets a sentence, unless a person wrote one. A reply in the cache is not paid for again.
 
     Args:
         config: `[judge] model` is the one that names; its limits, prices and cache count.
@@ -74,12 +76,9 @@ async def name_causes(
         await context.aclose()
     (score,) = result.scores
     names, merges = given(score)
-    author = f"model {_name_of(context)}"
-    wanted: list[tuple[str, EditKind, str, Sequence[str]]]
-    wanted = [(each.cause_id, "rename", each.name, each.quotes) for each in names]
-    wanted += [(each.cause_id, "merge", each.into, each.quotes) for each in merges]
+    author = f"{MODEL_AUTHOR}{_name_of(context)}"
     stored: list[dict[str, Any]] = []
-    for cause_id, kind, value, quotes in wanted:
+    for cause_id, kind, value, quotes in _wanted_edits(store, names, merges):
         edit = CauseEdit(cause_id, kind, value, author=author, note=_note(quotes))
         try:
             row = add_cause_edit(store, full_id, found, edit)
@@ -89,13 +88,28 @@ async def name_causes(
         found = causes_of_run(store, full_id)
     failed = list(score.details.get("failed", ()))
     if "budget" in failed:
-        raise OverBudget(f"the budget is spent; {len(stored)} names and merges are stored")
+        raise OverBudget(f"the budget is spent; {len(stored)} edits by the model are stored")
     return NamedCauses(asked, stored, failed, cost)
+
+
+def _wanted_edits(
+    store: Store, names: Sequence[GivenName], merges: Sequence[GivenMerge]
+) -> Iterator[tuple[str, EditKind, str, Sequence[str]]]:
+    """What the model wants: the cause, the kind and the value of each edit, and the reasons."""
+    described = current_edits(store.people.rows(TABLE)).sentences
+    for each in names:
+        yield each.cause_id, "rename", each.name, each.quotes
+        if each.sentence and each.cause_id not in described:
+            yield each.cause_id, "describe", each.sentence, each.quotes
+    for merge in merges:
+        yield merge.cause_id, "merge", merge.into, merge.quotes
 
 
 def _namer(store: Store, found: RunCauses) -> tuple[CauseNamer, int]:
     shown = found.causes.filter(pl.col("cases") > 0, pl.col("merged_into").is_null())
-    edits = store.people.rows(TABLE).filter(pl.col("kind").is_in(["rename", "merge", "split"]))
+    by_model = pl.col("author").str.starts_with(MODEL_AUTHOR).fill_null(value=False)
+    is_settled = by_model | pl.col("kind").is_in(["rename", "merge", "split"])
+    edits = store.people.rows(TABLE).filter(is_settled)
     # Also an edit that was undone: who took a model's name away does not want it again.
     unnamed = shown.filter(~pl.col("cause_id").is_in(edits["cause_id"].implode())).head(MAX_CAUSES)
     quoted = {

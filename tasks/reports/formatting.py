@@ -62,6 +62,11 @@ def name_of(text: str) -> str:
     return clean_line(text, NAME_CHARS)
 
 
+def writer_of(author: str | None) -> str | None:
+    """Who wrote a sentence, for display; `None` where `author` is, as nobody wrote it then."""
+    return None if author is None else name_of(author) or "somebody"
+
+
 def line_of(text: str) -> str:
     """A sentence for display in a list: one line of at most `LINE_CHARS` characters."""
     return clean_line(text, LINE_CHARS)

@@ -1,6 +1,6 @@
 """The stored causes of runs with the edits of people, which count from the moment they are written.
 
-What the program found stays stored as it was. Names, owners and silence are laid over it. Where a
+What the program found stays stored as it was. Names, sentences, owners and silence are laid over it. Where a
 merge or a split is younger than the causes of a run, their rows are described anew when they are read.
 """
 

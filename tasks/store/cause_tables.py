@@ -187,6 +187,7 @@ def _rows(data: bytes, table: str) -> pl.DataFrame:
         "muted": pl.lit(value=False),
         "p_value": pl.lit(None, pl.Float64),
         "related": pl.lit(None, pl.String),
+        "described_by": pl.lit(None, pl.String),
     }  # older files lack them
     if table == "causes":
         stored = stored.with_columns(

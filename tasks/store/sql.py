@@ -97,7 +97,7 @@ def _rows_of_query(
 
 
 def _cause_rows(store: Store, table: str, run_ids: Iterable[str]) -> pl.DataFrame:
-    """Rows of a table of causes, with the names, owners and silence that people gave them."""
+    """Rows of a table of causes, with the names, sentences, owners and silence of edits."""
     found = store.causes.rows(table, run_ids)
     if table != "causes":
         return found

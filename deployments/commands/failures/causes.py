@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -82,13 +83,14 @@ def name_and_print(config: RunConfig, run_id: str, *, as_json: bool) -> None:
         edits = [edit | {"at": edit["at"].isoformat()} for edit in named.edits]
         output.print_json(named._asdict() | {"edits": edits})
         return
+    words = {"rename": "is named", "describe": "is described:", "merge": "is part of"}
     for edit in named.edits:
-        word = "is named" if edit["kind"] == "rename" else "is part of"
-        output.print_line(f"{edit['cause_id']} {word} {edit['value']}, by these reasons:")
-        output.print_lines(f"  {quote}" for quote in edit["quotes"])
-    names = sum(edit["kind"] == "rename" for edit in named.edits)
+        output.print_line(f"{edit['cause_id']} {words[edit['kind']]} {edit['value']}")
+        if edit["kind"] != "describe":  # a sentence rests on the reasons of the name
+            output.print_lines(f"  because: {quote}" for quote in edit["quotes"])
+    count = Counter(edit["kind"] for edit in named.edits)
     output.print_line(
-        f"{names} of {named.asked} causes named, {len(named.edits) - names} merged; "
+        f"{count['rename']} of {named.asked} causes named, {count['merge']} merged; "
         f"{len(named.failed)} asks without a reply; spent: {named.cost_usd:.4f} USD"
     )
 
@@ -150,9 +152,13 @@ def _cells(row: dict[str, Any]) -> list[object]:
 
 def _lines(row: dict[str, Any]) -> Iterator[str]:
     from assizes.judge.causes.origins import origin_line
+    from assizes.tasks.reports.formatting import writer_of
 
     if row["sentence"]:
-        yield f"{row['name']}: {row['sentence']} ({_examples(row['examples'])})"
+        more = _examples(row["examples"])
+        if writer := writer_of(row["described_by"]):
+            more = f"written by {writer}; {more}"
+        yield f"{row['name']}: {row['sentence']} ({more})"
     for origin in row["related"]:
         yield f"{row['name']}: more often with {origin_line(origin)}"
 

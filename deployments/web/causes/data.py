@@ -10,7 +10,7 @@ from assizes.deployments.web.causes.schemas import EditBody
 from assizes.judge.causes.edits import WITHDRAWN
 from assizes.judge.causes.failures import failures
 from assizes.judge.errors import ConfigurationError, UnknownCase
-from assizes.tasks.reports.formatting import LINE_CHARS, clean_line, name_of
+from assizes.tasks.reports.formatting import LINE_CHARS, clean_line, name_of, writer_of
 from assizes.tasks.runs.edits.cause_edits import add_cause_edit, undo_cause_edit
 from assizes.tasks.runs.stored_causes import (
     cause_named,
@@ -111,6 +111,7 @@ def shown_row(row: dict[str, Any]) -> dict[str, Any]:
         "name": name_of(row["name"]),
         "owner": name_of(row["owner"] or ""),
         "sentence": clean_line(row["sentence"] or "", LINE_CHARS),
+        "described_by": writer_of(row["described_by"]),
         "word": f"{state}, muted" if row["muted"] else state,
     }
 

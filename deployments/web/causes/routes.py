@@ -62,6 +62,6 @@ def edits(reader: StoreReaderDep, run_id: RunId, cause_id: CauseName) -> EditsAn
     responses=problem_responses(400, 403, 404, 503),
 )
 def add_edit(reader: WritableDep, run_id: RunId, cause_id: CauseName, body: EditBody) -> EditAnswer:
-    """Rename, merge, split, mute or assign a cause, or undo such an edit (`withdrawn`)."""
+    """Rename, describe, merge, split, mute or assign a cause, or undo such an edit (`withdrawn`)."""
     entry = reader.read_store(lambda store: write_edit(store, run_id, cause_id, body))
     return EditAnswer.model_validate(entry)

@@ -31,7 +31,12 @@ class CauseRow(BaseModel):
     baseline_share: float | None
     change_low: float | None
     change_high: float | None
-    sentence: str | None = Field(description="what a judge said about the first example")
+    sentence: str | None = Field(
+        description="what a judge said about the first example, or what somebody wrote"
+    )
+    described_by: str | None = Field(
+        description="who wrote the sentence; null: a judge said it about the first example"
+    )
     examples: list[str] | None
     owner: str | None
     muted: bool
@@ -54,8 +59,8 @@ class EditBody(BaseModel):
     kind: EditKind
     value: str = Field(
         default="",
-        max_length=200,
-        description="the name, the owner, the cause to merge into, or the edit that is withdrawn",
+        max_length=300,
+        description="the name, the sentence, the owner, the cause to merge into, or the edit that is withdrawn",
     )
     case_ids: list[CaseName] = Field(default=[], description="that a split takes out of the cause")
     author: PersonName

@@ -8,7 +8,7 @@ from typing import Any, Final
 import polars as pl
 
 from assizes.judge.causes.described import MERGED
-from assizes.tasks.reports.formatting import line_of, name_of, plural
+from assizes.tasks.reports.formatting import line_of, name_of, plural, writer_of
 from assizes.tasks.reports.schema.causes import CauseLine, Causes
 
 MAX_FIRST: Final = 5  # causes that the first screen names, at most
@@ -51,6 +51,7 @@ def _cause_line(row: Mapping[str, Any]) -> CauseLine:
     texts = {
         "name": name_of(row["name"]),
         "sentence": line_of(row["sentence"] or ""),
+        "described_by": writer_of(row["described_by"]),
         "examples": [name_of(case_id) for case_id in row["examples"] or ()],
         "word": _WORDS.get(row["state"], row["state"]) + (", muted" if row["muted"] else ""),
         "shown": _numbers(row),

@@ -20,6 +20,7 @@ def first_causes(data: Mapping[str, Any]) -> Iterator[str]:
 def _cause(cause: Mapping[str, Any]) -> str:
     line = f"**{plain(cause['name'])}**: {cause['word']}, {cause['shown']}."
     if cause["sentence"]:
-        line += f' "{plain(cause["sentence"], 300)}"'
+        sentence, writer = plain(cause["sentence"], 300), cause["described_by"]
+        line += f' "{sentence}"' if writer is None else f" {sentence} (written by {plain(writer)})."
     cases = ", ".join(map(code, cause["examples"][:MAX_EXAMPLES]))
     return f"{line} Such as {cases}." if cases else line

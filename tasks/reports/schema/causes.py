@@ -21,7 +21,12 @@ class CauseLine(_Part):
     high: float | None
     baseline_share: float | None = Field(description="in the run before; null: there is none")
     points: float = Field(description="that the cause takes from the average score, 0..100")
-    sentence: str = Field(description="what a judge said about the first example; may be empty")
+    sentence: str = Field(
+        description="what a judge said about the first example, or what somebody wrote; may be empty"
+    )
+    described_by: str | None = Field(
+        default=None, description="who wrote the sentence; null: a judge said it about a case"
+    )
     examples: list[str] = Field(description="ids of the cases that show it best")
     owner: str | None = Field(default=None, description="whom a person named; null: nobody")
     muted: bool = Field(default=False, description="a person wants nobody to be told about it")

@@ -26,6 +26,9 @@ TABLE: Final = "cause_edits"
 NAME_CHARS: Final = 100
 """Characters of the name of a cause and of its owner, at most."""
 
+SENTENCE_CHARS: Final = 300
+"""Characters of the sentence about a cause, at most."""
+
 
 def add_cause_edit(store: Store, run_id: str, causes: RunCauses, edit: CauseEdit) -> dict[str, Any]:
     """Store an edit of a cause of a run (full id); it counts from now on. Returns it.
@@ -45,6 +48,8 @@ def add_cause_edit(store: Store, run_id: str, causes: RunCauses, edit: CauseEdit
     match edit.kind:
         case "rename":
             rows = [row | {"value": _free_name(causes, cause_id, edit.value)}]
+        case "describe":
+            rows = [row | {"value": _line("a sentence", edit.value, SENTENCE_CHARS)}]
         case "assign":
             rows = [row | {"value": _line("an owner", edit.value)}]
         case "merge":
@@ -88,10 +93,10 @@ def _entry(store: Store, edit_id: str) -> dict[str, Any]:
     return next(entry for entry in cause_history(store, None) if entry["edit_id"] == edit_id)
 
 
-def _line(what: str, text: str) -> str:
+def _line(what: str, text: str, most: int = NAME_CHARS) -> str:
     line = " ".join(text.split())
-    if len(line) > NAME_CHARS:
-        raise ConfigurationError(f"{what} has at most {NAME_CHARS} characters")
+    if len(line) > most:
+        raise ConfigurationError(f"{what} has at most {most} characters")
     return line
 
 

@@ -30,8 +30,24 @@ def edits(*rows: tuple[Any, ...]) -> pl.DataFrame:
 
 def test_no_edits_change_nothing():
     assert current_edits(edits()) == CauseEdits()
-    causes = pl.DataFrame({"cause_id": ["a"], "name": ["automatic"]})
-    assert CauseEdits().labelled(causes).row(0) == ("a", "automatic", None, False)
+    causes = pl.DataFrame({"cause_id": ["a"], "name": ["automatic"], "sentence": ["It was rude."]})
+    row = ("a", "automatic", "It was rude.", None, None, False)
+    assert CauseEdits().labelled(causes).row(0) == row
+
+
+def test_the_newest_sentence_counts_and_an_empty_one_is_none():
+    rows = edits(
+        ("a", "describe", "First."),
+        ("a", "describe", "Second."),
+        ("b", "describe", "Undone."),
+        ("b", "withdrawn", "Undone.", {"supersedes": "e2"}),
+        ("c", "describe", "No longer."),
+        ("c", "describe", ""),
+    )
+    causes = pl.DataFrame({"cause_id": list("abc"), "name": list("xyz"), "sentence": list("pqr")})
+    shown = current_edits(rows).labelled(causes).select("sentence", "described_by")
+    author = rows["author"][1]
+    assert shown.rows() == [("Second.", author), ("q", None), ("r", None)]
 
 
 def test_the_newest_edit_counts_and_an_undone_one_does_not():

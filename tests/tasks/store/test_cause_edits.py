@@ -17,7 +17,7 @@ from assizes.tasks.runs.stored_causes import cause_named, stored_causes
 from assizes.tasks.store import Store, open_store, query_store
 from assizes.tasks.store.cause_tables import RunCauses
 from assizes.tasks.tell_incidents import cause_incidents_at
-from tests.tasks.store.failing_nights import RUDE_CASES, WRONG_CASES, night
+from tests.tasks.store.failing_nights import RUDE, RUDE_CASES, WRONG_CASES, night
 
 DRIFT = {
     "late": (
@@ -187,10 +187,27 @@ def test_names_owners_and_silence_are_the_newest_ones_and_in_sql(place):
     assert query_store(place, "select * from cause_edits").height == 6
 
 
+def test_a_sentence_of_a_person_stands_for_what_a_judge_said_until_it_is_undone(place):
+    with open_store(place, writing=True) as store:
+        night(store, 1, RUDE_CASES)
+        cause = cause_with(causes_of_run(store, "night-1"), "c0")
+        edit(store, "night-1", cause, "describe", "The agent is\n rude  to everybody.")
+        night(store, 2, RUDE_CASES)
+        columns = ("sentence", "described_by")
+        shown = causes_of_run(store, "night-2").causes.select(columns).row(0)
+        assert shown[0] == "The agent is rude to everybody."
+        assert shown[1] is not None
+        sql = query_store(place, "select distinct sentence, described_by from causes")
+        assert sql.rows() == [shown]
+        (entry,) = cause_history(store, [cause])
+        undo_cause_edit(store, entry["edit_id"], "Bo")
+        assert causes_of_run(store, "night-1").causes.select(columns).row(0) == (RUDE, None)
+
+
 def test_a_muted_cause_is_listed_but_nobody_is_told(folder_place):
     with open_store(folder_place, writing=True) as store:
         night(store, 1, {})
-        night(store, 2, RUDE_CASES | WRONG_CASES)
+        night(store, 2, dict.fromkeys(range(14), RUDE) | WRONG_CASES)  # both are surely new
         found = causes_of_run(store, "night-2")
         series = SeriesConfig()
         record = replace(store.run("night-2"), trigger="nightly")
@@ -219,6 +236,7 @@ def test_edits_that_do_not_fit_are_refused(place):
             ("merge", "nothing", (), f"no cause is named 'nothing'; the run has {late} "),
             ("rename", " ", (), "a cause has a name"),
             ("rename", "x" * 101, (), "at most 100 characters"),
+            ("describe", "x" * 301, (), "a sentence has at most 300 characters"),
             ("split", "part", ("c39",), "case 'c39' does not show cause"),
             ("split", "part", sorted(LATE | RUDE), "takes some of the 12 cases"),
             ("split", "part", (), "takes some of the 12 cases"),
