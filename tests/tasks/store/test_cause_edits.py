@@ -17,7 +17,7 @@ from assizes.tasks.runs.stored_causes import cause_named, stored_causes
 from assizes.tasks.store import Store, open_store, query_store
 from assizes.tasks.store.cause_tables import RunCauses
 from assizes.tasks.tell_incidents import cause_incidents_at
-from tests.tasks.store.failing_nights import RUDE, RUDE_CASES, WRONG_CASES, night
+from tests.tasks.store.failing_nights import RUDE_CASES, WRONG_CASES, night
 
 DRIFT = {
     "late": (
@@ -201,13 +201,18 @@ def test_a_sentence_of_a_person_stands_for_what_a_judge_said_until_it_is_undone(
         assert sql.rows() == [shown]
         (entry,) = cause_history(store, [cause])
         undo_cause_edit(store, entry["edit_id"], "Bo")
-        assert causes_of_run(store, "night-1").causes.select(columns).row(0) == (RUDE, None)
+        assert causes_of_run(store, "night-1").causes.select(columns).row(0) == (
+            RUDE_CASES[0],
+            None,
+        )
 
 
 def test_a_muted_cause_is_listed_but_nobody_is_told(folder_place):
     with open_store(folder_place, writing=True) as store:
         night(store, 1, {})
-        night(store, 2, dict.fromkeys(range(14), RUDE) | WRONG_CASES)  # both are surely new
+        night(
+            store, 2, dict.fromkeys(range(14), RUDE_CASES[0]) | WRONG_CASES
+        )  # both are surely new
         found = causes_of_run(store, "night-2")
         series = SeriesConfig()
         record = replace(store.run("night-2"), trigger="nightly")
