@@ -17,7 +17,10 @@ from tests.doubles.fixtures import OPENAI_KEY
 from tests.tasks.store.failing_nights import RUDE_CASES, night
 
 LATE = "The refund was offered after the deadline."
-CARD = "Money of a gift card went to another card, a refund against policy rules."
+CARD = (
+    "Money of a gift card went to another bank account, a currency was confused and a refund "
+    "therefore came short."
+)
 REASONS = RUDE_CASES | dict.fromkeys(range(10, 22), LATE) | dict.fromkeys(range(30, 36), CARD)
 """The last two share the word refund: they are causes so alike that a model is asked about them."""
 
@@ -62,7 +65,7 @@ def add_night(folder: Path, number: int) -> None:
 def test_names_sentences_and_a_merge_last_and_cost_nothing_again(folder: Path, judge_server: Any):
     before = {row["cause_id"] for row in shown(folder)}
     assert len(before) == 3
-    own = [path for path in (*folder.glob("rows.duckdb*"), *folder.glob("lake"))]
+    own = [*folder.glob("rows.duckdb*"), *folder.glob("lake")]
     (folder / "copy").mkdir()
     for path in own:
         copy = shutil.copytree if path.is_dir() else shutil.copy
