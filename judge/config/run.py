@@ -242,8 +242,7 @@ _STORED_PLACES = ("transcripts", "ground_truth", "store", "cache", "report")
 class RunConfig(ConfigTable):
     """All settings of one run; a snapshot of them is stored in the run's row."""
 
-    # Otherwise the text of the error would show the secret that it refuses.
-    model_config = ConfigDict(hide_input_in_errors=True)
+    model_config = ConfigDict(hide_input_in_errors=True)  # an error must not show the secret in it
 
     # Part of run ids and of names in Prefect.
     name: str = Field(
