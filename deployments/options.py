@@ -105,8 +105,8 @@ SECTIONS: Final[Mapping[str, Sequence[str]]] = {  # heading -> commands, in this
         "align",
     ),
     "Causes of failures": (
-        *("causes name", "causes rename", "causes merge", "causes split", "causes assign"),
-        *("causes mute", "causes unmute", "causes history", "causes undo"),
+        *("causes name", "causes rename", "causes describe", "causes merge", "causes split"),
+        *("causes assign", "causes mute", "causes unmute", "causes history", "causes undo"),
         *("causes codebook", "causes agreement"),
     ),
     "Suites": ("promote", "suite status", "suite retire"),

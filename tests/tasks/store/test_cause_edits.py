@@ -197,8 +197,9 @@ def test_a_sentence_of_a_person_stands_for_what_a_judge_said_until_it_is_undone(
         shown = causes_of_run(store, "night-2").causes.select(columns).row(0)
         assert shown[0] == "The agent is rude to everybody."
         assert shown[1] is not None
-        sql = query_store(place, "select distinct sentence, described_by from causes")
-        assert sql.rows() == [shown]
+    sql = query_store(place, "select distinct sentence, described_by from causes")
+    assert sql.rows() == [shown]
+    with open_store(place, writing=True) as store:
         (entry,) = cause_history(store, [cause])
         undo_cause_edit(store, entry["edit_id"], "Bo")
         assert causes_of_run(store, "night-1").causes.select(columns).row(0) == (
