@@ -79,7 +79,12 @@ def benches() -> Benches:
             "options": {**by_turn, **all_turns, **windows},
         }
         unusual = resolve_judges(JudgeConfig.model_validate(config))
-    return Benches(resolve_judges(JudgeConfig(judges=ASKING, model="openai/none")), unusual)
+    # It reads failed cases only, and asks nobody where its rules are certain.
+    diagnosed = {"diagnosis": {"cases": "all", "trust_program": False}}
+    usual = JudgeConfig.model_validate(
+        {"judges": ASKING, "model": "openai/none", "options": diagnosed}
+    )
+    return Benches(resolve_judges(usual), unusual)
 
 
 def sent(place: str, text: str) -> Iterator[Sent]:
