@@ -5,10 +5,12 @@
 `--share 0.1` runs a tenth of the repetitions. A judge of kappa k gives the truth with the chance k,
 and else an answer of its own at the same rate; the lenient one passes 30 % of the fails and errs on
 no pass, and the rare one passes 3 % of all cases wrongly (of two runs over the same cases, in the
-second). Coverage is pooled over rates, numbers of labels, and cases with and without clusters;
-`worst_cell` is the lowest of one such combination. `limit_` is the highest coverage that is allowed:
-97 %, where labels show an error of the judge. Where they show none, a judge that errs rarely cannot
-be told from a faultless one, so an interval for both must hold more: `least_possible` says how much.
+second). Coverage is pooled over rates, numbers of labels (30 and 50 are `few`, 100 and 200 `many`, 400 and
+800 `plenty`), and cases with and without clusters; `worst_cell` is the lowest of one such
+combination. `limit_` is the highest coverage that is allowed: 97 % with `plenty`, for every judge,
+and with fewer labels where they show an error of the judge. Where few show none, a judge that errs
+rarely cannot be told from a faultless one, so an interval for both must hold more:
+`least_possible` says how much.
 A line is short where its coverage is outside 93 % and its limit by a one-sided binomial test at 1 %
 (`under_`, `over_`); `lines_outside_before_the_test` counts those outside without regard to chance.
 """
@@ -38,6 +40,7 @@ from benchmarks.labels_trials import (
     MEANS,
     MOST,
     NAMES,
+    PLENTY,
     RARE,
     RATES,
     Cell,
@@ -131,7 +134,7 @@ def coverage(figures: Figures, rng: Rng, name: str, times: int) -> None:
     held_by_all: list[float] = []
     for kappa in kappas:
         judge = NAMES.get(kappa, f"kappa_{kappa:g}")
-        for word, counts in (("few", FEW), ("many", MANY)):
+        for word, counts in (("few", FEW), ("many", MANY), ("plenty", PLENTY)):
             tally, limits = Tally(), []
             for cell in cells(rates, kappa, counts):
                 own = Tally()
@@ -139,10 +142,11 @@ def coverage(figures: Figures, rng: Rng, name: str, times: int) -> None:
                 own.add(trials)
                 tally.add(trials)
                 widest = max(widest, own.width / own.alone)
-                faultless = own.faultless / own.trials
+                faultless = 0.0 if counts == PLENTY else own.faultless / own.trials
                 limits.append(MOST + faultless * (least_possible(name, cell) - MOST))
             held, limit = tally.held / tally.trials, sum(limits) / len(limits)
-            figures.add(f"coverage_{name}_{judge}_{word}", held)
+            least, most = (LEAST, MOST) if counts == PLENTY else (None, None)
+            figures.add(f"coverage_{name}_{judge}_{word}", held, least=least, most=most)
             held_by_all.append(held)
             under = max(0.0, LEAST - noise(LEAST, tally.trials) - held)
             over = max(0.0, held - limit - noise(limit, tally.trials))

@@ -36,6 +36,7 @@ NAMES = {LENIENT: "lenient", RARE: "rare"}
 RATES = (0.5, 0.8, 0.95)
 FEW = ((30, 400), (50, 1000))
 MANY = ((100, 1000), (200, 2000))
+PLENTY = ((400, 4000), (800, 4000))
 """Labels, and cases of the run."""
 
 MOST = 0.97

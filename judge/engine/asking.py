@@ -15,6 +15,7 @@ from typing import Any, Final
 from tenacity import AsyncRetrying, RetryCallState, retry_if_result, wait_random_exponential
 
 from assizes.judge.config.judging import LimitsConfig, estimated_tokens
+from assizes.judge.engine import faults
 from assizes.judge.engine.attempts import (
     AskOutcome,
     AskState,
@@ -23,6 +24,7 @@ from assizes.judge.engine.attempts import (
     failed_attempt,
     read_completion,
 )
+from assizes.judge.engine.awake_clock import AwakeClock
 from assizes.judge.engine.call_gates import BreakerPass, BudgetGate, CircuitBreaker
 from assizes.judge.engine.ledger import CallSpending, PlannedCall
 from assizes.judge.engine.limits.limits import Limiter, Permit
@@ -43,6 +45,7 @@ class CallControls:
     limiter: Limiter
     budget_gate: BudgetGate
     backoff: Backoff  # pauses between the calls of an ask
+    clock: AwakeClock = field(default_factory=AwakeClock)
 
 
 @dataclass(slots=True, eq=False)
@@ -68,7 +71,7 @@ class ModelCaller:
         as the first call.
         """
         limits = self._controls.limits
-        ask_state = AskState(ask, key, limits.deadline_s)
+        ask_state = AskState(ask, key, limits.deadline_s, self._controls.clock)
         if batch_reply is not None:
             ask_state.add_attempt(read_completion(ask, batch_reply))
         if ask_state.is_open and len(ask_state.attempts) < limits.max_attempts:
@@ -102,7 +105,7 @@ class ModelCaller:
                 ask_state.end_error = ask_state.deadline_error()
             # The provider asks for a longer pause than there is time: a call would be too late.
             is_late = ask_state.next_call.floor_s >= ask_state.remaining_s
-            return is_late or len(ask_state.attempts) >= self._controls.limits.max_attempts
+            return is_late or ask_state.counted_attempts >= self._controls.limits.max_attempts
 
         async def pause(seconds: float) -> None:
             async with self._until_deadline(ask_state):
@@ -171,7 +174,7 @@ class ModelCaller:
         """
         self._check_open()
         try:
-            async with asyncio.timeout_at(ask_state.deadline_at) as wait:
+            async with self._controls.clock.timeout_at(ask_state.deadline_at) as wait:
                 self._waits.add(wait)
                 try:
                     yield
@@ -215,7 +218,8 @@ class ModelCaller:
         permit.settle((spent.input_tokens or 0) + (spent.output_tokens or 0) if known else None)
         if failure is not None and failure.code == "rate_limited":
             permit.report_refusal(failure.retry_after_s)
-        breaker_pass.note(failure)
+        if not attempt.is_interrupted:
+            breaker_pass.note(failure)
         # Asks that wait for limits end at once: their turn would come only to be refused.
         if self.breaker.given_up_reason is not None and self._stop_reason is None:
             self.stop(NotAsked("circuit_open", self.breaker.given_up_reason))
@@ -247,17 +251,20 @@ class ModelCaller:
         ask, step = ask_state.ask, ask_state.next_call
         # Wall clock: an HTTP client's read timeout begins anew with each chunk of a slow answer.
         limit_s = min(self._controls.limits.timeout_s, ask_state.remaining_s)
-        started = perf_counter()
+        clock, started = self._controls.clock, perf_counter()
+        pauses = clock.pauses
         try:
-            async with asyncio.timeout(limit_s):
+            async with clock.timeout_at(clock.time() + limit_s):
                 completion = await self.model.complete(ask, complaint=step.complaint, cap=step.cap)
         except TimeoutError:
             late = ModelError("timeout", f"no answer within {limit_s:.3g} s")
-            return failed_attempt(late, started), late
+            return failed_attempt(late, started, is_interrupted=clock.pauses > pauses), late
         except UnusableReply as error:
             return read_completion(ask, error), error
         except ModelError as error:
-            return failed_attempt(error, started), error
+            # The client's own timeouts are over on waking, and so are its connections.
+            cut = clock.pauses > pauses and error.code in faults.CUT_BY_PAUSES
+            return failed_attempt(error, started, is_interrupted=cut), error
         return read_completion(ask, completion), None
 
 

@@ -5,7 +5,6 @@ The caps of calls and time are in `asking`; second looks and escalation put asks
 
 from __future__ import annotations
 
-import asyncio
 import json
 import math
 import re
@@ -17,6 +16,7 @@ from typing import Any, Final
 from pydantic import BaseModel
 
 from assizes.judge.engine import faults
+from assizes.judge.engine.awake_clock import AwakeClock
 from assizes.judge.errors import ModelError
 from assizes.judge.injection.families import flags
 from assizes.judge.models.model import (
@@ -56,6 +56,7 @@ class Attempt:
     retry_after_s: float | None = None  # the provider asks for so long a pause
     waited_ms: float = 0.0  # before this call, for limits and pauses
     flags: tuple[str, ...] = ()  # what was done to read the reply
+    is_interrupted: bool = False  # the process stood still meanwhile, so its failure says nothing
 
 
 def read_completion(ask: Ask[Any], raw_reply: Completion | UnusableReply) -> Attempt:
@@ -108,7 +109,7 @@ def _may_be_quoted(ask: Ask[Any], text: str) -> bool:
     return _BETWEEN_WORDS.sub("", own) in _BETWEEN_WORDS.sub("", prompt)
 
 
-def failed_attempt(error: ModelError, started: float) -> Attempt:
+def failed_attempt(error: ModelError, started: float, *, is_interrupted: bool) -> Attempt:
     """The attempt of a call that got no answer; `started` is its start by `perf_counter`."""
     nothing = Completion("", "", latency_ms=(perf_counter() - started) * 1000)
     # A call that timed out or broke off may be charged: its figures stay unknown, never 0.
@@ -120,6 +121,7 @@ def failed_attempt(error: ModelError, started: float) -> Attempt:
         failure=NoReply(error.code, error.detail),
         status=error.status,
         retry_after_s=error.retry_after_s,
+        is_interrupted=is_interrupted,
     )
 
 
@@ -161,7 +163,8 @@ class AskState:
     ask: Ask[Any]
     key: str  # in the ledger
     deadline_s: float  # counted from the first call, so that a long queue costs no ask its time
-    deadline_at: float | None = None  # on the event loop's clock; `None` before the first call
+    clock: AwakeClock = field(default_factory=AwakeClock)
+    deadline_at: float | None = None  # on the clock; `None` before the first call
     place: int | None = None  # in the queue, kept for retries; `None` before the first permit
     attempts: list[Attempt] = field(default_factory=list)
     next_call: NextCall = NextCall()
@@ -174,12 +177,17 @@ class AskState:
         """Seconds until the deadline; the first call starts the clock."""
         if self.deadline_at is None:  # still waiting for the first call
             return self.deadline_s
-        return self.deadline_at - asyncio.get_running_loop().time()
+        return self.deadline_at - self.clock.time()
+
+    @property
+    def counted_attempts(self) -> int:
+        """The calls that count as attempts: all but those that a pause of the process cut."""
+        return sum(not each.is_interrupted for each in self.attempts)
 
     def begin_call(self) -> float:
         """Note that a call begins; return the milliseconds that the call had to wait."""
         if self.deadline_at is None:
-            self.deadline_at = asyncio.get_running_loop().time() + self.deadline_s
+            self.deadline_at = self.clock.time() + self.deadline_s
         return (perf_counter() - self._since) * 1000
 
     def add_attempt(self, attempt: Attempt) -> None:
@@ -190,6 +198,8 @@ class AskState:
         self.attempts.append(attempt)
         self._since = perf_counter()
         self.is_open = False
+        if attempt.is_interrupted:  # the next call has all the time that this one was to have
+            self.deadline_at = None
         action = "repair" if attempt.failure is None else faults.action_for(attempt.failure.code)
         times = sum(each.code == code for each in self.attempts)
         # At most one complaint per ask, however often faults of the provider repeat that call.
@@ -201,7 +211,7 @@ class AskState:
             self.next_call = replace(
                 call,
                 cap=faults.LONGER_CAP if code == "truncated_output" else call.cap,
-                pauses=code not in faults.AT_ONCE,
+                pauses=code not in faults.AT_ONCE and not attempt.is_interrupted,
                 floor_s=attempt.retry_after_s or 0.0,
             )
 

@@ -29,6 +29,9 @@ AT_ONCE: Final = frozenset({"truncated_output", "unsupported_parameter"})
 """Codes that are retried once only, because the model gave an empty answer or one that was cut off;
 and codes that are retried without a pause, because waiting would not help."""
 
+CUT_BY_PAUSES: Final = frozenset({"timeout", "unavailable"})
+"""Codes of calls that fail because the process stood still; they are made again and do not count."""
+
 LONGER_CAP: Final = 2
 """Factor on the cap of tokens for the call after an answer that was cut off."""
 
