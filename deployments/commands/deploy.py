@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import shlex
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -41,8 +42,11 @@ class DeployOptions:
     remove: bool = False  # take away what was registered for the configuration
 
 
-def deploy(options: DeployOptions, *, as_json: bool) -> None:
-    """Register or remove the objects of a configuration and print the state of each."""
+def deploy(options: DeployOptions, given: Sequence[str], *, as_json: bool) -> None:
+    """Register or remove the objects of a configuration and print the state of each.
+
+    `given` are the options by which the command found its configuration, for a command to print.
+    """
     api_url = use_server()
     results = asyncio.run(register_or_remove(options))
     if as_json:
@@ -53,9 +57,10 @@ def deploy(options: DeployOptions, *, as_json: bool) -> None:
     print_table("", ("name", "kind", "state", "differs"), rows)
     print_line(f"server: {api_url}{' (dry run: nothing was changed)' if options.dry_run else ''}")
     if not options.remove:
-        pool = options.config.runner.work_pool
+        print_line(f"start a worker for its runs: {shlex.join(('assizes', 'worker', *given))}")
+        pool = shlex.quote(options.config.runner.work_pool)
         print_line(
-            f"start a worker for its runs: assizes worker, or prefect worker start --pool {pool}"
+            f"or, by Prefect itself: PREFECT_API_URL={api_url} prefect worker start --pool {pool}"
         )
 
 
@@ -201,6 +206,7 @@ async def pool_of(config: RunConfig) -> str | None:
     """
     from prefect.client.orchestration import get_client
     from prefect.exceptions import ObjectNotFound
+    from prefect.settings import PREFECT_API_URL
 
     async with get_client() as client, translate_refusals():
         try:
@@ -213,7 +219,7 @@ async def pool_of(config: RunConfig) -> str | None:
     if pool.type != "process":
         raise ConfigurationError(
             f"the work pool {name!r} is of type {pool.type!r}; start its worker with "
-            f"`prefect worker start --pool {name}`"
+            f"`PREFECT_API_URL={PREFECT_API_URL.value()} prefect worker start --pool {name}`"
         )
     return name
 
