@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from assizes.deployments.commands.output import print_json, print_line, print_table
@@ -32,6 +32,14 @@ if TYPE_CHECKING:
     from assizes.deployments.registration.automations import DeploymentIds, Notifier
 
 
+WOULD: Final = {
+    "created": "would create",
+    "changed": "would change",
+    "removed": "would remove",
+}
+"""What a dry run says in place of the state of an object."""
+
+
 @dataclass(frozen=True, slots=True)
 class DeployOptions:
     """What `assizes deploy` registers or removes."""
@@ -53,7 +61,11 @@ def deploy(options: DeployOptions, given: Sequence[str], *, as_json: bool) -> No
         objects = [asdict(result) for result in results]
         print_json({"server": api_url, "dry_run": options.dry_run, "objects": objects})
         return
-    rows = [(each.name, each.kind, each.state, ", ".join(each.differs)) for each in results]
+    words = WOULD if options.dry_run else {}
+    rows = [
+        (each.name, each.kind, words.get(each.state, each.state), ", ".join(each.differs))
+        for each in results
+    ]
     print_table("", ("name", "kind", "state", "differs"), rows)
     print_line(f"server: {api_url}{' (dry run: nothing was changed)' if options.dry_run else ''}")
     if not options.remove:
