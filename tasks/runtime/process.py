@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, TypeVar
 
 from assizes.judge.privacy.secret_masking import mask, mask_values, register_secrets, secrets_in
 from assizes.tasks.runtime.failpoints import arm_from_environment
+from assizes.tasks.runtime.outage_log import install_outage_filter
 
 if TYPE_CHECKING:
     from prefect import Flow, Task
@@ -49,12 +50,15 @@ _ends_on_sigterm: ContextVar[bool] = ContextVar("asked", default=False)  # set b
 def prepare_process() -> None:
     """Switch telemetry off, hide the secrets of the environment in all log lines, arm a failpoint.
 
+    An outage of the Prefect server becomes one line.
+
     Raises:
         ConfigurationError: when `ASSIZES_FAILPOINT` names no failpoint.
     """
     for name, value in TELEMETRY_OFF.items():
         os.environ.setdefault(name, value)
     install_log_redaction()  # cheap when called again; learns secrets that have come since
+    install_outage_filter()
     arm_from_environment()
 
 
