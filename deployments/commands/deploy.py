@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import shlex
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
@@ -38,6 +40,10 @@ WOULD: Final = {
     "removed": "would remove",
 }
 """What a dry run says in place of the state of an object."""
+
+
+LOAD_TIMEOUT_S: Final = 120.0
+"""Seconds that Python has to import the flows in the folder of the workers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +126,9 @@ async def _register(
     config = options.config
     pool = config.runner.work_pool
     target = DeploymentTarget(pool, options.folder or str(Path.cwd()))
-    # Faults of schedule and block come up before anything on the server is changed.
+    # Faults of schedule, folder and block come up before anything on the server is changed.
     wanted = wanted_deployments(config)
+    await asyncio.to_thread(check_folder, target.folder, [each.entrypoint for each in wanted])
     notifier = await configured_notifier(client, config)
     results = [await registrar.work_pool(pool)]
     # The rate limits that all runs share; there are none without `[limits] shared`.
@@ -137,6 +144,35 @@ async def _register(
     # Last: a failure on the way leaves more registered than is wanted, never less.
     removed = await registrar.remove(tag_of(config), kept_names)
     return [*results, *deployments, *automations, *removed]
+
+
+def check_folder(folder: str, entrypoints: Sequence[str]) -> None:
+    """Check that a process that begins in a folder can load the flows, as those of workers do.
+
+    Python looks into that folder first: a file of the user's with the name of a package hides it.
+    A folder that is only on other machines is not checked.
+
+    Raises:
+        ConfigurationError: a flow cannot be loaded there.
+    """
+    if not Path(folder).is_dir():
+        return
+    modules = sorted({entrypoint.rpartition(".")[0] for entrypoint in entrypoints})
+    command = [sys.executable, "-c", f"import {', '.join(modules)}"]
+    try:
+        loaded = subprocess.run(
+            command, cwd=folder, capture_output=True, text=True, timeout=LOAD_TIMEOUT_S, check=False
+        )
+    except subprocess.TimeoutExpired:
+        reason = f"it does not end within {LOAD_TIMEOUT_S:.0f} s"
+    else:
+        if loaded.returncode == 0:
+            return
+        reason = (loaded.stderr.strip().splitlines() or ["no reason is given"])[-1][:300]
+    raise ConfigurationError(
+        f"a worker cannot load the flows in the folder {folder!r}: {reason}; rename the file or "
+        "folder there that has the name of an installed package, or give another --folder"
+    )
 
 
 @asynccontextmanager

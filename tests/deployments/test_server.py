@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 
 from tests.command import assizes
@@ -136,6 +137,47 @@ def test_the_command_that_deploy_prints_starts_a_worker_of_the_server_of_up(tmp_
             os.killpg(worker.pid, signal.SIGKILL)
             worker.communicate()
     assert assizes("down", cwd=folder, env=env).out == "stopped\n"
+
+
+@pytest.mark.xdist_group("server")
+def test_flows_load_where_the_user_has_folders_of_the_same_names(tmp_path: Path, env):
+    for name in ("flows", "tasks"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("")
+        (tmp_path / name / "nightly.py").write_text("mine = True\n")
+    (tmp_path / "in").mkdir()
+    (tmp_path / "assizes.toml").write_text(
+        'name = "shadowed"\n[transcripts]\nuri = "in/{date}"\n[nightly]\ncron = ""\n'
+        '[judge]\nmodel = "offline/lexical"\n'
+    )
+    assert assizes("up", cwd=tmp_path, env=env).code == 0
+    answer = assizes("deploy", cwd=tmp_path, env=env)
+    assert answer.code == 0, answer.err
+    environment = {**os.environ, **env, "PYTHONPATH": PYTHONPATH}
+    environment["PREFECT_WORKER_QUERY_SECONDS"] = "1"
+    environment.pop("PREFECT_API_URL", None)
+    with (tmp_path / "worker.log").open("wb") as sink:
+        worker = subprocess.Popen(
+            [sys.executable, "-m", "assizes.deployments.cli", "worker"],
+            cwd=tmp_path,
+            env=environment,
+            stdout=sink,
+            stderr=sink,
+            start_new_session=True,
+        )
+    try:
+        with httpx.Client(base_url=str(state(env)["api_url"])) as client:
+            found = client.get("/deployments/name/nightly/assizes-shadowed").json()
+            begun = client.post(f"/deployments/{found['id']}/create_flow_run", json={}).json()
+            deadline = time.monotonic() + 120
+            while (run := client.get(f"/flow_runs/{begun['id']}").json())["end_time"] is None:
+                assert time.monotonic() < deadline, (tmp_path / "worker.log").read_text()
+                time.sleep(0.5)
+    finally:
+        os.killpg(worker.pid, signal.SIGKILL)
+        worker.wait()
+    assert run["state"]["name"] == "NoData", run["state"]["message"]
+    assert assizes("down", cwd=tmp_path, env=env).out == "stopped\n"
 
 
 def test_a_recorded_process_of_another_program_is_left_alone(tmp_path: Path):
