@@ -55,7 +55,6 @@ class OutageFilter(logging.Filter):
             return False
         self._written_at = now
         record.msg, record.args = MESSAGE, (type(error).__name__,)
-        record.levelno, record.levelname = logging.WARNING, "WARNING"
         record.exc_info = record.exc_text = None
         return True
 

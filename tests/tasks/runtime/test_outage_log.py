@@ -48,7 +48,7 @@ def test_an_outage_is_one_line_and_other_errors_stay_as_they_are(refused: str):
     fail_to_send()
     fail_to_send()
     assert len(written.lines) == 1
-    assert written.lines[0].startswith("WARNING the Prefect server does not answer (ConnectError)")
+    assert written.lines[0].startswith("ERROR the Prefect server does not answer (ConnectError)")
     assert "\n" not in written.lines[0]
     now[0] = REPEAT_AFTER_S + 1
     fail_to_send()
