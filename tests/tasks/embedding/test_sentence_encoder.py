@@ -97,17 +97,17 @@ def test_the_installed_model_brings_together_what_means_the_same():
     encoder = encoder_of_run(SENTENCES)
     assert encoder is not None
     texts = [
-        "the tone of the reply is rude.",
-        "the agent was impolite to the customer.",
         "the sum of the prices is wrong.",
         "the total does not match what the items cost.",
+        "the tone of the reply is rude.",
+        "private data of another customer is shown.",
     ]
     rows = encoder(texts)
     assert (rows**2).sum(axis=1) == pytest.approx(1, abs=1e-2)
     assert np.array_equal(encoder([*texts[::-1], "another text"])[:4], rows[::-1])
     vectors = Meanings(encoder).vectors(texts)
     cosines = vectors @ vectors.T
-    assert min(cosines[0, 1], cosines[2, 3]) > max(cosines[0, 2], cosines[1, 3])
+    assert cosines[0, 1] > 0.3 + max(cosines[0, 2], cosines[0, 3], cosines[1, 2], cosines[1, 3])
 
 
 @real
