@@ -16,6 +16,7 @@ from assizes.judge.config.run import CacheConfig, ReportConfig, RunConfig
 from assizes.judge.engine.ensemble_hearing import members
 from assizes.judge.errors import AssizesError, ConfigurationError, Halted, NoStore
 from assizes.judge.model_assignment import assign_callable_models
+from assizes.tasks.embedding.sentence_encoder import check_space
 from assizes.tasks.intake.preprocessing import CasePreprocessor
 from assizes.tasks.intake.sample import check_first_records
 from assizes.tasks.runtime.places import write_probe
@@ -63,6 +64,7 @@ def _checks(file: Path | None, overrides: list[str]) -> Iterator[Check]:
     probes: dict[str, Callable[[RunConfig], str | Check]] = {
         "judges and metrics": _judges,
         "model": _model,
+        "causes": _causes,
         "transcripts": _transcripts,
         "store": _store,
         "reply cache": lambda config: _writable(config.cache, "cache"),
@@ -129,6 +131,11 @@ def _model(config: RunConfig) -> str:
     ]
     shared = [] if config.judge.panel else [assignment.shared.name]  # a panel stands in its place
     return "; ".join([*shared, *others])
+
+
+def _causes(config: RunConfig) -> str:
+    check_space(config.causes)
+    return f"reasons are compared by {config.causes.space}"
 
 
 def _transcripts(config: RunConfig) -> str | Check:

@@ -22,6 +22,7 @@ from assizes.judge.errors import ConfigurationError, Halted, NotComparable
 from assizes.judge.model_assignment import assign_callable_models
 from assizes.judge.rows import COMPLETE
 from assizes.tasks.distribute.partitions import check_distributable
+from assizes.tasks.embedding.sentence_encoder import check_space
 from assizes.tasks.intake.run_sources import expand
 from assizes.tasks.runs.stored_runs import RULES, baseline_by_name
 from assizes.tasks.runtime.places import write_probe
@@ -98,6 +99,7 @@ def check_places(config: RunConfig) -> None:
     """
     if config.runner.kind != "local":
         check_distributable(config)
+    check_space(config.causes)
     if assign_callable_models(config, resolve_judges(config.judge)).has_paid_calls:
         ledger = config.limits.ledger
         probe_ledger(ledger)

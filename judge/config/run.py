@@ -15,6 +15,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from assizes.judge.config import ConfigTable, StorageOptions, gates
+from assizes.judge.config.causes import CausesConfig
 from assizes.judge.config.judging import JudgeConfig, LimitsConfig
 from assizes.judge.config.transcripts import (
     LATER_SETTINGS,
@@ -132,9 +133,7 @@ class AfterDeploymentConfig(ConfigTable):
         description="The minutes after which the version is judged by the transcripts there are.",
     )
     poll_s: float = Field(
-        default=60.0,
-        gt=0,
-        description="The pause in seconds between two looks for new transcripts.",
+        default=60.0, gt=0, description="The pause in seconds between looks for new transcripts."
     )
 
 
@@ -261,6 +260,7 @@ class RunConfig(ConfigTable):
     calibration: gates.CalibrationConfig = gates.CalibrationConfig()
     series: gates.SeriesConfig = gates.SeriesConfig()
     anchors: gates.AnchorsConfig = gates.AnchorsConfig()
+    causes: CausesConfig = CausesConfig()
     store: StoreConfig = StoreConfig()
     cache: CacheConfig = CacheConfig()
     report: ReportConfig = ReportConfig()
