@@ -17,10 +17,11 @@ from typing import Any, Final
 import aiohttp
 import httpx
 
-from assizes.judge.config.judging import Price, ReplyFormat, estimated_tokens
+from assizes.judge.config.judging import JudgeConfig, Price, ReplyFormat, estimated_tokens
 from assizes.judge.errors import ModelError
 from assizes.judge.models.model import ESTIMATED, Completion, ProviderUnreachable, is_token_count
 from assizes.judge.privacy.secret_masking import mask, mask_process_secrets
+from assizes.judge.rows import as_json
 
 log = logging.getLogger(__name__)
 
@@ -29,6 +30,19 @@ MAX_HINT_S: Final = 86_400.0
 
 MAX_DETAIL_CHARS: Final = 200
 """Characters that the readable line of a failure has at most."""
+
+SELF_HOSTED: Final = frozenset(
+    {"openai", "custom_openai", "hosted_vllm", "litellm_proxy", "llamafile", "lm_studio"}
+)
+"""Providers that stand for any server of the OpenAI protocol when an `api_base` is given."""
+
+DEFAULT_TEMPERATURE: Final = 0.2
+
+NEARLY_FULL: Final = 0.7
+"""Share (0..1) of a model's context window above which a prompt's tokens are counted, not estimated."""
+
+OTHER_TOKENIZER: Final = 1.25
+"""Factor on the context window of other providers' models: OpenAI's tokenizer may count too high."""
 
 # Status -> code, for statuses 4xx; all others of them are `bad_request`.
 _CODES: Final = {
@@ -138,6 +152,19 @@ class Parameters:
         if name not in self.dropped:
             self.dropped += (name,)
         return name
+
+
+def cache_key(config: JudgeConfig, provider: str, **settings: object) -> str:
+    """Return everything besides the prompt that decides an answer, as a text."""
+    return as_json(
+        {
+            "model": config.model_id,
+            "provider": provider,
+            "max_output_tokens": config.max_output_tokens,
+            "api_base": config.api_base,
+            **settings,
+        }
+    )
 
 
 def completion_of(

@@ -49,6 +49,7 @@ class BatchRecord:
     ended_as: str | None = None  # the provider's word for how the batch ended
     answered: int = 0  # asks with a paid reply
     ledger: str = ""  # the file whose tickets the asks hold; empty where it is not known
+    after: str | None = None  # `Batches.latest` before the submission; `None`: found by the tag
     writer: str = ""  # in the name of the file of asks: unique; empty in older logs
 
     @property
