@@ -39,7 +39,7 @@ from pydantic import BaseModel
 from assizes.judge.config import judging
 from assizes.judge.config.judging import JudgeConfig, LimitsConfig, Price, ReplyFormat
 from assizes.judge.errors import ConfigurationError, ModelError
-from assizes.judge.models import provider_calls
+from assizes.judge.models import prompt_caching, provider_calls
 from assizes.judge.models.model import Completion, UnusableReply, meant_model
 from assizes.judge.models.provider_calls import model_error, readable
 from assizes.judge.models.provider_format import LiteLLMParts, ProviderFormat, openai_body
@@ -99,8 +99,12 @@ class LiteLLM:
         mode = response_mode(config, self.provider)
         self._parameters = provider_calls.Parameters(mode, config.max_output_tokens, temperature)
         self._scale = judging.TokenScale()
+        entry = _price_entry(self.name, self.provider)
         # Tokens of the context window; `None` where litellm's list lacks the model.
-        self._window: int | None = _price_entry(self.name, self.provider).get("max_input_tokens")
+        self._window: int | None = entry.get("max_input_tokens")
+        self.marked_from = prompt_caching.marked_from(self.name, self.provider, entry)
+        if self.marked_from is not None:
+            self.price = prompt_caching.with_write_price(self.price)
         # The engine alone decides about retries: those of litellm and the SDKs below it are off.
         self._call = dict[str, Any](timeout=limits.timeout_s, num_retries=0, max_retries=0)
         if self.api_base is not None:
@@ -134,7 +138,12 @@ class LiteLLM:
 
     def sent_request(self, ask: Ask[Any]) -> dict[str, Any]:
         """Return the arguments of a first call as they are sent."""
-        return self.request(ask)
+        return self._marked(self.request(ask))
+
+    def _marked(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Return a request that asks for the provider's prompt cache where it must be asked for."""
+        sent = prompt_caching.with_mark(request["messages"], self.marked_from)
+        return {**request, "messages": sent}
 
     async def complete(
         self, ask: Ask[Any], *, complaint: str | None = None, cap: int = 1
@@ -153,7 +162,7 @@ class LiteLLM:
         await self._check_fit(request["messages"], estimate)
         started = perf_counter()
         try:
-            response = await litellm.acompletion(**request, **self._call)
+            response = await litellm.acompletion(**self._marked(request), **self._call)
         except _FAILURES as error:
             name = self._parameters.drop_rejected(error, request)
             if name is None:

@@ -179,6 +179,8 @@ def completion_of(
     choice = response.choices[0] if response.choices else None
     usage: Any = getattr(response, "usage", None)
     sent = written = cost_usd = None
+    cached: int | None = None
+    to_cache: int | None = None
     # Without usage client libraries put zeros there, which would make the call look free.
     if usage and usage.total_tokens:
         sent, written = usage.prompt_tokens or 0, usage.completion_tokens or 0
@@ -189,12 +191,10 @@ def completion_of(
                 *(model, sent, written),
             )
             sent = written = None
-        elif price is not None:
-            details = getattr(usage, "prompt_tokens_details", None)
-            cached = getattr(details, "cached_tokens", None) or 0
-            # Bounded: a server that counts otherwise would make the cost negative.
-            from_cache = min(sent, cached) if is_token_count(cached) else 0
-            cost_usd = price.cost_usd(sent, written, from_cache, batch=batch)
+        else:
+            cached, to_cache = _cache_tokens(usage, sent)
+            if price is not None:
+                cost_usd = price.cost_usd(sent, written, cached or 0, to_cache or 0, batch=batch)
     return Completion(
         # A proxy may echo a header; what is masked here is in no row, cache or later prompt.
         text=mask_process_secrets((choice.message.content if choice else None) or ""),
@@ -203,7 +203,20 @@ def completion_of(
         output_tokens=written,
         cost_usd=cost_usd,
         fingerprint=getattr(response, "system_fingerprint", None) or "",
+        cached_tokens=cached,
+        cache_write_tokens=to_cache,
     )
+
+
+def _cache_tokens(usage: Any, sent: int) -> tuple[int | None, int | None]:
+    """Return the tokens of a prompt that its provider read from, and put into, its prompt cache."""
+    details = getattr(usage, "prompt_tokens_details", None)
+    read: Any = getattr(details, "cached_tokens", None)
+    to_cache: Any = getattr(details, "cache_creation_tokens", None)
+    # Bounded: a server that counts otherwise would make the cost negative.
+    read = min(sent, read) if is_token_count(read) else None
+    to_cache = min(sent - (read or 0), to_cache) if is_token_count(to_cache) else None
+    return read, to_cache
 
 
 def with_estimates(

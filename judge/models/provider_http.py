@@ -107,8 +107,8 @@ def count(value: object) -> int:
     """A count from an answer; 0 for anything that is no count. Some providers send it as text."""
     if isinstance(value, str) and value.isdecimal() and len(value) <= 12:
         value = int(value)
-    is_count = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 10**12
-    return int(value) if is_count else 0  # type: ignore[call-overload,no-any-return]
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    return value if isinstance(value, int) and is_number and 0 <= value < 10**12 else 0
 
 
 async def _check_status(response: httpx.Response) -> None:

@@ -281,7 +281,9 @@ class BatchAccounts:
         reply = outcome.completion if isinstance(outcome, UnusableReply) else outcome
         spending = CallSpending(code, 0.0)
         if isinstance(reply, Completion):
-            spending = CallSpending(code, reply.cost_usd, reply.input_tokens, reply.output_tokens)
+            cache_tokens = (reply.cached_tokens, reply.cache_write_tokens)
+            tokens = (reply.input_tokens, reply.output_tokens)
+            spending = CallSpending(code, reply.cost_usd, *tokens, 0.0, *cache_tokens)
         self._ledger.settle(ticket, spending, key)
 
     def settle_unanswered(self, tickets: Mapping[str, int]) -> None:
