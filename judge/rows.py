@@ -50,6 +50,8 @@ ASKS: Final[dict[str, Any]] = {
     "waited_ms": pl.Float64,  # for limits, slots and pauses
     "flags": pl.List(pl.String),
     "trail": pl.String,  # JSON: one object a call
+    # Of `input_tokens`, by the provider's prompt cache; NULL: it does not tell, or older.
+    **_columns(pl.Int64, "cached_tokens", "cache_write_tokens"),
 }
 
 CASES: Final[dict[str, Any]] = {
@@ -190,6 +192,7 @@ CAUSE_TABLES: Final[dict[str, dict[str, Any]]] = {
 written when somebody asks for the causes of a run (`tasks/store/cause_tables.py`)."""
 
 LATER_COLUMNS: Final[dict[str, tuple[str, ...]]] = {
+    "asks": ("cached_tokens", "cache_write_tokens"),
     "cases": ("tools", "flags", "system_prompt_hash"),
     "runs": ("day",),
 }
