@@ -11,8 +11,8 @@ from assizes.deployments.web.sessions import NAME_CHARS
 from assizes.judge.config.gates import VERDICT
 
 _RUN: Final = (
-    "a run: an id from list_runs or its beginning, `latest`, NAME (its newest run), NAME~1 (the "
-    "one before) or NAME@2026-11-20"
+    "id of a run or its beginning, `latest`, NAME (the newest of it), NAME~1 (the one before), "
+    "NAME@2026-11-20"
 )
 RunName = Annotated[str, Field(min_length=1, max_length=160, description=_RUN)]
 CaseName = Annotated[
