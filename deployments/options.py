@@ -97,7 +97,17 @@ SECTIONS: Final[Mapping[str, Sequence[str]]] = {  # heading -> commands, in this
     "Judge": ("run", "resume", "retry-rejected", "nightly", "after-deployment", "backfill", "stop"),
     "Read": (
         *("runs", "show", "case", "explain", "causes show", "rejects"),
-        *("compare", "trends", "report", "results", "export", "serve", "sql", "export-metrics"),
+        *(
+            "compare",
+            "trends",
+            "report",
+            "results",
+            "export",
+            "serve",
+            "mcp",
+            "sql",
+            "export-metrics",
+        ),
     ),
     "Judges and transcripts": ("metrics", "judges", "calibrate", "import"),
     "Labels of people": (
