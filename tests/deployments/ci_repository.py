@@ -32,7 +32,7 @@ _GIT = (
     *("git", "-c", "user.name=Clerk", "-c", "user.email=clerk@example.com"),
     *("-c", "commit.gpgsign=false"),
 )
-NOBODY = {name: "" for name in ("GITHUB_ACTIONS", "GITLAB_CI", "GITHUB_STEP_SUMMARY")}
+NOBODY = dict.fromkeys(("GITHUB_ACTIONS", "GITLAB_CI", "GITHUB_STEP_SUMMARY"), "")
 
 
 @dataclass(frozen=True)
