@@ -48,7 +48,7 @@ class JudgeFixture:
 
     def __call__(
         self, case: Any, *, repeats: int | None = None, at_least: int | None = None
-    ) -> JudgedCases:
+    ) -> JudgedConversations:
         """Name what is judged; it is judged when something is said of it.
 
         Args:
@@ -61,12 +61,12 @@ class JudgeFixture:
         defaults = self._defaults
         repeats = defaults.repeats if repeats is None else repeats
         at_least = defaults.at_least if at_least is None else at_least
-        return JudgedCases(
+        return JudgedConversations(
             self._judging, self._record, replace(defaults, repeats=repeats, at_least=at_least), case
         )
 
 
-class JudgedCases:
+class JudgedConversations:
     """Conversations of a test; each is judged once, however much is said of it."""
 
     def __init__(
@@ -97,7 +97,7 @@ class JudgedCases:
         judge: str | None = None,
         minimum: float | None = None,
         at_least: int | None = None,
-    ) -> JudgedCases:
+    ) -> JudgedConversations:
         """Fail the test unless enough of the conversations pass.
 
         Args:
@@ -199,7 +199,9 @@ def _score(verdict: Verdict, metric: str, judge: str | None) -> Mapping[str, Any
             pytrace=False,
         )
     known = ", ".join(sorted({row["metric"] for row in scores})) or "none"
-    pytest.fail(f"assizes: no judge scores {metric!r}; scored: {known}", pytrace=False)
+    pytest.fail(
+        f"assizes: no judge scores {metric!r}; scored: {known} ([judge] metrics)", pytrace=False
+    )
 
 
 def _message(metric: str | None, results: Sequence[_Result], passed: int, needed: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,6 +14,7 @@ from assizes.deployments.settings import DEFAULT_FILE, read_optional_config, val
 from assizes.deployments.testing.judged import JudgeFixture, TestDefaults
 from assizes.deployments.testing.judging import Judging, JudgingThread, RemoteJudging, answered
 from assizes.deployments.testing.sharing import JudgingConnection
+from assizes.judge.catalog import available_metrics
 from assizes.judge.errors import AssizesError, ConfigurationError
 from assizes.tasks.suites.suite_folder import read_suite
 
@@ -96,11 +98,24 @@ class Session:
         body: dict[str, Any] = {**read.model_dump(), "name": pytest_config.getini("assizes_name")}
         if (budget := pytest_config.getoption("assizes_budget_usd")) is not None:
             body["limits"] = {**body["limits"], "budget_usd": budget}
+        if not read.judge.metrics:
+            body["judge"] = {**body["judge"], "metrics": _all_metrics(read.judge.rubrics)}
         config = validate_config(body, "pytest")
         if config.runner.kind != "local" or config.runner.batch:
             raise ConfigurationError("[runner]: tests judge in their own process; leave it out")
         run_id = f"{config.name}-{secrets.token_hex(6)}"
         return JudgingThread(live_config(config, KEPT_INPUTS / run_id), run_id)
+
+
+def _all_metrics(rubrics: Sequence[str]) -> list[dict[str, Any]]:
+    """Every conversation metric, as a test may ask for any; those without a weight decide no case."""
+    return [
+        {
+            "metric": metric.name,
+            "weight": metric.default_weight if metric.include_in_defaults else 0.0,
+        }
+        for metric in available_metrics(rubrics)
+    ]
 
 
 def suite_cases(metafunc: pytest.Metafunc) -> None:

@@ -4,7 +4,7 @@
         judge(conversation).passes(metric="task_completion")
 
 pytest finds it by itself where assizes is installed. Nothing of assizes is imported before a test
-asks for the fixture `judge`, or a marker names a suite. docs/ci.md describes it.
+asks for the fixture `judge`, or a marker names a suite. docs/how-to/pytest.md describes it.
 """
 
 from __future__ import annotations

@@ -213,7 +213,7 @@ def test_four_processes_are_one_run_with_one_limit_and_one_cache(
     assert (record.status, cases.height) == ("complete", 20)
     stats = judge_server.stats()
     assert stats["requests"] == stats["prompts"] == 20  # nothing was asked twice
-    assert stats["most_in_flight"] <= 3
+    assert stats["peak"] <= 3
     assert record.summary is not None
     assert record.summary["spent_usd"] == pytest.approx(record.summary["total_platform_cost_usd"])
     assert len(properties(tmp_path)) == 20
