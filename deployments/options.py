@@ -94,7 +94,10 @@ def read_config(
 
 SECTIONS: Final[Mapping[str, Sequence[str]]] = {  # heading -> commands, in this order
     "Begin": ("demo", "init", "doctor", "plan"),
-    "Judge": ("run", "resume", "retry-rejected", "nightly", "after-deployment", "backfill", "stop"),
+    "Judge": (
+        *("run", "ci", "resume", "retry-rejected"),
+        *("nightly", "after-deployment", "backfill", "stop"),
+    ),
     "Read": (
         *("runs", "show", "case", "explain", "causes show", "rejects"),
         *(
