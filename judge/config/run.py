@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from assizes.judge.config import ConfigTable, StorageOptions, gates
+from assizes.judge.config import ConfigTable, StorageOptions, gates, publishing
 from assizes.judge.config.judging import JudgeConfig, LimitsConfig
 from assizes.judge.config.transcripts import (
     LATER_SETTINGS,
@@ -244,7 +244,6 @@ class RunConfig(ConfigTable):
 
     model_config = ConfigDict(hide_input_in_errors=True)  # an error must not show the secret in it
 
-    # Part of run ids and of names in Prefect.
     name: str = Field(
         default="evaluation",
         pattern="^[a-z0-9][a-z0-9_-]{0,62}$",
@@ -269,6 +268,7 @@ class RunConfig(ConfigTable):
     after_deployment: AfterDeploymentConfig = AfterDeploymentConfig()
     backfill: BackfillConfig = BackfillConfig()
     notify: NotifyConfig = NotifyConfig()
+    publish: publishing.PublishConfig = publishing.PublishConfig()
 
     @model_validator(mode="after")
     def _fits_together(self) -> RunConfig:

@@ -53,6 +53,8 @@ DECLARED: Final = (
     *("gc.listed", "gc.remove.before", "gc.remove.after", "rewrite.part.before"),
     *("rewrite.part.after", "rewrite.publish.before", "rewrite.publish.after", "rebuild.before"),
     *("rebuild.aside", "rebuild.half", "rebuild.after"),
+    # publishing
+    *("publish.before", "publish.noted", "publish.answered", "publish.sent", "publish.recorded"),
 )
 """Every failpoint there is; a test sees that each is in the code and is hit."""
 
