@@ -19,7 +19,7 @@ _TRUE: Final = ("1", "true", "yes", "on")
 
 
 @dataclass(frozen=True, slots=True)
-class Connection:
+class ServerConnection:
     """How a server is reached; the headers hold secrets and are in no text of the object."""
 
     kind: StoreKind
@@ -28,7 +28,7 @@ class Connection:
     verify: bool | str = True  # whether certificates are checked, or the file of the accepted ones
 
 
-def connection_to(kind: StoreKind, environment: Mapping[str, str] = os.environ) -> Connection:
+def connection_to(kind: StoreKind, environment: Mapping[str, str] = os.environ) -> ServerConnection:
     """The connection to the server of a kind of trace store.
 
     | kind | server | keys |
@@ -40,7 +40,7 @@ def connection_to(kind: StoreKind, environment: Mapping[str, str] = os.environ) 
     Raises:
         ConfigurationError: a variable is missing, or its value is no HTTP address.
     """
-    makers: dict[StoreKind, Callable[[Mapping[str, str]], Connection]] = {
+    makers: dict[StoreKind, Callable[[Mapping[str, str]], ServerConnection]] = {
         "langfuse": _langfuse,
         "mlflow": _mlflow,
         "phoenix": _phoenix,
@@ -48,7 +48,7 @@ def connection_to(kind: StoreKind, environment: Mapping[str, str] = os.environ) 
     return makers[kind](environment)
 
 
-def _langfuse(environment: Mapping[str, str]) -> Connection:
+def _langfuse(environment: Mapping[str, str]) -> ServerConnection:
     name = "LANGFUSE_BASE_URL" if environment.get("LANGFUSE_BASE_URL") else "LANGFUSE_HOST"
     base_url, _ = _server(environment.get(name) or _LANGFUSE_CLOUD, name)
     keys = [environment.get(key, "") for key in ("LANGFUSE_PUBLIC_KEY", "LANGFUSE_SECRET_KEY")]
@@ -57,10 +57,10 @@ def _langfuse(environment: Mapping[str, str]) -> Connection:
             f"langfuse at {base_url}: no keys; set LANGFUSE_PUBLIC_KEY and LANGFUSE_SECRET_KEY to "
             "those of the project"
         )
-    return Connection("langfuse", base_url, _basic(*keys))
+    return ServerConnection("langfuse", base_url, _basic(*keys))
 
 
-def _mlflow(environment: Mapping[str, str]) -> Connection:
+def _mlflow(environment: Mapping[str, str]) -> ServerConnection:
     written = environment.get("MLFLOW_TRACKING_URI", "")
     if not written:
         raise ConfigurationError(
@@ -76,10 +76,10 @@ def _mlflow(environment: Mapping[str, str]) -> Connection:
         headers = _bearer(token)
     certificates = environment.get("MLFLOW_TRACKING_SERVER_CERT_PATH")
     unchecked = environment.get("MLFLOW_TRACKING_INSECURE_TLS", "").casefold() in _TRUE
-    return Connection("mlflow", base_url, headers, certificates or not unchecked)
+    return ServerConnection("mlflow", base_url, headers, certificates or not unchecked)
 
 
-def _phoenix(environment: Mapping[str, str]) -> Connection:
+def _phoenix(environment: Mapping[str, str]) -> ServerConnection:
     name = "PHOENIX_COLLECTOR_ENDPOINT"
     written = environment.get(name, "")
     if not written:
@@ -95,7 +95,7 @@ def _phoenix(environment: Mapping[str, str]) -> Connection:
             headers |= {unquote(key).strip().lower(): unquote(value).strip()}
     if token := environment.get("PHOENIX_API_KEY", ""):
         headers |= _bearer(token)
-    return Connection("phoenix", base_url, headers)
+    return ServerConnection("phoenix", base_url, headers)
 
 
 def _with_port(host: str, port: str) -> str:

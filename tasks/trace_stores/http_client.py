@@ -18,7 +18,7 @@ from tenacity.wait import wait_random_exponential
 from assizes.judge.errors import AssizesError, DataError
 from assizes.judge.formats.shared.parsing import strict_json
 from assizes.tasks.runtime.process import Closing
-from assizes.tasks.trace_stores.connection import Connection
+from assizes.tasks.trace_stores.connection import ServerConnection
 
 log = logging.getLogger(__name__)
 
@@ -74,7 +74,7 @@ class JsonClient(Closing):
 
     def __init__(
         self,
-        connection: Connection,
+        connection: ServerConnection,
         *,
         max_answer_bytes: int = MAX_ANSWER_BYTES,
         sleep: Callable[[float], None] = time.sleep,

@@ -7,7 +7,7 @@ from email.utils import format_datetime
 
 import pytest
 
-from assizes.tasks.trace_stores.connection import Connection
+from assizes.tasks.trace_stores.connection import ServerConnection
 from assizes.tasks.trace_stores.http_client import MAX_WAIT_S, TRIES, JsonClient, TraceStoreError
 from tests.doubles.json_server import Reply, json_server
 
@@ -27,7 +27,7 @@ def waits():
 
 @pytest.fixture
 def client(server, waits):
-    connection = Connection("phoenix", server.url, {"authorization": SECRET})
+    connection = ServerConnection("phoenix", server.url, {"authorization": SECRET})
     with JsonClient(connection, max_answer_bytes=1 << 20, sleep=waits.append) as client:
         yield client
 
@@ -107,7 +107,9 @@ def test_an_unusable_answer_is_an_error(server, client, waits, reply, says):
 def test_a_server_that_is_away_is_named():
     waits = []
     with (
-        JsonClient(Connection("mlflow", "http://127.0.0.1:9", {}), sleep=waits.append) as client,
+        JsonClient(
+            ServerConnection("mlflow", "http://127.0.0.1:9", {}), sleep=waits.append
+        ) as client,
         pytest.raises(
             TraceStoreError, match=r"mlflow at http://127.0.0.1:9: GET /x: cannot be reached"
         ),
