@@ -100,6 +100,7 @@ SECTIONS: Final[Mapping[str, Sequence[str]]] = {  # heading -> commands, in this
         *("compare", "trends", "report", "results", "export", "serve", "sql", "export-metrics"),
     ),
     "Judges and transcripts": ("metrics", "judges", "calibrate", "import"),
+    "Scores elsewhere": ("publish",),
     "Labels of people": (
         *("labels queue", "labels status", "labels list", "labels import", "labels export"),
         "align",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -18,6 +18,7 @@ from assizes.judge.config.publishing import Published
 from assizes.judge.privacy.secret_masking import mask
 from assizes.judge.score import LABELS
 from assizes.judge.verdicts.executions import collect_rows
+from assizes.judge.verdicts.verdict import rationale
 from assizes.tasks.publishing.entry import PREFIX, Annotator, Finding
 from assizes.tasks.runs.calibrations import citations
 from assizes.tasks.runs.people_labels import labels_of_run
@@ -140,12 +141,11 @@ class RunFindings:
     def _at(self) -> datetime:
         return self.record.finished_at or self.record.started_at
 
-    def _score(
-        self, row: dict[str, Any], models: dict[tuple[str, int, str], str]
-    ) -> Finding:
+    def _score(self, row: dict[str, Any], models: dict[tuple[str, int, str], str]) -> Finding:
         judge, metric = row["judge"], row["metric"]
         model = models.get((row["case_id"], row["repetition"], judge), "")
         failed = row["status"] == "failed"
+        details = json.loads(row["details"] or "{}")
         more = {
             "judge": judge,
             "judge_version": row["judge_version"],
@@ -160,8 +160,8 @@ class RunFindings:
             name=f"{judge}/{metric}" if metric in self._shared_names else metric,
             value=None if failed else _number(row),
             label=None if failed else self._shown_label(row),
-            error=_error_code(json.loads(row["details"] or "{}").get("error")) if failed else None,
-            explanation=self._text(row["reason"]),
+            error=_error_code(details.get("error")) if failed else None,
+            explanation=self._text(row["reason"] or rationale(details)),
             **self._common(row, judge, model, more),
         )
 
@@ -172,9 +172,7 @@ class RunFindings:
             return str(mask(label))[:100]
         return _passed_word(row["passed"])
 
-    def _verdict(
-        self, case: dict[str, Any], models: dict[tuple[str, int, str], str]
-    ) -> Finding:
+    def _verdict(self, case: dict[str, Any], models: dict[tuple[str, int, str], str]) -> Finding:
         of_case = (case["case_id"], case["repetition"])
         answering = sorted({model for key, model in models.items() if key[:2] == of_case})
         judged = case["status"] == "judged" and case["passed"] is not None
@@ -257,7 +255,7 @@ def _number(row: dict[str, Any]) -> float | None:
     return None if number is None else float(number)
 
 
-def _passed_word(passed: bool | None) -> str | None:  # noqa: FBT001  # a value, not a switch
+def _passed_word(passed: bool | None) -> str | None:  # a value, not a switch
     return None if passed is None else "pass" if passed else "fail"
 
 

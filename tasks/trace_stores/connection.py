@@ -6,7 +6,7 @@ import base64
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Literal
 from urllib.parse import unquote, urlsplit
 
 from assizes.judge.errors import ConfigurationError
@@ -22,7 +22,7 @@ _TRUE: Final = ("1", "true", "yes", "on")
 class ServerConnection:
     """How a server is reached; the headers hold secrets and are in no text of the object."""
 
-    kind: StoreKind
+    kind: StoreKind | Literal["otlp"]
     base_url: str  # without a slash at its end, without user and password
     headers: Mapping[str, str] = field(repr=False)
     verify: bool | str = True  # whether certificates are checked, or the file of the accepted ones

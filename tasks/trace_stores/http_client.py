@@ -12,7 +12,13 @@ from email.utils import parsedate_to_datetime
 from typing import Any, Final
 
 import httpx
-from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_attempt
+from tenacity import (
+    RetryCallState,
+    Retrying,
+    retry_if_exception,
+    retry_if_exception_type,
+    stop_after_attempt,
+)
 from tenacity.wait import wait_random_exponential
 
 from assizes.judge.errors import AssizesError, DataError
@@ -117,12 +123,14 @@ class JsonClient(Closing):
         params: Mapping[str, Any] | None = None,
         body: Any = None,
         accepted: tuple[int, ...] = (),
+        repeated: tuple[int, ...] | None = None,
     ) -> Answer:
         """Send a request and return the answer, whose status is 2xx or one of `accepted`.
 
         A request is sent again when the server is busy (429, 502, 503, 504), fails (500), or the
-        connection breaks, so a request that writes must be one that may arrive twice. A parameter
-        that is None is left out.
+        connection breaks, so a request that writes must be one that may arrive twice; with `repeated`
+        it is sent again only after an answer with one of these statuses, or where no connection
+        was made. A parameter that is None is left out.
 
         Raises:
             TraceStoreError: the server cannot be reached, refuses the request, answers something
@@ -130,7 +138,10 @@ class JsonClient(Closing):
         """
         sent = {name: value for name, value in (params or {}).items() if value is not None}
         content = None if body is None else json.dumps(body, ensure_ascii=False).encode()
-        return self._retrying.copy()(self._send, (method, path, sent), content, accepted)
+        retrying = self._retrying.copy()
+        if repeated is not None:
+            retrying = self._retrying.copy(retry=retry_if_exception(_is_untaken(repeated)))
+        return retrying(self._send, (method, path, sent), content, accepted)
 
     def _send(
         self,
@@ -214,6 +225,18 @@ def _retry_after_s(response: httpx.Response) -> float | None:
     return max(
         0.0, (moment.replace(tzinfo=moment.tzinfo or UTC) - datetime.now(UTC)).total_seconds()
     )
+
+
+def _is_untaken(statuses: tuple[int, ...]) -> Callable[[BaseException], bool]:
+    """Whether an error says that the server took nothing: by its status, or no connection was made."""
+
+    def check(error: BaseException) -> bool:
+        if not isinstance(error, _Busy):
+            return False
+        no_connection = isinstance(error.__cause__, httpx.ConnectError | httpx.ConnectTimeout)
+        return no_connection or error.status in statuses
+
+    return check
 
 
 _BACKOFF: Final = wait_random_exponential(multiplier=0.5, max=30)

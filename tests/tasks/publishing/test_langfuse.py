@@ -1,0 +1,180 @@
+"""Scores to Langfuse: what arrives, once, whatever the server answers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assizes.judge.config.publishing import PublishConfig
+from assizes.judge.config.run import StoreConfig
+from assizes.judge.errors import ConfigurationError
+from assizes.tasks.publishing.langfuse import Langfuse
+from assizes.tasks.publishing.publisher import Publisher, PublishReport
+from assizes.tasks.store import open_store
+from assizes.tasks.store.deliveries import delivery_log
+from assizes.tasks.trace_stores.connection import connection_to
+from assizes.tasks.trace_stores.http_client import JsonClient
+from tests.doubles.json_server import JsonServer, Reply, json_server
+from tests.doubles.langfuse_scores import KEYS, Generation, LangfuseScores
+from tests.tasks.publishing.sample import RUN_ID, SECRET, TRACES, stored
+
+pytestmark = pytest.mark.data
+
+
+@pytest.fixture(params=["lists", "events"])
+def generation(request: pytest.FixtureRequest) -> Generation:
+    return request.param
+
+
+@pytest.fixture
+def langfuse(generation: Generation) -> Iterator[tuple[LangfuseScores, JsonServer]]:
+    double = LangfuseScores(generation)
+    with json_server(double.answer) as server:
+        yield double, server
+
+
+def publish(
+    config: StoreConfig, server: JsonServer, settings: dict[str, Any] | None = None, **how: Any
+) -> PublishReport:
+    connection = connection_to("langfuse", {**KEYS, "LANGFUSE_BASE_URL": server.url})
+    place = Langfuse(JsonClient(connection, sleep=lambda _: None))
+    with open_store(config) as store:
+        publisher = Publisher(store, delivery_log(config), PublishConfig(**settings or {}))
+        return publisher.publish(store.run(RUN_ID), destination=place, **how)
+
+
+def test_every_score_and_verdict_arrives_and_the_second_time_nothing_is_sent(
+    tmp_path: Path, langfuse: tuple[LangfuseScores, JsonServer]
+):
+    double, server = langfuse
+    config = stored(tmp_path)
+    report = publish(config, server)
+    assert report.exit_code == 0
+    assert dict(report.sent) == {"score": 12, "verdict": 4}
+    assert len(double.scores) == double.writes == 16
+    by_name = {(s["traceId"], s["name"]): s for s in double.scores.values()}
+    assert {trace for trace, _ in by_name} == set(TRACES)
+    score = by_name[(TRACES[1], "tool_routing")]
+    assert (score["value"], score["dataType"]) == (1.0, "NUMERIC")
+    assert score["metadata"]["assizes.judge"] == "conversation"
+    assert score["metadata"]["assizes.rubric_hash"] == "0123456789abcdef"
+    assert score["metadata"]["assizes.run_id"] == RUN_ID
+    assert "assizes.model" in score["metadata"]
+    assert by_name[(TRACES[0], "verdict")]["value"] == 0.0
+    sent = len(server.requests)
+    again = publish(config, server)
+    assert (again.unchanged, dict(again.sent)) == (16, {})
+    assert len(server.requests) == sent
+
+
+def test_a_score_that_failed_is_a_word_and_never_a_number(
+    tmp_path: Path, langfuse: tuple[LangfuseScores, JsonServer]
+):
+    double, server = langfuse
+    publish(stored(tmp_path), server)
+    of_case = {s["name"]: s for s in double.scores.values() if s["traceId"] == TRACES[-1]}
+    assert "tool_routing" not in of_case
+    failed = of_case["tool_routing:status"]
+    assert (failed["value"], failed["dataType"]) == ("failed", "CATEGORICAL")
+    assert failed["metadata"]["assizes.error"] == "timeout"
+
+
+def test_no_word_of_a_conversation_leaves_unless_reasons_are_included(
+    tmp_path: Path, langfuse: tuple[LangfuseScores, JsonServer]
+):
+    double, server = langfuse
+    config = stored(tmp_path)
+    publish(config, server)
+    assert SECRET not in json.dumps(list(double.scores.values()))
+    with_reasons = publish(config, server, {"include": ["scores", "verdicts", "reasons"]})
+    assert with_reasons.sent["score"] > 0
+    assert any(s.get("comment") == SECRET for s in double.scores.values())
+    assert len(double.scores) == 16  # replaced, not added
+
+
+def test_a_refused_score_is_named_and_stops_no_other(
+    tmp_path: Path, langfuse: tuple[LangfuseScores, JsonServer]
+):
+    double, server = langfuse
+    config = stored(tmp_path)
+    double.rejects = lambda s: "no such trace" if s["traceId"] == TRACES[2] else None
+    report = publish(config, server)
+    assert (report.refused, report.exit_code) == (4, 4)
+    assert len(double.scores) == 12
+    assert "no such trace" in report.reasons[0]
+    assert TRACES[2] in report.reasons[0]
+    again = publish(config, server)
+    assert (again.refused, again.refused_before, again.unchanged) == (0, 4, 12)
+    double.rejects = lambda _: None
+    retried = publish(config, server, retry_refused=True)
+    assert sum(retried.sent.values()) == 4
+    assert len(double.scores) == 16
+
+
+def test_a_busy_server_is_asked_again_and_one_that_stays_away_leaves_the_rest_for_later(
+    tmp_path: Path, langfuse: tuple[LangfuseScores, JsonServer]
+):
+    double, server = langfuse
+    config = stored(tmp_path)
+    server.faults = [Reply(429, None, {"retry-after": "1"}), Reply(503), Reply(hang_up=True)]
+    assert publish(config, server).exit_code == 0
+    assert len(double.scores) == 16
+    other = stored(tmp_path / "other")
+    server.faults = [Reply(503)] * 6
+    report = publish(other, server)
+    assert (report.unanswered, report.exit_code) == (16, 4)
+    assert report.stopped is not None
+    assert "503" in report.stopped
+    assert publish(other, server).sent["score"] == 12
+    assert len(double.scores) == 16
+
+
+def test_keys_that_are_not_accepted_end_it_with_one_line(
+    tmp_path: Path, langfuse: tuple[LangfuseScores, JsonServer]
+):
+    _, server = langfuse
+    server.answer = lambda _: Reply(401, {"message": "Invalid credentials"})
+    with pytest.raises(ConfigurationError, match="401, the keys are not accepted"):
+        publish(stored(tmp_path), server)
+    assert len(server.requests) == 1
+
+
+def test_a_dry_run_says_what_would_be_sent_and_sends_nothing(
+    tmp_path: Path, langfuse: tuple[LangfuseScores, JsonServer]
+):
+    _, server = langfuse
+    config = stored(tmp_path)
+    report = publish(config, server, dry_run=True)
+    assert dict(report.sent) == {"score": 12, "verdict": 4}
+    assert len(report.first) == 10
+    assert server.requests == []
+    assert delivery_log(config).rows(RUN_ID).is_empty()
+
+
+@pytest.mark.parametrize("lake", [False, True])
+def test_an_answer_that_was_lost_writes_nothing_twice(
+    tmp_path: Path, langfuse: tuple[LangfuseScores, JsonServer], *, lake: bool
+):
+    double, server = langfuse
+    config = stored(tmp_path, lake=lake)
+    # The scores arrive, and the process dies before it can note the answer.
+    with open_store(config) as store:
+        log = delivery_log(config)
+        publisher = Publisher(store, log, PublishConfig())
+        connection = connection_to("langfuse", {**KEYS, "LANGFUSE_BASE_URL": server.url})
+
+        class Killed(Langfuse):
+            def send(self, parcels: Any) -> Any:
+                list(super().send(parcels))
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            publisher.publish(store.run(RUN_ID), destination=Killed(JsonClient(connection)))
+    assert set(log.rows(RUN_ID)["state"]) == {"sending"}
+    assert publish(config, server).sent["score"] == 12
+    assert len(double.scores) == 16
+    assert set(log.latest(RUN_ID)["state"]) == {"sent"}
