@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -40,6 +41,11 @@ class Target:
         """The known ids as JSON, as column `target` holds them."""
         names = ("trace_id", "span_id", "session_id", "response_id")
         return as_json({name: value for name in names if (value := getattr(self, name))})
+
+
+def target_of(text: str) -> Target:
+    """The target that column `target` of table deliveries holds."""
+    return Target(**json.loads(text))
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,8 +53,7 @@ class Otlp:
         """Send the events, in requests of bounded size."""
         for chunk in chunks(parcels, _record):
             records = [record for _, record in chunk]
-            for parcel, answer in zip((p for p, _ in chunk), self._send(records), strict=True):
-                yield parcel, answer
+            yield from zip((parcel for parcel, _ in chunk), self._send(records), strict=True)
 
     def withdraw(self, row: dict[str, Any]) -> Answer:
         """Nothing can be deleted over OTLP."""
