@@ -103,6 +103,7 @@ SECTIONS: Final[Mapping[str, Sequence[str]]] = {  # heading -> commands, in this
     "Scores elsewhere": ("publish",),
     "Labels of people": (
         *("labels queue", "labels status", "labels list", "labels import", "labels export"),
+        "labels pull",
         "align",
     ),
     "Causes of failures": (

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import UTC, datetime
 from typing import Any, Final, Protocol
 
 from assizes.judge.rows import as_json
-from assizes.tasks.publishing.entry import Answer, Finding, Parcel, Target
+from assizes.tasks.publishing.entry import Answer, Finding, LabelThere, Parcel, Target
 from assizes.tasks.trace_stores.http_client import TraceStoreError
 
 MAX_BATCH_BYTES: Final = 800_000
@@ -41,6 +42,13 @@ class Destination(Protocol):
 
     def withdraw(self, row: dict[str, Any]) -> Answer:
         """Delete what a row of table deliveries names; what is not there any more counts as deleted."""
+
+    def labels(self, targets: Sequence[Target]) -> Iterator[LabelThere]:
+        """Yield the labels that people made there, at least those about the targets.
+
+        Raises:
+            ConfigurationError: the place holds no labels.
+        """
 
     def close(self) -> None:
         """Close the connections."""
@@ -84,3 +92,18 @@ def chunks(
 def is_empty(finding: Finding) -> bool:
     """Whether a finding has nothing that a place could show."""
     return finding.value is None and finding.label is None and finding.error is None
+
+
+def moment_there(text: object) -> datetime:
+    """A time as a trace store writes it; the beginning of time where it wrote none."""
+    try:
+        at = datetime.fromisoformat(str(text))
+    except ValueError:
+        return datetime(1970, 1, 1, tzinfo=UTC)
+    return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
+
+
+def batches(ids: Iterable[str], size: int) -> Iterator[list[str]]:
+    """Cut ids into lists of at most `size`."""
+    known = list(dict.fromkeys(ids))
+    return (known[start : start + size] for start in range(0, len(known), size))

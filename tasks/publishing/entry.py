@@ -130,3 +130,16 @@ class Answer:
     state: State  # `sending`: not known
     remote_id: str = ""
     detail: str = ""  # why it was refused; one line
+
+
+@dataclass(frozen=True, slots=True)
+class LabelThere:
+    """A label as it stands in a trace store."""
+
+    remote_id: str
+    target: Target  # of which one id is enough
+    name: str
+    value: float | str | bool | None
+    rater: str
+    note: str
+    at: datetime  # when it was last changed; aware

@@ -20,6 +20,7 @@ from assizes.judge.score import LABELS
 from assizes.judge.verdicts.executions import collect_rows
 from assizes.judge.verdicts.verdict import rationale
 from assizes.tasks.publishing.entry import PREFIX, Annotator, Finding
+from assizes.tasks.publishing.labels_there import is_pulled
 from assizes.tasks.runs.calibrations import citations
 from assizes.tasks.runs.people_labels import labels_of_run
 from assizes.tasks.runs.stored_causes import stored_causes
@@ -32,9 +33,6 @@ _MAX_TEXT: Final = 4_000
 
 _MAX_VALUE: Final = 250
 """Characters of a value of metadata, at most: what MLflow takes."""
-
-PULLED: Final = "pulled from "
-"""How the column `queue_id` of a label begins that a store of traces gave; it is not sent back."""
 
 _CASE: Final = ("case_id", "repetition")
 _CASE_COLUMNS: Final = (*_CASE, "passed", "overall_score", "status", "error", "gate", "root_cause")
@@ -134,7 +132,8 @@ class RunFindings:
         if "labels" not in self.include:
             return defaultdict(list)
         rows = labels_of_run(self.store, self.record.run_id).drop_nulls("value")
-        own = ~pl.col("queue_id").fill_null("").str.starts_with(PULLED)
+        # A label that was read there does not go back.
+        own = [not is_pulled(shown) for shown in rows["shown"]]
         return self._by_case(rows.filter(own).sort("at", "label_id"))
 
     @property

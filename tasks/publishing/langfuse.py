@@ -13,13 +13,18 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC
 from typing import Any, Final
 
-from assizes.tasks.publishing.destination import chunks, one_line, refusal
-from assizes.tasks.publishing.entry import Answer, Parcel, Target
+from assizes.tasks.publishing.destination import chunks, moment_there, one_line, refusal
+from assizes.tasks.publishing.entry import Answer, LabelThere, Parcel, Target
 from assizes.tasks.store.deliveries import State
 from assizes.tasks.trace_stores.connection import connection_to
+from assizes.tasks.trace_stores.http_client import Answer as HttpAnswer
 from assizes.tasks.trace_stores.http_client import JsonClient, TraceStoreError
 
 _SCORES: Final = "/api/public/scores"
+_SCORES_V3: Final = "/api/public/v3/scores"
+_SCORES_V2: Final = "/api/public/v2/scores"
+_PAGE: Final = 100  # labels of one answer; the server takes no larger number
+_MOST_PAGES: Final = 10_000
 _INGESTION: Final = "/api/public/ingestion"
 _TRACE: Final = re.compile(r"[0-9a-f]{32}")  # the id of a trace, as OpenTelemetry writes it
 _NO_LIST: Final = (400, 404, 405)  # of a server that takes no list
@@ -55,6 +60,31 @@ class Langfuse:
         self._client.request("DELETE", path, accepted=(404,))
         return Answer("withdrawn")
 
+    def labels(self, targets: Sequence[Target]) -> Iterator[LabelThere]:
+        """Yield the scores whose source is ANNOTATION, of the whole project."""
+        wanted = {"source": "ANNOTATION", "limit": _PAGE}
+        groups = {"fields": "details,subject,annotation"}
+        cursor: str | None = None
+        for _ in range(_MOST_PAGES):
+            answer = self._client.request(
+                "GET", _SCORES_V3, params={**wanted, **groups, "cursor": cursor}, accepted=(404,)
+            )
+            if answer.status == 404:  # an older server
+                yield from self._older_labels(wanted)
+                return
+            body = answer.body if isinstance(answer.body, dict) else {}
+            yield from (_label(score) for score in _objects(body.get("data")))
+            cursor = (body.get("meta") or {}).get("cursor")
+            if not cursor:
+                return
+
+    def _older_labels(self, wanted: dict[str, Any]) -> Iterator[LabelThere]:
+        for page in range(1, _MOST_PAGES):
+            body = self._client.get(_SCORES_V2, {**wanted, "page": page}) or {}
+            yield from (_label(score) for score in _objects(body.get("data")))
+            if page >= int((body.get("meta") or {}).get("totalPages") or 0):
+                return
+
     def close(self) -> None:
         """Close the connections."""
         self._client.close()
@@ -66,19 +96,20 @@ class Langfuse:
         try:
             answer = self._client.request("POST", _SCORES, body=scores, accepted=accepted)
         except TraceStoreError as error:
-            if len(scores) == 1:
-                return [refusal(error)]
-            refusal(error)  # which raises where the error is about the whole server
-            return self._send_each(scores)
+            refused = refusal(error)  # which raises where the error is about the whole server
+            return [refused] if len(scores) == 1 else self._send_each(scores)
         if answer.status in _NO_LIST:
             return self._send_first_events(scores, answer.body)
         self._takes_lists = True
-        if answer.status != 207:
+        return self._list_answers(scores, answer)
+
+    def _list_answers(self, scores: list[dict[str, Any]], answer: HttpAnswer) -> list[Answer]:
+        """What became of scores that were sent as a list."""
+        body = answer.body if isinstance(answer.body, dict) else {}
+        is_partial = answer.status == 207 and (body.get("rejected") or body.get("errors"))
+        if not is_partial:
             return [Answer("sent", score["id"]) for score in scores]
         # The answer does not say which score was rejected: each is sent alone, with the same id.
-        body = answer.body if isinstance(answer.body, dict) else {}
-        if not body.get("rejected") and not body.get("errors"):
-            return [Answer("sent", score["id"]) for score in scores]
         if len(scores) > 1:
             return self._send_each(scores)
         return [Answer("refused", detail=_first_message(body))]
@@ -180,6 +211,27 @@ def _iso(at: Any) -> str:
 
 def _objects(value: Any) -> list[dict[str, Any]]:
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def _label(score: dict[str, Any]) -> LabelThere:
+    """A label of either version of the interface."""
+    subject = score.get("subject") or {}
+    kind, subject_id = subject.get("kind"), subject.get("id")
+    trace_id = subject_id if kind == "trace" else subject.get("traceId") or score.get("traceId")
+    session_id = subject_id if kind == "session" else score.get("sessionId")
+    span_id = subject_id if kind == "observation" else score.get("observationId")
+    value = score.get("value")
+    if value is None:
+        value = score.get("stringValue")
+    return LabelThere(
+        remote_id=str(score.get("id")),
+        target=Target(trace_id=trace_id, span_id=span_id, session_id=session_id),
+        name=str(score.get("name")),
+        value=value if isinstance(value, bool | int | float | str) else None,
+        rater=str(score.get("authorUserId") or ""),
+        note=str(score.get("comment") or ""),
+        at=moment_there(score.get("updatedAt") or score.get("timestamp")),
+    )
 
 
 def _first_message(body: dict[str, Any]) -> str:

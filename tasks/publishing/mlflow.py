@@ -13,8 +13,16 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from assizes.judge.errors import ConfigurationError
-from assizes.tasks.publishing.destination import refusal
-from assizes.tasks.publishing.entry import HASH_KEY, ID_KEY, Answer, Parcel, Target, target_of
+from assizes.tasks.publishing.destination import moment_there, refusal
+from assizes.tasks.publishing.entry import (
+    HASH_KEY,
+    ID_KEY,
+    Answer,
+    LabelThere,
+    Parcel,
+    Target,
+    target_of,
+)
 from assizes.tasks.trace_stores.connection import connection_to
 from assizes.tasks.trace_stores.http_client import JsonClient, TraceStoreError
 
@@ -66,6 +74,17 @@ class Mlflow:
             self._client.request("DELETE", path, accepted=(404,))
         return Answer("withdrawn")
 
+    def labels(self, targets: Sequence[Target]) -> Iterator[LabelThere]:
+        """Yield the assessments whose source is HUMAN, of the traces of the targets."""
+        for trace_id in dict.fromkeys(target.trace_id for target in targets if target.trace_id):
+            for assessment in self._assessments(trace_id):
+                source = assessment.get("source") or {}
+                is_current = assessment.get("valid", True)  # false: replaced by a later one
+                if source.get("source_type") != "HUMAN" or not is_current:
+                    continue
+                if ID_KEY not in _metadata(assessment) and "feedback" in assessment:
+                    yield _label(assessment, trace_id)
+
     def close(self) -> None:
         """Close the connections."""
         self._client.close()
@@ -98,14 +117,16 @@ class Mlflow:
 
     def _own(self, trace_id: str) -> dict[str, dict[str, Any]]:
         """The assessments of a trace that this program made, by our id."""
-        body = self._client.request("GET", f"{_TRACES}/{quote(trace_id)}", accepted=(404,)).body
-        trace = (body or {}).get("trace") or {}
-        assessments = (trace.get("trace_info") or {}).get("assessments") or []
         return {
             own_id: each
-            for each in assessments
+            for each in self._assessments(trace_id)
             if (own_id := _metadata(each).get(ID_KEY)) is not None
         }
+
+    def _assessments(self, trace_id: str) -> list[dict[str, Any]]:
+        body = self._client.request("GET", f"{_TRACES}/{quote(trace_id)}", accepted=(404,)).body
+        trace = (body or {}).get("trace") or {}
+        return (trace.get("trace_info") or {}).get("assessments") or []
 
     def _last_trace(self, session: str) -> str | None:
         """The newest trace of a session; None where the experiment has none."""
@@ -177,6 +198,19 @@ def _assessment(parcel: Parcel) -> dict[str, Any]:
     if target.span_id and _SPAN.fullmatch(target.span_id):
         assessment["span_id"] = target.span_id
     return {key: value for key, value in assessment.items() if value is not None}
+
+
+def _label(assessment: dict[str, Any], trace_id: str) -> LabelThere:
+    value = (assessment.get("feedback") or {}).get("value")
+    return LabelThere(
+        remote_id=str(assessment.get("assessment_id")),
+        target=Target(trace_id=trace_id),
+        name=str(assessment.get("assessment_name")),
+        value=value if isinstance(value, bool | int | float | str) else None,
+        rater=str((assessment.get("source") or {}).get("source_id") or ""),
+        note=str(assessment.get("rationale") or ""),
+        at=moment_there(assessment.get("last_update_time") or assessment.get("create_time")),
+    )
 
 
 def _metadata(assessment: dict[str, Any]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from urllib.parse import unquote, urlsplit
 from assizes.judge.errors import ConfigurationError
 from assizes.judge.privacy.secret_masking import mask_credentials, register_secrets
 from assizes.tasks.publishing.destination import chunks, one_line, refusal
-from assizes.tasks.publishing.entry import Answer, Parcel, Target
+from assizes.tasks.publishing.entry import Answer, LabelThere, Parcel, Target
 from assizes.tasks.trace_stores.connection import ServerConnection
 from assizes.tasks.trace_stores.http_client import JsonClient, TraceStoreError
 
@@ -58,6 +58,12 @@ class Otlp:
     def withdraw(self, row: dict[str, Any]) -> Answer:
         """Nothing can be deleted over OTLP."""
         return Answer("sent", row["remote_id"], "OTLP has no way to delete")
+
+    def labels(self, targets: Sequence[Target]) -> Iterator[LabelThere]:
+        """Refuse: a receiver of logs can only be written to."""
+        raise ConfigurationError(
+            "otlp: labels cannot be read over OTLP; accepted: langfuse://, mlflow://, phoenix://"
+        )
 
     def close(self) -> None:
         """Close the connections."""

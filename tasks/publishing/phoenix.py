@@ -12,12 +12,15 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 from urllib.parse import quote
 
-from assizes.tasks.publishing.destination import chunks, refusal
-from assizes.tasks.publishing.entry import Answer, Parcel, Target, target_of
+from assizes.tasks.publishing.destination import batches, chunks, moment_there, refusal
+from assizes.tasks.publishing.entry import ID_KEY, Answer, LabelThere, Parcel, Target, target_of
 from assizes.tasks.trace_stores.connection import connection_to
 from assizes.tasks.trace_stores.http_client import JsonClient, TraceStoreError
 
 _TRACE: Final = re.compile(r"[0-9a-f]{32}")
+_IDS_AT_ONCE: Final = 50  # in the address of one request
+_PAGE: Final = 100
+_MOST_PAGES: Final = 10_000
 _RESERVED: Final = "note"  # a name that the server ignores
 
 Level = str  # span, trace or session
@@ -58,6 +61,35 @@ class Phoenix:
         wanted = {"identifier": row["delivery_id"], "delete_all": "true"}
         self._client.request("DELETE", path, params=wanted, accepted=(404,))
         return Answer("withdrawn")
+
+    def labels(self, targets: Sequence[Target]) -> Iterator[LabelThere]:
+        """Yield the annotations of kind HUMAN of the traces, their spans, and the sessions."""
+        traces = [target.trace_id for target in targets if target.trace_id]
+        sessions = [target.session_id for target in targets if target.session_id]
+        spans = {target.span_id: target for target in targets if target.span_id}
+        for some in batches(traces, _IDS_AT_ONCE):
+            for span in self._pages("spans", {"trace_id": some}):
+                context = span.get("context") or {}
+                own = Target(trace_id=context.get("trace_id"), span_id=context.get("span_id"))
+                spans.setdefault(own.span_id or "", own)
+        wanted = {"trace": traces, "session": sessions, "span": list(spans)}
+        for level, ids in wanted.items():
+            for some in batches(ids, _IDS_AT_ONCE):
+                for annotation in self._pages(f"{level}_annotations", {f"{level}_ids": some}):
+                    is_own = ID_KEY in (annotation.get("metadata") or {})
+                    if annotation.get("annotator_kind") == "HUMAN" and not is_own:
+                        yield _label(annotation, spans)
+
+    def _pages(self, what: str, wanted: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        path = f"/v1/projects/{quote(self._project, safe='')}/{what}"
+        cursor: str | None = None
+        for _ in range(_MOST_PAGES):
+            parameters = {**wanted, "limit": _PAGE, "cursor": cursor}
+            body = self._client.request("GET", path, params=parameters, accepted=(404,)).body or {}
+            yield from body.get("data") or []
+            cursor = body.get("next_cursor")
+            if not cursor:
+                return
 
     def close(self) -> None:
         """Close the connections."""
@@ -106,3 +138,20 @@ def _annotation(parcel: Parcel) -> dict[str, Any]:
         "metadata": metadata,
         "identifier": parcel.delivery_id,
     }
+
+
+def _label(annotation: dict[str, Any], spans: dict[str, Target]) -> LabelThere:
+    result = annotation.get("result") or {}
+    span_id = annotation.get("span_id")
+    target = Target(trace_id=annotation.get("trace_id"), session_id=annotation.get("session_id"))
+    score, label = result.get("score"), result.get("label")
+    value = label if score is None else score
+    return LabelThere(
+        remote_id=f"{annotation.get('id')}",
+        target=spans.get(str(span_id), target) if span_id else target,
+        name=str(annotation.get("name")),
+        value=value if isinstance(value, bool | int | float | str) else None,
+        rater=str(annotation.get("user_id") or annotation.get("identifier") or ""),
+        note=str(result.get("explanation") or ""),
+        at=moment_there(annotation.get("updated_at") or annotation.get("created_at")),
+    )

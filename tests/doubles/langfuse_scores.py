@@ -55,20 +55,19 @@ class LangfuseScores:
             return Reply(401, {"message": "Invalid credentials"})
         if len(request.raw) > BODY_LIMIT[self.generation]:
             return Reply(413, {"message": "too large"})
-        at = (request.method, request.path)
-        if at == ("POST", "/api/public/scores"):
-            return self._list(request.body)
-        if at == ("POST", "/api/public/ingestion"):
-            return self._events(request.body)
         if request.method == "DELETE" and request.path.startswith("/api/public/scores/"):
             return self._delete(request.path.rpartition("/")[2])
-        if at == ("GET", "/api/public/v3/scores") and self.generation == "lists":
-            return self._page(request)
-        if at == ("GET", "/api/public/v2/scores"):
-            return self._old_page(request)
-        return Reply(404, {"message": "not found"})
+        routes = {
+            ("POST", "/api/public/scores"): self._list,
+            ("POST", "/api/public/ingestion"): self._events,
+            ("GET", "/api/public/v3/scores"): self._page,
+            ("GET", "/api/public/v2/scores"): self._old_page,
+        }
+        route = routes.get((request.method, request.path))
+        return Reply(404, {"message": "not found"}) if route is None else route(request)
 
-    def _list(self, body: Any) -> Reply:
+    def _list(self, request: Request) -> Reply:
+        body = request.body
         if self.generation == "events" or not isinstance(body, list):
             return Reply(400, {"message": "Invalid request data"})
         errors = [{"message": why} for score in body if (why := self._wrong(score)) is not None]
@@ -88,7 +87,8 @@ class LangfuseScores:
         assert ("traceId" in score) != ("sessionId" in score)
         return self.rejects(score)
 
-    def _events(self, body: Any) -> Reply:
+    def _events(self, request: Request) -> Reply:
+        body = request.body
         if self.generation == "lists":
             return Reply(404, {"message": "not found"})
         answer: dict[str, list[dict[str, Any]]] = {"successes": [], "errors": []}
@@ -118,6 +118,8 @@ class LangfuseScores:
         return Reply(204) if gone else Reply(404, {"message": "not found"})
 
     def _page(self, request: Request) -> Reply:
+        if self.generation == "events":
+            return Reply(404, {"message": "not found"})
         assert request.params.get("source") == "ANNOTATION"
         start, limit = int(request.params.get("cursor", 0)), int(request.params.get("limit", 50))
         assert limit <= 100

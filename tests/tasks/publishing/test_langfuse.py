@@ -18,6 +18,7 @@ from assizes.tasks.store import open_store
 from assizes.tasks.store.deliveries import delivery_log
 from assizes.tasks.trace_stores.connection import connection_to
 from assizes.tasks.trace_stores.http_client import JsonClient
+from tests.command import assizes
 from tests.doubles.json_server import JsonServer, Reply, json_server
 from tests.doubles.langfuse_scores import KEYS, Generation, LangfuseScores
 from tests.tasks.publishing.sample import RUN_ID, SECRET, TRACES, stored
@@ -178,3 +179,80 @@ def test_an_answer_that_was_lost_writes_nothing_twice(
     assert publish(config, server).sent["score"] == 12
     assert len(double.scores) == 16
     assert set(log.latest(RUN_ID)["state"]) == {"sent"}
+
+
+def annotation(score_id: str, name: str, value: Any, generation: Generation, **more: Any) -> dict:
+    """A score that a person gave on the pages of Langfuse."""
+    subject = (
+        {"subject": {"kind": "trace", "id": TRACES[0]}}
+        if generation == "lists"
+        else {"traceId": TRACES[0]}
+    )
+    times = {"timestamp": "2026-11-20T10:00:00.000Z", "updatedAt": "2026-11-20T10:00:00.000Z"}
+    body = {"id": score_id, "name": name, "value": value, "source": "ANNOTATION"}
+    return {**body, "authorUserId": "ann", "comment": "so it is", **subject, **times, **more}
+
+
+def test_labels_made_there_come_back_once_with_rater_and_time(
+    tmp_path: Path, langfuse: tuple[LangfuseScores, JsonServer], generation: Generation
+):
+    double, server = langfuse
+    stored(tmp_path)
+    double.extra = [
+        annotation("s1", "verdict", 1, generation, dataType="BOOLEAN"),
+        annotation("s2", "tool_routing", 0.4, generation),
+        annotation("s3", "mood", 0.4, generation),
+        annotation("s4", "tool_routing", 17, generation),
+    ]
+    double.extra += [
+        annotation(f"x{n}", "verdict", 1, generation)
+        | {"subject": {"kind": "trace", "id": "f" * 32}, "traceId": "f" * 32}
+        for n in range(150)
+    ]
+    env = {**KEYS, "LANGFUSE_BASE_URL": server.url}
+    words = ("labels", "pull", RUN_ID, "--from", "langfuse://agents", "--json")
+    first = json.loads(assizes(*words, cwd=tmp_path, env=env).out)
+    assert (first["read"], first["labels"], first["new"]) == (154, 2, 2)
+    assert (first["elsewhere"], first["unusable"]) == (150, 1)
+    assert first["unknown_names"] == {"mood": 1}
+    again = json.loads(assizes(*words, cwd=tmp_path, env=env).out)
+    assert (again["labels"], again["new"]) == (2, 0)
+    named = json.loads(assizes(*words, "--name", "mood=tool_routing", cwd=tmp_path, env=env).out)
+    assert named["new"] == 1
+    listed = json.loads(assizes("labels", "list", RUN_ID, "--json", cwd=tmp_path).out)
+    by_metric = {row["metric"]: row for row in listed}
+    assert by_metric["verdict"]["value"] == 1.0
+    assert by_metric["verdict"]["rater"] == "ann"
+    assert by_metric["verdict"]["note"] == "so it is"
+    assert by_metric["verdict"]["at"].startswith("2026-11-20T10:00:00")
+    # They are not sent back to where they came from.
+    report = publish(
+        StoreConfig(uri=f"duckdb:///{tmp_path}/assizes.duckdb"), server, {"include": ["labels"]}
+    )
+    assert dict(report.sent) == {}
+
+
+def test_the_command_says_what_it_sent_and_what_it_would_send(
+    tmp_path: Path, langfuse: tuple[LangfuseScores, JsonServer]
+):
+    double, server = langfuse
+    stored(tmp_path)
+    env = {**KEYS, "LANGFUSE_BASE_URL": server.url}
+    words = ("publish", RUN_ID, "--to", "langfuse://agents")
+    dry = assizes(*words, "--dry-run", cwd=tmp_path, env=env)
+    assert f"{RUN_ID} to langfuse at {server.url}: would send 12 scores, 4 verdicts" in dry.out
+    assert "... and 6 more" in dry.out
+    assert double.scores == {}
+    sent = assizes(*words, cwd=tmp_path, env=env)
+    assert sent.out == f"{RUN_ID} to langfuse at {server.url}: sent 12 scores, 4 verdicts\n"
+    assert sent.code == 0
+    document = json.loads(assizes(*words, "--json", cwd=tmp_path, env=env).out)
+    assert document["unchanged"] == 16
+    lost = assizes("publish", RUN_ID, cwd=tmp_path, env=env)
+    assert lost.code == 2
+    assert "[publish] to: not set" in lost.err
+    wrong = assizes("publish", RUN_ID, "--to", "ftp://x", cwd=tmp_path, env=env)
+    assert wrong.code == 2
+    assert "accepted are one of langfuse://project" in wrong.err
+    no_keys = assizes(*words, cwd=tmp_path, env={"LANGFUSE_BASE_URL": server.url})
+    assert "set LANGFUSE_PUBLIC_KEY and LANGFUSE_SECRET_KEY" in no_keys.err
