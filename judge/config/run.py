@@ -17,7 +17,6 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from assizes.judge.config import ConfigTable, StorageOptions, gates, publishing
 from assizes.judge.config.judging import JudgeConfig, LimitsConfig
 from assizes.judge.config.transcripts import (
-    LATER_SETTINGS,
     GroundTruthConfig,
     PrivacyConfig,
     TranscriptsConfig,
@@ -303,16 +302,10 @@ class RunConfig(ConfigTable):
 
     def result_settings(self) -> dict[str, Any]:
         """The settings that can change a result; places to write to and limits on speed cannot."""
-        body = self.model_dump(mode="json", include={"name", "transcripts", "judge", "thresholds"})
-        del body["transcripts"]["storage_options"]
-        unset = TranscriptsConfig(uri="").model_dump(mode="json")
-        # A later setting counts only where it is set, so that a run of an older version can be
-        # continued.
-        for name in LATER_SETTINGS:
-            if body["transcripts"][name] == unset[name]:
-                del body["transcripts"][name]
+        body = self.model_dump(mode="json", include={"name", "judge", "thresholds"})
+        body["transcripts"] = self.transcripts.counted()
         unset_judge = JudgeConfig().model_dump(mode="json")
-        for name in ("flagged_passes", "floors", "second_look", "reply_format"):  # as above
+        for name in ("flagged_passes", "floors", "second_look", "reply_format"):  # as in `counted`
             if body["judge"][name] == unset_judge[name]:
                 del body["judge"][name]
         for name, table in (("ground_truth", self.ground_truth), ("privacy", self.privacy)):

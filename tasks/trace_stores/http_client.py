@@ -130,7 +130,8 @@ class JsonClient(Closing):
         A request is sent again when the server is busy (429, 502, 503, 504), fails (500), or the
         connection breaks, so a request that writes must be one that may arrive twice; with `repeated`
         it is sent again only after an answer with one of these statuses, or where no connection
-        was made. A parameter that is None is left out.
+        was made. A parameter that is None is left out, and one that is a list stands in the query once
+        for each value.
 
         Raises:
             TraceStoreError: the server cannot be reached, refuses the request, answers something
