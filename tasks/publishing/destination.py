@@ -13,6 +13,9 @@ from assizes.tasks.trace_stores.http_client import TraceStoreError
 MAX_BATCH_BYTES: Final = 800_000
 """Bytes of one request as JSON, at most: the smallest bound of the vendors is 1 MB."""
 
+PROJECT: Final = ", project "
+"""What stands in the name of a place between its server and its project."""
+
 _MAX_DETAIL: Final = 200  # characters of a reason that is kept
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 from urllib.parse import quote
 
-from assizes.tasks.publishing.destination import batches, chunks, moment_there, refusal
+from assizes.tasks.publishing.destination import PROJECT, batches, chunks, moment_there, refusal
 from assizes.tasks.publishing.entry import ID_KEY, Answer, LabelThere, Parcel, Target, target_of
 from assizes.tasks.trace_stores.connection import connection_to
 from assizes.tasks.trace_stores.http_client import JsonClient, TraceStoreError
@@ -34,7 +34,7 @@ class Phoenix:
     def __init__(self, project: str, client: JsonClient | None = None) -> None:
         self._project = project
         self._client = client or JsonClient(connection_to("phoenix"))
-        self.uri = f"phoenix at {self._client.connection.base_url}"
+        self.uri = f"phoenix at {self._client.connection.base_url}{PROJECT}{project}"
 
     def target(self, case: dict[str, Any], given: Target) -> Target | None:
         """The ids that the case states, else its own id as that of a trace or a session."""

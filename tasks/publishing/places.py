@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from typing import Any
+from urllib.parse import quote
 
 from assizes.judge.config.publishing import SCHEMES, PublishConfig
 from assizes.judge.errors import ConfigurationError
-from assizes.tasks.publishing.destination import Destination
+from assizes.tasks.publishing.destination import PROJECT, Destination
 from assizes.tasks.publishing.entry import Target
 from assizes.tasks.store import RunRecord
 from assizes.tasks.trace_stores.address import is_trace_store, parse_address
@@ -58,6 +59,19 @@ def open_place(place: str) -> Destination:
     from assizes.tasks.publishing.phoenix import Phoenix
 
     return Phoenix(address.name)
+
+
+def reopen_place(name: str) -> Destination:
+    """The place that column `destination` of a delivery names, as the environment reaches it now.
+
+    Raises:
+        ConfigurationError: a variable of the environment is missing.
+    """
+    kind, _, rest = name.partition(" at ")
+    if kind == "otlp":
+        return open_place(kind)
+    project = rest.partition(PROJECT)[2] or "any"  # only Phoenix deletes within a project
+    return open_place(f"{kind}://{quote(project, safe='')}")
 
 
 def given_target(case: dict[str, Any]) -> Target:

@@ -256,3 +256,31 @@ def test_the_command_says_what_it_sent_and_what_it_would_send(
     assert "accepted are one of langfuse://project" in wrong.err
     no_keys = assizes(*words, cwd=tmp_path, env={"LANGFUSE_BASE_URL": server.url})
     assert "set LANGFUSE_PUBLIC_KEY and LANGFUSE_SECRET_KEY" in no_keys.err
+
+
+def test_forget_deletes_there_too_and_nothing_here_where_it_cannot(
+    tmp_path: Path, langfuse: tuple[LangfuseScores, JsonServer]
+):
+    double, server = langfuse
+    config = stored(tmp_path)
+    publish(config, server)
+    env = {**KEYS, "LANGFUSE_BASE_URL": server.url}
+    words = ("store", "forget", TRACES[0])
+    plan = assizes(*words, cwd=tmp_path, env=env)
+    assert "sent to other places: 4 scores to delete there, too" in plan.out
+    real, server.answer = server.answer, lambda _: Reply(403, {"message": "no"})
+    failed = assizes(*words, "--yes", cwd=tmp_path, env=env)
+    assert failed.code == 2
+    assert "HTTP 403" in failed.err
+    assert len(delivery_log(config).latest(RUN_ID)) == 16
+    assert TRACES[0] in assizes("sql", "select case_id from cases", cwd=tmp_path).out
+    server.answer = real
+    done = json.loads(assizes(*words, "--yes", "--json", cwd=tmp_path, env=env).out)
+    assert done["elsewhere"] == {"deleted": 4, "by_hand": []}
+    assert {score["traceId"] for score in double.scores.values()} == set(TRACES[1:])
+    assert TRACES[0] not in set(delivery_log(config).rows(RUN_ID)["case_id"])
+    words = ("store", "forget", TRACES[1], "--yes", "--json")
+    listed = json.loads(assizes(*words, "--here-only", cwd=tmp_path, env=env).out)
+    assert len(listed["elsewhere"]["by_hand"]) == 4
+    assert TRACES[1] in listed["elsewhere"]["by_hand"][0]
+    assert len(double.scores) == 12
