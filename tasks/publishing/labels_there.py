@@ -25,6 +25,7 @@ PULLED_FROM: Final = "pulled_from"
 """The key in column `shown` of a label that says from where it was pulled."""
 
 _MAX_NOTE: Final = 4_000  # characters
+_MAX_ID: Final = 200  # characters of an id there that is kept
 _WORDS: Final = {
     **dict.fromkeys(("pass", "passed", "yes", "true", "correct", "thumbs-up"), 1.0),
     **dict.fromkeys(("fail", "failed", "no", "false", "incorrect", "thumbs-down"), 0.0),
@@ -126,7 +127,7 @@ def _row(
     shown = {
         "transcript_hash": case["transcript_hash"],
         PULLED_FROM: place,
-        "remote_id": label.remote_id,
+        "remote_id": label.remote_id[:_MAX_ID],
     }
     return {
         "label_id": hashlib.sha256(as_json(key).encode()).hexdigest()[:32],

@@ -93,40 +93,39 @@ class Publisher:
                     if len(report.first) < _SHOWN:
                         report.first.append(_preview(parcel))
                 return report
-            with self.log.locked(record.run_id):
-                self._send_all(record, chosen, report, retry_refused=retry_refused)
+            with self.log.locked(record.run_id) as renew:
+                pending = self._pending(record, chosen, report, retry_refused=retry_refused)
+                for batch in _batched(pending, chosen.batch_size):
+                    renew()
+                    if not self._send(record.run_id, batch, chosen, report):
+                        break
         return report
 
-    def _send_all(
-        self,
-        record: RunRecord,
-        destination: Destination,
-        report: PublishReport,
-        *,
-        retry_refused: bool,
-    ) -> None:
-        pending = self._pending(record, destination, report, retry_refused=retry_refused)
-        for batch in _batched(pending, destination.batch_size):
-            failpoint("publish.before")
-            self.log.add(record.run_id, [parcel.row("sending") for parcel in batch])
-            failpoint("publish.noted")
-            answers: dict[str, tuple[Parcel, Answer]] = {}
-            stop: TraceStoreError | None = None
-            try:
-                for parcel, answer in destination.send(batch):
-                    answers[parcel.delivery_id] = (parcel, answer)
-                    failpoint("publish.answered")
-            except TraceStoreError as error:  # what was answered until then is recorded
-                stop = error
-            failpoint("publish.sent")
-            self._record(record.run_id, list(answers.values()), report)
-            failpoint("publish.recorded")
-            if stop is not None:
-                if stop.status in (401, 403):
-                    raise ConfigurationError(str(stop)) from stop
-                report.unanswered += len(batch) - len(answers)
-                report.stopped = str(stop)
-                return
+    def _send(
+        self, run_id: str, batch: list[Parcel], destination: Destination, report: PublishReport
+    ) -> bool:
+        """Send some findings between two notes; returns whether the destination still answers."""
+        failpoint("publish.before")
+        self.log.add(run_id, [parcel.row("sending") for parcel in batch])
+        failpoint("publish.noted")
+        answers: list[tuple[Parcel, Answer]] = []
+        stop: TraceStoreError | None = None
+        try:
+            for answered in destination.send(batch):
+                answers.append(answered)  # those before an error count
+                failpoint("publish.answered")
+        except TraceStoreError as error:
+            stop = error
+        failpoint("publish.sent")
+        self._record(run_id, answers, report)
+        failpoint("publish.recorded")
+        if stop is None:
+            return True
+        if stop.status in (401, 403):
+            raise ConfigurationError(str(stop)) from stop
+        report.unanswered += len(batch) - len(answers)
+        report.stopped = str(stop)
+        return False
 
     def _record(
         self, run_id: str, answers: list[tuple[Parcel, Answer]], report: PublishReport

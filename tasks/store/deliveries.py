@@ -13,7 +13,7 @@ import json
 import os
 import socket
 import uuid
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -108,8 +108,10 @@ class DeliveryLog:
         return blocks
 
     @contextmanager
-    def locked(self, run_id: str) -> Iterator[None]:
+    def locked(self, run_id: str) -> Iterator[Callable[[], None]]:
         """Keep other processes from sending the same run at the same time.
+
+        The function that the block gets extends the lock, in a bucket by ten minutes from then on.
 
         Raises:
             StoreBusy: another process is sending it.
@@ -117,28 +119,31 @@ class DeliveryLog:
         busy = StoreBusy(f"another process is publishing run {run_id}; wait until it has ended")
         if isinstance(self._objects, Folder):
             with _locked_file(Path(self._objects.where) / _FOLDER / run_id / "lock", busy):
-                yield
+                yield lambda: None
             return
-        lease = self._take_lease(run_id, busy)
-        try:
-            yield
-        finally:
-            self._objects.remove([lease])
-
-    def _take_lease(self, run_id: str, busy: StoreBusy) -> str:
-        """Create the lease on a run in a bucket; one that has expired is taken over."""
         name = f"{_FOLDER}/{run_id}/lease"
-        until = datetime.now(UTC) + _LEASE
-        own = {"holder": f"{socket.gethostname()} {os.getpid()}", "token": uuid.uuid4().hex}
-        body = as_json({**own, "until": until.isoformat()}).encode()
-        if not self._objects.create(name, body):
-            held = self._objects.read([name]).get(name)
-            if held and datetime.fromisoformat(json.loads(held)["until"]) > datetime.now(UTC):
-                raise busy
+        self._take_lease(name, busy)
+        try:
+            yield lambda: self._objects.replace(name, _lease())
+        finally:
             self._objects.remove([name])
-            if not self._objects.create(name, body):
-                raise busy
-        return name
+
+    def _take_lease(self, name: str, busy: StoreBusy) -> None:
+        """Create a lease in a bucket; one that has expired is taken over."""
+        if self._objects.create(name, _lease()):
+            return
+        held = self._objects.read([name]).get(name)
+        if held and datetime.fromisoformat(json.loads(held)["until"]) > datetime.now(UTC):
+            raise busy
+        self._objects.remove([name])
+        if not self._objects.create(name, _lease()):
+            raise busy
+
+
+def _lease() -> bytes:
+    holder = f"{socket.gethostname()} {os.getpid()} {uuid.uuid4().hex}"
+    until = datetime.now(UTC) + _LEASE
+    return as_json({"holder": holder, "until": until.isoformat()}).encode()
 
 
 def delivery_log(config: StoreConfig) -> DeliveryLog:
