@@ -113,8 +113,10 @@ SECTIONS: Final[Mapping[str, Sequence[str]]] = {  # heading -> commands, in this
         ),
     ),
     "Judges and transcripts": ("metrics", "judges", "calibrate", "import"),
+    "Scores elsewhere": ("publish",),
     "Labels of people": (
         *("labels queue", "labels status", "labels list", "labels import", "labels export"),
+        "labels pull",
         "align",
     ),
     "Causes of failures": (

@@ -191,6 +191,18 @@ CAUSE_TABLES: Final[dict[str, dict[str, Any]]] = {
 """What the failures of a run have in common. These rows are derived from the others: they are
 written when somebody asks for the causes of a run (`tasks/store/cause_tables.py`)."""
 
+DELIVERIES: Final[dict[str, Any]] = {
+    "delivery_id": pl.String,  # made from run, case, kind, name and destination
+    **_ID,
+    **_columns(pl.String, "destination", "kind", "name"),  # kind: score, verdict, cause, label
+    "target": pl.String,  # JSON: the ids of trace, span, session or response there
+    **_columns(pl.String, "content_hash", "state"),  # state: sending, sent, refused, withdrawn
+    **_columns(pl.String, "remote_id", "detail"),  # detail: why it was refused
+    "at": _TIME,
+}
+"""Table deliveries: what was sent to other places, a row for each change of state. No row is ever
+changed (`tasks/store/deliveries.py`)."""
+
 LATER_COLUMNS: Final[dict[str, tuple[str, ...]]] = {
     "asks": ("cached_tokens", "cache_write_tokens"),
     "cases": ("tools", "flags", "system_prompt_hash"),

@@ -87,7 +87,7 @@ def _intake(context: RunContext, request: RunRequest, selector: RecordSelector |
             context.spool,
             date=request.date,
             on_progress=lambda read: context.progress("reading", read, 0),
-            policy=ScanPolicy(selector, context.preprocessor),
+            policy=ScanPolicy(selector, context.preprocessor, context.config.nightly.time_zone),
         )
     except NothingDue as error:
         # Of a scheduled run nobody would see the error, but the store shows its empty run.

@@ -22,8 +22,10 @@ from assizes.tasks.intake.sample import check_first_records
 from assizes.tasks.runtime.places import write_probe
 from assizes.tasks.runtime.prefect_server import API_TIMEOUT_S, is_healthy, running_server
 from assizes.tasks.sources.listing import list_sources
+from assizes.tasks.sources.trace_copies import check_trace_store
 from assizes.tasks.spending.ledger_file import all_runs_stopped_at, probe_ledger, spending_today
 from assizes.tasks.store import existing_store, store_file
+from assizes.tasks.trace_stores.address import is_trace_store
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +142,8 @@ def _causes(config: RunConfig) -> str:
 
 def _transcripts(config: RunConfig) -> str | Check:
     transcripts = config.transcripts
+    if is_trace_store(transcripts.uri):
+        return check_trace_store(transcripts)
     if "{" in transcripts.uri:
         return f"{transcripts.uri}: has a date placeholder, not listed"
     sources = list_sources(transcripts.uri, transcripts.storage_options)

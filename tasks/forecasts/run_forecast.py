@@ -78,7 +78,7 @@ async def forecast(config: RunConfig, day: date | None = None) -> RunForecast:
             date=day,
             # How many records there are is known when all are read.
             on_progress=lambda read: progress_reporter.get()("reading", read, 0),
-            policy=ScanPolicy(selector, preprocessor),
+            policy=ScanPolicy(selector, preprocessor, config.nightly.time_zone),
         )
         prior = await asyncio.to_thread(_PriorState, config, judge_panel, assignment, intake)
         forecaster = Forecaster(assignment, prior.replies(), sql_runner)
