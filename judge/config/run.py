@@ -17,10 +17,10 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from assizes.judge.config import ConfigTable, StorageOptions, gates
 from assizes.judge.config.judging import JudgeConfig, LimitsConfig
 from assizes.judge.config.transcripts import (
-    LATER_SETTINGS,
     GroundTruthConfig,
     PrivacyConfig,
     TranscriptsConfig,
+    hashed_settings,
 )
 from assizes.judge.privacy.secret_masking import keys_in, revealing_urls, secret_names
 from assizes.judge.rows import as_json
@@ -304,13 +304,7 @@ class RunConfig(ConfigTable):
     def result_settings(self) -> dict[str, Any]:
         """The settings that can change a result; places to write to and limits on speed cannot."""
         body = self.model_dump(mode="json", include={"name", "transcripts", "judge", "thresholds"})
-        del body["transcripts"]["storage_options"]
-        unset = TranscriptsConfig(uri="").model_dump(mode="json")
-        # A later setting counts only where it is set, so that a run of an older version can be
-        # continued.
-        for name in LATER_SETTINGS:
-            if body["transcripts"][name] == unset[name]:
-                del body["transcripts"][name]
+        body["transcripts"] = hashed_settings(self.transcripts)
         unset_judge = JudgeConfig().model_dump(mode="json")
         for name in ("flagged_passes", "floors", "second_look", "reply_format"):  # as above
             if body["judge"][name] == unset_judge[name]:

@@ -328,9 +328,11 @@ class TranscriptsConfig(SelectionConfig):
         gt=0,
         description="The largest object once it is unpacked or fetched, in MB of 2^20 bytes.",
     )
-    salvage: bool = Field(
-        default=False,
-        description="Judge the whole lines before the place where a packed object is broken.",
+    salvage: bool | None = Field(
+        default=None,
+        description="Judge the whole lines before the place where a packed object (gzip, zstd) is "
+        "broken. Not set: yes, unless lines are pieces of conversations, of which some could lack "
+        "their end. `true`: also then. `false`: never; a broken object is one reject.",
     )
     databases: str | None = Field(
         default=None,
@@ -356,3 +358,18 @@ class TranscriptsConfig(SelectionConfig):
                 "leave one of the two out"
             )
         return self
+
+
+def hashed_settings(config: TranscriptsConfig) -> dict[str, Any]:
+    """The settings of [transcripts] that can change a result, as the configuration's hash has them.
+
+    A later setting counts only where it is set, so that a run of an older version can be continued.
+    """
+    body = config.model_dump(mode="json", exclude={"storage_options"})
+    unset = TranscriptsConfig(uri="").model_dump(mode="json")
+    for name in LATER_SETTINGS:
+        if body[name] == unset[name]:
+            del body[name]
+    # Older versions salvaged nothing by default: the hash of the default is the one that it had.
+    body["salvage"] = {None: False, True: True, False: "nothing"}[config.salvage]
+    return body
