@@ -330,9 +330,11 @@ class TranscriptsConfig(SelectionConfig):
         gt=0,
         description="The largest object once it is unpacked or fetched, in MB of 2^20 bytes.",
     )
-    salvage: bool = Field(
-        default=False,
-        description="Judge the whole lines before the place where a packed object is broken.",
+    salvage: bool | None = Field(
+        default=None,
+        description="Judge the whole lines before the place where a packed object (gzip, zstd) is "
+        "broken. Not set: yes, unless lines are pieces of conversations, of which some could lack "
+        "their end. `true`: also then. `false`: never; a broken object is one reject.",
     )
     databases: str | None = Field(
         default=None,
@@ -379,8 +381,11 @@ class TranscriptsConfig(SelectionConfig):
             )
             for each in (self, TranscriptsConfig(uri=""))
         )
-        return {
+        counted = {
             name: value
             for name, value in body.items()
             if name not in LATER_SETTINGS or value != unset[name]
         }
+        # Older versions salvaged nothing by default: the hash of the default is the one that it had.
+        salvage = {None: False, True: True, False: "nothing"}[self.salvage]
+        return counted | {"salvage": salvage}

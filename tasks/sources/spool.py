@@ -89,7 +89,8 @@ class Spool(Closing):
     def of(cls, config: TranscriptsConfig) -> Spool:
         """A spool with the storage options and bounds of a configuration."""
         sizes = round(config.max_object_mb * _MB), round(config.max_document_mb * _MB)
-        return cls(config.storage_options, ObjectBounds(*sizes, config.salvage))
+        salvage = config.salvage is not False, config.salvage is True
+        return cls(config.storage_options, ObjectBounds(*sizes, *salvage))
 
     def close(self) -> None:
         """Delete the temporary folder and forget every file and parsed document."""
@@ -130,7 +131,7 @@ class Spool(Closing):
     def open(self, source: listing.TranscriptSource) -> OpenedObject:
         """The local file of a source, opened for reading; raises what `lines_path` does."""
         stream = self.lines_path(source).open("rb")
-        return OpenedObject(source, stream, self._faults.get((source.uri, source.etag)))
+        return OpenedObject(source, stream, self.salvage_fault(source))
 
     def lines_path(self, source: listing.TranscriptSource) -> Path:
         """The local file of a source; for an archive or a table the file of its records as lines.
@@ -147,9 +148,15 @@ class Spool(Closing):
         with path.open("rb") as stream:
             if stream.read(MAGIC_BYTES) not in CONVERTERS:
                 return path
+        if (fault := self.salvage_fault(source)) is not None:  # the beginning is no archive
+            raise fault
         return self.derived_path(
             source, "lines", lambda target: archive_to_lines(path, target, self.bounds)
         )
+
+    def salvage_fault(self, source: listing.TranscriptSource) -> DataError | None:
+        """What broke behind the beginning of an object that was fetched; `None`: it is whole."""
+        return self._faults.get((source.uri, source.etag))
 
     def current_source(self, uri: str) -> listing.TranscriptSource:
         """The object of a name, as it is now.
@@ -193,7 +200,7 @@ class Spool(Closing):
         """
         key = ((source.uri, source.etag), parse)
         path = self.path(source)
-        if (fault := self._faults.get(key[0])) is not None:  # the beginning is no JSON document
+        if (fault := self.salvage_fault(source)) is not None:  # the beginning is no JSON document
             raise fault
         if (size := path.stat().st_size) > self.bounds.document_bytes:
             raise DataError(
