@@ -28,7 +28,7 @@ from assizes.tasks.trace_stores.connection import connection_to
 from assizes.tasks.trace_stores.facts import is_wanted
 from assizes.tasks.trace_stores.journal import Journal, PlacedPiece
 from assizes.tasks.trace_stores.readers import open_reader
-from assizes.tasks.trace_stores.reading import TimeWindow
+from assizes.tasks.trace_stores.reading import TimeWindow, as_line
 
 log = logging.getLogger(__name__)
 
@@ -159,7 +159,7 @@ def _written(
             continue
         values = list(journal.values(conversation.pieces))
         if is_wanted(address.kind, values, settings):
-            lines = [f"{as_json(value)}\n".encode() for value in values]
+            lines = [as_line(value) for value in values]
             by_day.setdefault(conversation.started[:10] or "undated", []).append(lines)
     return [
         _write_file(folder, day, conversations[start : start + _MOST_CONVERSATIONS])

@@ -16,9 +16,8 @@ from typing import Any, Final, NamedTuple
 
 from assizes.judge.errors import ConfigurationError, DataError
 from assizes.judge.formats.shared.parsing import strict_json
-from assizes.judge.rows import as_json
 from assizes.tasks.trace_stores.http_client import TraceStoreError
-from assizes.tasks.trace_stores.reading import TimeWindow, TracePage, TraceReader
+from assizes.tasks.trace_stores.reading import TimeWindow, TracePage, TraceReader, as_line
 
 _MOST_PAGES: Final = 1_000_000
 """The most pages of one window: a server that turns in circles is not followed for ever."""
@@ -109,7 +108,7 @@ class Journal:
 
     def _write(self, entries: list[Any]) -> list[tuple[int, int]]:
         """Append lines and make them durable; return the offset and length of each."""
-        lines = [f"{as_json(entry)}\n".encode() for entry in entries]
+        lines = [as_line(entry) for entry in entries]
         places = []
         try:
             with self.path.open("ab") as file:

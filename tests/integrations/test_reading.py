@@ -96,7 +96,7 @@ def judged(folder, env):
     answer = assizes("run", "-c", "assizes.toml", "--json", cwd=folder, env=env)
     assert answer.code in (0, 1), answer.err
     run = json.loads(answer.out)
-    cases = json.loads(assizes("sql", "SELECT * FROM cases", "--json", cwd=folder).out)
+    cases = json.loads(assizes("sql", "latest", "SELECT * FROM cases", "--json", cwd=folder).out)
     return run, cases
 
 
@@ -135,7 +135,7 @@ def test_filters(store, tmp_path, by):
         assert answer.code == 4
         assert "no traces in" in answer.err
         return
-    cases = json.loads(assizes("sql", "SELECT * FROM cases", "--json", cwd=tmp_path).out)
+    cases = json.loads(assizes("sql", "latest", "SELECT * FROM cases", "--json", cwd=tmp_path).out)
     # The score stands at the trace logged last, which is of s0.
     assert {case["case_id"] for case in rows(cases)} == ({"s1"} if by == "tag" else {"s0"})
 
