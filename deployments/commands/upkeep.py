@@ -15,9 +15,12 @@ from assizes.deployments.commands.stores import opened_store, store_config
 from assizes.deployments.settings import read_optional_config
 from assizes.judge.config.run import StoreConfig
 from assizes.judge.errors import ConfigurationError, StoreBusy
+from assizes.tasks.runs.stored_cases import run_config
+from assizes.tasks.sources.trace_forgetting import forget_traces
 from assizes.tasks.spending.ledger_file import known_runs, lift_stop, write_stop
 from assizes.tasks.store import existing_store, rebuild_store, upkeep
 from assizes.tasks.store.run_names import names_in_ids, resolve_run
+from assizes.tasks.trace_stores.address import is_trace_store
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +138,10 @@ def _forget(
         try:
             with existing_store(config) as store:
                 matches = upkeep.find_subject(store, subject, options.run_id)
+                for match in matches:  # first: once the rows are gone, nobody finds the copies
+                    record = store.run(match.run_id)
+                    if is_trace_store(record.config["transcripts"]["uri"]):
+                        forget_traces(run_config(record).transcripts, match.case_ids)
                 upkeep.forget_subject(store, matches)
                 return matches
         except StoreBusy as error:

@@ -156,4 +156,6 @@ def _is_within(moment: str, low: str | None, high: str | None) -> bool:
 
 
 def _raw(value: Any) -> str | None:
-    return value if value is None or isinstance(value, str) else json.dumps(value)
+    return (
+        value if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    )

@@ -18,6 +18,7 @@ from assizes.judge.errors import ConfigurationError, Inconclusive
 from assizes.tasks.intake.shards import plan_intake, read_shard
 from assizes.tasks.sources.spool import Spool
 from assizes.tasks.sources.trace_copies import check_trace_store, trace_sources
+from assizes.tasks.sources.trace_forgetting import forget_traces
 from assizes.tasks.trace_stores import http_client
 from assizes.tasks.trace_stores.http_client import TraceStoreError
 from assizes.tasks.trace_stores.marks import RUN_KEY
@@ -253,6 +254,26 @@ def test_a_killed_reading_goes_on_where_it_was(server, double, config, tmp_path)
     assert "cursor" in first.params
     whole = trace_sources(with_traces(tmp_path / "whole"))
     assert [s.etag for s in sources] == [s.etag for s in whole]
+
+
+def test_a_forgotten_conversation_leaves_the_copies_and_does_not_come_back(server, double, config):
+    sources = trace_sources(config)
+    gone, other = double.traces[0]["id"], double.traces[1]["id"]
+    folder = Path(config.trace_settings.copies)
+
+    def mentions(trace_id):
+        return [
+            path for path in folder.rglob("*") if path.is_file() and trace_id in path.read_text()
+        ]
+
+    assert len(mentions(gone)) == 2  # the pages, and the file of the day
+    assert forget_traces(config, [gone]) == 2
+    assert mentions(gone) == []
+    assert len(mentions(other)) == 2
+    again = trace_sources(config)
+    assert mentions(gone) == []
+    assert {s.etag for s in again} != {s.etag for s in sources}
+    assert gone not in cases_of(config)
 
 
 def test_the_copies_are_for_their_owner_alone(server, config):
