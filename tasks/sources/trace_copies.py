@@ -153,20 +153,20 @@ def _written(
 ) -> list[TranscriptSource]:
     """Write the wanted conversations, and return the files, oldest first."""
     address, settings, window = wanted
-    forgotten = journal.forgotten
-    by_day: dict[str, list[list[bytes]]] = {}
+    sources: list[TranscriptSource] = []
+    day, lines, count = "", [], 0  # of the file that is next to be written
     for conversation in _conversations(journal, window):
-        if forgotten and conversation_hash(conversation.id) in forgotten:
+        if journal.forgotten and conversation_hash(conversation.id) in journal.forgotten:
             continue
         values = list(journal.values(conversation.pieces))
-        if is_wanted(address.kind, values, settings):
-            lines = [as_line(value) for value in values]
-            by_day.setdefault(conversation.started[:10] or "undated", []).append(lines)
-    return [
-        _write_file(folder, day, conversations[start : start + _MOST_CONVERSATIONS])
-        for day, conversations in sorted(by_day.items())
-        for start in range(0, len(conversations), _MOST_CONVERSATIONS)
-    ]
+        if not is_wanted(address.kind, values, settings):
+            continue
+        if lines and (count == _MOST_CONVERSATIONS or conversation.started[:10] != day):
+            sources.append(_write_file(folder, day, lines))
+            lines, count = [], 0
+        day, count = conversation.started[:10], count + 1
+        lines += [as_line(value) for value in values]
+    return [*sources, _write_file(folder, day, lines)] if lines else sources
 
 
 def _conversations(journal: Journal, window: TimeWindow) -> Iterator[Conversation]:
@@ -199,8 +199,8 @@ def _is_within(started: str, window: TimeWindow) -> bool:
     return (window.since is None or moment >= window.since) and moment < window.until
 
 
-def _write_file(folder: Path, day: str, conversations: list[list[bytes]]) -> TranscriptSource:
-    content = b"".join(line for lines in conversations for line in lines)
+def _write_file(folder: Path, day: str, lines: list[bytes]) -> TranscriptSource:
+    content = b"".join(lines)
     path = folder / f"{_safe(day)}-{hashlib.blake2b(content, digest_size=8).hexdigest()}.jsonl"
     if not path.exists():
         try:
