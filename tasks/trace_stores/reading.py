@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -96,6 +97,12 @@ def rows_of(body: Any, key: str, where: str) -> list[dict[str, Any]]:
 def object_of(value: Any) -> dict[str, Any]:
     """The value where it is an object, else an empty one."""
     return value if isinstance(value, dict) else {}
+
+
+def as_line(value: Any) -> bytes:
+    """A JSON line; keys stay in their order, since a reader may show an object as text."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return f"{text}\n".encode()
 
 
 def text_of(value: Any) -> str | None:
