@@ -22,6 +22,7 @@ from assizes.tasks.publishing.entry import (
     Parcel,
     Target,
     target_of,
+    traces_of,
 )
 from assizes.tasks.trace_stores.connection import connection_to
 from assizes.tasks.trace_stores.http_client import JsonClient, TraceStoreError
