@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from functools import partial
@@ -149,8 +148,9 @@ def _forget(
         try:
             with existing_store(config) as store:
                 matches = upkeep.find_subject(store, subject, options.run_id)
-                first = partial(_forget_copies, store, matches, elsewhere)
-                upkeep.forget_subject(store, matches, first)
+                # What rows alone tell of goes first: where that fails, the command is called again.
+                before = partial(_forget_outside, store, matches, elsewhere)
+                upkeep.forget_subject(store, matches, before)
                 elsewhere.forget(matches)
                 return matches
         except StoreBusy as error:
@@ -162,12 +162,10 @@ def _forget(
         time.sleep(_RETRY_S)
 
 
-def _forget_copies(
-    store: Store, matches: Sequence[upkeep.SubjectRows], elsewhere: Elsewhere
-) -> None:
-    """Delete what lies outside of the store, before its rows: without these, nobody finds it."""
-    elsewhere.withdraw(matches)  # first: where it fails, the command can be called again
-    for match in matches:
+def _forget_outside(store: Store, matches: list[upkeep.SubjectRows], elsewhere: Elsewhere) -> None:
+    """Delete what was sent to other places, then the copies of traces."""
+    elsewhere.withdraw(matches)
+    for match in matches:  # once the rows are gone, nobody finds the copies
         record = store.run(match.run_id)
         if is_trace_store(record.config["transcripts"]["uri"]):
             forget_traces(run_config(record).transcripts, match.case_ids)
