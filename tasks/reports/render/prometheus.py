@@ -40,7 +40,7 @@ def write_metrics(store: Store, record: RunRecord, folder: str) -> Path:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         # At once: a collector may read at any moment, and half a file would be half the metrics.
-        replace_file(path, text.encode())
+        replace_file(path, text.encode(), is_public=True)  # the exporter is another user
     except OSError as error:
         raise ConfigurationError(
             f"[report] metrics {folder!r} cannot be written: {error.strerror}; give a folder"
