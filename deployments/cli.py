@@ -20,6 +20,7 @@ from assizes.deployments import (
     operating_cli,
     options,
     people_cli,
+    publish_cli,
     reading_cli,
     store_cli,
     suite_cli,
@@ -312,6 +313,7 @@ app.add_typer(operating_cli.app)
 app.add_typer(reading_cli.app)
 app.add_typer(store_cli.app)
 app.add_typer(causes_cli.causes_app)
+app.add_typer(publish_cli.app)
 app.add_typer(people_cli.labels_app)
 app.add_typer(align_cli.app)
 app.add_typer(suite_cli.app)

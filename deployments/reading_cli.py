@@ -200,6 +200,32 @@ def serve(
     serve_store(config, store, host, port, allow_host or (), labelling=labelling)
 
 
+@app.command()
+def mcp(
+    config: ConfigFile = None,
+    store: StoreUri = None,
+    base_url: Annotated[
+        str | None,
+        Option(help="Address of `assizes serve`: answers then link to its pages."),
+    ] = None,
+    allow: Annotated[
+        list[str] | None,
+        Option(
+            help="What assistants may do beside reading: plan, run, label, promote, all; repeatable."
+        ),
+    ] = None,
+    suites: Annotated[
+        Path, Option(help="Folder of the suites into which cases may be promoted.")
+    ] = Path("suites"),
+) -> None:
+    """Let an assistant read a store: a Model Context Protocol server on stdin and stdout."""
+    from assizes.deployments.agents.server import serve_agents
+    from assizes.deployments.agents.workspace import WorkspaceOptions, workspace_of
+
+    given = WorkspaceOptions(config, store, base_url, allow or (), suites)
+    serve_agents(workspace_of(given))
+
+
 Labels = Annotated[
     str | None,
     Argument(

@@ -50,6 +50,8 @@ ASKS: Final[dict[str, Any]] = {
     "waited_ms": pl.Float64,  # for limits, slots and pauses
     "flags": pl.List(pl.String),
     "trail": pl.String,  # JSON: one object a call
+    # Of `input_tokens`, by the provider's prompt cache; NULL: it does not tell, or older.
+    **_columns(pl.Int64, "cached_tokens", "cache_write_tokens"),
 }
 
 CASES: Final[dict[str, Any]] = {
@@ -189,7 +191,20 @@ CAUSE_TABLES: Final[dict[str, dict[str, Any]]] = {
 """What the failures of a run have in common. These rows are derived from the others: they are
 written when somebody asks for the causes of a run (`tasks/store/cause_tables.py`)."""
 
+DELIVERIES: Final[dict[str, Any]] = {
+    "delivery_id": pl.String,  # made from run, case, kind, name and destination
+    **_ID,
+    **_columns(pl.String, "destination", "kind", "name"),  # kind: score, verdict, cause, label
+    "target": pl.String,  # JSON: the ids of trace, span, session or response there
+    **_columns(pl.String, "content_hash", "state"),  # state: sending, sent, refused, withdrawn
+    **_columns(pl.String, "remote_id", "detail"),  # detail: why it was refused
+    "at": _TIME,
+}
+"""Table deliveries: what was sent to other places, a row for each change of state. No row is ever
+changed (`tasks/store/deliveries.py`)."""
+
 LATER_COLUMNS: Final[dict[str, tuple[str, ...]]] = {
+    "asks": ("cached_tokens", "cache_write_tokens"),
     "cases": ("tools", "flags", "system_prompt_hash"),
     "runs": ("day",),
 }

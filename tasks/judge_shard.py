@@ -106,13 +106,27 @@ async def judge_shard(context: RunContext, run_id: str, shard: Shard) -> dict[st
             raise record.reject  # it could be read when the run was planned
     outcomes = await asyncio.gather(
         *(
-            _judge_case(context, RowKey(run_id, shard.uri, record.position), record.case)
+            judge_case(context, RowKey(run_id, shard.uri, record.position), record.case)
             for record in records
             if record.case is not None
         )
     )
     failpoint("shard.judged")
-    _check_models_answered(outcomes, context, run_id)
+    check_models_answered(outcomes, context, run_id)
+    return await commit_findings(context, run_id, shard, (records, outcomes))
+
+
+async def commit_findings(
+    context: RunContext,
+    run_id: str,
+    shard: Shard,
+    judged: tuple[Sequence[ShardRecord], Sequence[Findings]],
+) -> dict[str, int]:
+    """Commit the rows of a shard, all or none; returns the counts by status.
+
+    `judged` are the records of the shard, and what was found in those that are cases.
+    """
+    records, outcomes = judged
     rows = {
         table: [row for outcome in outcomes for row in outcome.rows[table]]
         for table in ("scores", "asks", "cases")
@@ -130,7 +144,7 @@ async def judge_shard(context: RunContext, run_id: str, shard: Shard) -> dict[st
     return dict(counts)
 
 
-def _check_models_answered(outcomes: Sequence[Findings], context: RunContext, run_id: str) -> None:
+def check_models_answered(outcomes: Sequence[Findings], context: RunContext, run_id: str) -> None:
     """Raise an error when a stop or an outage kept asks of the shard from their models.
 
     A failed ask is a result, unless the model has never answered in this process: then the provider
@@ -161,7 +175,8 @@ def _check_models_answered(outcomes: Sequence[Findings], context: RunContext, ru
         raise _STOP_ERRORS.get(error.partition(":")[0], Inconclusive)(f"{model}: {error}")
 
 
-async def _judge_case(context: RunContext, row_key: RowKey, case: Case) -> Findings:
+async def judge_case(context: RunContext, row_key: RowKey, case: Case) -> Findings:
+    """Let every judge hear one case, which is prepared; returns its verdict and its rows."""
     engine = context.engine_for(row_key.run_id)
     results = await hear_all(engine, context.judge_panel, case)
     context.progress("judging", 1, 0)

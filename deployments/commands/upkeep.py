@@ -7,10 +7,12 @@ import time
 from collections import defaultdict
 from dataclasses import asdict, dataclass
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from assizes.deployments.commands.output import print_json, print_line, print_lines, print_table
+from assizes.deployments.commands.publishing.elsewhere import Elsewhere
 from assizes.deployments.commands.stores import opened_store, store_config
 from assizes.deployments.settings import read_optional_config
 from assizes.judge.config.run import StoreConfig
@@ -28,6 +30,7 @@ class ForgetOptions:
     tags: list[str]  # key=value; a case has all of them
     run_id: str | None  # None: in all runs
     waits: bool = False  # for processes that work on one of the runs
+    here_only: bool = False  # what was sent elsewhere stays there
 
 
 log = logging.getLogger(__name__)
@@ -109,25 +112,32 @@ def forget_and_print(
         tags[key] = value
     subject = upkeep.DataSubject(options.case_id, tags)
     config = store_config(file, uri)
+    elsewhere = Elsewhere(config, here_only=options.here_only)
     if yes:
-        matches = _forget(config, subject, options)
+        matches = _forget(config, subject, options, elsewhere)
     else:  # counting only reads: it needs no writer's lock on a DuckDB file
         with opened_store(file, uri) as store:
             matches = upkeep.find_subject(store, subject, options.run_id)
+            elsewhere.count(matches)
     if as_json:
-        print_json({"deleted": yes, "runs": [asdict(match) for match in matches]})
+        runs = [asdict(match) for match in matches]
+        print_json({"deleted": yes, "runs": runs, "elsewhere": elsewhere.document()})
         return
     if matches:
         tables = ("cases", "scores", "asks")
         rows = [(match.run_id, *(match.rows[table] for table in tables)) for match in matches]
         print_table("", ("run", *(f"#{table}" for table in tables)), rows)
     print_line(f"{config.uri}: rows in {len(matches)} runs {'deleted' if yes else 'to delete'}")
+    print_lines(elsewhere.lines())
     if matches:
         print_line(UNTOUCHED_NOTE if yes else DRY_RUN_NOTE)
 
 
 def _forget(
-    config: StoreConfig, subject: upkeep.DataSubject, options: ForgetOptions
+    config: StoreConfig,
+    subject: upkeep.DataSubject,
+    options: ForgetOptions,
+    elsewhere: Elsewhere,
 ) -> list[upkeep.SubjectRows]:
     """Delete the rows of a subject; returns what there was."""
     said = False
@@ -135,7 +145,9 @@ def _forget(
         try:
             with existing_store(config) as store:
                 matches = upkeep.find_subject(store, subject, options.run_id)
-                upkeep.forget_subject(store, matches)
+                # First elsewhere: where that fails, the command can be called again.
+                upkeep.forget_subject(store, matches, partial(elsewhere.withdraw, matches))
+                elsewhere.forget(matches)
                 return matches
         except StoreBusy as error:
             if not options.waits:

@@ -14,13 +14,13 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from assizes.judge.config import ConfigTable, StorageOptions, gates
+from assizes.judge.config import ConfigTable, StorageOptions, gates, publishing
+from assizes.judge.config.causes import CausesConfig
 from assizes.judge.config.judging import JudgeConfig, LimitsConfig
 from assizes.judge.config.transcripts import (
     GroundTruthConfig,
     PrivacyConfig,
     TranscriptsConfig,
-    hashed_settings,
 )
 from assizes.judge.privacy.secret_masking import keys_in, revealing_urls, secret_names
 from assizes.judge.rows import as_json
@@ -132,9 +132,7 @@ class AfterDeploymentConfig(ConfigTable):
         description="The minutes after which the version is judged by the transcripts there are.",
     )
     poll_s: float = Field(
-        default=60.0,
-        gt=0,
-        description="The pause in seconds between two looks for new transcripts.",
+        default=60.0, gt=0, description="The pause in seconds between looks for new transcripts."
     )
 
 
@@ -244,7 +242,6 @@ class RunConfig(ConfigTable):
 
     model_config = ConfigDict(hide_input_in_errors=True)  # an error must not show the secret in it
 
-    # Part of run ids and of names in Prefect.
     name: str = Field(
         default="evaluation",
         pattern="^[a-z0-9][a-z0-9_-]{0,62}$",
@@ -261,6 +258,7 @@ class RunConfig(ConfigTable):
     calibration: gates.CalibrationConfig = gates.CalibrationConfig()
     series: gates.SeriesConfig = gates.SeriesConfig()
     anchors: gates.AnchorsConfig = gates.AnchorsConfig()
+    causes: CausesConfig = CausesConfig()
     store: StoreConfig = StoreConfig()
     cache: CacheConfig = CacheConfig()
     report: ReportConfig = ReportConfig()
@@ -269,6 +267,7 @@ class RunConfig(ConfigTable):
     after_deployment: AfterDeploymentConfig = AfterDeploymentConfig()
     backfill: BackfillConfig = BackfillConfig()
     notify: NotifyConfig = NotifyConfig()
+    publish: publishing.PublishConfig = publishing.PublishConfig()
 
     @model_validator(mode="after")
     def _fits_together(self) -> RunConfig:
@@ -303,10 +302,10 @@ class RunConfig(ConfigTable):
 
     def result_settings(self) -> dict[str, Any]:
         """The settings that can change a result; places to write to and limits on speed cannot."""
-        body = self.model_dump(mode="json", include={"name", "transcripts", "judge", "thresholds"})
-        body["transcripts"] = hashed_settings(self.transcripts)
+        body = self.model_dump(mode="json", include={"name", "judge", "thresholds"})
+        body["transcripts"] = self.transcripts.counted()
         unset_judge = JudgeConfig().model_dump(mode="json")
-        for name in ("flagged_passes", "floors", "second_look", "reply_format"):  # as above
+        for name in ("flagged_passes", "floors", "second_look", "reply_format"):  # as in `counted`
             if body["judge"][name] == unset_judge[name]:
                 del body["judge"][name]
         for name, table in (("ground_truth", self.ground_truth), ("privacy", self.privacy)):

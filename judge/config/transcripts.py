@@ -12,6 +12,7 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 from assizes.judge.case import Expected
 from assizes.judge.config import ConfigTable, StorageOptions
 from assizes.judge.config.columns import TranscriptColumns
+from assizes.judge.config.traces import NOT_COUNTED, TracesConfig
 
 FormatName = Literal[
     "auto",
@@ -191,7 +192,7 @@ class PrivacyConfig(ConfigTable):
 LATER_SETTINGS: Final = (
     *("filter", "number", "stratify_by", "per_stratum", "seed", "always"),
     *("since_last", "quiet_minutes", "manifest", "manifest_roots", "databases", "canaries"),
-    "columns",
+    *("columns", "traces"),
 )
 """Settings of [transcripts] that were added after the first version. At their defaults the hash of
 the configuration leaves them out, so that runs of older versions keep their hash."""
@@ -285,7 +286,8 @@ class TranscriptsConfig(SelectionConfig):
 
     uri: str = Field(
         description="Where the transcripts are: a file, a folder, a glob, or an `s3://` URI of "
-        "either. `{date:%Y-%m-%d}` stands for the day of the run."
+        "either. `{date:%Y-%m-%d}` stands for the day of the run. Or a trace store: "
+        "`langfuse://project`, `mlflow://experiment`, `phoenix://project`."
     )
     format: FormatName = Field(
         default="auto",
@@ -348,6 +350,9 @@ class TranscriptsConfig(SelectionConfig):
         description="Plant an attack in each case. `[calibration] canaries` sets it; it is not meant "
         "for files.",
     )
+    traces: TracesConfig | None = Field(
+        default=None, description="Which traces of a trace store are read. Not set: all."
+    )
     storage_options: StorageOptions = Field(default_factory=dict)
 
     @model_validator(mode="after")
@@ -359,17 +364,27 @@ class TranscriptsConfig(SelectionConfig):
             )
         return self
 
+    @property
+    def trace_settings(self) -> TracesConfig:
+        """The settings of `[transcripts.traces]`, or their defaults."""
+        return self.traces or TracesConfig()
 
-def hashed_settings(config: TranscriptsConfig) -> dict[str, Any]:
-    """The settings of [transcripts] that can change a result, as the configuration's hash has them.
+    def counted(self) -> dict[str, Any]:
+        """The settings as JSON values, without those that cannot change a result.
 
-    A later setting counts only where it is set, so that a run of an older version can be continued.
-    """
-    body = config.model_dump(mode="json", exclude={"storage_options"})
-    unset = TranscriptsConfig(uri="").model_dump(mode="json")
-    for name in LATER_SETTINGS:
-        if body[name] == unset[name]:
-            del body[name]
-    # Older versions salvaged nothing by default: the hash of the default is the one that it had.
-    body["salvage"] = {None: False, True: True, False: "nothing"}[config.salvage]
-    return body
+        A setting of `LATER_SETTINGS` is in it only where it is set, so that a run of an older
+        version can be continued.
+        """
+        body, unset = (
+            each.model_dump(
+                mode="json", exclude={"storage_options": True, "traces": set(NOT_COUNTED)}
+            )
+            for each in (self, TranscriptsConfig(uri=""))
+        )
+        # Older versions salvaged nothing by default: the default counts as it did.
+        body["salvage"] = {None: False, True: True, False: "nothing"}[self.salvage]
+        return {
+            name: value
+            for name, value in body.items()
+            if name not in LATER_SETTINGS or value != unset[name]
+        }

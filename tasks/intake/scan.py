@@ -193,7 +193,7 @@ class Scan:
 
     def _fate(self, scanned: ScannedObject, position: int, case: Case, *, is_selected: bool) -> int:
         """The fate of a record before duplicates are known."""
-        selector, preprocessor = self.policy
+        selector, preprocessor = self.policy.selector, self.policy.preprocessor
         if preprocessor.truth is not None:
             scanned.case_ids.add(case.case_id)
         # The two fields win over tags of the same name.

@@ -49,6 +49,10 @@ _CHECKPOINT_PAGES: Final = 4000  # of 4 KiB: 16 MB, because each checkpoint wait
 _APPLICATION_ID: Final = 0x41535A4C  # "ASZL": tells a ledger from any other SQLite file
 _VERSION: Final = 1  # of the tables, kept as SQLite's user_version
 
+_LATER_COLUMNS: Final = ("cached_tokens", "cache_write_tokens")
+"""Columns of `calls` that older ledgers lack; the version stays, as older versions of assizes do
+not mind them."""
+
 # `sittings` holds a row for each time that a process began or resumed a run; a stop applies to the
 # sessions up to its `upto`.
 _TABLES: Final = """
@@ -66,7 +70,9 @@ create table calls (
     output_tokens integer,
     latency_ms real,
     code text,
-    state text not null check (state in ('reserved', 'settled'))
+    state text not null check (state in ('reserved', 'settled')),
+    cached_tokens integer,
+    cache_write_tokens integer
 );
 create table totals (
     scope text primary key,
@@ -268,6 +274,10 @@ def _create_tables(connection: sqlite3.Connection) -> None:
                 connection.execute(statement)
             connection.execute(f"pragma application_id = {_APPLICATION_ID}")
             connection.execute(f"pragma user_version = {_VERSION}")
+        held = {row[1] for row in connection.execute("pragma table_info(calls)").fetchall()}
+        for name in _LATER_COLUMNS:
+            if mark == _APPLICATION_ID and name not in held:
+                connection.execute(f"alter table calls add column {name} integer")
 
 
 def _damaged(path: str, what: str) -> StoreError:
