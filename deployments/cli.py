@@ -29,6 +29,7 @@ from assizes.deployments import (
 )
 from assizes.judge.errors import AssizesError, ConfigurationError
 from assizes.judge.privacy.secret_masking import mask
+from assizes.tasks.runtime.file_modes import restrict_new_files
 from assizes.tasks.runtime.process import prepare_process
 
 app = typer.Typer(
@@ -370,6 +371,7 @@ def main() -> None:
         for package in terminal.PACKAGES[:3]:  # what the edge has to say, it prints itself
             logging.getLogger(package).addHandler(terminal.StderrLines(logging.WARNING))
     try:
+        restrict_new_files()
         # The app itself would put an excepthook of its own in the place of ours. Not standalone:
         # typer would print a fault of the command line as four lines.
         code = typer.main.get_command(app)(prog_name="assizes", standalone_mode=False)

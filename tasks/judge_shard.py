@@ -35,6 +35,9 @@ log = logging.getLogger(__name__)
 
 DETAIL_CHARS: Final = 500  # the most characters that are stored of the detail of a reject
 
+LISTED_REJECTS: Final = 1000
+"""Rejects of one code in a shard that get a row; more of them are counted, not listed."""
+
 SHARD_RETRIES = 2
 SHARD_RETRY_DELAYS_S = [2.0, 10.0]
 """Seconds before each retry of a storage fault; model calls are retried by the engine."""
@@ -133,7 +136,7 @@ async def commit_findings(
     }
     rows["rejects"] = list(_reject_rows(run_id, shard, records))
     counts: Counter[str] = Counter(outcome.verdict.status for outcome in outcomes)
-    counts["quarantined"] = len(rows["rejects"])
+    counts["quarantined"] = sum(record.reject is not None for record in records)
     shard.check(counts)  # the rows must add up to the plan
     frames = {table: frame(table, rows[table]) for table in SHARD_TABLES}
     await asyncio.to_thread(
@@ -214,8 +217,12 @@ async def hear_all(
 def _reject_rows(
     run_id: str, shard: Shard, records: Iterable[ShardRecord]
 ) -> Iterator[dict[str, Any]]:
+    seen: Counter[str] = Counter()  # by code
     for record in records:
-        if record.reject is not None:
+        if record.reject is None:
+            continue
+        seen[record.reject.code] += 1
+        if seen[record.reject.code] <= LISTED_REJECTS:
             yield {
                 "run_id": run_id,
                 "uri": shard.uri,

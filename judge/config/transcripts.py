@@ -390,11 +390,10 @@ class TranscriptsConfig(SelectionConfig):
                 TranscriptsConfig(uri="", traces=TracesConfig()),
             )
         )
-        counted = {
+        # Older versions salvaged nothing by default: the default counts as it did.
+        body["salvage"] = {None: False, True: True, False: "nothing"}[self.salvage]
+        return {
             name: value
             for name, value in body.items()
             if name not in LATER_SETTINGS or value != unset[name]
         }
-        # Older versions salvaged nothing by default: the hash of the default is the one that it had.
-        salvage = {None: False, True: True, False: "nothing"}[self.salvage]
-        return counted | {"salvage": salvage}

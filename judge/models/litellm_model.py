@@ -22,13 +22,11 @@ from typing import Any, BinaryIO, Final, NoReturn
 
 import httpx
 
-# litellm reads the variable while it is imported: without it, it fetches prices over the network.
-_PRICES: Final = "LITELLM_LOCAL_MODEL_COST_MAP"
-_PRICES_BEFORE: Final = os.environ.get(_PRICES)
-os.environ[_PRICES] = "True"
-import litellm
+from assizes.judge.models.import_environment import readable_environment
 
-os.environ.pop(_PRICES) if _PRICES_BEFORE is None else os.environ.update({_PRICES: _PRICES_BEFORE})
+with readable_environment():
+    import litellm
+
 from litellm.exceptions import BadRequestError, UnsupportedParamsError
 from litellm.llms.base_llm.base_utils import type_to_response_format_param
 from litellm.llms.custom_httpx.http_handler import AsyncHTTPHandler

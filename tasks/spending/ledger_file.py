@@ -5,6 +5,7 @@ Every function that is given a path raises `StoreError` where the file at the pa
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from contextlib import closing
 from datetime import UTC, datetime
@@ -112,6 +113,8 @@ def open_ledger_file(path: str) -> sqlite3.Connection:
     connection: sqlite3.Connection | None = None
     try:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
+        # SQLite itself never lets a group write to a new file, whatever the mode mask says.
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o666))
         # Without an isolation level the module begins no transaction of its own.
         connection = sqlite3.connect(
             path, timeout=MAX_BUSY_S, isolation_level=None, check_same_thread=False

@@ -14,6 +14,7 @@ import pytest
 from botocore.exceptions import EndpointConnectionError
 from prefect.states import Failed
 
+from assizes.deployments.commands.show import show_rejects
 from assizes.judge.config.judging import LimitsConfig
 from assizes.judge.config.run import RunConfig
 from assizes.judge.errors import (
@@ -100,6 +101,27 @@ async def test_a_judge_that_raises_costs_its_own_scores_only(folder: Path):
     assert broken["reason"] == "IndexError: tuple index out of range"
     assert json.loads(broken["details"]) == {"error": "judge_bug"}
     assert (broken["value"], broken["passed"]) == (None, None)
+
+
+async def test_rejects_beyond_a_thousand_of_one_kind_are_counted_and_not_listed(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+):
+    lines = [b"{oops", *(b"[%d" % number for number in range(1499)), b'{"format": "\xff"}']
+    with (folder / "cases.jsonl").open("ab") as file:
+        file.write(b"\n".join(lines) + b"\n")
+    wanted = config(folder, judges=("recorded",))
+    async with open_run_context(wanted) as context:
+        run = await plan_run.fn(context, RunRequest())
+        (shard,) = run.intake.shards
+        counts = await judge_shard.fn(context, run.run_id, shard)
+    with open_store(wanted.store) as store:
+        rejects = store.table(run.run_id, "rejects")["reason"].value_counts()
+
+    assert counts["quarantined"] == run.intake.rejected == 1501
+    assert run.intake.reasons == {"json": 1500, "encoding": 1}
+    assert dict(rejects.iter_rows()) == {"json": 1000, "encoding": 1}
+    show_rejects(run.run_id, None, wanted.store.uri, as_json=False)
+    assert "more are counted and not listed: json 500\n" in capsys.readouterr().out
 
 
 @pytest.mark.row("002-04")
