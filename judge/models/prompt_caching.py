@@ -52,6 +52,12 @@ def is_marked(system: str, minimum: int | None) -> bool:
     return minimum is not None and estimated_tokens(system) >= minimum
 
 
+def marked_tokens(model: object, system: str) -> int:
+    """The estimated tokens of a system message that a model's calls mark; 0 where they mark none."""
+    minimum: int | None = getattr(model, "marked_from", None)
+    return estimated_tokens(system) if is_marked(system, minimum) else 0
+
+
 def with_mark(messages: Sequence[Mapping[str, str]], minimum: int | None) -> list[dict[str, Any]]:
     """The messages of a call, with a mark at the end of a system message that is long enough."""
     marked: list[dict[str, Any]] = []

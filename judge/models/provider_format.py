@@ -123,7 +123,11 @@ def anthropic_format(model: CallArguments, parts: LiteLLMParts) -> ProviderForma
 
 def gemini_format(model: CallArguments, parts: LiteLLMParts) -> ProviderFormat:
     """Return the protocol of Gemini's `generateContent`."""
-    fixed = {"custom_llm_provider": model.provider, "litellm_params": {}, "cached_content": None}
+    fixed: dict[str, Any] = {
+        "custom_llm_provider": model.provider,
+        "litellm_params": {},
+        "cached_content": None,
+    }
 
     def write(name: str, messages: Any, parameters: Any, _: Any) -> dict[str, Any]:
         asked = {"messages": messages, "model": name, "optional_params": parameters}

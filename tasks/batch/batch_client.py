@@ -92,8 +92,9 @@ class BatchClient:
         Raises:
             Inconclusive: the provider cannot be reached.
         """
-        for record in await asyncio.to_thread(self._log.records):
-            self._records[record.name] = record
+        records = await asyncio.to_thread(self._log.records)
+        self._records.update({record.name: record for record in records})
+        for record in records:
             if record.state == "dropped":  # never submitted, so its asks are free
                 continue
             tickets = await asyncio.to_thread(self._log.tickets, record)

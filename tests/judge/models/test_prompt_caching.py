@@ -9,14 +9,26 @@ from pathlib import Path
 
 import pytest
 
-from assizes.judge.config.judging import JudgeConfig, LimitsConfig, Price, listed_price
+from assizes.judge.config.judging import (
+    JudgeConfig,
+    LimitsConfig,
+    Price,
+    estimated_tokens,
+    listed_price,
+)
+from assizes.judge.config.run import RunConfig
+from assizes.judge.forecast.ask_forecast import Forecaster
+from assizes.judge.forecast.run_forecast import ForecastFigures, ForecastInputs
+from assizes.judge.model_assignment import ModelAssignment
 from assizes.judge.model_factory import model_for
 from assizes.judge.models.prompt_caching import UNKNOWN_MINIMUM, marked_from, with_mark
 from assizes.judge.protocol import Ask, Prompt
+from assizes.judge.score import Score
 from assizes.tasks.spending.ledger import PlannedCall, SqliteLedger
 from assizes.tasks.spending.ledger_file import open_ledger_file
 from tests.doubles.batch_providers.running import BatchProvider, running_provider
 from tests.judge.engine.calls import ASK, LIMITS, Reply, config
+from tests.judge.engine.levels import CASE, Asking
 from tests.tasks.batch.provider_process import ProviderProcess, key_of
 
 LONG = "You judge. " + "Every answer has to be polite and true. " * 400
@@ -29,6 +41,17 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[BatchProvider]:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "key-of-the-tests")
     with running_provider("anthropic") as provider:
         yield provider
+
+
+class AskingLong(Asking):
+    """A judge whose prompts begin with a long text."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__([str(number)])
+
+    def judge(self, case):
+        (reply,) = yield [ask_of(LONG, f"Question {self.rounds[0][0]}")]
+        return [Score.failed("level", str(reply), "none")]
 
 
 def ask_of(system: str, user: str = "Was it good?") -> Ask[Reply]:
@@ -162,3 +185,25 @@ def test_a_ledger_of_an_older_version_gets_the_columns_and_keeps_its_calls(tmp_p
     with closing(open_ledger_file(path)) as file:
         rows = file.execute("select key, cached_tokens, cache_write_tokens from calls").fetchall()
     assert rows == [("k" * 64, None, None)]
+
+
+async def test_a_plan_counts_the_hits_and_what_they_save(monkeypatch):
+    """Each text of a judge is put into the provider's cache once, and found by all later asks."""
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "key-of-the-tests")
+    model = model_for(JudgeConfig(model=CLAUDE), LIMITS)
+    forecaster = Forecaster(ModelAssignment(model, {}), None)
+    for number in range(10):
+        await forecaster.hear(AskingLong(number), CASE)
+    inputs = ForecastInputs(RunConfig(name="n", transcripts={"uri": "x"}), {CLAUDE: model}, {}, 2.0)
+    figures = ForecastFigures(inputs, forecaster.tallies)
+    (judge,) = figures.judges
+
+    tokens = estimated_tokens(LONG)
+    assert judge.to_put == 20
+    assert (judge.cached_tokens, judge.cache_write_tokens) == (19 * tokens, tokens)
+    assert judge.saved_usd == pytest.approx(tokens * (19 * 2.7 - 0.75) / 1e6, abs=2e-6)
+    plain = (judge.input_tokens - 20 * tokens) * 3 + judge.output_tokens * 15
+    in_cache = tokens * (19 * 0.3 + 3.75)
+    assert judge.expected_usd == pytest.approx((plain + in_cache) / 1e6, abs=2e-6)
+    (line,) = (line for line in figures.assumptions() if "prompt cache" in line)
+    assert f"{19 * tokens:,} tokens in come from the provider's prompt cache" in line
