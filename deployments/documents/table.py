@@ -33,7 +33,9 @@ def _outcome() -> Any:
 
 
 def _outcomes() -> Any:
-    return _outcome() | list[_outcome()]
+    from assizes.flows.outcome import RunOutcome
+
+    return RunOutcome | list[RunOutcome]
 
 
 def _rerun() -> Any:
