@@ -44,13 +44,13 @@ Verdict = Literal[
 Word = Annotated[str | None, Field(max_length=512)]
 
 
-class Parameters(BaseModel):
+class ToolParameters(BaseModel):
     """The parameters of a tool; a name that it does not have is refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
-class ListRuns(Parameters):
+class ListRuns(ToolParameters):
     """Which runs are listed."""
 
     name: Name = None
@@ -67,14 +67,14 @@ class ListRuns(Parameters):
     cursor: Cursor = ""
 
 
-class ReadRun(Parameters):
+class ReadRun(ToolParameters):
     """Which run is read."""
 
     run: RunName
     cursor: Cursor = ""
 
 
-class CompareRuns(Parameters):
+class CompareRuns(ToolParameters):
     """Which two runs are compared."""
 
     candidate: RunName
@@ -87,7 +87,7 @@ class CompareRuns(Parameters):
     cursor: Cursor = ""
 
 
-class ListCases(Parameters):
+class ListCases(ToolParameters):
     """Which cases of a run are listed."""
 
     run: RunName
@@ -110,7 +110,7 @@ class ListCases(Parameters):
     cursor: Cursor = ""
 
 
-class OpenCase(Parameters):
+class OpenCase(ToolParameters):
     """Which case is opened."""
 
     run: RunName
@@ -122,7 +122,7 @@ class OpenCase(Parameters):
     cursor: Cursor = ""
 
 
-class ExplainScore(Parameters):
+class ExplainScore(ToolParameters):
     """Which score is explained."""
 
     run: RunName
@@ -133,7 +133,7 @@ class ExplainScore(Parameters):
     cursor: Cursor = ""
 
 
-class ListCauses(Parameters):
+class ListCauses(ToolParameters):
     """Whose causes are listed."""
 
     run: RunName
@@ -141,7 +141,7 @@ class ListCauses(Parameters):
     cursor: Cursor = ""
 
 
-class ReadTrends(Parameters):
+class ReadTrends(ToolParameters):
     """Which series are read."""
 
     name: Name = None
@@ -150,13 +150,13 @@ class ReadTrends(Parameters):
     cursor: Cursor = ""
 
 
-class ListMetrics(Parameters):
+class ListMetrics(ToolParameters):
     """Which metrics are listed."""
 
     cursor: Cursor = ""
 
 
-class PlanRun(Parameters):
+class PlanRun(ToolParameters):
     """Which run is forecast, over the configuration with which the server was started."""
 
     limit: int | None = Field(default=None, ge=1, le=10_000_000, description="cases, at most")
@@ -174,7 +174,7 @@ class StartRun(PlanRun):
     )
 
 
-class AddLabel(Parameters):
+class AddLabel(ToolParameters):
     """What a person decided about a case."""
 
     run: RunName
@@ -190,7 +190,7 @@ class AddLabel(Parameters):
     note: str = Field(default="", max_length=4000, description="the reason, in the person's words")
 
 
-class PromoteCases(Parameters):
+class PromoteCases(ToolParameters):
     """Which cases become cases of a suite."""
 
     run: RunName
@@ -202,7 +202,7 @@ class PromoteCases(Parameters):
     dry_run: bool = Field(default=False, description="write nothing, say what would be written")
 
 
-def parameters_schema(model: type[Parameters]) -> dict[str, Any]:
+def parameters_schema(model: type[ToolParameters]) -> dict[str, Any]:
     """The JSON Schema of the parameters, without what a model need not read."""
     schema = model.model_json_schema()
     schema.pop("description", None)
@@ -210,7 +210,7 @@ def parameters_schema(model: type[Parameters]) -> dict[str, Any]:
 
 
 def _short(part: Any) -> Any:
-    """A part of a schema without titles, defaults of null, and null beside one other type."""
+    """A part of a schema without titles, and without the type of what is left out."""
     if isinstance(part, list):
         return [_short(each) for each in part]
     if not isinstance(part, dict):

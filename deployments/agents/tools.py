@@ -21,7 +21,7 @@ class Tool:
     name: str
     title: str
     description: str
-    parameters: type[parameters.Parameters]
+    parameters: type[parameters.ToolParameters]
     answer: Callable[[Workspace, Any], Answer]
     permission: Permission | None = None  # None: it reads, and is always offered
     writes: bool = False

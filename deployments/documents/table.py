@@ -33,7 +33,9 @@ def _outcome() -> Any:
 
 
 def _outcomes() -> Any:
-    return _outcome() | list[_outcome()]
+    from assizes.flows.outcome import RunOutcome
+
+    return RunOutcome | list[RunOutcome]
 
 
 def _rerun() -> Any:
@@ -130,7 +132,7 @@ def _queue() -> Schema:
     return strict_object({"queue_id": _TEXT, "run_id": _TEXT, "cases": _TABLE})
 
 
-_EDITS: Final = _model(lambda: written.CauseEdits)
+_EDITS: Final = _model(lambda: written.CauseEditsDocument)
 _EDITING: Final = ("rename", "describe", "merge", "split", "mute", "unmute", "assign", "history")
 
 DOCUMENTS: Final[Mapping[str, Callable[[], Schema]]] = {
@@ -167,7 +169,7 @@ DOCUMENTS: Final[Mapping[str, Callable[[], Schema]]] = {
     "causes show": _causes,
     **{f"causes {word}": _EDITS for word in _EDITING},
     "causes name": _model(lambda: written.NamedCausesDocument),
-    "causes codebook": _model(lambda: written.Codebook),
+    "causes codebook": _model(lambda: written.CodebookDocument),
     "causes agreement": _model(lambda: written.CodeAgreementDocument),
     "labels queue": _queue,
     "labels status": _model(lambda: written.LabelStatus),

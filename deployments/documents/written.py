@@ -147,7 +147,7 @@ class CauseEditRow(Document):
     value: str
 
 
-class CauseEdits(Document):
+class CauseEditsDocument(Document):
     """The commands that edit causes, and `assizes causes history`."""
 
     edits: list[CauseEditRow]
@@ -162,7 +162,7 @@ class NamedCausesDocument(Document):
     cost_usd: float
 
 
-class Codebook(Document):
+class CodebookDocument(Document):
     """`assizes causes codebook`."""
 
     file: str
