@@ -88,7 +88,8 @@ def trace_sources(
     since, until = window or (settings.since, settings.until)
     since, until = _later(since, settings.since), _earlier(until, settings.until)
     folder = copies_folder(settings, address)
-    key = as_json([config.since_last, since and since.isoformat(), until and until.isoformat()])
+    grows = config.since_last and until is None  # a time that has an end is read as a whole
+    key = as_json([grows, since and since.isoformat(), until and until.isoformat()])
     with locked_pages(folder) as pages:
         forgotten = forgotten_hashes(Path(settings.copies))
         journal = Journal.load(pages / f"{_digest(key, 8)}.jsonl", forgotten)
@@ -100,7 +101,7 @@ def trace_sources(
                 )
         else:
             bounds = TimeWindow(since, until or datetime.now(UTC))
-            journal = _filled(journal, address, bounds, on_pieces, grows=config.since_last)
+            journal = _filled(journal, address, bounds, on_pieces, grows=grows)
         kept = TimeWindow(since, until or datetime.max.replace(tzinfo=UTC))
         sources = _written(journal, folder, (address, settings, kept))
     if not sources:
