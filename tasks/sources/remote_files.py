@@ -73,16 +73,16 @@ def remote_objects(uri: str, options: Mapping[str, Any]) -> list[RemoteObject]:
     with _explained(uri):
         files = _file_system(uri, options)
         if scheme in _WEB:
-            found = {uri: files.info(uri)}
+            objects = {uri: files.info(uri)}
         else:
             path = uri.partition("://")[2]
             if "*" in path or "?" in path or "[" in path:
-                found = dict(files.glob(path, detail=True))
+                objects = dict(files.glob(path, detail=True))
             else:
-                found = files.find(path, detail=True)
+                objects = files.find(path, detail=True)
         return [
             _object(name if scheme in _WEB else f"{scheme}://{name}", info)
-            for name, info in sorted(found.items())
+            for name, info in sorted(objects.items())
             if info.get("type") != "directory"
         ]
 

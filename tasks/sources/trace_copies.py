@@ -26,7 +26,7 @@ from assizes.tasks.sources.listing import TranscriptSource, file_etag
 from assizes.tasks.trace_stores.address import StoreAddress, parse_address
 from assizes.tasks.trace_stores.connection import connection_to
 from assizes.tasks.trace_stores.facts import is_wanted
-from assizes.tasks.trace_stores.journal import Journal, PlacedPiece, conversation_hash
+from assizes.tasks.trace_stores.journal import PageJournal, PlacedPiece, conversation_hash
 from assizes.tasks.trace_stores.readers import open_reader
 from assizes.tasks.trace_stores.reading import TimeWindow, as_line
 
@@ -88,10 +88,11 @@ def trace_sources(
     since, until = window or (settings.since, settings.until)
     since, until = _later(since, settings.since), _earlier(until, settings.until)
     folder = copies_folder(settings, address)
-    key = as_json([config.since_last, since and since.isoformat(), until and until.isoformat()])
+    grows = config.since_last and until is None  # a time that has an end is read as a whole
+    key = as_json([grows, since and since.isoformat(), until and until.isoformat()])
     with locked_pages(folder) as pages:
         forgotten = forgotten_hashes(Path(settings.copies))
-        journal = Journal.load(pages / f"{_digest(key, 8)}.jsonl", forgotten)
+        journal = PageJournal.load(pages / f"{_digest(key, 8)}.jsonl", forgotten)
         if settings.use == "copies":
             if journal.window is None or not journal.is_complete:
                 raise ConfigurationError(
@@ -100,7 +101,7 @@ def trace_sources(
                 )
         else:
             bounds = TimeWindow(since, until or datetime.now(UTC))
-            journal = _filled(journal, address, bounds, on_pieces, grows=config.since_last)
+            journal = _filled(journal, address, bounds, on_pieces, grows=grows)
         kept = TimeWindow(since, until or datetime.max.replace(tzinfo=UTC))
         sources = _written(journal, folder, (address, settings, kept))
     if not sources:
@@ -118,20 +119,20 @@ def copies_folder(settings: TracesConfig, address: StoreAddress) -> Path:
 
 
 def _filled(
-    journal: Journal,
+    journal: PageJournal,
     address: StoreAddress,
     bounds: TimeWindow,
     on_pieces: Callable[[int], None],
     *,
     grows: bool,
-) -> Journal:
+) -> PageJournal:
     """The journal with all pages of the window; an unfinished one is continued first."""
     server = connection_to(address.kind).base_url
     is_other = journal.server not in (None, server)
     is_begun = bool(journal.pieces) and not journal.is_complete
     if is_other or not (grows or is_begun):
         journal.remove()
-        journal = Journal(journal.path, journal.forgotten)
+        journal = PageJournal(journal.path, journal.forgotten)
     reader = open_reader(address)
     try:
         if is_begun and journal.window is not None:
@@ -149,7 +150,7 @@ def _filled(
 
 
 def _written(
-    journal: Journal, folder: Path, wanted: tuple[StoreAddress, TracesConfig, TimeWindow]
+    journal: PageJournal, folder: Path, wanted: tuple[StoreAddress, TracesConfig, TimeWindow]
 ) -> list[TranscriptSource]:
     """Write the wanted conversations, and return the files, oldest first."""
     address, settings, window = wanted
@@ -169,7 +170,7 @@ def _written(
     return [*sources, _write_file(folder, day, lines)] if lines else sources
 
 
-def _conversations(journal: Journal, window: TimeWindow) -> Iterator[Conversation]:
+def _conversations(journal: PageJournal, window: TimeWindow) -> Iterator[Conversation]:
     """The conversations of the traces that began in a window, in order of their start and id."""
     traces: dict[str, list[tuple[str, str, PlacedPiece]]] = {}
     for (trace, key), piece in journal.pieces.items():

@@ -18,7 +18,7 @@ from assizes.tasks.sources.trace_copies import (
     locked_pages,
 )
 from assizes.tasks.trace_stores.address import StoreKind, is_trace_store, parse_address
-from assizes.tasks.trace_stores.journal import Journal, conversation_hash
+from assizes.tasks.trace_stores.journal import PageJournal, conversation_hash
 
 _FORMATS: Final[dict[StoreKind, str]] = {
     "langfuse": "langfuse",
@@ -61,7 +61,7 @@ def _remember(path: Path, ids: Iterable[str]) -> None:
 
 
 def _forget_in_journal(path: Path, ids: frozenset[str]) -> bool:
-    journal = Journal.load(path)
+    journal = PageJournal.load(path)
 
     def keeps(entry: Any) -> bool:
         if not isinstance(entry, list):  # a window, or the end of a page

@@ -250,14 +250,14 @@ def _with_tools(
     result = list(turns)
     for span, call in tools:
         place = _calling_turn(result, call)
-        ids = {"trace_id": span.trace, "span_id": span.id}
-        answer = Turn(role="tool", tool_result=span.result, started_at=span.start, **ids)
+        placed = Turn(role="tool", started_at=span.start, trace_id=span.trace, span_id=span.id)
+        answer = placed.model_copy(update={"tool_result": span.result})
         if place is None:
             # No turn has the call: it goes in front of the closing answers, which came after it.
             at = len(result)
             while at and result[at - 1].role == "assistant" and not result[at - 1].tool_calls:
                 at -= 1
-            call_turn = Turn(role="assistant", tool_calls=(call,), started_at=span.start, **ids)
+            call_turn = placed.model_copy(update={"role": "assistant", "tool_calls": (call,)})
             result[at:at] = [call_turn, *([answer] if span.result else [])]
         elif span.result is not None and not _has_result(result, place, call):
             result.insert(_behind_results(result, place), answer)
