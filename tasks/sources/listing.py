@@ -97,9 +97,9 @@ def list_sources(uri: str, storage_options: Mapping[str, Any]) -> list[Transcrip
         sources = list(_local_sources(Path(rest)))
     elif is_remote(uri):
         sources = [
-            TranscriptSource(found.uri, found.etag, found.size, found.modified)
-            for found in remote_objects(uri, storage_options)
-            if found.uri == uri or found.uri.endswith(_SUFFIXES)
+            TranscriptSource(remote.uri, remote.etag, remote.size, remote.modified)
+            for remote in remote_objects(uri, storage_options)
+            if remote.uri == uri or remote.uri.endswith(_SUFFIXES)
         ]
     else:
         known = [*(f"{name}://" for name in ("file", "s3", *SCHEMES, *KINDS)), "a plain path"]

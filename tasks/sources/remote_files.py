@@ -73,16 +73,16 @@ def remote_objects(uri: str, options: Mapping[str, Any]) -> list[RemoteObject]:
     with _explained(uri):
         files = _file_system(uri, options)
         if scheme in _WEB:
-            found = {uri: files.info(uri)}
+            objects = {uri: files.info(uri)}
         else:
             path = uri.partition("://")[2]
             if "*" in path or "?" in path or "[" in path:
-                found = dict(files.glob(path, detail=True))
+                objects = dict(files.glob(path, detail=True))
             else:
-                found = files.find(path, detail=True)
+                objects = files.find(path, detail=True)
         return [
             _object(name if scheme in _WEB else f"{scheme}://{name}", info)
-            for name, info in sorted(found.items())
+            for name, info in sorted(objects.items())
             if info.get("type") != "directory"
         ]
 
@@ -102,6 +102,8 @@ def remote_stream(
         try:
             now = _object(uri, files.info(uri))
         except FileNotFoundError as error:
+            if not _is_gone(error):
+                raise
             raise DataError("vanished", f"{uri!r} was deleted after it was listed") from error
         if now.etag != etag:
             raise DataError("changed", f"{uri!r} is no longer as it was listed ({etag})")
@@ -151,6 +153,12 @@ def _object(uri: str, info: Mapping[str, Any]) -> RemoteObject:
     return RemoteObject(uri, etag, int(info.get("size") or 0), modified)
 
 
+def _is_gone(error: FileNotFoundError) -> bool:
+    """Whether the service says so; fsspec says it of every fault of a web server."""
+    cause = error.__cause__
+    return cause is None or getattr(cause, "status", None) in (404, 410)
+
+
 def _service_errors(uri: str) -> tuple[type[Exception], ...]:
     """What the packages of Google and Azure raise beside the errors of Python."""
     names = {
@@ -169,6 +177,12 @@ def _explained(uri: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
+        if not _is_gone(error):
+            status = getattr(error.__cause__, "status", None)
+            why = f"HTTP {status}" if status else type(error.__cause__).__name__
+            raise ConfigurationError(
+                f"[transcripts] uri: {mask_credentials(uri)!r} cannot be read ({why})"
+            ) from error
         raise ConfigurationError(
             f"[transcripts] uri: {mask_credentials(uri)!r} is not there"
         ) from error

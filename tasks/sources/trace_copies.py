@@ -26,7 +26,7 @@ from assizes.tasks.sources.listing import TranscriptSource, file_etag
 from assizes.tasks.trace_stores.address import StoreAddress, parse_address
 from assizes.tasks.trace_stores.connection import connection_to
 from assizes.tasks.trace_stores.facts import is_wanted
-from assizes.tasks.trace_stores.journal import Journal, PlacedPiece, conversation_hash
+from assizes.tasks.trace_stores.journal import PageJournal, PlacedPiece, conversation_hash
 from assizes.tasks.trace_stores.readers import open_reader
 from assizes.tasks.trace_stores.reading import TimeWindow, as_line
 
@@ -88,10 +88,11 @@ def trace_sources(
     since, until = window or (settings.since, settings.until)
     since, until = _later(since, settings.since), _earlier(until, settings.until)
     folder = copies_folder(settings, address)
-    key = as_json([config.since_last, since and since.isoformat(), until and until.isoformat()])
+    grows = config.since_last and until is None  # a time that has an end is read as a whole
+    key = as_json([grows, since and since.isoformat(), until and until.isoformat()])
     with locked_pages(folder) as pages:
         forgotten = forgotten_hashes(Path(settings.copies))
-        journal = Journal.load(pages / f"{_digest(key, 8)}.jsonl", forgotten)
+        journal = PageJournal.load(pages / f"{_digest(key, 8)}.jsonl", forgotten)
         if settings.use == "copies":
             if journal.window is None or not journal.is_complete:
                 raise ConfigurationError(
@@ -100,7 +101,7 @@ def trace_sources(
                 )
         else:
             bounds = TimeWindow(since, until or datetime.now(UTC))
-            journal = _filled(journal, address, bounds, on_pieces, grows=config.since_last)
+            journal = _filled(journal, address, bounds, on_pieces, grows=grows)
         kept = TimeWindow(since, until or datetime.max.replace(tzinfo=UTC))
         sources = _written(journal, folder, (address, settings, kept))
     if not sources:
@@ -118,20 +119,20 @@ def copies_folder(settings: TracesConfig, address: StoreAddress) -> Path:
 
 
 def _filled(
-    journal: Journal,
+    journal: PageJournal,
     address: StoreAddress,
     bounds: TimeWindow,
     on_pieces: Callable[[int], None],
     *,
     grows: bool,
-) -> Journal:
+) -> PageJournal:
     """The journal with all pages of the window; an unfinished one is continued first."""
     server = connection_to(address.kind).base_url
     is_other = journal.server not in (None, server)
     is_begun = bool(journal.pieces) and not journal.is_complete
     if is_other or not (grows or is_begun):
         journal.remove()
-        journal = Journal(journal.path, journal.forgotten)
+        journal = PageJournal(journal.path, journal.forgotten)
     reader = open_reader(address)
     try:
         if is_begun and journal.window is not None:
@@ -149,27 +150,27 @@ def _filled(
 
 
 def _written(
-    journal: Journal, folder: Path, wanted: tuple[StoreAddress, TracesConfig, TimeWindow]
+    journal: PageJournal, folder: Path, wanted: tuple[StoreAddress, TracesConfig, TimeWindow]
 ) -> list[TranscriptSource]:
     """Write the wanted conversations, and return the files, oldest first."""
     address, settings, window = wanted
-    forgotten = journal.forgotten
-    by_day: dict[str, list[list[bytes]]] = {}
+    sources: list[TranscriptSource] = []
+    day, lines, count = "", [], 0  # of the file that is next to be written
     for conversation in _conversations(journal, window):
-        if forgotten and conversation_hash(conversation.id) in forgotten:
+        if journal.forgotten and conversation_hash(conversation.id) in journal.forgotten:
             continue
         values = list(journal.values(conversation.pieces))
-        if is_wanted(address.kind, values, settings):
-            lines = [as_line(value) for value in values]
-            by_day.setdefault(conversation.started[:10] or "undated", []).append(lines)
-    return [
-        _write_file(folder, day, conversations[start : start + _MOST_CONVERSATIONS])
-        for day, conversations in sorted(by_day.items())
-        for start in range(0, len(conversations), _MOST_CONVERSATIONS)
-    ]
+        if not is_wanted(address.kind, values, settings):
+            continue
+        if lines and (count == _MOST_CONVERSATIONS or conversation.started[:10] != day):
+            sources.append(_write_file(folder, day, lines))
+            lines, count = [], 0
+        day, count = conversation.started[:10], count + 1
+        lines += [as_line(value) for value in values]
+    return [*sources, _write_file(folder, day, lines)] if lines else sources
 
 
-def _conversations(journal: Journal, window: TimeWindow) -> Iterator[Conversation]:
+def _conversations(journal: PageJournal, window: TimeWindow) -> Iterator[Conversation]:
     """The conversations of the traces that began in a window, in order of their start and id."""
     traces: dict[str, list[tuple[str, str, PlacedPiece]]] = {}
     for (trace, key), piece in journal.pieces.items():
@@ -199,8 +200,8 @@ def _is_within(started: str, window: TimeWindow) -> bool:
     return (window.since is None or moment >= window.since) and moment < window.until
 
 
-def _write_file(folder: Path, day: str, conversations: list[list[bytes]]) -> TranscriptSource:
-    content = b"".join(line for lines in conversations for line in lines)
+def _write_file(folder: Path, day: str, lines: list[bytes]) -> TranscriptSource:
+    content = b"".join(lines)
     path = folder / f"{_safe(day)}-{hashlib.blake2b(content, digest_size=8).hexdigest()}.jsonl"
     if not path.exists():
         try:

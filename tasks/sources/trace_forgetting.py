@@ -12,14 +12,13 @@ from assizes.judge.errors import DataError
 from assizes.judge.formats import FORMATS
 from assizes.judge.formats.shared.containers import Piece, PieceFormat
 from assizes.judge.formats.shared.parsing import strict_json
-from assizes.tasks.runtime.places import replace_file
 from assizes.tasks.sources.trace_copies import (
     FORGOTTEN,
     copies_folder,
     locked_pages,
 )
 from assizes.tasks.trace_stores.address import StoreKind, is_trace_store, parse_address
-from assizes.tasks.trace_stores.journal import Journal, conversation_hash
+from assizes.tasks.trace_stores.journal import PageJournal, conversation_hash
 
 _FORMATS: Final[dict[StoreKind, str]] = {
     "langfuse": "langfuse",
@@ -62,7 +61,7 @@ def _remember(path: Path, ids: Iterable[str]) -> None:
 
 
 def _forget_in_journal(path: Path, ids: frozenset[str]) -> bool:
-    journal = Journal.load(path)
+    journal = PageJournal.load(path)
 
     def keeps(entry: Any) -> bool:
         if not isinstance(entry, list):  # a window, or the end of a page
@@ -107,13 +106,22 @@ def _values(path: Path) -> Iterator[Any]:
 
 def _rewrite(path: Path, keeps: Callable[[Any], bool]) -> bool:
     """Leave out the lines whose value is not kept, or cannot be read; whether there were any."""
-    content = path.read_bytes().splitlines(keepends=True)
-    kept = [line for line in content if _is_kept(line, keeps)]
-    if len(kept) == len(content):
-        return False
-    replace_file(path, b"".join(kept))
-    path.chmod(0o600)
-    return True
+    draft, left_out = path.with_suffix(".draft"), 0
+    try:
+        with path.open("rb") as lines, draft.open("wb") as kept:
+            draft.chmod(0o600)
+            for line in lines:
+                if _is_kept(line, keeps):
+                    kept.write(line)
+                else:
+                    left_out += 1
+            kept.flush()
+            os.fsync(kept.fileno())
+        if left_out:
+            draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
+    return left_out > 0
 
 
 def _is_kept(line: bytes, keeps: Callable[[Any], bool]) -> bool:

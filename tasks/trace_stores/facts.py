@@ -72,10 +72,10 @@ def _add_phoenix(value: dict[str, Any], facts: TraceFacts) -> None:
     facts.tags.update(_phoenix_tags(attributes))
     facts.versions.update(str(attributes[name]) for name in _VERSIONS if attributes.get(name))
     for event in value.get("events") or ():
-        found = object_of(event.get("attributes"))
-        if "gen_ai.evaluation.name" in found:
-            score = found.get("gen_ai.evaluation.score.value")
-            facts.add_score(found["gen_ai.evaluation.name"], score)
+        result = object_of(event.get("attributes"))
+        if "gen_ai.evaluation.name" in result:
+            score = result.get("gen_ai.evaluation.score.value")
+            facts.add_score(result["gen_ai.evaluation.name"], score)
 
 
 def _phoenix_tags(attributes: dict[str, Any]) -> Iterator[str]:

@@ -57,6 +57,10 @@ class TraceStoreError(AssizesError):
         self.status = status
 
 
+class AnswerTooLarge(TraceStoreError):
+    """An answer has more bytes than are read; a smaller page may help."""
+
+
 class _Busy(TraceStoreError):
     """The request may be sent again, after `wait_s` seconds where the server said so."""
 
@@ -180,7 +184,7 @@ class JsonClient(Closing):
             parts.append(part)
             size += len(part)
             if size > self._max_answer_bytes:
-                raise TraceStoreError(
+                raise AnswerTooLarge(
                     f"{where}: an answer of more than {self._max_answer_bytes} bytes is not read",
                     response.status_code,
                 )

@@ -39,7 +39,7 @@ class PlacedPiece(NamedTuple):
 
 
 @dataclass
-class Journal:
+class PageJournal:
     """The pieces that were read so far; the latest of several with one key counts."""
 
     path: Path
@@ -52,7 +52,7 @@ class Journal:
     is_complete: bool = False  # whether its last page was read
 
     @classmethod
-    def load(cls, path: Path, forgotten: frozenset[str] = frozenset()) -> Journal:
+    def load(cls, path: Path, forgotten: frozenset[str] = frozenset()) -> PageJournal:
         """The journal of a file; what stands behind its last whole page is cut off."""
         journal = cls(path, forgotten)
         if not path.exists():

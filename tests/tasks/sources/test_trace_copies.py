@@ -141,8 +141,12 @@ def test_a_server_that_stays_busy_is_an_error_and_the_next_run_goes_on(server, d
     assert "cursor" in first.params  # where the run before was cut off
 
 
-def test_an_absurdly_large_answer_is_not_read(server, config, monkeypatch):
+def test_an_absurdly_large_answer_is_not_read(server, double, config):
     server.faults += [Reply(200, endless=True)]
+    assert trace_sources(config)  # by smaller pages
+    asked = [int(r.params["limit"]) for r in server.requests if "observations" in r.path]
+    assert asked[0] > max(asked[1:])
+    double.answer = lambda _: Reply(200, endless=True)
     with pytest.raises(TraceStoreError, match="more than 67108864 bytes"):
         trace_sources(config)
 
