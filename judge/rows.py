@@ -202,7 +202,7 @@ DELIVERIES: Final[dict[str, Any]] = {
     "at": _TIME,
 }
 """Table deliveries: what was sent to other places, a row for each change of state. No row is ever
-changed (`tasks/store/deliveries.py`)."""
+changed (`tasks/publishing/deliveries.py`)."""
 
 LATER_COLUMNS: Final[dict[str, tuple[str, ...]]] = {
     "asks": ("cached_tokens", "cache_write_tokens"),

@@ -11,9 +11,9 @@ from prefect.cache_policies import NO_CACHE
 from assizes.judge.errors import AssizesError
 from assizes.judge.rows import COMPLETE
 from assizes.tasks.context.run_context import PlannedRun, RunContext
+from assizes.tasks.publishing.deliveries import delivery_log
 from assizes.tasks.publishing.publisher import Publisher
 from assizes.tasks.runtime.process import redacts_secrets
-from assizes.tasks.store.deliveries import delivery_log
 
 log = logging.getLogger(__name__)
 

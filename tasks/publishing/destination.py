@@ -7,7 +7,13 @@ from datetime import UTC, datetime
 from typing import Any, Final, Protocol
 
 from assizes.judge.rows import as_json
-from assizes.tasks.publishing.entry import Answer, Finding, LabelThere, Parcel, Target
+from assizes.tasks.publishing.entry import (
+    DeliveryAnswer,
+    LabelThere,
+    Parcel,
+    PublishedFinding,
+    TraceTarget,
+)
 from assizes.tasks.trace_stores.http_client import TraceStoreError
 
 MAX_BATCH_BYTES: Final = 800_000
@@ -30,23 +36,23 @@ class Destination(Protocol):
     def batch_size(self) -> int:
         """The number of findings that are noted down before they are sent."""
 
-    def target(self, case: dict[str, Any], given: Target) -> Target | None:
+    def target(self, case: dict[str, Any], given: TraceTarget) -> TraceTarget | None:
         """What the findings of a case are about; None where nothing there is known to be the case.
 
         `given` holds the ids that the case itself states.
         """
 
-    def send(self, parcels: Sequence[Parcel]) -> Iterator[tuple[Parcel, Answer]]:
+    def send(self, parcels: Sequence[Parcel]) -> Iterator[tuple[Parcel, DeliveryAnswer]]:
         """Send parcels, and yield each with what became of it as soon as that is known.
 
         Sending a parcel again whose earlier answer was lost must not write it twice, where the
         other side allows that.
         """
 
-    def withdraw(self, row: dict[str, Any]) -> Answer:
+    def withdraw(self, row: dict[str, Any]) -> DeliveryAnswer:
         """Delete what a row of table deliveries names; what is not there any more counts as deleted."""
 
-    def labels(self, targets: Sequence[Target]) -> Iterator[LabelThere]:
+    def labels(self, targets: Sequence[TraceTarget]) -> Iterator[LabelThere]:
         """Yield the labels that people made there, at least those about the targets.
 
         Raises:
@@ -57,7 +63,7 @@ class Destination(Protocol):
         """Close the connections."""
 
 
-def refusal(error: TraceStoreError) -> Answer:
+def refusal(error: TraceStoreError) -> DeliveryAnswer:
     """The answer `refused` for an error that is about one finding only.
 
     Raises:
@@ -66,7 +72,7 @@ def refusal(error: TraceStoreError) -> Answer:
     """
     if error.status is None or error.status in (401, 403, 429) or error.status >= 500:
         raise error
-    return Answer("refused", detail=one_line(str(error)))
+    return DeliveryAnswer("refused", detail=one_line(str(error)))
 
 
 def one_line(text: str) -> str:
@@ -92,7 +98,7 @@ def chunks(
         yield chunk
 
 
-def is_empty(finding: Finding) -> bool:
+def is_empty(finding: PublishedFinding) -> bool:
     """Whether a finding has nothing that a place could show."""
     return finding.value is None and finding.label is None and finding.error is None
 

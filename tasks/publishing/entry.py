@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any, Final, Literal
 
 from assizes.judge.rows import as_json
-from assizes.tasks.store.deliveries import DeliveryState, State
+from assizes.tasks.publishing.deliveries import DeliveryState, State
 
 Kind = Literal["score", "verdict", "cause", "label"]
 Annotator = Literal["LLM", "CODE", "HUMAN"]
@@ -29,7 +29,7 @@ _NAMESPACE: Final = uuid.UUID("5c1b8a3e-54a0-5f0e-9d0c-2f4f6a1d7b90")  # of the 
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class TraceTarget:
     """What a finding is about, by the ids of the other side; an id that is None is not known."""
 
     trace_id: str | None = None
@@ -49,13 +49,13 @@ def traces_of(case: Mapping[str, Any]) -> list[str]:
     return list(dict.fromkeys(trace for p in places if (trace := p.rpartition("/")[0])))
 
 
-def target_of(text: str) -> Target:
+def target_of(text: str) -> TraceTarget:
     """The target that column `target` of table deliveries holds."""
-    return Target(**json.loads(text))
+    return TraceTarget(**json.loads(text))
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class PublishedFinding:
     """A score, a verdict, a cause or a label of one case; a failed one has an error and no value."""
 
     run_id: str
@@ -83,8 +83,8 @@ class Finding:
 class Parcel:
     """A finding on its way: where it goes, and what is known of earlier attempts."""
 
-    finding: Finding
-    target: Target
+    finding: PublishedFinding
+    target: TraceTarget
     destination: str
     before: DeliveryState | None = None  # None: nothing was ever sent
 
@@ -130,7 +130,7 @@ class Parcel:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class DeliveryAnswer:
     """What became of one parcel, or of the deletion of one delivery."""
 
     state: State  # `sending`: not known
@@ -143,7 +143,7 @@ class LabelThere:
     """A label as it stands in a trace store."""
 
     remote_id: str
-    target: Target  # of which one id is enough
+    target: TraceTarget  # of which one id is enough
     name: str
     value: float | str | bool | None
     rater: str

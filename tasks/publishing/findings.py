@@ -19,7 +19,7 @@ from assizes.judge.privacy.secret_masking import mask
 from assizes.judge.score import LABELS
 from assizes.judge.verdicts.executions import collect_rows
 from assizes.judge.verdicts.verdict import rationale
-from assizes.tasks.publishing.entry import PREFIX, Annotator, Finding
+from assizes.tasks.publishing.entry import PREFIX, Annotator, PublishedFinding
 from assizes.tasks.publishing.labels_there import is_pulled
 from assizes.tasks.runs.calibrations import citations
 from assizes.tasks.runs.people_labels import labels_of_run
@@ -48,7 +48,7 @@ class CaseFindings(NamedTuple):
     """What is sent of one case."""
 
     case: dict[str, Any]  # some columns of table cases
-    findings: list[Finding]
+    findings: list[PublishedFinding]
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,9 @@ class RunFindings:
     def _at(self) -> datetime:
         return self.record.finished_at or self.record.started_at
 
-    def _score(self, row: dict[str, Any], models: dict[tuple[str, int, str], str]) -> Finding:
+    def _score(
+        self, row: dict[str, Any], models: dict[tuple[str, int, str], str]
+    ) -> PublishedFinding:
         judge, metric = row["judge"], row["metric"]
         model = models.get((row["case_id"], row["repetition"], judge), "")
         failed = row["status"] == "failed"
@@ -154,7 +156,7 @@ class RunFindings:
         }
         if not failed and row["failure_code"] and _CODE.fullmatch(row["failure_code"]):
             more["failure_code"] = row["failure_code"]
-        return Finding(
+        return PublishedFinding(
             kind="score",
             name=f"{judge}/{metric}" if metric in self._shared_names else metric,
             value=None if failed else _number(row),
@@ -171,7 +173,9 @@ class RunFindings:
             return str(mask(label))[:100]
         return _passed_word(row["passed"])
 
-    def _verdict(self, case: dict[str, Any], models: dict[tuple[str, int, str], str]) -> Finding:
+    def _verdict(
+        self, case: dict[str, Any], models: dict[tuple[str, int, str], str]
+    ) -> PublishedFinding:
         of_case = (case["case_id"], case["repetition"])
         answering = sorted({model for key, model in models.items() if key[:2] == of_case})
         judged = case["status"] == "judged" and case["passed"] is not None
@@ -182,7 +186,7 @@ class RunFindings:
             "root_cause": case["root_cause"],
             "calibration": self._calibrations.get(VERDICT),
         }
-        return Finding(
+        return PublishedFinding(
             kind="verdict",
             name=VERDICT,
             value=float(case["passed"]) if judged else None,
@@ -192,20 +196,20 @@ class RunFindings:
             **self._common(case, "", ", ".join(answering), more),
         )
 
-    def _cause(self, row: dict[str, Any]) -> Finding:
+    def _cause(self, row: dict[str, Any]) -> PublishedFinding:
         common = self._common(row, "", "", {"cause_id": row["cause_id"], "metric": row["metric"]})
-        return Finding(
+        return PublishedFinding(
             kind="cause",
             name=f"cause:{row['metric']}",
             label=str(mask(row["name"]))[:100],
             **{**common, "source": "assizes", "annotator": "CODE"},
         )
 
-    def _label(self, row: dict[str, Any]) -> Finding:
+    def _label(self, row: dict[str, Any]) -> PublishedFinding:
         annotator: Annotator = "HUMAN"
         more = {"rater": row["rater"], "role": row["role"], "label_id": row["label_id"]}
         binary = row["metric"] == VERDICT and row["value"] in (0, 1)
-        return Finding(
+        return PublishedFinding(
             kind="label",
             name=row["metric"],
             value=row["value"],

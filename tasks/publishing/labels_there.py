@@ -16,7 +16,7 @@ from assizes.judge.rows import as_json
 from assizes.judge.score import ACCEPTABLE, LABELS
 from assizes.judge.verdicts.executions import collect_rows
 from assizes.tasks.publishing.destination import Destination
-from assizes.tasks.publishing.entry import LabelThere, Target, traces_of
+from assizes.tasks.publishing.entry import LabelThere, TraceTarget, traces_of
 from assizes.tasks.publishing.places import given_target
 from assizes.tasks.runs.people_labels import MAX_RATER_CHARS
 from assizes.tasks.store import RunRecord, Store
@@ -72,12 +72,12 @@ def pull_labels(
 
 def _cases_there(
     store: Store, record: RunRecord, place: Destination
-) -> tuple[list[Target], dict[str, dict[str, Any]]]:
+) -> tuple[list[TraceTarget], dict[str, dict[str, Any]]]:
     """What the cases of a run are at a place, and the cases by each of these ids."""
     columns = ("case_id", "repetition", "tags", "transcript_hash", "turn_spans")
     cases = collect_rows(store.scan(record.run_id, "cases").select(columns))
     by_id: dict[str, dict[str, Any]] = {}
-    targets: list[Target] = []
+    targets: list[TraceTarget] = []
     for case in cases.sort("case_id", "repetition").iter_rows(named=True):
         target = place.target(case, given_target(case))
         if target is not None:
@@ -87,7 +87,7 @@ def _cases_there(
         for trace_id in traces_of(case):  # people label traces of a session, too
             if trace_id not in by_id:
                 by_id[trace_id] = case
-                targets.append(Target(trace_id=trace_id))
+                targets.append(TraceTarget(trace_id=trace_id))
     return targets, by_id
 
 
@@ -101,7 +101,7 @@ def _known_names(store: Store, record: RunRecord) -> dict[str, str]:
     return known
 
 
-def _ids(target: Target) -> Iterator[str]:
+def _ids(target: TraceTarget) -> Iterator[str]:
     """The ids of a target, the narrowest first."""
     return (own for own in (target.span_id, target.trace_id, target.session_id) if own)
 

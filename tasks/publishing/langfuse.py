@@ -13,9 +13,9 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC
 from typing import Any, Final
 
+from assizes.tasks.publishing.deliveries import State
 from assizes.tasks.publishing.destination import chunks, moment_there, one_line, refusal
-from assizes.tasks.publishing.entry import Answer, LabelThere, Parcel, Target
-from assizes.tasks.store.deliveries import State
+from assizes.tasks.publishing.entry import DeliveryAnswer, LabelThere, Parcel, TraceTarget
 from assizes.tasks.trace_stores.connection import connection_to
 from assizes.tasks.trace_stores.http_client import Answer as HttpAnswer
 from assizes.tasks.trace_stores.http_client import JsonClient, TraceStoreError
@@ -40,27 +40,27 @@ class Langfuse:
         self.uri = f"langfuse at {self._client.connection.base_url}"
         self._takes_lists: bool | None = None  # None: not known yet
 
-    def target(self, case: dict[str, Any], given: Target) -> Target | None:
+    def target(self, case: dict[str, Any], given: TraceTarget) -> TraceTarget | None:
         """The trace or the session that the case names, else the one of which it has the id."""
         if given.trace_id or given.session_id:
             return given
         if _TRACE.fullmatch(case["case_id"]):
-            return Target(trace_id=case["case_id"])
-        return Target(session_id=case["case_id"])
+            return TraceTarget(trace_id=case["case_id"])
+        return TraceTarget(session_id=case["case_id"])
 
-    def send(self, parcels: Sequence[Parcel]) -> Iterator[tuple[Parcel, Answer]]:
+    def send(self, parcels: Sequence[Parcel]) -> Iterator[tuple[Parcel, DeliveryAnswer]]:
         """Send the scores, in requests of bounded size."""
         for chunk in chunks(parcels, _score):
             answers = self._send([score for _, score in chunk])
             yield from zip((parcel for parcel, _ in chunk), answers, strict=True)
 
-    def withdraw(self, row: dict[str, Any]) -> Answer:
+    def withdraw(self, row: dict[str, Any]) -> DeliveryAnswer:
         """Delete a score by its id."""
         path = f"{_SCORES}/{row['delivery_id']}"
         self._client.request("DELETE", path, accepted=(404,))
-        return Answer("withdrawn")
+        return DeliveryAnswer("withdrawn")
 
-    def labels(self, targets: Sequence[Target]) -> Iterator[LabelThere]:
+    def labels(self, targets: Sequence[TraceTarget]) -> Iterator[LabelThere]:
         """Yield the scores whose source is ANNOTATION, of the whole project."""
         wanted = {"source": "ANNOTATION", "limit": _PAGE}
         groups = {"fields": "details,subject,annotation"}
@@ -89,7 +89,7 @@ class Langfuse:
         """Close the connections."""
         self._client.close()
 
-    def _send(self, scores: list[dict[str, Any]]) -> list[Answer]:
+    def _send(self, scores: list[dict[str, Any]]) -> list[DeliveryAnswer]:
         if self._takes_lists is False:
             return self._send_events(scores)
         accepted = _NO_LIST if self._takes_lists is None else ()
@@ -103,18 +103,22 @@ class Langfuse:
         self._takes_lists = True
         return self._list_answers(scores, answer)
 
-    def _list_answers(self, scores: list[dict[str, Any]], answer: HttpAnswer) -> list[Answer]:
+    def _list_answers(
+        self, scores: list[dict[str, Any]], answer: HttpAnswer
+    ) -> list[DeliveryAnswer]:
         """What became of scores that were sent as a list."""
         body = answer.body if isinstance(answer.body, dict) else {}
         is_partial = answer.status == 207 and (body.get("rejected") or body.get("errors"))
         if not is_partial:
-            return [Answer("sent", score["id"]) for score in scores]
+            return [DeliveryAnswer("sent", score["id"]) for score in scores]
         # The answer does not say which score was rejected: each is sent alone, with the same id.
         if len(scores) > 1:
             return self._send_each(scores)
-        return [Answer("refused", detail=_first_message(body))]
+        return [DeliveryAnswer("refused", detail=_first_message(body))]
 
-    def _send_first_events(self, scores: list[dict[str, Any]], refused: Any) -> list[Answer]:
+    def _send_first_events(
+        self, scores: list[dict[str, Any]], refused: Any
+    ) -> list[DeliveryAnswer]:
         """Send scores as events to a server that took no list; `refused` is its answer to the list."""
         try:
             answers = self._send_events(scores)
@@ -125,14 +129,14 @@ class Langfuse:
             self._takes_lists = True
             if len(scores) > 1:
                 return self._send_each(scores)
-            return [Answer("refused", detail=one_line(f"HTTP {error.status}: {refused}"))]
+            return [DeliveryAnswer("refused", detail=one_line(f"HTTP {error.status}: {refused}"))]
         self._takes_lists = False
         return answers
 
-    def _send_each(self, scores: list[dict[str, Any]]) -> list[Answer]:
+    def _send_each(self, scores: list[dict[str, Any]]) -> list[DeliveryAnswer]:
         return [answer for score in scores for answer in self._send([score])]
 
-    def _send_events(self, scores: list[dict[str, Any]]) -> list[Answer]:
+    def _send_events(self, scores: list[dict[str, Any]]) -> list[DeliveryAnswer]:
         """Send scores as events; the answer says of each event what became of it."""
         events = [_event(score) for score in scores]
         body = self._client.request("POST", _INGESTION, body={"batch": events}).body
@@ -143,16 +147,18 @@ class Langfuse:
         for event, score in zip(events, scores, strict=True):
             error = errors.get(event["id"])
             if event["id"] in done:
-                answers.append(Answer("sent", score["id"]))
+                answers.append(DeliveryAnswer("sent", score["id"]))
             elif error is None:
-                answers.append(Answer("sending", detail="the answer does not name this score"))
+                answers.append(
+                    DeliveryAnswer("sending", detail="the answer does not name this score")
+                )
             else:
                 status = error.get("status")
                 # An error of the server, not of the score: the next call sends the score again.
                 is_server = isinstance(status, int) and status >= 500
                 state: State = "sending" if is_server else "refused"
                 text = f"HTTP {status}: {error.get('message') or ''} {error.get('error') or ''}"
-                answers.append(Answer(state, detail=one_line(text)))
+                answers.append(DeliveryAnswer(state, detail=one_line(text)))
         return answers
 
 
@@ -225,7 +231,7 @@ def _label(score: dict[str, Any]) -> LabelThere:
         value = score.get("stringValue")
     return LabelThere(
         remote_id=str(score.get("id")),
-        target=Target(trace_id=trace_id, span_id=span_id, session_id=session_id),
+        target=TraceTarget(trace_id=trace_id, span_id=span_id, session_id=session_id),
         name=str(score.get("name")),
         value=value if isinstance(value, bool | int | float | str) else None,
         rater=str(score.get("authorUserId") or ""),

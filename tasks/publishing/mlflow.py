@@ -17,10 +17,10 @@ from assizes.tasks.publishing.destination import moment_there, refusal
 from assizes.tasks.publishing.entry import (
     HASH_KEY,
     ID_KEY,
-    Answer,
+    DeliveryAnswer,
     LabelThere,
     Parcel,
-    Target,
+    TraceTarget,
     target_of,
     traces_of,
 )
@@ -46,18 +46,18 @@ class Mlflow:
         self.uri = f"mlflow at {self._client.connection.base_url}"
         self._experiment_id: str | None = None
 
-    def target(self, case: dict[str, Any], given: Target) -> Target | None:
+    def target(self, case: dict[str, Any], given: TraceTarget) -> TraceTarget | None:
         """The trace of a case; of a session its last trace, as only traces take assessments."""
         trace_id = given.trace_id or case["case_id"]
         if re.fullmatch(r"[0-9a-f]{32}", trace_id):
             trace_id = f"tr-{trace_id}"
         if given.trace_id or _TRACE.fullmatch(trace_id):
-            return Target(trace_id=trace_id, span_id=given.span_id)
+            return TraceTarget(trace_id=trace_id, span_id=given.span_id)
         session = given.session_id or case["case_id"]
         last = next(reversed(traces_of(case)), None) or self._last_trace(session)
-        return None if last is None else Target(trace_id=last)
+        return None if last is None else TraceTarget(trace_id=last)
 
-    def send(self, parcels: Sequence[Parcel]) -> Iterator[tuple[Parcel, Answer]]:
+    def send(self, parcels: Sequence[Parcel]) -> Iterator[tuple[Parcel, DeliveryAnswer]]:
         """Send assessments one by one."""
         known: dict[str, dict[str, dict[str, Any]]] = {}  # by trace: assessments by our id
         for parcel in parcels:
@@ -66,7 +66,7 @@ class Mlflow:
             except TraceStoreError as error:
                 yield parcel, refusal(error)
 
-    def withdraw(self, row: dict[str, Any]) -> Answer:
+    def withdraw(self, row: dict[str, Any]) -> DeliveryAnswer:
         """Delete an assessment; one whose answer was lost is looked for first."""
         trace_id = target_of(row["target"]).trace_id or ""
         own_id = row["delivery_id"]
@@ -74,9 +74,9 @@ class Mlflow:
         if remote_id:
             path = f"{_TRACES}/{quote(trace_id)}/assessments/{quote(remote_id)}"
             self._client.request("DELETE", path, accepted=(404,))
-        return Answer("withdrawn")
+        return DeliveryAnswer("withdrawn")
 
-    def labels(self, targets: Sequence[Target]) -> Iterator[LabelThere]:
+    def labels(self, targets: Sequence[TraceTarget]) -> Iterator[LabelThere]:
         """Yield the assessments whose source is HUMAN, of the traces of the targets."""
         for trace_id in dict.fromkeys(target.trace_id for target in targets if target.trace_id):
             for assessment in self._assessments(trace_id):
@@ -91,7 +91,7 @@ class Mlflow:
         """Close the connections."""
         self._client.close()
 
-    def _send(self, parcel: Parcel, known: dict[str, dict[str, dict[str, Any]]]) -> Answer:
+    def _send(self, parcel: Parcel, known: dict[str, dict[str, dict[str, Any]]]) -> DeliveryAnswer:
         trace_id = parcel.target.trace_id or ""
         path = f"{_TRACES}/{quote(trace_id)}/assessments"
         remote_id = parcel.remote_id
@@ -102,7 +102,7 @@ class Mlflow:
             remote_id = "" if there is None else str(there["assessment_id"])
             is_same = (_metadata(there or {})).get(HASH_KEY) == parcel.finding.content_hash()
             if there is not None and is_same:
-                return Answer("sent", remote_id)
+                return DeliveryAnswer("sent", remote_id)
         body = {"assessment": _assessment(parcel)}
         if remote_id:
             body["assessment"]["assessment_id"] = remote_id
@@ -111,11 +111,11 @@ class Mlflow:
                 "PATCH", f"{path}/{quote(remote_id)}", body=changed, accepted=(404,)
             )
             if answer.status != 404:
-                return Answer("sent", remote_id)
+                return DeliveryAnswer("sent", remote_id)
             del body["assessment"]["assessment_id"]  # somebody deleted it there
         answer = self._client.request("POST", path, body=body, repeated=_NOT_TAKEN)
         made = answer.body.get("assessment") if isinstance(answer.body, dict) else None
-        return Answer("sent", str((made or {}).get("assessment_id") or ""))
+        return DeliveryAnswer("sent", str((made or {}).get("assessment_id") or ""))
 
     def _own(self, trace_id: str) -> dict[str, dict[str, Any]]:
         """The assessments of a trace that this program made, by our id."""
@@ -206,7 +206,7 @@ def _label(assessment: dict[str, Any], trace_id: str) -> LabelThere:
     value = (assessment.get("feedback") or {}).get("value")
     return LabelThere(
         remote_id=str(assessment.get("assessment_id")),
-        target=Target(trace_id=trace_id),
+        target=TraceTarget(trace_id=trace_id),
         name=str(assessment.get("assessment_name")),
         value=value if isinstance(value, bool | int | float | str) else None,
         rater=str((assessment.get("source") or {}).get("source_id") or ""),

@@ -18,7 +18,13 @@ from urllib.parse import unquote, urlsplit
 from assizes.judge.errors import ConfigurationError
 from assizes.judge.privacy.secret_masking import mask_credentials, register_secrets
 from assizes.tasks.publishing.destination import chunks, one_line, refusal
-from assizes.tasks.publishing.entry import Answer, LabelThere, Parcel, Target, traces_of
+from assizes.tasks.publishing.entry import (
+    DeliveryAnswer,
+    LabelThere,
+    Parcel,
+    TraceTarget,
+    traces_of,
+)
 from assizes.tasks.trace_stores.connection import ServerConnection
 from assizes.tasks.trace_stores.http_client import JsonClient, TraceStoreError
 
@@ -41,28 +47,28 @@ class Otlp:
         self._client = client or JsonClient(ServerConnection("otlp", base_url, headers))
         self.uri = f"otlp at {base_url}{self._path}"
 
-    def target(self, case: dict[str, Any], given: Target) -> Target | None:
+    def target(self, case: dict[str, Any], given: TraceTarget) -> TraceTarget | None:
         """The ids that the case states, else its own id as that of a trace or a conversation."""
         if given.session_id and (traces := traces_of(case)):
             return replace(given, trace_id=given.trace_id or traces[-1])
-        if given != Target():
+        if given != TraceTarget():
             return given
         case_id = case["case_id"].removeprefix("tr-")
         if _TRACE.fullmatch(case_id):
-            return Target(trace_id=case_id)
-        return Target(session_id=case["case_id"])
+            return TraceTarget(trace_id=case_id)
+        return TraceTarget(session_id=case["case_id"])
 
-    def send(self, parcels: Sequence[Parcel]) -> Iterator[tuple[Parcel, Answer]]:
+    def send(self, parcels: Sequence[Parcel]) -> Iterator[tuple[Parcel, DeliveryAnswer]]:
         """Send the events, in requests of bounded size."""
         for chunk in chunks(parcels, _record):
             records = [record for _, record in chunk]
             yield from zip((parcel for parcel, _ in chunk), self._send(records), strict=True)
 
-    def withdraw(self, row: dict[str, Any]) -> Answer:
+    def withdraw(self, row: dict[str, Any]) -> DeliveryAnswer:
         """Nothing can be deleted over OTLP."""
-        return Answer("sent", row["remote_id"], "OTLP has no way to delete")
+        return DeliveryAnswer("sent", row["remote_id"], "OTLP has no way to delete")
 
-    def labels(self, targets: Sequence[Target]) -> Iterator[LabelThere]:
+    def labels(self, targets: Sequence[TraceTarget]) -> Iterator[LabelThere]:
         """Refuse: a receiver of logs can only be written to."""
         raise ConfigurationError(
             "otlp: labels cannot be read over OTLP; accepted: langfuse://, mlflow://, phoenix://"
@@ -72,7 +78,7 @@ class Otlp:
         """Close the connections."""
         self._client.close()
 
-    def _send(self, records: list[dict[str, Any]]) -> list[Answer]:
+    def _send(self, records: list[dict[str, Any]]) -> list[DeliveryAnswer]:
         scope = {"name": "assizes", "version": version("assizes")}
         resource = {"attributes": [_attribute("service.name", "assizes")]}
         logs = {"resource": resource, "scopeLogs": [{"scope": scope, "logRecords": records}]}
@@ -87,13 +93,13 @@ class Otlp:
         partial = body.get("partialSuccess") or {}
         rejected = int(partial.get("rejectedLogRecords") or 0)
         if rejected >= len(records):
-            return [Answer("refused", detail=one_line(str(partial.get("errorMessage"))))] * len(
-                records
-            )
+            return [
+                DeliveryAnswer("refused", detail=one_line(str(partial.get("errorMessage"))))
+            ] * len(records)
         # Which ones were rejected, the protocol does not say; they must not be sent again.
         count = f"{rejected} of {len(records)} events of one request were rejected"
         detail = one_line(f"{count}: {partial.get('errorMessage')}") if rejected else ""
-        return [Answer("sent", detail=detail)] * len(records)
+        return [DeliveryAnswer("sent", detail=detail)] * len(records)
 
 
 def _record(parcel: Parcel) -> dict[str, Any]:

@@ -13,7 +13,14 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from assizes.tasks.publishing.destination import PROJECT, batches, chunks, moment_there, refusal
-from assizes.tasks.publishing.entry import ID_KEY, Answer, LabelThere, Parcel, Target, target_of
+from assizes.tasks.publishing.entry import (
+    ID_KEY,
+    DeliveryAnswer,
+    LabelThere,
+    Parcel,
+    TraceTarget,
+    target_of,
+)
 from assizes.tasks.trace_stores.connection import connection_to
 from assizes.tasks.trace_stores.http_client import JsonClient, TraceStoreError
 
@@ -36,15 +43,15 @@ class Phoenix:
         self._client = client or JsonClient(connection_to("phoenix"))
         self.uri = f"phoenix at {self._client.connection.base_url}{PROJECT}{project}"
 
-    def target(self, case: dict[str, Any], given: Target) -> Target | None:
+    def target(self, case: dict[str, Any], given: TraceTarget) -> TraceTarget | None:
         """The ids that the case states, else its own id as that of a trace or a session."""
         if given.span_id or given.trace_id or given.session_id:
             return given
         if _TRACE.fullmatch(case["case_id"]):
-            return Target(trace_id=case["case_id"])
-        return Target(session_id=case["case_id"])
+            return TraceTarget(trace_id=case["case_id"])
+        return TraceTarget(session_id=case["case_id"])
 
-    def send(self, parcels: Sequence[Parcel]) -> Iterator[tuple[Parcel, Answer]]:
+    def send(self, parcels: Sequence[Parcel]) -> Iterator[tuple[Parcel, DeliveryAnswer]]:
         """Send annotations, those of spans, traces and sessions in requests of their own."""
         by_level: defaultdict[Level, list[Parcel]] = defaultdict(list)
         for parcel in parcels:
@@ -54,15 +61,15 @@ class Phoenix:
                 answers = self._send(level, [annotation for _, annotation in chunk])
                 yield from zip((parcel for parcel, _ in chunk), answers, strict=True)
 
-    def withdraw(self, row: dict[str, Any]) -> Answer:
+    def withdraw(self, row: dict[str, Any]) -> DeliveryAnswer:
         """Delete the annotation with our identifier."""
         level = _level(target_of(row["target"]))
         path = f"/v1/projects/{quote(self._project, safe='')}/{level}_annotations"
         wanted = {"identifier": row["delivery_id"], "delete_all": "true"}
         self._client.request("DELETE", path, params=wanted, accepted=(404,))
-        return Answer("withdrawn")
+        return DeliveryAnswer("withdrawn")
 
-    def labels(self, targets: Sequence[Target]) -> Iterator[LabelThere]:
+    def labels(self, targets: Sequence[TraceTarget]) -> Iterator[LabelThere]:
         """Yield the annotations of kind HUMAN of the traces, their spans, and the sessions."""
         traces = [target.trace_id for target in targets if target.trace_id]
         sessions = [target.session_id for target in targets if target.session_id]
@@ -70,7 +77,7 @@ class Phoenix:
         for some in batches(traces, _IDS_AT_ONCE):
             for span in self._pages("spans", {"trace_id": some}):
                 context = span.get("context") or {}
-                own = Target(trace_id=context.get("trace_id"), span_id=context.get("span_id"))
+                own = TraceTarget(trace_id=context.get("trace_id"), span_id=context.get("span_id"))
                 spans.setdefault(own.span_id or "", own)
         wanted = {"trace": traces, "session": sessions, "span": list(spans)}
         for level, ids in wanted.items():
@@ -95,7 +102,7 @@ class Phoenix:
         """Close the connections."""
         self._client.close()
 
-    def _send(self, level: Level, annotations: list[dict[str, Any]]) -> list[Answer]:
+    def _send(self, level: Level, annotations: list[dict[str, Any]]) -> list[DeliveryAnswer]:
         try:
             # `sync`: without it the server does not say that it knows no such target.
             answer = self._client.request(
@@ -114,10 +121,10 @@ class Phoenix:
         ids = [str(item.get("id") or "") for item in body.get("data") or []]
         if len(ids) != len(annotations):
             ids = [""] * len(annotations)
-        return [Answer("sent", remote_id) for remote_id in ids]
+        return [DeliveryAnswer("sent", remote_id) for remote_id in ids]
 
 
-def _level(target: Target) -> Level:
+def _level(target: TraceTarget) -> Level:
     return "span" if target.span_id else "trace" if target.trace_id else "session"
 
 
@@ -140,10 +147,12 @@ def _annotation(parcel: Parcel) -> dict[str, Any]:
     }
 
 
-def _label(annotation: dict[str, Any], spans: dict[str, Target]) -> LabelThere:
+def _label(annotation: dict[str, Any], spans: dict[str, TraceTarget]) -> LabelThere:
     result = annotation.get("result") or {}
     span_id = annotation.get("span_id")
-    target = Target(trace_id=annotation.get("trace_id"), session_id=annotation.get("session_id"))
+    target = TraceTarget(
+        trace_id=annotation.get("trace_id"), session_id=annotation.get("session_id")
+    )
     score, label = result.get("score"), result.get("label")
     value = label if score is None else score
     return LabelThere(

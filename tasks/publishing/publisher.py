@@ -16,13 +16,13 @@ from typing import Any, Final
 from assizes.judge.config.publishing import PublishConfig
 from assizes.judge.errors import ConfigurationError
 from assizes.judge.rows import COMPLETE
+from assizes.tasks.publishing.deliveries import DeliveryLog
 from assizes.tasks.publishing.destination import Destination, is_empty
-from assizes.tasks.publishing.entry import Answer, Parcel
+from assizes.tasks.publishing.entry import DeliveryAnswer, Parcel
 from assizes.tasks.publishing.findings import RunFindings
 from assizes.tasks.publishing.places import given_target, open_place, place_of
 from assizes.tasks.runtime.failpoints import failpoint
 from assizes.tasks.store import RunRecord, Store
-from assizes.tasks.store.deliveries import DeliveryLog
 from assizes.tasks.trace_stores.http_client import TraceStoreError
 
 _SHOWN: Final = 10
@@ -108,7 +108,7 @@ class Publisher:
         failpoint("publish.before")
         self.log.add(run_id, [parcel.row("sending") for parcel in batch])
         failpoint("publish.noted")
-        answers: list[tuple[Parcel, Answer]] = []
+        answers: list[tuple[Parcel, DeliveryAnswer]] = []
         stop: TraceStoreError | None = None
         try:
             for answered in destination.send(batch):
@@ -128,7 +128,7 @@ class Publisher:
         return False
 
     def _record(
-        self, run_id: str, answers: list[tuple[Parcel, Answer]], report: PublishReport
+        self, run_id: str, answers: list[tuple[Parcel, DeliveryAnswer]], report: PublishReport
     ) -> None:
         rows = []
         for parcel, answer in answers:

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from assizes.judge.errors import ConfigurationError
+from assizes.tasks.publishing.deliveries import DeliveryLog
 from assizes.tasks.publishing.destination import Destination
 from assizes.tasks.publishing.places import reopen_place
-from assizes.tasks.store.deliveries import DeliveryLog
 
 _THERE = ("sent", "sending")  # states in which the other side has a finding, or may have it
 

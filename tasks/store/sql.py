@@ -13,9 +13,7 @@ from duckdb import DuckDBPyConnection as Connection
 
 from assizes.judge import rows
 from assizes.judge.causes.edits import current_edits
-from assizes.judge.config.run import StoreConfig
 from assizes.judge.errors import ConfigurationError
-from assizes.tasks.store.deliveries import DeliveryLog, delivery_log
 from assizes.tasks.store.duckdb_file import DAMAGE_PATTERN, damage_error, first_line
 from assizes.tasks.store.duckdb_rows import TYPES, present_tables
 from assizes.tasks.store.lake import ParquetStore
@@ -85,8 +83,6 @@ def _rows_of_query(
     for table in rows.CAUSE_TABLES.keys() & words:
         of_runs = [run] if run else store.runs()["run_id"].to_list()
         _load_table(con, table, _cause_rows(store, table, of_runs), run)
-    if "deliveries" in words:
-        _load_table(con, "deliveries", _deliveries(store, run), run)
     files: list[str] = []  # those of a local lake, which the statement reads itself
     if isinstance(store, ParquetStore):
         for table in tables:
@@ -106,16 +102,6 @@ def _cause_rows(store: Store, table: str, run_ids: Iterable[str]) -> pl.DataFram
     if table != "causes":
         return found
     return current_edits(store.people.rows("cause_edits")).labelled(found)
-
-
-def _deliveries(store: Store, run: str | None) -> pl.DataFrame:
-    """Rows of table deliveries: what was sent elsewhere of one run, or of all."""
-    if isinstance(store, ParquetStore):
-        log = DeliveryLog(store.objects)
-    else:
-        log = delivery_log(StoreConfig(uri=store.uri))
-    parts = [log.rows(run_id) for run_id in ([run] if run else log.run_ids())]
-    return pl.concat([pl.DataFrame(schema=rows.DELIVERIES), *parts])
 
 
 def _show_file(con: Connection, tables: Iterable[str], run: str | None) -> None:

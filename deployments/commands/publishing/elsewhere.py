@@ -7,8 +7,8 @@ from typing import Any, Protocol
 
 from assizes.judge.config.run import StoreConfig
 from assizes.judge.errors import StoreError
+from assizes.tasks.publishing.deliveries import DeliveryLog, delivery_log
 from assizes.tasks.publishing.withdrawal import SentCases, Withdrawal, sent_rows, withdraw
-from assizes.tasks.store.deliveries import DeliveryLog, delivery_log
 
 
 class CasesOfRun(Protocol):

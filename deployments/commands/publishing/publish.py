@@ -11,8 +11,8 @@ from assizes.deployments.commands.stores import opened_store, store_config
 from assizes.deployments.settings import read_optional_config
 from assizes.judge.config.publishing import PublishConfig
 from assizes.judge.errors import ConfigurationError
+from assizes.tasks.publishing.deliveries import delivery_log
 from assizes.tasks.publishing.publisher import Publisher, PublishReport
-from assizes.tasks.store.deliveries import delivery_log
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,10 +12,10 @@ import pytest
 from assizes.judge.config.publishing import PublishConfig
 from assizes.judge.config.run import StoreConfig
 from assizes.judge.errors import ConfigurationError
+from assizes.tasks.publishing.deliveries import delivery_log
 from assizes.tasks.publishing.langfuse import Langfuse
 from assizes.tasks.publishing.publisher import Publisher, PublishReport
 from assizes.tasks.store import open_store
-from assizes.tasks.store.deliveries import delivery_log
 from assizes.tasks.trace_stores.connection import connection_to
 from assizes.tasks.trace_stores.http_client import JsonClient
 from tests.command import assizes

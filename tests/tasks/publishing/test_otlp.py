@@ -12,10 +12,10 @@ import pytest
 from assizes.judge.config.publishing import PublishConfig
 from assizes.judge.config.run import StoreConfig
 from assizes.judge.errors import ConfigurationError
+from assizes.tasks.publishing.deliveries import delivery_log
 from assizes.tasks.publishing.otlp import Otlp
 from assizes.tasks.publishing.publisher import Publisher, PublishReport
 from assizes.tasks.store import open_store
-from assizes.tasks.store.deliveries import delivery_log
 from tests.doubles.json_server import JsonServer, Reply, json_server
 from tests.doubles.otlp_logs import OtlpLogs
 from tests.tasks.publishing.sample import RUN_ID, TRACES, stored, traced_run

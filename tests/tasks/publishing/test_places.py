@@ -9,7 +9,7 @@ import pytest
 
 from assizes.judge.config.publishing import PublishConfig
 from assizes.judge.errors import ConfigurationError
-from assizes.tasks.publishing.entry import Target, traces_of
+from assizes.tasks.publishing.entry import TraceTarget, traces_of
 from assizes.tasks.publishing.langfuse import Langfuse
 from assizes.tasks.publishing.mlflow import Mlflow
 from assizes.tasks.publishing.phoenix import Phoenix
@@ -27,10 +27,10 @@ def case(case_id: str = "conv", spans: list[str] | None = None, **tags: str) -> 
 
 
 def test_tags_go_before_traces_and_traces_before_the_form_of_the_id():
-    assert given_target(case(A, [f"{B}/s1"], trace_id="t", span_id="s")) == Target("t", "s")
-    assert given_target(case(A, [f"{B}/s1", f"{B}/", ""])) == Target(trace_id=B)
-    assert given_target(case("conv", [f"{A}/s1", f"{B}/s2"])) == Target(session_id="conv")
-    assert given_target(case(A)) == Target()
+    assert given_target(case(A, [f"{B}/s1"], trace_id="t", span_id="s")) == TraceTarget("t", "s")
+    assert given_target(case(A, [f"{B}/s1", f"{B}/", ""])) == TraceTarget(trace_id=B)
+    assert given_target(case("conv", [f"{A}/s1", f"{B}/s2"])) == TraceTarget(session_id="conv")
+    assert given_target(case(A)) == TraceTarget()
 
 
 def test_a_trace_id_with_a_slash_keeps_it():
@@ -40,14 +40,14 @@ def test_a_trace_id_with_a_slash_keeps_it():
 
 @pytest.mark.parametrize("place", [Langfuse(CLIENT), Phoenix("p", CLIENT)])
 def test_an_id_that_has_no_form_of_a_trace_is_a_session(place: Any):
-    assert place.target(case(A), Target()) == Target(trace_id=A)
-    assert place.target(case("conv"), Target()) == Target(session_id="conv")
+    assert place.target(case(A), TraceTarget()) == TraceTarget(trace_id=A)
+    assert place.target(case("conv"), TraceTarget()) == TraceTarget(session_id="conv")
 
 
 def test_mlflow_takes_traces_only_and_of_a_session_the_last_one():
     place, traced = Mlflow("e", CLIENT), case("conv", [f"tr-{A}/s1", f"tr-{B}/s2"])
-    assert place.target(case(A), Target()) == Target(trace_id=f"tr-{A}")
-    assert place.target(traced, given_target(traced)) == Target(trace_id=f"tr-{B}")
+    assert place.target(case(A), TraceTarget()) == TraceTarget(trace_id=f"tr-{A}")
+    assert place.target(traced, given_target(traced)) == TraceTarget(trace_id=f"tr-{B}")
 
 
 def test_the_place_is_the_configured_one_else_where_the_transcripts_are():

@@ -11,10 +11,8 @@ import pytest
 from assizes.judge.config.run import StoreConfig
 from assizes.judge.errors import StoreBusy, StoreError
 from assizes.judge.rows import as_json
-from assizes.tasks.store import query_store
+from assizes.tasks.publishing.deliveries import DeliveryLog, delivery_log
 from assizes.tasks.store.bucket import objects_at
-from assizes.tasks.store.deliveries import DeliveryLog, delivery_log
-from tests.tasks.publishing.sample import stored
 
 RUN = "nightly-aaaaaaaaaaaa"
 
@@ -114,12 +112,3 @@ def test_a_clock_that_stands_still_leaves_the_order(
     log.add(RUN, [row("a", "sent")])
     log.add(RUN, [row("a", "withdrawn")])
     assert log.states(RUN)["c1/a"].state == "withdrawn"
-
-
-@pytest.mark.parametrize("lake", [False, True])
-def test_sql_shows_them_as_a_table(tmp_path: Path, *, lake: bool):
-    config = stored(tmp_path, lake=lake)
-    delivery_log(config).add(RUN, [row("a", "sending"), row("a", "sent", "r1")])
-    statement = "select state, count(*) as n from deliveries group by state order by state"
-    assert query_store(config, statement).rows() == [("sending", 1), ("sent", 1)]
-    assert query_store(config, statement, RUN).rows() == [("sending", 1), ("sent", 1)]
