@@ -331,7 +331,10 @@ def doctor(
 
 @app.command()
 def up(
-    port: Annotated[int | None, Option(help="Port on 127.0.0.1 [default: a free one].")] = None,
+    port: Annotated[
+        int | None,
+        Option(help="Port on 127.0.0.1 [default: that of the last server, else a free one]."),
+    ] = None,
 ) -> None:
     """Start a Prefect server in the background; later commands find it."""
     from assizes.deployments.server import start_server

@@ -34,7 +34,10 @@ def deploy(
     """Register deployments, schedules, triggers, limits and notifications on a Prefect server."""
     read = options.read_config(config, overrides)
     wanted = commands.deploy.DeployOptions(read, folder, dry_run, remove)
-    commands.deploy.deploy(wanted, as_json=as_json)
+    given = [] if config is None else ["-c", str(config)]
+    for override in overrides or ():
+        given += ["--set", override]
+    commands.deploy.deploy(wanted, given, as_json=as_json)
 
 
 @app.command("serve-flows", hidden=True)

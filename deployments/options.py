@@ -127,7 +127,7 @@ SECTIONS: Final[Mapping[str, Sequence[str]]] = {  # heading -> commands, in this
     "Suites": ("promote", "suite status", "suite retire"),
     "Prefect server": ("up", "down", "deploy", "worker"),
     "Upkeep of a store": ("store compact", "store clean", "store forget", "store rebuild"),
-    "Help": ("help",),
+    "Help": ("help", "json-schema"),
 }
 OTHERS: Final = "Others"  # heading of the commands that no section names
 

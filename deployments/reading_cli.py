@@ -39,6 +39,18 @@ def help_(
     commands.help.print_help(root.command, root.info_name, topic or [], markdown=markdown)
 
 
+@app.command("json-schema")
+def json_schema(
+    command: Annotated[
+        list[str], Argument(metavar="COMMAND", help="A command with --json, such as `causes show`.")
+    ],
+) -> None:
+    """Print the JSON Schema of what a command prints with --json."""
+    from assizes.deployments.documents.table import document_schema
+
+    commands.output.print_json(document_schema(" ".join(command)))
+
+
 @app.command()
 def runs(config: ConfigFile = None, store: StoreUri = None, as_json: AsJson = False) -> None:
     """List the runs of a store, those about the newest day first."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import logging
 import os
 import signal
 import socket
@@ -25,6 +26,11 @@ from assizes.tasks.runtime.prefect_server import (
     state_file,
     wait_until_healthy,
 )
+
+log = logging.getLogger(__name__)
+
+PORT_FILE = "server.port"
+"""File in the home of the server with the last port; it stays after `assizes down`."""
 
 STOP_TIMEOUT_S = 15.0
 """Seconds between SIGTERM and SIGKILL."""
@@ -52,12 +58,36 @@ def start_server(port: int | None = None) -> Server:
         if server := running_server():
             return server
         if port is None:
-            with socket.socket() as probe:
-                probe.bind(("127.0.0.1", 0))  # the system chooses a free port
-                port = int(probe.getsockname()[1])
+            port = _kept_port(folder) or _free_port()
         else:
             check_port("127.0.0.1", port, "`assizes up` without --port takes a free port")
         return _start_process(folder, port)
+
+
+def _kept_port(folder: Path) -> int | None:
+    """The port of the server before, which workers still ask; `None`: no server was, or it is taken."""
+    try:
+        port = int((folder / PORT_FILE).read_text(encoding="utf-8"))
+    except (OSError, ValueError):  # no file, as with an earlier version, or not as written here
+        if (server := recorded_server()) is None:
+            return None
+        port = int(server.ui_url.rpartition(":")[2])
+    try:
+        check_port("127.0.0.1", port, "")
+    except ConfigurationError:
+        log.warning(
+            "port %d of the server before is taken: the new server gets another one; start the "
+            "workers again, and change PREFECT_API_URL where it names the port",
+            port,
+        )
+        return None
+    return port
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))  # the system chooses a free port
+        return int(probe.getsockname()[1])
 
 
 def check_port(host: str, port: int, remedy: str) -> None:
@@ -93,6 +123,7 @@ def _start_process(folder: Path, port: int) -> Server:
         )
     _children[process.pid] = process
     server = Server(process.pid, f"http://127.0.0.1:{port}/api")
+    (folder / PORT_FILE).write_text(str(port), encoding="utf-8")
     # Written before it answers: if this command is killed, `assizes down` still finds the server.
     state_file().write_text(json.dumps({"pid": server.pid, "api_url": server.api_url}))
     if wait_until_healthy(server, lambda: process.poll() is None):

@@ -19,15 +19,24 @@ from assizes.flows.outcome import RunOutcome, parse_outcome
 from assizes.flows.server import finds_server
 from assizes.judge.config.run import RunConfig
 from assizes.tasks.context.run_context import progress_reporter
-from assizes.tasks.intake.run_sources import covering_uri, day_of_moment, days_between
+from assizes.tasks.intake.run_sources import (
+    covering_uri,
+    day_of_moment,
+    day_window,
+    days_between,
+)
 from assizes.tasks.intake.scan import TranscriptCounter
 from assizes.tasks.runs.stored_runs import LATEST, PREVIOUS_VERSION
 from assizes.tasks.runtime.process import redacts_secrets
+from assizes.tasks.trace_stores.address import is_trace_store
 
 log = logging.getLogger(__name__)
 
 COLLECTING: Final = "collecting"
 """The name of the state and of the progress stage while the flow waits for transcripts."""
+
+MAX_DAYS_BEFORE: Final = 31
+"""Days before the run whose transcripts count at most, however old the deployment is."""
 
 
 @redacts_secrets
@@ -38,7 +47,11 @@ COLLECTING: Final = "collecting"
     result_serializer="json",
 )
 async def after_deployment(
-    config: RunConfig, version: str, agent: str | None = None, min_transcripts: int | None = None
+    config: RunConfig,
+    version: str,
+    agent: str | None = None,
+    min_transcripts: int | None = None,
+    deployed_at: datetime | None = None,
 ) -> State[RunOutcome]:
     """Wait for transcripts of a version that was deployed, then judge only those.
 
@@ -51,6 +64,8 @@ async def after_deployment(
         version: `agent_version` of the cases.
         agent: `agent` of the cases; None: any agent with that version.
         min_transcripts: the number of transcripts to wait for; None: as configured.
+        deployed_at: when the version was deployed; transcripts from that day on count, up to
+            `MAX_DAYS_BEFORE` days before this run begins. None: now.
 
     Returns:
         The state of the subflow `evaluate`, whose name can gate a rollout; its data is the
@@ -62,9 +77,10 @@ async def after_deployment(
     wanted = min_transcripts or config.after_deployment.min_transcripts
     began: datetime = flow_run.scheduled_start_time  # the same after a restart
     run_config = version_config(config, version, agent)
-    count = await _collect(run_config, wanted, began)
+    since = _first_moment(deployed_at, began)
+    count = await _collect(run_config, wanted, began, since)
     # Prefect types an async flow called with return_state as if it had been awaited already.
-    work: Any = evaluate(_dated_config(run_config, began), "deployment", return_state=True)
+    work: Any = evaluate(_dated_config(run_config, since), "deployment", return_state=True)
     state: State[Any] = await work
     outcome: Any = parse_outcome(await state.aresult(raise_on_failure=False))
     if not isinstance(outcome, RunOutcome):
@@ -92,18 +108,41 @@ def version_config(config: RunConfig, version: str, agent: str | None) -> RunCon
     return config.model_copy(update={"transcripts": transcripts, "comparison": comparison})
 
 
-def _dated_config(config: RunConfig, began: datetime) -> RunConfig:
-    """Fill date placeholders of the transcripts' URI: the day of the deployment to tomorrow."""
+def _first_moment(deployed_at: datetime | None, began: datetime) -> datetime:
+    """The moment from whose day on transcripts count; an event may be posted long after it occurred."""
+    if deployed_at is None:
+        return began
+    moment = deployed_at if deployed_at.tzinfo else deployed_at.replace(tzinfo=UTC)
+    earliest = began - timedelta(days=MAX_DAYS_BEFORE)
+    if moment < earliest:
+        log.warning(
+            "deployed at %s: only the %d days before this run are looked at",
+            moment,
+            MAX_DAYS_BEFORE,
+        )
+    return max(earliest, min(moment, began))  # a clock that is ahead deploys nothing tomorrow
+
+
+def _dated_config(config: RunConfig, since: datetime) -> RunConfig:
+    """Fill date placeholders of the transcripts' URI: the day of the deployment to tomorrow.
+
+    A trace store is asked for the traces from that day on.
+    """
     zone = config.nightly.time_zone
-    first = day_of_moment(began, zone)
+    first = day_of_moment(since, zone)
     # Tomorrow too: a clock that is ahead may write to the folder of that day already.
     last = day_of_moment(datetime.now(UTC), zone) + timedelta(days=1)
     uri = covering_uri(config.transcripts.uri, days_between(first, last))
-    transcripts = config.transcripts.model_copy(update={"uri": uri})
+    changes: dict[str, Any] = {"uri": uri}
+    if is_trace_store(uri):
+        traces, begin = config.transcripts.trace_settings, day_window(first, zone)[0]
+        since = begin if traces.since is None else max(traces.since, begin)
+        changes["traces"] = traces.model_copy(update={"since": since})
+    transcripts = config.transcripts.model_copy(update=changes)
     return config.model_copy(update={"transcripts": transcripts})
 
 
-async def _collect(config: RunConfig, wanted: int, began: datetime) -> int:
+async def _collect(config: RunConfig, wanted: int, began: datetime, since: datetime) -> int:
     """Wait until there are enough cases, or until the deadline; returns the number of cases."""
     settings = config.after_deployment
     deadline = began + timedelta(minutes=settings.deadline_minutes)
@@ -114,7 +153,7 @@ async def _collect(config: RunConfig, wanted: int, began: datetime) -> int:
     await _name_state(COLLECTING)
     while True:
         # Each time anew: a new day may have begun since.
-        collected.config = _dated_config(config, began).transcripts
+        collected.config = _dated_config(config, since).transcripts
         count = await asyncio.to_thread(collected.count_cases)
         report(COLLECTING, min(count, wanted) - reported, 0)
         reported = min(count, wanted)

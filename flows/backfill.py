@@ -26,7 +26,7 @@ from assizes.tasks.context.artifacts import ProgressArtifact, artifact_key, igno
 from assizes.tasks.context.run_context import progress_reporter
 from assizes.tasks.intake.run_sources import RunPart, backfill_parts
 from assizes.tasks.list_due_nights import can_have_many_writers, days_in_progress
-from assizes.tasks.runs.stored_runs import RULES
+from assizes.tasks.runs.stored_runs import LOCK_DURATION_S, RULES
 from assizes.tasks.runtime.process import redacts_secrets
 
 log = logging.getLogger(__name__)
@@ -128,6 +128,9 @@ class _BackfillRunner:
         self._failing = 0  # incomplete parts in a row
         self._progress = ProgressArtifact(f"assizes-backfill-progress-{artifact_key(config.name)}")
         self._stopped = False
+        self._is_wait_told = (
+            False  # whether a line said that days of another process are waited for
+        )
 
     async def judge(self) -> tuple[list[PartOutcome], list[RunPart]]:
         """Judge all parts, or as many as possible; returns outcomes, and the parts not begun."""
@@ -176,8 +179,10 @@ class _BackfillRunner:
         """Wait up to `POLL_INTERVAL_S` until a part has ended, and record its outcome."""
         if not self._pending:
             # Every day that waits is judged by another process; it may be free later.
+            self._tell_wait()
             await asyncio.sleep(POLL_INTERVAL_S if self._waiting else 0)
             return
+        self._is_wait_told = False
         finished, _ = await asyncio.wait(
             self._pending, timeout=POLL_INTERVAL_S, return_when=asyncio.FIRST_COMPLETED
         )
@@ -195,6 +200,19 @@ class _BackfillRunner:
             log.info("%s (%d of %d%s)", line, done, total, cost)
             progress_reporter.get()("days", 1, 0)
             await self._progress.update(done / total, f"{done} of {total}{cost}; {line}")
+
+    def _tell_wait(self) -> None:
+        """Say once why nothing goes on: another process judges the days that are left."""
+        if self._is_wait_told or not self._waiting:
+            return
+        self._is_wait_told = True
+        days = [part.label for part in self._waiting]
+        shown = ", ".join(days[:3]) + (f" and {len(days) - 3} more" if len(days) > 3 else "")
+        log.warning(
+            "waiting for another process that judges %s; if it died, its lock ends within %.0f s",
+            shown,
+            LOCK_DURATION_S,
+        )
 
 
 async def publish_parts(name: str, parts: Sequence[PartOutcome]) -> None:

@@ -10,6 +10,7 @@ AssizesError                     exit code of the command line
 │   ├── StoreBusy                2   another process writes to the store
 │   └── SchemaVersion            2   the store was written by another version
 ├── ServerGone                   2   there is no Prefect server, or it does not answer
+├── ServerDied                  70   the Prefect server died while a command worked
 ├── TakenKey                     2   an idempotency key was used for another request
 ├── LedgerBusy                   2   another process writes to the ledger; a retry may succeed
 ├── NotComparable                3   two runs cannot be compared
@@ -137,6 +138,13 @@ class ServerGone(AssizesError):
     """There is no Prefect server, or it does not answer."""
 
     remedy = "`assizes up` starts a Prefect server"
+
+
+class ServerDied(AssizesError):
+    """The Prefect server died while a command worked; what is committed and paid for is kept."""
+
+    exit_code = 70
+    remedy = "`assizes up` starts one, and the same command again goes on where this one ended"
 
 
 class TakenKey(AssizesError):

@@ -69,6 +69,7 @@ CASES: Final[dict[str, Any]] = {
     "agent_cost_usd": pl.Float64,
     **_columns(pl.List(pl.String), "tools", "flags"),  # NULL: older than the column
     "system_prompt_hash": pl.String,  # of the agent; NULL: none is known, or older
+    "turn_spans": pl.List(pl.String),  # `trace/span` of each turn; NULL: not known, or older
 }
 
 _RUNS: Final[dict[str, Any]] = {
@@ -205,7 +206,7 @@ changed (`tasks/store/deliveries.py`)."""
 
 LATER_COLUMNS: Final[dict[str, tuple[str, ...]]] = {
     "asks": ("cached_tokens", "cache_write_tokens"),
-    "cases": ("tools", "flags", "system_prompt_hash"),
+    "cases": ("tools", "flags", "system_prompt_hash", "turn_spans"),
     "runs": ("day",),
 }
 """Columns added later; in older rows they are read as NULL.
@@ -219,7 +220,7 @@ column that nothing fills stays NULL, and a key that is no column is dropped, bo
 QUOTES_TRANSCRIPT: Final[dict[str, tuple[str, ...]]] = {
     "scores": ("label", "reason", "failure_code", "details"),
     "asks": ("error", "reply", "trail"),
-    "cases": ("agent", "agent_version", "tags", "summary", "error", "tools"),
+    "cases": ("agent", "agent_version", "tags", "summary", "error", "tools", "turn_spans"),
 }
 """Texts, and lists of texts, that can quote a transcript or hold what a model says about one.
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final
+from urllib.parse import quote
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
@@ -58,7 +60,8 @@ async def publish_report(
             await asyncio.to_thread(_write_metrics, context.store, run.record, folder)
         except AssizesError as error:  # only logged: the run is judged and paid for
             log.warning("%s", error)
-    names, payload = run_events(run.record, summary, data, links)
+    address = report_address(run.run_id, links.get("html"), context.config.notify.base_url)
+    names, payload = run_events(run.record, summary, data, address)
     resource = run_resource(run.run_id, run.record.name) | {"assizes.trigger": run.record.trigger}
     for name in names:
         emit_event(name, resource=dict(resource), payload=dict(payload))
@@ -72,9 +75,12 @@ def _write_metrics(store: Store, record: RunRecord, folder: str) -> None:
 
 
 def run_events(
-    record: RunRecord, summary: RunSummary, data: Mapping[str, Any], links: Mapping[str, str]
+    record: RunRecord, summary: RunSummary, data: Mapping[str, Any], address: str | None
 ) -> tuple[list[str], dict[str, Any]]:
-    """The names of the events of a finished run, and their payload, from the data of its report."""
+    """The names of the events of a finished run, and their payload, from the data of its report.
+
+    `address` is the URI of its report, or `None`.
+    """
     outcome, comparison = data["verdict"]["outcome"], data["comparison"]
     alerts = [] if outcome == "passed" else [_OUTCOME_EVENTS.get(outcome, EVENT_FAILED)]
     # Ids, numbers and reasons only: events leave for chat programs, so no text of transcripts.
@@ -90,8 +96,20 @@ def run_events(
         "coverage": summary.coverage,
         "baseline": comparison["baseline"]["run_id"] if comparison else None,
         "reasons": data["verdict"]["reasons"],
-        "report": links.get("html"),
+        "report": address,
     }
+
+
+def report_address(run_id: str, path: str | None, base_url: str | None) -> str | None:
+    """The URI by which others open a report: its page under `base_url`, else its file.
+
+    `path` is where the HTML was written, if it was: a path of this machine, or a URI.
+    """
+    if base_url is not None:
+        return f"{base_url.rstrip('/')}/view/runs/{quote(run_id)}"
+    if path is None or "://" in path:
+        return path
+    return Path(path).absolute().as_uri()
 
 
 def run_resource(run_id: str, name: str) -> dict[str, str]:

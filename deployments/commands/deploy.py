@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import shlex
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from assizes.deployments.commands.output import print_json, print_line, print_table
@@ -31,6 +34,18 @@ if TYPE_CHECKING:
     from assizes.deployments.registration.automations import DeploymentIds, Notifier
 
 
+WOULD: Final = {
+    "created": "would create",
+    "changed": "would change",
+    "removed": "would remove",
+}
+"""What a dry run says in place of the state of an object."""
+
+
+LOAD_TIMEOUT_S: Final = 120.0
+"""Seconds that Python has to import the flows in the folder of the workers."""
+
+
 @dataclass(frozen=True, slots=True)
 class DeployOptions:
     """What `assizes deploy` registers or removes."""
@@ -41,21 +56,29 @@ class DeployOptions:
     remove: bool = False  # take away what was registered for the configuration
 
 
-def deploy(options: DeployOptions, *, as_json: bool) -> None:
-    """Register or remove the objects of a configuration and print the state of each."""
+def deploy(options: DeployOptions, given: Sequence[str], *, as_json: bool) -> None:
+    """Register or remove the objects of a configuration and print the state of each.
+
+    `given` are the options by which the command found its configuration, for a command to print.
+    """
     api_url = use_server()
     results = asyncio.run(register_or_remove(options))
     if as_json:
         objects = [asdict(result) for result in results]
         print_json({"server": api_url, "dry_run": options.dry_run, "objects": objects})
         return
-    rows = [(each.name, each.kind, each.state, ", ".join(each.differs)) for each in results]
+    words = WOULD if options.dry_run else {}
+    rows = [
+        (each.name, each.kind, words.get(each.state, each.state), ", ".join(each.differs))
+        for each in results
+    ]
     print_table("", ("name", "kind", "state", "differs"), rows)
     print_line(f"server: {api_url}{' (dry run: nothing was changed)' if options.dry_run else ''}")
     if not options.remove:
-        pool = options.config.runner.work_pool
+        print_line(f"start a worker for its runs: {shlex.join(('assizes', 'worker', *given))}")
+        pool = shlex.quote(options.config.runner.work_pool)
         print_line(
-            f"start a worker for its runs: assizes worker, or prefect worker start --pool {pool}"
+            f"or, by Prefect itself: PREFECT_API_URL={api_url} prefect worker start --pool {pool}"
         )
 
 
@@ -103,8 +126,9 @@ async def _register(
     config = options.config
     pool = config.runner.work_pool
     target = DeploymentTarget(pool, options.folder or str(Path.cwd()))
-    # Faults of schedule and block come up before anything on the server is changed.
+    # Faults of schedule, folder and block come up before anything on the server is changed.
     wanted = wanted_deployments(config)
+    await asyncio.to_thread(check_folder, target.folder, [each.entrypoint for each in wanted])
     notifier = await configured_notifier(client, config)
     results = [await registrar.work_pool(pool)]
     # The rate limits that all runs share; there are none without `[limits] shared`.
@@ -120,6 +144,35 @@ async def _register(
     # Last: a failure on the way leaves more registered than is wanted, never less.
     removed = await registrar.remove(tag_of(config), kept_names)
     return [*results, *deployments, *automations, *removed]
+
+
+def check_folder(folder: str, entrypoints: Sequence[str]) -> None:
+    """Check that a process that begins in a folder can load the flows, as those of workers do.
+
+    Python looks into that folder first: a file of the user's with the name of a package hides it.
+    A folder that is only on other machines is not checked.
+
+    Raises:
+        ConfigurationError: a flow cannot be loaded there.
+    """
+    if not Path(folder).is_dir():
+        return
+    modules = sorted({entrypoint.rpartition(".")[0] for entrypoint in entrypoints})
+    command = [sys.executable, "-c", f"import {', '.join(modules)}"]
+    try:
+        loaded = subprocess.run(
+            command, cwd=folder, capture_output=True, text=True, timeout=LOAD_TIMEOUT_S, check=False
+        )
+    except subprocess.TimeoutExpired:
+        reason = f"it does not end within {LOAD_TIMEOUT_S:.0f} s"
+    else:
+        if loaded.returncode == 0:
+            return
+        reason = (loaded.stderr.strip().splitlines() or ["no reason is given"])[-1][:300]
+    raise ConfigurationError(
+        f"a worker cannot load the flows in the folder {folder!r}: {reason}; rename the file or "
+        "folder there that has the name of an installed package, or give another --folder"
+    )
 
 
 @asynccontextmanager
@@ -201,6 +254,7 @@ async def pool_of(config: RunConfig) -> str | None:
     """
     from prefect.client.orchestration import get_client
     from prefect.exceptions import ObjectNotFound
+    from prefect.settings import PREFECT_API_URL
 
     async with get_client() as client, translate_refusals():
         try:
@@ -213,7 +267,7 @@ async def pool_of(config: RunConfig) -> str | None:
     if pool.type != "process":
         raise ConfigurationError(
             f"the work pool {name!r} is of type {pool.type!r}; start its worker with "
-            f"`prefect worker start --pool {name}`"
+            f"`PREFECT_API_URL={PREFECT_API_URL.value()} prefect worker start --pool {name}`"
         )
     return name
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import sys
 from collections.abc import Coroutine, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from assizes.deployments.commands.output import print_outcome
 from assizes.deployments.commands.stores import store_config
@@ -19,7 +20,7 @@ from assizes.deployments.terminal import is_json_log, tell_user
 from assizes.judge.catalog import resolve_judges
 from assizes.judge.config.run import RunConfig, StartMode
 from assizes.judge.config.transcripts import TranscriptsConfig
-from assizes.judge.errors import ConfigurationError, Halted, NotComparable
+from assizes.judge.errors import AssizesError, ConfigurationError, Halted, NotComparable, ServerDied
 from assizes.judge.model_assignment import assign_callable_models
 from assizes.judge.rows import COMPLETE
 from assizes.tasks.distribute.partitions import check_distributable
@@ -28,6 +29,7 @@ from assizes.tasks.intake.run_sources import expand
 from assizes.tasks.runs.stored_runs import RULES, baseline_by_name
 from assizes.tasks.runtime.places import write_probe
 from assizes.tasks.runtime.process import interrupt_on_sigterm
+from assizes.tasks.runtime.server_watch import end_with_server
 from assizes.tasks.runtime.temporary_server import tie_server_to_process
 from assizes.tasks.sources.listing import list_sources
 from assizes.tasks.sources.trace_copies import check_trace_store
@@ -172,16 +174,37 @@ def evaluations(wanted: Iterable[RunOptions], *, verbose: bool) -> list[RunOutco
 def run_flows(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine that calls flows in a new event loop; SIGTERM ends it as Ctrl-C does.
 
+    If the Prefect server dies, the process ends with one line and the exit code of `ServerDied`.
+
     Raises:
         KeyboardInterrupt: SIGTERM or SIGINT came.
     """
     from prefect.exceptions import TerminationSignal
+    from prefect.settings import PREFECT_API_URL
+
+    async def watched() -> T:
+        try:
+            return await end_with_server(work, PREFECT_API_URL.value())
+        except ServerDied as error:
+            end_now(error)
 
     try:
         with interrupt_on_sigterm():
-            return asyncio.run(work)
+            return asyncio.run(watched())
     except TerminationSignal:  # SIGTERM came while Prefect itself began or ended the flow
         raise KeyboardInterrupt from None
+
+
+def end_now(error: AssizesError) -> NoReturn:
+    """Say what ends this process, and end it at once: Prefect would wait for its server for minutes.
+
+    Shards are committed whole and replies kept as they come, so nothing is lost that `kill` would
+    not lose too.
+    """
+    tell_user(f"{error}; {error.remedy}", error=error)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(error.exit_code)
 
 
 def find_server(*, verbose: bool) -> None:

@@ -17,9 +17,12 @@ from assizes.deployments.commands.stores import opened_store, store_config
 from assizes.deployments.settings import read_optional_config
 from assizes.judge.config.run import StoreConfig
 from assizes.judge.errors import ConfigurationError, StoreBusy
+from assizes.tasks.runs.stored_cases import run_config
+from assizes.tasks.sources.trace_forgetting import forget_traces
 from assizes.tasks.spending.ledger_file import known_runs, lift_stop, write_stop
-from assizes.tasks.store import existing_store, rebuild_store, upkeep
+from assizes.tasks.store import Store, existing_store, rebuild_store, upkeep
 from assizes.tasks.store.run_names import names_in_ids, resolve_run
+from assizes.tasks.trace_stores.address import is_trace_store
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +148,9 @@ def _forget(
         try:
             with existing_store(config) as store:
                 matches = upkeep.find_subject(store, subject, options.run_id)
-                # First elsewhere: where that fails, the command can be called again.
-                upkeep.forget_subject(store, matches, partial(elsewhere.withdraw, matches))
+                # What rows alone tell of goes first: where that fails, the command is called again.
+                before = partial(_forget_outside, store, matches, elsewhere)
+                upkeep.forget_subject(store, matches, before)
                 elsewhere.forget(matches)
                 return matches
         except StoreBusy as error:
@@ -156,6 +160,15 @@ def _forget(
                 log.warning("waiting: %s", error)
                 said = True
         time.sleep(_RETRY_S)
+
+
+def _forget_outside(store: Store, matches: list[upkeep.SubjectRows], elsewhere: Elsewhere) -> None:
+    """Delete what was sent to other places, then the copies of traces."""
+    elsewhere.withdraw(matches)
+    for match in matches:  # once the rows are gone, nobody finds the copies
+        record = store.run(match.run_id)
+        if is_trace_store(record.config["transcripts"]["uri"]):
+            forget_traces(run_config(record).transcripts, match.case_ids)
 
 
 def compact_and_print(file: Path | None, uri: str | None, run_id: str, *, as_json: bool) -> None:

@@ -13,7 +13,8 @@ from prefect.events.actions import CallWebhook, ChangeFlowRunState, RunDeploymen
 from prefect.events.schemas.automations import AutomationCore, EventTrigger, Posture
 
 from assizes.deployments.registration.apply import tag_of
-from assizes.judge.config.run import NotificationReason, RunConfig
+from assizes.judge.config.notify import NotificationReason
+from assizes.judge.config.run import RunConfig
 from assizes.judge.errors import ConfigurationError
 from assizes.tasks import publish_report
 
@@ -177,9 +178,10 @@ def _deployment_trigger(config: RunConfig, deployment_ids: DeploymentIds) -> Aut
     """Begins `after-deployment` on `DEPLOYED_EVENT`, of one model where one is configured."""
     agent = config.transcripts.where.get("agent") or config.transcripts.agent
     parameters = {
-        "version": _typed_parameter("version | string"),  # the number 7 is a version too
-        "agent": _typed_parameter("agent | default(none)"),  # None: of any agent
-        "min_transcripts": _typed_parameter("min_transcripts | default(none)"),  # as configured
+        "version": _typed_parameter("payload.version | string"),  # the number 7 is a version too
+        "agent": _typed_parameter("payload.agent | default(none)"),  # None: of any agent
+        "min_transcripts": _typed_parameter("payload.min_transcripts | default(none)"),
+        "deployed_at": _typed_parameter("occurred | string"),  # the event may be posted later
     }
     deployment_id = deployment_ids.ids["after-deployment"]
     return AutomationCore(
@@ -262,7 +264,6 @@ def _missed_notification(
             expect={_ANY_FLOW_RUN_EVENT},
             match={
                 "prefect.resource.id": "prefect.flow-run.*",
-                # A failed run is not a missed one. By type, since our states have names of their own.
                 # A failed run is not a missed one. By type: our states have names of their own.
                 "prefect.state-type": [StateType.COMPLETED.value, StateType.FAILED.value],
             },
@@ -276,6 +277,6 @@ def _missed_notification(
 
 
 def _typed_parameter(expression: str) -> dict[str, Any]:
-    """A field of the payload with its JSON type; Prefect renders a plain template as a string."""
-    template = f"{{{{ event.payload.{expression} | tojson }}}}"
+    """A field of the event with its JSON type; Prefect renders a plain template as a string."""
+    template = f"{{{{ event.{expression} | tojson }}}}"
     return {"__prefect_kind": "json", "value": {"__prefect_kind": "jinja", "template": template}}

@@ -21,6 +21,9 @@ MAX_REPEATS: Final = 1000
 REASON_CHARS: Final = 500
 """The most characters of one reason in a message."""
 
+FAULT_CHARS: Final = 2000
+"""The most characters of why nothing could be judged."""
+
 SHOWN: Final = 10
 """The most conversations that a message gives reasons for."""
 
@@ -80,14 +83,13 @@ class JudgedConversations:
         """The verdict of each conversation: `status`, `passed`, `summary`, `scores` and so on."""
         __tracebackhide__ = True
         if self._known is None:
+            fault = ""
             try:
                 self._known = [self._judging.judge(case) for case in self._cases()]
             except AssizesError as error:
-                # No pass and no score: the test fails, with one line that says so.
-                kind = type(error).__name__
-                pytest.fail(
-                    f"assizes: not judged ({kind}): {clean_line(str(error), 2000)}", pytrace=False
-                )
+                fault = f"{type(error).__name__}): {clean_line(str(error), FAULT_CHARS)}"
+            if self._known is None:  # no pass and no score: the test fails, with one line
+                pytest.fail(f"assizes: not judged ({fault}", pytrace=False)
         return self._known
 
     def passes(

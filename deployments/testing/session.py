@@ -14,7 +14,7 @@ from assizes.deployments.settings import DEFAULT_FILE, read_optional_config, val
 from assizes.deployments.testing.judged import JudgeFixture, TestDefaults
 from assizes.deployments.testing.judging import Judging, JudgingThread, RemoteJudging, answered
 from assizes.deployments.testing.sharing import JudgingConnection
-from assizes.judge.catalog import available_metrics
+from assizes.judge.catalog import CONVERSATION, available_metrics
 from assizes.judge.errors import AssizesError, ConfigurationError
 from assizes.tasks.suites.suite_folder import read_suite
 
@@ -66,7 +66,8 @@ class Session:
         try:
             return JudgeFixture(self.judging(), record, _defaults(item))
         except AssizesError as error:
-            pytest.fail(f"assizes: {error}", pytrace=False)
+            fault = str(error)
+        pytest.fail(f"assizes: {fault}", pytrace=False)
 
     def finish(self) -> None:
         """Store the run; in a process of pytest-xdist there is none."""
@@ -98,7 +99,7 @@ class Session:
         body: dict[str, Any] = {**read.model_dump(), "name": pytest_config.getini("assizes_name")}
         if (budget := pytest_config.getoption("assizes_budget_usd")) is not None:
             body["limits"] = {**body["limits"], "budget_usd": budget}
-        if not read.judge.metrics:
+        if CONVERSATION in read.judge.judges and not read.judge.metrics:
             body["judge"] = {**body["judge"], "metrics": _all_metrics(read.judge.rubrics)}
         config = validate_config(body, "pytest")
         if config.runner.kind != "local" or config.runner.batch:

@@ -129,10 +129,12 @@ class Groups:
 
     def _says_something(self, vectors: sparse.csr_matrix, chosen: np.ndarray) -> np.ndarray:
         """Whether each reason has words of the space; a meaning needs no more than a letter."""
-        has_words = vectors.getnnz(axis=1) > 0
+        has_words: np.ndarray = vectors.getnnz(axis=1) > 0
         if self._meanings is None:
             return has_words
-        return has_words | self._distinct["text"][chosen].str.contains(r"\p{L}").to_numpy()
+        has_letters: np.ndarray = self._distinct["text"][chosen].str.contains(r"\p{L}").to_numpy()
+        says: np.ndarray = has_words | has_letters
+        return says
 
     def _linked(
         self, vectors: sparse.csr_matrix, chosen: np.ndarray, known: list[str]

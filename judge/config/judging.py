@@ -202,6 +202,13 @@ class Price(ConfigTable):
     batch_factor: float = Field(
         default=0.5, ge=0, le=1, description="The share of these prices that a batch call costs."
     )
+    cached_batch_factor: float | None = Field(
+        default=None,
+        ge=0,
+        le=1,
+        description="The share of the price of cached prompt tokens that a batch call costs. Not set: "
+        "`batch_factor`.",
+    )
     source: str = Field(
         default="configured",
         description="Where the prices come from: `configured`, or the name of a price list.",
@@ -226,7 +233,13 @@ class Price(ConfigTable):
         ):
             usd += tokens * (full if price is None else price)
         usd += output_tokens * self.output_usd_per_million
-        return usd / 1e6 * (self.batch_factor if batch else 1.0)
+        if not batch:
+            return usd / 1e6
+        usd *= self.batch_factor
+        cached_price = self.cached_input_usd_per_million
+        if cached_price is not None and self.cached_batch_factor is not None:
+            usd += cached_tokens * cached_price * (self.cached_batch_factor - self.batch_factor)
+        return usd / 1e6
 
     def worst_usd(self, input_tokens: int, output_tokens: int, *, batch: bool = False) -> float:
         """The most that a call of so many tokens can cost: all of its prompt may be put into a cache."""
@@ -242,6 +255,7 @@ def listed_price(listed: Mapping[str, Any], source: str) -> Price | None:
     if sent is None or written is None:
         return None
     cached, to_cache = (listed.get(f"cache_{how}_input_token_cost") for how in ("read", "creation"))
+    cached_batches = listed.get("cache_read_input_token_cost_batches")
     batches = [  # batch price / price, for prompt and answer; the dearer one counts
         listed[f"{name}_batches"] / listed[name]
         for name in names
@@ -253,6 +267,9 @@ def listed_price(listed: Mapping[str, Any], source: str) -> Price | None:
         cached_input_usd_per_million=None if cached is None else round(cached * 1e6, 9),
         cache_write_usd_per_million=None if to_cache is None else round(to_cache * 1e6, 9),
         batch_factor=round(min(1.0, max(batches, default=0.5)), 6),
+        cached_batch_factor=(
+            round(min(1.0, cached_batches / cached), 6) if cached and cached_batches else None
+        ),
         source=source,
     )
 

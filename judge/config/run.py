@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from assizes.judge.config import ConfigTable, StorageOptions, gates, publishing
 from assizes.judge.config.causes import CausesConfig
 from assizes.judge.config.judging import JudgeConfig, LimitsConfig
+from assizes.judge.config.notify import NotifyConfig
 from assizes.judge.config.transcripts import (
     GroundTruthConfig,
     PrivacyConfig,
@@ -84,10 +85,6 @@ class RunnerConfig(ConfigTable):
     )
 
 
-NotificationReason = Literal["finished", "regression", "inconclusive", "failed"]
-"""The reasons for a notification; `finished` is sent for every run."""
-
-
 class NightlyConfig(ConfigTable):
     """[nightly]: a run over the transcripts of the day before, every night."""
 
@@ -144,26 +141,6 @@ class BackfillConfig(ConfigTable):
     )
     order: Literal["oldest", "newest"] = Field(
         default="oldest", description="Which day is judged first."
-    )
-
-
-class NotifyConfig(ConfigTable):
-    """[notify]: the Prefect block that sends notifications, and the reasons to send one."""
-
-    block: str | None = Field(
-        default=None,
-        description="A saved Prefect block that sends the notification, as `type/name`: "
-        "`slack-webhook/oncall`, `email/team`, `webhook/pager`.",
-    )
-    on: tuple[NotificationReason, ...] = Field(
-        default=("regression", "inconclusive", "failed"),
-        min_length=1,
-        description="The reasons to send a notification.",
-    )
-    missed_after_hours: float = Field(
-        default=26.0,
-        gt=0,
-        description="A notification is sent when no nightly run has ended for so many hours.",
     )
 
 

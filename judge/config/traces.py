@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -84,3 +84,20 @@ def _keeps(value: float, bound: str) -> bool:
         ">=": value >= limit,
         "=": value == limit,
     }[sign]
+
+
+OTLP_FILE: Final = "otlp-file://"
+
+
+def as_otel(value: Any) -> Any:
+    """The settings of [transcripts], with a URI of OpenTelemetry files as a path and its format.
+
+    Raises:
+        ValueError: the settings name another format.
+    """
+    uri = value.get("uri") if isinstance(value, dict) else None
+    if not isinstance(uri, str) or not uri.startswith(OTLP_FILE):
+        return value
+    if value.get("format", "otel") not in ("auto", "otel"):
+        raise ValueError(f"format: {OTLP_FILE} is otel; leave the format out")
+    return {**value, "uri": uri.removeprefix(OTLP_FILE), "format": "otel"}

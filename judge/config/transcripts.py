@@ -12,7 +12,7 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 from assizes.judge.case import Expected
 from assizes.judge.config import ConfigTable, StorageOptions
 from assizes.judge.config.columns import TranscriptColumns
-from assizes.judge.config.traces import NOT_COUNTED, TracesConfig
+from assizes.judge.config.traces import NOT_COUNTED, TracesConfig, as_otel
 
 FormatName = Literal[
     "auto",
@@ -287,7 +287,8 @@ class TranscriptsConfig(SelectionConfig):
     uri: str = Field(
         description="Where the transcripts are: a file, a folder, a glob, or an `s3://` URI of "
         "either. `{date:%Y-%m-%d}` stands for the day of the run. Or a trace store: "
-        "`langfuse://project`, `mlflow://experiment`, `phoenix://project`."
+        "`langfuse://project`, `mlflow://experiment`, `phoenix://project`; `otlp-file://path` is a path "
+        'with `format = "otel"`.'
     )
     format: FormatName = Field(
         default="auto",
@@ -355,6 +356,11 @@ class TranscriptsConfig(SelectionConfig):
     )
     storage_options: StorageOptions = Field(default_factory=dict)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _as_otel(cls, value: Any) -> Any:
+        return as_otel(value)
+
     @model_validator(mode="after")
     def _columns_are_the_format(self) -> Self:
         if self.columns is not None and self.format != "auto":
@@ -379,7 +385,10 @@ class TranscriptsConfig(SelectionConfig):
             each.model_dump(
                 mode="json", exclude={"storage_options": True, "traces": set(NOT_COUNTED)}
             )
-            for each in (self, TranscriptsConfig(uri=""))
+            for each in (
+                self.model_copy(update={"traces": self.trace_settings}),
+                TranscriptsConfig(uri="", traces=TracesConfig()),
+            )
         )
         # Older versions salvaged nothing by default: the default counts as it did.
         body["salvage"] = {None: False, True: True, False: "nothing"}[self.salvage]

@@ -28,6 +28,7 @@ from assizes.judge.models.batch_lines import (
     ProviderBatches,
     Submission,
 )
+from assizes.judge.models.gemini_batches import gemini_batches
 from assizes.judge.models.model import NOT_CACHED, Completion, Model, UnusableReply
 from assizes.judge.models.provider_calls import with_estimates
 from assizes.judge.protocol import Ask, Judge, NoReply, Steps
@@ -208,4 +209,6 @@ def batches_of(model: Model) -> Batches | None:
         )
     if model.provider == "anthropic":
         return anthropic_batches(model, provider_parts(model.provider))
+    if model.provider == "gemini":
+        return gemini_batches(model, provider_parts(model.provider))
     return ProviderBatches(LiteLLMBatchCalls(model))

@@ -22,7 +22,7 @@ from assizes.judge.protocol import Ask
 
 log = logging.getLogger(__name__)
 
-BATCH_PROVIDERS: Final = ("anthropic", "azure", "hosted_vllm", "litellm_proxy", "openai")
+BATCH_PROVIDERS: Final = ("anthropic", "azure", "gemini", "hosted_vllm", "litellm_proxy", "openai")
 """Providers at which a batch that was submitted just before a crash is found again.
 
 Elsewhere, such a batch would be submitted, and paid for, a second time.

@@ -335,8 +335,10 @@ def _schema_tokens(reply: type[BaseModel]) -> int:
 
 def provider_parts(provider: str) -> LiteLLMParts:
     """Return what litellm has for the protocol of a provider itself."""
+    from litellm.llms.vertex_ai.gemini.transformation import transform_request_body
+
     chat = ProviderConfigManager.get_provider_chat_config("", LlmProviders(provider))
-    return LiteLLMParts(chat, get_optional_params, litellm.ModelResponse)
+    return LiteLLMParts(chat, get_optional_params, litellm.ModelResponse, transform_request_body)
 
 
 class LiteLLMBatchCalls:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 from typing import Any, Final, Protocol
 
 import httpx
@@ -32,6 +33,7 @@ class LiteLLMParts:
     chat: Any  # its description of the provider's chat protocol
     parameters: Callable[..., dict[str, Any]]  # OpenAI's parameters of a call -> the provider's
     response: Callable[..., Any]  # makes litellm's response object
+    gemini_body: Callable[..., Any]  # writes the body of a request to Gemini
 
 
 class CallArguments(Protocol):
@@ -114,6 +116,24 @@ def anthropic_format(model: CallArguments, parts: LiteLLMParts) -> ProviderForma
         # Where an answer is asked for as the arguments of a tool, they are its text.
         return parts.chat.transform_parsed_response(
             body, httpx.Response(200), parts.response(), json_mode=True
+        )
+
+    return ProviderFormat(model, parts.parameters, write, read)
+
+
+def gemini_format(model: CallArguments, parts: LiteLLMParts) -> ProviderFormat:
+    """Return the protocol of Gemini's `generateContent`."""
+    fixed = {"custom_llm_provider": model.provider, "litellm_params": {}, "cached_content": None}
+
+    def write(name: str, messages: Any, parameters: Any, _: Any) -> dict[str, Any]:
+        asked = {"messages": messages, "model": name, "optional_params": parameters}
+        return dict(parts.gemini_body(**asked, **fixed))
+
+    def read(body: dict[str, Any], name: str) -> Any:
+        call = SimpleNamespace(optional_params={})  # what litellm looks at of its log of a call
+        answer = httpx.Response(200)
+        return parts.chat._transform_google_generate_content_to_openai_model_response(
+            body, parts.response(), name, call, answer
         )
 
     return ProviderFormat(model, parts.parameters, write, read)

@@ -44,8 +44,14 @@ POLL_INTERVAL_S: Final = 2.0
 SERVER_GIVE_UP_S: Final = 600.0
 """Seconds without an answer of the Prefect server after which partitions are given up."""
 
+START_MIN_S: Final = 60.0
+"""Seconds that the process of a flow run has to start, where `runner.lost_after_s` is less."""
+
 PENDING_LIMIT_S: Final = 600.0
-"""Seconds that a worker may take to start the process of a flow run that it has taken."""
+"""Seconds that a living worker may take to start what is no process of its own, such as a pod."""
+
+WORKER_LABEL: Final = "prefect.worker.name"
+"""The label in which Prefect keeps the name of the worker that has taken a flow run."""
 
 NO_WORKER_WARNING_S: Final = 60.0
 """Seconds without any worker taking a partition after which a warning is logged."""
@@ -69,7 +75,8 @@ async def work_pool(config: RunnerConfig, run_id: str) -> AsyncIterator[WorkPool
             for the configured work pool.
     """
     async with _open_deployment(config) as (client, deployment_id):
-        pool = WorkPool(client, config, run_id, deployment_id)
+        starts_processes = (await client.read_work_pool(config.work_pool)).type == "process"
+        pool = WorkPool(client, config, run_id, deployment_id, starts_processes=starts_processes)
         watch = asyncio.create_task(pool.watch())
         try:
             yield pool
@@ -92,18 +99,26 @@ class _WatchedRun:
     ending: asyncio.Future[PartitionEnd]
     last_seen: tuple[object, ...] = ()  # the id of its state, and the value of its heartbeat
     unchanged_since: float = 0.0  # seconds of time.monotonic
+    is_silence_told: bool = False  # whether a line said that its signs of life do not come
 
 
 class WorkPool:
     """The `assizes.flows.distribute.Executor` of flow runs, which are watched until they end."""
 
     def __init__(
-        self, client: PrefectClient, config: RunnerConfig, run_id: str, deployment_id: UUID
+        self,
+        client: PrefectClient,
+        config: RunnerConfig,
+        run_id: str,
+        deployment_id: UUID,
+        *,
+        starts_processes: bool,
     ) -> None:
         self._client = client
         self._config = config
         self._run_id = run_id
         self._deployment_id = deployment_id
+        self._starts_processes = starts_processes  # the workers of the pool do, on their machines
         self._watched_runs: dict[UUID, _WatchedRun] = {}  # by the id of the flow run
         self._open_runs: dict[Partition, UUID] = {}  # ids of flow runs that others gave out
         self._last_answer_at = self._last_taken_at = time.monotonic()
@@ -205,14 +220,50 @@ class WorkPool:
         life_signs = (run.state and run.state.id, run.labels.get(HEARTBEAT_LABEL))
         if life_signs != watched.last_seen:
             watched.last_seen, watched.unchanged_since = life_signs, now
-        silent_s = now - watched.unchanged_since
+            watched.is_silence_told = False
         if run.state is None or run.state.is_scheduled() or run.state.is_paused():  # no process yet
             return
-        if silent_s <= (PENDING_LIMIT_S if run.state.is_pending() else self._config.lost_after_s):
+        silent_s, limit_s = now - watched.unchanged_since, self._config.lost_after_s
+        if run.state.is_pending():
+            limit_s = max(limit_s, START_MIN_S)
+            if silent_s > limit_s and await self._may_still_start(run):
+                limit_s = PENDING_LIMIT_S
+        if silent_s <= limit_s:
+            self._tell_silence(watched, run, silent_s, limit_s)
             return
-        message = f"no sign of life for {silent_s:.0f} s"
+        message = f"no sign of life for {silent_s:.0f} s, its flow run was {run.state.name}"
         await self._client.set_flow_run_state(run.id, Crashed(message=message), force=True)
         _set_ending(watched, PartitionEnd("Crashed", message, lost=True))
+
+    async def _may_still_start(self, run: FlowRun) -> bool:
+        """Whether a pending flow run without news may begin yet: its worker lives.
+
+        A process starts within seconds. A pod may have to wait for its image, and nothing but the
+        heartbeat of the worker that asked for the pod shows life meanwhile. A work pool without
+        workers (a push pool) gives no name of a worker, and shows nothing.
+        """
+        if self._starts_processes:
+            return False
+        if (name := run.labels.get(WORKER_LABEL)) is None:
+            return True
+        workers = await self._client.read_workers_for_work_pool(self._config.work_pool)
+        return any(worker.name == name and worker.status == "ONLINE" for worker in workers)
+
+    def _tell_silence(
+        self, watched: _WatchedRun, run: FlowRun, silent_s: float, limit_s: float
+    ) -> None:
+        """Say once, before a partition is given out again, that it shows no life."""
+        if watched.is_silence_told or silent_s <= limit_s / 2:
+            return
+        watched.is_silence_told = True
+        log.warning(
+            "partition %s: no sign of life for %.0f s (its flow run is %s); without one within "
+            "%.0f s it is given out again",
+            run.parameters.get("partition"),
+            silent_s,
+            run.state_name,
+            limit_s - silent_s,
+        )
 
     def _check_workers(self, runs: Iterable[FlowRun], now: float) -> None:
         """Warn when no worker takes a partition; `Inconclusive` after `NO_WORKER_GIVE_UP_S`."""
@@ -222,9 +273,11 @@ class WorkPool:
         if waited_s > NO_WORKER_WARNING_S and not self._has_warned:
             self._has_warned = True
             log.warning(
-                "no worker has begun a partition for %d s; `prefect worker start --pool %s` starts a "
-                "worker, and the run itself needs one more place in its pool",
+                "no worker has begun a partition for %d s; `assizes worker`, or `PREFECT_API_URL=%s "
+                "prefect worker start --pool %s`, starts one, and the run itself needs one more place "
+                "in its pool",
                 waited_s,
+                PREFECT_API_URL.value(),
                 self._config.work_pool,
             )
         if waited_s > NO_WORKER_GIVE_UP_S:

@@ -43,6 +43,12 @@ class Target:
         return as_json({name: value for name in names if (value := getattr(self, name))})
 
 
+def traces_of(case: Mapping[str, Any]) -> list[str]:
+    """The ids of the traces from which a case was read, in the order of its turns."""
+    places = case.get("turn_spans") or []
+    return list(dict.fromkeys(trace for p in places if (trace := p.rpartition("/")[0])))
+
+
 def target_of(text: str) -> Target:
     """The target that column `target` of table deliveries holds."""
     return Target(**json.loads(text))

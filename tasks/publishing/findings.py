@@ -62,7 +62,7 @@ class RunFindings:
     def cases(self) -> Iterator[CaseFindings]:
         """Yield every case of the run in order of its id, with its findings."""
         run_id = self.record.run_id
-        columns = (*_CASE_COLUMNS, "tags", "summary")
+        columns = (*_CASE_COLUMNS, "tags", "turn_spans", "summary")
         cases = collect_rows(self.store.scan(run_id, "cases").select(columns)).sort(*_CASE)
         for start in range(0, cases.height, _SLICE):
             part = cases.slice(start, _SLICE)

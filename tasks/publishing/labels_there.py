@@ -16,7 +16,7 @@ from assizes.judge.rows import as_json
 from assizes.judge.score import ACCEPTABLE, LABELS
 from assizes.judge.verdicts.executions import collect_rows
 from assizes.tasks.publishing.destination import Destination
-from assizes.tasks.publishing.entry import LabelThere, Target
+from assizes.tasks.publishing.entry import LabelThere, Target, traces_of
 from assizes.tasks.publishing.places import given_target
 from assizes.tasks.runs.people_labels import MAX_RATER_CHARS
 from assizes.tasks.store import RunRecord, Store
@@ -74,7 +74,7 @@ def _cases_there(
     store: Store, record: RunRecord, place: Destination
 ) -> tuple[list[Target], dict[str, dict[str, Any]]]:
     """What the cases of a run are at a place, and the cases by each of these ids."""
-    columns = ("case_id", "repetition", "tags", "transcript_hash")
+    columns = ("case_id", "repetition", "tags", "transcript_hash", "turn_spans")
     cases = collect_rows(store.scan(record.run_id, "cases").select(columns))
     by_id: dict[str, dict[str, Any]] = {}
     targets: list[Target] = []
@@ -84,6 +84,10 @@ def _cases_there(
             targets.append(target)
             for own_id in _ids(target):
                 by_id.setdefault(own_id, case)
+        for trace_id in traces_of(case):  # people label traces of a session, too
+            if trace_id not in by_id:
+                by_id[trace_id] = case
+                targets.append(Target(trace_id=trace_id))
     return targets, by_id
 
 

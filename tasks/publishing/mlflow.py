@@ -22,6 +22,7 @@ from assizes.tasks.publishing.entry import (
     Parcel,
     Target,
     target_of,
+    traces_of,
 )
 from assizes.tasks.trace_stores.connection import connection_to
 from assizes.tasks.trace_stores.http_client import JsonClient, TraceStoreError
@@ -52,7 +53,8 @@ class Mlflow:
             trace_id = f"tr-{trace_id}"
         if given.trace_id or _TRACE.fullmatch(trace_id):
             return Target(trace_id=trace_id, span_id=given.span_id)
-        last = self._last_trace(given.session_id or case["case_id"])
+        session = given.session_id or case["case_id"]
+        last = next(reversed(traces_of(case)), None) or self._last_trace(session)
         return None if last is None else Target(trace_id=last)
 
     def send(self, parcels: Sequence[Parcel]) -> Iterator[tuple[Parcel, Answer]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any, Final
@@ -17,7 +18,7 @@ from urllib.parse import unquote, urlsplit
 from assizes.judge.errors import ConfigurationError
 from assizes.judge.privacy.secret_masking import mask_credentials, register_secrets
 from assizes.tasks.publishing.destination import chunks, one_line, refusal
-from assizes.tasks.publishing.entry import Answer, LabelThere, Parcel, Target
+from assizes.tasks.publishing.entry import Answer, LabelThere, Parcel, Target, traces_of
 from assizes.tasks.trace_stores.connection import ServerConnection
 from assizes.tasks.trace_stores.http_client import JsonClient, TraceStoreError
 
@@ -42,6 +43,8 @@ class Otlp:
 
     def target(self, case: dict[str, Any], given: Target) -> Target | None:
         """The ids that the case states, else its own id as that of a trace or a conversation."""
+        if given.session_id and (traces := traces_of(case)):
+            return replace(given, trace_id=given.trace_id or traces[-1])
         if given != Target():
             return given
         case_id = case["case_id"].removeprefix("tr-")

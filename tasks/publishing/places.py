@@ -9,7 +9,7 @@ from urllib.parse import quote
 from assizes.judge.config.publishing import SCHEMES, PublishConfig
 from assizes.judge.errors import ConfigurationError
 from assizes.tasks.publishing.destination import PROJECT, Destination
-from assizes.tasks.publishing.entry import Target
+from assizes.tasks.publishing.entry import Target, traces_of
 from assizes.tasks.store import RunRecord
 from assizes.tasks.trace_stores.address import is_trace_store, parse_address
 
@@ -75,7 +75,13 @@ def reopen_place(name: str) -> Destination:
 
 
 def given_target(case: dict[str, Any]) -> Target:
-    """The ids that the tags of a case state: `trace_id`, `span_id`, `session_id`, `response_id`."""
+    """What a case says of itself: ids in its tags, else the trace, or the session, it was read from.
+
+    The tags are `trace_id`, `span_id`, `session_id` and `response_id`.
+    """
     tags = json.loads(case.get("tags") or "{}")
     ids = {name: str(tags[name])[:_MAX_ID] for name in _TARGET_TAGS if tags.get(name)}
-    return Target(**ids)
+    if ids or not (traces := traces_of(case)):
+        return Target(**ids)
+    # Several traces are one conversation, whose id is that of the case.
+    return Target(session_id=case["case_id"]) if len(traces) > 1 else Target(trace_id=traces[0])

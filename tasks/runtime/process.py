@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, TypeVar
 from assizes.judge.privacy.secret_masking import mask, mask_values, register_secrets, secrets_in
 from assizes.tasks.runtime.failpoints import arm_from_environment
 from assizes.tasks.runtime.file_modes import restrict_new_files
+from assizes.tasks.runtime.outage_log import install_outage_filter
 
 if TYPE_CHECKING:
     from prefect import Flow, Task
@@ -54,6 +55,7 @@ def prepare_process() -> None:
     """Switch telemetry off, hide the secrets of the environment in all log lines, arm a failpoint.
 
     In a process that a worker started for a flow run, new files are for their owner (`file_modes`).
+    An outage of the Prefect server becomes one line.
 
     Raises:
         ConfigurationError: when `ASSIZES_FAILPOINT` names no failpoint, or `ASSIZES_UMASK` no mask.
@@ -63,6 +65,7 @@ def prepare_process() -> None:
     if _OF_WORKER in os.environ:
         restrict_new_files()
     install_log_redaction()  # cheap when called again; learns secrets that have come since
+    install_outage_filter()
     arm_from_environment()
 
 

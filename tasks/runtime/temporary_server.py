@@ -18,6 +18,15 @@ GRACE_S: Final = 5.0
 """Seconds that the server has to end in order once its parent is gone."""
 
 
+_addresses: list[str] = []
+"""Addresses of the APIs of the temporary servers that this process has started; the last one counts."""
+
+
+def temporary_api_url() -> str | None:
+    """The address of the API of the temporary server of this process; `None`: it has none."""
+    return _addresses[-1] if _addresses else None
+
+
 def tie_server_to_process() -> None:
     """Have a temporary server that Prefect starts later end with this process; imports Prefect."""
     from prefect.server.api.server import SubprocessASGIServer
@@ -38,6 +47,7 @@ def _start_server(server: Any) -> subprocess.Popen[Any]:
     command = [sys.executable, "-m", __name__, "--factory", "prefect.server.api.server:create_app"]
     command += ["--host", "127.0.0.1", "--port", str(server.port)]
     command += ["--log-level", "error", "--lifespan", "on"]
+    _addresses.append(f"http://127.0.0.1:{server.port}/api")
     # Nothing is ever written into the pipe. The system closes it when this process ends.
     return subprocess.Popen(command, env={**os.environ, **own, **configured}, stdin=subprocess.PIPE)
 

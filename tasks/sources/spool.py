@@ -26,6 +26,7 @@ from assizes.tasks.runtime.places import file_system_errors
 from assizes.tasks.runtime.process import Closing
 from assizes.tasks.sources import listing, unread
 from assizes.tasks.sources.csv_files import csv_to_lines, is_csv
+from assizes.tasks.sources.remote_files import is_remote, remote_stream
 from assizes.tasks.sources.temporary_folder import TemporaryFolder
 from assizes.tasks.sources.unpacking import (
     CONVERTERS,
@@ -109,7 +110,7 @@ class Spool(Closing):
                 `gzip_corrupt`, `zstd_corrupt`, `bomb`, or `too_large`.
             ConfigurationError: the bucket cannot be reached any more, or the disk is full.
         """
-        if not source.uri.startswith("s3://"):
+        if not source.uri.startswith("s3://") and not is_remote(source.uri):
             if source.etag in unread.CODES:
                 raise unread.unread_error(source.uri, source.etag)
             path = Path(source.uri)
@@ -228,6 +229,10 @@ class Spool(Closing):
     def _fetch(self, source: listing.TranscriptSource) -> Path:
         if source.uri.startswith("s3://"):
             with listing.bucket_stream(source, self._options) as stream:
+                return self._unpack(source, stream)
+        if is_remote(source.uri):
+            pinned = (source.uri, source.etag, self._options, self.bounds.object_bytes)
+            with remote_stream(*pinned) as stream:
                 return self._unpack(source, stream)
         with Path(source.uri).open("rb") as stream:
             return self._unpack(source, stream)

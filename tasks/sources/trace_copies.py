@@ -26,9 +26,9 @@ from assizes.tasks.sources.listing import TranscriptSource, file_etag
 from assizes.tasks.trace_stores.address import StoreAddress, parse_address
 from assizes.tasks.trace_stores.connection import connection_to
 from assizes.tasks.trace_stores.facts import is_wanted
-from assizes.tasks.trace_stores.journal import Journal, PlacedPiece
+from assizes.tasks.trace_stores.journal import Journal, PlacedPiece, conversation_hash
 from assizes.tasks.trace_stores.readers import open_reader
-from assizes.tasks.trace_stores.reading import TimeWindow
+from assizes.tasks.trace_stores.reading import TimeWindow, as_line
 
 log = logging.getLogger(__name__)
 
@@ -89,8 +89,9 @@ def trace_sources(
     since, until = _later(since, settings.since), _earlier(until, settings.until)
     folder = copies_folder(settings, address)
     key = as_json([config.since_last, since and since.isoformat(), until and until.isoformat()])
-    with _locked(folder) as pages:
-        journal = Journal.load(pages / f"{_digest(key, 8)}.jsonl")
+    with locked_pages(folder) as pages:
+        forgotten = forgotten_hashes(Path(settings.copies))
+        journal = Journal.load(pages / f"{_digest(key, 8)}.jsonl", forgotten)
         if settings.use == "copies":
             if journal.window is None or not journal.is_complete:
                 raise ConfigurationError(
@@ -130,7 +131,7 @@ def _filled(
     is_begun = bool(journal.pieces) and not journal.is_complete
     if is_other or not (grows or is_begun):
         journal.remove()
-        journal = Journal(journal.path)
+        journal = Journal(journal.path, journal.forgotten)
     reader = open_reader(address)
     try:
         if is_begun and journal.window is not None:
@@ -152,20 +153,20 @@ def _written(
 ) -> list[TranscriptSource]:
     """Write the wanted conversations, and return the files, oldest first."""
     address, settings, window = wanted
-    forgotten = forgotten_hashes(Path(settings.copies))
-    by_day: dict[str, list[list[bytes]]] = {}
+    sources: list[TranscriptSource] = []
+    day, lines, count = "", [], 0  # of the file that is next to be written
     for conversation in _conversations(journal, window):
-        if forgotten and conversation_hash(conversation.id) in forgotten:
+        if journal.forgotten and conversation_hash(conversation.id) in journal.forgotten:
             continue
         values = list(journal.values(conversation.pieces))
-        if is_wanted(address.kind, values, settings):
-            lines = [f"{as_json(value)}\n".encode() for value in values]
-            by_day.setdefault(conversation.started[:10] or "undated", []).append(lines)
-    return [
-        _write_file(folder, day, conversations[start : start + _MOST_CONVERSATIONS])
-        for day, conversations in sorted(by_day.items())
-        for start in range(0, len(conversations), _MOST_CONVERSATIONS)
-    ]
+        if not is_wanted(address.kind, values, settings):
+            continue
+        if lines and (count == _MOST_CONVERSATIONS or conversation.started[:10] != day):
+            sources.append(_write_file(folder, day, lines))
+            lines, count = [], 0
+        day, count = conversation.started[:10], count + 1
+        lines += [as_line(value) for value in values]
+    return [*sources, _write_file(folder, day, lines)] if lines else sources
 
 
 def _conversations(journal: Journal, window: TimeWindow) -> Iterator[Conversation]:
@@ -198,8 +199,8 @@ def _is_within(started: str, window: TimeWindow) -> bool:
     return (window.since is None or moment >= window.since) and moment < window.until
 
 
-def _write_file(folder: Path, day: str, conversations: list[list[bytes]]) -> TranscriptSource:
-    content = b"".join(line for lines in conversations for line in lines)
+def _write_file(folder: Path, day: str, lines: list[bytes]) -> TranscriptSource:
+    content = b"".join(lines)
     path = folder / f"{_safe(day)}-{hashlib.blake2b(content, digest_size=8).hexdigest()}.jsonl"
     if not path.exists():
         try:
@@ -218,7 +219,7 @@ def _safe(day: str) -> str:
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[Path]:
+def locked_pages(folder: Path) -> Iterator[Path]:
     """The folder of the journals, which one process at a time reads into; others wait."""
     pages = folder / "pages"
     try:
@@ -236,11 +237,6 @@ def _cannot_write(path: Path, error: OSError) -> ConfigurationError:
     return ConfigurationError(
         f"[transcripts.traces] copies: {str(path)!r} cannot be written: {error.strerror}"
     )
-
-
-def conversation_hash(conversation_id: str) -> str:
-    """How a forgotten conversation is written down: nobody can read its id from that."""
-    return _digest(conversation_id, 16)
 
 
 def forgotten_hashes(copies: Path) -> frozenset[str]:

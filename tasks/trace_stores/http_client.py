@@ -57,6 +57,10 @@ class TraceStoreError(AssizesError):
         self.status = status
 
 
+class AnswerTooLarge(TraceStoreError):
+    """An answer has more bytes than are read; a smaller page may help."""
+
+
 class _Busy(TraceStoreError):
     """The request may be sent again, after `wait_s` seconds where the server said so."""
 
@@ -163,8 +167,10 @@ class JsonClient(Closing):
             raise _Busy(f"{where}: cannot be reached ({type(error).__name__})") from error
         except (httpx.HTTPError, httpx.InvalidURL) as error:  # such as a body that does not unpack
             raise TraceStoreError(f"{where}: {type(error).__name__}") from error
-        if status in accepted or 200 <= status < 300:
+        if 200 <= status < 300:
             return Answer(status, _parsed(data, status, where))
+        if status in accepted:  # its body may be a text for people
+            return Answer(status, _parsed_if_json(data))
         message = f"{where}: HTTP {status}{_meaning(status)}{_excerpt(data)}"
         if status in _BUSY or status >= 500:
             raise _Busy(message, status, wait_s)
@@ -178,7 +184,7 @@ class JsonClient(Closing):
             parts.append(part)
             size += len(part)
             if size > self._max_answer_bytes:
-                raise TraceStoreError(
+                raise AnswerTooLarge(
                     f"{where}: an answer of more than {self._max_answer_bytes} bytes is not read",
                     response.status_code,
                 )
@@ -194,6 +200,13 @@ def _parsed(data: bytes, status: int, where: str) -> Any:
         return strict_json(data)
     except DataError as error:
         raise TraceStoreError(f"{where}: the answer is no JSON ({error.detail})", status) from None
+
+
+def _parsed_if_json(data: bytes) -> Any:
+    try:
+        return strict_json(data)
+    except DataError:
+        return None
 
 
 def _meaning(status: int) -> str:

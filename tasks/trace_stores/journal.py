@@ -6,6 +6,7 @@ next page begins. A page without its last line does not count, and is asked for 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator
@@ -16,9 +17,14 @@ from typing import Any, Final, NamedTuple
 
 from assizes.judge.errors import ConfigurationError, DataError
 from assizes.judge.formats.shared.parsing import strict_json
-from assizes.judge.rows import as_json
 from assizes.tasks.trace_stores.http_client import TraceStoreError
-from assizes.tasks.trace_stores.reading import TimeWindow, TracePage, TraceReader
+from assizes.tasks.trace_stores.reading import (
+    TimeWindow,
+    TracePage,
+    TracePiece,
+    TraceReader,
+    as_line,
+)
 
 _MOST_PAGES: Final = 1_000_000
 """The most pages of one window: a server that turns in circles is not followed for ever."""
@@ -37,6 +43,7 @@ class Journal:
     """The pieces that were read so far; the latest of several with one key counts."""
 
     path: Path
+    forgotten: frozenset[str] = frozenset()  # hashes of conversations that are not written down
     pieces: dict[tuple[str, str], PlacedPiece] = field(default_factory=dict)  # by trace and key
     conversations: dict[str, str] = field(default_factory=dict)  # by trace, where one is named
     window: TimeWindow | None = None  # the last window that was begun
@@ -45,9 +52,9 @@ class Journal:
     is_complete: bool = False  # whether its last page was read
 
     @classmethod
-    def load(cls, path: Path) -> Journal:
+    def load(cls, path: Path, forgotten: frozenset[str] = frozenset()) -> Journal:
         """The journal of a file; what stands behind its last whole page is cut off."""
-        journal = cls(path)
+        journal = cls(path, forgotten)
         if not path.exists():
             return journal
         end = 0  # behind the last whole page
@@ -91,7 +98,7 @@ class Journal:
 
     def append(self, page: TracePage) -> None:
         """Write a page down."""
-        entries: list[Any] = [list(piece) for piece in page.pieces]
+        entries: list[Any] = [list(piece) for piece in page.pieces if not self._is_forgotten(piece)]
         end = {"cursor": page.cursor}
         placed = self._write([*entries, end])
         self._take(end, [(entry, *at) for entry, at in zip(entries, placed, strict=False)])
@@ -107,9 +114,15 @@ class Journal:
         """Delete the file; the journal is then empty."""
         self.path.unlink(missing_ok=True)
 
+    def _is_forgotten(self, piece: TracePiece) -> bool:
+        ids = (piece.trace, piece.conversation, self.conversations.get(piece.trace))
+        return bool(self.forgotten) and any(
+            conversation_hash(each) in self.forgotten for each in ids if each is not None
+        )
+
     def _write(self, entries: list[Any]) -> list[tuple[int, int]]:
         """Append lines and make them durable; return the offset and length of each."""
-        lines = [f"{as_json(entry)}\n".encode() for entry in entries]
+        lines = [as_line(entry) for entry in entries]
         places = []
         try:
             with self.path.open("ab") as file:
@@ -138,6 +151,11 @@ class Journal:
             if conversation is not None:
                 self.conversations.setdefault(trace, conversation)
         self.cursor, self.is_complete = end["cursor"], end["cursor"] is None
+
+
+def conversation_hash(conversation_id: str) -> str:
+    """How a forgotten conversation is written down: nobody can read its id from that."""
+    return hashlib.blake2b(conversation_id.encode(), digest_size=16).hexdigest()
 
 
 def _entry(line: bytes) -> Any:

@@ -10,6 +10,7 @@ from urllib.parse import quote
 from assizes.tasks.trace_stores.http_client import JsonClient, TraceStoreError
 from assizes.tasks.trace_stores.marks import is_own_score
 from assizes.tasks.trace_stores.reading import (
+    PageSize,
     TimeWindow,
     TracePage,
     TracePiece,
@@ -42,6 +43,7 @@ class LangfuseReader:
 
     def __init__(self, client: JsonClient, project: str) -> None:
         self._client, self._project = client, project
+        self._size = PageSize(_PAGE)
 
     def check(self) -> None:
         """Ask which project the keys open, and compare its name or id."""
@@ -62,13 +64,16 @@ class LangfuseReader:
         wide = window.widened(self.margin)
         params = {
             "fields": _FIELDS,
-            "limit": _PAGE,
             "cursor": cursor,
             "fromStartTime": wide.since and utc_text(wide.since),
             "toStartTime": utc_text(wide.until),
         }
         accepted = (404, 405) if cursor is None else ()
-        answer = self._client.request("GET", _OBSERVATIONS, params=params, accepted=accepted)
+        answer = self._size.ask(
+            lambda rows: self._client.request(
+                "GET", _OBSERVATIONS, params={**params, "limit": rows}, accepted=accepted
+            )
+        )
         if answer.status in (404, 405):
             return self._old_page(window, 1)
         rows = rows_of(answer.body, "data", _OBSERVATIONS)

@@ -11,6 +11,7 @@ from typing import Any, Final
 from assizes.tasks.trace_stores.http_client import JsonClient
 from assizes.tasks.trace_stores.marks import is_own_score
 from assizes.tasks.trace_stores.reading import (
+    PageSize,
     TimeWindow,
     TracePage,
     TracePiece,
@@ -34,6 +35,7 @@ class MlflowReader:
 
     def __init__(self, client: JsonClient, experiment: str) -> None:
         self._client, self._experiment = client, experiment
+        self._size = PageSize(_BATCH)
         self._experiment_id: str | None = None  # not asked for yet
 
     def check(self) -> None:
@@ -86,10 +88,12 @@ class MlflowReader:
         """The spans of traces, by trace id: from the tracking store, or from files beside it."""
         stored = [str(info.get("trace_id")) for info in infos if _is_in_tracking_store(info)]
         spans: dict[str, list[Any]] = {}
-        for start in range(0, len(stored), _BATCH):
-            batch = {"trace_ids": stored[start : start + _BATCH]}
-            body = self._client.get(f"{_TRACES}/batchGet", batch)
-            for trace in rows_of(body, "traces", f"{_TRACES}/batchGet"):
+        path = f"{_TRACES}/batchGet"
+        while stored:
+            asked = list(stored)
+            body = self._size.ask(lambda rows: self._client.get(path, {"trace_ids": asked[:rows]}))  # noqa: B023
+            stored = stored[self._size.rows :]
+            for trace in rows_of(body, "traces", path):
                 trace_id = str((trace.get("trace_info") or {}).get("trace_id"))
                 spans[trace_id] = [_span(row) for row in rows_of(trace, "spans", "batchGet")]
         for info in infos:

@@ -10,6 +10,7 @@ from urllib.parse import quote
 from assizes.tasks.trace_stores.http_client import JsonClient
 from assizes.tasks.trace_stores.marks import is_own_score
 from assizes.tasks.trace_stores.reading import (
+    PageSize,
     TimeWindow,
     TracePage,
     TracePiece,
@@ -35,6 +36,7 @@ class PhoenixReader:
 
     def __init__(self, client: JsonClient, project: str) -> None:
         self._client, self._project = client, project
+        self._size = PageSize(_PAGE)
         self._path = f"/v1/projects/{quote(project, safe='')}"
 
     def check(self) -> None:
@@ -49,14 +51,14 @@ class PhoenixReader:
         """A page of spans with their annotations."""
         wide = window.widened(self.margin)
         params = {
-            "limit": _PAGE,
             "cursor": cursor,
             "start_time": wide.since and utc_text(wide.since),
             "end_time": utc_text(wide.until),
         }
         if cursor is None:
             self.check()  # its answer says which projects there are
-        body = self._client.get(f"{self._path}/spans", params)
+        path = f"{self._path}/spans"
+        body = self._size.ask(lambda rows: self._client.get(path, {**params, "limit": rows}))
         spans = [row for row in rows_of(body, "data", "spans") if _trace_id(row)]
         results = self._results(spans)
         return TracePage([_piece(row, results) for row in spans], text_of(body.get("next_cursor")))

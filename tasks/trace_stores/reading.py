@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from assizes.judge.errors import ConfigurationError
+from assizes.tasks.trace_stores.http_client import AnswerTooLarge, TraceStoreError
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +34,27 @@ class TracePiece(NamedTuple):
     key: str  # unique within the trace: a later piece with the same key replaces the earlier one
     started: str  # when the trace or the span began, in UTC as ISO 8601; empty: not known
     value: dict[str, Any]
+
+
+class PageSize:
+    """How many rows one answer may hold: fewer after an answer was too large."""
+
+    def __init__(self, most: int) -> None:
+        self.rows = most
+
+    def ask(self, request: Callable[[int], T]) -> T:
+        """The answer to a request for at most so many rows.
+
+        Raises:
+            AnswerTooLarge: an answer of one row is too large.
+        """
+        while True:
+            try:
+                return request(self.rows)
+            except AnswerTooLarge:
+                if self.rows == 1:
+                    raise
+                self.rows = max(1, self.rows // 8)
 
 
 class TracePage(NamedTuple):
@@ -83,8 +108,6 @@ def rows_of(body: Any, key: str, where: str) -> list[dict[str, Any]]:
     Raises:
         TraceStoreError: it is something else.
     """
-    from assizes.tasks.trace_stores.http_client import TraceStoreError
-
     rows = body.get(key) if isinstance(body, Mapping) else None
     if isinstance(body, Mapping) and rows is None:
         return []
@@ -96,6 +119,12 @@ def rows_of(body: Any, key: str, where: str) -> list[dict[str, Any]]:
 def object_of(value: Any) -> dict[str, Any]:
     """The value where it is an object, else an empty one."""
     return value if isinstance(value, dict) else {}
+
+
+def as_line(value: Any) -> bytes:
+    """A JSON line; keys stay in their order, since a reader may show an object as text."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return f"{text}\n".encode()
 
 
 def text_of(value: Any) -> str | None:

@@ -99,6 +99,31 @@ async def test_everything_is_registered_once_and_a_second_time_changes_nothing()
 
 
 @pytest.mark.usefixtures("prefect_server")
+async def test_a_folder_in_which_a_worker_cannot_load_the_flows_is_refused(tmp_path: Path):
+    for name in ("flows", "tasks", "judge", "deployments"):  # names of our folders, of the user's
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("raise RuntimeError('of the user')\n")
+    fine = DeployOptions(config("folders"), folder=str(tmp_path), dry_run=True)
+    assert {result.state for result in await register_or_remove(fine)} <= {"created", "unchanged"}
+    (tmp_path / "assizes.py").write_text("nothing = 1\n")
+    with pytest.raises(ConfigurationError, match=r"No module named 'assizes\.flows'.* --folder"):
+        await register_or_remove(DeployOptions(config("folders"), folder=str(tmp_path)))
+    async with get_client() as client:
+        with pytest.raises(ObjectNotFound):
+            await client.read_deployment_by_name("nightly/assizes-folders")
+
+
+def test_a_dry_run_says_what_it_would_do(tmp_path: Path, prefect_server: str):
+    (tmp_path / "assizes.toml").write_text(toml("would"))
+    env = {"PREFECT_API_URL": prefect_server}
+    shown = assizes("deploy", "--dry-run", cwd=tmp_path, env=env)
+    assert shown.code == 0, shown.err
+    lines = [line for line in shown.out.splitlines() if "/assizes-would" in line]
+    assert len(lines) >= len(FLOWS)
+    assert all("would create" in line for line in lines)
+
+
+@pytest.mark.usefixtures("prefect_server")
 async def test_what_differs_is_changed_and_named_and_what_was_switched_off_stays_off():
     await deploy_results(config("changes"))
     async with get_client() as client:

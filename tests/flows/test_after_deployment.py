@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from datetime import date
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,12 @@ from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterName
 
 from assizes.deployments.samples import with_planted_regression
-from assizes.flows.after_deployment import COLLECTING, after_deployment
+from assizes.flows.after_deployment import (
+    COLLECTING,
+    MAX_DAYS_BEFORE,
+    _first_moment,
+    after_deployment,
+)
 from assizes.flows.evaluate import evaluate
 from assizes.flows.nightly import nightly
 from assizes.judge.case import Case
@@ -96,6 +101,25 @@ async def _seen(name: str, state: str) -> bool:
                 return True
             await asyncio.sleep(0.1)
     return False
+
+
+async def test_an_event_that_is_posted_late_finds_the_days_since_the_deployment(tmp_path: Path):
+    config = quick(tmp_path, **at_once(0.05))
+    lay(tmp_path, ago(3), cases_of(ago(3), 4, "v2"))
+    late = await ended(await after_deployment(config, "v2", return_state=True))
+    assert late.conclusion == "NoData"
+    since = datetime.now(UTC) - timedelta(days=3)
+    state = await after_deployment(config, "v2", deployed_at=since, return_state=True)
+    assert len(judged(config, (await ended(state)).run_id)) == 4
+
+
+def test_days_before_a_deployment_have_a_bound_and_there_is_none_tomorrow():
+    began = datetime(2026, 11, 27, tzinfo=UTC)
+    assert _first_moment(None, began) == began
+    assert _first_moment(began + timedelta(days=3), began) == began
+    assert _first_moment(began - timedelta(days=3), began) == began - timedelta(days=3)
+    longest = began - timedelta(days=MAX_DAYS_BEFORE)
+    assert _first_moment(datetime(1990, 1, 1), began) == longest  # noqa: DTZ001 (a naive one)
 
 
 async def test_at_the_deadline_it_is_judged_by_what_there_is_and_says_so(tmp_path: Path):

@@ -27,7 +27,7 @@ from tests.tasks.batch.provider_process import MODELS
 
 pytestmark = pytest.mark.usefixtures("prefect_server")
 
-PROVIDERS = ("anthropic",)
+PROVIDERS = ("anthropic", "gemini")
 
 
 @pytest.fixture(autouse=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from prefect.client.schemas.objects import FlowRun
 
 from assizes.deployments.samples import sample_cases
 from assizes.judge.config.run import RunConfig
+from assizes.tasks.distribute import work_pool
 from assizes.tasks.distribute.flow_runs import tags_of
 from assizes.tasks.spending.ledger_file import write_stop
 from tests.doubles.fixtures import OPENAI_KEY, OpenAIServer, running_openai_server
@@ -166,6 +168,51 @@ async def test_a_cancelled_run_and_a_stopped_one_call_their_partitions_back_and_
     outcome = await outcome_of(wanted, run_id="halted")
     assert outcome.summary.counts["judged"] == cases
     assert model.stats()["requests"] == cases
+
+
+async def test_a_partition_whose_worker_dies_before_its_process_begins_is_given_out_again(
+    tmp_path: Path,
+    workers,
+    model,
+    prefect_server: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+):
+    monkeypatch.setattr(work_pool, "START_MIN_S", 20.0)
+    wanted = spread(tmp_path, 24, model, runner={"lost_after_s": 20})
+    with running_workers(POOL, tmp_path, prefect_server, "third") as (third,):
+        await online(POOL, "third")
+        work = asyncio.create_task(outcome_of(wanted, run_id="pending"))
+        taken = None
+        async with asyncio.timeout(120):
+            while taken is None:
+                taken = next(
+                    (
+                        run
+                        for run in await partition_runs("pending")
+                        if run.state.is_pending()
+                        and run.labels.get(work_pool.WORKER_LABEL) == "third"
+                    ),
+                    None,
+                )
+                await asyncio.sleep(0.1)
+        kill_host(third)
+        killed_at = time.monotonic()
+        (run,) = [run for run in await partition_runs("pending") if run.id == taken.id]
+        assert run.state.is_pending(), "its process had begun"
+        outcome = await work
+        took_s = time.monotonic() - killed_at
+    assert outcome.summary.counts["judged"] == 24
+    assert took_s < 20 + 60
+    assert model.stats()["requests"] == 24
+    gone = [run for run in await partition_runs("pending") if run.state_name == "Crashed"]
+    assert [run.id for run in gone] == [taken.id]
+    told = [record.getMessage() for record in caplog.records if "sign of life" in record.message]
+    number = taken.parameters["partition"]
+    assert told[0].startswith(f"partition {number}: no sign of life for 1"), told
+    assert "Pending" in told[0] or "Submitting" in told[0]
+    assert told[1].startswith(f"partition {number} is given out again: no sign of life for 2")
+    assert len(told) == 2
 
 
 async def test_the_partition_of_a_machine_that_is_gone_is_taken_over(

@@ -199,3 +199,23 @@ def test_twenty_kills_leave_every_score_once_in_phoenix(
     seen = json.loads(phoenix_server.run_client(LIST_PHOENIX, *arguments).splitlines()[-1])
     assert len(seen) == 4 * CASES
     assert len({(trace, name) for trace, name, *_ in seen}) == 4 * CASES
+
+
+def test_a_run_over_traces_is_published_to_where_they_came_from(
+    mlflow_server: StoreServer, tmp_path: Path
+):
+    logged = mlflow_server.run_client(LOG_MLFLOW, "default", "3", "conv-9")
+    traces = json.loads(logged.splitlines()[-1])
+    body = '[transcripts]\nuri = "mlflow://default"\n[judge]\nmodel = "offline/lexical"\n'
+    (tmp_path / "assizes.toml").write_text(body)
+    ran = assizes("run", "--json", cwd=tmp_path, env=mlflow_server.env)
+    assert ran.code in (0, 1), ran.err
+    answer = assizes("publish", "latest", "--json", cwd=tmp_path, env=mlflow_server.env)
+    assert answer.code == 0, answer.err
+    assert json.loads(answer.out)["sent"]["verdict"] == 1
+    seen = json.loads(mlflow_server.run_client(LIST_MLFLOW, json.dumps(traces)).splitlines()[-1])
+    # The conversation is three traces; the newest of them, which is listed first, bears the verdict.
+    assert [trace for trace, name, *_ in seen if name == "verdict"] == [traces[0]]
+    # What was published does not change what is read: the run is the same.
+    again = assizes("run", "--json", cwd=tmp_path, env=mlflow_server.env)
+    assert json.loads(again.out)["run_id"] == json.loads(ran.out)["run_id"]

@@ -96,7 +96,7 @@ def judged(folder, env):
     answer = assizes("run", "-c", "assizes.toml", "--json", cwd=folder, env=env)
     assert answer.code in (0, 1), answer.err
     run = json.loads(answer.out)
-    cases = json.loads(assizes("sql", "SELECT * FROM cases", "--json", cwd=folder).out)
+    cases = json.loads(assizes("sql", "latest", "SELECT * FROM cases", "--json", cwd=folder).out)
     return run, cases
 
 
@@ -107,13 +107,15 @@ def test_traces_are_read_judged_and_read_again_from_the_copies(store, tmp_path):
     assert server.url in doctor.out + doctor.err
     run, cases = judged(tmp_path, server.env)
     assert {case["case_id"] for case in rows(cases)} == {"s0", "s1"}
-    shown = assizes(
-        "case", run["run_id"], "s0", "--json", cwd=tmp_path
-    )  # no server in its environment
-    texts = json.dumps(json.loads(shown.out))
+    shown = assizes("case", run["run_id"], "s0", cwd=tmp_path)  # no server in its environment
+    texts = " ".join(shown.out.split())
     for question in QUESTIONS[::2]:
         assert f"Answer to: {question}" in texts
     assert QUESTIONS[1] not in texts
+    (spans,) = [case["turn_spans"] for case in rows(cases) if case["case_id"] == "s0"]
+    assert len(spans) >= 4
+    assert all(span.partition("/")[0] for span in spans)
+    assert sum(bool(span.partition("/")[2]) for span in spans) >= 4  # of the agent and the tool
     again, _ = judged(tmp_path, server.env)
     assert again["run_id"] == run["run_id"]
     configure(tmp_path, uri, '[transcripts.traces]\nuse = "copies"')
@@ -135,7 +137,7 @@ def test_filters(store, tmp_path, by):
         assert answer.code == 4
         assert "no traces in" in answer.err
         return
-    cases = json.loads(assizes("sql", "SELECT * FROM cases", "--json", cwd=tmp_path).out)
+    cases = json.loads(assizes("sql", "latest", "SELECT * FROM cases", "--json", cwd=tmp_path).out)
     # The score stands at the trace logged last, which is of s0.
     assert {case["case_id"] for case in rows(cases)} == ({"s1"} if by == "tag" else {"s0"})
 

@@ -122,7 +122,7 @@ def test_nothing(judge):
 """
     code, text = session(tmp_path, CLERK + tests)
     assert code == 1, text
-    assert "3 failed, 4 passed" in text
+    assert "3 failed, 4 passed" in text, text
     line = "assizes: 0 of 1 conversations pass manners, 1 must\n"
     assert f"Failed: {line}" in text
     assert "c02: 0.00: The tone of the agent is rude and impatient" in text
@@ -165,7 +165,7 @@ def test_one_conversation(judge):
 """
     code, text = session(tmp_path, CLERK + tests)
     assert code == 1, text
-    assert "2 failed, 1 passed" in text
+    assert "2 failed, 1 passed" in text, text
     assert "assizes: 4 of 5 conversations pass manners, 5 must" in text
     assert "one conversation is judged once; give judge() a function" in text
     read = properties(tmp_path)
@@ -225,7 +225,9 @@ def test_a_spent_budget_is_no_pass(tmp_path: Path, judge_server: OpenAIServer, p
     words = ("-n", processes, "--assizes-budget-usd", "0.06")
     code, text = session(tmp_path, OF_SAMPLES, *words, config=config)
     assert code == 1, text
-    assert "assizes: not judged (OverBudget): [limits] budget_usd = 0.06: " in text
+    assert (
+        "assizes: not judged (OverBudget): openai/m: budget: [limits] budget_usd = 0.06: " in text
+    ), text
     assert "tests after that were not judged" in text
     record, cases = stored(tmp_path)
     assert record.status == "incomplete"

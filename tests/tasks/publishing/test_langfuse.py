@@ -273,7 +273,7 @@ def test_forget_deletes_there_too_and_nothing_here_where_it_cannot(
     assert failed.code == 2
     assert "HTTP 403" in failed.err
     assert len(delivery_log(config).latest(RUN_ID)) == 16
-    assert TRACES[0] in assizes("sql", "select case_id from cases", cwd=tmp_path).out
+    assert TRACES[0] in assizes("sql", RUN_ID, "select case_id from cases", cwd=tmp_path).out
     server.answer = real
     done = json.loads(assizes(*words, "--yes", "--json", cwd=tmp_path, env=env).out)
     assert done["elsewhere"] == {"deleted": 4, "by_hand": []}

@@ -230,7 +230,7 @@ def test_the_events_of_a_run_name_its_day(tmp_path: Path):
     with open_store(config.store) as store:
         record = store.run("nightly-20260304")
         data = read_report(store, record, None).data
-    _, payload = run_events(record, RunSummary.model_validate(record.summary), data, {})
+    _, payload = run_events(record, RunSummary.model_validate(record.summary), data, None)
     assert payload["day"] == "2026-03-04"
 
 

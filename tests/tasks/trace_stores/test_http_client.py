@@ -84,7 +84,9 @@ def test_a_refusal_is_told_at_once(server, client, waits, status):
 
 def test_an_accepted_status_is_an_answer(server, client):
     server.faults += [Reply(404, {"detail": "none"})]
-    assert client.request("GET", "/v1/x", accepted=(404,)).status == 404
+    assert client.request("GET", "/v1/x", accepted=(404,)).body == {"detail": "none"}
+    server.faults += [Reply(404, b"no such thing")]
+    assert client.request("GET", "/v1/x", accepted=(404,)).body is None
 
 
 @pytest.mark.parametrize(
