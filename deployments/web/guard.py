@@ -163,8 +163,17 @@ class Guard:
             await busy(scope, receive, send)
             return
         self._served += 1
+
+        async def send_without_place(message: Message) -> None:
+            # Who waits for a client that takes its answer slowly holds no place of the others.
+            self._served -= 1
+            try:
+                await send(message)
+            finally:
+                self._served += 1
+
         try:
-            await self._app(scope, receive, send)
+            await self._app(scope, receive, send_without_place)
         finally:
             self._served -= 1
 
