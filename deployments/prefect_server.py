@@ -1,4 +1,8 @@
-"""Prefect's own server command, with SQLite cursors that close as soon as a statement fails."""
+"""Prefect's own server command, with two faults of it worked around.
+
+SQLite cursors close as soon as a statement fails, and automations do not wait for minutes for an
+event that never comes.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,8 @@ import runpy
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, Self
+from datetime import timedelta
+from typing import Any, Final, Self
 
 from sqlalchemy import Dialect, Engine, event
 
@@ -47,6 +52,23 @@ def connect(dialect: Dialect, record: Any, positional: Any, named: dict[str, Any
         named["factory"] = _Connection  # an argument of sqlite3.connect
 
 
+LEADER_WAIT: Final = timedelta(seconds=10)
+"""Time that automations wait for an event which another one says it follows."""
+
+
+# Works around alarms that come after 15 minutes, seen with Prefect 3.8.8. The event of a flow run's
+# state names the event of the state before, if that is younger than 5 minutes, and automations wait
+# for it. The scheduler emits no event for a run that it schedules, so of a run that began within 5
+# minutes after it was scheduled every event waits, its crash too, until Prefect's patience ends.
+def shorten_patience() -> None:
+    """Have the automations of this server wait for an earlier event for `LEADER_WAIT`."""
+    from prefect.server.events.ordering import db, memory
+
+    for ordering in (memory, db):
+        ordering.PRECEDING_EVENT_LOOKBACK = LEADER_WAIT  # type: ignore[attr-defined]
+
+
 if __name__ == "__main__":
     event.listen(Engine, "do_connect", connect)  # of every engine, before Prefect makes its own
+    shorten_patience()
     runpy.run_module("prefect", run_name="__main__", alter_sys=True)  # python -m prefect

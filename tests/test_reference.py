@@ -159,8 +159,8 @@ def errors(kind: type[AssizesError]) -> Iterator[type[AssizesError]]:
 
 def test_every_exit_code_is_on_the_page():
     codes = {error.exit_code for error in errors(AssizesError)} | set(EXIT_CODES.values())
-    assert codes == {1, 0, 2, 3, 4, 5, 130}
-    assert {str(code) for code in codes | {70}} == headings("exit-codes") - {"Exit codes"}
+    assert codes == {1, 0, 2, 3, 4, 5, 70, 130}
+    assert {str(code) for code in codes} == headings("exit-codes") - {"Exit codes"}
 
 
 RAISED = {"DataError": "rejects", "ModelError": "asks", "NoReply": "asks", "NotAsked": "asks"}

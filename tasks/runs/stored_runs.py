@@ -61,6 +61,9 @@ One that expires too early loses nothing, as a slow process may still commit its
 
 HEARTBEAT_INTERVAL_S: Final = 25.0  # seconds between two renewals of a lock
 
+LOCK_WAIT_TOLD_S: Final = 5.0
+"""Seconds of waiting for the lock of a run after which a line says so."""
+
 LOCK_RETRY_S: Final = 1.0
 """Mean seconds before a process tries again to acquire a lock that another process holds."""
 
@@ -142,13 +145,24 @@ async def acquire_run_lock(store: Store, run_id: str) -> None:
     """Acquire the lock of a run; wait while another process holds it."""
     # Every process writes its lock before it looks for others', so of two that come at once at most
     # one goes on; where each sees the other, both release theirs and wait for a random time.
+    waited_s, is_told = 0.0, False
     while True:
         if not await asyncio.to_thread(_is_locked_by_others, store, run_id):
             await asyncio.to_thread(_renew_lock, store, run_id)
             if not await asyncio.to_thread(_is_locked_by_others, store, run_id):
                 return
             await asyncio.to_thread(_release_lock, store, run_id)
-        await asyncio.sleep(random.uniform(0.5, 1.5) * LOCK_RETRY_S)
+        pause_s = random.uniform(0.5, 1.5) * LOCK_RETRY_S
+        await asyncio.sleep(pause_s)
+        waited_s += pause_s
+        if waited_s > LOCK_WAIT_TOLD_S and not is_told:
+            is_told = True
+            log.warning(
+                "run %s waits for another process that works on it; if that died, its lock ends "
+                "within %.0f s",
+                run_id,
+                LOCK_DURATION_S,
+            )
 
 
 def _is_locked_by_others(store: Store, run_id: str) -> bool:

@@ -103,14 +103,17 @@ async def _seen(name: str, state: str) -> bool:
     return False
 
 
-async def test_an_event_that_is_posted_late_finds_the_days_since_the_deployment(tmp_path: Path):
+@pytest.mark.parametrize(("days", "conclusion"), [(None, "NoData"), (3, "Passed")])
+async def test_an_event_that_is_posted_late_finds_the_days_since_the_deployment(
+    tmp_path: Path, days: int | None, conclusion: str
+):
     config = quick(tmp_path, **at_once(0.05))
     lay(tmp_path, ago(3), cases_of(ago(3), 4, "v2"))
-    late = await ended(await after_deployment(config, "v2", return_state=True))
-    assert late.conclusion == "NoData"
-    since = datetime.now(UTC) - timedelta(days=3)
+    since = None if days is None else datetime.now(UTC) - timedelta(days=days)
     state = await after_deployment(config, "v2", deployed_at=since, return_state=True)
-    assert len(judged(config, (await ended(state)).run_id)) == 4
+    outcome = await ended(state)
+    assert outcome.conclusion == conclusion
+    assert len(judged(config, outcome.run_id)) == (0 if days is None else 4)
 
 
 def test_days_before_a_deployment_have_a_bound_and_there_is_none_tomorrow():

@@ -41,6 +41,15 @@ uri = "lake"
 """
 
 
+def kill_server(home: Path, pid: int) -> None:
+    """Kill the server of `assizes up`, or else the temporary one of the process of this id."""
+    if (record := home / "server.json").exists():
+        os.killpg(int(json.loads(record.read_text())["pid"]), signal.SIGKILL)
+        return
+    (server,) = descendants(pid)
+    os.kill(server, signal.SIGKILL)
+
+
 @pytest.mark.parametrize("which", ["up", "temporary"])
 def test_a_server_that_dies_ends_a_run_within_a_minute_and_the_same_command_goes_on(
     tmp_path: Path, which: str
@@ -71,12 +80,7 @@ def test_a_server_that_dies_ends_a_run_within_a_minute_and_the_same_command_goes
             while model.stats()["requests"] < 6:
                 assert time.monotonic() < deadline, "nothing is asked"
                 time.sleep(0.1)
-            if which == "up":
-                record = json.loads((tmp_path / "home" / "server.json").read_text())
-                os.killpg(int(record["pid"]), signal.SIGKILL)
-            else:
-                (server,) = descendants(process.pid)
-                os.kill(server, signal.SIGKILL)
+            kill_server(tmp_path / "home", process.pid)
             killed_at = time.monotonic()
             _, errors = process.communicate(timeout=120)
             took_s = time.monotonic() - killed_at

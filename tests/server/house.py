@@ -107,6 +107,11 @@ class Worker:
                 command, env=environment(server), stdout=sink, stderr=sink
             )
 
+    @property
+    def pid(self) -> int:
+        """The id of its process."""
+        return self._process.pid
+
     def die(self) -> int:
         """As if its machine had lost power; how many processes that were."""
         doomed = [self._process.pid, *descendants(self._process.pid)]
