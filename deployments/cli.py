@@ -42,11 +42,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-VERBOSE = "--verbose"
-"""Looked for in `sys.argv`, for a defect may come before parsing."""
-
-INTERRUPTED = 130
-"""Exit code after Ctrl-C (128 + SIGINT)."""
+VERBOSE = "--verbose"  # looked for in `sys.argv`, for a defect may come before parsing
+INTERRUPTED = 130  # exit code after Ctrl-C (128 + SIGINT)
 
 INTERNAL_ERROR = 70
 """Exit code of a defect in this package (`EX_SOFTWARE` of sysexits.h); 1 means a regression."""

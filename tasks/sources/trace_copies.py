@@ -155,7 +155,8 @@ def _written(
     """Write the wanted conversations, and return the files, oldest first."""
     address, settings, window = wanted
     sources: list[TranscriptSource] = []
-    day, lines, count = "", [], 0  # of the file that is next to be written
+    day, count = "", 0  # of the file that is next to be written
+    lines: list[bytes] = []
     for conversation in _conversations(journal, window):
         if journal.forgotten and conversation_hash(conversation.id) in journal.forgotten:
             continue
