@@ -7,7 +7,7 @@ DIST := dist
 WHEEL_VENV := .venv-wheel
 
 .DEFAULT_GOAL := check
-.PHONY: demo quick test test-rest test-all fuzz torture coverage check format lint types contracts ids test-s3 test-server soak soak-quick bench bench-engine bench-rate bench-workers bench-scale bench-bulk bench-sql bench-begin bench-banking bench-stats bench-labels bench-align bench-causes bench-diagnosis bench-privacy bench-hostile bench-surface bench-reading bench-serving bench-finding bench-newcomer audit mutation screenshots wheel test-wheel image lock clean docs reference
+.PHONY: demo quick test test-rest test-all fuzz torture coverage check format lint types contracts ids test-s3 test-server test-integrations soak soak-quick bench bench-engine bench-rate bench-workers bench-scale bench-bulk bench-sql bench-begin bench-banking bench-stats bench-labels bench-align bench-causes bench-diagnosis bench-privacy bench-hostile bench-surface bench-reading bench-serving bench-finding bench-newcomer audit mutation screenshots wheel test-wheel image lock clean docs reference
 
 $(STAMP): requirements.lock pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -83,6 +83,17 @@ audit: $(STAMP)  ## what is installed beside the lock, known bad releases, code 
 
 mutation: $(STAMP)  ## mutants of verdict, summary and comparison: killed / all, and survivors that nobody explained
 	$(BIN)/python -m tests.mutation
+
+INTEGRATIONS_VENV := .venv-integrations
+
+$(INTEGRATIONS_VENV)/.installed: Makefile
+	$(PYTHON) -m venv $(INTEGRATIONS_VENV)
+	$(INTEGRATIONS_VENV)/bin/python -m pip install --quiet "mlflow>=3.17,<4" "arize-phoenix>=20,<21" "arize-phoenix-client>=3.5,<4"
+	touch $@
+
+test-integrations: $(STAMP) $(INTEGRATIONS_VENV)/.installed  ## a real MLflow server and a real Phoenix server, in an environment of their own
+	@echo "make test-integrations: traces logged, read and judged on real servers; some minutes"
+	ASSIZES_INTEGRATIONS=$(INTEGRATIONS_VENV)/bin $(BIN)/python -m pytest -n 0 -p no:randomly tests/integrations
 
 soak-quick: $(STAMP)  ## kills, lost acknowledgements, damage, collectors: under two minutes
 	$(BIN)/python -m tests.soak short
@@ -189,4 +200,4 @@ lock:  ## resolve requirements.lock anew from the ranges in pyproject.toml; no r
 		--no-header --python-version 3.11 --quiet --output-file requirements-runtime.lock
 
 clean:
-	rm -rf .venv .venv-wheel dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv .venv-wheel $(INTEGRATIONS_VENV) dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

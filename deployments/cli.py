@@ -20,6 +20,7 @@ from assizes.deployments import (
     operating_cli,
     options,
     people_cli,
+    publish_cli,
     reading_cli,
     store_cli,
     suite_cli,
@@ -28,6 +29,7 @@ from assizes.deployments import (
 )
 from assizes.judge.errors import AssizesError, ConfigurationError
 from assizes.judge.privacy.secret_masking import mask
+from assizes.tasks.runtime.file_modes import restrict_new_files
 from assizes.tasks.runtime.process import prepare_process
 
 app = typer.Typer(
@@ -40,11 +42,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-VERBOSE = "--verbose"
-"""Looked for in `sys.argv`, for a defect may come before parsing."""
-
-INTERRUPTED = 130
-"""Exit code after Ctrl-C (128 + SIGINT)."""
+VERBOSE = "--verbose"  # looked for in `sys.argv`, for a defect may come before parsing
+INTERRUPTED = 130  # exit code after Ctrl-C (128 + SIGINT)
 
 INTERNAL_ERROR = 70
 """Exit code of a defect in this package (`EX_SOFTWARE` of sysexits.h); 1 means a regression."""
@@ -311,6 +310,7 @@ app.add_typer(operating_cli.app)
 app.add_typer(reading_cli.app)
 app.add_typer(store_cli.app)
 app.add_typer(causes_cli.causes_app)
+app.add_typer(publish_cli.app)
 app.add_typer(people_cli.labels_app)
 app.add_typer(align_cli.app)
 app.add_typer(suite_cli.app)
@@ -371,6 +371,7 @@ def main() -> None:
         for package in terminal.PACKAGES[:3]:  # what the edge has to say, it prints itself
             logging.getLogger(package).addHandler(terminal.StderrLines(logging.WARNING))
     try:
+        restrict_new_files()
         # The app itself would put an excepthook of its own in the place of ours. Not standalone:
         # typer would print a fault of the command line as four lines.
         code = typer.main.get_command(app)(prog_name="assizes", standalone_mode=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 from typer import Argument, Option
@@ -126,6 +126,58 @@ def _shape(
     if as_json + as_csv + every_column > 1:
         raise ConfigurationError("--json, --csv and --all: give one of them")
     return "json" if as_json else "csv" if as_csv else "records" if every_column else "table"
+
+
+class AnnotationStyle(StrEnum):
+    """For whom `assizes ci` writes its annotations."""
+
+    auto = "auto"
+    github = "github"
+    gitlab = "gitlab"
+    plain = "plain"
+    none = "none"
+
+
+def _output_file(text: str) -> Any:
+    return Option(metavar="FILE", help=text)
+
+
+@app.command()
+def ci(
+    transcripts: Annotated[
+        str | None,
+        Argument(metavar="SUITE_OR_FILES", help="What to judge [default: as configured]."),
+    ] = None,
+    config: options.ConfigFile = None,
+    overrides: options.Overrides = None,
+    baseline: Annotated[
+        str | None, Option(metavar="RUN", help="Compare with this run, not that of the base.")
+    ] = None,
+    base: Annotated[
+        str | None,
+        Option(metavar="COMMIT", help="Base commit or branch [default: as the CI service says]."),
+    ] = None,
+    needs_baseline: Annotated[
+        bool, Option("--require-baseline", help="Judge nothing where no base run is stored.")
+    ] = False,
+    annotations: Annotated[
+        AnnotationStyle, Option(help="Annotations; auto: by the environment of the job.")
+    ] = AnnotationStyle.auto,
+    summary: Annotated[Path | None, _output_file("Summary as Markdown.")] = None,
+    comment: Annotated[Path | None, _output_file("Pull-request comment as Markdown.")] = None,
+    junit: Annotated[Path | None, _output_file("Cases as JUnit XML.")] = None,
+    sarif: Annotated[Path | None, _output_file("Findings as SARIF 2.1.0.")] = None,
+    code_quality: Annotated[Path | None, _output_file("Findings for GitLab, as JSON.")] = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Judge a suite or files in a CI job, compare with the base branch, and annotate the change."""
+    from assizes.deployments.commands.ci.outputs import CiFiles
+    from assizes.deployments.commands.ci.run import CiOptions, run_ci
+
+    read = options.read_config(config, overrides, {"transcripts": {"uri": transcripts}})
+    files = CiFiles(summary, comment, junit, sarif, code_quality)
+    wanted = CiOptions(read, baseline, base, needs_baseline, annotations.value, files)
+    raise typer.Exit(run_ci(wanted, as_json=as_json))
 
 
 class DayOrder(StrEnum):

@@ -94,14 +94,29 @@ def read_config(
 
 SECTIONS: Final[Mapping[str, Sequence[str]]] = {  # heading -> commands, in this order
     "Begin": ("demo", "init", "doctor", "plan"),
-    "Judge": ("run", "resume", "retry-rejected", "nightly", "after-deployment", "backfill", "stop"),
+    "Judge": (
+        *("run", "ci", "resume", "retry-rejected"),
+        *("nightly", "after-deployment", "backfill", "stop"),
+    ),
     "Read": (
         *("runs", "show", "case", "explain", "causes show", "rejects"),
-        *("compare", "trends", "report", "results", "export", "serve", "sql", "export-metrics"),
+        *(
+            "compare",
+            "trends",
+            "report",
+            "results",
+            "export",
+            "serve",
+            "mcp",
+            "sql",
+            "export-metrics",
+        ),
     ),
     "Judges and transcripts": ("metrics", "judges", "calibrate", "import"),
+    "Scores elsewhere": ("publish",),
     "Labels of people": (
         *("labels queue", "labels status", "labels list", "labels import", "labels export"),
+        "labels pull",
         "align",
     ),
     "Causes of failures": (
@@ -112,7 +127,7 @@ SECTIONS: Final[Mapping[str, Sequence[str]]] = {  # heading -> commands, in this
     "Suites": ("promote", "suite status", "suite retire"),
     "Prefect server": ("up", "down", "deploy", "worker"),
     "Upkeep of a store": ("store compact", "store clean", "store forget", "store rebuild"),
-    "Help": ("help",),
+    "Help": ("help", "json-schema"),
 }
 OTHERS: Final = "Others"  # heading of the commands that no section names
 

@@ -92,6 +92,31 @@ def import_labels(
     commands.import_and_print(config, store, wanted, as_json=as_json)
 
 
+@labels_app.command()
+def pull(
+    run_id: options.RunId,
+    source: Annotated[
+        str | None,
+        Option(
+            "--from",
+            help="langfuse://PROJECT, mlflow://EXPERIMENT or phoenix://PROJECT [default: configured].",
+        ),
+    ] = None,
+    name: Annotated[
+        list[str] | None,
+        Option(help="NAME=METRIC: which metric, or verdict, a name there means; repeatable."),
+    ] = None,
+    config: options.ConfigFile = None,
+    store: options.StoreUri = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Store the labels that people made where the traces are kept; again, only new ones come."""
+    from assizes.deployments.commands.publishing.pull import PullOptions, pull_and_print
+
+    wanted = PullOptions(run_id, source, name or ())
+    pull_and_print(config, store, wanted, as_json=as_json)
+
+
 @labels_app.command("export")
 def export_labels(
     run_id: options.RunId,

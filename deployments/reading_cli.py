@@ -39,6 +39,18 @@ def help_(
     commands.help.print_help(root.command, root.info_name, topic or [], markdown=markdown)
 
 
+@app.command("json-schema")
+def json_schema(
+    command: Annotated[
+        list[str], Argument(metavar="COMMAND", help="A command with --json, such as `causes show`.")
+    ],
+) -> None:
+    """Print the JSON Schema of what a command prints with --json."""
+    from assizes.deployments.documents.table import document_schema
+
+    commands.output.print_json(document_schema(" ".join(command)))
+
+
 @app.command()
 def runs(config: ConfigFile = None, store: StoreUri = None, as_json: AsJson = False) -> None:
     """List the runs of a store, those about the newest day first."""
@@ -198,6 +210,32 @@ def serve(
     from assizes.deployments.api import serve as serve_store
 
     serve_store(config, store, host, port, allow_host or (), labelling=labelling)
+
+
+@app.command()
+def mcp(
+    config: ConfigFile = None,
+    store: StoreUri = None,
+    base_url: Annotated[
+        str | None,
+        Option(help="Address of `assizes serve`: answers then link to its pages."),
+    ] = None,
+    allow: Annotated[
+        list[str] | None,
+        Option(
+            help="What assistants may do beside reading: plan, run, label, promote, all; repeatable."
+        ),
+    ] = None,
+    suites: Annotated[
+        Path, Option(help="Folder of the suites into which cases may be promoted.")
+    ] = Path("suites"),
+) -> None:
+    """Let an assistant read a store: a Model Context Protocol server on stdin and stdout."""
+    from assizes.deployments.agents.server import serve_agents
+    from assizes.deployments.agents.workspace import WorkspaceOptions, workspace_of
+
+    given = WorkspaceOptions(config, store, base_url, allow or (), suites)
+    serve_agents(workspace_of(given))
 
 
 Labels = Annotated[

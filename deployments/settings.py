@@ -49,6 +49,7 @@ PREFECT_DEFAULTS: Final[Mapping[str, str]] = {
     # The temporary server needs 12 to 20 s on two cores; Prefect's own limit is 20.
     "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
     "PREFECT_CLI_COLORS": "false",
+    "PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW": "ignore",  # lines of a command outside its flows
 }
 """Variables that are set before Prefect is first imported, unless the environment has them."""
 

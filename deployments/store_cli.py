@@ -59,12 +59,18 @@ def forget(
     wait: Annotated[
         bool, Option("--wait", help="Wait for a process that works on one of the runs.")
     ] = False,
+    here_only: Annotated[
+        bool, Option("--here-only", help="Leave, and list, what `assizes publish` sent elsewhere.")
+    ] = False,
     config: options.ConfigFile = None,
     store: options.StoreUri = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Delete every row of a case, or of all cases with some tags."""
-    subject = commands.upkeep.ForgetOptions(case_id, tag or [], run_id, wait)
+    """Delete every row of a case, or of all cases with some tags.
+
+    Scores of these cases that `assizes publish` sent are deleted where they are, too.
+    """
+    subject = commands.upkeep.ForgetOptions(case_id, tag or [], run_id, wait, here_only)
     commands.upkeep.forget_and_print(config, store, subject, yes=yes, as_json=as_json)
 
 

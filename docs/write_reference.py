@@ -10,6 +10,7 @@ Usage: python docs/write_reference.py
 from __future__ import annotations
 
 import inspect
+import json
 import re
 import textwrap
 import tomllib
@@ -27,6 +28,7 @@ import assizes
 from assizes.deployments.api import create_app
 from assizes.deployments.cli import app
 from assizes.deployments.commands.show import EXIT_CODES as COMPARE_CODES
+from assizes.deployments.documents.table import DOCUMENTS, document_schema
 from assizes.deployments.web.guard import Access
 from assizes.flows.outcome import EXIT_CODES
 from assizes.judge import errors
@@ -549,15 +551,161 @@ CODE_KINDS: Final[Mapping[str, tuple[str, str]]] = {
 }
 
 
+# Documents
+
+
+def json_page() -> Page:
+    """The fields of every document that a command prints with `--json`."""
+    yield "# JSON documents"
+    yield wrapped(
+        "A command with `--json` prints one JSON document on stdout. Each document has a JSON Schema: `assizes json-schema COMMAND` "
+        "prints it, such as `assizes json-schema causes show`. Columns of tables are those of [tables and columns](rows.md). "
+        "The schema of report.json is another one: `assizes report --schema` prints it."
+    )
+    for command in DOCUMENTS:
+        schema = document_schema(command)
+        yield f"## assizes {command} --json"
+        yield from document_blocks(schema, schema.get("$defs", {}))
+
+
+def document_blocks(schema: Mapping[str, Any], known: Mapping[str, Any]) -> Page:
+    """The fields of a schema, a line each; of several documents those of each."""
+    schema = resolved(schema, known)
+    if schema.get("type") == "array":
+        yield wrapped("A list. Each item:")
+        yield from document_blocks(schema["items"], known)
+    elif "anyOf" in schema:
+        yield wrapped("One of several documents.")
+        for part in schema["anyOf"]:
+            yield from document_blocks(part, known)
+    elif fields := schema.get("properties"):
+        yield "\n".join(bullet(field_line(name, part, known)) for name, part in fields.items())
+    else:
+        yield wrapped("An object; its fields depend on what was asked.")
+
+
+def resolved(schema: Mapping[str, Any], known: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The schema that a reference names, else the schema itself."""
+    reference = schema.get("$ref")
+    return known[reference.rpartition("/")[2]] if reference else schema
+
+
+def field_line(name: str, part: Mapping[str, Any], known: Mapping[str, Any]) -> str:
+    """A field with its type and what it means."""
+    meaning = part.get("description", "")
+    words = " ".join(meaning.split()).rstrip(".")
+    return f"`{name}` ({json_type(part, known)})" + (f": {words}." if words else ".")
+
+
+def json_type(part: Mapping[str, Any], known: Mapping[str, Any]) -> str:
+    """The type of a value in words of JSON."""
+    if "anyOf" in part:
+        return " or ".join(dict.fromkeys(json_type(each, known) for each in part["anyOf"]))
+    part = resolved(part, known)
+    kinds = part.get("type", "any value")
+    if isinstance(kinds, list):
+        return " or ".join(kinds)
+    return f"array of {json_type(part['items'], known)}" if "items" in part else str(kinds)
+
+
+# Files for other tools
+
+
+SOURCES: Final = DOCS.parent / "deployments" / "tables" / "sources.yml"
+"""The tables as sources of a dbt project."""
+
+
+def sources_text() -> str:
+    """The tables and columns of a DuckDB store as a sources file of dbt."""
+    lines = [
+        "# Written by `make reference`. The tables of an Assizes store as sources of a dbt project.",
+        "# docs/how-to/tables.md says how a profile of dbt-duckdb attaches the store.",
+        "version: 2",
+        "sources:",
+        "  - name: assizes",
+        "    database: assizes",
+        "    schema: main",
+        "    tables:",
+    ]
+    for table, columns in TABLES.items():
+        lines.append(f"      - name: {table}")
+        lines.append(f"        description: {quoted(TEXTS['tables'][table])}")
+        lines.append("        columns:")
+        for column in columns:
+            lines.append(f"          - name: {column}")
+            lines.append(f"            description: {quoted(TEXTS['columns'][table][column])}")
+    return "\n".join(lines) + "\n"
+
+
+CSV: Final = SOURCES.with_name("to_csv.sql")
+POSTGRES: Final = SOURCES.with_name("postgres.sql")
+"""What writes the tables to CSV files in DuckDB, and what reads these into PostgreSQL by psql."""
+
+
+def csv_text() -> str:
+    """Statements for DuckDB that write each table to a CSV file; lists become JSON."""
+    lines = [
+        "-- Written by `make reference`. DuckDB, connected to a store: a CSV file for each table.",
+    ]
+    for table, columns in TABLES.items():
+        lists = [name for name, dtype in columns.items() if isinstance(dtype, pl.List)]
+        as_json = ", ".join(f'to_json("{name}") AS "{name}"' for name in lists)
+        chosen = f"* REPLACE ({as_json})" if lists else "*"
+        lines.append(f"COPY (SELECT {chosen} FROM {table}) TO '{table}.csv' (HEADER);")
+    return "\n".join(lines) + "\n"
+
+
+def postgres_text() -> str:
+    """A script for psql that makes the tables and fills them from the CSV files."""
+    lines = [
+        "-- Written by `make reference`. psql, in the folder of the CSV files: tables of an Assizes store.",
+        "-- The tables are filled anew each time, all of them or none.",
+        "\\set ON_ERROR_STOP on",
+        "BEGIN;",
+        "CREATE SCHEMA IF NOT EXISTS assizes;",
+    ]
+    for table, columns in TABLES.items():
+        fields = ", ".join(f'"{name}" {postgres_type(dtype)}' for name, dtype in columns.items())
+        names = ", ".join(f'"{name}"' for name in columns)
+        lines.append(f"CREATE TABLE IF NOT EXISTS assizes.{table} ({fields});")
+        lines.append(f"TRUNCATE assizes.{table};")
+        lines.append(f"\\copy assizes.{table} ({names}) FROM '{table}.csv' (FORMAT csv, HEADER)")
+    return "\n".join([*lines, "COMMIT;"]) + "\n"
+
+
+def postgres_type(dtype: Any) -> str:
+    """The type of a column in PostgreSQL."""
+    if isinstance(dtype, pl.List):
+        return "jsonb"
+    if isinstance(dtype, pl.Datetime):
+        return "timestamptz"
+    kinds = {pl.String: "text", pl.Boolean: "boolean", pl.Date: "date", pl.Float64: "float8"}
+    return kinds.get(dtype, "bigint")
+
+
+def quoted(text: str) -> str:
+    """A text as a scalar of YAML."""
+    return json.dumps(" ".join(text.split()), ensure_ascii=False)
+
+
 PAGES: Final[Mapping[str, Callable[[], Page]]] = {
     "settings": settings_page,
     "commands": commands_page,
     "rows": rows_page,
     "http": http_page,
     "python": python_page,
+    "json": json_page,
     "exit-codes": exit_codes_page,
     "failure-codes": failure_codes_page,
 }
+
+
+FILES: Final[Mapping[Path, Callable[[], str]]] = {
+    SOURCES: sources_text,
+    CSV: csv_text,
+    POSTGRES: postgres_text,
+}
+"""The files beside the pages, with what writes them."""
 
 
 def page_text(name: str) -> str:
@@ -570,6 +718,8 @@ def main() -> None:
     FOLDER.mkdir(exist_ok=True)
     for name in PAGES:
         (FOLDER / f"{name}.md").write_text(page_text(name), encoding="utf-8")
+    for path, text in FILES.items():
+        path.write_text(text(), encoding="utf-8")
 
 
 if __name__ == "__main__":

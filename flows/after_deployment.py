@@ -19,10 +19,16 @@ from assizes.flows.outcome import RunOutcome, parse_outcome
 from assizes.flows.server import finds_server
 from assizes.judge.config.run import RunConfig
 from assizes.tasks.context.run_context import progress_reporter
-from assizes.tasks.intake.run_sources import covering_uri, day_of_moment, days_between
+from assizes.tasks.intake.run_sources import (
+    covering_uri,
+    day_of_moment,
+    day_window,
+    days_between,
+)
 from assizes.tasks.intake.scan import TranscriptCounter
 from assizes.tasks.runs.stored_runs import LATEST, PREVIOUS_VERSION
 from assizes.tasks.runtime.process import redacts_secrets
+from assizes.tasks.trace_stores.address import is_trace_store
 
 log = logging.getLogger(__name__)
 
@@ -118,13 +124,21 @@ def _first_moment(deployed_at: datetime | None, began: datetime) -> datetime:
 
 
 def _dated_config(config: RunConfig, since: datetime) -> RunConfig:
-    """Fill date placeholders of the transcripts' URI: the day of the deployment to tomorrow."""
+    """Fill date placeholders of the transcripts' URI: the day of the deployment to tomorrow.
+
+    A trace store is asked for the traces from that day on.
+    """
     zone = config.nightly.time_zone
     first = day_of_moment(since, zone)
     # Tomorrow too: a clock that is ahead may write to the folder of that day already.
     last = day_of_moment(datetime.now(UTC), zone) + timedelta(days=1)
     uri = covering_uri(config.transcripts.uri, days_between(first, last))
-    transcripts = config.transcripts.model_copy(update={"uri": uri})
+    changes: dict[str, Any] = {"uri": uri}
+    if is_trace_store(uri):
+        traces, begin = config.transcripts.trace_settings, day_window(first, zone)[0]
+        since = begin if traces.since is None else max(traces.since, begin)
+        changes["traces"] = traces.model_copy(update={"since": since})
+    transcripts = config.transcripts.model_copy(update=changes)
     return config.model_copy(update={"transcripts": transcripts})
 
 

@@ -31,6 +31,7 @@ from assizes.tasks.context.run_context import PlannedRun, RunContext, open_run_c
 from assizes.tasks.find_causes import find_causes
 from assizes.tasks.plan import RunRequest, lock_unfinished_run, plan_run
 from assizes.tasks.publish_report import publish_report, run_resource
+from assizes.tasks.publish_scores import publish_scores
 from assizes.tasks.runs import anchor_runs
 from assizes.tasks.runs.calibrations import calibrate_run
 from assizes.tasks.runtime.process import redacts_secrets
@@ -110,6 +111,7 @@ async def _run(
         result = replace(result, causes=causes)
         links = await publish_report(context, run, summary, result.comparison)
         await tell_incidents(context, run)
+        await publish_scores(context, run)
     return to_state(run.record, summary, result, failures, links, fail=config.runner.fail_flow)
 
 

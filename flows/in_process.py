@@ -10,6 +10,7 @@ from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt, wait
 
 from assizes.flows.outcome import RunOutcome, run_outcome
 from assizes.flows.shards import ShardFailures, judge_locally, uncommitted_shards
+from assizes.judge.config.commit import CommitFacts
 from assizes.judge.config.run import RunConfig
 from assizes.judge.errors import AssizesError, ConfigurationError
 from assizes.tasks.context.run_context import (
@@ -30,11 +31,14 @@ from assizes.tasks.summarise import compare_with_baseline, summarise_run
 
 
 async def evaluate_in_process(
-    config: RunConfig, run_id: str | None = None, resume: str | None = None
+    config: RunConfig,
+    run_id: str | None = None,
+    resume: str | None = None,
+    commit: CommitFacts | None = None,
 ) -> RunOutcome:
     """Judge the transcripts that a configuration names; every row is in its store afterwards.
 
-    `resume` says in the reasons what goes on with the run; `None`: the command `assizes resume`.
+    `commit` is that of the code that the run is about; `None`: it is not told. `resume` says in the reasons what goes on with the run; `None`: the command `assizes resume`.
 
     Raises:
         ConfigurationError: the configuration cannot work, or needs other processes or batches.
@@ -48,7 +52,7 @@ async def evaluate_in_process(
             "setting out, or start this run with `assizes run`"
         )
     async with open_run_context(config) as context:
-        planned = await plan_run.fn(context, RunRequest(run_id=run_id))
+        planned = await plan_run.fn(context, RunRequest(run_id=run_id, commit=commit))
         async with lock_unfinished_run(context, planned):
             failures = await _judge_shards(context, planned)
             is_incomplete = bool(failures.reasons) or failures.stop is not None

@@ -18,6 +18,9 @@ _SPOKEN: Final = frozenset({"voice", "phone", "telephone", "call", "speech", "au
 MOST_TOKENS: Final = 10**12
 """The largest token count that a model call may state, so that sums of counts fit into 64 bits."""
 
+MAX_ID: Final = 200
+"""The most characters of the id of a trace or a span that a row keeps."""
+
 MOST_USD: Final = 1e12
 """The largest amount in US dollars that a case may state, so that sums of amounts stay finite."""
 
@@ -115,6 +118,9 @@ class Turn(_CaseModel):
     agent: str | None = Field(
         default=None, description="the name of the agent that spoke, where several work together"
     )
+    trace_id: str | None = Field(default=None, description="of the recorded trace of this turn")
+    span_id: str | None = Field(default=None, description="of the span in it, unique in the trace")
+    message_id: str | None = Field(default=None, description="that the provider gave its answer")
 
     def all_text(self) -> str:
         """The text, the tool's result and the retrieved passages, as people are shown them."""
@@ -154,6 +160,17 @@ class Transcript(_CaseModel):
         default=None,
         description="false: cut off before its end; null: not known; see the status of the case",
     )
+
+    def turn_spans(self) -> list[str] | None:
+        """For each turn its trace and span as `trace/span`, or an empty text; None where none has.
+
+        A turn whose span is not known is only its `trace/`.
+        """
+        places = [
+            f"{(turn.trace_id or '')[:MAX_ID]}/{(turn.span_id or '')[:MAX_ID]}".removeprefix("/")
+            for turn in self.turns
+        ]
+        return places if any(places) else None
 
     def agents(self) -> tuple[str, ...]:
         """The names of the agents that spoke, in the order of their first turns."""
@@ -251,6 +268,14 @@ class Transcript(_CaseModel):
         return sum(costs) if costs else None
 
 
+_NOT_HASHED: Final[dict[str, Any]] = {
+    "metadata": True,
+    "labels": True,
+    "transcript": {"turns": {"__all__": {"trace_id", "span_id", "message_id"}}},
+}
+"""The parts of a case that a judge does not look at."""
+
+
 class ExpectedCall(_CaseModel):
     """A tool call that the agent should have made; `arguments` is `None` where any will do."""
 
@@ -345,7 +370,7 @@ class Case(_CaseModel):
     def content_hash(self) -> str:
         """The first 32 hex digits of the SHA-256 over everything that a judge may look at."""
         # Defaults are left out, so that a field added to the models later changes no old hash.
-        body = self.model_dump_json(exclude={"metadata", "labels"}, exclude_defaults=True)
+        body = self.model_dump_json(exclude=_NOT_HASHED, exclude_defaults=True)
         return hashlib.sha256(body.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
     @property

@@ -50,6 +50,8 @@ ASKS: Final[dict[str, Any]] = {
     "waited_ms": pl.Float64,  # for limits, slots and pauses
     "flags": pl.List(pl.String),
     "trail": pl.String,  # JSON: one object a call
+    # Of `input_tokens`, by the provider's prompt cache; NULL: it does not tell, or older.
+    **_columns(pl.Int64, "cached_tokens", "cache_write_tokens"),
 }
 
 CASES: Final[dict[str, Any]] = {
@@ -67,6 +69,7 @@ CASES: Final[dict[str, Any]] = {
     "agent_cost_usd": pl.Float64,
     **_columns(pl.List(pl.String), "tools", "flags"),  # NULL: older than the column
     "system_prompt_hash": pl.String,  # of the agent; NULL: none is known, or older
+    "turn_spans": pl.List(pl.String),  # `trace/span` of each turn; NULL: not known, or older
 }
 
 _RUNS: Final[dict[str, Any]] = {
@@ -189,8 +192,21 @@ CAUSE_TABLES: Final[dict[str, dict[str, Any]]] = {
 """What the failures of a run have in common. These rows are derived from the others: they are
 written when somebody asks for the causes of a run (`tasks/store/cause_tables.py`)."""
 
+DELIVERIES: Final[dict[str, Any]] = {
+    "delivery_id": pl.String,  # made from run, case, kind, name and destination
+    **_ID,
+    **_columns(pl.String, "destination", "kind", "name"),  # kind: score, verdict, cause, label
+    "target": pl.String,  # JSON: the ids of trace, span, session or response there
+    **_columns(pl.String, "content_hash", "state"),  # state: sending, sent, refused, withdrawn
+    **_columns(pl.String, "remote_id", "detail"),  # detail: why it was refused
+    "at": _TIME,
+}
+"""Table deliveries: what was sent to other places, a row for each change of state. No row is ever
+changed (`tasks/publishing/deliveries.py`)."""
+
 LATER_COLUMNS: Final[dict[str, tuple[str, ...]]] = {
-    "cases": ("tools", "flags", "system_prompt_hash"),
+    "asks": ("cached_tokens", "cache_write_tokens"),
+    "cases": ("tools", "flags", "system_prompt_hash", "turn_spans"),
     "runs": ("day",),
 }
 """Columns added later; in older rows they are read as NULL.
@@ -204,7 +220,7 @@ column that nothing fills stays NULL, and a key that is no column is dropped, bo
 QUOTES_TRANSCRIPT: Final[dict[str, tuple[str, ...]]] = {
     "scores": ("label", "reason", "failure_code", "details"),
     "asks": ("error", "reply", "trail"),
-    "cases": ("agent", "agent_version", "tags", "summary", "error", "tools"),
+    "cases": ("agent", "agent_version", "tags", "summary", "error", "tools", "turn_spans"),
 }
 """Texts, and lists of texts, that can quote a transcript or hold what a model says about one.
 

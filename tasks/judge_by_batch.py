@@ -70,7 +70,7 @@ async def judge_by_batch(context: RunContext, run: PlannedRun, *, submits: bool 
             for record in client.waiting:  # cancelled here, but paid for there
                 log.warning(
                     "batch %s (%d asks) goes on at the provider; the same command collects it",
-                    *(record.batch_id, record.asks),
+                    *(record.batch_id or record.name, record.asks),
                 )
             raise
         finally:
@@ -155,7 +155,8 @@ class _RunHearings:
             def add_ask(model: Model, ask: Ask[Any], key: str) -> None:
                 # Two hearings may put one ask, which is paid for once.
                 if self.client.keys.add(key):
-                    drafts.add(model, self.endpoints[model_mark(model)].body(ask), ask, key)
+                    endpoint = self.endpoints[model_mark(model)]
+                    drafts.add(model, endpoint.line(key, endpoint.body(ask)), ask, key)
 
             for shard in self.due:
                 await self._hear_shard(shard, add_ask)

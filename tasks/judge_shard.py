@@ -6,20 +6,29 @@ import asyncio
 import logging
 import traceback
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State, TaskRun
 from prefect.tasks import Task
 
-from assizes.judge.case import Case
+from assizes.judge.case import Case, Expected, Transcript
 from assizes.judge.catalog import JudgePanel
 from assizes.judge.engine.ask_records import HearingResult
+from assizes.judge.engine.ensemble_hearing import gather_all
 from assizes.judge.engine.faults import OUTAGES, STOPS
-from assizes.judge.errors import AssizesError, DataError, Halted, Inconclusive, OverBudget
+from assizes.judge.errors import (
+    AssizesError,
+    DataError,
+    Halted,
+    Inconclusive,
+    LedgerBusy,
+    OverBudget,
+    StoreError,
+)
 from assizes.judge.privacy.secret_masking import mask
 from assizes.judge.protocol import Judge
 from assizes.judge.rows import SHARD_TABLES, frame
@@ -33,11 +42,22 @@ from assizes.tasks.runtime.process import redacts_secrets
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 DETAIL_CHARS: Final = 500  # the most characters that are stored of the detail of a reject
+
+LISTED_REJECTS: Final = 1000
+"""Rejects of one code in a shard that get a row; more of them are counted, not listed."""
 
 SHARD_RETRIES = 2
 SHARD_RETRY_DELAYS_S = [2.0, 10.0]
 """Seconds before each retry of a storage fault; model calls are retried by the engine."""
+
+INTERNAL_ERROR: Final = "internal_error"
+"""The code of scores that a defect of ours, not of a judge, has cost."""
+
+OF_THE_RUN: Final = (StoreError, LedgerBusy, OverBudget, Halted, Inconclusive)
+"""Errors that say nothing about a case: the shard is judged again when the run is resumed."""
 
 _STOP_ERRORS: Final[Mapping[str, type[AssizesError]]] = {"budget": OverBudget, "halted": Halted}
 """The error that ends the run, by the code of a stop; `Inconclusive` for every other code."""
@@ -104,22 +124,34 @@ async def judge_shard(context: RunContext, run_id: str, shard: Shard) -> dict[st
     for record in records:
         if record.reject is not None and record.position in due:
             raise record.reject  # it could be read when the run was planned
-    outcomes = await asyncio.gather(
-        *(
-            _judge_case(context, RowKey(run_id, shard.uri, record.position), record.case)
-            for record in records
-            if record.case is not None
-        )
+    outcomes = await gather_all(  # also after an error: what the others paid for is kept
+        judge_case(context, RowKey(run_id, shard.uri, record.position), record.case)
+        for record in records
+        if record.case is not None
     )
     failpoint("shard.judged")
-    _check_models_answered(outcomes, context, run_id)
+    check_models_answered(outcomes, context, run_id)
+    return await commit_findings(context, run_id, shard, (records, outcomes))
+
+
+async def commit_findings(
+    context: RunContext,
+    run_id: str,
+    shard: Shard,
+    judged: tuple[Sequence[ShardRecord], Sequence[Findings]],
+) -> dict[str, int]:
+    """Commit the rows of a shard, all or none; returns the counts by status.
+
+    `judged` are the records of the shard, and what was found in those that are cases.
+    """
+    records, outcomes = judged
     rows = {
         table: [row for outcome in outcomes for row in outcome.rows[table]]
         for table in ("scores", "asks", "cases")
     }
     rows["rejects"] = list(_reject_rows(run_id, shard, records))
     counts: Counter[str] = Counter(outcome.verdict.status for outcome in outcomes)
-    counts["quarantined"] = len(rows["rejects"])
+    counts["quarantined"] = sum(record.reject is not None for record in records)
     shard.check(counts)  # the rows must add up to the plan
     frames = {table: frame(table, rows[table]) for table in SHARD_TABLES}
     await asyncio.to_thread(
@@ -130,7 +162,7 @@ async def judge_shard(context: RunContext, run_id: str, shard: Shard) -> dict[st
     return dict(counts)
 
 
-def _check_models_answered(outcomes: Sequence[Findings], context: RunContext, run_id: str) -> None:
+def check_models_answered(outcomes: Sequence[Findings], context: RunContext, run_id: str) -> None:
     """Raise an error when a stop or an outage kept asks of the shard from their models.
 
     A failed ask is a result, unless the model has never answered in this process: then the provider
@@ -161,12 +193,57 @@ def _check_models_answered(outcomes: Sequence[Findings], context: RunContext, ru
         raise _STOP_ERRORS.get(error.partition(":")[0], Inconclusive)(f"{model}: {error}")
 
 
-async def _judge_case(context: RunContext, row_key: RowKey, case: Case) -> Findings:
-    engine = context.engine_for(row_key.run_id)
-    results = await hear_all(engine, context.judge_panel, case)
+async def judge_case(context: RunContext, row_key: RowKey, case: Case) -> Findings:
+    """Let every judge hear one case, which is prepared; returns its verdict and its rows."""
+    engine, panel = context.engine_for(row_key.run_id), context.judge_panel
+    results = await hear_all(engine, panel, case)
     context.progress("judging", 1, 0)
+    outcome = await _caught(_case_findings(context, row_key, case, results))
+    if isinstance(outcome, Findings):
+        return outcome
+    # A defect of ours with this case: the case is errored, and its neighbours keep what they have.
+    _described_fault("the rows of a case could not be made", outcome)
+    # Without the words of the error, which may quote the case.
+    reason = f"{type(outcome).__name__}, a defect of Assizes; the log says where"
+    results = [
+        replace(result, scores=_failed_scores(result.judge, reason, INTERNAL_ERROR))
+        for result in results
+    ]
+    bare = case.model_copy(update={"transcript": Transcript(), "expected": Expected()})
+    errored = await _case_findings(context, row_key, bare, results)
+    known = {"transcript_hash": case.content_hash()}  # by which `resume --errors` finds the case
+    case_rows = [{**row, **known} for row in errored.rows["cases"]]
+    return replace(errored, rows={**errored.rows, "cases": case_rows})
+
+
+async def _case_findings(
+    context: RunContext, row_key: RowKey, case: Case, results: Sequence[HearingResult]
+) -> Findings:
     outcome = findings(row_key, case, results, context.judge_panel)
     return replace(outcome, rows=context.preprocessor.redacted_rows(case, outcome.rows))
+
+
+async def _caught(work: Awaitable[T]) -> T | Exception:
+    """The result of some work, or the error that it raised, unless that error is the run's."""
+    try:
+        return await work
+    except OF_THE_RUN:
+        raise
+    except Exception as error:  # noqa: BLE001  # the one place: a defect costs one judge, or one case
+        return error
+
+
+def _described_fault(what: str, error: Exception) -> str:
+    """Log a defect, without the words of a case, and describe it for the rows of the case."""
+    at = traceback.extract_tb(error.__traceback__)[-1]
+    kind = type(error).__name__
+    log.error("%s: %s at %s:%d", what, kind, at.filename, at.lineno)  # the text may quote the case
+    log.debug("%s", what, exc_info=error)
+    return mask(f"{kind}: {error}")[:300]
+
+
+def _failed_scores(judge: Judge, reason: str, code: str) -> list[Score]:
+    return [Score.failed(metric.name, reason, code) for metric in judge.metrics]
 
 
 class HearingEngine(Protocol):
@@ -182,25 +259,24 @@ async def hear_all(
     """Let every judge hear one case, one by one; a judge that raises gets failed scores."""
     results = []
     for judge in judge_panel.judges_for(case):
-        try:
-            results.append(await engine.hear(judge, case))
-        except Exception as error:  # the one place: a bug in a judge is a failed score
-            at = traceback.extract_tb(error.__traceback__)[-1]
-            kind = type(error).__name__
-            where = f"{kind} at {at.filename}:{at.lineno}"
-            log.error("judge %s broke on a case: %s", judge.name, where)  # noqa: TRY400  # the text may quote the case
-            log.debug("judge %s broke on a case", judge.name, exc_info=error)
-            reason = mask(f"{kind}: {error}")[:300]
-            failed = [Score.failed(metric.name, reason, "judge_bug") for metric in judge.metrics]
-            results.append(HearingResult(judge=judge, scores=failed, asks=[]))
+        result = await _caught(engine.hear(judge, case))
+        if isinstance(result, Exception):
+            reason = _described_fault(f"judge {judge.name} broke on a case", result)
+            failed = _failed_scores(judge, reason, "judge_bug")
+            result = HearingResult(judge=judge, scores=failed, asks=[])
+        results.append(result)
     return results
 
 
 def _reject_rows(
     run_id: str, shard: Shard, records: Iterable[ShardRecord]
 ) -> Iterator[dict[str, Any]]:
+    seen: Counter[str] = Counter()  # by code
     for record in records:
-        if record.reject is not None:
+        if record.reject is None:
+            continue
+        seen[record.reject.code] += 1
+        if seen[record.reject.code] <= LISTED_REJECTS:
             yield {
                 "run_id": run_id,
                 "uri": shard.uri,

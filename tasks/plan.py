@@ -12,6 +12,7 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from assizes.judge.catalog import fingerprints
+from assizes.judge.config.commit import GIT, CommitFacts
 from assizes.judge.config.run import TRUTH, StartMode, Trigger
 from assizes.judge.errors import ConfigurationError
 from assizes.judge.prompts.prompt_texts import prompt_snapshot
@@ -37,6 +38,7 @@ class RunRequest:
     run_id: str | None = None  # `None`: derived from the configuration and the input
     date: date | None = None  # fills the date placeholders of the transcripts' URI
     manner: StartMode = "begin"
+    commit: CommitFacts | None = None  # of the code that the run is about; `None`: not told
 
 
 @redacts_secrets
@@ -85,7 +87,7 @@ def _intake(context: RunContext, request: RunRequest, selector: RecordSelector |
             context.spool,
             date=request.date,
             on_progress=lambda read: context.progress("reading", read, 0),
-            policy=ScanPolicy(selector, context.preprocessor),
+            policy=ScanPolicy(selector, context.preprocessor, context.config.nightly.time_zone),
         )
     except NothingDue as error:
         # Of a scheduled run nobody would see the error, but the store shows its empty run.
@@ -126,6 +128,7 @@ def _record(context: RunContext, request: RunRequest, plan: dict[str, Any]) -> R
             stored_runs.SEQUENCE: stored_runs.next_sequence(context.store),
             **({DAY: request.date.isoformat()} if request.date else {}),
             **suite_snapshot(config),
+            **({GIT: request.commit.model_dump()} if request.commit else {}),
         },
         config_hash=config.config_hash(),
         judge_model=", ".join(context.judge_panel.model_ids),
@@ -140,8 +143,10 @@ def _record(context: RunContext, request: RunRequest, plan: dict[str, Any]) -> R
 def _begin_run(context: RunContext, request: RunRequest, intake: Plan) -> RunRecord:
     """Begin the run in the store; a run that was begun before keeps the plan of that time."""
     config, used = context.config, suite_in_use(context.config)
-    # A suite is there to be compared; a rerun of what another run left has no baseline.
-    if used is not None and config.comparison.baseline is None and config.transcripts.again is None:
+    # A suite is there to be compared; a rerun of what another run left has no baseline, and of a
+    # commit the run before may be that of any other one.
+    is_compared = used is not None and config.transcripts.again is None and request.commit is None
+    if is_compared and config.comparison.baseline is None:
         context.pin_baseline(stored_runs.LATEST)
         config = context.config
     prompts = prompt_snapshot(context.judge_panel.judges)
@@ -151,7 +156,10 @@ def _begin_run(context: RunContext, request: RunRequest, intake: Plan) -> RunRec
     record = _record(context, request, replace(intake, prompts=prompts).as_dict())
     if not request.run_id:
         costs = context.assignment.has_paid_calls
-        base = stored_runs.content_run_id(config, intake, record.config["fingerprints"])
+        hashed = record.config["fingerprints"]
+        if request.commit is not None:
+            hashed = {**hashed, GIT: request.commit.identity}
+        base = stored_runs.content_run_id(config, intake, hashed)
         run_id = stored_runs.chosen_run_id(base, config, context.store, costs=costs)
         record = replace(record, run_id=run_id)
     if request.manner == "fork":

@@ -44,7 +44,8 @@ settings.register_profile("new-examples", print_blob=True, **_SPEED)
 settings.load_profile("new-examples" if os.environ.get("ASSIZES_FUZZ") else "same-examples")
 
 # Minutes long, with workers and schedules: `make test-server`.
-collect_ignore = [] if os.environ.get("ASSIZES_SERVER_TESTS") else ["server"]
+_NEEDED = {"server": "ASSIZES_SERVER_TESTS", "integrations": "ASSIZES_INTEGRATIONS"}
+collect_ignore = [name for name, variable in _NEEDED.items() if not os.environ.get(variable)]
 
 pytest_plugins = ["tests.doubles.fixtures", "tests.doubles.s3"]
 

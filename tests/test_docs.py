@@ -112,7 +112,7 @@ def test_a_jsonl_block_is_native_transcripts(block: Block):
         assert json.loads(line)
 
 
-OTHER_PROGRAMS = {"curl", "docker", "export", "ollama", "pip", "prefect", "python", "uv"}
+OTHER_PROGRAMS = {"curl", "docker", "export", "ollama", "pip", "prefect", "psql", "python", "uv"}
 """Programs of others that a page may call; what they do is theirs to test."""
 
 

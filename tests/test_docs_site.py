@@ -43,6 +43,15 @@ def test_every_page_of_the_repository_is_on_the_site(site: Path):
     assert [page for page in pages if not (site / page).with_suffix(".html").exists()] == []
 
 
+def test_llms_txt_names_every_page_and_its_markdown_is_there(site: Path):
+    text = (site / "llms.txt").read_text(encoding="utf-8")
+    linked = re.findall(r"^- \[[^\]]+\]\(([^)]+)\)", text, re.MULTILINE)
+    pages = {str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")}
+    assert set(linked) == pages
+    assert len(linked) == len(pages)
+    assert all((site / page).is_file() for page in linked)
+
+
 def test_no_page_fetches_anything_from_elsewhere(site: Path):
     pages = sorted(site.rglob("*.html"))
     assert pages

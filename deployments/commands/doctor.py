@@ -16,13 +16,16 @@ from assizes.judge.config.run import CacheConfig, ReportConfig, RunConfig
 from assizes.judge.engine.ensemble_hearing import members
 from assizes.judge.errors import AssizesError, ConfigurationError, Halted, NoStore
 from assizes.judge.model_assignment import assign_callable_models
+from assizes.tasks.embedding.sentence_encoder import check_space
 from assizes.tasks.intake.preprocessing import CasePreprocessor
 from assizes.tasks.intake.sample import check_first_records
 from assizes.tasks.runtime.places import write_probe
 from assizes.tasks.runtime.prefect_server import API_TIMEOUT_S, is_healthy, running_server
 from assizes.tasks.sources.listing import list_sources
+from assizes.tasks.sources.trace_copies import check_trace_store
 from assizes.tasks.spending.ledger_file import all_runs_stopped_at, probe_ledger, spending_today
 from assizes.tasks.store import existing_store, store_file
+from assizes.tasks.trace_stores.address import is_trace_store
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +66,7 @@ def _checks(file: Path | None, overrides: list[str]) -> Iterator[Check]:
     probes: dict[str, Callable[[RunConfig], str | Check]] = {
         "judges and metrics": _judges,
         "model": _model,
+        "causes": _causes,
         "transcripts": _transcripts,
         "store": _store,
         "reply cache": lambda config: _writable(config.cache, "cache"),
@@ -131,8 +135,15 @@ def _model(config: RunConfig) -> str:
     return "; ".join([*shared, *others])
 
 
+def _causes(config: RunConfig) -> str:
+    check_space(config.causes)
+    return f"reasons are compared by {config.causes.space}"
+
+
 def _transcripts(config: RunConfig) -> str | Check:
     transcripts = config.transcripts
+    if is_trace_store(transcripts.uri):
+        return check_trace_store(transcripts)
     if "{" in transcripts.uri:
         return f"{transcripts.uri}: has a date placeholder, not listed"
     sources = list_sources(transcripts.uri, transcripts.storage_options)

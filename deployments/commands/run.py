@@ -19,10 +19,12 @@ from assizes.deployments.settings import prepare_environment, stored_config
 from assizes.deployments.terminal import is_json_log, tell_user
 from assizes.judge.catalog import resolve_judges
 from assizes.judge.config.run import RunConfig, StartMode
+from assizes.judge.config.transcripts import TranscriptsConfig
 from assizes.judge.errors import AssizesError, ConfigurationError, Halted, NotComparable, ServerDied
 from assizes.judge.model_assignment import assign_callable_models
 from assizes.judge.rows import COMPLETE
 from assizes.tasks.distribute.partitions import check_distributable
+from assizes.tasks.embedding.sentence_encoder import check_space
 from assizes.tasks.intake.run_sources import expand
 from assizes.tasks.runs.stored_runs import RULES, baseline_by_name
 from assizes.tasks.runtime.places import write_probe
@@ -30,8 +32,10 @@ from assizes.tasks.runtime.process import interrupt_on_sigterm
 from assizes.tasks.runtime.server_watch import end_with_server
 from assizes.tasks.runtime.temporary_server import tie_server_to_process
 from assizes.tasks.sources.listing import list_sources
+from assizes.tasks.sources.trace_copies import check_trace_store
 from assizes.tasks.spending.ledger_file import all_runs_stopped_at, probe_ledger
 from assizes.tasks.store import open_store
+from assizes.tasks.trace_stores.address import is_trace_store
 
 T = TypeVar("T")
 
@@ -84,10 +88,18 @@ def preflight(wanted: RunOptions) -> None:
     config = wanted.config
     # A resumed run reads by its stored plan, a rerun (`again`) the objects of a stored run.
     if wanted.manner != "resume" and config.transcripts.again is None:
-        uri = expand(config.transcripts.uri, wanted.on)
-        list_sources(uri, config.transcripts.storage_options)
+        _check_transcripts(config.transcripts, wanted.on)
     find_api_url()  # before the check of the store makes its file
     check_places(config)
+
+
+def _check_transcripts(transcripts: TranscriptsConfig, day: date | None) -> None:
+    """Check that the transcripts can be listed; a trace store is asked for the project only."""
+    uri = expand(transcripts.uri, day)
+    if is_trace_store(uri):
+        check_trace_store(transcripts)
+    else:
+        list_sources(uri, transcripts.storage_options)
 
 
 def check_places(config: RunConfig) -> None:
@@ -100,6 +112,7 @@ def check_places(config: RunConfig) -> None:
     """
     if config.runner.kind != "local":
         check_distributable(config)
+    check_space(config.causes)
     if assign_callable_models(config, resolve_judges(config.judge)).has_paid_calls:
         ledger = config.limits.ledger
         probe_ledger(ledger)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import textwrap
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -117,7 +118,8 @@ def show_rejects(run_id: str, file: Path | None, uri: str | None, *, as_json: bo
         UnknownRun: the store has no such run.
     """
     with opened_store(file, uri) as store:
-        run_id = store.run(run_id).run_id
+        record = store.run(run_id)
+        run_id = record.run_id
         rows = store.table(run_id, "rejects").sort("uri", "position").to_dicts()
     if as_json:
         output.print_json(rows)
@@ -136,6 +138,10 @@ def show_rejects(run_id: str, file: Path | None, uri: str | None, *, as_json: bo
             for place, row in zip(places, rows, strict=True)
         ],
     )
+    unlisted = Counter[str](record.plan.get("reasons", {}))
+    unlisted.subtract(Counter(row["reason"] for row in rows))
+    if more := ", ".join(f"{code} {count}" for code, count in unlisted.items() if count > 0):
+        output.print_line(f"more are counted and not listed: {more}")
     output.print_line(f"once they are mended: assizes retry-rejected {run_id}")
 
 

@@ -203,13 +203,13 @@ def _config(
     """The configuration of the new run, and the counts of the stored run."""
     with open_store(store) as opened:
         record = opened.run(run_id)
-        rejects = opened.table(record.run_id, "rejects")["reason"].value_counts()  # (code, count)
         errored = opened.table(record.run_id, "cases")["error"].count()  # those that are not null
+    plan = Plan.from_dict(record.plan)
     before: dict[str, Any] = {
         "run_id": record.run_id,
         "status": record.status,
-        "quarantined": Plan.from_dict(record.plan).rejected,
-        "reasons": dict(sorted(rejects.iter_rows())),  # code -> records
+        "quarantined": plan.rejected,
+        "reasons": dict(sorted(plan.reasons.items())),  # code -> records
         "errored": errored,  # cases
     }
     suffix = _SUFFIXES[only]  # once, also after a rerun of a rerun

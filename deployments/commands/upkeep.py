@@ -7,17 +7,22 @@ import time
 from collections import defaultdict
 from dataclasses import asdict, dataclass
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from assizes.deployments.commands.output import print_json, print_line, print_lines, print_table
+from assizes.deployments.commands.publishing.elsewhere import Elsewhere
 from assizes.deployments.commands.stores import opened_store, store_config
 from assizes.deployments.settings import read_optional_config
 from assizes.judge.config.run import StoreConfig
 from assizes.judge.errors import ConfigurationError, StoreBusy
+from assizes.tasks.runs.stored_cases import run_config
+from assizes.tasks.sources.trace_forgetting import forget_traces
 from assizes.tasks.spending.ledger_file import known_runs, lift_stop, write_stop
-from assizes.tasks.store import existing_store, rebuild_store, upkeep
+from assizes.tasks.store import Store, existing_store, rebuild_store, upkeep
 from assizes.tasks.store.run_names import names_in_ids, resolve_run
+from assizes.tasks.trace_stores.address import is_trace_store
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +33,7 @@ class ForgetOptions:
     tags: list[str]  # key=value; a case has all of them
     run_id: str | None  # None: in all runs
     waits: bool = False  # for processes that work on one of the runs
+    here_only: bool = False  # what was sent elsewhere stays there
 
 
 log = logging.getLogger(__name__)
@@ -109,25 +115,32 @@ def forget_and_print(
         tags[key] = value
     subject = upkeep.DataSubject(options.case_id, tags)
     config = store_config(file, uri)
+    elsewhere = Elsewhere(config, here_only=options.here_only)
     if yes:
-        matches = _forget(config, subject, options)
+        matches = _forget(config, subject, options, elsewhere)
     else:  # counting only reads: it needs no writer's lock on a DuckDB file
         with opened_store(file, uri) as store:
             matches = upkeep.find_subject(store, subject, options.run_id)
+            elsewhere.count(matches)
     if as_json:
-        print_json({"deleted": yes, "runs": [asdict(match) for match in matches]})
+        runs = [asdict(match) for match in matches]
+        print_json({"deleted": yes, "runs": runs, "elsewhere": elsewhere.document()})
         return
     if matches:
         tables = ("cases", "scores", "asks")
         rows = [(match.run_id, *(match.rows[table] for table in tables)) for match in matches]
         print_table("", ("run", *(f"#{table}" for table in tables)), rows)
     print_line(f"{config.uri}: rows in {len(matches)} runs {'deleted' if yes else 'to delete'}")
+    print_lines(elsewhere.lines())
     if matches:
         print_line(UNTOUCHED_NOTE if yes else DRY_RUN_NOTE)
 
 
 def _forget(
-    config: StoreConfig, subject: upkeep.DataSubject, options: ForgetOptions
+    config: StoreConfig,
+    subject: upkeep.DataSubject,
+    options: ForgetOptions,
+    elsewhere: Elsewhere,
 ) -> list[upkeep.SubjectRows]:
     """Delete the rows of a subject; returns what there was."""
     said = False
@@ -135,7 +148,10 @@ def _forget(
         try:
             with existing_store(config) as store:
                 matches = upkeep.find_subject(store, subject, options.run_id)
-                upkeep.forget_subject(store, matches)
+                # What rows alone tell of goes first: where that fails, the command is called again.
+                before = partial(_forget_outside, store, matches, elsewhere)
+                upkeep.forget_subject(store, matches, before)
+                elsewhere.forget(matches)
                 return matches
         except StoreBusy as error:
             if not options.waits:
@@ -144,6 +160,15 @@ def _forget(
                 log.warning("waiting: %s", error)
                 said = True
         time.sleep(_RETRY_S)
+
+
+def _forget_outside(store: Store, matches: list[upkeep.SubjectRows], elsewhere: Elsewhere) -> None:
+    """Delete what was sent to other places, then the copies of traces."""
+    elsewhere.withdraw(matches)
+    for match in matches:  # once the rows are gone, nobody finds the copies
+        record = store.run(match.run_id)
+        if is_trace_store(record.config["transcripts"]["uri"]):
+            forget_traces(run_config(record).transcripts, match.case_ids)
 
 
 def compact_and_print(file: Path | None, uri: str | None, run_id: str, *, as_json: bool) -> None:

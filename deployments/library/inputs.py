@@ -14,8 +14,8 @@ import polars as pl
 
 from assizes.deployments.settings import validate_config
 from assizes.judge.case import Case
-from assizes.judge.errors import ConfigurationError
-from assizes.judge.formats import native_line
+from assizes.judge.errors import ConfigurationError, DataError
+from assizes.judge.formats import detect_format, native_line
 from assizes.judge.formats.shared.json_shapes import CONVERSATION_IDS
 from assizes.tasks.intake.first_rejects import FirstRejects
 from assizes.tasks.intake.sample import look_at
@@ -107,6 +107,28 @@ def _record_files(records: Sequence[Any], format_name: str) -> dict[str, bytes]:
     if trajectories:
         files["trajectories.json"] = _json(trajectories)
     return files | {name: b"".join(parts) for name, parts in lines.items() if parts}
+
+
+def conversation_case(value: Any, case_id: str) -> Case:
+    """One conversation as a case: a `Case`, a dict in any format, or a list of messages.
+
+    A conversation that names itself nowhere gets `case_id`.
+
+    Raises:
+        ConfigurationError: it is no conversation.
+    """
+    (record, *more) = _listed_records(value) or (None,)
+    if isinstance(record, Case) and not more:
+        return record
+    if record is None or more:
+        raise ConfigurationError(f"judge: give one conversation: {ACCEPTED}")
+    named = _named_record(record, case_id)
+    line = _json(named)
+    try:
+        case: Case = detect_format(line).case(line)
+    except DataError as error:
+        raise ConfigurationError(f"judge: no conversation: {error}") from None
+    return case
 
 
 def table_columns(
@@ -218,7 +240,7 @@ def _is_foreign(value: Any) -> bool:
     return hasattr(value, "model_dump") and not isinstance(value, Case)
 
 
-def _named_record(record: Mapping[str, Any], place: int) -> Mapping[str, Any]:
+def _named_record(record: Mapping[str, Any], place: int | str) -> Mapping[str, Any]:
     """A record that says which conversation it is."""
     if "messages" in record:
         metadata = record.get("metadata")

@@ -16,6 +16,9 @@ REQUEST_TIMEOUT_S: Final = 10.0
 """Seconds in which a request must arrive, from the opened connection, or from the first byte of a
 further request, to the last byte of its body."""
 
+ANSWER_TIMEOUT_S: Final = 120.0
+"""Seconds in which a client must take its answers once it lets one wait."""
+
 MAX_CONNECTIONS: Final = 256
 """The most connections that are kept open. One more closes the one that has waited longest for a
 request of its client."""
@@ -27,6 +30,7 @@ class BoundedProtocol(H11Protocol):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self._deadline: asyncio.TimerHandle | None = None  # `None`: a request has arrived
+        self._answer_deadline: asyncio.TimerHandle | None = None  # `None`: no answer waits
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait for the first request."""
@@ -44,9 +48,22 @@ class BoundedProtocol(H11Protocol):
         elif self._deadline is None:
             self._start_deadline()
 
+    def pause_writing(self) -> None:
+        """Begin to wait for a client that does not take its answer."""
+        super().pause_writing()
+        if self._answer_deadline is None:
+            self._answer_deadline = self.loop.call_later(ANSWER_TIMEOUT_S, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """Go on with the answers; the time limit ends where nothing of them is left to send."""
+        super().resume_writing()
+        if self.cycle is None or self.cycle.response_complete:
+            self._stop_answer_deadline()
+
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the time limit."""
+        """Forget the time limits."""
         self._stop_deadline()
+        self._stop_answer_deadline()
         super().connection_lost(exc)
 
     def _has_whole_request(self) -> bool:
@@ -68,6 +85,11 @@ class BoundedProtocol(H11Protocol):
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
+
+    def _stop_answer_deadline(self) -> None:
+        if self._answer_deadline is not None:
+            self._answer_deadline.cancel()
+            self._answer_deadline = None
 
     def _close(self) -> None:
         self._stop_deadline()

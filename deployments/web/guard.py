@@ -163,8 +163,17 @@ class Guard:
             await busy(scope, receive, send)
             return
         self._served += 1
+
+        async def send_without_place(message: Message) -> None:
+            # Who waits for a client that takes its answer slowly holds no place of the others.
+            self._served -= 1
+            try:
+                await send(message)
+            finally:
+                self._served += 1
+
         try:
-            await self._app(scope, receive, send)
+            await self._app(scope, receive, send_without_place)
         finally:
             self._served -= 1
 
@@ -180,7 +189,10 @@ class Guard:
         if not _LENGTH.fullmatch(length) or int(length) > MAX_BODY_BYTES:
             return _problem(413, f"at most {MAX_BODY_BYTES:,} bytes")
         origin = headers.get("origin")  # CSRF: a browser says which page makes it send
-        if origin and host_of(origin.partition("://")[2]) not in self._access.hosts:
+        is_foreign = origin and host_of(origin.partition("://")[2]) not in self._access.hosts
+        # A page of another site, or of another port of this host, gets no data, be it as a script,
+        # an image or a frame, which send no Origin.
+        if is_foreign or (scope["method"] in _READING and not may_read(headers, scope["path"])):
             return _problem(403, "requests of other sites are not served")
         is_open = self._is_open(scope["path"])
         has_token = self._access.is_token(_token_in(headers.get("authorization", "")))
@@ -198,7 +210,7 @@ class Guard:
     def _challenge(self, scope: Scope) -> Response:
         """The response to a request without the token: for a browser, the page that takes it."""
         path, detail = scope["path"], "give the token of this server"
-        if not self._access.labelling or (path != "/" and not path.startswith("/view")):
+        if not self._access.labelling or not _is_page(path):
             return _problem(401, detail, headers={"WWW-Authenticate": 'Basic realm="assizes"'})
         if self._login_page is None or scope["method"] != "GET":
             return _problem(401, detail)
@@ -214,9 +226,30 @@ def is_same_origin(headers: Headers, *, required: bool) -> bool:
     site, origin = headers.get("sec-fetch-site"), headers.get("origin")
     if site is not None:  # Fetch Metadata: a page cannot set it, and a proxy leaves it
         return site == "same-origin"
-    if origin is not None:
-        return origin.partition("://")[2].lower() == headers.get("host", "").strip().lower()
-    return not required
+    return not required if origin is None else _is_own(origin, headers)
+
+
+def may_read(headers: Headers, path: str) -> bool:
+    """Whether a request may read: one of this very server, of a program, or a link that is followed.
+
+    Who follows a link of another site to a page sees the page; the other site learns nothing of it,
+    as no page is shown in a frame or keeps a handle to the window that opened it.
+    """
+    site = headers.get("sec-fetch-site")
+    if site is None or site == "none":  # a program, an old browser, or an address typed in
+        origin = headers.get("origin")
+        return origin is None or _is_own(origin, headers)
+    kind = headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest")
+    return site == "same-origin" or (kind == ("navigate", "document") and _is_page(path))
+
+
+def _is_own(origin: str, headers: Headers) -> bool:
+    """Whether an origin has the host and the port that a request was sent to."""
+    return origin.partition("://")[2].lower() == headers.get("host", "").strip().lower()
+
+
+def _is_page(path: str) -> bool:
+    return path == "/" or path.startswith("/view")
 
 
 def host_of(header: str) -> str:

@@ -9,11 +9,16 @@ import polars as pl
 
 from assizes.judge.causes.edits import CauseEdits, CauseSplit
 from assizes.judge.causes.identity import FoundCauses, find_causes
+from assizes.judge.causes.meanings import SentenceEncoder
 from assizes.judge.causes.reason_space import ReasonSpace, mean_vectors, reasons
 
 
 def find_edited_causes(
-    failures: pl.DataFrame, known: pl.DataFrame, origin: str, edits: CauseEdits
+    failures: pl.DataFrame,
+    known: pl.DataFrame,
+    origin: str,
+    edits: CauseEdits,
+    encoder: SentenceEncoder | None = None,
 ) -> FoundCauses:
     """Find the cause of each failure as `find_causes` does, and keep to what people decided.
 
@@ -21,8 +26,11 @@ def find_edited_causes(
     one group, each failure goes to the one whose known reasons are nearest. The failures of the
     result have a column `found_as` too: the cause before merges of people. By it they are known
     later, so that two wordings that a person made one cause are found again, each by itself.
+
+    With an encoder, reasons are grouped by meaning too. What people split is shared out by words in
+    any case, because every later look at a run repeats it, on machines that need not have an encoder.
     """
-    found = find_causes(failures, known, origin)
+    found = find_causes(failures, known, origin, encoder)
     ids = set(known["cause_id"])
     merged = {name: into for name, into in found.merged.items() if name not in edits.kept}
     own = found.failures

@@ -4,6 +4,9 @@ Two groups are joined while the mean cosine of their reasons is high enough. Rea
 earlier runs had are one group from the start. Linkage takes all pairs of reasons. Of many reasons a
 sample is linked, and each other reason goes to the group to whose reasons its mean cosine is highest,
 by the same limit. What fits nowhere is sampled again.
+
+With a sentence encoder, cosines of words and of meanings are linked together. An encoder is slow, so
+it sees only what is linked; what is placed in groups is placed by its words.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from scipy import sparse  # type: ignore[import-untyped]  # it has no types
 from scipy.cluster.hierarchy import fcluster, linkage  # type: ignore[import-untyped]
 from scipy.spatial.distance import squareform  # type: ignore[import-untyped]
 
+from assizes.judge.causes.meanings import Meanings, SentenceEncoder, joint_cosines
 from assizes.judge.causes.reason_space import ReasonSpace, mean_vectors, reasons
 
 LEAST_COSINE: Final = 0.14
@@ -50,8 +54,13 @@ _BLOCK: Final = 50_000  # reasons that are vectors at a time
 class Groups:
     """The distinct reasons of failures, and their groups."""
 
-    def __init__(self, failures: pl.DataFrame, known: pl.DataFrame) -> None:
-        """Group failures with the columns `FAILURES`.
+    def __init__(
+        self,
+        failures: pl.DataFrame,
+        known: pl.DataFrame,
+        encoder: SentenceEncoder | None = None,
+    ) -> None:
+        """Group failures with the columns `FAILURES`, by words or, with an encoder, by meaning too.
 
         `known` also has the column `cause_id`; the causes that are known longest come first. The
         same failures give the same groups, in any order.
@@ -65,8 +74,9 @@ class Groups:
         self.merged: dict[str, str] = {}
         """The known causes that turn out to be another one: an older one, in their place."""
         self._known = _fewer_known(known)
-        old = reasons(self._known)
+        self._old_reasons = old = reasons(self._known)
         self._space = ReasonSpace(pl.concat([_sample(self._distinct.select(old.columns)), old]))
+        self._meanings = None if encoder is None else Meanings(encoder)
         self._old = self._space.vectors(old)
         self._means = self._space.vectors(old.head(0))
         self._found = np.full(self._distinct.height, ALONE)
@@ -97,15 +107,15 @@ class Groups:
         vectors = self._vectors(chosen)
         if known:
             vectors = sparse.vstack([vectors, self._old]).tocsr()
-        own = linked(vectors, known)
+        own = self._linked(vectors, chosen, known)
         causes: dict[int, str] = {}
         for group, cause in zip(own[chosen.size :].tolist(), known, strict=True):
             older = causes.setdefault(group, cause)  # the first is known longest
             if older != cause:
                 self.merged[cause] = older
         # One failure is no group; several with the same reason are one.
-        has_words = vectors.getnnz(axis=1)[: chosen.size] > 0
-        failures = self._distinct["failures"].to_numpy()[chosen] * has_words
+        says = self._says_something(vectors[: chosen.size], chosen)
+        failures = self._distinct["failures"].to_numpy()[chosen] * says
         sizes = np.bincount(own[: chosen.size], failures, minlength=int(own.max()) + 1)
         kept = [group for group in range(sizes.size) if sizes[group] > 1 or group in causes]
         names = np.full(sizes.size, ALONE)
@@ -116,6 +126,26 @@ class Groups:
         self.causes += [causes.get(group) for group in kept]
         means = mean_vectors(vectors, own, len(kept))
         self._means = sparse.vstack([self._means, means]).tocsr()
+
+    def _says_something(self, vectors: sparse.csr_matrix, chosen: np.ndarray) -> np.ndarray:
+        """Whether each reason has words of the space; a meaning needs no more than a letter."""
+        has_words: np.ndarray = vectors.getnnz(axis=1) > 0
+        if self._meanings is None:
+            return has_words
+        has_letters: np.ndarray = self._distinct["text"][chosen].str.contains(r"\p{L}").to_numpy()
+        says: np.ndarray = has_words | has_letters
+        return says
+
+    def _linked(
+        self, vectors: sparse.csr_matrix, chosen: np.ndarray, known: list[str]
+    ) -> np.ndarray:
+        """The group of each vector: of some reasons, then of the known causes."""
+        cosines = np.asarray((vectors @ vectors.T).todense(), dtype=np.float64)
+        if self._meanings is None:
+            return linked(cosines, known)
+        texts = self._distinct["text"][chosen].to_list()
+        means = self._meanings.vectors([*texts, *(self._old_reasons["text"] if known else ())])
+        return linked(joint_cosines(cosines, means @ means.T), known)
 
     def _place(self, left: np.ndarray) -> None:
         """Place reasons that were not linked in the groups that there are, if one is near enough."""
@@ -131,14 +161,15 @@ class Groups:
         return self._space.vectors(self._distinct[places].select("text", "code"))
 
 
-def linked(vectors: sparse.csr_matrix, known: list[str]) -> np.ndarray:
-    """The group of each vector by average linkage, from 0; a vector may be alone in its group.
+def linked(cosines: np.ndarray, known: list[str]) -> np.ndarray:
+    """The group of each reason by average linkage, from 0; a reason may be alone in its group.
 
-    `known` names the causes of the last vectors; those of one cause stay together.
+    `cosines` are those of each reason with each other. `known` names the causes of the last reasons;
+    those of one cause stay together.
     """
-    if vectors.shape[0] == 1:
+    if cosines.shape[0] == 1:
         return np.zeros(1, dtype=np.int64)
-    distances = 1 - np.asarray((vectors @ vectors.T).todense(), dtype=np.float64)
+    distances = 1 - cosines
     if known:
         names = np.unique(known, return_inverse=True)[1]
         distances[-len(known) :, -len(known) :][names[:, None] == names] = 0
@@ -158,7 +189,10 @@ def _sample(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def near_pairs(
-    known: pl.DataFrame, most: int = NEAR_PAIRS, least: float = NEAR_COSINE
+    known: pl.DataFrame,
+    most: int = NEAR_PAIRS,
+    least: float = NEAR_COSINE,
+    encoder: SentenceEncoder | None = None,
 ) -> list[tuple[str, str]]:
     """Pairs of causes whose mean cosine is at least `least` and under that of one group.
 
@@ -171,9 +205,13 @@ def near_pairs(
         return []
     texts, names = reasons(known), known["cause_id"].unique(maintain_order=True).to_list()
     places = known["cause_id"].replace_strict({name: n for n, name in enumerate(names)})
-    vectors = ReasonSpace(texts).vectors(texts)
-    means = mean_vectors(vectors, places.to_numpy(), len(names))
+    own = places.to_numpy()
+    means = mean_vectors(ReasonSpace(texts).vectors(texts), own, len(names))
     cosines = np.asarray((means @ means.T).todense())  # of two groups: the mean over all pairs
+    if encoder is not None:
+        meant = Meanings(encoder).vectors(texts["text"].to_list())
+        meant = mean_vectors(sparse.csr_matrix(meant), own, len(names)).toarray()
+        cosines = joint_cosines(cosines, meant @ meant.T)
     first, second = np.triu_indices(len(names), 1)
     near = cosines[first, second]
     is_near = (near >= least) & (near < LEAST_COSINE)

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 import polars as pl
 
 from assizes.judge.causes.grouping import ALONE, Groups
+from assizes.judge.causes.meanings import SentenceEncoder
 
 REMEMBERED: Final = 30
 """The failures by which a cause is known, the latest ones."""
@@ -27,7 +28,12 @@ class FoundCauses(NamedTuple):
     """Known causes that turn out to be the same as an older one, and that one."""
 
 
-def find_causes(failures: pl.DataFrame, known: pl.DataFrame, origin: str) -> FoundCauses:
+def find_causes(
+    failures: pl.DataFrame,
+    known: pl.DataFrame,
+    origin: str,
+    encoder: SentenceEncoder | None = None,
+) -> FoundCauses:
     """Find the cause of each failure.
 
     Args:
@@ -35,8 +41,10 @@ def find_causes(failures: pl.DataFrame, known: pl.DataFrame, origin: str) -> Fou
         known: failures of earlier runs, with the columns `FAILURES` and `cause_id`. The cause that
             is known longest comes first; of each cause the latest failures come last.
         origin: what, beside the failures themselves, makes the ids of new causes: a run id.
+        encoder: compares what reasons mean, beside their words. Known causes are known by their
+            reasons, so they are found again with or without it.
     """
-    groups = Groups(failures, known)
+    groups = Groups(failures, known, encoder)
     own = groups.of_failures()
     names: dict[int, str | None] = {ALONE: None}
     for number, cause in enumerate(groups.causes):

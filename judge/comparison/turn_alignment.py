@@ -57,7 +57,7 @@ def align_turns(baseline: Sequence[Turn], candidate: Sequence[Turn]) -> list[Tur
 
 
 def are_equal(baseline: Turn, candidate: Turn) -> bool:
-    """Whether two turns say and do the same; ids, times and costs do not count."""
+    """Whether the same agent says and does the same in two turns; ids, times and costs do not count."""
     return _content(baseline) == _content(candidate)
 
 
@@ -66,7 +66,7 @@ def _content(turn: Turn) -> tuple[object, ...]:
     result = turn.tool_result
     calls = [(call.name, call.raw, call.arguments, call.tool_calls) for call in turn.tool_calls]
     answer = None if result is None else (result.name, result.is_error)
-    return turn.role, turn.all_text(), calls, answer
+    return turn.role, turn.agent, turn.all_text(), calls, answer
 
 
 def _shared(before: Sequence[object], after: Sequence[object]) -> int:

@@ -192,8 +192,22 @@ class Price(ConfigTable):
         description="US dollars for a million prompt tokens that the provider had in its cache. Not "
         "set: they cost the full price.",
     )
+    cache_write_usd_per_million: float | None = Field(
+        default=None,
+        ge=0,
+        le=MAX_PRICE_USD,
+        description="US dollars for a million prompt tokens that a call puts into the provider's cache. "
+        "Not set: they cost the full price.",
+    )
     batch_factor: float = Field(
         default=0.5, ge=0, le=1, description="The share of these prices that a batch call costs."
+    )
+    cached_batch_factor: float | None = Field(
+        default=None,
+        ge=0,
+        le=1,
+        description="The share of the price of cached prompt tokens that a batch call costs. Not set: "
+        "`batch_factor`.",
     )
     source: str = Field(
         default="configured",
@@ -201,16 +215,37 @@ class Price(ConfigTable):
     )
 
     def cost_usd(
-        self, input_tokens: int, output_tokens: int, cached_tokens: int = 0, *, batch: bool = False
+        self,
+        input_tokens: int,
+        output_tokens: int,
+        cached_tokens: int = 0,
+        cache_write_tokens: int = 0,
+        *,
+        batch: bool = False,
     ) -> float:
-        """The cost of one call in US dollars; `input_tokens` includes the `cached_tokens`."""
-        cached_price = self.cached_input_usd_per_million
-        cached = 0 if cached_price is None else cached_tokens
-        # Without a price of their own, tokens from the provider's cache cost the full price.
-        usd = (input_tokens - cached) * self.input_usd_per_million
-        usd += cached * (cached_price or 0.0)
+        """The cost of one call in US dollars; `input_tokens` includes the two kinds of cache tokens."""
+        full = self.input_usd_per_million
+        usd = (input_tokens - cached_tokens - cache_write_tokens) * full
+        # Without a price of their own, tokens of the provider's cache cost the full price.
+        for tokens, price in (
+            (cached_tokens, self.cached_input_usd_per_million),
+            (cache_write_tokens, self.cache_write_usd_per_million),
+        ):
+            usd += tokens * (full if price is None else price)
         usd += output_tokens * self.output_usd_per_million
-        return usd / 1e6 * (self.batch_factor if batch else 1.0)
+        if not batch:
+            return usd / 1e6
+        usd *= self.batch_factor
+        cached_price = self.cached_input_usd_per_million
+        if cached_price is not None and self.cached_batch_factor is not None:
+            usd += cached_tokens * cached_price * (self.cached_batch_factor - self.batch_factor)
+        return usd / 1e6
+
+    def worst_usd(self, input_tokens: int, output_tokens: int, *, batch: bool = False) -> float:
+        """The most that a call of so many tokens can cost: all of its prompt may be put into a cache."""
+        is_dearer = (self.cache_write_usd_per_million or 0.0) > self.input_usd_per_million
+        to_cache = input_tokens if is_dearer else 0
+        return self.cost_usd(input_tokens, output_tokens, 0, to_cache, batch=batch)
 
 
 def listed_price(listed: Mapping[str, Any], source: str) -> Price | None:
@@ -219,7 +254,8 @@ def listed_price(listed: Mapping[str, Any], source: str) -> Price | None:
     sent, written = (listed.get(name) for name in names)  # US dollars for one token
     if sent is None or written is None:
         return None
-    cached = listed.get("cache_read_input_token_cost")
+    cached, to_cache = (listed.get(f"cache_{how}_input_token_cost") for how in ("read", "creation"))
+    cached_batches = listed.get("cache_read_input_token_cost_batches")
     batches = [  # batch price / price, for prompt and answer; the dearer one counts
         listed[f"{name}_batches"] / listed[name]
         for name in names
@@ -229,7 +265,11 @@ def listed_price(listed: Mapping[str, Any], source: str) -> Price | None:
         input_usd_per_million=round(sent * 1e6, 9),  # 0.05, not 0.049999999999999996
         output_usd_per_million=round(written * 1e6, 9),
         cached_input_usd_per_million=None if cached is None else round(cached * 1e6, 9),
+        cache_write_usd_per_million=None if to_cache is None else round(to_cache * 1e6, 9),
         batch_factor=round(min(1.0, max(batches, default=0.5)), 6),
+        cached_batch_factor=(
+            round(min(1.0, cached_batches / cached), 6) if cached and cached_batches else None
+        ),
         source=source,
     )
 

@@ -14,11 +14,11 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from assizes.judge.config import ConfigTable, StorageOptions, gates
+from assizes.judge.config import ConfigTable, StorageOptions, gates, publishing
+from assizes.judge.config.causes import CausesConfig
 from assizes.judge.config.judging import JudgeConfig, LimitsConfig
 from assizes.judge.config.notify import NotifyConfig
 from assizes.judge.config.transcripts import (
-    LATER_SETTINGS,
     GroundTruthConfig,
     PrivacyConfig,
     TranscriptsConfig,
@@ -129,9 +129,7 @@ class AfterDeploymentConfig(ConfigTable):
         description="The minutes after which the version is judged by the transcripts there are.",
     )
     poll_s: float = Field(
-        default=60.0,
-        gt=0,
-        description="The pause in seconds between two looks for new transcripts.",
+        default=60.0, gt=0, description="The pause in seconds between looks for new transcripts."
     )
 
 
@@ -221,7 +219,6 @@ class RunConfig(ConfigTable):
 
     model_config = ConfigDict(hide_input_in_errors=True)  # an error must not show the secret in it
 
-    # Part of run ids and of names in Prefect.
     name: str = Field(
         default="evaluation",
         pattern="^[a-z0-9][a-z0-9_-]{0,62}$",
@@ -238,6 +235,7 @@ class RunConfig(ConfigTable):
     calibration: gates.CalibrationConfig = gates.CalibrationConfig()
     series: gates.SeriesConfig = gates.SeriesConfig()
     anchors: gates.AnchorsConfig = gates.AnchorsConfig()
+    causes: CausesConfig = CausesConfig()
     store: StoreConfig = StoreConfig()
     cache: CacheConfig = CacheConfig()
     report: ReportConfig = ReportConfig()
@@ -246,6 +244,7 @@ class RunConfig(ConfigTable):
     after_deployment: AfterDeploymentConfig = AfterDeploymentConfig()
     backfill: BackfillConfig = BackfillConfig()
     notify: NotifyConfig = NotifyConfig()
+    publish: publishing.PublishConfig = publishing.PublishConfig()
 
     @model_validator(mode="after")
     def _fits_together(self) -> RunConfig:
@@ -280,16 +279,10 @@ class RunConfig(ConfigTable):
 
     def result_settings(self) -> dict[str, Any]:
         """The settings that can change a result; places to write to and limits on speed cannot."""
-        body = self.model_dump(mode="json", include={"name", "transcripts", "judge", "thresholds"})
-        del body["transcripts"]["storage_options"]
-        unset = TranscriptsConfig(uri="").model_dump(mode="json")
-        # A later setting counts only where it is set, so that a run of an older version can be
-        # continued.
-        for name in LATER_SETTINGS:
-            if body["transcripts"][name] == unset[name]:
-                del body["transcripts"][name]
+        body = self.model_dump(mode="json", include={"name", "judge", "thresholds"})
+        body["transcripts"] = self.transcripts.counted()
         unset_judge = JudgeConfig().model_dump(mode="json")
-        for name in ("flagged_passes", "floors", "second_look", "reply_format"):  # as above
+        for name in ("flagged_passes", "floors", "second_look", "reply_format"):  # as in `counted`
             if body["judge"][name] == unset_judge[name]:
                 del body["judge"][name]
         for name, table in (("ground_truth", self.ground_truth), ("privacy", self.privacy)):

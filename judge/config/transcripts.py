@@ -12,6 +12,7 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 from assizes.judge.case import Expected
 from assizes.judge.config import ConfigTable, StorageOptions
 from assizes.judge.config.columns import TranscriptColumns
+from assizes.judge.config.traces import NOT_COUNTED, TracesConfig, as_otel
 
 FormatName = Literal[
     "auto",
@@ -191,7 +192,7 @@ class PrivacyConfig(ConfigTable):
 LATER_SETTINGS: Final = (
     *("filter", "number", "stratify_by", "per_stratum", "seed", "always"),
     *("since_last", "quiet_minutes", "manifest", "manifest_roots", "databases", "canaries"),
-    "columns",
+    *("columns", "traces"),
 )
 """Settings of [transcripts] that were added after the first version. At their defaults the hash of
 the configuration leaves them out, so that runs of older versions keep their hash."""
@@ -285,7 +286,9 @@ class TranscriptsConfig(SelectionConfig):
 
     uri: str = Field(
         description="Where the transcripts are: a file, a folder, a glob, or an `s3://` URI of "
-        "either. `{date:%Y-%m-%d}` stands for the day of the run."
+        "either. `{date:%Y-%m-%d}` stands for the day of the run. Or a trace store: "
+        "`langfuse://project`, `mlflow://experiment`, `phoenix://project`; `otlp-file://path` is a path "
+        'with `format = "otel"`.'
     )
     format: FormatName = Field(
         default="auto",
@@ -328,9 +331,11 @@ class TranscriptsConfig(SelectionConfig):
         gt=0,
         description="The largest object once it is unpacked or fetched, in MB of 2^20 bytes.",
     )
-    salvage: bool = Field(
-        default=False,
-        description="Judge the whole lines before the place where a packed object is broken.",
+    salvage: bool | None = Field(
+        default=None,
+        description="Judge the whole lines before the place where a packed object (gzip, zstd) is "
+        "broken. Not set: yes, unless lines are pieces of conversations, of which some could lack "
+        "their end. `true`: also then. `false`: never; a broken object is one reject.",
     )
     databases: str | None = Field(
         default=None,
@@ -346,7 +351,15 @@ class TranscriptsConfig(SelectionConfig):
         description="Plant an attack in each case. `[calibration] canaries` sets it; it is not meant "
         "for files.",
     )
+    traces: TracesConfig | None = Field(
+        default=None, description="Which traces of a trace store are read. Not set: all."
+    )
     storage_options: StorageOptions = Field(default_factory=dict)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _as_otel(cls, value: Any) -> Any:
+        return as_otel(value)
 
     @model_validator(mode="after")
     def _columns_are_the_format(self) -> Self:
@@ -356,3 +369,31 @@ class TranscriptsConfig(SelectionConfig):
                 "leave one of the two out"
             )
         return self
+
+    @property
+    def trace_settings(self) -> TracesConfig:
+        """The settings of `[transcripts.traces]`, or their defaults."""
+        return self.traces or TracesConfig()
+
+    def counted(self) -> dict[str, Any]:
+        """The settings as JSON values, without those that cannot change a result.
+
+        A setting of `LATER_SETTINGS` is in it only where it is set, so that a run of an older
+        version can be continued.
+        """
+        body, unset = (
+            each.model_dump(
+                mode="json", exclude={"storage_options": True, "traces": set(NOT_COUNTED)}
+            )
+            for each in (
+                self.model_copy(update={"traces": self.trace_settings}),
+                TranscriptsConfig(uri="", traces=TracesConfig()),
+            )
+        )
+        # Older versions salvaged nothing by default: the default counts as it did.
+        body["salvage"] = {None: False, True: True, False: "nothing"}[self.salvage]
+        return {
+            name: value
+            for name, value in body.items()
+            if name not in LATER_SETTINGS or value != unset[name]
+        }

@@ -50,6 +50,8 @@ class AskRecord:
     waited_ms: float = 0.0  # for limits and pauses
     flags: tuple[str, ...] = ()  # what was done to get or read the reply
     trail: str | None = None  # JSON, an object for each call; `None` where the first was good
+    cached_tokens: int | None = None  # of `input_tokens`, by the provider's prompt cache
+    cache_write_tokens: int | None = None  # of `input_tokens`, put into that cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +111,8 @@ def ask_record(model: Model, answer: AskOutcome, ask_key: AskKey) -> AskRecord:
         waited_ms=0.0 if model.provider == OFFLINE_PROVIDER else answer.waited_ms,
         flags=completion.flags,
         trail=answer.trail,
+        cached_tokens=completion.cached_tokens,
+        cache_write_tokens=completion.cache_write_tokens,
     )
 
 

@@ -210,6 +210,8 @@ class ModelCaller:
                 input_tokens=completion.input_tokens,
                 output_tokens=completion.output_tokens,
                 latency_ms=completion.latency_ms,
+                cached_tokens=completion.cached_tokens,
+                cache_write_tokens=completion.cache_write_tokens,
             )
         finally:
             self._controls.budget_gate.settle(ticket, spent)

@@ -38,6 +38,8 @@ _BETWEEN_WORDS: Final = re.compile(r"\W+")
 _SUMS: Final[Mapping[str, Callable[[list[Any]], Any]]] = {
     "input_tokens": sum,
     "output_tokens": sum,
+    "cached_tokens": sum,
+    "cache_write_tokens": sum,
     "cost_usd": math.fsum,
 }
 """The figures of a completion that may be unknown, each with the function that adds them up."""

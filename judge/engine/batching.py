@@ -21,7 +21,14 @@ from assizes.judge.engine.hearings import Engine, EngineDependencies
 from assizes.judge.engine.ledger import CachedReply
 from assizes.judge.engine.second_look import WrappedJudge
 from assizes.judge.errors import ConfigurationError, ModelError
-from assizes.judge.models.batch_lines import BATCH_PROVIDERS, BatchStatus, ProviderBatches
+from assizes.judge.models.anthropic_batches import anthropic_batches
+from assizes.judge.models.batch_lines import (
+    BATCH_PROVIDERS,
+    BatchStatus,
+    ProviderBatches,
+    Submission,
+)
+from assizes.judge.models.gemini_batches import gemini_batches
 from assizes.judge.models.model import NOT_CACHED, Completion, Model, UnusableReply
 from assizes.judge.models.provider_calls import with_estimates
 from assizes.judge.protocol import Ask, Judge, NoReply, Steps
@@ -42,14 +49,27 @@ class Batches(Protocol):
     def body(self, ask: Ask[Any]) -> dict[str, Any]:
         """The body of the request that a live call would send."""
 
+    def line(self, key: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """The line of a file of requests for an ask with this key."""
+
+    async def latest(self) -> str | None:
+        """The id of the newest batch at a provider that keeps no tag, empty without one; else `None`.
+
+        It is noted before a submission, so that `find` need not look at older batches.
+        """
+
     async def submit(self, lines: BinaryIO, tag: Mapping[str, str]) -> str:
         """Submit a file of requests and return the id of the batch; this is never retried.
 
         After an error it may not be known whether the provider accepted the file.
         """
 
-    async def find(self, tag: Mapping[str, str]) -> str | None:
-        """Look for a batch that was submitted with this tag and return its id; `None` for none."""
+    async def find(self, submission: Submission) -> str | None:
+        """Look for a batch that may have been submitted and return its id; `None` for none.
+
+        Raises:
+            Undecided: only the end of a batch that still runs can tell.
+        """
 
     async def status(self, batch_id: str) -> BatchStatus:
         """Ask the provider for the status of a batch."""
@@ -178,7 +198,7 @@ def batches_of(model: Model) -> Batches | None:
     if model.cache_key is None:  # replies would have no cache to go to
         return None
     # Imported here: litellm takes seconds (docs/decisions.md, decision 7).
-    from assizes.judge.models.litellm_model import LiteLLM, LiteLLMBatchCalls
+    from assizes.judge.models.litellm_model import LiteLLM, LiteLLMBatchCalls, provider_parts
 
     if not isinstance(model, LiteLLM):
         return None
@@ -187,4 +207,8 @@ def batches_of(model: Model) -> Batches | None:
             f"[runner] batch: no batches for {model.name!r}, only for models of "
             f"{', '.join(BATCH_PROVIDERS)}; run with --no-batch"
         )
+    if model.provider == "anthropic":
+        return anthropic_batches(model, provider_parts(model.provider))
+    if model.provider == "gemini":
+        return gemini_batches(model, provider_parts(model.provider))
     return ProviderBatches(LiteLLMBatchCalls(model))

@@ -201,6 +201,7 @@ class Engine:
                     return _free_answer(answer)
                 # A failure used no tokens of this ask, which made no call of its own.
                 none = replace(answer.completion, cost_usd=0.0, input_tokens=0, output_tokens=0)
+                none = replace(none, cached_tokens=None, cache_write_tokens=None)
                 return AskOutcome(answer.reply, none)
         # No await since the look at `_in_flight`: one ask alone can come here.
         future = self._in_flight[key] = asyncio.get_running_loop().create_future()

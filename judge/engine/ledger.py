@@ -31,6 +31,8 @@ class CallSpending:
     input_tokens: int | None = None  # `None`: not known
     output_tokens: int | None = None
     latency_ms: float = 0.0
+    cached_tokens: int | None = None  # of `input_tokens`, by the provider's prompt cache
+    cache_write_tokens: int | None = None  # of `input_tokens`, put into that cache
 
 
 @dataclass(frozen=True, slots=True)

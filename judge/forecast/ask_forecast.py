@@ -27,6 +27,7 @@ from assizes.judge.hearing import Hearing
 from assizes.judge.heuristic.answers import plain_reply
 from assizes.judge.model_assignment import ModelAssignment
 from assizes.judge.models.model import Model
+from assizes.judge.models.prompt_caching import marked_tokens
 from assizes.judge.prompts.prompt_texts import most_sent
 from assizes.judge.prompts.reply import parse_reply
 from assizes.judge.prompts.reply_object import REPLY_ID
@@ -137,6 +138,8 @@ class AskTally:
     max_input_tokens: int = 0  # at the most
     output_tokens: int = 0  # of the replies, as their schemas suggest
     max_output_tokens: int = 0  # at their caps
+    marked_tokens: int = 0  # of `input_tokens`, in texts marked for the provider's prompt cache
+    new_marked_tokens: int = 0  # of these, in texts that no ask before had
     metered: int = 0  # cached replies of a single call with known tokens and latency
     metered_input_tokens: int = 0  # their prompts, as the provider counted them
     estimated_input_tokens: int = 0  # the same prompts, as the model estimates them
@@ -155,6 +158,7 @@ class Forecaster:
     ) -> None:
         self.tallies: dict[AskGroup, AskTally] = {}  # the result
         self._assignment, self._cache, self._sql_runner = assignment, cache, sql_runner
+        self._marked_texts: set[tuple[str, str]] = set()  # model and system message of marked asks
         self._put_keys: set[str] = set()  # reply keys of the asks counted in `to_put`
 
     async def hear(self, judge: Judge, case: Case) -> HearingResult:
@@ -211,11 +215,19 @@ class Forecaster:
             self._put_keys.add(key)
         tally.to_put += 1
         tally.input_tokens += sent
+        self._count_marked(ask.prompt.system, model, tally)
         tally.max_input_tokens += most_sent(ask, sent)
         tally.max_output_tokens += most
         if most:
             tally.output_tokens += min(most, reply_tokens(ask.reply, value, ask.prompt.user))
         return reply
+
+    def _count_marked(self, system: str, model: Model, tally: AskTally) -> None:
+        tokens = marked_tokens(model, system)
+        tally.marked_tokens += tokens
+        if tokens and (model.name, system) not in self._marked_texts:
+            self._marked_texts.add((model.name, system))
+            tally.new_marked_tokens += tokens
 
 
 def _read_cached(ask: Ask[Any], cached: CachedReply) -> BaseModel | None:

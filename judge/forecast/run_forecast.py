@@ -43,6 +43,15 @@ class JudgeForecast(_ForecastPart):
     expected_usd: float | None = Field(description="null: no price is known")
     worst_usd: float | None
     latency_s: float = Field(description="of one call")
+    cached_tokens: int = Field(
+        default=0, description="of input_tokens, expected to be in the provider's prompt cache"
+    )
+    cache_write_tokens: int = Field(
+        default=0, description="of input_tokens, expected to be put into that cache"
+    )
+    saved_usd: float | None = Field(
+        default=0.0, description="what that cache saves of expected_usd; null: no price is known"
+    )
 
 
 class LimitForecast(_ForecastPart):
@@ -165,6 +174,13 @@ class ForecastFigures:
         for name in sorted(asked):
             if self._inputs.models[name].price is None:
                 yield f'no price is known for {name}: give it in [limits.prices."{name}"]'
+        if cached := sum(forecast.cached_tokens for forecast in self.judges):
+            saved = total(forecast.saved_usd for forecast in self.judges)
+            yield (
+                f"{cached:,} tokens in come from the provider's prompt cache"
+                f"{'' if saved is None else f', which saves {saved:.4f} USD'}: each text of a judge is "
+                "put there once, and all later asks find it; a batch may find less of it"
+            )
         without_rule = Counter[str]()
         for group, tally in to_put.items():
             without_rule[group.judge] += tally.without_rule
@@ -190,6 +206,12 @@ class ForecastFigures:
         )
         max_input_tokens = scale * sum(tally.max_input_tokens for tally in tallies)
         max_output_tokens = scale * sum(tally.max_output_tokens for tally in tallies)
+        # Each marked text is put into the provider's cache once, whatever the number of cases.
+        to_cache = min(input_tokens, ratio * sum(tally.new_marked_tokens for tally in tallies))
+        marked = min(input_tokens, scale * ratio * sum(tally.marked_tokens for tally in tallies))
+        cached = max(0.0, marked - to_cache)
+        expected_usd = self._usd(name, input_tokens, output_tokens, cached, to_cache)
+        uncached_usd = self._usd(name, input_tokens, output_tokens)
         mean_s = self._mean_latency_s(name)
         latency_s = ASSUMED_LATENCY_S if mean_s is None else round(mean_s, 3)
         return JudgeForecast(
@@ -201,8 +223,13 @@ class ForecastFigures:
             to_put=round(scale * sum(tally.to_put for tally in tallies)),
             input_tokens=round(input_tokens),
             output_tokens=round(output_tokens),
-            expected_usd=self._usd(name, input_tokens, output_tokens),
-            worst_usd=self._usd(name, max(input_tokens, max_input_tokens), max_output_tokens),
+            expected_usd=expected_usd,
+            worst_usd=self._worst_usd(name, max(input_tokens, max_input_tokens), max_output_tokens),
+            cached_tokens=round(cached),
+            cache_write_tokens=round(to_cache),
+            saved_usd=None
+            if uncached_usd is None
+            else round(uncached_usd - (expected_usd or 0), 6),
             latency_s=0.0 if self._is_offline(name) else latency_s,
         )
 
@@ -225,11 +252,18 @@ class ForecastFigures:
         seconds += sum(earlier.replies * earlier.latency_s for earlier in past)
         return seconds / calls if calls >= MIN_KNOWN_REPLIES else None
 
-    def _usd(self, name: str, input_tokens: float, output_tokens: float) -> float | None:
+    def _usd(self, name: str, *tokens: float) -> float | None:
+        """The cost of so many tokens in, out, in the provider's cache, and put there."""
         price, batch = self._inputs.models[name].price, self._inputs.config.runner.batch
         if price is None:
             return None
-        usd = price.cost_usd(math.ceil(input_tokens), math.ceil(output_tokens), batch=batch)
+        return round(price.cost_usd(*map(math.ceil, tokens), batch=batch), 6)
+
+    def _worst_usd(self, name: str, input_tokens: float, output_tokens: float) -> float | None:
+        price, batch = self._inputs.models[name].price, self._inputs.config.runner.batch
+        if price is None:
+            return None
+        usd = price.worst_usd(math.ceil(input_tokens), math.ceil(output_tokens), batch=batch)
         return round(usd, 6)
 
     def _is_offline(self, name: str) -> bool:

@@ -4,35 +4,31 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterator, Collection, Mapping
+from dataclasses import dataclass
 from typing import Any, BinaryIO, Final, Protocol
 
 from assizes.judge.config.judging import Price
 from assizes.judge.errors import ModelError
-from assizes.judge.models.model import Completion, UnusableReply
+from assizes.judge.models.model import Completion
 from assizes.judge.models.provider_calls import (
     completion_of,
     model_error,
     readable,
     unusable_reason,
 )
+from assizes.judge.models.provider_format import MALFORMED, batch_outcome
 from assizes.judge.protocol import Ask
 
 log = logging.getLogger(__name__)
 
-BATCH_FLAG: Final = "batch"
-"""Flag of completions that came from a batch, and of their asks."""
+BATCH_PROVIDERS: Final = ("anthropic", "azure", "gemini", "hosted_vllm", "litellm_proxy", "openai")
+"""Providers at which a batch that was submitted just before a crash is found again.
 
-BATCH_PROVIDERS: Final = ("azure", "hosted_vllm", "litellm_proxy", "openai")
-"""Providers that store a tag with a batch and list it.
-
-Without the tag, a batch that was submitted just before a crash could not be found again: it would
-be submitted, and paid for, a second time.
+Elsewhere, such a batch would be submitted, and paid for, a second time.
 """
 
-FILE_TIMEOUT_S: Final = 600.0
-"""Timeout of a request about a file: a file of requests may have 200 MB."""
+ENDPOINT: Final = "/v1/chat/completions"  # in each line, as OpenAI's batch files have it
 
 _END_STATES: Final = frozenset({"completed", "failed", "expired", "cancelled"})  # OpenAI's words
 
@@ -45,6 +41,23 @@ class BatchStatus:
     ended: bool  # whether the status is final
     done: int = 0  # asks that were answered or failed so far
     why: str = ""  # the fault of the batch in the provider's words; empty without one
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """What is known of a batch that may have been submitted."""
+
+    tag: Mapping[str, str]  # of the part of the run, for providers that keep a tag with a batch
+    keys: Collection[str] = ()  # of the asks of the part
+    after: str | None = None  # `Batches.latest` before the part was submitted; `None`: not known
+    known: Collection[str] = ()  # ids of batches that belong to other parts of the run
+
+
+class Undecided(ModelError):
+    """Only time can tell whether a batch was submitted: a batch that may be it has not ended."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__("undecided", detail)
 
 
 class BatchCalls(Protocol):
@@ -89,12 +102,21 @@ class ProviderBatches:
         """Return the body of the request that a live call would send."""
         return self._calls.body(ask)
 
+    def line(self, key: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the line of a file of requests for an ask with this key."""
+        return {"custom_id": key, "method": "POST", "url": ENDPOINT, "body": body}
+
+    async def latest(self) -> str | None:
+        """Return None: `find` goes by the tag."""
+        return None
+
     async def submit(self, lines: BinaryIO, tag: Mapping[str, str]) -> str:
         """Upload the requests and begin a batch over them; return the batch id."""
         return str((await self._calls.begin(await self._calls.upload(lines), tag)).id)
 
-    async def find(self, tag: Mapping[str, str]) -> str | None:
+    async def find(self, submission: Submission) -> str | None:
         """Return the id of the newest batch that has the tag; None when no batch has."""
+        tag = submission.tag
         after: str | None = None
         while True:
             page = await self._calls.page(after)
@@ -129,20 +151,12 @@ class ProviderBatches:
         """
         batch = await self._calls.batch(batch_id)  # an expired batch has the files of its answers
         for file_id in filter(None, (batch.output_file_id, batch.error_file_id)):
-            lines = known = 0
-            async for raw in _lines(self._calls.content(file_id)):
-                lines += 1
-                line = _parse_line(raw)
-                if line is None:  # e.g. the error page of a proxy, or a download that was cut
-                    excerpt = readable(raw[:200].decode(errors="replace"))
-                    log.warning(
-                        "batch %s: skipped what is no line of a batch: %s", batch_id, excerpt
-                    )
-                    continue
-                known += 1
+            where = f"batch {batch_id}", f"file {file_id}"
+            is_required = file_id == batch.output_file_id
+            async for line in known_lines(
+                self._calls.content(file_id), where, required=is_required
+            ):
                 yield line["custom_id"], self._outcome(line)
-            if lines and not known and file_id == batch.output_file_id:
-                raise ModelError("unavailable", f"no line of file {file_id} can be read")
 
     def _outcome(self, line: dict[str, Any]) -> Completion | ModelError:
         """Return the outcome of one ask as a live call would; tokens are None when not metered."""
@@ -151,20 +165,19 @@ class ProviderBatches:
         status, body = answer.get("status_code"), answer.get("body") or {}
         if status != 200:
             failure = json.dumps(body or {"error": line.get("error")})
-            return model_error(_LineFailure(status if isinstance(status, int) else None, failure))
+            return model_error(LineFailure(status if isinstance(status, int) else None, failure))
         if not isinstance(body, dict):
             return ModelError("unavailable", "no answer: the body of the line is no object")
         try:  # a malformed line fails its own ask, not the batch
             response = self._calls.response(body)
             completion = completion_of(response, self._calls.model, self._calls.price, batch=True)
             why = unusable_reason(response)
-        except _MALFORMED as error:
+        except MALFORMED as error:
             return ModelError("unavailable", readable(f"no answer: {error}"))
-        completion = replace(completion, flags=(BATCH_FLAG,))
-        return UnusableReply(*why, completion) if why else completion
+        return batch_outcome(completion, why)
 
 
-class _LineFailure(Exception):
+class LineFailure(Exception):
     """A failed line of a batch as an exception with an HTTP status, as `model_error` reads it."""
 
     def __init__(self, status_code: int | None, message: str) -> None:
@@ -172,20 +185,17 @@ class _LineFailure(Exception):
         self.status_code = status_code
 
 
-_MALFORMED: Final = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
-"""Exceptions that the client library, or this module, raises for a body of another shape."""
-
-
-def _parse_line(raw: bytes) -> dict[str, Any] | None:
-    """Return a line that has the key of its ask (`custom_id`); None for anything else."""
+def parse_line(raw: bytes, key: str = "custom_id") -> dict[str, Any] | None:
+    """Return a line that has the key of its ask under this name; None for anything else."""
     try:
         line = json.loads(raw)
     except (ValueError, RecursionError):
         return None
-    return line if isinstance(line, dict) and isinstance(line.get("custom_id"), str) else None
+    return line if isinstance(line, dict) and isinstance(line.get(key), str) else None
 
 
-async def _lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+async def read_lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Yield the lines of a file, without empty ones."""
     rest = b""  # the beginning of a line whose end is in a later chunk
     async for chunk in chunks:
         *lines, rest = (rest + chunk).split(b"\n")
@@ -193,3 +203,31 @@ async def _lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
             yield line
     if rest.strip():
         yield rest
+
+
+async def known_lines(
+    content: AsyncIterator[bytes],
+    where: tuple[str, str],
+    key: str = "custom_id",
+    *,
+    required: bool = True,
+) -> AsyncIterator[dict[str, Any]]:
+    """Yield the lines of a file of results that have the key of an ask; the others are skipped.
+
+    `where` names the batch and the file in messages.
+
+    Raises:
+        ModelError: no line of a `required` file can be read. Such a file is not what was paid for; a
+            later download may give the right one.
+    """
+    lines = known = 0
+    async for raw in read_lines(content):
+        lines += 1
+        if (line := parse_line(raw, key)) is None:  # e.g. a download that was cut
+            excerpt = readable(raw[:200].decode(errors="replace"))
+            log.warning("%s: skipped what is no line of a batch: %s", where[0], excerpt)
+            continue
+        known += 1
+        yield line
+    if required and lines and not known:
+        raise ModelError("unavailable", f"no line of {where[1]} can be read")

@@ -22,13 +22,11 @@ from typing import Any, BinaryIO, Final, NoReturn
 
 import httpx
 
-# litellm reads the variable while it is imported: without it, it fetches prices over the network.
-_PRICES: Final = "LITELLM_LOCAL_MODEL_COST_MAP"
-_PRICES_BEFORE: Final = os.environ.get(_PRICES)
-os.environ[_PRICES] = "True"
-import litellm
+from assizes.judge.models.import_environment import readable_environment
 
-os.environ.pop(_PRICES) if _PRICES_BEFORE is None else os.environ.update({_PRICES: _PRICES_BEFORE})
+with readable_environment():
+    import litellm
+
 from litellm.exceptions import BadRequestError, UnsupportedParamsError
 from litellm.llms.base_llm.base_utils import type_to_response_format_param
 from litellm.llms.custom_httpx.http_handler import AsyncHTTPHandler
@@ -39,13 +37,13 @@ from pydantic import BaseModel
 from assizes.judge.config import judging
 from assizes.judge.config.judging import JudgeConfig, LimitsConfig, Price, ReplyFormat
 from assizes.judge.errors import ConfigurationError, ModelError
-from assizes.judge.models import provider_calls
-from assizes.judge.models.batch_lines import FILE_TIMEOUT_S
+from assizes.judge.models import prompt_caching, provider_calls
 from assizes.judge.models.model import Completion, UnusableReply, meant_model
 from assizes.judge.models.provider_calls import model_error, readable
+from assizes.judge.models.provider_format import LiteLLMParts, ProviderFormat, openai_body
+from assizes.judge.models.provider_http import FILE_TIMEOUT_S
 from assizes.judge.prompts.prompt_texts import messages, with_reply_id
 from assizes.judge.protocol import Ask
-from assizes.judge.rows import as_json
 
 # litellm builds its response types on first use; pydantic then warns of one of them. litellm's
 # own filter for that goes where a caller has put the warning filters back.
@@ -53,19 +51,6 @@ with warnings.catch_warnings():
     warnings.filterwarnings("ignore", message=".*`ReadOnly` qualifier.*", category=UserWarning)
     litellm.ModelResponse()
 _ROUTE: Final = "EXPERIMENTAL_OPENAI_BASE_LLM_HTTP_HANDLER"  # read by litellm at each call
-
-SELF_HOSTED: Final = frozenset(
-    {"openai", "custom_openai", "hosted_vllm", "litellm_proxy", "llamafile", "lm_studio"}
-)
-"""Providers that stand for any server of the OpenAI protocol when an `api_base` is given."""
-
-DEFAULT_TEMPERATURE: Final = 0.2
-
-NEARLY_FULL: Final = 0.7
-"""Share (0..1) of a model's context window above which a prompt's tokens are counted, not estimated."""
-
-OTHER_TOKENIZER: Final = 1.25
-"""Factor on the context window of other providers' models: OpenAI's tokenizer may count too high."""
 
 # The root of litellm's errors, and what its files and batches let through.
 _FAILURES: Final = (litellm.exceptions.openai.OpenAIError, httpx.HTTPError)  # type: ignore[attr-defined]
@@ -81,6 +66,8 @@ def configure_litellm() -> None:
     AsyncHTTPHandler.single_connection_post_request = _no_second_request  # type: ignore[method-assign]
     # By litellm's own HTTP client a call takes two thirds of the CPU that OpenAI's SDK takes.
     os.environ.setdefault(_ROUTE, "true")
+    # Else a call of Anthropic's models first fetches a list from the web.
+    os.environ.setdefault("LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS", "True")
     # A call that is cut while litellm still prepares it in a thread: nothing was sent.
     warnings.filterwarnings(
         "ignore", message=r"coroutine '[\w.]*completion' was never awaited", category=RuntimeWarning
@@ -110,22 +97,19 @@ class LiteLLM:
         mode = response_mode(config, self.provider)
         self._parameters = provider_calls.Parameters(mode, config.max_output_tokens, temperature)
         self._scale = judging.TokenScale()
+        entry = _price_entry(self.name, self.provider)
         # Tokens of the context window; `None` where litellm's list lacks the model.
-        self._window: int | None = _price_entry(self.name, self.provider).get("max_input_tokens")
+        self._window: int | None = entry.get("max_input_tokens")
+        self.marked_from = prompt_caching.marked_from(self.name, self.provider, entry)
+        if self.marked_from is not None:
+            self.price = prompt_caching.with_write_price(self.price)
         # The engine alone decides about retries: those of litellm and the SDKs below it are off.
         self._call = dict[str, Any](timeout=limits.timeout_s, num_retries=0, max_retries=0)
         if self.api_base is not None:
             self._call["api_base"] = self.api_base
-        self.cache_key: str | None = as_json(
-            {  # as first sent: what the model then rejects depends on the model alone
-                "model": self.name,
-                "provider": self.provider,
-                "temperature": temperature,
-                "max_output_tokens": config.max_output_tokens,
-                "response_mode": mode,
-                "api_base": config.api_base,
-            }
-        )
+        # As first sent: what the model then rejects depends on the model alone.
+        settings = {"temperature": temperature, "response_mode": mode}
+        self.cache_key: str | None = provider_calls.cache_key(config, self.provider, **settings)
         described = None
         with suppress(ValueError):  # a provider of the user's own is no member of the enum
             known = LlmProviders(self.provider)
@@ -150,6 +134,15 @@ class LiteLLM:
             **self._parameters.of(_json_schema_format(reply), cap),
         }
 
+    def sent_request(self, ask: Ask[Any]) -> dict[str, Any]:
+        """Return the arguments of a first call as they are sent."""
+        return self._marked(self.request(ask))
+
+    def _marked(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Return a request that asks for the provider's prompt cache where it must be asked for."""
+        sent = prompt_caching.with_mark(request["messages"], self.marked_from)
+        return {**request, "messages": sent}
+
     async def complete(
         self, ask: Ask[Any], *, complaint: str | None = None, cap: int = 1
     ) -> Completion:
@@ -167,7 +160,7 @@ class LiteLLM:
         await self._check_fit(request["messages"], estimate)
         started = perf_counter()
         try:
-            response = await litellm.acompletion(**request, **self._call)
+            response = await litellm.acompletion(**self._marked(request), **self._call)
         except _FAILURES as error:
             name = self._parameters.drop_rejected(error, request)
             if name is None:
@@ -211,13 +204,15 @@ class LiteLLM:
 
     async def _check_fit(self, sent_messages: Sequence[Mapping[str, str]], estimate: int) -> None:
         """Raise `context_overflow`, without a request, for a prompt that certainly does not fit."""
-        if self._window is None or estimate <= NEARLY_FULL * self._window:
+        if self._window is None or estimate <= provider_calls.NEARLY_FULL * self._window:
             return
         # In a thread: the tokenizer takes long over a prompt of this size.
         count = await asyncio.to_thread(
             litellm.token_counter, model=self.name, messages=sent_messages
         )
-        if count > self._window * (1.0 if self.provider == "openai" else OTHER_TOKENIZER):
+        if count > self._window * (
+            1.0 if self.provider == "openai" else provider_calls.OTHER_TOKENIZER
+        ):
             detail = f"the prompt has {count} tokens, the model takes {self._window}"
             raise ModelError("context_overflow", detail)
 
@@ -276,10 +271,10 @@ def temperature_for(config: JudgeConfig, provider: str) -> float | None:
     if config.temperature is not None:
         return config.temperature
     try:
-        _check_parameters(config, provider, DEFAULT_TEMPERATURE)
+        _check_parameters(config, provider, provider_calls.DEFAULT_TEMPERATURE)
     except UnsupportedParamsError:
         return None
-    return DEFAULT_TEMPERATURE
+    return provider_calls.DEFAULT_TEMPERATURE
 
 
 def _check_parameters(config: JudgeConfig, provider: str, temperature: float | None) -> None:
@@ -318,7 +313,7 @@ def response_mode(config: JudgeConfig, provider: str) -> ReplyFormat:
     if known is not None and "response_format" not in known:
         return "words"
     # Such a server serves any model; a schema that it rejects is given up at the first call.
-    self_hosted = config.api_base is not None and provider in SELF_HOSTED
+    self_hosted = config.api_base is not None and provider in provider_calls.SELF_HOSTED
     if self_hosted or litellm.supports_response_schema(config.model_id):
         return "json_schema"
     return "words" if known is None else "json_object"
@@ -338,25 +333,28 @@ def _schema_tokens(reply: type[BaseModel]) -> int:
     return judging.estimated_tokens(_json_schema_format(reply))
 
 
+def provider_parts(provider: str) -> LiteLLMParts:
+    """Return what litellm has for the protocol of a provider itself."""
+    from litellm.llms.vertex_ai.gemini.transformation import transform_request_body
+
+    chat = ProviderConfigManager.get_provider_chat_config("", LlmProviders(provider))
+    return LiteLLMParts(chat, get_optional_params, litellm.ModelResponse, transform_request_body)
+
+
 class LiteLLMBatchCalls:
     """litellm's files and batches for one model; implements `assizes.judge.models.batch_lines.BatchCalls`."""
 
     def __init__(self, model: LiteLLM) -> None:
         self.model, self.price = model.name, model.price
-        self._model, self._provider = model, model.provider
+        self._provider = model.provider
+        self._format = ProviderFormat(model, get_optional_params, openai_body, self.response)
         self._call = model._call | {"timeout": FILE_TIMEOUT_S}  # without retries, as live calls
 
     def body(self, ask: Ask[Any]) -> dict[str, Any]:
         """Return the body of the HTTP request that litellm would send for a live call."""
-        request = self._model.request(ask)
-        name = request.pop("model").removeprefix(f"{self._provider}/")
-        request_messages = request.pop("messages")
-        sent = get_optional_params(model=name, custom_llm_provider=self._provider, **request)
-        # A live call sends `extra_body` as keys of the body itself; no batch is streamed.
-        beside, _ = sent.pop("extra_body", None) or {}, sent.pop("stream", None)
-        return {"model": name, "messages": request_messages, **sent, **beside}
+        return self._format.body(ask)
 
-    def response(self, body: dict[str, Any]) -> Any:
+    def response(self, body: dict[str, Any], _name: str = "") -> Any:
         """Return the response object that litellm would return for a response's body."""
         return litellm.ModelResponse(**body)
 

@@ -48,6 +48,9 @@ class Completion:
     fingerprint: str = ""  # the provider's mark of the system that answered; empty: it gives none
     flags: tuple[str, ...] = ()  # how the answer was obtained, e.g. `dropped:temperature`
     by_schema: bool = False  # the provider was given the schema to hold the answer to
+    # Parts of `input_tokens`: read from the provider's prompt cache, and put there by this call.
+    cached_tokens: int | None = None  # `None`: the provider does not tell
+    cache_write_tokens: int | None = None
 
 
 def is_token_count(number: object) -> bool:
@@ -58,13 +61,14 @@ def is_token_count(number: object) -> bool:
 
 def with_bounded_numbers(completion: Completion) -> Completion:
     """A completion whose tokens, cost and latency are None or 0 where no call can have them."""
-    tokens = (completion.input_tokens, completion.output_tokens)
-    sent, written = (each if is_token_count(each) else None for each in tokens)
+    names = ("input_tokens", "output_tokens", "cached_tokens", "cache_write_tokens")
+    bounded: dict[str, Any] = {
+        name: each if is_token_count(each := getattr(completion, name)) else None for name in names
+    }
     usd, latency_ms = completion.cost_usd, completion.latency_ms
     return replace(
         completion,
-        input_tokens=sent,
-        output_tokens=written,
+        **bounded,
         cost_usd=usd if usd is not None and 0 <= usd <= MAX_CALL_USD else None,
         latency_ms=latency_ms if math.isfinite(latency_ms) and latency_ms >= 0 else 0.0,
     )

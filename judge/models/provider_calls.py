@@ -17,10 +17,11 @@ from typing import Any, Final
 import aiohttp
 import httpx
 
-from assizes.judge.config.judging import Price, ReplyFormat, estimated_tokens
+from assizes.judge.config.judging import JudgeConfig, Price, ReplyFormat, estimated_tokens
 from assizes.judge.errors import ModelError
 from assizes.judge.models.model import ESTIMATED, Completion, ProviderUnreachable, is_token_count
 from assizes.judge.privacy.secret_masking import mask, mask_process_secrets
+from assizes.judge.rows import as_json
 
 log = logging.getLogger(__name__)
 
@@ -29,6 +30,19 @@ MAX_HINT_S: Final = 86_400.0
 
 MAX_DETAIL_CHARS: Final = 200
 """Characters that the readable line of a failure has at most."""
+
+SELF_HOSTED: Final = frozenset(
+    {"openai", "custom_openai", "hosted_vllm", "litellm_proxy", "llamafile", "lm_studio"}
+)
+"""Providers that stand for any server of the OpenAI protocol when an `api_base` is given."""
+
+DEFAULT_TEMPERATURE: Final = 0.2
+
+NEARLY_FULL: Final = 0.7
+"""Share (0..1) of a model's context window above which a prompt's tokens are counted, not estimated."""
+
+OTHER_TOKENIZER: Final = 1.25
+"""Factor on the context window of other providers' models: OpenAI's tokenizer may count too high."""
 
 # Status -> code, for statuses 4xx; all others of them are `bad_request`.
 _CODES: Final = {
@@ -140,6 +154,19 @@ class Parameters:
         return name
 
 
+def cache_key(config: JudgeConfig, provider: str, **settings: object) -> str:
+    """Return everything besides the prompt that decides an answer, as a text."""
+    return as_json(
+        {
+            "model": config.model_id,
+            "provider": provider,
+            "max_output_tokens": config.max_output_tokens,
+            "api_base": config.api_base,
+            **settings,
+        }
+    )
+
+
 def completion_of(
     response: Any, model: str, price: Price | None, *, batch: bool = False
 ) -> Completion:
@@ -152,6 +179,8 @@ def completion_of(
     choice = response.choices[0] if response.choices else None
     usage: Any = getattr(response, "usage", None)
     sent = written = cost_usd = None
+    cached: int | None = None
+    to_cache: int | None = None
     # Without usage client libraries put zeros there, which would make the call look free.
     if usage and usage.total_tokens:
         sent, written = usage.prompt_tokens or 0, usage.completion_tokens or 0
@@ -162,12 +191,10 @@ def completion_of(
                 *(model, sent, written),
             )
             sent = written = None
-        elif price is not None:
-            details = getattr(usage, "prompt_tokens_details", None)
-            cached = getattr(details, "cached_tokens", None) or 0
-            # Bounded: a server that counts otherwise would make the cost negative.
-            from_cache = min(sent, cached) if is_token_count(cached) else 0
-            cost_usd = price.cost_usd(sent, written, from_cache, batch=batch)
+        else:
+            cached, to_cache = _cache_tokens(usage, sent)
+            if price is not None:
+                cost_usd = price.cost_usd(sent, written, cached or 0, to_cache or 0, batch=batch)
     return Completion(
         # A proxy may echo a header; what is masked here is in no row, cache or later prompt.
         text=mask_process_secrets((choice.message.content if choice else None) or ""),
@@ -176,7 +203,20 @@ def completion_of(
         output_tokens=written,
         cost_usd=cost_usd,
         fingerprint=getattr(response, "system_fingerprint", None) or "",
+        cached_tokens=cached,
+        cache_write_tokens=to_cache,
     )
+
+
+def _cache_tokens(usage: Any, sent: int) -> tuple[int | None, int | None]:
+    """Return the tokens of a prompt that its provider read from, and put into, its prompt cache."""
+    details = getattr(usage, "prompt_tokens_details", None)
+    read: Any = getattr(details, "cached_tokens", None)
+    to_cache: Any = getattr(details, "cache_creation_tokens", None)
+    # Bounded: a server that counts otherwise would make the cost negative.
+    read = min(sent, read) if is_token_count(read) else None
+    to_cache = min(sent - (read or 0), to_cache) if is_token_count(to_cache) else None
+    return read, to_cache
 
 
 def with_estimates(

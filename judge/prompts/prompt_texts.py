@@ -227,7 +227,7 @@ def worst_usd(
     if price is None:
         return None
     sent, most = tokens
-    return price.cost_usd(most_sent(ask, sent, complaint), most, batch=batch)
+    return price.worst_usd(most_sent(ask, sent, complaint), most, batch=batch)
 
 
 def most_sent(ask: Ask[Any], estimate: int, complaint: str | None = None) -> int:

@@ -10,6 +10,7 @@ import polars as pl
 from assizes.judge.case import Case
 from assizes.judge.causes.failures import FAILURES
 from assizes.judge.causes.identity import find_causes
+from assizes.judge.causes.meanings import SentenceEncoder
 from assizes.judge.suites.promoted import provenance_of
 
 KNOWN: Final[dict[str, Any]] = {**FAILURES, "cause_id": pl.String}
@@ -17,7 +18,10 @@ KNOWN: Final[dict[str, Any]] = {**FAILURES, "cause_id": pl.String}
 
 
 def returned_causes(
-    cases: Sequence[Case], failures: pl.DataFrame, run_id: str
+    cases: Sequence[Case],
+    failures: pl.DataFrame,
+    run_id: str,
+    encoder: SentenceEncoder | None = None,
 ) -> dict[str, tuple[str, ...]]:
     """The causes guarded by a suite that failures of a run show, by case id.
 
@@ -27,13 +31,14 @@ def returned_causes(
         cases: of the suite.
         failures: of the run, with the columns of `failures.FAILURES`.
         run_id: the id of the run.
+        encoder: compares what reasons mean, as it did when the causes were found.
     """
     known = known_failures(cases)
     ids = [case.case_id for case in cases]
     own = failures.filter(pl.col("case_id").is_in(ids))
     if known.is_empty() or own.is_empty():
         return {}
-    found = find_causes(own, known, run_id)
+    found = find_causes(own, known, run_id, encoder)
     known_ids = set(known["cause_id"])
     guarded = dict(known.select("case_id", "cause_id").group_by("case_id").all().iter_rows())
     back: dict[str, dict[str, None]] = {}

@@ -336,4 +336,5 @@ def _case_row(row_key: RowKey, case: Case) -> dict[str, Any]:
         # Calls of a sub-agent within a call are not the agent's own.
         "tools": sorted({call.name[:MAX_TOOL_NAME] for _, call in transcript.calls()})[:MAX_TOOLS],
         "system_prompt_hash": case.transcript.system_hash,
+        "turn_spans": transcript.turn_spans(),
     }

@@ -16,7 +16,7 @@ from tenacity import AsyncRetrying, retry_if_result, wait_exponential
 from assizes.judge import errors
 from assizes.judge.engine.batching import Batches, PaidReply
 from assizes.judge.engine.ledger import Ledger
-from assizes.judge.models.batch_lines import BatchStatus
+from assizes.judge.models.batch_lines import BatchStatus, Submission, Undecided
 from assizes.judge.models.model import Completion, UnusableReply
 from assizes.tasks.batch import batch_requests
 from assizes.tasks.batch.batch_log import (
@@ -65,12 +65,14 @@ class BatchClient:
         self._results = BatchResults(folder)
         self._records: dict[str, BatchRecord] = {}  # by name
         self._first_attempts: dict[str, PaidReply] = {}  # by key, until the round is closed
+        self._undecided: set[str] = set()  # names of parts that may have been submitted
         self._failed_polls: Counter[str] = Counter()  # in a row, by name of the record
 
     @property
     def waiting(self) -> list[BatchRecord]:
-        """The parts that the provider is still working on."""
-        return [record for record in self._records.values() if record.is_waiting]
+        """The parts that the provider is still working on, or may be."""
+        parts = self._records.values()
+        return [each for each in parts if each.is_waiting or each.name in self._undecided]
 
     def has_asked(self, key: str) -> bool:
         """Whether an ask was ever part of a batch of this run."""
@@ -90,8 +92,9 @@ class BatchClient:
         Raises:
             Inconclusive: the provider cannot be reached.
         """
-        for record in await asyncio.to_thread(self._log.records):
-            self._records[record.name] = record
+        records = await asyncio.to_thread(self._log.records)
+        self._records.update({record.name: record for record in records})
+        for record in records:
             if record.state == "dropped":  # never submitted, so its asks are free
                 continue
             tickets = await asyncio.to_thread(self._log.tickets, record)
@@ -194,19 +197,25 @@ class BatchClient:
         self._log.save(dropped)
 
     async def _submit_draft(self, record: BatchRecord, draft: Draft) -> None:
-        endpoint = self._endpoint(record)
+        endpoint, interval = self._endpoint(record), self._dependencies.poll_interval
 
-        async def find_or_submit() -> str:
+        async def find_or_submit(prepared: BatchRecord) -> str:
             # The provider may have accepted a request that broke off: look before each try.
-            if (existing_id := await endpoint.find(record.tag)) is not None:
+            if (existing_id := await self._find(prepared)) is not None:
                 return existing_id
             with draft.path.open("rb") as lines:
-                return await endpoint.submit(lines, record.tag)
+                return await endpoint.submit(lines, prepared.tag)
 
         try:
+            after = await batch_requests.call_with_retries(interval, endpoint.latest)
+            if after is not None:
+                await self._save_record(record := replace(record, after=after))
             batch_id = await batch_requests.call_with_retries(
-                self._dependencies.poll_interval, find_or_submit
+                interval, lambda: find_or_submit(record)
             )
+        except Undecided as undecided:
+            self._wait_for_decision(record, undecided)
+            return
         except errors.ModelError as error:
             if not batch_requests.is_transient(error):  # else it may have arrived
                 await asyncio.to_thread(self._drop, record)
@@ -217,22 +226,41 @@ class BatchClient:
 
     async def _check_submission(self, record: BatchRecord) -> None:
         """Find out whether the process that prepared a part has submitted it; if not, drop it."""
-        endpoint = self._endpoint(record)
         try:
             batch_id = await batch_requests.call_with_retries(
-                self._dependencies.poll_interval, lambda: endpoint.find(record.tag)
+                self._dependencies.poll_interval, lambda: self._find(record)
             )
+        except Undecided as undecided:
+            self._wait_for_decision(record, undecided)
+            return
         except errors.ModelError as error:
             what = f"cannot see whether batch {record.name} of {record.model} was handed in"
             raise errors.Inconclusive(f"{what}: {error}") from error
+        self._undecided.discard(record.name)
         if batch_id is None:
             await asyncio.to_thread(self._drop, record)
         else:
             await self._save_record(replace(record, state="submitted", batch_id=batch_id))
 
+    async def _find(self, record: BatchRecord) -> str | None:
+        """Look for a prepared part at the provider; `None` where it was not submitted."""
+        keys = await asyncio.to_thread(self._log.tickets, record)
+        others = {each.batch_id for each in self._records.values() if each.batch_id is not None}
+        submission = Submission(record.tag, keys.keys(), record.after, others)
+        return await self._endpoint(record).find(submission)
+
+    def _wait_for_decision(self, record: BatchRecord, undecided: Undecided) -> None:
+        """Keep a part prepared: the end of a batch will tell whether it was submitted."""
+        if record.name not in self._undecided:
+            what = f"batch {record.name} of {record.model} may have been handed in"
+            log.warning("%s: %s; nothing is handed in twice", what, undecided.detail)
+        self._undecided.add(record.name)
+
     async def _poll(self) -> bool:
         """Poll every waiting part and collect the ended ones; whether any part still waits."""
-        parts = self.waiting
+        for name in sorted(self._undecided):
+            await finish_before_cancel(self._check_submission(self._records[name]))
+        parts = [record for record in self.waiting if record.is_waiting]
         statuses = [await finish_before_cancel(self._status(record)) for record in parts]
         done = 0
         for record, status in zip(parts, statuses, strict=True):

@@ -49,6 +49,7 @@ class BatchRecord:
     ended_as: str | None = None  # the provider's word for how the batch ended
     answered: int = 0  # asks with a paid reply
     ledger: str = ""  # the file whose tickets the asks hold; empty where it is not known
+    after: str | None = None  # `Batches.latest` before the submission; `None`: found by the tag
     writer: str = ""  # in the name of the file of asks: unique; empty in older logs
 
     @property
@@ -280,7 +281,9 @@ class BatchAccounts:
         reply = outcome.completion if isinstance(outcome, UnusableReply) else outcome
         spending = CallSpending(code, 0.0)
         if isinstance(reply, Completion):
-            spending = CallSpending(code, reply.cost_usd, reply.input_tokens, reply.output_tokens)
+            cache_tokens = (reply.cached_tokens, reply.cache_write_tokens)
+            tokens = (reply.input_tokens, reply.output_tokens)
+            spending = CallSpending(code, reply.cost_usd, *tokens, 0.0, *cache_tokens)
         self._ledger.settle(ticket, spending, key)
 
     def settle_unanswered(self, tickets: Mapping[str, int]) -> None:

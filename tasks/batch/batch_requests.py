@@ -9,7 +9,15 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
@@ -28,7 +36,6 @@ from assizes.tasks.runtime.process import Closing
 
 T = TypeVar("T")
 
-ENDPOINT: Final = "/v1/chat/completions"  # in each line, as OpenAI's batch files have it
 CALL_ATTEMPTS: Final = 5  # tries of a request to the batch endpoint before the run gives up
 CANCEL_GRACE_S: Final = 5.0  # a cancelled run's wait for the answer to the request in flight
 
@@ -91,12 +98,11 @@ class Drafts(Closing):
         self._writers: dict[str, _DraftWriter] = {}
         self._closed: list[Draft] = []
 
-    def add(self, model: Model, body: dict[str, Any], ask: Ask[Any], key: str) -> None:
+    def add(self, model: Model, request: Mapping[str, Any], ask: Ask[Any], key: str) -> None:
         """Write one request; begins another draft where the open one is full.
 
-        `body` is what a live call of `ask` would send; `key` is the ask's key in the reply cache.
+        `request` is the line of `ask` for the provider; `key` is the ask's key in the reply cache.
         """
-        request = {"custom_id": key, "method": "POST", "url": ENDPOINT, "body": body}
         try:
             line = orjson.dumps(request) + b"\n"
         except TypeError:  # a lone surrogate; live calls send it as an escape

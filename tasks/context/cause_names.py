@@ -11,6 +11,7 @@ import polars as pl
 from assizes.judge.catalog import resolve_judges
 from assizes.judge.causes.edits import MODEL_AUTHOR, CauseEdit, EditKind, current_edits
 from assizes.judge.causes.grouping import near_pairs
+from assizes.judge.causes.meanings import SentenceEncoder
 from assizes.judge.causes.model_naming import (
     NAMER,
     CauseNamer,
@@ -27,6 +28,7 @@ from assizes.judge.model_assignment import ModelAssignment
 from assizes.judge.model_factory import check_model, model_for
 from assizes.judge.models.model import Model
 from assizes.tasks.context.run_context import RunContext, progress_reporter
+from assizes.tasks.embedding.sentence_encoder import encoder_of_run
 from assizes.tasks.intake.preprocessing import CasePreprocessor
 from assizes.tasks.runs.edits.cause_edits import TABLE, add_cause_edit
 from assizes.tasks.runs.run_causes import causes_of_run
@@ -66,7 +68,7 @@ async def name_causes(
         UnknownRun: the store has no such run.
     """
     found, full_id = causes_of_run(store, run_id), store.full_id(run_id)
-    namer, asked = _namer(store, found)
+    namer, asked = _namer(store, found, encoder_of_run(store.run(full_id).config))
     context = await asyncio.to_thread(_context, config, store, model)
     try:
         engine = context.engine_for(f"causes-{full_id}")
@@ -105,7 +107,9 @@ def _wanted_edits(
         yield merge.cause_id, "merge", merge.into, merge.quotes
 
 
-def _namer(store: Store, found: RunCauses) -> tuple[CauseNamer, int]:
+def _namer(
+    store: Store, found: RunCauses, encoder: SentenceEncoder | None
+) -> tuple[CauseNamer, int]:
     shown = found.causes.filter(pl.col("cases") > 0, pl.col("merged_into").is_null())
     by_model = pl.col("author").str.starts_with(MODEL_AUTHOR).fill_null(value=False)
     is_settled = by_model | pl.col("kind").is_in(["rename", "merge", "split"])
@@ -120,7 +124,7 @@ def _namer(store: Store, found: RunCauses) -> tuple[CauseNamer, int]:
     unedited = set(unnamed["cause_id"])
     pairs = [
         (quoted[older], quoted[younger])
-        for older, younger in near_pairs(memory)
+        for older, younger in near_pairs(memory, encoder=encoder)
         if older in quoted and younger in unedited
     ]
     return CauseNamer([quoted[each] for each in unnamed["cause_id"]], pairs), unnamed.height

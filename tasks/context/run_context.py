@@ -21,6 +21,7 @@ from assizes.judge.errors import AssizesError
 from assizes.judge.model_assignment import ModelAssignment, assign_callable_models, assign_models
 from assizes.judge.rows import COMPLETE
 from assizes.tasks.distribute.partitions import check_distributable, check_store
+from assizes.tasks.embedding.sentence_encoder import check_space
 from assizes.tasks.intake.plan import Plan
 from assizes.tasks.intake.preprocessing import CasePreprocessor
 from assizes.tasks.runtime.process import handle_sigterm
@@ -205,8 +206,8 @@ async def open_run_context(config: RunConfig) -> AsyncIterator[RunContext]:
     """Open the context of a run, and close it at the end of the block.
 
     Raises:
-        ConfigurationError: the judges, metrics, models, ledger or ground truth cannot work, or not
-            in the several processes that `[runner]` asks for; nothing has been read or written.
+        ConfigurationError: the judges, metrics, models, ledger, ground truth or causes cannot work,
+            or not in the several processes that `[runner]` asks for; nothing has been read or written.
         StoreError: the store cannot be opened for writing.
     """
     is_distributed = config.runner.kind != "local"
@@ -216,6 +217,7 @@ async def open_run_context(config: RunConfig) -> AsyncIterator[RunContext]:
         from assizes.tasks.distribute.work_pool import check_work_pool
 
         await check_work_pool(config.runner)
+    check_space(config.causes)
     judge_panel = resolve_judges(config.judge)
     assignment = await asyncio.to_thread(assign_callable_models, config, judge_panel)
     preprocessor = await asyncio.to_thread(CasePreprocessor.from_config, config)

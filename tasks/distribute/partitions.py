@@ -16,6 +16,7 @@ from assizes.judge.rows import as_json
 from assizes.tasks.intake.plan import Shard
 from assizes.tasks.store import Store
 from assizes.tasks.store.bucket import LOCAL_SCHEMES
+from assizes.tasks.trace_stores.address import is_trace_store
 
 JUDGED_STATE: Final = "Judged"
 LEFT_STATE: Final = "Left"
@@ -102,6 +103,11 @@ def check_distributable(config: RunConfig) -> None:
             config.judge.options.get("conversation", {}).get("codebook"),
         ),
         ("[ground_truth] uri", config.ground_truth.uri),
+        *(
+            [("[transcripts.traces] copies", config.transcripts.trace_settings.copies)]
+            if is_trace_store(config.transcripts.uri)
+            else []
+        ),
         ("[anchors] uri", config.anchors.uri),
     ]
     for where, uri in places:

@@ -31,6 +31,7 @@ from assizes.judge.models.model import OFFLINE_PROVIDER
 from assizes.judge.rows import COMPLETE
 from assizes.judge.verdicts.executions import collect_rows
 from assizes.tasks.context.run_context import progress_reporter
+from assizes.tasks.embedding.sentence_encoder import check_space
 from assizes.tasks.intake.plan import Plan, RecordSelector, ScanPolicy, Shard
 from assizes.tasks.intake.preprocessing import CasePreprocessor
 from assizes.tasks.intake.shards import ShardRecord, plan_intake, read_shard
@@ -56,10 +57,12 @@ async def forecast(config: RunConfig, day: date | None = None) -> RunForecast:
     No API key is needed. For a run of one day, `day` is the day whose transcripts would be judged.
 
     Raises:
-        ConfigurationError: the judges, the models or the transcripts cannot be used.
+        ConfigurationError: the judges, the models, the transcripts or the space of causes cannot be
+            used.
         UnknownRun: the run whose remaining records are to be judged is not in the store.
         Inconclusive: there is nothing to judge.
     """
+    check_space(config.causes)
     judge_panel = resolve_judges(config.judge)
     assignment = await asyncio.to_thread(assign_models, config, judge_panel)
     preprocessor = await asyncio.to_thread(CasePreprocessor.from_config, config)
@@ -75,7 +78,7 @@ async def forecast(config: RunConfig, day: date | None = None) -> RunForecast:
             date=day,
             # How many records there are is known when all are read.
             on_progress=lambda read: progress_reporter.get()("reading", read, 0),
-            policy=ScanPolicy(selector, preprocessor),
+            policy=ScanPolicy(selector, preprocessor, config.nightly.time_zone),
         )
         prior = await asyncio.to_thread(_PriorState, config, judge_panel, assignment, intake)
         forecaster = Forecaster(assignment, prior.replies(), sql_runner)

@@ -22,6 +22,8 @@ from assizes.tasks.intake.first_rejects import SHOWN_REJECTS, place_text
 from assizes.tasks.intake.reader import RawRecord, TranscriptReader
 from assizes.tasks.sources.listing import TranscriptSource, list_sources
 from assizes.tasks.sources.spool import Spool
+from assizes.tasks.sources.trace_copies import trace_sources
+from assizes.tasks.trace_stores.address import is_trace_store
 
 _MAX_SHOWN_REJECTS: Final = 20
 """How many rejects, and cases with unchecked ground truth, are named; all are counted."""
@@ -106,11 +108,17 @@ def _open_output(path: Path, *, packed: bool) -> BufferedWriter | gzip.GzipFile:
     return gzip.GzipFile(path, "wb", mtime=0) if packed else path.open("wb")
 
 
+def _sources(config: TranscriptsConfig) -> list[TranscriptSource]:
+    if is_trace_store(config.uri):
+        return trace_sources(config)
+    return list_sources(config.uri, config.storage_options)
+
+
 def _cases(config: TranscriptsConfig, spool: Spool, result: ImportResult) -> Iterator[Case]:
     reader = TranscriptReader(config, spool)
     # Name of the format -> format and its objects: a session may be spread over many of them.
     in_pieces: dict[str, tuple[PieceFormat, list[TranscriptSource]]] = {}
-    for source in list_sources(config.uri, config.storage_options):
+    for source in _sources(config):
         try:
             opened = spool.open(source)
             with opened.stream:

@@ -65,6 +65,7 @@ class ScanPolicy(NamedTuple):
 
     selector: RecordSelector | None = None
     preprocessor: CasePreprocessor = DEFAULT_PREPROCESSOR
+    time_zone: str = "UTC"  # whose days are read from a trace store
 
 
 DEFAULT_SCAN_POLICY: Final = ScanPolicy()

@@ -37,13 +37,18 @@ def joined_lines_path(
 
     Raises:
         DataError: as `Spool.lines_path`; `too_large` for a document of pieces over the bound;
-            `vanished` for an object that a manifest names and that is not there.
+            `vanished` for an object that a manifest names and that is not there; `gzip_corrupt`
+            or `zstd_corrupt` for a broken object, unless its pieces are to be salvaged.
     """
-    paths = [
-        spool.lines_path(named_source)
+    named = [
+        named_source
         for source in sources
         for named_source in _manifest_sources(spool, source, format_) or [source]
     ]
+    paths = [spool.lines_path(named_source) for named_source in named]
+    faults = [fault for each in named if (fault := spool.salvage_fault(each)) is not None]
+    if faults and not spool.bounds.salvage_pieces:  # a conversation could lack its end
+        raise faults[0]
     kind = "\n".join([format_.name, *(f"{other.uri} {other.etag}" for other in sources[1:])])
     document_bytes = spool.bounds.document_bytes
     return spool.derived_path(

@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 from zoneinfo import ZoneInfo
@@ -19,7 +19,7 @@ from assizes.judge.config.run import RunConfig
 from assizes.judge.config.transcripts import TranscriptsConfig
 from assizes.judge.errors import ConfigurationError, DataError, Inconclusive
 from assizes.judge.formats.shared.parsing import strict_json
-from assizes.tasks.intake.plan import NothingDue, RecordSelector
+from assizes.tasks.intake.plan import NothingDue, ScanPolicy
 from assizes.tasks.sources.listing import (
     BOM,
     TranscriptSource,
@@ -28,6 +28,8 @@ from assizes.tasks.sources.listing import (
     refresh_if_present,
 )
 from assizes.tasks.sources.spool import Spool
+from assizes.tasks.sources.trace_copies import trace_sources
+from assizes.tasks.trace_stores.address import is_trace_store
 
 _PLACEHOLDER: Final = re.compile(r"\{(\w+)(?::([^{}]*))?\}")  # name, format of strftime
 _DATE_PLACEHOLDER: Final = re.compile(r"\{date(?::[^{}]*)?\}")
@@ -35,7 +37,7 @@ _ACCEPTED: Final = "one URI a line, or a JSON list of them"
 
 
 def selected_sources(
-    config: TranscriptsConfig, day: date | None, selector: RecordSelector | None, spool: Spool
+    config: TranscriptsConfig, day: date | None, policy: ScanPolicy, spool: Spool
 ) -> Iterator[TranscriptSource]:
     """The objects of a run, or those of them in which an earlier run left records.
 
@@ -46,6 +48,7 @@ def selected_sources(
             there is no selector.
         NothingDue: there is no transcript.
     """
+    selector = policy.selector
     if selector is None and config.again is not None:
         raise ConfigurationError(
             "[transcripts] again: needs the store of the earlier run; `assizes retry-rejected RUN "
@@ -57,24 +60,31 @@ def selected_sources(
             "`assizes run`, or plan with `assizes plan`"
         )
     if selector is None or selector.objects is None:
-        yield from transcript_sources(config, day, spool)
+        yield from transcript_sources(config, day, spool, policy.time_zone)
         return
     for source in selector.objects:  # each is refreshed just before it is read
         yield refresh_if_present(source, config.storage_options)
 
 
 def transcript_sources(
-    config: TranscriptsConfig, day: date | None, spool: Spool
+    config: TranscriptsConfig, day: date | None, spool: Spool, time_zone: str = "UTC"
 ) -> list[TranscriptSource]:
     """The objects at the configured place, or those that the manifests there name.
 
-    The place is that of one day where the URI has a place for a date. An object that a manifest
+    The place is that of one day where the URI has a place for a date. Of a trace store, the traces
+    that began on the day in a time zone are read into local objects. An object that a manifest
     names and that is not there is passed on by its name; reading it then fails with `vanished`.
 
     Raises:
         ConfigurationError: the place cannot be reached, or a manifest is malformed.
+        TraceStoreError: the trace store cannot be reached, or refuses the keys.
         NothingDue: there is no transcript.
     """
+    if is_trace_store(config.uri):
+        try:
+            return trace_sources(config, None if day is None else day_window(day, time_zone))
+        except Inconclusive as error:
+            raise NothingDue(str(error)) from None
     uri = expand(config.uri, day)
     # A local folder of a day that is not there yet means a day without transcripts, no fault.
     if day is not None and _is_missing_for_day(config.uri, uri):
@@ -115,6 +125,8 @@ def expand(uri: str, day: date | None) -> str:
             )
         return day.strftime(match[2] or "%Y-%m-%d")
 
+    if is_trace_store(uri):  # is asked for the traces of the day
+        return uri
     expanded, places = _PLACEHOLDER.subn(date_text, uri)
     if day is not None and not places:
         raise ConfigurationError(
@@ -125,12 +137,12 @@ def expand(uri: str, day: date | None) -> str:
 
 
 def check_dated(uri: str) -> None:
-    """Check that a URI has a place for the date of a day.
+    """Check that a URI has a place for the date of a day, or is a trace store.
 
     Raises:
         ConfigurationError: the URI has no such place.
     """
-    if not _DATE_PLACEHOLDER.search(uri):
+    if not is_trace_store(uri) and not _DATE_PLACEHOLDER.search(uri):
         raise ConfigurationError(
             f"[transcripts] uri {uri!r} has no place for a day; put {{date}} or {{date:%Y/%m/%d}} "
             "into it"
@@ -162,6 +174,16 @@ def _step_pattern(names: Sequence[str]) -> str:
 def day_of_moment(moment: datetime, time_zone: str) -> date:
     """The calendar day of a moment in a time zone."""
     return moment.astimezone(ZoneInfo(time_zone)).date()
+
+
+def day_window(day: date, time_zone: str) -> tuple[datetime, datetime]:
+    """When a calendar day begins in a time zone, and when the next day does."""
+    zone = ZoneInfo(time_zone)
+    begin, end = (
+        datetime.combine(each, time(), tzinfo=zone).astimezone(UTC)
+        for each in (day, day + timedelta(days=1))
+    )
+    return begin, end
 
 
 def yesterday(moment: datetime, time_zone: str) -> date:

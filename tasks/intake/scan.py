@@ -18,7 +18,7 @@ from assizes.judge.case import Case
 from assizes.judge.config.transcripts import TranscriptsConfig, filter_mask
 from assizes.judge.errors import ConfigurationError, DataError, Inconclusive
 from assizes.judge.formats.shared.containers import PieceFormat
-from assizes.judge.formats.shared.parsing import fidelity_counts, oddities
+from assizes.judge.formats.shared.parsing import SALVAGED, fidelity_counts, oddities
 from assizes.judge.selection import facts, stratum_of
 from assizes.tasks.intake import plan as plans
 from assizes.tasks.intake.first_rejects import SHOWN_REJECTS, FirstRejects
@@ -146,6 +146,8 @@ class Scan:
                     joined = joined_lines_path(self.reader.spool, [source], format_)
                     scanned.end = joined.stat().st_size
                 self._read_records(scanned, self.reader.cases(opened, format_))
+                if opened.fault is not None:
+                    scanned.oddity_counts[SALVAGED] += 1
             # A plain local file may have been rewritten during the reading: check its etag again.
             self.reader.spool.path(source)
         except DataError as error:
@@ -191,7 +193,7 @@ class Scan:
 
     def _fate(self, scanned: ScannedObject, position: int, case: Case, *, is_selected: bool) -> int:
         """The fate of a record before duplicates are known."""
-        selector, preprocessor = self.policy
+        selector, preprocessor = self.policy.selector, self.policy.preprocessor
         if preprocessor.truth is not None:
             scanned.case_ids.add(case.case_id)
         # The two fields win over tags of the same name.

@@ -68,7 +68,7 @@ def plan_intake(
         Unreconciled: a record has no fate, or two.
     """
     scan = Scan(config, TranscriptReader(config, spool), policy, on_progress)
-    for source in selected_sources(config, date, policy.selector, spool):
+    for source in selected_sources(config, date, policy, spool):
         scan.read(source)
     scan.resolve_duplicates()
     # The sample is drawn after duplicates are known, so that no copy takes a place in it.

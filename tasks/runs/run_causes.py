@@ -14,6 +14,7 @@ from assizes.judge.causes.identity import REMEMBERED
 from assizes.judge.causes.origins import LABEL_COLUMNS, circumstances, related
 from assizes.judge.errors import ConfigurationError, StoreError
 from assizes.judge.rows import CAUSE_TABLES, COMPLETE, as_json
+from assizes.tasks.embedding.sentence_encoder import encoder_of_run
 from assizes.tasks.runs.edited_causes import ALPHA, EditedCauses, judged_cases
 from assizes.tasks.runs.stored_causes import LOOK_BACK, earlier_runs
 from assizes.tasks.store import Store
@@ -30,7 +31,8 @@ def causes_of_run(store: Store, run_id: str) -> RunCauses:
 
     Raises:
         UnknownRun: no run is named so.
-        ConfigurationError: the run is not complete.
+        ConfigurationError: the run is not complete, or its `[causes] space` needs a package that is
+            not installed.
         StoreError: the store cannot be reached.
     """
     run = store.run(run_id)
@@ -75,6 +77,7 @@ def _runs_before(store: Store, run_id: str, stored: Collection[str]) -> list[str
 def _find(
     store: Store, run_id: str, before: tuple[str, RunCauses] | None, edited: EditedCauses
 ) -> RunCauses:
+    encoder = encoder_of_run(store.run(run_id).config)
     columns = {**FAILURES, "cause_id": pl.String}
     memory = pl.DataFrame()
     old = pl.DataFrame(schema=columns)
@@ -82,7 +85,7 @@ def _find(
         memory = edited.memory(before[1])
         old = memory.with_columns(cause_id="found_as").select(list(columns))
     own = failures(store.scan(run_id, "scores"))
-    found = find_edited_causes(own, old, run_id, edited.edits)
+    found = find_edited_causes(own, old, run_id, edited.edits, encoder)
     run = RunWithCauses(run_id, judged_cases(store, run_id), found.failures)
     baseline = None if before is None else edited.with_causes(*before)
     rows = cause_rows(run, found, baseline, edited.known(memory), ALPHA)

@@ -54,7 +54,12 @@ DECLARED: Final = (
     *("rewrite.part.after", "rewrite.publish.before", "rewrite.publish.after", "rebuild.before"),
     *("rebuild.aside", "rebuild.half", "rebuild.after"),
 )
-"""Every failpoint there is; a test sees that each is in the code and is hit."""
+"""Every failpoint of runs and stores; a test sees that each is in the code and is hit."""
+
+PUBLISHING: Final = (
+    *("publish.before", "publish.noted", "publish.answered", "publish.sent", "publish.recorded"),
+)
+"""The failpoints between the steps in which scores are sent elsewhere."""
 
 _lock = threading.Lock()
 
@@ -98,8 +103,8 @@ def arm(text: str | None) -> None:
         return
     name, _, rest = text.partition(":")
     nth, _, action = rest.partition(":")
-    if name not in DECLARED:
-        raise ConfigurationError.unknown("failpoint", name, DECLARED, VARIABLE)
+    if name not in (known := (*DECLARED, *PUBLISHING)):
+        raise ConfigurationError.unknown("failpoint", name, known, VARIABLE)
     if not (nth or "1").isdecimal() or (action or "kill") not in _ACTIONS:
         raise ConfigurationError(
             f"{VARIABLE}: {text!r}; accepted: name:nth or name:nth:{'|'.join(_ACTIONS)}"

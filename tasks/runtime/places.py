@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import tempfile
 import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -17,6 +15,7 @@ from assizes.judge.privacy.secret_masking import mask_credentials
 from assizes.tasks.runtime.failpoints import failpoint
 
 _PROBE: Final = ".assizes-probe-"  # and a random id
+_STEM_CHARS: Final = 64  # of a file's name, in that of its draft: a name has 255 bytes
 
 
 def write_probe(uri: str, storage_options: Mapping[str, Any], where: str) -> None:
@@ -83,18 +82,21 @@ def file_system_errors(uri: str) -> tuple[type[Exception], ...]:
     return tuple(faults)
 
 
-def replace_file(target: Path, content: bytes) -> None:
-    """Replace a file at once: readers see either the old file or the new one, never a part."""
+def replace_file(target: Path, content: bytes, *, is_public: bool = False) -> None:
+    """Replace a file at once: readers see either the old file or the new one, never a part.
+
+    Everybody may read a public file, whatever the mode mask of the process is.
+    """
     # In the same folder: a rename is atomic within one file system only.
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    fresh = Path(name)
+    fresh = target.with_name(f".{target.name[:_STEM_CHARS]}.{uuid.uuid4().hex}")
     try:
         half = len(content) // 2
-        with os.fdopen(handle, "wb") as file:
+        with fresh.open("xb") as file:
             file.write(content[:half])
             failpoint("report.half", before=file.flush)
             file.write(content[half:])
-        fresh.chmod(0o644)  # mkstemp makes files that only their owner reads
+        if is_public:
+            fresh.chmod(0o644)
         failpoint("report.written")
         fresh.replace(target)
         failpoint("report.replaced")

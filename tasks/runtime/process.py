@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, TypeVar
 
 from assizes.judge.privacy.secret_masking import mask, mask_values, register_secrets, secrets_in
 from assizes.tasks.runtime.failpoints import arm_from_environment
+from assizes.tasks.runtime.file_modes import restrict_new_files
 from assizes.tasks.runtime.outage_log import install_outage_filter
 
 if TYPE_CHECKING:
@@ -39,6 +40,9 @@ TELEMETRY_OFF: Final[Mapping[str, str]] = {
 """Without these settings Prefect and its server report to their makers; a value that the user has
 set already is kept."""
 
+_OF_WORKER: Final = "PREFECT__FLOW_RUN_ID"
+"""The variable that Prefect sets in a process that it starts for a flow run."""
+
 # Raised by a template that fits no argument, or by an argument's own `__str__`.
 _TEXT_ERRORS: Final = (AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 _MOST_ERRORS: Final = 1000  # errors looked at: causes, contexts and members of groups
@@ -50,13 +54,16 @@ _ends_on_sigterm: ContextVar[bool] = ContextVar("asked", default=False)  # set b
 def prepare_process() -> None:
     """Switch telemetry off, hide the secrets of the environment in all log lines, arm a failpoint.
 
+    In a process that a worker started for a flow run, new files are for their owner (`file_modes`).
     An outage of the Prefect server becomes one line.
 
     Raises:
-        ConfigurationError: when `ASSIZES_FAILPOINT` names no failpoint.
+        ConfigurationError: when `ASSIZES_FAILPOINT` names no failpoint, or `ASSIZES_UMASK` no mask.
     """
     for name, value in TELEMETRY_OFF.items():
         os.environ.setdefault(name, value)
+    if _OF_WORKER in os.environ:
+        restrict_new_files()
     install_log_redaction()  # cheap when called again; learns secrets that have come since
     install_outage_filter()
     arm_from_environment()

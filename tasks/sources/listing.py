@@ -26,6 +26,8 @@ import fsspec
 from assizes.judge.errors import ConfigurationError, DataError, Inconclusive
 from assizes.tasks.sources import unread
 from assizes.tasks.sources.csv_files import CSV_SUFFIXES, is_csv
+from assizes.tasks.sources.remote_files import SCHEMES, is_remote, remote_objects
+from assizes.tasks.trace_stores.address import KINDS
 
 BOM: Final = b"\xef\xbb\xbf"
 """The UTF-8 mark that some writers put at the start of a file; it is never part of a record."""
@@ -84,9 +86,8 @@ def list_sources(uri: str, storage_options: Mapping[str, Any]) -> list[Transcrip
         Inconclusive: the place can be read and holds no transcript.
     """
     scheme, _, rest = uri.rpartition("://")
-    if (
-        scheme != "s3" and not rest.strip()
-    ):  # else it would be the current folder, with all that lies there
+    # Else it would be the current folder, with all that lies there.
+    if scheme != "s3" and not rest.strip():
         raise ConfigurationError(
             f"[transcripts] uri is {uri!r}; give a file, a folder, a glob or s3://bucket/prefix"
         )
@@ -94,13 +95,15 @@ def list_sources(uri: str, storage_options: Mapping[str, Any]) -> list[Transcrip
         sources = _bucket_sources(rest, storage_options)
     elif scheme in ("", "file"):
         sources = list(_local_sources(Path(rest)))
-    elif scheme in ("http", "https"):
-        why = "is on the web, which is not read; download it, and give the path of the file"
-        raise ConfigurationError(f"[transcripts] uri: {uri!r} {why}")
+    elif is_remote(uri):
+        sources = [
+            TranscriptSource(remote.uri, remote.etag, remote.size, remote.modified)
+            for remote in remote_objects(uri, storage_options)
+            if remote.uri == uri or remote.uri.endswith(_SUFFIXES)
+        ]
     else:
-        raise ConfigurationError.unknown(
-            "scheme", f"{scheme}://", ["file://", "s3://", "a plain path"], "[transcripts] uri"
-        )
+        known = [*(f"{name}://" for name in ("file", "s3", *SCHEMES, *KINDS)), "a plain path"]
+        raise ConfigurationError.unknown("scheme", f"{scheme}://", known, "[transcripts] uri")
     if not sources:
         wanted = ", ".join(f"*{plain}" for plain in (*_PLAIN, *CSV_SUFFIXES))
         wholes = ", ".join(f"*{whole}" for whole in _WHOLE)

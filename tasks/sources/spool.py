@@ -26,6 +26,7 @@ from assizes.tasks.runtime.places import file_system_errors
 from assizes.tasks.runtime.process import Closing
 from assizes.tasks.sources import listing, unread
 from assizes.tasks.sources.csv_files import csv_to_lines, is_csv
+from assizes.tasks.sources.remote_files import is_remote, remote_stream
 from assizes.tasks.sources.temporary_folder import TemporaryFolder
 from assizes.tasks.sources.unpacking import (
     CONVERTERS,
@@ -89,7 +90,8 @@ class Spool(Closing):
     def of(cls, config: TranscriptsConfig) -> Spool:
         """A spool with the storage options and bounds of a configuration."""
         sizes = round(config.max_object_mb * _MB), round(config.max_document_mb * _MB)
-        return cls(config.storage_options, ObjectBounds(*sizes, config.salvage))
+        salvage = config.salvage is not False, config.salvage is True
+        return cls(config.storage_options, ObjectBounds(*sizes, *salvage))
 
     def close(self) -> None:
         """Delete the temporary folder and forget every file and parsed document."""
@@ -108,7 +110,7 @@ class Spool(Closing):
                 `gzip_corrupt`, `zstd_corrupt`, `bomb`, or `too_large`.
             ConfigurationError: the bucket cannot be reached any more, or the disk is full.
         """
-        if not source.uri.startswith("s3://"):
+        if not source.uri.startswith("s3://") and not is_remote(source.uri):
             if source.etag in unread.CODES:
                 raise unread.unread_error(source.uri, source.etag)
             path = Path(source.uri)
@@ -130,7 +132,7 @@ class Spool(Closing):
     def open(self, source: listing.TranscriptSource) -> OpenedObject:
         """The local file of a source, opened for reading; raises what `lines_path` does."""
         stream = self.lines_path(source).open("rb")
-        return OpenedObject(source, stream, self._faults.get((source.uri, source.etag)))
+        return OpenedObject(source, stream, self.salvage_fault(source))
 
     def lines_path(self, source: listing.TranscriptSource) -> Path:
         """The local file of a source; for an archive or a table the file of its records as lines.
@@ -147,9 +149,15 @@ class Spool(Closing):
         with path.open("rb") as stream:
             if stream.read(MAGIC_BYTES) not in CONVERTERS:
                 return path
+        if (fault := self.salvage_fault(source)) is not None:  # the beginning is no archive
+            raise fault
         return self.derived_path(
             source, "lines", lambda target: archive_to_lines(path, target, self.bounds)
         )
+
+    def salvage_fault(self, source: listing.TranscriptSource) -> DataError | None:
+        """What broke behind the beginning of an object that was fetched; `None`: it is whole."""
+        return self._faults.get((source.uri, source.etag))
 
     def current_source(self, uri: str) -> listing.TranscriptSource:
         """The object of a name, as it is now.
@@ -193,7 +201,7 @@ class Spool(Closing):
         """
         key = ((source.uri, source.etag), parse)
         path = self.path(source)
-        if (fault := self._faults.get(key[0])) is not None:  # the beginning is no JSON document
+        if (fault := self.salvage_fault(source)) is not None:  # the beginning is no JSON document
             raise fault
         if (size := path.stat().st_size) > self.bounds.document_bytes:
             raise DataError(
@@ -221,6 +229,10 @@ class Spool(Closing):
     def _fetch(self, source: listing.TranscriptSource) -> Path:
         if source.uri.startswith("s3://"):
             with listing.bucket_stream(source, self._options) as stream:
+                return self._unpack(source, stream)
+        if is_remote(source.uri):
+            pinned = (source.uri, source.etag, self._options, self.bounds.object_bytes)
+            with remote_stream(*pinned) as stream:
                 return self._unpack(source, stream)
         with Path(source.uri).open("rb") as stream:
             return self._unpack(source, stream)

@@ -119,6 +119,7 @@ class ObjectBounds:
     object_bytes: int = 16_384 * _MB  # of an unpacked object
     document_bytes: int = 40 * _MB  # of an object that is parsed as a whole
     salvage: bool = False  # keep the whole lines before the place where a packed object breaks
+    salvage_pieces: bool = False  # also of lines that are pieces of conversations
 
 
 def unpack(

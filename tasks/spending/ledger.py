@@ -49,10 +49,12 @@ _ADD: Final = (  # ?1 and ?2 are the scopes of run and day, ?3 the worst case in
     "values (?1, 1, ?3, 1, ?3, 0), (?2, 1, ?3, 1, ?3, 0) on conflict (scope) do update set "
     "calls = calls + 1, nano = nano + ?3, open_calls = open_calls + 1, open_nano = open_nano + ?3"
 )
-_SETTLE: Final = (  # ?1 ticket, ?2 cost, ?3 to ?6 tokens, ms and error code, ?7 run, ?8 key or null
+# ?1 ticket, ?2 cost, ?3 to ?6 tokens, ms and error code, ?7 run, ?8 key or null, ?9 and ?10 tokens of
+# the provider's prompt cache
+_SETTLE: Final = (
     "update calls set state = 'settled', cost_nano = ?2, "
     "counted_nano = coalesce(?2, worst_nano, 0), input_tokens = ?3, output_tokens = ?4, "
-    "latency_ms = ?5, code = ?6 where id = ?1 and run_id = ?7 and key = coalesce(?8, key) "
+    "latency_ms = ?5, code = ?6, cached_tokens = ?9, cache_write_tokens = ?10 where id = ?1 and run_id = ?7 and key = coalesce(?8, key) "
     "and state = 'reserved' returning day, coalesce(worst_nano, 0), counted_nano, "
     "worst_nano is null and cost_nano is null"
 )
@@ -157,11 +159,10 @@ class SqliteLedger:
         usd = spent.cost_usd
         is_cost = usd is not None and 0 <= usd <= MAX_CALL_USD
         cost = round(usd * NANO) if usd is not None and is_cost else None  # None: the worst case
-        tokens = (
-            count if is_token_count(count) else None
-            for count in (spent.input_tokens, spent.output_tokens)
-        )
-        self._due.append((ticket, cost, *tokens, spent.latency_ms, spent.code, self.run_id, key))
+        counts = (spent.input_tokens, spent.output_tokens)
+        cache_counts = (spent.cached_tokens, spent.cache_write_tokens)
+        call = (spent.latency_ms, spent.code, self.run_id, key)
+        self._due.append((ticket, cost, *_tokens(counts), *call, *_tokens(cache_counts)))
         with self._note_faults(), suppress(LedgerBusy), self._transaction(wait=False):
             pass  # the transaction writes what is due; if another process writes, the next one does
 
@@ -283,6 +284,10 @@ class SqliteLedger:
             self._fault = f"[limits] ledger {self.path!r} cannot be written: {error}"
             log.warning("%s; no more model calls are made", self._fault)
         return self._fault
+
+
+def _tokens(counts: tuple[int | None, ...]) -> Iterator[int | None]:
+    return (count if is_token_count(count) else None for count in counts)
 
 
 def stop_line(at: str) -> str:

@@ -5,6 +5,7 @@ Every function that is given a path raises `StoreError` where the file at the pa
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from contextlib import closing
 from datetime import UTC, datetime
@@ -48,6 +49,10 @@ _CHECKPOINT_PAGES: Final = 4000  # of 4 KiB: 16 MB, because each checkpoint wait
 _APPLICATION_ID: Final = 0x41535A4C  # "ASZL": tells a ledger from any other SQLite file
 _VERSION: Final = 1  # of the tables, kept as SQLite's user_version
 
+_LATER_COLUMNS: Final = ("cached_tokens", "cache_write_tokens")
+"""Columns of `calls` that older ledgers lack; the version stays, as older versions of assizes do
+not mind them."""
+
 # `sittings` holds a row for each time that a process began or resumed a run; a stop applies to the
 # sessions up to its `upto`.
 _TABLES: Final = """
@@ -65,7 +70,9 @@ create table calls (
     output_tokens integer,
     latency_ms real,
     code text,
-    state text not null check (state in ('reserved', 'settled'))
+    state text not null check (state in ('reserved', 'settled')),
+    cached_tokens integer,
+    cache_write_tokens integer
 );
 create table totals (
     scope text primary key,
@@ -106,6 +113,8 @@ def open_ledger_file(path: str) -> sqlite3.Connection:
     connection: sqlite3.Connection | None = None
     try:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
+        # SQLite itself never lets a group write to a new file, whatever the mode mask says.
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o666))
         # Without an isolation level the module begins no transaction of its own.
         connection = sqlite3.connect(
             path, timeout=MAX_BUSY_S, isolation_level=None, check_same_thread=False
@@ -265,6 +274,10 @@ def _create_tables(connection: sqlite3.Connection) -> None:
                 connection.execute(statement)
             connection.execute(f"pragma application_id = {_APPLICATION_ID}")
             connection.execute(f"pragma user_version = {_VERSION}")
+        held = {row[1] for row in connection.execute("pragma table_info(calls)").fetchall()}
+        for name in _LATER_COLUMNS:
+            if mark == _APPLICATION_ID and name not in held:
+                connection.execute(f"alter table calls add column {name} integer")
 
 
 def _damaged(path: str, what: str) -> StoreError:

@@ -8,6 +8,7 @@ journal lists is damaged.
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
@@ -50,6 +51,13 @@ DAMAGE_PATTERN: Final = re.compile(
     r"corrupt|checksum|INTERNAL|FATAL|serializ|WAL|beyond the end|could not read", re.IGNORECASE
 )
 """What stands in an error message of DuckDB that means a damaged file."""
+
+_FULL_PATTERN: Final = re.compile(
+    "|".join(re.escape(os.strerror(code)) for code in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
+    + "|failed to offload data block|not enough space",
+    re.IGNORECASE,
+)
+"""What stands in an error message of DuckDB that means a full disk, a quota or a limit of size."""
 
 
 @dataclass(slots=True)
@@ -288,6 +296,18 @@ def damage_error(uri: str, what: str) -> StoreError:
     )
 
 
+def statement_error(uri: str, error: duckdb.Error) -> StoreError:
+    """The error of one line for a statement that failed: a full disk, a damaged file, or another."""
+    line = first_line(error)
+    # Asked first: an error about a full disk names the write-ahead log, as one about damage does.
+    if _FULL_PATTERN.search(str(error)):
+        return StoreError(
+            f"{uri}: the disk is full ({line}). What was committed before is kept, nothing else was "
+            "written; free some room and give the same command again: kept replies are not paid for twice"
+        )
+    return damage_error(uri, line) if DAMAGE_PATTERN.search(line) else StoreError(f"{uri}: {line}")
+
+
 def busy_error(uri: str, pid: object) -> StoreBusy:
     """The error for a file that another process has open; `pid` is its id, None if not known."""
     holder = f"process {pid} on {socket.gethostname()}" if pid else "another process"
@@ -323,6 +343,8 @@ def _open_error(uri: str, path: Path, message: str) -> StoreError:
         return busy_error(uri, owner[1] if owner else None)
     if "different configuration" in message:  # in DuckDB's error for a second connection
         return own_process_error(uri)
+    if _FULL_PATTERN.search(message):
+        return statement_error(uri, duckdb.Error(message))
     line, is_foreign = first_line(message), "not a valid DuckDB database" in message
     if (is_foreign or DAMAGE_PATTERN.search(message)) and _is_store_file(path):
         return damage_error(uri, line)

@@ -123,12 +123,9 @@ class LentConnection:
             try:
                 yield self._known_connection()
             except duckdb.Error as error:
-                line = duckdb_file.first_line(error)
                 if self._is_cut:
                     raise self._cut_error() from error
-                if duckdb_file.DAMAGE_PATTERN.search(line):
-                    raise duckdb_file.damage_error(self.uri, line) from error
-                raise StoreError(f"{self.uri}: {line}") from error
+                raise duckdb_file.statement_error(self.uri, error) from error
             finally:
                 self._lend_if_wanted()
 

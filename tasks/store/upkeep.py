@@ -8,7 +8,7 @@ garbage, since its mark may still come.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -55,9 +55,9 @@ def list_garbage(
         StoreError: when a complete run lacks commit marks: then its parts must not be removed.
     """
     limit = now - older_than
-    items = list(
-        _drafts(objects, ["", "runs", "comparisons", "calibrations", *PEOPLE_TABLES], limit)
-    )
+    folders = ["", "runs", "comparisons", "calibrations", *PEOPLE_TABLES]
+    folders += [f"deliveries/{run_id}" for run_id in objects.names("deliveries")]
+    items = list(_drafts(objects, folders, limit))
     items += [
         Garbage(f"{PROBES}/{entry.name}", entry.size, "probe")
         for entry in objects.entries(PROBES)
@@ -166,8 +166,12 @@ def find_subject(
     return subject_rows
 
 
-def forget_subject(store: Store, subject_rows: list[SubjectRows]) -> None:
+def forget_subject(
+    store: Store, subject_rows: list[SubjectRows], before: Callable[[], object] | None = None
+) -> None:
     """Delete the rows that `find_subject` found, and the search indexes of their runs.
+
+    `before` is called once the runs are locked; where it raises, nothing was deleted.
 
     Raises:
         StoreBusy: when another process works on one of the runs; then nothing was deleted.
@@ -175,6 +179,8 @@ def forget_subject(store: Store, subject_rows: list[SubjectRows]) -> None:
     with ExitStack() as locks:
         for run_rows in subject_rows:
             locks.enter_context(_locked_run(store, run_rows.run_id))
+        if before is not None:
+            before()
         for run_rows in subject_rows:
             store.forget(run_rows.run_id, run_rows.case_ids)
             delete_index(store.uri, run_rows.run_id)  # last: one that is built meanwhile goes, too

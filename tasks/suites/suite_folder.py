@@ -101,7 +101,7 @@ def write_suite(folder: Path, suite: Suite) -> None:
             path = folder / name
             stored = path.read_bytes() if path.exists() else b""
             if content != stored or (name == CASES and not path.exists()):
-                replace_file(path, content)
+                replace_file(path, content, is_public=True)
     except OSError as error:
         raise ConfigurationError(
             f"{str(folder)!r} cannot be written to ({error.strerror}); name another folder"

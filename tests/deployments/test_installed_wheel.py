@@ -131,7 +131,9 @@ def test_the_wheel_built_from_the_source_distribution_holds_every_module(archive
         ["git", "ls-files", *LAYERS], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout.splitlines()
     there = [name for name in tracked if (ROOT / name).is_file()]
-    wanted = {f"assizes/{name}" for name in there} | {"assizes/__init__.py", "assizes/py.typed"}
+    wanted = {f"assizes/{name}" for name in there} | {
+        f"assizes/{name}" for name in ("__init__.py", "py.typed", "pytest.py")
+    }
     assert len(wanted) > 250
     assert held == wanted
 

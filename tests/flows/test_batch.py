@@ -161,10 +161,10 @@ async def test_a_budget_that_the_batch_could_exceed_sends_nothing(
 async def test_a_provider_without_batches_is_refused_before_anything_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, judge_server: OpenAIServer
 ):
-    monkeypatch.setenv("ANTHROPIC_API_KEY", OPENAI_KEY)
-    tables = body(tmp_path, judge_server, 1, model="anthropic/claude-sonnet-4-5", api_base=None)
+    monkeypatch.setenv("MISTRAL_API_KEY", OPENAI_KEY)
+    tables = body(tmp_path, judge_server, 1, model="mistral/mistral-large-latest", api_base=None)
     tables["transcripts"]["uri"] = str(tmp_path / "nowhere")
-    with pytest.raises(ConfigurationError, match="no batches for 'anthropic/claude.*openai"):
+    with pytest.raises(ConfigurationError, match="no batches for 'mistral/mistral.*openai"):
         await outcome_of(validate_config(tables, "test"))
 
 

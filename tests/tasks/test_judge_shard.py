@@ -14,8 +14,11 @@ import pytest
 from botocore.exceptions import EndpointConnectionError
 from prefect.states import Failed
 
+from assizes.deployments.commands.show import show_rejects
+from assizes.judge.case import Case
 from assizes.judge.config.judging import LimitsConfig
 from assizes.judge.config.run import RunConfig
+from assizes.judge.engine.call_gates import BudgetGate
 from assizes.judge.errors import (
     ConfigurationError,
     DataError,
@@ -25,10 +28,13 @@ from assizes.judge.errors import (
     StoreError,
 )
 from assizes.judge.formats import native_line
+from assizes.judge.injection.families import Flag, flags
+from assizes.judge.verdicts import case_rows
 from assizes.tasks.context.run_context import open_run_context
 from assizes.tasks.judge_shard import judge_shard
 from assizes.tasks.plan import RunRequest, plan_run
 from assizes.tasks.store import open_store
+from assizes.tasks.summarise import summarise_run
 from tests.builders import agent, case, user
 
 MODULE = '''
@@ -100,6 +106,77 @@ async def test_a_judge_that_raises_costs_its_own_scores_only(folder: Path):
     assert broken["reason"] == "IndexError: tuple index out of range"
     assert json.loads(broken["details"]) == {"error": "judge_bug"}
     assert (broken["value"], broken["passed"]) == (None, None)
+
+
+DEFECT = "KeyError, a defect of Assizes; the log says where"
+
+
+async def test_a_defect_of_ours_with_one_case_reaches_no_other_case(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def defective(case: Case) -> tuple[Flag, ...]:
+        if len(case.transcript.turns) == 1:
+            raise KeyError(case.transcript.turns[0].text)
+        return flags(case)
+
+    monkeypatch.setattr(case_rows, "case_flags", defective)
+    wanted = config(folder, judges=("own_judging:steady", "recorded"))
+    tables = await judged(wanted)
+
+    assert tables["cases"].sort("case_id").select("case_id", "status", "error").rows() == [
+        ("fine", "judged", None),
+        ("short", "errored", f"internal_error: steady, recorded_reward ({DEFECT})"),
+    ]
+    scores = tables["scores"].filter(pl.col("part") == "").sort("case_id", "judge")
+    assert scores.select("case_id", "judge", "status", "value").rows() == [
+        ("fine", "recorded", "scored", 1.0),
+        ("fine", "steady", "scored", 1.0),
+        ("short", "recorded", "failed", None),
+        ("short", "steady", "failed", None),
+    ]
+
+    monkeypatch.undo()  # the defect is mended: `assizes resume RUN --errors`
+    async with open_run_context(wanted) as context:
+        run = await plan_run.fn(context, RunRequest())
+        run_id = (await summarise_run.fn(context, run, has_lost_shards=False)).run.run_id
+    again = {"transcripts": {**wanted.transcripts.model_dump(), "again": {"run": run_id}}}
+    again["transcripts"]["again"]["only"] = "errored"
+    tables = await judged(RunConfig.model_validate(wanted.model_dump() | again))
+    assert tables["cases"].select("case_id", "status").rows() == [("short", "judged")]
+
+
+async def test_an_error_of_the_ledger_is_committed_as_no_result(
+    folder: Path, judge_server, monkeypatch: pytest.MonkeyPatch
+):
+    async def broken(_gate: BudgetGate, _key: str, _ask: str) -> bool:
+        raise StoreError("the ledger is damaged")
+
+    monkeypatch.setattr(BudgetGate, "claim", broken)
+    wanted = config(
+        folder, judges=("safety",), model="openai/strict", api_base=judge_server.api_base
+    )
+    await refused(wanted, StoreError, "the ledger is damaged")
+
+
+async def test_rejects_beyond_a_thousand_of_one_kind_are_counted_and_not_listed(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+):
+    lines = [b"{oops", *(b"[%d" % number for number in range(1499)), b'{"format": "\xff"}']
+    with (folder / "cases.jsonl").open("ab") as file:
+        file.write(b"\n".join(lines) + b"\n")
+    wanted = config(folder, judges=("recorded",))
+    async with open_run_context(wanted) as context:
+        run = await plan_run.fn(context, RunRequest())
+        (shard,) = run.intake.shards
+        counts = await judge_shard.fn(context, run.run_id, shard)
+    with open_store(wanted.store) as store:
+        rejects = store.table(run.run_id, "rejects")["reason"].value_counts()
+
+    assert counts["quarantined"] == run.intake.rejected == 1501
+    assert run.intake.reasons == {"json": 1500, "encoding": 1}
+    assert dict(rejects.iter_rows()) == {"json": 1000, "encoding": 1}
+    show_rejects(run.run_id, None, wanted.store.uri, as_json=False)
+    assert "more are counted and not listed: json 500\n" in capsys.readouterr().out
 
 
 @pytest.mark.row("002-04")

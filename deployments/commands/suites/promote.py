@@ -5,11 +5,14 @@ from __future__ import annotations
 import getpass
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from assizes.deployments.commands import output
-from assizes.deployments.commands.stores import opened_store
+from assizes.deployments.commands.stores import store_config
+from assizes.judge.config.run import StoreConfig
 from assizes.judge.errors import ConfigurationError
 from assizes.judge.suites.content import Promotion, with_promoted
+from assizes.tasks.store import open_store
 from assizes.tasks.suites.promotion import CaseChoice, PromotableCases, promotable_cases
 from assizes.tasks.suites.suite_folder import read_or_new_suite, write_suite
 
@@ -28,6 +31,72 @@ class PromoteOptions:
     dry_run: bool
 
 
+class Promoted(NamedTuple):
+    """What a promotion chose of a run, and what became of it in the suite."""
+
+    folder: Path
+    chosen: PromotableCases
+    promotion: Promotion
+
+    def document(self, *, dry_run: bool) -> dict[str, Any]:
+        """The promotion as a JSON document."""
+        suite = self.promotion.suite
+        return {
+            "suite": suite.name,
+            "folder": str(self.folder),
+            "run_id": self.chosen.run_id,
+            "dry_run": dry_run,
+            "version": suite.version,
+            "cases": len(suite.cases),
+            "added": self.promotion.added,
+            "already_there": self.promotion.held,
+            "other_conversation": self.promotion.taken,
+            "left_out": self.chosen.refused,
+        }
+
+    def check_complete(self) -> None:
+        """Check that every chosen case could be written.
+
+        Raises:
+            ConfigurationError: some were left out; the message says which and why.
+        """
+        refused = self.chosen.refused
+        if not refused:
+            return
+        some = [f"case {case_id!r}: {why}" for case_id, why in refused.items()]
+        more = f"; and {len(some) - _NAMED} more" if len(some) > _NAMED else ""
+        raise ConfigurationError(
+            f"promote: {len(some)} of {len(some) + len(self.chosen.cases)} cases were left out: "
+            f"{'; '.join(some[:_NAMED])}{more}"
+        )
+
+
+def promote(wanted: PromoteOptions, config: StoreConfig) -> Promoted:
+    """Write the chosen cases of a run into a suite, except in a dry run.
+
+    Raises:
+        UnknownRun: the store has no such run.
+        UnknownCase: the run has no such case, or none that failed.
+        ConfigurationError: nothing is chosen, or the suite cannot be read or written.
+    """
+    if wanted.choice.is_empty:
+        raise ConfigurationError(
+            "promote: no case is chosen; give --failed, --cause CAUSE or --case CASE"
+        )
+    place = wanted.to
+    if "://" in place.removeprefix("file://"):
+        raise ConfigurationError(f"--to {place!r}: a suite is a folder on disk; give its path")
+    folder = Path(place.removeprefix("file://"))
+    suite = read_or_new_suite(folder)  # before the store is searched
+    with open_store(config) as store:
+        who = _user(wanted.promoted_by)
+        chosen = promotable_cases(store, wanted.run_id, wanted.choice, who)
+    promotion = with_promoted(suite, chosen.cases)
+    if promotion.added and not wanted.dry_run:
+        write_suite(folder, promotion.suite)
+    return Promoted(folder, chosen, promotion)
+
+
 def promote_and_print(
     wanted: PromoteOptions, file: Path | None, uri: str | None, *, as_json: bool
 ) -> None:
@@ -39,29 +108,12 @@ def promote_and_print(
         ConfigurationError: nothing is chosen, the suite cannot be read or written, or some case
             could not be written; the others are written all the same.
     """
-    if wanted.choice.is_empty:
-        raise ConfigurationError(
-            "promote: no case is chosen; give --failed, --cause CAUSE or --case CASE"
-        )
-    place = wanted.to
-    if "://" in place.removeprefix("file://"):
-        raise ConfigurationError(f"--to {place!r}: a suite is a folder on disk; give its path")
-    folder = Path(place.removeprefix("file://"))
-    suite = read_or_new_suite(folder)  # before the store is searched
-    with opened_store(file, uri) as store:
-        who = _user(wanted.promoted_by)
-        chosen = promotable_cases(store, wanted.run_id, wanted.choice, who)
-    promotion = with_promoted(suite, chosen.cases)
-    if promotion.added and not wanted.dry_run:
-        write_suite(folder, promotion.suite)
-    _print(folder, chosen, promotion, dry_run=wanted.dry_run, as_json=as_json)
-    if chosen.refused:
-        some = [f"case {case_id!r}: {why}" for case_id, why in chosen.refused.items()]
-        more = f"; and {len(some) - _NAMED} more" if len(some) > _NAMED else ""
-        raise ConfigurationError(
-            f"promote: {len(some)} of {len(some) + len(chosen.cases)} cases were left out: "
-            f"{'; '.join(some[:_NAMED])}{more}"
-        )
+    promoted = promote(wanted, store_config(file, uri))
+    if as_json:
+        output.print_json(promoted.document(dry_run=wanted.dry_run))
+    else:
+        _print(promoted.folder, promoted.promotion, dry_run=wanted.dry_run)
+    promoted.check_complete()
 
 
 def _user(given: str | None) -> str:
@@ -74,26 +126,8 @@ def _user(given: str | None) -> str:
         return ""
 
 
-def _print(
-    folder: Path, chosen: PromotableCases, promotion: Promotion, *, dry_run: bool, as_json: bool
-) -> None:
+def _print(folder: Path, promotion: Promotion, *, dry_run: bool) -> None:
     suite = promotion.suite
-    if as_json:
-        output.print_json(
-            {
-                "suite": suite.name,
-                "folder": str(folder),
-                "run_id": chosen.run_id,
-                "dry_run": dry_run,
-                "version": suite.version,
-                "cases": len(suite.cases),
-                "added": promotion.added,
-                "already_there": promotion.held,
-                "other_conversation": promotion.taken,
-                "left_out": chosen.refused,
-            }
-        )
-        return
     verb = "would be added to" if dry_run else "added to"
     word = "case" if len(promotion.added) == 1 else "cases"
     if promotion.added:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import importlib.util
 import inspect
+import logging
 import re
 import sys
 import typing
@@ -25,6 +27,8 @@ from assizes.judge.families.entry import JudgeEntry, JudgeOptions
 from assizes.judge.protocol import Judge, Steps
 from assizes.judge.score import Metric, Score
 
+log = logging.getLogger(__name__)
+
 _REFERENCE: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 _LOAD_FAULTS: Final = (
     *(ImportError, SyntaxError, NameError, AttributeError),
@@ -39,6 +43,8 @@ _FORMER_PACKAGES: Final = frozenset({"judge", "tasks", "flows", "deployments"})
 def load_reference(reference: str, setting: str, wanted: str) -> Any:
     """The attribute that `module:attribute` names; messages name `setting`, and what is `wanted`.
 
+    Before a module of the current folder is imported for the first time, a warning says so.
+
     Raises:
         ConfigurationError: when the reference is malformed, the module cannot be imported, or it
             has no such attribute.
@@ -52,6 +58,8 @@ def load_reference(reference: str, setting: str, wanted: str) -> Any:
         sys.path.append(here)
     # Else a file that was written a moment ago is not found.
     importlib.invalidate_caches()
+    if (file := _file_here(module_name)) is not None:
+        log.warning("%s %r runs code of the current folder: %s", setting, reference, file)
     try:
         module = importlib.import_module(module_name)
     except _LOAD_FAULTS as error:
@@ -65,6 +73,25 @@ def load_reference(reference: str, setting: str, wanted: str) -> Any:
         why = f"names nothing: module {module_name!r} ({place}) has no such"
         raise reference_error(setting, reference, why)
     return getattr(module, attribute)
+
+
+def _file_here(module_name: str) -> str | None:
+    """The file of the current folder that an import would run; `None`: it runs none, or has done so."""
+    if module_name in sys.modules:
+        return None
+    top = module_name.partition(".")[0]
+    try:
+        spec = importlib.util.find_spec(top)
+    except (ImportError, ValueError):  # a module without a specification; the import says more
+        return None
+    if spec is None:
+        return None
+    here, origin = Path.cwd(), Path(spec.origin or "")
+    package = [Path(folder) for folder in spec.submodule_search_locations or ()]
+    # The folder of the module itself: an environment may lie in the current folder too.
+    if here in {folder.resolve().parent for folder in package}:
+        return f"{module_name.replace('.', '/')}" + ("/" if module_name == top else ".py")
+    return origin.name if not package and origin.resolve().parent == here else None
 
 
 def reference_error(setting: str, reference: str, why: str) -> ConfigurationError:

@@ -35,6 +35,7 @@ _ATTACHMENT_PREFIX: Final = "attachment://"
 _GRADES: Final = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0}
 """Values of inspect_ai's letters: correct, incorrect, partial, no answer."""
 
+_AGENT_SPAN: Final = "agent"  # the type of a span in which an agent works
 _MAX_EPOCH: Final = 10**6  # a larger number is not believed, and gives repetition 0
 _MESSAGE_FIELDS: Final = {
     *("role", "content", "tool_calls", "tool_call_id", "function", "error", "id", "source"),
@@ -61,7 +62,8 @@ def _read(value: dict[str, Any]) -> Case:
     log, sample = mapping(value.get("eval"), "eval"), mapping(value["sample"], "sample")
     builder = ConversationBuilder()
     sample = _with_attachments(sample, mapping(sample.get("attachments"), "attachments"))
-    for path, message in numbered_objects(sample.get("messages"), "messages"):
+    messages = list(numbered_objects(sample.get("messages"), "messages"))
+    for path, message in messages:
         _add_message(message, path, builder)
     metadata = mapping(sample.get("metadata"), "metadata")
     early_end = _early_end(sample)
@@ -74,7 +76,7 @@ def _read(value: dict[str, Any]) -> Case:
         # Epochs count from 1, repetitions from 0.
         repetition=int(epoch) - 1 if epoch is not None and 1 <= epoch <= _MAX_EPOCH else 0,
         transcript=Transcript(
-            turns=_with_usage(builder.turns, sample),
+            turns=_with_usage(_with_agents(builder.turns, messages, sample), sample),
             system=builder.system_text(),
             started_at=moment(sample.get("started_at")),
             duration_ms=_duration_ms(sample),
@@ -153,6 +155,62 @@ def _tool_call(call_data: dict[str, Any], path: str) -> ToolCall:
     if call_data.get("parse_error"):  # `arguments` is then what inspect_ai could make of the text
         return call.model_copy(update={"raw": as_text(call_data.get("arguments")), "arguments": {}})
     return call
+
+
+def _with_agents(
+    turns: Sequence[Turn], messages: Sequence[tuple[str, dict[str, Any]]], sample: dict[str, Any]
+) -> Sequence[Turn]:
+    """Name the agent of each answer where several agents speak, as after a handoff.
+
+    A message does not name it: the model's call that made the message is an event within the span of
+    an agent. Logs can be written without events.
+    """
+    agents = _agents_by_message(_dicts(sample.get("events")))
+    of_turns = [agents.get(str(message.get("id"))) for _, message in messages if _is_turn(message)]
+    names = [
+        name if turn.role == "assistant" else None
+        for turn, name in zip(turns, of_turns, strict=True)
+    ]
+    speakers = {name for turn, name in zip(turns, names, strict=True) if turn.role == "assistant"}
+    if len(speakers) < 2:
+        return turns
+    return [
+        turn.model_copy(update={"agent": name}) for turn, name in zip(turns, names, strict=True)
+    ]
+
+
+def _is_turn(message: dict[str, Any]) -> bool:
+    return message.get("role") != "system"
+
+
+def _agents_by_message(events: Sequence[dict[str, Any]]) -> dict[str, str]:
+    """The name of the innermost agent around each model's call, by the id of the call's message."""
+    spans = {str(each.get("id")): each for each in events if each.get("event") == "span_begin"}
+    agents: dict[str, str] = {}
+    for event in events:
+        name = _agent_around(event, spans) if event.get("event") == "model" else None
+        output = event.get("output")
+        choices = _dicts(output.get("choices")) if isinstance(output, dict) and name else []
+        for message in _dicts([choice.get("message") for choice in choices]):
+            agents[str(message.get("id"))] = str(name)
+    return agents
+
+
+def _dicts(value: Any) -> list[dict[str, Any]]:
+    """The objects of a list; events only add names, so an odd one is passed over."""
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def _agent_around(event: dict[str, Any], spans: dict[str, dict[str, Any]]) -> str | None:
+    """The name of the innermost span of an agent around an event."""
+    place, seen = str(event.get("span_id")), set[str]()
+    while place in spans and place not in seen:
+        seen.add(place)
+        span = spans[place]
+        if span.get("type") == _AGENT_SPAN:
+            return name_of(span.get("name"))
+        place = str(span.get("parent_id"))
+    return None
 
 
 def _with_usage(turns: Sequence[Turn], sample: dict[str, Any]) -> tuple[Turn, ...]:

@@ -2,7 +2,8 @@
 
     {"messages": [{"role": "user", "content": "Where is order 77?"}, ...], "tools": [...]}
 
-Tool results are paired with their calls by id. A record may name its conversation
+Tool results are paired with their calls by id. The `name` of an assistant's message is the agent that
+spoke. A record may name its conversation
 (`conversation_id`, `session_id`, `thread_id`, `id`); otherwise a hash of its content is the case id.
 The last answer of the model may stand beside the messages, as `response` or `choices`.
 """
@@ -37,8 +38,8 @@ def _fits(value: dict[str, Any]) -> bool:
 def _read(value: dict[str, Any]) -> Case:
     builder = chat.ConversationBuilder()
     builder.tally.count_unread(value, _RECORD_FIELDS, "record")
-    add_openai_messages(shapes.messages_of(value), builder)
-    add_openai_messages(completion_messages(value), builder)
+    add_openai_messages(shapes.messages_of(value), builder, names_agents=True)
+    add_openai_messages(completion_messages(value), builder, names_agents=True)
     started = shapes.moment(
         value.get("created_at") or value.get("timestamp") or value.get("created")
     )
@@ -102,7 +103,8 @@ def _message(turn: Turn, thought: str | None) -> dict[str, Any]:
         text = json.dumps(call.arguments, ensure_ascii=False) if call.raw is None else call.raw
         function = {"name": call.name, "arguments": text}
         calls.append({"id": call.id or "", "type": "function", "function": function})
-    extra = chat.without_empty_fields(tool_calls=calls, reasoning_content=thought)
+    agent = turn.agent if turn.role == "assistant" else None
+    extra = chat.without_empty_fields(name=agent, tool_calls=calls, reasoning_content=thought)
     return {"role": turn.role, "content": turn.text, **extra}
 
 

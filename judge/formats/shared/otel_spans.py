@@ -171,6 +171,7 @@ def genai_span(plain: dict[str, Any], tally: FidelityCounter) -> TraceSpan:
         {side: attributes.get(f"gen_ai.usage.{side}") for side in _TOKEN_ATTRIBUTES}
     )
     span.agent = name_of(attributes.get("gen_ai.agent.name"))
+    span.message_id = name_of(attributes.get("gen_ai.response.id"))
     span.compacted = compacted is True or compacted == "true"
     span.metadata = {"end_reason": end_reason} if end_reason else {}
     span.set_messages(input_builder, output_builder)

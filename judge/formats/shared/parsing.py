@@ -44,7 +44,12 @@ _FATES: Final = {
 }
 """The fates of a part, each with its meaning."""
 
+SALVAGED: Final = "salvaged"
+"""The code of a record that stands for the lost rest of a broken packed object."""
+
 _ODDITY_TEXTS: Final = {
+    SALVAGED: "in place of the lost rest of a broken packed object, whose whole lines before that "
+    "place were read",
     "time_order": "with times that run backwards: turns stay as in the file, negative latencies "
     "are left out",
     "call_without_result": "with tool calls that nothing answered",

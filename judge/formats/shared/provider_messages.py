@@ -56,8 +56,13 @@ def completion_messages(value: dict[str, Any]) -> list[Any]:
     return [shapes.mapping(choices[0], "choices.0").get("message")] if choices else []
 
 
-def add_openai_messages(messages: list[Any], builder: ConversationBuilder) -> None:
+def add_openai_messages(
+    messages: list[Any], builder: ConversationBuilder, *, names_agents: bool = False
+) -> None:
     """Add chat-completions messages to a conversation, in order.
+
+    With `names_agents`, the `name` of an assistant's message is the agent that spoke. Where the same
+    messages come again with and without it, as in the requests of a log, it must not tell them apart.
 
     Raises:
         DataError: `schema`, with the path of the value that has another type.
@@ -70,7 +75,7 @@ def add_openai_messages(messages: list[Any], builder: ConversationBuilder) -> No
         elif role in ("tool", "function"):
             builder.add_result(content, message.get("tool_call_id"), message.get("name"))
         elif role in ("user", "assistant"):
-            _add_openai_turn(message, path, builder)
+            _add_openai_turn(message, path, builder, names_agents=names_agents)
         else:
             raise DataError(
                 "schema",
@@ -79,7 +84,9 @@ def add_openai_messages(messages: list[Any], builder: ConversationBuilder) -> No
             )
 
 
-def _add_openai_turn(message: dict[str, Any], path: str, builder: ConversationBuilder) -> None:
+def _add_openai_turn(
+    message: dict[str, Any], path: str, builder: ConversationBuilder, *, names_agents: bool
+) -> None:
     thoughts: list[str] = []
     text = builder.text_of(message.get("content"), thoughts)
     if message.get("refusal"):
@@ -87,7 +94,9 @@ def _add_openai_turn(message: dict[str, Any], path: str, builder: ConversationBu
     # DeepSeek and vLLM write `reasoning_content`, OpenRouter writes `reasoning`.
     reasonings = (message.get("reasoning_content"), message.get("reasoning"))
     thoughts += [thought for thought in reasonings if thought and isinstance(thought, str)]
-    if message.get("name"):
+    is_agent = names_agents and message["role"] == "assistant"
+    agent = shapes.name_of(message.get("name")) if is_agent else None
+    if message.get("name") and agent is None:
         builder.tally.count("dropped", "message.name")
     calls = shapes.objects(shapes.decode_if_json(message.get("tool_calls")), f"{path}.tool_calls")
     tool_calls = [_openai_call(call, path) for call in calls]
@@ -95,7 +104,7 @@ def _add_openai_turn(message: dict[str, Any], path: str, builder: ConversationBu
         old = shapes.mapping(message["function_call"], f"{path}.function_call")
         tool_calls.append(call_of(old.get("name"), old.get("arguments"), path=path))
     fields = {"role": message["role"], "text": text, "tool_calls": tuple(tool_calls)}
-    builder.add_turn(Turn.model_validate(fields), thoughts)
+    builder.add_turn(Turn.model_validate(fields | {"agent": agent}), thoughts)
 
 
 def _openai_call(call: dict[str, Any], path: str) -> ToolCall:

@@ -53,6 +53,7 @@ class TraceSpan:
     usage: Usage | None = None
     cost_usd: float | None = None
     agent: str | None = None  # the name of the agent that the span belongs to, as it says itself
+    message_id: str | None = None  # that the provider gave the answer of a model call
     compacted: bool = False  # the history begins with a summary of earlier turns
     metadata: dict[str, Any] = field(default_factory=dict)  # for the case's metadata
 
@@ -130,7 +131,13 @@ def _trace_turns(spans: Sequence[TraceSpan], tally: FidelityCounter) -> tuple[Tu
     turns = _with_tools(turns, [(span, span.call) for span in spans if span.call is not None])
     # The passages of a trace's last retrieval step belong to the answer with which it ends.
     retrievals = _retrieval_spans(spans)
-    return with_last_agent_turn(turns, {"chunks": retrievals[-1].chunks}) if retrievals else turns
+    if retrievals:
+        turns = with_last_agent_turn(turns, {"chunks": retrievals[-1].chunks})
+    # What the user wrote has no span of its own, but belongs to the trace.
+    return tuple(
+        turn if turn.trace_id else turn.model_copy(update={"trace_id": spans[0].trace})
+        for turn in turns
+    )
 
 
 def _model_spans(spans: Sequence[TraceSpan]) -> list[TraceSpan]:
@@ -204,10 +211,18 @@ def _with_totals(transcript: Transcript, spans: Sequence[TraceSpan]) -> Transcri
     return transcript.model_copy(update=changes)
 
 
+def _placed_turns(span: TraceSpan) -> tuple[Turn, ...]:
+    """Return the output of a span, with the ids of the span at each turn."""
+    # What stands for a whole trace, as some readers make it, is no span of the store.
+    span_id = span.id if span.id != span.trace else None
+    ids = {"trace_id": span.trace, "span_id": span_id, "message_id": span.message_id}
+    return tuple(turn.model_copy(update=ids) for turn in span.output_turns)
+
+
 def _timed_turns(span: TraceSpan) -> tuple[Turn, ...]:
     elapsed_ms = between_ms(span.start, span.end)
     turns = with_last_answer(
-        span.output_turns, span.usage, started_at=span.start, latency_ms=elapsed_ms
+        _placed_turns(span), span.usage, started_at=span.start, latency_ms=elapsed_ms
     )
     if span.cost_usd is None or not turns:
         return turns
@@ -223,7 +238,7 @@ def _outermost_turns(spans: Sequence[TraceSpan]) -> tuple[Turn, ...]:
             elapsed_ms = between_ms(span.start, span.end)
             return (
                 *span.input_turns,
-                *with_last_answer(span.output_turns, span.usage, latency_ms=elapsed_ms),
+                *with_last_answer(_placed_turns(span), span.usage, latency_ms=elapsed_ms),
             )
     return ()
 
@@ -235,13 +250,14 @@ def _with_tools(
     result = list(turns)
     for span, call in tools:
         place = _calling_turn(result, call)
-        answer = Turn(role="tool", tool_result=span.result, started_at=span.start)
+        placed = Turn(role="tool", started_at=span.start, trace_id=span.trace, span_id=span.id)
+        answer = placed.model_copy(update={"tool_result": span.result})
         if place is None:
             # No turn has the call: it goes in front of the closing answers, which came after it.
             at = len(result)
             while at and result[at - 1].role == "assistant" and not result[at - 1].tool_calls:
                 at -= 1
-            call_turn = Turn(role="assistant", tool_calls=(call,), started_at=span.start)
+            call_turn = placed.model_copy(update={"role": "assistant", "tool_calls": (call,)})
             result[at:at] = [call_turn, *([answer] if span.result else [])]
         elif span.result is not None and not _has_result(result, place, call):
             result.insert(_behind_results(result, place), answer)

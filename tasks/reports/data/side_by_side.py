@@ -266,6 +266,7 @@ def _turn_side(
     return TurnSide(
         number=place,
         role=turn.role,
+        agent=_name_or_none(turn.agent),
         tool=name_of(result.name) if result and result.name else None,
         failed=bool(result and result.is_error),
         text=text,

@@ -61,6 +61,7 @@ class TurnSide(FrozenModel):
 
     number: int = Field(description="position in the conversation, from 0")
     role: str
+    agent: str | None = Field(description="that spoke, where several work together")
     tool: str | None = Field(description="whose result it is")
     failed: bool = Field(description="whether the tool failed")
     text: Spans

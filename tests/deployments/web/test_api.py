@@ -158,6 +158,31 @@ def test_a_page_of_another_site_is_refused(served: Served):
     assert served.get("/runs", Origin=served.url).status == 200
 
 
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])  # the latter: another port
+@pytest.mark.parametrize("path", ["/runs", "/"])
+def test_a_page_of_another_site_gets_no_data_without_an_origin(
+    served: Served, site: str, path: str
+):
+    def status(mode: str, dest: str, to: str = path) -> int:
+        sent = {"Sec_Fetch_Site": site, "Sec_Fetch_Mode": mode, "Sec_Fetch_Dest": dest}
+        return served.get(to, **sent).status
+
+    assert status("no-cors", "script") == 403
+    assert status("no-cors", "image") == 403
+    assert status("navigate", "iframe") == 403
+    assert status("navigate", "document") == (403 if path == "/runs" else 200)  # a followed link
+    for own in ("same-origin", "none"):
+        assert served.get(path, Sec_Fetch_Site=own, Sec_Fetch_Mode="navigate").status == 200
+
+
+def test_another_port_of_this_host_is_another_origin(served: Served):
+    host = served.url.rpartition(":")[0]
+    assert served.get("/runs", Origin=f"{host}:9").status == 403
+    assert served.get("/runs", Origin=f"{host}:9", Sec_Fetch_Site="none").status == 403
+    assert served.get("/runs", Origin=host).status == 403
+    assert served.get("/runs", Origin=served.url, Sec_Fetch_Site="same-origin").status == 200
+
+
 def test_no_answer_lets_other_sites_read_it(served: Served):
     headers = served.get("/runs", Origin=served.url).headers
     assert not [name for name in headers if name.startswith("access-control")]

@@ -75,6 +75,27 @@ def test_a_request_that_does_not_come_to_its_end_is_cut(port: int, sent: bytes):
         assert REQUEST_TIMEOUT_S / 2 < until_closed(client) < REQUEST_TIMEOUT_S * 3
 
 
+def test_clients_that_do_not_read_their_answers_hold_no_place(port: int):
+    wanted = (
+        f"GET /openapi.json HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {TOKEN}\r\n\r\n"
+    )
+    clients = []
+    try:
+        for _ in range(MAX_REQUESTS + 8):
+            client = socket.socket()
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            client.connect(("127.0.0.1", port))
+            client.sendall(wanted.encode() * 60)  # more than the system takes over
+            clients.append(client)
+        time.sleep(8)  # until all wait
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as client:
+            for _ in range(3):
+                assert client.get("/openapi.json", headers=KNOWN).status_code == 200
+    finally:
+        for each in clients:
+            each.close()
+
+
 def test_half_of_a_second_request_is_cut_too(port: int):
     whole = b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
     with opened(port, whole) as client:

@@ -213,8 +213,8 @@ async def test_plain_rules_answer_by_themselves(replies):
 
 def test_a_provider_that_cannot_find_a_batch_again_is_refused(monkeypatch):
 
-    monkeypatch.setenv("ANTHROPIC_API_KEY", "x" * 20)
-    model = model_for(JudgeConfig(model="anthropic/claude-sonnet-4-5"), LIMITS)
+    monkeypatch.setenv("MISTRAL_API_KEY", "x" * 20)
+    model = model_for(JudgeConfig(model="mistral/mistral-large-latest"), LIMITS)
 
-    with pytest.raises(ConfigurationError, match="'anthropic/claude-sonnet-4-5', only for.*openai"):
+    with pytest.raises(ConfigurationError, match="'mistral/mistral-large-latest', only.*openai"):
         batches_of(model)

@@ -283,10 +283,10 @@ def test_a_budget_needs_a_price(limit):
 
 @pytest.mark.usefixtures("_key")
 def test_a_batch_needs_a_provider_that_has_them(monkeypatch):
-    monkeypatch.setenv("ANTHROPIC_API_KEY", OPENAI_KEY)
+    monkeypatch.setenv("MISTRAL_API_KEY", OPENAI_KEY)
     assert sitting(run_config(runner={"batch": True}), assign_callable_models).has_cacheable_replies
-    other = run_config(judge={"model": "anthropic/none-knows"}, runner={"batch": True})
-    with pytest.raises(ConfigurationError, match="no batches for 'anthropic/none-knows'"):
+    other = run_config(judge={"model": "mistral/none-knows"}, runner={"batch": True})
+    with pytest.raises(ConfigurationError, match="no batches for 'mistral/none-knows'"):
         sitting(other, assign_callable_models)
 
 

@@ -133,6 +133,9 @@ def main() -> None:
     FOLDER.mkdir(exist_ok=True)
     for make in (openai_chat, anthropic_messages, otel, openinference, mlflow, inspect_ai):
         make()
+    from tests.judge.formats.fixture_agents import inspect_ai_agents  # imports its library
+
+    inspect_ai_agents()
     whole("versions.json", {name: version(name) for name in LIBRARIES})
 
 

@@ -12,7 +12,7 @@ from assizes.judge.config.judging import LimitsConfig, Price
 from assizes.judge.engine.batching import batches_of
 from assizes.judge.errors import ModelError
 from assizes.judge.model_factory import model_for
-from assizes.judge.models.batch_lines import BatchStatus, ProviderBatches
+from assizes.judge.models.batch_lines import BatchStatus, ProviderBatches, Submission
 from assizes.judge.models.litellm_model import LiteLLMBatchCalls
 from assizes.judge.models.model import Completion, UnusableReply
 from tests.doubles.fixtures import OPENAI_KEY
@@ -131,8 +131,8 @@ async def test_a_batch_is_found_by_its_tag_among_more_than_a_page_of_others(judg
         other = {**first, "metadata": {"run": "r", "part": f"2-{number}"}}
         judge_server._ask("v1/batches", json.dumps(other).encode())
 
-    assert await batches.find({"run": "r", "part": "1-1"}) == wanted
-    assert await batches.find({"run": "r", "part": "1-2"}) is None
+    assert await batches.find(Submission({"run": "r", "part": "1-1"})) == wanted
+    assert await batches.find(Submission({"run": "r", "part": "1-2"})) is None
 
 
 async def test_a_failed_validation_says_why(judge_server):
@@ -153,7 +153,7 @@ async def test_faults_of_the_endpoint_have_codes(judge_server):
 
     nowhere = office(judge_server, "stub", api_base="http://127.0.0.1:9/v1")
     with pytest.raises(ModelError) as unreached:
-        await nowhere.find({})
+        await nowhere.find(Submission({}))
     assert unreached.value.code == "unavailable"
     assert OPENAI_KEY not in str(unreached.value)
 

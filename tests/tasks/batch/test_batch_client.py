@@ -49,7 +49,8 @@ def model_of(server: OpenAIServer, name: str = "stub"):
 def written(drafts: Drafts, model, numbers) -> None:
     endpoint = batches_of(model)
     for number in numbers:
-        drafts.add(model, endpoint.body(ask(number)), ask(number), key_of(number))
+        line = endpoint.line(key_of(number), endpoint.body(ask(number)))
+        drafts.add(model, line, ask(number), key_of(number))
 
 
 def test_drafts_are_cut_where_a_provider_takes_no_more_and_for_each_model(

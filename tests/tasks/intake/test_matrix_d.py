@@ -62,17 +62,19 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("kind", BROKEN)
-def test_d1_lines_of_a_broken_gzip_object_are_judged_only_where_salvage_is_configured(
+def test_d1_whole_lines_of_a_broken_gzip_object_are_judged_unless_it_is_switched_off(
     tmp_path: Path, kind: str
 ):
     (tmp_path / "x.jsonl.gz").write_bytes(BROKEN[kind])
     written(tmp_path / "y.jsonl", line("y"))
 
-    plan, read = intake(config(tmp_path))
+    plan, read = intake(config(tmp_path, salvage=False))
     assert (ids(read), faults(read)) == (["y"], [(0, "gzip_corrupt")])
     assert plan.objects == {"listed": 2, "read": 1, "empty": 0, "rejected": 1, "reread": 0}
+    assert "salvaged" not in plan.odd
 
-    plan, read = intake(config(tmp_path, salvage=True))
+    plan, read = intake(config(tmp_path))
+    assert plan.odd["salvaged"] == 1  # a warning of the run says so
     whole = zlib.decompressobj(31).decompress(CUT if kind == "cut off" else PACKED)
     kept = whole.count(b"\n")
     assert kept == (2 if kind == "cut off" else 3)
@@ -86,7 +88,7 @@ def test_d1_nothing_is_salvaged_of_an_object_without_a_whole_line_or_of_a_docume
     (tmp_path / "z.json.gz").write_bytes(gzip.compress(b'[{"task_id": 1, "traj": []},\n')[:-3])
     written(tmp_path / "y.jsonl", line("y"))
 
-    _, read = intake(config(tmp_path, salvage=True))
+    _, read = intake(config(tmp_path))
 
     assert (ids(read), faults(read)) == (["y"], [(0, "gzip_corrupt"), (0, "gzip_corrupt")])
 

@@ -53,17 +53,17 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("kind", BROKEN)
-def test_lines_of_a_broken_object_are_judged_only_where_salvage_is_configured(
+def test_whole_lines_of_a_broken_object_are_judged_unless_it_is_switched_off(
     tmp_path: Path, kind: str
 ):
     (tmp_path / "x.jsonl.zst").write_bytes(BROKEN[kind])
     written(tmp_path / "y.jsonl", line("y"))
 
-    plan, read = intake(config(tmp_path))
+    plan, read = intake(config(tmp_path, salvage=False))
     assert (ids(read), faults(read)) == (["y"], [(0, "zstd_corrupt")])
     assert plan.objects["rejected"] == 1
 
-    _, read = intake(config(tmp_path, salvage=True))
+    _, read = intake(config(tmp_path))
     kept = len(ids(read)) - 1
     assert ids(read) == [*(f"case-{number}" for number in range(kept)), "y"]
     assert faults(read) == [(kept, "zstd_corrupt")]

@@ -82,6 +82,8 @@ async def test_on_disk_an_entry_is_one_file_in_a_folder_of_two_characters(tmp_pa
             "fingerprint": "",
             "flags": [],
             "by_schema": False,
+            "cached_tokens": None,
+            "cache_write_tokens": None,
         },
         "attempts": 1,
         "paid_by": "",

@@ -34,7 +34,8 @@ def with_tools(case_id: str, *tools: str) -> dict[str, pl.DataFrame]:
 def older(place: StoreConfig, monkeypatch: pytest.MonkeyPatch) -> StoreConfig:
     """A store with one shard, written before table cases had the column `tools`."""
     with monkeypatch.context() as before:
-        before.delitem(CASES, "system_prompt_hash")  # put back in the reverse order
+        before.delitem(CASES, "turn_spans")  # put back in the reverse order
+        before.delitem(CASES, "system_prompt_hash")
         before.delitem(CASES, "flags")
         before.delitem(CASES, "tools")
         before.delitem(LATER_COLUMNS, "cases")
@@ -96,7 +97,8 @@ def test_an_older_file_gets_the_column_when_it_is_next_opened_for_writing(
     duckdb_place, monkeypatch
 ):
     with monkeypatch.context() as before:
-        before.delitem(CASES, "system_prompt_hash")  # put back in the reverse order
+        before.delitem(CASES, "turn_spans")  # put back in the reverse order
+        before.delitem(CASES, "system_prompt_hash")
         before.delitem(CASES, "flags")
         before.delitem(CASES, "tools")
         before.delitem(LATER_COLUMNS, "cases")
@@ -123,7 +125,8 @@ def test_parts_of_both_kinds_are_rewritten_together(older, act):
 def test_a_file_is_rebuilt_from_an_older_parquet_copy(tmp_path: Path, monkeypatch):
     copy = StoreConfig(uri=str(tmp_path / "lake"))
     with monkeypatch.context() as before:
-        before.delitem(CASES, "system_prompt_hash")  # put back in the reverse order
+        before.delitem(CASES, "turn_spans")  # put back in the reverse order
+        before.delitem(CASES, "system_prompt_hash")
         before.delitem(CASES, "flags")
         before.delitem(CASES, "tools")
         before.delitem(LATER_COLUMNS, "cases")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import assizes
 from assizes.judge.config.run import StoreConfig
 from assizes.judge.errors import UnknownCase
 from assizes.tasks.reports.data.side_by_side import side_by_side
@@ -91,3 +94,29 @@ def test_repetitions_of_both_runs_are_counted(tmp_path: Path):
         assert (pair.baseline.passes, pair.candidate.passes) == (2, 1)
         assert pair.candidate.repetitions == (0, 1)
         assert pair.flips.place == 1
+
+
+def test_a_turn_has_the_agent_that_spoke_on_the_page_too(tmp_path: Path):
+    def chat(last: str) -> dict[str, Any]:
+        messages = [
+            {"role": "user", "content": "Where is order 77?"},
+            {"role": "assistant", "name": "planner<b>", "content": "Ask the clerk."},
+            {"role": "assistant", "name": last, "content": "It is late."},
+        ]
+        return {"id": "c-1", "messages": messages}
+
+    uri = tmp_path / "s.duckdb"
+    runs = []
+    for last in ("clerk", "manager"):
+        file = tmp_path / f"{last}.jsonl"
+        file.write_text(json.dumps(chat(last)) + "\n")
+        runs.append(assizes.evaluate(file, store=uri, name="chats").run_id)
+    with open_store(str(uri)) as store:
+        pair = side_by_side(stored_pair(store, *runs, "c-1", 0))
+    agents = [
+        [row.baseline and row.baseline.agent, row.candidate and row.candidate.agent]
+        for row in pair.turns
+    ]
+    assert agents[:2] == [[None, None], ["planner<b>", "planner<b>"]]
+    assert {agent for row in agents[2:] for agent in row} >= {"clerk", "manager"}
+    assert "same" not in {row.kind for row in pair.turns[2:]}  # the text is, the speaker is not

@@ -1,0 +1,1 @@
+"""What `assizes ci` does: it runs, compares with the base branch, and tells the CI service."""

@@ -1,0 +1,1 @@
+"""Trace stores of others: Langfuse, MLflow and Phoenix, reached over HTTP to read and to write."""

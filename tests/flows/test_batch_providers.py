@@ -1,0 +1,151 @@
+"""Whole runs by the batches of providers other than OpenAI, killed at the steps of a submission."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from assizes.deployments.settings import validate_config
+from assizes.judge.formats import native_line
+from assizes.tasks.store import open_store
+from tests.command import KEYS
+from tests.doubles.batch_providers.running import BatchProvider, running_provider
+from tests.flows.batch_runs import JUDGES, PRICE, conversation, own_judges, records
+from tests.flows.test_evaluate import outcome_of
+from tests.outward import PYTHONPATH
+from tests.tasks.batch.provider_process import KEYS as PROVIDER_KEYS
+from tests.tasks.batch.provider_process import MODELS
+
+pytestmark = pytest.mark.usefixtures("prefect_server")
+
+PROVIDERS = ("anthropic", "gemini")
+
+
+@pytest.fixture(autouse=True)
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    yield from own_judges(tmp_path, monkeypatch)
+
+
+@pytest.fixture(params=PROVIDERS)
+def provider(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    name = str(request.param)
+    monkeypatch.setenv(PROVIDER_KEYS[name], "key-of-the-tests")
+    return name
+
+
+@pytest.fixture
+def server(provider: str) -> Iterator[BatchProvider]:
+    with running_provider(provider) as started:
+        yield started
+
+
+def tables_of(folder: Path, provider: str, server: BatchProvider, cases: int) -> dict[str, Any]:
+    lines = b"".join(native_line(conversation(number)) for number in range(cases))
+    (folder / "t.jsonl").write_bytes(lines)
+    model = MODELS[provider]
+    return {
+        "name": "batched",
+        "transcripts": {"uri": str(folder / "t.jsonl")},
+        "judge": {"model": model, "api_base": server.url, "judges": JUDGES},
+        "limits": {"ledger": str(folder / "ledger.db"), "prices": {model: PRICE}},
+        "thresholds": {"metrics_pass_threshold": 0, "cases_pass_threshold": 0},
+        "store": {"uri": f"duckdb:///{folder}/rows.duckdb"},
+        "cache": {"uri": str(folder / "replies")},
+        "report": {"uri": str(folder / "reports")},
+        "runner": {"batch": True, "batch_poll_s": 0.05, "shard_size": 100},
+    }
+
+
+async def judged(tables: dict[str, Any]) -> pl.DataFrame:
+    """The asks of a run that passes."""
+    config = validate_config(tables, "test")
+    outcome = await outcome_of(config)
+    assert (outcome.conclusion, outcome.summary.coverage) == ("Passed", 1.0)
+    with open_store(config.store) as store:
+        asks = store.table(outcome.run_id, "asks")
+    assert outcome.summary.spent_usd == pytest.approx(math.fsum(asks["cost_usd"]), abs=3e-8)
+    return asks
+
+
+async def test_a_run_takes_as_many_batches_as_the_deepest_judge_has_rounds(
+    tmp_path: Path, provider: str, server: BatchProvider
+):
+    asks = await judged(tables_of(tmp_path, provider, server, 20))
+
+    wanted = (3, 22 + 2 + 2, 0, 0)
+    assert server.counts("batches", "batch_lines", "batch_repeats", "requests") == wanted
+    assert asks["flags"].list.contains("batch").all()
+    assert asks["cost_source"].unique().to_list() == ["priced"]
+    assert {one["state"] for one in records(tmp_path)} == {"collected"}
+
+
+async def test_entries_that_expired_or_failed_are_asked_by_themselves(
+    tmp_path: Path, provider: str, server: BatchProvider
+):
+    server.order(expire=2, fail=1)
+    tables = tables_of(tmp_path, provider, server, 6)
+    tables["judge"]["judges"] = JUDGES[:1]
+    asks = await judged(tables)
+
+    assert server.counts("batches", "batch_lines", "batch_repeats", "requests") == (1, 6, 0, 3)
+    assert asks["flags"].list.contains("batch").sum() == 3
+
+
+def write_toml(folder: Path, tables: dict[str, Any]) -> None:
+    lines = [f"name = {json.dumps(tables['name'])}"]
+    for table, fields in tables.items():
+        if table == "name":
+            continue
+        prices = fields.pop("prices", {})
+        lines += [f"[{table}]"]
+        lines += [f"{key} = {json.dumps(value)}" for key, value in fields.items()]
+        for model, price in prices.items():
+            lines += [f"[limits.prices.{json.dumps(model)}]"]
+            lines += [f"{key} = {value}" for key, value in price.items()]
+    (folder / "assizes.toml").write_text("\n".join(lines))
+
+
+def killed(folder: Path, failpoint: str, provider: str, api_url: str) -> int:
+    """Run the command until it dies at a failpoint; returns its exit code."""
+    inherited = {name: value for name, value in os.environ.items() if name not in KEYS}
+    own = {
+        "PYTHONPATH": f"{PYTHONPATH}:{folder}",
+        "PREFECT_API_URL": api_url,
+        PROVIDER_KEYS[provider]: "key-of-the-tests",
+        "ASSIZES_FAILPOINT": failpoint,
+    }
+    command = [sys.executable, "-m", "assizes.deployments.cli", "run"]
+    ended = subprocess.run(
+        command, cwd=folder, env={**inherited, **own}, capture_output=True, timeout=120, check=False
+    )
+    return ended.returncode
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("delay_s", [0.1, 15.0])
+async def test_a_run_that_is_killed_at_each_step_of_a_submission_asks_each_ask_once(
+    tmp_path: Path, provider: str, server: BatchProvider, prefect_server: str, delay_s: float
+):
+    """The log of the batches is replaced when the part is begun, is submitted, and is collected."""
+    tables = tables_of(tmp_path, provider, server, 6)
+    server.order(delay_s=delay_s)
+    write_toml(tmp_path, json.loads(json.dumps(tables)))
+    steps = ("before:1", "after:1", "before:2", "after:2", "before:3")
+    codes = []
+    for step in steps:
+        codes.append(killed(tmp_path, f"folder.replace.{step}", provider, prefect_server))
+        server.order(delay_s=0.1)
+    assert set(codes) <= {-9, 0}
+    assert codes.count(-9) >= 3
+    await judged(tables)
+
+    assert server.counts("batch_lines", "batch_repeats", "requests") == (7 + 1 + 1, 0, 0)

@@ -1,0 +1,1 @@
+"""Real trace stores: `make test-integrations` installs them in an environment of their own."""
