@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 import traceback
 from importlib.metadata import version
@@ -368,8 +367,7 @@ def main() -> None:
     prepare_process()  # from here on logs hide the secrets of the environment
     terminal.keep_log_printable()
     if VERBOSE not in sys.argv:  # Prefect's log, when it is shown, holds the warnings as well
-        for package in terminal.PACKAGES[:3]:  # what the edge has to say, it prints itself
-            logging.getLogger(package).addHandler(terminal.StderrLines(logging.WARNING))
+        terminal.print_warnings()
     try:
         restrict_new_files()
         # The app itself would put an excepthook of its own in the place of ours. Not standalone:

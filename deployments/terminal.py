@@ -67,6 +67,13 @@ def keep_log_printable() -> None:
 PACKAGES: Final = ("assizes.judge", "assizes.tasks", "assizes.flows", "assizes.deployments")
 """The loggers above all loggers of this package."""
 
+
+def print_warnings() -> None:
+    """Print the warnings of this package as lines on stderr."""
+    for package in PACKAGES[:3]:  # what the edge has to say, it prints itself
+        logging.getLogger(package).addHandler(StderrLines(logging.WARNING))
+
+
 MAX_REPEATS: Final = 5
 """Warnings of one kind that are written in one window of `WINDOW_S`; further warnings are counted,
 and the first warning of a later window gives their number."""
