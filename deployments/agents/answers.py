@@ -28,7 +28,7 @@ _ROOM: Final = 200  # characters kept free for the marks and the sentence about 
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ToolAnswer:
     """What a tool has to say; `rendered` makes one text of it."""
 
     head: Sequence[str]  # sentences of this program; none quotes foreign text

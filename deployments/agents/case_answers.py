@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from assizes.deployments.agents import parameters
-from assizes.deployments.agents.answers import MAX_CHARS, Answer, page_of, shortened
+from assizes.deployments.agents.answers import MAX_CHARS, ToolAnswer, page_of, shortened
 from assizes.deployments.agents.workspace import Workspace
 from assizes.deployments.web import schemas
 from assizes.deployments.web.causes.data import (
@@ -34,7 +34,7 @@ _FILTERS: Final = (
 )
 
 
-def list_cases(workspace: Workspace, wanted: parameters.ListCases) -> Answer:
+def list_cases(workspace: Workspace, wanted: parameters.ListCases) -> ToolAnswer:
     """The cases of a run that match, the lowest score first."""
     run_id = workspace.reader.read_store(lambda store: store.full_id(wanted.run))
     start = int(wanted.cursor or 0)
@@ -49,10 +49,10 @@ def list_cases(workspace: Workspace, wanted: parameters.ListCases) -> Answer:
     ]
     head = [f"run {run_id}: {plural(page.count, 'case')} match; overall_score 0..100"]
     links = workspace.page(f"runs/{run_id}/cases")
-    return Answer(head, items, "cases", start=start, total=page.count, links=links)
+    return ToolAnswer(head, items, "cases", start=start, total=page.count, links=links)
 
 
-def open_case(workspace: Workspace, wanted: parameters.OpenCase) -> Answer:
+def open_case(workspace: Workspace, wanted: parameters.OpenCase) -> ToolAnswer:
     """One case: its verdict, its scores with reasons, its conversation."""
     record, executions = workspace.reader.case(wanted.run, wanted.case, wanted.repetition)
     (page,) = case_pages(record, executions)
@@ -73,7 +73,7 @@ def open_case(workspace: Workspace, wanted: parameters.OpenCase) -> Answer:
         )
     start, items = page_of(rows, wanted.cursor)
     links = workspace.case_links(run_id, row["case_id"])
-    return Answer(head, items, "case", start=start, links=links)
+    return ToolAnswer(head, items, "case", start=start, links=links)
 
 
 def _case_items(page: Mapping[str, Any], causes: list[tuple[str, str]]) -> Iterator[dict[str, Any]]:
@@ -112,7 +112,7 @@ def _turn(turn: Mapping[str, Any], most: int) -> dict[str, Any]:
     }
 
 
-def explain_score(workspace: Workspace, wanted: parameters.ExplainScore) -> Answer:
+def explain_score(workspace: Workspace, wanted: parameters.ExplainScore) -> ToolAnswer:
     """Why a metric of a case has its value: its scores, and what the judge model was asked."""
     record, executions = workspace.reader.case(wanted.run, wanted.case, wanted.repetition)
     document = metric_explanation(record, executions[0], wanted.metric, MAX_OBJECT_BYTES)
@@ -125,7 +125,7 @@ def explain_score(workspace: Workspace, wanted: parameters.ExplainScore) -> Answ
         head.append("no model was asked: this judge needs none, or it did not apply to the case")
     query = {"run": record.run_id, "case": wanted.case, "metric": wanted.metric}
     links = workspace.page("explain", query | {"repetition": wanted.repetition})
-    return Answer(head, items, "explanation", start=start, links=links)
+    return ToolAnswer(head, items, "explanation", start=start, links=links)
 
 
 def _explained_scores(page: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -153,7 +153,7 @@ def _explained_asks(page: Mapping[str, Any], *, prompts: bool) -> Iterator[dict[
             yield {"prompt_message": message["role"], "content": text}
 
 
-def list_causes(workspace: Workspace, wanted: parameters.ListCauses) -> Answer:
+def list_causes(workspace: Workspace, wanted: parameters.ListCauses) -> ToolAnswer:
     """What the failed cases of a run have in common, or the cases of one cause."""
 
     def read(store: Store) -> tuple[str, str, list[dict[str, Any]]]:
@@ -171,7 +171,7 @@ def list_causes(workspace: Workspace, wanted: parameters.ListCauses) -> Answer:
     run_id, text, rows = workspace.reader.read_store(read)
     start, items = page_of(rows, wanted.cursor)
     links = workspace.page(f"runs/{run_id}/causes")
-    return Answer([f"run {run_id}: {text}"], items, "causes", start=start, links=links)
+    return ToolAnswer([f"run {run_id}: {text}"], items, "causes", start=start, links=links)
 
 
 def _cause_line(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from assizes.deployments.agents import parameters
-from assizes.deployments.agents.answers import Answer, page_of, shortened
+from assizes.deployments.agents.answers import ToolAnswer, page_of, shortened
 from assizes.deployments.agents.workspace import Workspace
 from assizes.deployments.web import schemas
 from assizes.judge.catalog import metrics_listing
@@ -26,7 +26,7 @@ _TOP: Final = 8  # metrics, failure codes and root causes that are named, at mos
 _METRICS_OF_CASE: Final = 3  # metrics that are named of a changed case, at most
 
 
-def list_runs(workspace: Workspace, wanted: parameters.ListRuns) -> Answer:
+def list_runs(workspace: Workspace, wanted: parameters.ListRuns) -> ToolAnswer:
     """The runs of the store, the newest first."""
     query = {name: getattr(wanted, name) for name in ("name", "trigger", "status")}
     start = int(wanted.cursor or 0)
@@ -42,7 +42,7 @@ def list_runs(workspace: Workspace, wanted: parameters.ListRuns) -> Answer:
         head.append(f"only the {_SEARCHED:,} newest of {page.count:,} runs were looked through")
     items = [_run_line(run) for run in part]
     links = workspace.page("runs/RUN_ID")
-    return Answer(head, items, "runs", start=start, total=total, links=links)
+    return ToolAnswer(head, items, "runs", start=start, total=total, links=links)
 
 
 def _run_line(run: schemas.Run) -> dict[str, Any]:
@@ -58,7 +58,7 @@ def _run_line(run: schemas.Run) -> dict[str, Any]:
     return fields if run.progress is None else fields | {"progress": run.progress.line}
 
 
-def read_run(workspace: Workspace, wanted: parameters.ReadRun) -> Answer:
+def read_run(workspace: Workspace, wanted: parameters.ReadRun) -> ToolAnswer:
     """One run: its conclusion, gates, metrics, warnings."""
     run = workspace.reader.run(wanted.run)
     head = [f"run {run.run_id}: {run.status}" + (f", verdict {run.verdict}" if run.verdict else "")]
@@ -69,7 +69,7 @@ def read_run(workspace: Workspace, wanted: parameters.ReadRun) -> Answer:
     start, items = page_of(list(_run_items(run)), wanted.cursor)
     reports = run.config.get("report", {}).get("uri", workspace.config.report.uri)
     links = workspace.run_links(run.run_id, reports)
-    return Answer(head, items, "run", start=start, links=links)
+    return ToolAnswer(head, items, "run", start=start, links=links)
 
 
 def _run_items(run: schemas.RunDetail) -> Iterator[dict[str, Any]]:
@@ -108,7 +108,7 @@ def _run_items(run: schemas.RunDetail) -> Iterator[dict[str, Any]]:
         yield {"metric": metric.model_dump(include={*names, *counts})}
 
 
-def compare_runs(workspace: Workspace, wanted: parameters.CompareRuns) -> Answer:
+def compare_runs(workspace: Workspace, wanted: parameters.CompareRuns) -> ToolAnswer:
     """Two runs: whether the later one is worse, why, and which cases changed."""
     compared = _comparison(workspace, wanted)
     sides = {"baseline": compared.baseline_run_id, "candidate": compared.candidate_run_id}
@@ -122,7 +122,7 @@ def compare_runs(workspace: Workspace, wanted: parameters.CompareRuns) -> Answer
     rows = [*_comparison_items(compared), *_changed_cases(compared, wanted.cases)]
     start, items = page_of(rows, wanted.cursor)
     links = workspace.page("compare", sides)
-    return Answer(head, items, "comparison", start=start, links=links)
+    return ToolAnswer(head, items, "comparison", start=start, links=links)
 
 
 def _comparison(workspace: Workspace, wanted: parameters.CompareRuns) -> RunComparison:
@@ -198,7 +198,7 @@ def _changed_case(case: CaseComparison) -> dict[str, Any]:
     }
 
 
-def read_trends(workspace: Workspace, wanted: parameters.ReadTrends) -> Answer:
+def read_trends(workspace: Workspace, wanted: parameters.ReadTrends) -> ToolAnswer:
     """The series over the runs of one name, and the incidents."""
     span = RunRange(name=wanted.name, last=wanted.last)
 
@@ -220,7 +220,7 @@ def read_trends(workspace: Workspace, wanted: parameters.ReadTrends) -> Answer:
         rows = _points(labels[wanted.series])
     start, items = page_of(rows, wanted.cursor)
     links = workspace.page("trends", {"name": history.name})
-    return Answer(head, items, "trends", start=start, links=links)
+    return ToolAnswer(head, items, "trends", start=start, links=links)
 
 
 def _label(trend: Trend) -> str:
@@ -247,11 +247,11 @@ def _points(trend: Trend) -> list[dict[str, Any]]:
     return [point.model_dump(include=names) | {"day": point.at.date()} for point in newest_first]
 
 
-def list_metrics(workspace: Workspace, wanted: parameters.ListMetrics) -> Answer:
+def list_metrics(workspace: Workspace, wanted: parameters.ListMetrics) -> ToolAnswer:
     """The conversation metrics, and what each measures."""
     listing = metrics_listing(workspace.config.judge.rubrics)
     names = ("name", "description", "tier", "score_type", "default_weight", "include_in_defaults")
     rows = [{name: row[name] for name in names} for row in listing["data"]]
     start, items = page_of(rows, wanted.cursor)
     head = [f"{plural(len(rows), 'conversation metric')}; levels are 0..5, 3 is acceptable"]
-    return Answer(head, items, "metrics", start=start)
+    return ToolAnswer(head, items, "metrics", start=start)

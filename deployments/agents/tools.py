@@ -9,7 +9,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from assizes.deployments.agents import case_answers, parameters, run_answers, write_answers
-from assizes.deployments.agents.answers import Answer
+from assizes.deployments.agents.answers import ToolAnswer
 from assizes.deployments.agents.workspace import Permission, Workspace
 from assizes.judge.errors import ConfigurationError
 
@@ -22,7 +22,7 @@ class Tool:
     title: str
     description: str
     parameters: type[parameters.ToolParameters]
-    answer: Callable[[Workspace, Any], Answer]
+    answer: Callable[[Workspace, Any], ToolAnswer]
     permission: Permission | None = None  # None: it reads, and is always offered
     writes: bool = False
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import ValidationError
 
 from assizes.deployments.agents import parameters
-from assizes.deployments.agents.answers import Answer, shortened
+from assizes.deployments.agents.answers import ToolAnswer, shortened
 from assizes.deployments.agents.run_processes import RunEnd
 from assizes.deployments.agents.workspace import Workspace
 from assizes.deployments.commands.suites.promote import PromoteOptions, promote
@@ -28,14 +28,14 @@ _BY: Final = "an assistant"
 """Who promotes, in the provenance of a case."""
 
 
-def plan_run(workspace: Workspace, wanted: parameters.PlanRun) -> Answer:
+def plan_run(workspace: Workspace, wanted: parameters.PlanRun) -> ToolAnswer:
     """What a run would ask and cost."""
     forecast = _forecast(_config(workspace, wanted), wanted)
     head = [f"forecast of run {forecast.run_id}; nothing was asked or written"]
-    return Answer([*head, _cost_line(forecast)], _forecast_items(forecast), "forecast")
+    return ToolAnswer([*head, _cost_line(forecast)], _forecast_items(forecast), "forecast")
 
 
-def start_run(workspace: Workspace, wanted: parameters.StartRun) -> Answer:
+def start_run(workspace: Workspace, wanted: parameters.StartRun) -> ToolAnswer:
     """Forecast a run, and start it once that is confirmed."""
     config = _config(workspace, wanted)
     forecast = _forecast(config, wanted)
@@ -43,11 +43,11 @@ def start_run(workspace: Workspace, wanted: parameters.StartRun) -> Answer:
     run_id, items = forecast.run_id, _forecast_items(forecast)
     if forecast.status == COMPLETE:
         head = [f"run {run_id} is complete in the store; nothing was started, read_run shows it"]
-        return Answer(head, items, "forecast")
+        return ToolAnswer(head, items, "forecast")
     if wanted.confirm is None:
         again = f'once a person agrees, the same call with confirm="{run_id}" starts it'
         head = ["nothing was started yet", _cost_line(forecast), again]
-        return Answer(head, items, "forecast")
+        return ToolAnswer(head, items, "forecast")
     if wanted.confirm != run_id:
         raise ConfigurationError(
             f"confirm: the run would be {run_id}; read its forecast (without confirm), and "
@@ -57,7 +57,7 @@ def start_run(workspace: Workspace, wanted: parameters.StartRun) -> Answer:
     end = workspace.runs.wait(run_id)
     if end is None:
         head = [f"run {run_id} is at work; read_run says how far, `assizes stop {run_id}` stops it"]
-        return Answer(head, items, "forecast")
+        return ToolAnswer(head, items, "forecast")
     return _ended(workspace, run_id, end)
 
 
@@ -125,17 +125,17 @@ def _arguments(workspace: Workspace, wanted: parameters.StartRun) -> Sequence[st
     return given
 
 
-def _ended(workspace: Workspace, run_id: str, end: RunEnd) -> Answer:
+def _ended(workspace: Workspace, run_id: str, end: RunEnd) -> ToolAnswer:
     if end.outcome is None:
         raise ConfigurationError(end.fault or f"the run ended with exit code {end.code}")
     outcome = end.outcome
     items = [{"conclusion": outcome["conclusion"], "reasons": outcome["reasons"][:10]}]
     head = [f"run {run_id} has ended with exit code {end.code}; read_run says more"]
     links = workspace.page(f"runs/{run_id}")
-    return Answer(head, items, "outcome", links=links)
+    return ToolAnswer(head, items, "outcome", links=links)
 
 
-def add_label(workspace: Workspace, wanted: parameters.AddLabel) -> Answer:
+def add_label(workspace: Workspace, wanted: parameters.AddLabel) -> ToolAnswer:
     """Store the label of a person."""
     fields = wanted.model_dump(include={"run", "repetition", "metric", "value", "rater", "note"})
     try:
@@ -149,10 +149,10 @@ def add_label(workspace: Workspace, wanted: parameters.AddLabel) -> Answer:
     names = ("label_id", "run_id", "case_id", "metric", "rater", "value", "supersedes")
     head = ["the label is stored" if is_new else "this label was stored before"]
     links = workspace.case_links(row["run_id"], row["case_id"])
-    return Answer(head, [{name: row[name] for name in names}], "label", links=links)
+    return ToolAnswer(head, [{name: row[name] for name in names}], "label", links=links)
 
 
-def promote_cases(workspace: Workspace, wanted: parameters.PromoteCases) -> Answer:
+def promote_cases(workspace: Workspace, wanted: parameters.PromoteCases) -> ToolAnswer:
     """Write cases of a run into a suite."""
     causes = () if wanted.cause is None else (wanted.cause,)
     choice = CaseChoice(causes=causes, case_ids=tuple(wanted.cases))
@@ -164,4 +164,4 @@ def promote_cases(workspace: Workspace, wanted: parameters.PromoteCases) -> Answ
     added = plural(len(promoted.promotion.added), "case")
     verb = "would be added to" if wanted.dry_run else "added to"
     head = [f"{added} {verb} suite {wanted.suite} in {folder}"]
-    return Answer(head, [promoted.document(dry_run=wanted.dry_run)], "suite")
+    return ToolAnswer(head, [promoted.document(dry_run=wanted.dry_run)], "suite")

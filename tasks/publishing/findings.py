@@ -44,7 +44,7 @@ _SCORES: Final = (
 CaseKey = tuple[str, int]
 
 
-class CaseFindings(NamedTuple):
+class FindingsOfCase(NamedTuple):
     """What is sent of one case."""
 
     case: dict[str, Any]  # some columns of table cases
@@ -59,7 +59,7 @@ class RunFindings:
     record: RunRecord
     include: Collection[Published]
 
-    def cases(self) -> Iterator[CaseFindings]:
+    def cases(self) -> Iterator[FindingsOfCase]:
         """Yield every case of the run in order of its id, with its findings."""
         run_id = self.record.run_id
         columns = (*_CASE_COLUMNS, "tags", "turn_spans", "summary")
@@ -76,7 +76,7 @@ class RunFindings:
                     findings.append(self._verdict(case, models))
                 findings += [self._cause(row) for row in self._causes[key]]
                 findings += [self._label(row) for row in self._labels[key]]
-                yield CaseFindings(case, findings)
+                yield FindingsOfCase(case, findings)
 
     def _scores(self, ids: Collection[str]) -> pl.DataFrame:
         if "scores" not in self.include:
