@@ -78,6 +78,12 @@ def _alignment() -> Any:
     return AlignmentResult | AlignmentPlan
 
 
+def _publication() -> Any:
+    from assizes.tasks.publishing.publisher import PublishReport
+
+    return PublishReport
+
+
 def _runs() -> Schema:
     numbers = ("weighted_metrics_score_pct", "cases_pass_rate_pct", "coverage")
     more = dict.fromkeys(numbers, _NUMBER) | {"outcome": {"type": ["string", "null"]}}
@@ -176,6 +182,9 @@ DOCUMENTS: Final[Mapping[str, Callable[[], Schema]]] = {
     "labels list": _labels,
     "labels import": _model(lambda: written.ImportedLabels),
     "labels export": _model(lambda: written.ExportedLabels),
+    "labels pull": _model(lambda: written.PulledLabels),
+    "publish": _model(_publication),
+    "ci": _model(lambda: written.CiDocument),
     "align": _model(_alignment),
     "promote": _model(lambda: written.PromotionDocument),
     "suite status": _model(lambda: written.SuiteStatusDocument),

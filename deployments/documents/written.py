@@ -214,6 +214,36 @@ class LabelStatus(Document):
     differences: dict[str, Any]
 
 
+class PulledLabels(Document):
+    """`assizes labels pull`."""
+
+    run_id: str
+    source: str = Field(description="where the labels come from")
+    read: int = Field(description="labels that were read there")
+    elsewhere: Any
+    unusable: Any
+    labels: int = Field(description="labels of cases of the run")
+    new: int
+    unknown_names: dict[str, Any]
+
+
+class CiDocument(Document):
+    """`assizes ci`."""
+
+    run_id: str
+    conclusion: str
+    exit_code: int
+    reasons: list[str]
+    commit: Any
+    baseline: str | None = Field(description="the run it was compared with")
+    compared: str = Field(description="which run was chosen as the baseline, and why")
+    findings: list[dict[str, Any]]
+    findings_total: int
+    improved: Any
+    files: dict[str, str] = Field(description="files that were written, by kind")
+    reports: dict[str, str]
+
+
 class PromotionDocument(Document):
     """`assizes promote`."""
 

@@ -99,6 +99,9 @@ ELSEWHERE = {
     "align": "asks a language model",
     "causes agreement": "needs failure codes of people",
     "causes name": "asks a language model",
+    "ci": "needs a repository",
+    "labels pull": "needs a server with labels",
+    "publish": "needs a server to publish to",
     "store rebuild": "needs a damaged file",
 }
 """Commands that this module does not call, and why."""
