@@ -33,7 +33,7 @@ _WORDS: Final = {
 
 
 @dataclass
-class PulledLabels:
+class LabelPull:
     """The labels of a store that belong to a run."""
 
     rows: list[dict[str, Any]] = field(default_factory=list)  # of table labels
@@ -45,7 +45,7 @@ class PulledLabels:
 
 def pull_labels(
     store: Store, record: RunRecord, place: Destination, names: Mapping[str, str]
-) -> PulledLabels:
+) -> LabelPull:
     """The labels of a place as rows; `names` says which metric a name there means.
 
     Raises:
@@ -53,7 +53,7 @@ def pull_labels(
     """
     targets, by_id = _cases_there(store, record, place)
     known = {**_known_names(store, record), **names}
-    pulled = PulledLabels()
+    pulled = LabelPull()
     for label in place.labels(targets):
         pulled.read += 1
         case = next((by_id[own_id] for own_id in _ids(label.target) if own_id in by_id), None)

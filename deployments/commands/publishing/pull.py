@@ -11,7 +11,7 @@ from assizes.deployments.commands.output import print_json, print_line
 from assizes.deployments.commands.stores import opened_store, store_config
 from assizes.deployments.settings import read_optional_config
 from assizes.judge.errors import ConfigurationError
-from assizes.tasks.publishing.labels_there import PulledLabels, pull_labels
+from assizes.tasks.publishing.labels_there import LabelPull, pull_labels
 from assizes.tasks.publishing.places import open_place, place_of
 from assizes.tasks.store.people import people_tables
 
@@ -62,7 +62,7 @@ def _pair(text: str) -> tuple[str, str]:
     return name, metric
 
 
-def _print_left_out(pulled: PulledLabels) -> None:
+def _print_left_out(pulled: LabelPull) -> None:
     if pulled.elsewhere:
         print_line(f"  {pulled.elsewhere} are about no case of the run")
     for name, count in sorted(pulled.unknown_names.items()):
