@@ -80,6 +80,11 @@ def cause_rows(
 def _changes(
     run: RunWithCauses, found: FoundCauses, baseline: RunWithCauses | None, alpha: float
 ) -> dict[str, CauseChange]:
+    """What became of each cause; a run in which nothing was judged says nothing of any."""
+    if run.cases.ids.is_empty():
+        return {}
+    if baseline is not None and baseline.cases.ids.is_empty():
+        baseline = None
     before = pl.DataFrame(schema=found.failures.schema)
     if baseline is not None:
         before = baseline.failures.with_columns(pl.col("cause_id").replace(dict(found.merged)))

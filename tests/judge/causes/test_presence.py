@@ -7,7 +7,12 @@ import random
 import polars as pl
 import pytest
 
+from assizes.judge.causes.described import RunWithCauses, cause_rows
+from assizes.judge.causes.failures import FAILURES
+from assizes.judge.causes.identity import FoundCauses
 from assizes.judge.causes.presence import JudgedCases, cause_changes
+
+COLUMNS = {"case_id": pl.String, "repetition": pl.Int64, "cluster": pl.String}
 
 
 def judged(ids: range, *, repetitions: int = 1, size: int = 1) -> JudgedCases:
@@ -90,3 +95,26 @@ def test_among_many_causes_chance_alone_rarely_makes_one_new():
         states = {c.state for c in cause_changes(*sides, (ids, ids), 0.05).values()}
         false += bool(states & {"new", "gone", "worse", "better"})
     assert false <= 18  # of 200 at 5 %, binomial at 99.5 %
+
+
+def counted(count: int) -> JudgedCases:
+    """So many cases, or none at all."""
+    return judged(range(count)) if count else JudgedCases(pl.DataFrame(schema=COLUMNS))
+
+
+@pytest.mark.parametrize(("own", "theirs", "states"), [(30, 0, ["first_seen"]), (0, 30, [])])
+def test_a_run_in_which_nothing_was_judged_says_nothing_of_causes(
+    own: int, theirs: int, states: list[str]
+):
+    columns = {**FAILURES, "cause_id": pl.String}
+    row = {"case_id": "c0000", "repetition": 0, "metric": "m", "reason": "A promise was broken."}
+    shown = pl.DataFrame([row | {"cause_id": "x"}], schema=columns, orient="row")
+    runs = [
+        RunWithCauses(name, cases, shown if cases.ids.len() else shown.clear())
+        for name, cases in (("new", counted(own)), ("old", counted(theirs)))
+    ]
+    found = FoundCauses(runs[0].failures, {})
+
+    rows = cause_rows(runs[0], found, runs[1], {}, 0.05)
+
+    assert rows["state"].to_list() == states
