@@ -97,5 +97,5 @@ def assign_callable_models(config: RunConfig, judge_panel: JudgePanel) -> ModelA
             )
     if config.runner.batch:
         for model in assignment.models:
-            batches_of(model)  # raises where there is no endpoint
+            batches_of(model, config.runner.bedrock)  # raises where there is no endpoint
     return assignment
