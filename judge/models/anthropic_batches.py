@@ -94,7 +94,7 @@ class AnthropicBatches(FilesAtProvider):
         batches = (await self._page(None, 1))["data"]
         return checked_id(batches[0].get("id")) if batches else ""
 
-    async def submit(self, lines: BinaryIO, _: Submission) -> str:
+    async def submit(self, lines: BinaryIO, submission: Submission) -> str:
         """Create a batch of the requests, which are read while they are sent; return its id."""
         size = lines.seek(0, 2)
         lines.seek(0)

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from assizes.judge.config.bedrock import BedrockConfig
 from assizes.judge.config.judging import JudgeConfig, LimitsConfig
+from assizes.judge.config.run import RunConfig, RunnerConfig
 from assizes.judge.engine.batching import batches_of
 from assizes.judge.errors import ConfigurationError, Inconclusive, ModelError
 from assizes.judge.model_factory import model_for
@@ -340,3 +342,27 @@ def test_a_model_that_a_batch_cannot_ask_is_refused(s3: S3, name: str, why: str)
 
 def test_a_model_without_tools_is_taken(s3: S3):
     assert batches_of(model_of("bedrock/amazon.nova-lite-v1:0", reply_format="words"), SET)
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "accepted"),
+    [
+        ("uri", "gs://bucket/x", "accepted: s3://bucket/prefix"),
+        ("uri", "s3://bucket/a b", "accepted: s3://bucket/prefix"),
+        ("uri", "s3://bucket/" + "a" * 900, "at most 900 characters"),
+        ("role_arn", "batches", "accepted: the ARN of a role"),
+        ("timeout_hours", 23, "greater than or equal to 24"),
+        ("min_records", 50_001, "less than or equal to 50000"),
+    ],
+)
+def test_a_setting_that_amazon_bedrock_would_refuse_is_refused(
+    setting: str, value: object, accepted: str
+):
+    with pytest.raises(ValidationError, match=accepted):
+        BedrockConfig.model_validate({setting: value})
+
+
+def test_the_new_settings_change_no_hash_of_a_configuration():
+    run = RunConfig.model_validate({"transcripts": {"uri": "t.jsonl"}})
+    other = run.model_copy(update={"runner": RunnerConfig(bedrock=SET)})
+    assert run.config_hash() == other.config_hash()
