@@ -29,9 +29,15 @@ from assizes.judge.models.batch_lines import (
     ProviderBatches,
     Submission,
 )
-from assizes.judge.models.bedrock_batches import bedrock_batches
+from assizes.judge.models.bedrock_batches import bedrock_batches, format_for
 from assizes.judge.models.gemini_batches import gemini_batches
-from assizes.judge.models.model import NOT_CACHED, Completion, Model, UnusableReply
+from assizes.judge.models.model import (
+    NOT_CACHED,
+    Completion,
+    Model,
+    ReplayOnlyModel,
+    UnusableReply,
+)
 from assizes.judge.models.provider_calls import with_estimates
 from assizes.judge.protocol import Ask, Judge, NoReply, Steps
 from assizes.judge.score import Score
@@ -225,3 +231,17 @@ def batches_of(model: Model, bedrock: BedrockConfig | None = None) -> Batches | 
     if model.provider == "bedrock":
         return bedrock_batches(model, provider_parts, bedrock or BedrockConfig())
     return ProviderBatches(LiteLLMBatchCalls(model))
+
+
+def check_batch_settings(model: Model, bedrock: BedrockConfig) -> None:
+    """Check the settings that batches of a model need beside a key, which a plan has none of.
+
+    Raises:
+        ConfigurationError: a setting is missing or does not fit the model.
+    """
+    if model.provider != "bedrock" or isinstance(model, ReplayOnlyModel):
+        return
+    from assizes.judge.models.litellm_model import LiteLLM, provider_parts
+
+    if isinstance(model, LiteLLM):
+        format_for(model, provider_parts, bedrock)

@@ -67,7 +67,7 @@ class FilesAtProvider:
 
     min_asks = 1
 
-    async def discard(self, _: Submission) -> None:
+    async def discard(self, submission: Submission) -> None:
         """Delete nothing: the provider deletes its files itself."""
 
 

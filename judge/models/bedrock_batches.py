@@ -38,6 +38,22 @@ def bedrock_batches(
     """The batch endpoint of a model of Amazon Bedrock, with the credentials of the environment.
 
     Raises:
+        ConfigurationError: as `format_for`, or no region is known.
+    """
+    described = format_for(model, parts_of, config)
+    region = region_for(described.model_id)
+    if region is None:
+        raise ConfigurationError(
+            f"[runner] batch: no AWS region is known for {model.name!r}: set AWS_REGION in the "
+            "environment"
+        )
+    return BedrockBatches(described, config, AwsClients(region, model.api_base))
+
+
+def format_for(model: CallArguments, parts_of: PartsOf, config: BedrockConfig) -> BedrockFormat:
+    """The format of a model's batches, by the settings alone: the environment is not looked at.
+
+    Raises:
         ConfigurationError: a setting is missing, or batches cannot ask the model as it is configured.
     """
     settings = {"uri": config.uri, "role_arn": config.role_arn}
@@ -46,14 +62,7 @@ def bedrock_batches(
             f"[runner] batch: batches for {model.name!r} need a bucket and a role: set "
             f"{' and '.join(missing)} in [runner.bedrock], or run with --no-batch"
         )
-    described = bedrock_format(model, parts_of)
-    region = region_for(described.model_id)
-    if region is None:
-        raise ConfigurationError(
-            f"[runner] batch: no AWS region is known for {model.name!r}: set AWS_REGION in the "
-            "environment"
-        )
-    return BedrockBatches(described, config, AwsClients(region, model.api_base))
+    return bedrock_format(model, parts_of)
 
 
 class BedrockBatches:

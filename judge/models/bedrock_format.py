@@ -59,7 +59,9 @@ class _Routed:
         return self._model.sent_request(ask)
 
 
-class _Sample(BaseModel):
+class _Probe(BaseModel):
+    """Stands for any reply of a judge."""
+
     finding: str
 
 
@@ -87,7 +89,7 @@ def bedrock_format(model: CallArguments, parts_of: PartsOf) -> BedrockFormat:
     if is_claude:
         return BedrockFormat(model_id, "InvokeModel", _claude(routed, parts, model_id))
     bodies = _converse(routed, parts, model_id)
-    if "toolConfig" in bodies.body(Ask(Prompt("role", "case"), _Sample)):
+    if "toolConfig" in bodies.body(Ask(Prompt("role", "case"), _Probe)):
         why = 'its replies would be asked for as a tool, which a batch does not take; set reply_format = "words"'
         raise _refusal(model, why)
     return BedrockFormat(model_id, "Converse", bodies)

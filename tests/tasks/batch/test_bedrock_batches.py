@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from assizes.judge.catalog import resolve_judges
 from assizes.judge.config.bedrock import BedrockConfig
 from assizes.judge.config.judging import JudgeConfig, LimitsConfig
 from assizes.judge.config.run import RunConfig, RunnerConfig
 from assizes.judge.engine.batching import batches_of
 from assizes.judge.errors import ConfigurationError, Inconclusive, ModelError
+from assizes.judge.model_assignment import assign_models
 from assizes.judge.model_factory import model_for
 from assizes.judge.models.batch_lines import Submission
 from assizes.judge.models.model import Completion
@@ -366,3 +368,24 @@ def test_the_new_settings_change_no_hash_of_a_configuration():
     run = RunConfig.model_validate({"transcripts": {"uri": "t.jsonl"}})
     other = run.model_copy(update={"runner": RunnerConfig(bedrock=SET)})
     assert run.config_hash() == other.config_hash()
+
+
+@pytest.mark.parametrize(
+    ("judge_model", "uri"), [(CLAUDE, None), ("bedrock/anthropic.claude-v2", "s3://bucket")]
+)
+def test_a_plan_needs_the_settings_too_but_no_key(
+    monkeypatch: pytest.MonkeyPatch, judge_model: str, uri: str | None
+):
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_DEFAULT_REGION"):
+        monkeypatch.delenv(name, raising=False)
+    tables: dict[str, Any] = {
+        "transcripts": {"uri": "t.jsonl"},
+        "judge": {"model": judge_model},
+        "runner": {"batch": True, "bedrock": {"uri": uri, "role_arn": ROLE}},
+    }
+    config = RunConfig.model_validate(tables)
+    with pytest.raises(ConfigurationError, match=r"\[runner\] batch: "):
+        assign_models(config, resolve_judges(config.judge))
+    tables["judge"]["model"], tables["runner"]["bedrock"]["uri"] = CLAUDE, "s3://bucket"
+    config = RunConfig.model_validate(tables)
+    assert assign_models(config, resolve_judges(config.judge)).has_paid_calls
