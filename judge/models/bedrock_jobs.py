@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, BinaryIO, Final
 
+import aiohttp
+
 from assizes.judge.errors import ModelError
 from assizes.judge.models.batch_lines import LineFailure
 from assizes.judge.models.provider_calls import model_error
@@ -128,7 +130,7 @@ class AwsClients:
                 yield client
         except ClientError as error:
             raise _refusal(error.response) from error
-        except (BotoCoreError, OSError) as error:
+        except (BotoCoreError, aiohttp.ClientError, OSError) as error:
             raise model_error(error) from error
 
 

@@ -23,6 +23,7 @@ from assizes.judge.models.model import Completion
 from assizes.tasks.runtime.failpoints import arm
 from tests.doubles.batch_providers.running import BatchProvider, running_provider
 from tests.doubles.s3 import S3
+from tests.doubles.s3_faults import faulty_s3
 from tests.tasks.batch.provider_process import MODELS, PRICE, ProviderProcess, ask_of, key_of
 
 ROLE = "arn:aws:iam::123456789012:role/batches"
@@ -265,6 +266,31 @@ async def test_a_job_that_left_no_results_leaves_all_its_asks_free(
     assert f"is {status} (The job timed out.): 2 of its 2 asks are sent one by one" in caplog.text
     account = process.ledger.run_account()
     assert (account.usd, account.open_calls) == (0.0, 0)
+
+
+@pytest.mark.parametrize("fault", ["cut", "unavailable"])
+async def test_results_that_broke_off_are_read_again_and_paid_for_once(
+    tmp_path: Path,
+    server: BatchProvider,
+    s3: S3,
+    bucket: str,
+    fault: str,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    process = process_of(tmp_path, server, bucket)
+    await process.submit(range(3))
+    with faulty_s3(s3.endpoint_url) as faulty:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_S3", faulty.endpoint_url)
+        faulty.about = "asks.jsonl.out"
+        faulty.faults.append(fault)
+        await process.client.collect()
+        assert not faulty.faults
+
+    assert await process.taken(range(3)) == [True] * 3
+    account = process.ledger.run_account()
+    sent, written = server.counts("input_tokens", "output_tokens")
+    assert account.usd == pytest.approx(PRICE.cost_usd(sent, written, batch=True), abs=4e-9)
+    assert (account.calls, account.open_calls) == (3, 0)
 
 
 async def test_a_job_that_is_refused_leaves_nothing_in_the_bucket(
