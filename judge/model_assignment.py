@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from assizes.judge.catalog import JudgePanel
 from assizes.judge.config.judging import JudgeConfig
 from assizes.judge.config.run import RunConfig
-from assizes.judge.engine.batching import batches_of
+from assizes.judge.engine.batching import batches_of, check_batch_settings
 from assizes.judge.engine.ensemble_hearing import EnsembleModels
 from assizes.judge.engine.ensemble_hearing import members as members_of
 from assizes.judge.errors import ConfigurationError
@@ -45,7 +45,8 @@ def assign_models(config: RunConfig, judge_panel: JudgePanel) -> ModelAssignment
     """The models of a configuration; `[cache] use = "replay_only"` gives models that only replay.
 
     Raises:
-        ConfigurationError: when a model's provider is unknown, or a provider has no model.
+        ConfigurationError: when a model's provider is unknown, a provider has no model, or a setting
+            is missing that the model's batches need.
     """
     judge = config.judge
     others = (judge.panel, judge.escalate_to, *(own.get("model") for own in judge.options.values()))
@@ -72,7 +73,11 @@ def assign_models(config: RunConfig, judge_panel: JudgePanel) -> ModelAssignment
         senior = None if ensemble.senior is None else model(ensemble.senior)
         voting = EnsembleModels(models, ensemble.repeats, senior)
         own[name] = models[0] if ensemble.is_plain else voting  # one vote needs no reduction
-    return ModelAssignment(model(config.judge), own)
+    assignment = ModelAssignment(model(config.judge), own)
+    if config.runner.batch:
+        for assigned in assignment.models:
+            check_batch_settings(assigned, config.runner.bedrock)
+    return assignment
 
 
 def assign_callable_models(config: RunConfig, judge_panel: JudgePanel) -> ModelAssignment:
@@ -97,5 +102,5 @@ def assign_callable_models(config: RunConfig, judge_panel: JudgePanel) -> ModelA
             )
     if config.runner.batch:
         for model in assignment.models:
-            batches_of(model)  # raises where there is no endpoint
+            batches_of(model, config.runner.bedrock)  # raises where there is no endpoint
     return assignment

@@ -49,7 +49,8 @@ async def judge_by_batch(context: RunContext, run: PlannedRun, *, submits: bool 
         Halted: someone stopped the run.
         Inconclusive: the provider cannot be reached.
     """
-    by_mark = {model_mark(model): batches_of(model) for model in context.assignment.models}
+    bedrock = context.config.runner.bedrock
+    by_mark = {model_mark(model): batches_of(model, bedrock) for model in context.assignment.models}
     # Models that cost nothing have no endpoint.
     endpoints = {mark: batches for mark, batches in by_mark.items() if batches is not None}
     done = await asyncio.to_thread(context.store.shard_counts, run.run_id)
@@ -123,7 +124,7 @@ class _RunHearings:
         while True:
             await self.client.collect()
             with tempfile.TemporaryDirectory(dir=self.folder) as round_folder:
-                drafts = await self._draft_requests(Path(round_folder))
+                drafts = self._large_enough(await self._draft_requests(Path(round_folder)))
                 # The engine continues unusable batch replies with single calls.
                 self.context.first_attempts = await self.client.close_round()
                 if not drafts:  # no hearing lacks a reply
@@ -145,6 +146,21 @@ class _RunHearings:
                 await self._draft_requests(Path(round_folder))
         self.context.first_attempts = await self.client.close_round()
         return 0
+
+    def _large_enough(self, drafts: Sequence[Draft]) -> list[Draft]:
+        """The drafts that the provider takes; asks of smaller ones become single calls."""
+        large = []
+        for draft in drafts:
+            least = self.endpoints[draft.mark].min_asks
+            if draft.asks >= least:
+                large.append(draft)
+                continue
+            log.warning(
+                "%d asks of %s are too few for a batch, which takes %d or more: they are sent one by "
+                "one, at the full price",
+                *(draft.asks, draft.model, least),
+            )
+        return large
 
     async def _draft_requests(self, folder: Path) -> Sequence[Draft]:
         """Hear every case as far as the replies go, and write the next asks to files."""

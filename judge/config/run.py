@@ -15,6 +15,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from assizes.judge.config import ConfigTable, StorageOptions, gates, publishing
+from assizes.judge.config.bedrock import BedrockConfig
 from assizes.judge.config.causes import CausesConfig
 from assizes.judge.config.judging import JudgeConfig, LimitsConfig
 from assizes.judge.config.notify import NotifyConfig
@@ -78,6 +79,7 @@ class RunnerConfig(ConfigTable):
         description="The pause in seconds before the second look at a batch. Each pause is twice as "
         "long as the one before, up to 60 s.",
     )
+    bedrock: BedrockConfig = BedrockConfig()
     fail_flow: bool = Field(
         default=True,
         description="End the Prefect flow as Failed after a regression or a failed gate. `false`: the "

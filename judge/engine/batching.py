@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any, BinaryIO, Final, Protocol
 
 from assizes.judge.case import Case
+from assizes.judge.config.bedrock import BedrockConfig
 from assizes.judge.config.judging import LimitsConfig
 from assizes.judge.engine.ask_records import HearingResult
 from assizes.judge.engine.asking import ModelCaller
@@ -28,8 +29,15 @@ from assizes.judge.models.batch_lines import (
     ProviderBatches,
     Submission,
 )
+from assizes.judge.models.bedrock_batches import bedrock_batches, format_for
 from assizes.judge.models.gemini_batches import gemini_batches
-from assizes.judge.models.model import NOT_CACHED, Completion, Model, UnusableReply
+from assizes.judge.models.model import (
+    NOT_CACHED,
+    Completion,
+    Model,
+    ReplayOnlyModel,
+    UnusableReply,
+)
 from assizes.judge.models.provider_calls import with_estimates
 from assizes.judge.protocol import Ask, Judge, NoReply, Steps
 from assizes.judge.score import Score
@@ -46,6 +54,8 @@ class Batches(Protocol):
             reached or refuses.
     """
 
+    min_asks: int  # the fewest asks of a batch
+
     def body(self, ask: Ask[Any]) -> dict[str, Any]:
         """The body of the request that a live call would send."""
 
@@ -53,12 +63,13 @@ class Batches(Protocol):
         """The line of a file of requests for an ask with this key."""
 
     async def latest(self) -> str | None:
-        """The id of the newest batch at a provider that keeps no tag, empty without one; else `None`.
+        """What `find` needs to know from before a submission; it is noted first. `None` for nothing.
 
-        It is noted before a submission, so that `find` need not look at older batches.
+        At a provider that keeps no tag it is the id of the newest batch, empty without one; at one
+        that takes a token for a request, a new token.
         """
 
-    async def submit(self, lines: BinaryIO, tag: Mapping[str, str]) -> str:
+    async def submit(self, lines: BinaryIO, submission: Submission) -> str:
         """Submit a file of requests and return the id of the batch; this is never retried.
 
         After an error it may not be known whether the provider accepted the file.
@@ -76,6 +87,12 @@ class Batches(Protocol):
 
     def results(self, batch_id: str) -> AsyncIterator[tuple[str, Completion | ModelError]]:
         """Read the results of a batch that has ended, as (key of the ask, result); some may be missing."""
+
+    async def discard(self, submission: Submission) -> None:
+        """Delete the files of a part from a place of the user's own.
+
+        The replies of the part are stored, or the provider has refused it.
+        """
 
 
 class BatchAnswers(Protocol):
@@ -189,7 +206,7 @@ def model_mark(model: Model) -> str:
     return hashlib.sha256((model.cache_key or "").encode()).hexdigest()[:12]
 
 
-def batches_of(model: Model) -> Batches | None:
+def batches_of(model: Model, bedrock: BedrockConfig | None = None) -> Batches | None:
     """The batch endpoint of a model; `None` for a model that calls no provider.
 
     Raises:
@@ -211,4 +228,20 @@ def batches_of(model: Model) -> Batches | None:
         return anthropic_batches(model, provider_parts(model.provider))
     if model.provider == "gemini":
         return gemini_batches(model, provider_parts(model.provider))
+    if model.provider == "bedrock":
+        return bedrock_batches(model, provider_parts, bedrock or BedrockConfig())
     return ProviderBatches(LiteLLMBatchCalls(model))
+
+
+def check_batch_settings(model: Model, bedrock: BedrockConfig) -> None:
+    """Check the settings that batches of a model need beside a key, which a plan has none of.
+
+    Raises:
+        ConfigurationError: a setting is missing or does not fit the model.
+    """
+    if model.provider != "bedrock" or isinstance(model, ReplayOnlyModel):
+        return
+    from assizes.judge.models.litellm_model import LiteLLM, provider_parts
+
+    if isinstance(model, LiteLLM):
+        format_for(model, provider_parts, bedrock)

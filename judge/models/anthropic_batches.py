@@ -14,6 +14,7 @@ from typing import Any, BinaryIO, Final
 from assizes.judge.errors import ConfigurationError, ModelError
 from assizes.judge.models.batch_lines import (
     BatchStatus,
+    FilesAtProvider,
     LineFailure,
     Submission,
     Undecided,
@@ -73,7 +74,7 @@ def anthropic_batches(model: CallArguments, parts: LiteLLMParts) -> AnthropicBat
     return AnthropicBatches(anthropic_format(model, parts), http)
 
 
-class AnthropicBatches:
+class AnthropicBatches(FilesAtProvider):
     """The batch endpoint of one model; implements `assizes.judge.engine.batching.Batches`."""
 
     def __init__(self, provider_format: ProviderFormat, http: ProviderHttp) -> None:
@@ -93,7 +94,7 @@ class AnthropicBatches:
         batches = (await self._page(None, 1))["data"]
         return checked_id(batches[0].get("id")) if batches else ""
 
-    async def submit(self, lines: BinaryIO, tag: Mapping[str, str]) -> str:
+    async def submit(self, lines: BinaryIO, submission: Submission) -> str:
         """Create a batch of the requests, which are read while they are sent; return its id."""
         size = lines.seek(0, 2)
         lines.seek(0)

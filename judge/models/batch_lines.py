@@ -22,7 +22,9 @@ from assizes.judge.protocol import Ask
 
 log = logging.getLogger(__name__)
 
-BATCH_PROVIDERS: Final = ("anthropic", "azure", "gemini", "hosted_vllm", "litellm_proxy", "openai")
+BATCH_PROVIDERS: Final = (
+    *("anthropic", "azure", "bedrock", "gemini", "hosted_vllm", "litellm_proxy", "openai"),
+)
 """Providers at which a batch that was submitted just before a crash is found again.
 
 Elsewhere, such a batch would be submitted, and paid for, a second time.
@@ -49,7 +51,7 @@ class Submission:
 
     tag: Mapping[str, str]  # of the part of the run, for providers that keep a tag with a batch
     keys: Collection[str] = ()  # of the asks of the part
-    after: str | None = None  # `Batches.latest` before the part was submitted; `None`: not known
+    after: str | None = None  # what `Batches.latest` gave before the part was submitted
     known: Collection[str] = ()  # ids of batches that belong to other parts of the run
 
 
@@ -58,6 +60,15 @@ class Undecided(ModelError):
 
     def __init__(self, detail: str) -> None:
         super().__init__("undecided", detail)
+
+
+class FilesAtProvider:
+    """The part of a batch endpoint that concerns files, where the provider keeps them for a time."""
+
+    min_asks = 1
+
+    async def discard(self, submission: Submission) -> None:
+        """Delete nothing: the provider deletes its files itself."""
 
 
 class BatchCalls(Protocol):
@@ -92,7 +103,7 @@ class BatchCalls(Protocol):
         """Yield the bytes of a file in chunks."""
 
 
-class ProviderBatches:
+class ProviderBatches(FilesAtProvider):
     """The batch endpoint of one model's provider; implements `assizes.judge.engine.batching.Batches`."""
 
     def __init__(self, calls: BatchCalls) -> None:
@@ -110,9 +121,9 @@ class ProviderBatches:
         """Return None: `find` goes by the tag."""
         return None
 
-    async def submit(self, lines: BinaryIO, tag: Mapping[str, str]) -> str:
+    async def submit(self, lines: BinaryIO, submission: Submission) -> str:
         """Upload the requests and begin a batch over them; return the batch id."""
-        return str((await self._calls.begin(await self._calls.upload(lines), tag)).id)
+        return str((await self._calls.begin(await self._calls.upload(lines), submission.tag)).id)
 
     async def find(self, submission: Submission) -> str | None:
         """Return the id of the newest batch that has the tag; None when no batch has."""

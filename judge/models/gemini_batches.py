@@ -12,7 +12,13 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any, BinaryIO, Final
 
 from assizes.judge.errors import ConfigurationError, ModelError
-from assizes.judge.models.batch_lines import BatchStatus, LineFailure, Submission, known_lines
+from assizes.judge.models.batch_lines import (
+    BatchStatus,
+    FilesAtProvider,
+    LineFailure,
+    Submission,
+    known_lines,
+)
 from assizes.judge.models.model import Completion
 from assizes.judge.models.provider_calls import model_error, readable
 from assizes.judge.models.provider_format import (
@@ -54,7 +60,7 @@ def gemini_batches(model: CallArguments, parts: LiteLLMParts) -> GeminiBatches:
     return GeminiBatches(gemini_format(model, parts), http)
 
 
-class GeminiBatches:
+class GeminiBatches(FilesAtProvider):
     """The batch endpoint of one model; implements `assizes.judge.engine.batching.Batches`."""
 
     def __init__(self, provider_format: ProviderFormat, http: ProviderHttp) -> None:
@@ -73,9 +79,9 @@ class GeminiBatches:
         """Return None: `find` goes by the display name."""
         return None
 
-    async def submit(self, lines: BinaryIO, tag: Mapping[str, str]) -> str:
+    async def submit(self, lines: BinaryIO, submission: Submission) -> str:
         """Upload the requests, which are read while they are sent, and begin a batch over them."""
-        name = display_name(tag)
+        name = display_name(submission.tag)
         file_id = await self._upload(lines, name)
         batch = {"display_name": name, "input_config": {"file_name": file_id}}
         path = f"{VERSION}/models/{checked_id(self._format.name)}:batchGenerateContent"

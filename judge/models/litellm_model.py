@@ -333,11 +333,11 @@ def _schema_tokens(reply: type[BaseModel]) -> int:
     return judging.estimated_tokens(_json_schema_format(reply))
 
 
-def provider_parts(provider: str) -> LiteLLMParts:
-    """Return what litellm has for the protocol of a provider itself."""
+def provider_parts(provider: str, model: str = "") -> LiteLLMParts:
+    """Return what litellm has for a provider's own protocol; some have one for each `model`."""
     from litellm.llms.vertex_ai.gemini.transformation import transform_request_body
 
-    chat = ProviderConfigManager.get_provider_chat_config("", LlmProviders(provider))
+    chat = ProviderConfigManager.get_provider_chat_config(model, LlmProviders(provider))
     return LiteLLMParts(chat, get_optional_params, litellm.ModelResponse, transform_request_body)
 
 

@@ -95,6 +95,8 @@ class BatchClient:
         records = await asyncio.to_thread(self._log.records)
         self._records.update({record.name: record for record in records})
         for record in records:
+            if record.state in ("dropped", "collected"):  # maybe killed before this
+                await self._discard_files(record)
             if record.state == "dropped":  # never submitted, so its asks are free
                 continue
             tickets = await asyncio.to_thread(self._log.tickets, record)
@@ -170,6 +172,7 @@ class BatchClient:
             if first_attempts := {key: left[key] for key in tickets if key in left}:
                 await asyncio.to_thread(self._log.save_first_attempts, record, first_attempts)
             await self._save_record(replace(record, state="collected"))
+            await self._discard_files(record)
         left.clear()
         return await asyncio.to_thread(self._log.first_attempts)
 
@@ -204,7 +207,7 @@ class BatchClient:
             if (existing_id := await self._find(prepared)) is not None:
                 return existing_id
             with draft.path.open("rb") as lines:
-                return await endpoint.submit(lines, prepared.tag)
+                return await endpoint.submit(lines, await self._submission(prepared))
 
         try:
             after = await batch_requests.call_with_retries(interval, endpoint.latest)
@@ -219,6 +222,7 @@ class BatchClient:
         except errors.ModelError as error:
             if not batch_requests.is_transient(error):  # else it may have arrived
                 await asyncio.to_thread(self._drop, record)
+                await self._discard_files(record)
             what = f"no batch for {record.model}: {error}"
             raise errors.Inconclusive(f"{what}; run again, or without --batch") from error
         await self._save_record(replace(record, state="submitted", batch_id=batch_id))
@@ -244,10 +248,23 @@ class BatchClient:
 
     async def _find(self, record: BatchRecord) -> str | None:
         """Look for a prepared part at the provider; `None` where it was not submitted."""
+        return await self._endpoint(record).find(await self._submission(record))
+
+    async def _submission(self, record: BatchRecord) -> Submission:
         keys = await asyncio.to_thread(self._log.tickets, record)
         others = {each.batch_id for each in self._records.values() if each.batch_id is not None}
-        submission = Submission(record.tag, keys.keys(), record.after, others)
-        return await self._endpoint(record).find(submission)
+        return Submission(record.tag, keys.keys(), record.after, others)
+
+    async def _discard_files(self, record: BatchRecord) -> None:
+        """Delete the files of a part from the user's own place; a failure is logged only."""
+        endpoint = self._dependencies.endpoints.get(record.mark)
+        if endpoint is None:  # the part was made with other settings
+            return
+        try:
+            await endpoint.discard(Submission(record.tag, after=record.after))
+        except errors.ModelError as error:
+            what = f"the files of batch {record.name} of {record.model} are still there"
+            log.warning("%s, with texts of transcripts: %s", what, error)
 
     def _wait_for_decision(self, record: BatchRecord, undecided: Undecided) -> None:
         """Keep a part prepared: the end of a batch will tell whether it was submitted."""

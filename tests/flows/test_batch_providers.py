@@ -19,6 +19,7 @@ from assizes.judge.formats import native_line
 from assizes.tasks.store import open_store
 from tests.command import KEYS
 from tests.doubles.batch_providers.running import BatchProvider, running_provider
+from tests.doubles.s3 import S3
 from tests.flows.batch_runs import JUDGES, PRICE, conversation, own_judges, records
 from tests.flows.test_evaluate import outcome_of
 from tests.outward import PYTHONPATH
@@ -27,7 +28,8 @@ from tests.tasks.batch.provider_process import MODELS
 
 pytestmark = pytest.mark.usefixtures("prefect_server")
 
-PROVIDERS = ("anthropic", "gemini")
+PROVIDERS = ("anthropic", "gemini", "bedrock")
+ROLE = "arn:aws:iam::123456789012:role/batches"
 
 
 @pytest.fixture(autouse=True)
@@ -38,17 +40,30 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.fixture(params=PROVIDERS)
 def provider(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     name = str(request.param)
-    monkeypatch.setenv(PROVIDER_KEYS[name], "key-of-the-tests")
+    if name == "bedrock":
+        s3: S3 = request.getfixturevalue("s3")
+        monkeypatch.setenv("AWS_ENDPOINT_URL_S3", s3.endpoint_url)
+    else:
+        monkeypatch.setenv(PROVIDER_KEYS[name], "key-of-the-tests")
     return name
 
 
 @pytest.fixture
 def server(provider: str) -> Iterator[BatchProvider]:
     with running_provider(provider) as started:
+        started.order(least=1)  # of Bedrock: the fewest records of a job
         yield started
 
 
-def tables_of(folder: Path, provider: str, server: BatchProvider, cases: int) -> dict[str, Any]:
+@pytest.fixture
+def bucket(request: pytest.FixtureRequest, provider: str) -> str:
+    """A bucket for the batches of Bedrock."""
+    return str(request.getfixturevalue("s3").bucket()) if provider == "bedrock" else ""
+
+
+def tables_of(
+    folder: Path, provider: str, server: BatchProvider, cases: int, bucket: str = ""
+) -> dict[str, Any]:
     lines = b"".join(native_line(conversation(number)) for number in range(cases))
     (folder / "t.jsonl").write_bytes(lines)
     model = MODELS[provider]
@@ -61,8 +76,13 @@ def tables_of(folder: Path, provider: str, server: BatchProvider, cases: int) ->
         "store": {"uri": f"duckdb:///{folder}/rows.duckdb"},
         "cache": {"uri": str(folder / "replies")},
         "report": {"uri": str(folder / "reports")},
-        "runner": {"batch": True, "batch_poll_s": 0.05, "shard_size": 100},
+        "runner": {"batch": True, "batch_poll_s": 0.05, "shard_size": 100, **bedrock_of(bucket)},
     }
+
+
+def bedrock_of(bucket: str) -> dict[str, Any]:
+    places = {"uri": f"s3://{bucket}/batches", "role_arn": ROLE, "min_records": 1}
+    return {"bedrock": places} if bucket else {}
 
 
 async def judged(tables: dict[str, Any]) -> pl.DataFrame:
@@ -77,9 +97,9 @@ async def judged(tables: dict[str, Any]) -> pl.DataFrame:
 
 
 async def test_a_run_takes_as_many_batches_as_the_deepest_judge_has_rounds(
-    tmp_path: Path, provider: str, server: BatchProvider
+    tmp_path: Path, provider: str, server: BatchProvider, bucket: str
 ):
-    asks = await judged(tables_of(tmp_path, provider, server, 20))
+    asks = await judged(tables_of(tmp_path, provider, server, 20, bucket))
 
     wanted = (3, 22 + 2 + 2, 0, 0)
     assert server.counts("batches", "batch_lines", "batch_repeats", "requests") == wanted
@@ -89,10 +109,10 @@ async def test_a_run_takes_as_many_batches_as_the_deepest_judge_has_rounds(
 
 
 async def test_entries_that_expired_or_failed_are_asked_by_themselves(
-    tmp_path: Path, provider: str, server: BatchProvider
+    tmp_path: Path, provider: str, server: BatchProvider, bucket: str
 ):
     server.order(expire=2, fail=1)
-    tables = tables_of(tmp_path, provider, server, 6)
+    tables = tables_of(tmp_path, provider, server, 6, bucket)
     tables["judge"]["judges"] = JUDGES[:1]
     asks = await judged(tables)
 
@@ -105,9 +125,11 @@ def write_toml(folder: Path, tables: dict[str, Any]) -> None:
     for table, fields in tables.items():
         if table == "name":
             continue
-        prices = fields.pop("prices", {})
+        prices, places = fields.pop("prices", {}), fields.pop("bedrock", {})
         lines += [f"[{table}]"]
         lines += [f"{key} = {json.dumps(value)}" for key, value in fields.items()]
+        lines += ["[runner.bedrock]"] if places else []
+        lines += [f"{key} = {json.dumps(value)}" for key, value in places.items()]
         for model, price in prices.items():
             lines += [f"[limits.prices.{json.dumps(model)}]"]
             lines += [f"{key} = {value}" for key, value in price.items()]
@@ -120,7 +142,7 @@ def killed(folder: Path, failpoint: str, provider: str, api_url: str) -> int:
     own = {
         "PYTHONPATH": f"{PYTHONPATH}:{folder}",
         "PREFECT_API_URL": api_url,
-        PROVIDER_KEYS[provider]: "key-of-the-tests",
+        PROVIDER_KEYS[provider]: os.environ[PROVIDER_KEYS[provider]],
         "ASSIZES_FAILPOINT": failpoint,
     }
     command = [sys.executable, "-m", "assizes.deployments.cli", "run"]
@@ -133,10 +155,15 @@ def killed(folder: Path, failpoint: str, provider: str, api_url: str) -> int:
 @pytest.mark.full
 @pytest.mark.parametrize("delay_s", [0.1, 15.0])
 async def test_a_run_that_is_killed_at_each_step_of_a_submission_asks_each_ask_once(
-    tmp_path: Path, provider: str, server: BatchProvider, prefect_server: str, delay_s: float
+    tmp_path: Path,
+    provider: str,
+    server: BatchProvider,
+    bucket: str,
+    prefect_server: str,
+    delay_s: float,
 ):
     """The log of the batches is replaced when the part is begun, is submitted, and is collected."""
-    tables = tables_of(tmp_path, provider, server, 6)
+    tables = tables_of(tmp_path, provider, server, 6, bucket)
     server.order(delay_s=delay_s)
     write_toml(tmp_path, json.loads(json.dumps(tables)))
     steps = ("before:1", "after:1", "before:2", "after:2", "before:3")
@@ -149,3 +176,28 @@ async def test_a_run_that_is_killed_at_each_step_of_a_submission_asks_each_ask_o
     await judged(tables)
 
     assert server.counts("batch_lines", "batch_repeats", "requests") == (7 + 1 + 1, 0, 0)
+    if bucket:  # no text of a transcript is left there
+        import boto3  # takes half a second
+
+        assert "Contents" not in boto3.client("s3").list_objects_v2(Bucket=bucket)
+
+
+@pytest.mark.parametrize("provider", ["bedrock"], indirect=True)
+async def test_asks_that_are_too_few_for_a_batch_are_asked_by_themselves(
+    tmp_path: Path,
+    provider: str,
+    server: BatchProvider,
+    bucket: str,
+    caplog: pytest.LogCaptureFixture,
+):
+    """The deeper rounds of a judge have fewer asks than the first."""
+    server.order(least=22)
+    tables = tables_of(tmp_path, provider, server, 20, bucket)
+    tables["runner"]["bedrock"]["min_records"] = 22
+    asks = await judged(tables)
+
+    counted = server.counts("batches", "batch_lines", "batch_repeats", "requests")
+    assert counted == (1, 22, 0, 2 + 2)
+    assert asks["flags"].list.contains("batch").sum() == 22
+    assert "2 asks of bedrock/" in caplog.text
+    assert "too few for a batch, which takes 22 or more" in caplog.text

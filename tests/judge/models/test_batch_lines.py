@@ -51,7 +51,7 @@ async def ended(batches, batch_id: str) -> BatchStatus:
 
 async def outcome(server, name: str, **rest) -> Completion | ModelError:
     batches = office(server, name, **rest)
-    batch_id = await batches.submit(lines(batches), {"run": "r"})
+    batch_id = await batches.submit(lines(batches), Submission({"run": "r"}))
     await ended(batches, batch_id)
     ((key, result),) = [entry async for entry in batches.results(batch_id)]
     assert key == "k0"
@@ -125,7 +125,7 @@ async def test_a_failed_line_has_the_code_of_a_failed_call(judge_server, name, c
 
 async def test_a_batch_is_found_by_its_tag_among_more_than_a_page_of_others(judge_server):
     batches = office(judge_server, "stub")
-    wanted = await batches.submit(lines(batches), {"run": "r", "part": "1-1"})
+    wanted = await batches.submit(lines(batches), Submission({"run": "r", "part": "1-1"}))
     (first,) = judge_server.batches()
     for number in range(101):
         other = {**first, "metadata": {"run": "r", "part": f"2-{number}"}}
@@ -137,7 +137,7 @@ async def test_a_batch_is_found_by_its_tag_among_more_than_a_page_of_others(judg
 
 async def test_a_failed_validation_says_why(judge_server):
     batches = office(judge_server, "stub-batch-failed")
-    batch_id = await batches.submit(lines(batches), {})
+    batch_id = await batches.submit(lines(batches), Submission({}))
 
     status = await ended(batches, batch_id)
     assert (status.name, status.done) == ("failed", 0)
@@ -174,7 +174,7 @@ class Altered(LiteLLMBatchCalls):
 
 
 async def results(batches) -> dict[str, Completion | ModelError]:
-    batch_id = await batches.submit(lines(batches, 2), {"run": "r"})
+    batch_id = await batches.submit(lines(batches, 2), Submission({"run": "r"}))
     await ended(batches, batch_id)
     return dict([entry async for entry in batches.results(batch_id)])
 

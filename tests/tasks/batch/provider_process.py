@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from assizes.judge.config.bedrock import BedrockConfig
 from assizes.judge.config.judging import JudgeConfig, LimitsConfig, Price
 from assizes.judge.engine.batching import batches_of, model_mark
 from assizes.judge.model_factory import model_for
@@ -49,14 +50,21 @@ def ask_of(number: int, system: str = "You judge.") -> Ask[Reply]:
 class ProviderProcess:
     """One process of a run; all processes of a folder share the log and the ledger."""
 
-    def __init__(self, folder: Path, name: str, server: BatchProvider, **judge: Any) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        name: str,
+        server: BatchProvider,
+        bedrock: BedrockConfig | None = None,
+        **judge: Any,
+    ) -> None:
         config = JudgeConfig(model=name, api_base=server.url, **judge)
         self.model = model_for(config, LimitsConfig(timeout_s=5, prices={name: PRICE}))
         self.ledger = SqliteLedger(str(folder / "ledger.db"), "run-1", LimitsConfig())
         self.log = BatchLog(str(folder / "replies"), {}, "run-1")
         self.own = folder / f"process-{len(list(folder.glob('process-*')))}"
         self.own.mkdir()
-        endpoint = batches_of(self.model)
+        endpoint = batches_of(self.model, bedrock)
         assert endpoint is not None
         self.endpoint = endpoint
         self.client = BatchClient(
