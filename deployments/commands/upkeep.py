@@ -167,7 +167,7 @@ def _forget_outside(store: Store, matches: list[upkeep.SubjectRows], elsewhere: 
     elsewhere.withdraw(matches)
     for match in matches:  # once the rows are gone, nobody finds the copies
         record = store.run(match.run_id)
-        if is_trace_store(record.config["transcripts"]["uri"]):
+        if is_trace_store(record.config.get("transcripts", {}).get("uri", "")):
             forget_traces(run_config(record).transcripts, match.case_ids)
 
 

@@ -26,7 +26,7 @@ def test_a_folder_of_many_formats_is_converted_with_an_account_of_everything(tmp
     assert result["rejected"] == {"format": 1}
     assert result["formats"] == {
         "anthropic": 1,
-        "inspect_ai": 4,
+        "inspect_ai": 5,
         "mlflow": 1,
         "openai_chat": 2,
         "openai_logs": 2,

@@ -40,6 +40,7 @@ def test_forgetting_shows_the_rows_first_and_deletes_them_when_told(lake):
                 "rows": {"scores": 6, "asks": 0, "cases": 2, **NOTHING_SAID},
             }
         ],
+        "elsewhere": {"to_delete": 0},
     }
     done = assizes("store", "forget", "--tag", "customer=ada", "--store", "lake", "--yes", cwd=lake)
     assert "rows in 1 runs deleted" in done.out

@@ -71,12 +71,19 @@ class _RunNumbers(Collector):
         """Yield every metric family of the run once."""
         yield from self._summary_families()
         yield from self._ask_families()
-        # Of the plan: not every reject has a row.
-        reasons = dict(sorted(self.record.plan.get("reasons", {}).items()))
-        yield self._labelled("quarantined", "records that could not be read", "reason", reasons)
+        yield self._labelled(
+            "quarantined", "records that could not be read", "reason", self._reasons()
+        )
         yield from self._times()
         yield from self._drift()
         yield from self._corrected()
+
+    def _reasons(self) -> dict[str, int]:
+        """How many records were rejected for each reason; of the plan, as not every one has a row."""
+        if (reasons := self.record.plan.get("reasons")) is not None:
+            return dict(sorted(reasons.items()))
+        rejects = self.store.scan(self.record.run_id, "rejects")
+        return dict(collect_rows(rejects.group_by("reason").len()).sort("reason").iter_rows())
 
     def _summary_families(self) -> Iterator[Metric]:
         summary = self.summary

@@ -95,10 +95,11 @@ def test_a_local_source_is_pinned_by_its_content(folder):
             "[transcripts] uri: 'nowhere' does not exist in FOLDER; give a file, a folder or a glob",
         ),
         (
-            "gs://bucket/x",
+            "sftp://bucket/x",
             ConfigurationError,
-            "[transcripts] uri: unknown scheme 'gs://'; known: a plain path, file://, s3://; "
-            "did you mean 's3://'?",
+            "[transcripts] uri: unknown scheme 'sftp://'; known: a plain path, abfs://, az://, "
+            "file://, gcs://, gs://, http://, https://, langfuse://, mlflow://, phoenix://, s3://; "
+            "did you mean 'http://'?",
         ),
         (
             "",
