@@ -20,7 +20,7 @@ import pytest
 
 BIN = Path(os.environ.get("ASSIZES_INTEGRATIONS", "")).resolve()
 START_S = 120.0
-SCRIPT_S = 120.0
+SCRIPT_S = 300.0
 
 
 @dataclass(frozen=True)
