@@ -120,11 +120,25 @@ class Collected(Document):
     objects: list[Garbage]
 
 
+class ToForgetElsewhere(Document):
+    """What a deletion would delete at other places."""
+
+    to_delete: int
+
+
+class ForgottenElsewhere(Document):
+    """What a deletion deleted at other places."""
+
+    deleted: int
+    by_hand: list[str] = Field(description="what the place does not delete, a line each")
+
+
 class Forgotten(Document):
     """`assizes store forget`."""
 
     deleted: bool
     runs: list[SubjectRows]
+    elsewhere: ToForgetElsewhere | ForgottenElsewhere
 
 
 class Rebuilt(Document):

@@ -90,6 +90,7 @@ def test_a_server_keeps_its_port_when_it_died_and_when_it_was_stopped_if_nobody_
     assert second["pid"] != first["pid"]
     assert assizes("down", cwd=tmp_path, env=env).out == "stopped\n"
     with socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # old connections linger
         other.bind(("127.0.0.1", int(str(first["api_url"]).split(":")[2].split("/")[0])))
         other.listen()
         answer = assizes("up", cwd=tmp_path, env=env)
@@ -103,7 +104,9 @@ def test_a_server_keeps_its_port_when_it_died_and_when_it_was_stopped_if_nobody_
 def test_the_command_that_deploy_prints_starts_a_worker_of_the_server_of_up(tmp_path: Path, env):
     folder = tmp_path / "my nights"
     folder.mkdir()
-    (folder / "nights.toml").write_text('name = "printed"\n[nightly]\ncron = ""\n')
+    (folder / "nights.toml").write_text(
+        'name = "printed"\n[transcripts]\nuri = "in"\n[nightly]\ncron = ""\n'
+    )
     assert assizes("up", cwd=folder, env=env).code == 0
     answer = assizes("deploy", "-c", "nights.toml", cwd=folder, env=env)
     assert answer.code == 0, answer.err
