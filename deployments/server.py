@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import json
-import logging
 import os
 import signal
 import socket
@@ -14,6 +13,7 @@ import time
 from pathlib import Path
 
 from assizes.deployments.settings import PREFECT_DEFAULTS, configured_api_url
+from assizes.deployments.terminal import tell_user
 from assizes.judge.errors import AssizesError, ConfigurationError
 from assizes.tasks.runtime.prefect_server import (
     START,
@@ -26,8 +26,6 @@ from assizes.tasks.runtime.prefect_server import (
     state_file,
     wait_until_healthy,
 )
-
-log = logging.getLogger(__name__)
 
 PORT_FILE = "server.port"
 """File in the home of the server with the last port; it stays after `assizes down`."""
@@ -75,10 +73,9 @@ def _kept_port(folder: Path) -> int | None:
     try:
         check_port("127.0.0.1", port, "")
     except ConfigurationError:
-        log.warning(
-            "port %d of the server before is taken: the new server gets another one; start the "
-            "workers again, and change PREFECT_API_URL where it names the port",
-            port,
+        tell_user(
+            f"port {port} of the server before is taken: the new server gets another one; start the "
+            "workers again, and change PREFECT_API_URL where it names the port"
         )
         return None
     return port
