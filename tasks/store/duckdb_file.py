@@ -14,6 +14,7 @@ import logging
 import os
 import re
 import socket
+import time
 import uuid
 import zlib
 from collections.abc import Collection, Mapping, Sequence
@@ -30,6 +31,7 @@ from assizes.judge import rows
 from assizes.judge.errors import NoStore, SchemaVersion, StoreBusy, StoreError
 from assizes.tasks.runtime.failpoints import failpoint
 from assizes.tasks.store.duckdb_rows import TYPES, create_statement
+from assizes.tasks.store.duckdb_turns import FileIsWritten, ReadLock
 from assizes.tasks.store.objects import sync_folder
 from assizes.tasks.store.people import IN_MEMORY
 
@@ -43,6 +45,7 @@ _OWN_TABLES: Final = (  # counts and plan are JSON; sha is the digest of a shard
 
 LOCK_WAIT_S: Final = 3.0  # the wait of a writer for another process; readers close the file soon
 
+_LOCK_RETRY_S: Final = 0.01
 _LOCK_MESSAGE: Final = "Conflicting lock"  # in DuckDB's error when another process has the file
 _MAGIC: Final = slice(8, 12)  # the bytes of a DuckDB file that read `DUCK`
 _MAX_NAMED_SHARDS: Final = 3  # lost shards of a run that an error message names, at most
@@ -187,7 +190,7 @@ def open_connection(uri: str, path: Path, *, writing: bool, wait_s: float = 0.0)
         con = Retrying(
             retry=retry_if_exception_message(match=rf"(?s).*{_LOCK_MESSAGE}"),
             stop=stop_after_delay(wait_s),
-            wait=wait_fixed(0.01),  # seconds
+            wait=wait_fixed(_LOCK_RETRY_S),
             reraise=True,
         )(duckdb.connect, path, read_only=not writing)
         if path != IN_MEMORY:
@@ -201,6 +204,29 @@ def open_connection(uri: str, path: Path, *, writing: bool, wait_s: float = 0.0)
     except duckdb.Error as error:
         raise _open_error(uri, path, str(error)) from error
     return con
+
+
+def lock_for_reading(uri: str, path: Path, wait_s: float) -> ReadLock | None:
+    """Keep writers from a DuckDB file before it is opened for reading; wait for one at most `wait_s`.
+
+    Returns `None` where the file cannot be opened: DuckDB then says why.
+
+    Raises:
+        StoreBusy: when another process still has the file open for writing.
+        NoStore: when there is no file.
+    """
+    deadline = time.monotonic() + wait_s
+    while True:
+        try:
+            return ReadLock(path)
+        except FileIsWritten as error:
+            if time.monotonic() > deadline:
+                raise busy_error(uri, error.pid) from None
+            time.sleep(_LOCK_RETRY_S)
+        except FileNotFoundError:
+            raise NoStore.at(uri) from None
+        except OSError:
+            return None
 
 
 def prepare_tables(

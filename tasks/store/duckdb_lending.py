@@ -23,7 +23,7 @@ from duckdb import DuckDBPyConnection as Connection
 
 from assizes.judge.errors import ConfigurationError, StoreBusy, StoreError
 from assizes.tasks.store import duckdb_file
-from assizes.tasks.store.duckdb_turns import Turns, WriterMark
+from assizes.tasks.store.duckdb_turns import ReadLock, Turns, WriterMark
 from assizes.tasks.store.people import IN_MEMORY
 
 log = logging.getLogger(__name__)
@@ -102,6 +102,7 @@ class LentConnection:
         self._leave: Callable[[], object] | None = None
         self.turns = None if path == IN_MEMORY else Turns(path)
         self._connection: Connection | None = None
+        self._read_lock: ReadLock | None = None  # of a reader, as long as DuckDB has the file
         self._queries: set[Connection] = set()  # those of `query_connection`
         self._opened_at = 0.0  # by `time.monotonic`
         with ExitStack() as undo:
@@ -239,6 +240,12 @@ class LentConnection:
         if self._connection is not None:
             self._connection.close()
         self._connection = None
+        self._release_read_lock()
+
+    def _release_read_lock(self) -> None:
+        if self._read_lock is not None:
+            self._read_lock.release()
+        self._read_lock = None
 
     def _check_reopened(self, con: Connection) -> None:
         self._prepare(con)
@@ -249,9 +256,14 @@ class LentConnection:
         con.execute("pragma enable_checkpoint_on_shutdown")  # `open_connection` had disabled it
 
     def _connect(self, wait_s: float) -> None:
-        self._connection = duckdb_file.open_connection(
-            self.uri, self._path, writing=self._writing, wait_s=wait_s
-        )
+        with ExitStack() as undo:
+            if not self._writing:
+                self._read_lock = duckdb_file.lock_for_reading(self.uri, self._path, wait_s)
+                undo.callback(self._release_read_lock)
+            self._connection = duckdb_file.open_connection(
+                self.uri, self._path, writing=self._writing, wait_s=wait_s
+            )
+            undo.pop_all()
         self._opened_at = time.monotonic()
 
     def _lend_if_wanted(self) -> None:

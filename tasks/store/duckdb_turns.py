@@ -5,14 +5,18 @@ last closing. It says which process that is, and on which runs it works. `<file>
 moments by whoever is about to open the file: so a writer sees that a reader waits, and a writer who
 waits for readers lets no further reader in. Only a writer makes these files, and it removes them at
 its end.
+
+A reader also locks the DuckDB file itself before DuckDB looks at it (`ReadLock`).
 """
 
 from __future__ import annotations
 
 import fcntl
 import json
+import logging
 import os
 import socket
+import struct
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -20,6 +24,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
+
+log = logging.getLogger(__name__)
 
 _RETRY_S: Final = 0.005  # seconds between two tries to get a lock
 _MAX_MARK_BYTES: Final = 1 << 20  # of `<file>.writer`, a line about each run in work
@@ -140,6 +146,54 @@ class Turns:
         finally:
             if fd is not None:
                 _unlock(fd)
+
+
+class ReadLock:
+    """A lock on a DuckDB file that keeps writers of other processes out until it is released.
+
+    DuckDB reads the header of a file before it locks the file. A writer that commits and closes the
+    file in between leaves the reader with a header that is out of date: the last commits seem lost,
+    and older blocks may have been written over. So this lock is taken first. It is a lock of the
+    open file (`F_OFD_SETLK` of Linux): unlike DuckDB's own, it stays when this process closes
+    another descriptor of the file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Lock a file, where the system and the file system have such locks.
+
+        Raises:
+            FileIsWritten: a process has the file open for writing.
+            OSError: the file cannot be opened.
+        """
+        self._fd: int | None = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        if not hasattr(fcntl, "F_OFD_SETLK"):  # no Linux: DuckDB's own lock must do
+            return
+        try:
+            fcntl.fcntl(self._fd, fcntl.F_OFD_SETLK, _WHOLE_FILE)
+        except BlockingIOError:
+            found = fcntl.fcntl(self._fd, fcntl.F_OFD_GETLK, _WHOLE_FILE)
+            self.release()
+            raise FileIsWritten(_FLOCK.unpack(found)[-1]) from None
+        except OSError as error:
+            log.debug("%s: the file system has no locks of open files: %s", path, error)
+
+    def release(self) -> None:
+        """Free the file. DuckDB's lock ends with this one, so DuckDB must have closed the file."""
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
+
+class FileIsWritten(Exception):
+    """A process has a file open for writing; `pid` is 0 where it freed the file in between."""
+
+    def __init__(self, pid: int) -> None:
+        super().__init__(pid)
+        self.pid = pid
+
+
+_FLOCK: Final = struct.Struct("hhqqi")  # `struct flock`: type, whence, start, length, process id
+_WHOLE_FILE: Final = _FLOCK.pack(fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0)  # length 0: to the end
 
 
 def _lock_now(path: Path, *, creates: bool) -> int | None:

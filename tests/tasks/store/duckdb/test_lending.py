@@ -17,7 +17,7 @@ import pytest
 from assizes.judge.errors import ConfigurationError, StoreBusy
 from assizes.tasks.store import open_store, query_store
 from assizes.tasks.store.duckdb_lending import LendingTimes, LentConnection
-from assizes.tasks.store.duckdb_turns import Turns
+from assizes.tasks.store.duckdb_turns import ReadLock, Turns
 from assizes.tasks.store.query_limits import QueryLimits
 from tests.command import ROOT
 from tests.tasks.store.rows import COUNTS, run_record, shard
@@ -206,7 +206,7 @@ def test_a_forked_child_has_no_lock_of_its_parent_and_takes_none_away(tmp_path):
 OUTLIVED = """
 import os, sys, time
 from pathlib import Path
-from assizes.tasks.store.duckdb_turns import Turns
+from assizes.tasks.store.duckdb_turns import ReadLock, Turns
 Turns(Path(sys.argv[1])).become_writer(0)
 if child := os.fork():
     time.sleep(600)
@@ -237,3 +237,49 @@ def test_the_time_of_a_query_ends_it_with_a_line_of_its_own(duckdb_place):
         store.begin(run_record())
     with pytest.raises(ConfigurationError, match=r"the query ran for 0\.2 s and was ended"):
         query_store(duckdb_place, ENDLESS, limits=QueryLimits(time_s=0.2))
+
+
+def opens_for_writing(path: Path) -> bool:
+    """Whether another process can open a DuckDB file for writing now."""
+    code = "import duckdb, sys; duckdb.connect(sys.argv[1])"
+    command = [sys.executable, "-c", code, str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, check=False)
+    assert done.returncode == 0 or "Conflicting lock" in done.stderr
+    return done.returncode == 0
+
+
+def test_a_reader_locks_the_file_before_duckdb_looks_at_it(tmp_path):
+    path = tmp_path / "rows.duckdb"
+    duckdb.connect(path).close()
+    lock = ReadLock(path)
+    assert not opens_for_writing(path)
+    lock.release()
+    assert opens_for_writing(path)
+    with duckdb.connect(path):
+        command = [sys.executable, "-c", LOCK_FOR_READING, str(path)]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == f"written by {os.getpid()}"
+
+
+LOCK_FOR_READING = """
+import sys
+from assizes.tasks.store.duckdb_turns import FileIsWritten, ReadLock
+try:
+    ReadLock(sys.argv[1])
+except FileIsWritten as error:
+    print("written by", error.pid)
+"""
+
+
+def test_one_of_two_readers_of_a_process_that_closes_leaves_the_lock_to_the_other(tmp_path):
+    path = tmp_path / "rows.duckdb"
+    duckdb.connect(path).close()
+
+    def reader() -> LentConnection:
+        return LentConnection(str(path), path, writing=False, prepare=lambda con: None)
+
+    first, second = reader(), reader()
+    first.close()
+    assert not opens_for_writing(path)
+    second.close()
+    assert opens_for_writing(path)
