@@ -338,7 +338,7 @@ for number in range(100_000):
 def test_readers_beside_a_writer_never_take_its_last_commits_for_lost(duckdb_place):
     # DuckDB reads the header before it locks the file: about one of a thousand readers was told
     # that the file is damaged, more often on a busy machine.
-    for number in range(10):
+    for number in range(3):
         place = StoreConfig(uri=f"{duckdb_place.uri}-{number}")
         command = [sys.executable, "-c", COMMIT_FOREVER, place.uri]
         with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as writer:
