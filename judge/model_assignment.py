@@ -76,7 +76,7 @@ def assign_models(config: RunConfig, judge_panel: JudgePanel) -> ModelAssignment
     assignment = ModelAssignment(model(config.judge), own)
     if config.runner.batch:
         for assigned in assignment.models:
-            check_batch_settings(assigned, config.runner.bedrock)
+            check_batch_settings(assigned, config.runner.bedrock, config.runner.vertex)
     return assignment
 
 
@@ -102,5 +102,7 @@ def assign_callable_models(config: RunConfig, judge_panel: JudgePanel) -> ModelA
             )
     if config.runner.batch:
         for model in assignment.models:
-            batches_of(model, config.runner.bedrock)  # raises where there is no endpoint
+            batches_of(
+                model, config.runner.bedrock, config.runner.vertex
+            )  # raises without endpoint
     return assignment

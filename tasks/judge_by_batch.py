@@ -49,8 +49,10 @@ async def judge_by_batch(context: RunContext, run: PlannedRun, *, submits: bool 
         Halted: someone stopped the run.
         Inconclusive: the provider cannot be reached.
     """
-    bedrock = context.config.runner.bedrock
-    by_mark = {model_mark(model): batches_of(model, bedrock) for model in context.assignment.models}
+    runner, models = context.config.runner, context.assignment.models
+    by_mark = {
+        model_mark(model): batches_of(model, runner.bedrock, runner.vertex) for model in models
+    }
     # Models that cost nothing have no endpoint.
     endpoints = {mark: batches for mark, batches in by_mark.items() if batches is not None}
     done = await asyncio.to_thread(context.store.shard_counts, run.run_id)

@@ -19,6 +19,7 @@ from assizes.judge.model_assignment import assign_callable_models
 from assizes.tasks.embedding.sentence_encoder import check_space
 from assizes.tasks.intake.preprocessing import CasePreprocessor
 from assizes.tasks.intake.sample import check_first_records
+from assizes.tasks.publishing.reach import check_place
 from assizes.tasks.runtime.places import write_probe
 from assizes.tasks.runtime.prefect_server import API_TIMEOUT_S, is_healthy, running_server
 from assizes.tasks.sources.listing import list_sources
@@ -72,6 +73,7 @@ def _checks(file: Path | None, overrides: list[str]) -> Iterator[Check]:
         "reply cache": lambda config: _writable(config.cache, "cache"),
         "ledger": _ledger,
         "reports": lambda config: _writable(config.report, "report"),
+        "publishing": _publishing,
     }
     for name, probe in probes.items():
         try:
@@ -179,6 +181,10 @@ def _store(config: RunConfig) -> str:
 def _writable(section: CacheConfig | ReportConfig, name: str) -> str:
     write_probe(section.uri, section.storage_options, f"[{name}] uri")
     return f"{section.uri}: can be written"
+
+
+def _publishing(config: RunConfig) -> str:
+    return check_place(config) or "[publish] names no place: scores stay here"
 
 
 def _ledger(config: RunConfig) -> str:

@@ -24,6 +24,7 @@ from assizes.judge.config.transcripts import (
     PrivacyConfig,
     TranscriptsConfig,
 )
+from assizes.judge.config.vertex import VertexConfig
 from assizes.judge.privacy.secret_masking import keys_in, revealing_urls, secret_names
 from assizes.judge.rows import as_json
 
@@ -80,6 +81,7 @@ class RunnerConfig(ConfigTable):
         "long as the one before, up to 60 s.",
     )
     bedrock: BedrockConfig = BedrockConfig()
+    vertex: VertexConfig = VertexConfig()
     fail_flow: bool = Field(
         default=True,
         description="End the Prefect flow as Failed after a regression or a failed gate. `false`: the "

@@ -14,6 +14,7 @@ from typing import Any, BinaryIO, Final, Protocol
 from assizes.judge.case import Case
 from assizes.judge.config.bedrock import BedrockConfig
 from assizes.judge.config.judging import LimitsConfig
+from assizes.judge.config.vertex import VertexConfig
 from assizes.judge.engine.ask_records import HearingResult
 from assizes.judge.engine.asking import ModelCaller
 from assizes.judge.engine.attempts import AskOutcome, read_completion
@@ -22,6 +23,7 @@ from assizes.judge.engine.hearings import Engine, EngineDependencies
 from assizes.judge.engine.ledger import CachedReply
 from assizes.judge.engine.second_look import WrappedJudge
 from assizes.judge.errors import ConfigurationError, ModelError
+from assizes.judge.models import bedrock_batches, vertex_batches
 from assizes.judge.models.anthropic_batches import anthropic_batches
 from assizes.judge.models.batch_lines import (
     BATCH_PROVIDERS,
@@ -29,7 +31,6 @@ from assizes.judge.models.batch_lines import (
     ProviderBatches,
     Submission,
 )
-from assizes.judge.models.bedrock_batches import bedrock_batches, format_for
 from assizes.judge.models.gemini_batches import gemini_batches
 from assizes.judge.models.model import (
     NOT_CACHED,
@@ -206,7 +207,9 @@ def model_mark(model: Model) -> str:
     return hashlib.sha256((model.cache_key or "").encode()).hexdigest()[:12]
 
 
-def batches_of(model: Model, bedrock: BedrockConfig | None = None) -> Batches | None:
+def batches_of(
+    model: Model, bedrock: BedrockConfig | None = None, vertex: VertexConfig | None = None
+) -> Batches | None:
     """The batch endpoint of a model; `None` for a model that calls no provider.
 
     Raises:
@@ -224,24 +227,28 @@ def batches_of(model: Model, bedrock: BedrockConfig | None = None) -> Batches | 
             f"[runner] batch: no batches for {model.name!r}, only for models of "
             f"{', '.join(BATCH_PROVIDERS)}; run with --no-batch"
         )
-    if model.provider == "anthropic":
-        return anthropic_batches(model, provider_parts(model.provider))
-    if model.provider == "gemini":
-        return gemini_batches(model, provider_parts(model.provider))
     if model.provider == "bedrock":
-        return bedrock_batches(model, provider_parts, bedrock or BedrockConfig())
+        return bedrock_batches.bedrock_batches(model, provider_parts, bedrock or BedrockConfig())
+    if model.provider == "vertex_ai":
+        return vertex_batches.vertex_batches(model, provider_parts, vertex or VertexConfig())
+    if model.provider in ("anthropic", "gemini"):
+        parts = provider_parts(model.provider)
+        is_gemini = model.provider == "gemini"
+        return gemini_batches(model, parts) if is_gemini else anthropic_batches(model, parts)
     return ProviderBatches(LiteLLMBatchCalls(model))
 
 
-def check_batch_settings(model: Model, bedrock: BedrockConfig) -> None:
+def check_batch_settings(model: Model, bedrock: BedrockConfig, vertex: VertexConfig) -> None:
     """Check the settings that batches of a model need beside a key, which a plan has none of.
 
     Raises:
         ConfigurationError: a setting is missing or does not fit the model.
     """
-    if model.provider != "bedrock" or isinstance(model, ReplayOnlyModel):
+    if model.provider not in ("bedrock", "vertex_ai") or isinstance(model, ReplayOnlyModel):
         return
     from assizes.judge.models.litellm_model import LiteLLM, provider_parts
 
-    if isinstance(model, LiteLLM):
-        format_for(model, provider_parts, bedrock)
+    if isinstance(model, LiteLLM) and model.provider == "bedrock":
+        bedrock_batches.format_for(model, provider_parts, bedrock)
+    elif isinstance(model, LiteLLM):
+        vertex_batches.format_for(model, provider_parts, vertex)

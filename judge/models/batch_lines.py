@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Final, Protocol
 
@@ -23,12 +23,24 @@ from assizes.judge.protocol import Ask
 log = logging.getLogger(__name__)
 
 BATCH_PROVIDERS: Final = (
-    *("anthropic", "azure", "bedrock", "gemini", "hosted_vllm", "litellm_proxy", "openai"),
+    *(
+        "anthropic",
+        "azure",
+        "bedrock",
+        "gemini",
+        "hosted_vllm",
+        "litellm_proxy",
+        "openai",
+        "vertex_ai",
+    ),
 )
 """Providers at which a batch that was submitted just before a crash is found again.
 
 Elsewhere, such a batch would be submitted, and paid for, a second time.
 """
+
+KeyOf = Callable[[Mapping[str, Any]], str | None]
+"""Reads the key of an ask from a line of results."""
 
 ENDPOINT: Final = "/v1/chat/completions"  # in each line, as OpenAI's batch files have it
 
@@ -196,13 +208,16 @@ class LineFailure(Exception):
         self.status_code = status_code
 
 
-def parse_line(raw: bytes, key: str = "custom_id") -> dict[str, Any] | None:
-    """Return a line that has the key of its ask under this name; None for anything else."""
+def parse_line(raw: bytes, key: str | KeyOf = "custom_id") -> dict[str, Any] | None:
+    """Return a line that has the key of its ask under this name or place; None for anything else."""
     try:
         line = json.loads(raw)
     except (ValueError, RecursionError):
         return None
-    return line if isinstance(line, dict) and isinstance(line.get(key), str) else None
+    if not isinstance(line, dict):
+        return None
+    value = line.get(key) if isinstance(key, str) else key(line)
+    return line if isinstance(value, str) else None
 
 
 async def read_lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
@@ -219,7 +234,7 @@ async def read_lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
 async def known_lines(
     content: AsyncIterator[bytes],
     where: tuple[str, str],
-    key: str = "custom_id",
+    key: str | KeyOf = "custom_id",
     *,
     required: bool = True,
 ) -> AsyncIterator[dict[str, Any]]:

@@ -27,7 +27,13 @@ from assizes.judge.models.provider_format import (
     ProviderFormat,
     gemini_format,
 )
-from assizes.judge.models.provider_http import FILE_TIMEOUT_S, ProviderHttp, checked_id, count
+from assizes.judge.models.provider_http import (
+    FILE_TIMEOUT_S,
+    ProviderHttp,
+    checked_id,
+    count,
+    file_chunks,
+)
 from assizes.judge.protocol import Ask
 
 ADDRESS: Final = "https://generativelanguage.googleapis.com"
@@ -166,7 +172,7 @@ class GeminiBatches(FilesAtProvider):
             "x-goog-upload-command": "upload, finalize",
         }
         uploaded, _ = await self._http.json(
-            "POST", address, headers=send, content=_chunks(lines), timeout_s=FILE_TIMEOUT_S
+            "POST", address, headers=send, content=file_chunks(lines), timeout_s=FILE_TIMEOUT_S
         )
         entry = uploaded.get("file")
         return checked_id(entry.get("name") if isinstance(entry, dict) else None)
@@ -186,8 +192,3 @@ def _objects(values: object) -> list[dict[str, Any]]:
     return (
         [value for value in values if isinstance(value, dict)] if isinstance(values, list) else []
     )
-
-
-async def _chunks(lines: BinaryIO) -> AsyncIterator[bytes]:
-    while chunk := lines.read(1 << 20):
-        yield chunk

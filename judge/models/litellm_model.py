@@ -336,9 +336,11 @@ def _schema_tokens(reply: type[BaseModel]) -> int:
 def provider_parts(provider: str, model: str = "") -> LiteLLMParts:
     """Return what litellm has for a provider's own protocol; some have one for each `model`."""
     from litellm.llms.vertex_ai.gemini.transformation import transform_request_body
+    from litellm.llms.vertex_ai.vertex_llm_base import VertexBase
 
     chat = ProviderConfigManager.get_provider_chat_config(model, LlmProviders(provider))
-    return LiteLLMParts(chat, get_optional_params, litellm.ModelResponse, transform_request_body)
+    writers = (get_optional_params, litellm.ModelResponse, transform_request_body)
+    return LiteLLMParts(chat, *writers, VertexBase)
 
 
 class LiteLLMBatchCalls:

@@ -34,6 +34,7 @@ class LiteLLMParts:
     parameters: Callable[..., dict[str, Any]]  # OpenAI's parameters of a call -> the provider's
     response: Callable[..., Any]  # makes litellm's response object
     gemini_body: Callable[..., Any]  # writes the body of a request to Gemini
+    google_access: Callable[[], Any]  # makes what signs in to Google Cloud
 
 
 class CallArguments(Protocol):

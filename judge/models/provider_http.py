@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Mapping
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 import httpx
 
@@ -109,6 +109,12 @@ def count(value: object) -> int:
         value = int(value)
     is_number = isinstance(value, int) and not isinstance(value, bool)
     return value if isinstance(value, int) and is_number and 0 <= value < 10**12 else 0
+
+
+async def file_chunks(lines: BinaryIO) -> AsyncIterator[bytes]:
+    """Yield the rest of a file in chunks, for a request that sends it while it is read."""
+    while chunk := lines.read(1 << 20):
+        yield chunk
 
 
 async def _check_status(response: httpx.Response) -> None:

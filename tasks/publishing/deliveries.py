@@ -43,6 +43,7 @@ class DeliveryState(NamedTuple):
     content_hash: str  # of what was sent last
     state: State
     remote_id: str  # that the other side gave; empty where it gave none
+    target: str = ""  # what it was about, as JSON
 
 
 class DeliveryLog:
@@ -78,7 +79,9 @@ class DeliveryLog:
 
     def states(self, run_id: str) -> dict[str, DeliveryState]:
         """What is known of each delivery of a run, by its id."""
-        rows = self.latest(run_id).select("delivery_id", "content_hash", "state", "remote_id")
+        rows = self.latest(run_id).select(
+            *("delivery_id", "content_hash", "state", "remote_id", "target")
+        )
         return {row[0]: DeliveryState(*row[1:]) for row in rows.rows()}
 
     def run_ids(self) -> list[str]:

@@ -22,6 +22,9 @@ MAX_BATCH_BYTES: Final = 800_000
 PROJECT: Final = ", project "
 """What stands in the name of a place between its server and its project."""
 
+UNKNOWN_ACCESS: Final = "whether the keys may write is seen when scores are sent"
+"""What `write_access` says where only a score could tell."""
+
 _MAX_DETAIL: Final = 200  # characters of a reason that is kept
 
 
@@ -42,6 +45,9 @@ class Destination(Protocol):
         `given` holds the ids that the case itself states.
         """
 
+    def takes_span(self, span_id: str) -> bool:
+        """Whether a finding can be about a span with this id."""
+
     def send(self, parcels: Sequence[Parcel]) -> Iterator[tuple[Parcel, DeliveryAnswer]]:
         """Send parcels, and yield each with what became of it as soon as that is known.
 
@@ -51,6 +57,9 @@ class Destination(Protocol):
 
     def withdraw(self, row: dict[str, Any]) -> DeliveryAnswer:
         """Delete what a row of table deliveries names; what is not there any more counts as deleted."""
+
+    def write_access(self) -> str:
+        """Say whether the keys may write, without writing anything."""
 
     def labels(self, targets: Sequence[TraceTarget]) -> Iterator[LabelThere]:
         """Yield the labels that people made there, at least those about the targets.

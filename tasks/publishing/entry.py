@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, Literal
@@ -49,6 +49,24 @@ def traces_of(case: Mapping[str, Any]) -> list[str]:
     return list(dict.fromkeys(trace for p in places if (trace := p.rpartition("/")[0])))
 
 
+def turn_target(
+    case: Mapping[str, Any], turns: Sequence[int], target: TraceTarget
+) -> TraceTarget | None:
+    """The span of the turn that a finding is about.
+
+    None where the finding is about no turn or about several, where no span of the turn is known, or
+    where the target of the case is a span already or a trace of which the case was not read.
+    """
+    places = case.get("turn_spans") or []
+    if len(set(turns)) != 1 or target.span_id or not 0 <= turns[0] < len(places):
+        return None
+    trace_id, _, span_id = places[turns[0]].rpartition("/")
+    is_own = target.trace_id is None or target.trace_id in traces_of(case)
+    if not (trace_id and span_id and is_own):
+        return None
+    return TraceTarget(trace_id=trace_id, span_id=span_id, response_id=target.response_id)
+
+
 def target_of(text: str) -> TraceTarget:
     """The target that column `target` of table deliveries holds."""
     return TraceTarget(**json.loads(text))
@@ -71,6 +89,8 @@ class PublishedFinding:
     error: str | None = None  # a code, where the judge gave no score
     explanation: str | None = None
     metadata: Mapping[str, str] = field(default_factory=dict)
+    turns: tuple[int, ...] = ()  # that the finding is about; they decide where it is shown
+    part: str = ""  # `turn:3`: is sent only where the span of its turn is known
 
     def content_hash(self) -> str:
         """The first 16 hex digits of the SHA-256 over everything that the other side shows."""
@@ -94,7 +114,8 @@ class Parcel:
         about = self.finding
         key = [about.run_id, about.case_id, about.repetition, about.kind, about.name]
         who = about.source if about.kind == "label" else about.metadata.get(f"{PREFIX}judge", "")
-        return str(uuid.uuid5(_NAMESPACE, as_json([*key, who, self.destination])))
+        part = [about.part] if about.part else []
+        return str(uuid.uuid5(_NAMESPACE, as_json([*key, who, self.destination, *part])))
 
     @property
     def may_have_arrived(self) -> bool:

@@ -38,7 +38,7 @@ _CASE: Final = ("case_id", "repetition")
 _CASE_COLUMNS: Final = (*_CASE, "passed", "overall_score", "status", "error", "gate", "root_cause")
 _SCORES: Final = (
     *(*_CASE, "judge", "metric", "part", "value", "raw", "label", "passed", "status", "reason"),
-    *("failure_code", "judge_version", "rubric_hash", "details"),
+    *("failure_code", "judge_version", "rubric_hash", "details", "turns"),
 )
 
 CaseKey = tuple[str, int]
@@ -82,9 +82,12 @@ class RunFindings:
         if "scores" not in self.include:
             return pl.DataFrame(schema=dict.fromkeys(_SCORES, pl.String))
         rows = self.store.rows_of_cases(self.record.run_id, "scores", ids, _SCORES)
-        # A skipped score says that a metric does not apply. A part belongs to its headline.
-        return rows.filter((pl.col("part") == "") & (pl.col("status") != "skipped")).sort(
-            *_CASE, "judge", "metric"
+        # A skipped score says that a metric does not apply. A part belongs to its headline, but for
+        # that of one turn, which is shown at the span of the turn.
+        of_turn = pl.col("part").str.starts_with("turn:") & (pl.col("turns").list.len() == 1)
+        is_sent = (pl.col("part") == "") | of_turn
+        return rows.filter(is_sent & (pl.col("status") != "skipped")).sort(
+            *_CASE, "judge", "metric", "part"
         )
 
     def _models(self, ids: Collection[str]) -> dict[tuple[str, int, str], str]:
@@ -146,6 +149,7 @@ class RunFindings:
         judge, metric = row["judge"], row["metric"]
         model = models.get((row["case_id"], row["repetition"], judge), "")
         failed = row["status"] == "failed"
+        name = f"{judge}/{metric}" if metric in self._shared_names else metric
         details = json.loads(row["details"] or "{}")
         more = {
             "judge": judge,
@@ -158,11 +162,13 @@ class RunFindings:
             more["failure_code"] = row["failure_code"]
         return PublishedFinding(
             kind="score",
-            name=f"{judge}/{metric}" if metric in self._shared_names else metric,
+            name=f"{name}/turn" if row["part"] else name,
+            part=row["part"],
             value=None if failed else _number(row),
             label=None if failed else self._shown_label(row),
             error=_error_code(details.get("error")) if failed else None,
             explanation=self._text(row["reason"] or rationale(details)),
+            turns=tuple(row["turns"] or ()),
             **self._common(row, judge, model, more),
         )
 

@@ -48,6 +48,10 @@ class Langfuse:
             return TraceTarget(trace_id=case["case_id"])
         return TraceTarget(session_id=case["case_id"])
 
+    def takes_span(self, span_id: str) -> bool:
+        """A score can be about any observation, which is what Langfuse calls a span."""
+        return bool(span_id)
+
     def send(self, parcels: Sequence[Parcel]) -> Iterator[tuple[Parcel, DeliveryAnswer]]:
         """Send the scores, in requests of bounded size."""
         for chunk in chunks(parcels, _score):
@@ -59,6 +63,10 @@ class Langfuse:
         path = f"{_SCORES}/{row['delivery_id']}"
         self._client.request("DELETE", path, accepted=(404,))
         return DeliveryAnswer("withdrawn")
+
+    def write_access(self) -> str:
+        """Say that they may: the keys of a project have no right less than another."""
+        return "its keys may write"
 
     def labels(self, targets: Sequence[TraceTarget]) -> Iterator[LabelThere]:
         """Yield the scores whose source is ANNOTATION, of the whole project."""

@@ -13,7 +13,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from assizes.judge.errors import ConfigurationError
-from assizes.tasks.publishing.destination import moment_there, refusal
+from assizes.tasks.publishing.destination import UNKNOWN_ACCESS, moment_there, refusal
 from assizes.tasks.publishing.entry import (
     HASH_KEY,
     ID_KEY,
@@ -57,6 +57,10 @@ class Mlflow:
         last = next(reversed(traces_of(case)), None) or self._last_trace(session)
         return None if last is None else TraceTarget(trace_id=last)
 
+    def takes_span(self, span_id: str) -> bool:
+        """An assessment can be about a span of its trace, whose id has 16 hex digits."""
+        return _SPAN.fullmatch(span_id) is not None
+
     def send(self, parcels: Sequence[Parcel]) -> Iterator[tuple[Parcel, DeliveryAnswer]]:
         """Send assessments one by one."""
         known: dict[str, dict[str, dict[str, Any]]] = {}  # by trace: assessments by our id
@@ -75,6 +79,10 @@ class Mlflow:
             path = f"{_TRACES}/{quote(trace_id)}/assessments/{quote(remote_id)}"
             self._client.request("DELETE", path, accepted=(404,))
         return DeliveryAnswer("withdrawn")
+
+    def write_access(self) -> str:
+        """Say that it is not known: the server takes no assessment that is about nothing."""
+        return UNKNOWN_ACCESS
 
     def labels(self, targets: Sequence[TraceTarget]) -> Iterator[LabelThere]:
         """Yield the assessments whose source is HUMAN, of the traces of the targets."""

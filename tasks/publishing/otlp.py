@@ -58,6 +58,10 @@ class Otlp:
             return TraceTarget(trace_id=case_id)
         return TraceTarget(session_id=case["case_id"])
 
+    def takes_span(self, span_id: str) -> bool:
+        """An event can belong to a span, whose id has 16 hex digits."""
+        return _SPAN.fullmatch(span_id) is not None
+
     def send(self, parcels: Sequence[Parcel]) -> Iterator[tuple[Parcel, DeliveryAnswer]]:
         """Send the events, in requests of bounded size."""
         for chunk in chunks(parcels, _record):
@@ -67,6 +71,11 @@ class Otlp:
     def withdraw(self, row: dict[str, Any]) -> DeliveryAnswer:
         """Nothing can be deleted over OTLP."""
         return DeliveryAnswer("sent", row["remote_id"], "OTLP has no way to delete")
+
+    def write_access(self) -> str:
+        """Send a request without events, as the protocol allows it."""
+        self._client.request("POST", self._path, body={"resourceLogs": []})
+        return "it takes events"
 
     def labels(self, targets: Sequence[TraceTarget]) -> Iterator[LabelThere]:
         """Refuse: a receiver of logs can only be written to."""

@@ -12,7 +12,14 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 from urllib.parse import quote
 
-from assizes.tasks.publishing.destination import PROJECT, batches, chunks, moment_there, refusal
+from assizes.tasks.publishing.destination import (
+    PROJECT,
+    UNKNOWN_ACCESS,
+    batches,
+    chunks,
+    moment_there,
+    refusal,
+)
 from assizes.tasks.publishing.entry import (
     ID_KEY,
     DeliveryAnswer,
@@ -25,9 +32,11 @@ from assizes.tasks.trace_stores.connection import connection_to
 from assizes.tasks.trace_stores.http_client import JsonClient, TraceStoreError
 
 _TRACE: Final = re.compile(r"[0-9a-f]{32}")
+_SPAN: Final = re.compile(r"[0-9a-f]{16}")
 _IDS_AT_ONCE: Final = 50  # in the address of one request
 _PAGE: Final = 100
 _MOST_PAGES: Final = 10_000
+_UNSAID: Final = (400, 404, 422)  # of a server that takes no empty list
 _RESERVED: Final = "note"  # a name that the server ignores
 
 Level = str  # span, trace or session
@@ -51,6 +60,10 @@ class Phoenix:
             return TraceTarget(trace_id=case["case_id"])
         return TraceTarget(session_id=case["case_id"])
 
+    def takes_span(self, span_id: str) -> bool:
+        """An annotation can be about a span, whose id has 16 hex digits."""
+        return _SPAN.fullmatch(span_id) is not None
+
     def send(self, parcels: Sequence[Parcel]) -> Iterator[tuple[Parcel, DeliveryAnswer]]:
         """Send annotations, those of spans, traces and sessions in requests of their own."""
         by_level: defaultdict[Level, list[Parcel]] = defaultdict(list)
@@ -68,6 +81,12 @@ class Phoenix:
         wanted = {"identifier": row["delivery_id"], "delete_all": "true"}
         self._client.request("DELETE", path, params=wanted, accepted=(404,))
         return DeliveryAnswer("withdrawn")
+
+    def write_access(self) -> str:
+        """Send an empty list of annotations, which is refused where the key may not write."""
+        body: dict[str, Any] = {"data": []}
+        answer = self._client.request("POST", "/v1/span_annotations", body=body, accepted=_UNSAID)
+        return UNKNOWN_ACCESS if answer.status in _UNSAID else "its key may write"
 
     def labels(self, targets: Sequence[TraceTarget]) -> Iterator[LabelThere]:
         """Yield the annotations of kind HUMAN of the traces, their spans, and the sessions."""

@@ -16,9 +16,16 @@ from typing import Any, Final
 from assizes.judge.config.publishing import PublishConfig
 from assizes.judge.errors import ConfigurationError
 from assizes.judge.rows import COMPLETE
-from assizes.tasks.publishing.deliveries import DeliveryLog
+from assizes.tasks.publishing.deliveries import DeliveryLog, DeliveryState
 from assizes.tasks.publishing.destination import Destination, is_empty
-from assizes.tasks.publishing.entry import DeliveryAnswer, Parcel
+from assizes.tasks.publishing.entry import (
+    DeliveryAnswer,
+    Parcel,
+    PublishedFinding,
+    TraceTarget,
+    target_of,
+    turn_target,
+)
 from assizes.tasks.publishing.findings import RunFindings
 from assizes.tasks.publishing.places import given_target, open_place, place_of
 from assizes.tasks.runtime.failpoints import failpoint
@@ -165,6 +172,9 @@ class Publisher:
                     continue
                 parcel = Parcel(finding, target, destination.uri)
                 before = states.get(parcel.delivery_id)
+                own = _own_target(case, finding, target, before, destination)
+                if finding.part and own == target:
+                    continue
                 is_same = before is not None and before.content_hash == finding.content_hash()
                 state = before.state if before is not None and is_same else None
                 if state == "sent":
@@ -172,7 +182,25 @@ class Publisher:
                 elif state == "refused" and not retry_refused:
                     report.refused_before += 1
                 else:
-                    yield Parcel(finding, target, destination.uri, before)
+                    yield Parcel(finding, own, destination.uri, before)
+
+
+def _own_target(
+    case: dict[str, Any],
+    finding: PublishedFinding,
+    target: TraceTarget,
+    before: DeliveryState | None,
+    destination: Destination,
+) -> TraceTarget:
+    """What a finding is about: the span of its turn where the place takes it, else what the case is.
+
+    What may be there already stays where it was sent to: elsewhere it would stand a second time.
+    """
+    if before is not None and before.state in ("sending", "sent") and before.target:
+        return target_of(before.target)
+    of_turn = turn_target(case, finding.turns, target)
+    is_taken = of_turn is not None and destination.takes_span(of_turn.span_id or "")
+    return of_turn if of_turn is not None and is_taken else target
 
 
 def _batched(parcels: Iterator[Parcel], size: int) -> Iterator[list[Parcel]]:

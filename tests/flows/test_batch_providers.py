@@ -19,6 +19,7 @@ from assizes.judge.formats import native_line
 from assizes.tasks.store import open_store
 from tests.command import KEYS
 from tests.doubles.batch_providers.running import BatchProvider, running_provider
+from tests.doubles.batch_providers.vertex_account import new_bucket, objects, sign_in
 from tests.doubles.s3 import S3
 from tests.flows.batch_runs import JUDGES, PRICE, conversation, own_judges, records
 from tests.flows.test_evaluate import outcome_of
@@ -28,7 +29,7 @@ from tests.tasks.batch.provider_process import MODELS
 
 pytestmark = pytest.mark.usefixtures("prefect_server")
 
-PROVIDERS = ("anthropic", "gemini", "bedrock")
+PROVIDERS = ("anthropic", "gemini", "bedrock", "vertex")
 ROLE = "arn:aws:iam::123456789012:role/batches"
 
 
@@ -43,22 +44,28 @@ def provider(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     if name == "bedrock":
         s3: S3 = request.getfixturevalue("s3")
         monkeypatch.setenv("AWS_ENDPOINT_URL_S3", s3.endpoint_url)
-    else:
+    elif name != "vertex":  # it signs in with a key of its server
         monkeypatch.setenv(PROVIDER_KEYS[name], "key-of-the-tests")
     return name
 
 
 @pytest.fixture
-def server(provider: str) -> Iterator[BatchProvider]:
+def server(
+    provider: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[BatchProvider]:
     with running_provider(provider) as started:
+        if provider == "vertex":
+            sign_in(started, tmp_path, monkeypatch)
         started.order(least=1)  # of Bedrock: the fewest records of a job
         yield started
 
 
 @pytest.fixture
-def bucket(request: pytest.FixtureRequest, provider: str) -> str:
-    """A bucket for the batches of Bedrock."""
-    return str(request.getfixturevalue("s3").bucket()) if provider == "bedrock" else ""
+def bucket(request: pytest.FixtureRequest, provider: str, server: BatchProvider) -> str:
+    """The URI of a bucket for the batches of Bedrock or Vertex AI."""
+    if provider == "vertex":
+        return f"gs://{new_bucket(server)}"
+    return f"s3://{request.getfixturevalue('s3').bucket()}" if provider == "bedrock" else ""
 
 
 def tables_of(
@@ -76,13 +83,25 @@ def tables_of(
         "store": {"uri": f"duckdb:///{folder}/rows.duckdb"},
         "cache": {"uri": str(folder / "replies")},
         "report": {"uri": str(folder / "reports")},
-        "runner": {"batch": True, "batch_poll_s": 0.05, "shard_size": 100, **bedrock_of(bucket)},
+        "runner": {"batch": True, "batch_poll_s": 0.05, "shard_size": 100, **place_of(bucket)},
     }
 
 
-def bedrock_of(bucket: str) -> dict[str, Any]:
-    places = {"uri": f"s3://{bucket}/batches", "role_arn": ROLE, "min_records": 1}
-    return {"bedrock": places} if bucket else {}
+def place_of(bucket: str) -> dict[str, Any]:
+    if bucket.startswith("gs://"):
+        return {"vertex": {"uri": f"{bucket}/batches"}}
+    place = {"uri": f"{bucket}/batches", "role_arn": ROLE, "min_records": 1}
+    return {"bedrock": place} if bucket else {}
+
+
+def left_in(bucket: str, server: BatchProvider) -> list[str]:
+    """The objects of a bucket."""
+    name = bucket.partition("://")[2]
+    if bucket.startswith("gs://"):
+        return objects(server, name)
+    import boto3  # takes half a second
+
+    return list(boto3.client("s3").list_objects_v2(Bucket=name).get("Contents", []))
 
 
 async def judged(tables: dict[str, Any]) -> pl.DataFrame:
@@ -125,11 +144,13 @@ def write_toml(folder: Path, tables: dict[str, Any]) -> None:
     for table, fields in tables.items():
         if table == "name":
             continue
-        prices, places = fields.pop("prices", {}), fields.pop("bedrock", {})
+        prices = fields.pop("prices", {})
+        places = {name: fields.pop(name) for name in ("bedrock", "vertex") if name in fields}
         lines += [f"[{table}]"]
         lines += [f"{key} = {json.dumps(value)}" for key, value in fields.items()]
-        lines += ["[runner.bedrock]"] if places else []
-        lines += [f"{key} = {json.dumps(value)}" for key, value in places.items()]
+        for name, place in places.items():
+            lines += [f"[runner.{name}]"]
+            lines += [f"{key} = {json.dumps(value)}" for key, value in place.items()]
         for model, price in prices.items():
             lines += [f"[limits.prices.{json.dumps(model)}]"]
             lines += [f"{key} = {value}" for key, value in price.items()]
@@ -177,9 +198,7 @@ async def test_a_run_that_is_killed_at_each_step_of_a_submission_asks_each_ask_o
 
     assert server.counts("batch_lines", "batch_repeats", "requests") == (7 + 1 + 1, 0, 0)
     if bucket:  # no text of a transcript is left there
-        import boto3  # takes half a second
-
-        assert "Contents" not in boto3.client("s3").list_objects_v2(Bucket=bucket)
+        assert left_in(bucket, server) == []
 
 
 @pytest.mark.parametrize("provider", ["bedrock"], indirect=True)

@@ -41,6 +41,10 @@ class BatchProvider:
         """Set orders of the test (`desk.py`)."""
         self._ask("control", json.dumps(orders).encode())
 
+    def asked(self, path: str) -> Any:
+        """What the server says at a path."""
+        return self._ask(path)
+
     def _ask(self, path: str, body: bytes | None = None) -> Any:
         with _DIRECT.open(f"{self.url}/{path}", body, timeout=10) as response:
             return json.load(response)
@@ -48,7 +52,7 @@ class BatchProvider:
 
 @contextmanager
 def running_provider(name: str) -> Iterator[BatchProvider]:
-    """A server process of its own: `anthropic`, `gemini` or `bedrock`."""
+    """A server process of its own: `anthropic`, `gemini`, `bedrock` or `vertex`."""
     command = [sys.executable, "-m", f"tests.doubles.batch_providers.{name}", "--port", "0"]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         record(process.pid)

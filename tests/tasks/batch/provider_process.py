@@ -10,6 +10,7 @@ from pydantic import BaseModel
 
 from assizes.judge.config.bedrock import BedrockConfig
 from assizes.judge.config.judging import JudgeConfig, LimitsConfig, Price
+from assizes.judge.config.vertex import VertexConfig
 from assizes.judge.engine.batching import batches_of, model_mark
 from assizes.judge.model_factory import model_for
 from assizes.judge.protocol import Ask, Prompt
@@ -23,11 +24,13 @@ MODELS = {
     "anthropic": "anthropic/claude-sonnet-4-5",
     "gemini": "gemini/gemini-2.5-flash",
     "bedrock": "bedrock/anthropic.claude-sonnet-4-5-20250929-v1:0",
+    "vertex": "vertex_ai/gemini-2.5-flash",
 }
 KEYS = {
     "anthropic": "ANTHROPIC_API_KEY",
     "gemini": "GEMINI_API_KEY",
     "bedrock": "AWS_ACCESS_KEY_ID",
+    "vertex": "VERTEXAI_CREDENTIALS",
 }
 PRICE = Price(
     input_usd_per_million=3.0, output_usd_per_million=15.0, cached_input_usd_per_million=0.3
@@ -55,7 +58,7 @@ class ProviderProcess:
         folder: Path,
         name: str,
         server: BatchProvider,
-        bedrock: BedrockConfig | None = None,
+        place: BedrockConfig | VertexConfig | None = None,
         **judge: Any,
     ) -> None:
         config = JudgeConfig(model=name, api_base=server.url, **judge)
@@ -64,7 +67,9 @@ class ProviderProcess:
         self.log = BatchLog(str(folder / "replies"), {}, "run-1")
         self.own = folder / f"process-{len(list(folder.glob('process-*')))}"
         self.own.mkdir()
-        endpoint = batches_of(self.model, bedrock)
+        bedrock = place if isinstance(place, BedrockConfig) else None
+        vertex = place if isinstance(place, VertexConfig) else None
+        endpoint = batches_of(self.model, bedrock, vertex)
         assert endpoint is not None
         self.endpoint = endpoint
         self.client = BatchClient(
