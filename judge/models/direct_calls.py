@@ -262,9 +262,10 @@ class DirectCalls:
     def _read(self, kind: _Kind, response: httpx.Response, arguments: Mapping[str, Any]) -> Any:
         """Return litellm's response object; None for an answer that is no plain one."""
         try:
-            return self._parts.read(response, arguments["messages"], kind.parameters)
+            answer = self._parts.read(response, arguments["messages"], kind.parameters)
         except self._parts.unreadable:
             return None
+        return answer if answer.model and answer.choices else None
 
     def _give_up(self, reason: str) -> None:
         self.plain = reason

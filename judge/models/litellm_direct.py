@@ -23,9 +23,9 @@ from assizes.judge.models.litellm_library import (
     UNREADABLE,
     AsyncHTTPHandler,
     LlmProviders,
-    ProviderConfigManager,
     azure_chat,
     bedrock_chat,
+    chat_format,
     get_async_httpx_client,
     get_optional_params,
     litellm,
@@ -69,11 +69,15 @@ _LISTS: Final = (
 )
 """Settings of litellm that its function acts on."""
 
+_OF_ITS_OWN: Final = ["cache"]
+"""Callbacks that litellm itself sets on the way to Gemini; without `litellm.cache` they do nothing."""
+
 
 def needed_hook() -> str | None:
     """Return a setting of litellm that needs litellm's function for each call; None without one."""
     settings = vars(litellm)
-    return next((f"litellm.{name} is set" for name in _LISTS if settings.get(name)), None)
+    is_set = (name for name in _LISTS if settings.get(name) and settings[name] != _OF_ITS_OWN)
+    return next((f"litellm.{name} is set" for name in is_set), None)
 
 
 def reason_for_plain(provider: str, has_format: bool, api_base: str | None) -> str | None:
@@ -99,7 +103,7 @@ def reason_for_plain(provider: str, has_format: bool, api_base: str | None) -> s
             else "no key for Azure, or an address of another kind"
         )
     if has_format and (by_route or provider in BY_HTTP_CLIENT):
-        return needed_hook()
+        return None
     return f"litellm calls {provider} in a way of its own"
 
 
@@ -117,7 +121,8 @@ def direct_calls(
     """Return the calls of a model; `options` are the arguments that all of them have."""
     base, timeout_s = options.get("api_base"), options["timeout"]
     plain = reason_for_plain(provider, has_format, base)
-    through = partial(_through, timeout_s)
+    # To Bedrock litellm's function hands the timeout over in this form, which its error quotes.
+    through = partial(_through, httpx.Timeout(timeout_s) if provider == "bedrock" else timeout_s)
     if provider == "azure" and plain is None and (account := _AzureAccount.of(base)):
         through = partial(_through_azure, account, name)
     reader = _Reader(name, provider)
@@ -141,8 +146,8 @@ async def _call(**arguments: Any) -> Any:
     return await litellm.acompletion(**arguments)
 
 
-def _through(timeout_s: float, transport: httpx.AsyncBaseTransport) -> dict[str, Any]:
-    return {"client": AsyncHTTPHandler(timeout=timeout_s, transport=transport)}
+def _through(timeout: float | httpx.Timeout, transport: httpx.AsyncBaseTransport) -> dict[str, Any]:
+    return {"client": AsyncHTTPHandler(timeout=timeout, transport=transport)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +231,7 @@ class _Reader:
         return self._format.transform_response(
             model=self._model,
             raw_response=response,
-            model_response=litellm.ModelResponse(),
+            model_response=litellm.ModelResponse(model=self._named),
             logging_obj=silent,
             request_data=json.loads(response.request.content) if is_asked_for else {},
             messages=messages,
@@ -237,10 +242,17 @@ class _Reader:
         )
 
     @cached_property
+    def _named(self) -> str | None:
+        """The model in litellm's response before it is read; its provider is kept, where it names one."""
+        is_azure = self._provider == "azure"
+        if is_azure and litellm.AzureOpenAIO1Config().is_o_series_model(self._model):
+            return f"{self._provider}/{self._model}"
+        return None
+
+    @cached_property
     def _format(self) -> Any:
         # The SDK reads Azure's responses, which are those of OpenAI.
-        described = LlmProviders("openai" if self._provider == "azure" else self._provider)
-        return ProviderConfigManager.get_provider_chat_config(self._model, described)
+        return chat_format(self._model, "openai" if self._provider == "azure" else self._provider)
 
 
 def _no_log(*_args: object, **_rest: object) -> None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import os
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Any, Final, NoReturn
 
@@ -32,22 +34,30 @@ __all__ = (
     "AsyncHTTPHandler",
     "BadRequestError",
     "LlmProviders",
-    "ProviderConfigManager",
     "UnsupportedParamsError",
     "azure_chat",
     "bedrock_chat",
+    "chat_format",
     "configure_litellm",
     "gemini_request_body",
     "get_async_httpx_client",
     "get_optional_params",
     "litellm",
     "type_to_response_format_param",
+    "without_qualifier_warnings",
 )
 
-# litellm builds its response types on first use; pydantic then warns of one of them. litellm's
-# own filter for that goes where a caller has put the warning filters back.
-with warnings.catch_warnings():
-    warnings.filterwarnings("ignore", message=".*`ReadOnly` qualifier.*", category=UserWarning)
+
+@contextmanager
+def without_qualifier_warnings() -> Iterator[None]:
+    """Hide what pydantic says of litellm's types, which litellm builds on first use."""
+    # litellm's own filter for that goes where a caller has put the warning filters back.
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*`ReadOnly` qualifier.*", category=UserWarning)
+        yield
+
+
+with without_qualifier_warnings():
     litellm.ModelResponse()
 
 ROUTE: Final = "EXPERIMENTAL_OPENAI_BASE_LLM_HTTP_HANDLER"
@@ -83,6 +93,16 @@ async def _no_second_request(*_args: object, **_rest: object) -> NoReturn:
     error = sys.exception()
     assert error is not None
     raise error
+
+
+def chat_format(model: str, provider: str) -> Any:
+    """Return litellm's description of a provider's chat protocol; None where it has none."""
+    try:
+        known = LlmProviders(provider)
+    except ValueError:  # a provider of the user's own is no member of the enum
+        return None
+    with without_qualifier_warnings():
+        return ProviderConfigManager.get_provider_chat_config(model, known)
 
 
 def gemini_request_body(**given: Any) -> Any:

@@ -8,7 +8,6 @@ import json
 import os
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
 from importlib.metadata import version
@@ -28,13 +27,14 @@ from assizes.judge.models.litellm_library import (
     ROUTE,
     BadRequestError,
     LlmProviders,
-    ProviderConfigManager,
     UnsupportedParamsError,
+    chat_format,
     configure_litellm,
     gemini_request_body,
     get_optional_params,
     litellm,
     type_to_response_format_param,
+    without_qualifier_warnings,
 )
 from assizes.judge.models.model import Completion, UnusableReply, meant_model
 from assizes.judge.models.provider_calls import model_error, readable
@@ -54,6 +54,7 @@ class LiteLLM:
         configure_litellm()
         self.name = config.model_id
         self.provider = provider_of(config)
+        described = chat_format("", self.provider)
         self.api_base = config.api_base
         self.price = price_of(config, limits)
         temperature = temperature_for(config, self.provider)
@@ -73,10 +74,6 @@ class LiteLLM:
         # As first sent: what the model then rejects depends on the model alone.
         settings = {"temperature": temperature, "response_mode": mode}
         self.cache_key: str | None = provider_calls.cache_key(config, self.provider, **settings)
-        described = None
-        with suppress(ValueError):  # a provider of the user's own is no member of the enum
-            known = LlmProviders(self.provider)
-            described = ProviderConfigManager.get_provider_chat_config("", known)
         if described is None:  # litellm's own HTTP client does not know the provider's protocol
             os.environ[ROUTE] = "false"
         self.calls = direct_calls(self.name, self.provider, described is not None, self._call)
@@ -252,12 +249,13 @@ def temperature_for(config: JudgeConfig, provider: str) -> float | None:
 
 def _check_parameters(config: JudgeConfig, provider: str, temperature: float | None) -> None:
     """Let litellm raise `UnsupportedParamsError`, without a call, for parameters it cannot send."""
-    get_optional_params(
-        model=config.model_id.removeprefix(f"{provider}/"),
-        custom_llm_provider=provider,
-        temperature=temperature,
-        max_tokens=config.max_output_tokens,
-    )
+    with without_qualifier_warnings():
+        get_optional_params(
+            model=config.model_id.removeprefix(f"{provider}/"),
+            custom_llm_provider=provider,
+            temperature=temperature,
+            max_tokens=config.max_output_tokens,
+        )
 
 
 def provider_of(config: JudgeConfig) -> str:
@@ -308,7 +306,7 @@ def _schema_tokens(reply: type[BaseModel]) -> int:
 
 def provider_parts(provider: str, model: str = "") -> LiteLLMParts:
     """Return what litellm has for a provider's own protocol; some have one for each `model`."""
-    chat = ProviderConfigManager.get_provider_chat_config(model, LlmProviders(provider))
+    chat = chat_format(model, provider)
     return LiteLLMParts(chat, get_optional_params, litellm.ModelResponse, gemini_request_body)
 
 
