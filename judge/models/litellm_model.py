@@ -1,7 +1,4 @@
-"""Models by way of litellm: the only module that imports it, and imported only where needed.
-
-The import takes seconds and about 160 MiB (docs/decisions.md, decision 7).
-"""
+"""Models by way of litellm; imported only where needed, because importing litellm takes seconds."""
 
 from __future__ import annotations
 
@@ -10,75 +7,42 @@ import inspect
 import json
 import os
 import re
-import sys
-import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
-from functools import cache, lru_cache
+from functools import lru_cache
 from importlib.metadata import version
 from time import perf_counter
-from typing import Any, BinaryIO, Final, NoReturn
+from typing import Any, BinaryIO
 
-import httpx
-
-from assizes.judge.models.import_environment import readable_environment
-
-with readable_environment():
-    import litellm
-
-from litellm.exceptions import BadRequestError, UnsupportedParamsError
-from litellm.llms.base_llm.base_utils import type_to_response_format_param
-from litellm.llms.custom_httpx.http_handler import AsyncHTTPHandler
-from litellm.types.utils import FILE_CONTENT_STREAMING_PROVIDERS, LlmProviders
-from litellm.utils import ProviderConfigManager, get_optional_params
 from pydantic import BaseModel
 
 from assizes.judge.config import judging
 from assizes.judge.config.judging import JudgeConfig, LimitsConfig, Price, ReplyFormat
 from assizes.judge.errors import ConfigurationError, ModelError
 from assizes.judge.models import prompt_caching, provider_calls
+from assizes.judge.models.litellm_direct import direct_calls
+from assizes.judge.models.litellm_library import (
+    FAILURES,
+    FILE_CONTENT_STREAMING_PROVIDERS,
+    ROUTE,
+    BadRequestError,
+    LlmProviders,
+    UnsupportedParamsError,
+    chat_format,
+    configure_litellm,
+    gemini_request_body,
+    get_optional_params,
+    google_credentials,
+    litellm,
+    type_to_response_format_param,
+    without_qualifier_warnings,
+)
 from assizes.judge.models.model import Completion, UnusableReply, meant_model
 from assizes.judge.models.provider_calls import model_error, readable
 from assizes.judge.models.provider_format import LiteLLMParts, ProviderFormat, openai_body
 from assizes.judge.models.provider_http import FILE_TIMEOUT_S
 from assizes.judge.prompts.prompt_texts import messages, with_reply_id
 from assizes.judge.protocol import Ask
-
-# litellm builds its response types on first use; pydantic then warns of one of them. litellm's
-# own filter for that goes where a caller has put the warning filters back.
-with warnings.catch_warnings():
-    warnings.filterwarnings("ignore", message=".*`ReadOnly` qualifier.*", category=UserWarning)
-    litellm.ModelResponse()
-_ROUTE: Final = "EXPERIMENTAL_OPENAI_BASE_LLM_HTTP_HANDLER"  # read by litellm at each call
-
-# The root of litellm's errors, and what its files and batches let through.
-_FAILURES: Final = (litellm.exceptions.openai.OpenAIError, httpx.HTTPError)  # type: ignore[attr-defined]
-
-
-@cache
-def configure_litellm() -> None:
-    """Set litellm up before the first call, once for the process."""
-    litellm.telemetry = False
-    litellm.suppress_debug_info = True  # it prints advice to the terminal
-    litellm.drop_params = False  # a parameter that is dropped silently would be in no row's flags
-    litellm.disable_hf_tokenizer_download = True  # no network but to the provider
-    AsyncHTTPHandler.single_connection_post_request = _no_second_request  # type: ignore[method-assign]
-    # By litellm's own HTTP client a call takes two thirds of the CPU that OpenAI's SDK takes.
-    os.environ.setdefault(_ROUTE, "true")
-    # Else a call of Anthropic's models first fetches a list from the web.
-    os.environ.setdefault("LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS", "True")
-    # A call that is cut while litellm still prepares it in a thread: nothing was sent.
-    warnings.filterwarnings(
-        "ignore", message=r"coroutine '[\w.]*completion' was never awaited", category=RuntimeWarning
-    )
-
-
-async def _no_second_request(*_args: object, **_rest: object) -> NoReturn:
-    """Raise a broken connection's error: litellm would repeat a request that may be charged."""
-    error = sys.exception()
-    assert error is not None
-    raise error
 
 
 class LiteLLM:
@@ -91,6 +55,7 @@ class LiteLLM:
         configure_litellm()
         self.name = config.model_id
         self.provider = provider_of(config)
+        described = chat_format("", self.provider)
         self.api_base = config.api_base
         self.price = price_of(config, limits)
         temperature = temperature_for(config, self.provider)
@@ -110,12 +75,9 @@ class LiteLLM:
         # As first sent: what the model then rejects depends on the model alone.
         settings = {"temperature": temperature, "response_mode": mode}
         self.cache_key: str | None = provider_calls.cache_key(config, self.provider, **settings)
-        described = None
-        with suppress(ValueError):  # a provider of the user's own is no member of the enum
-            known = LlmProviders(self.provider)
-            described = ProviderConfigManager.get_provider_chat_config("", known)
         if described is None:  # litellm's own HTTP client does not know the provider's protocol
-            os.environ[_ROUTE] = "false"
+            os.environ[ROUTE] = "false"
+        self.calls = direct_calls(self.name, self.provider, described is not None, self._call)
 
     def tokens(self, ask: Ask[Any], cap: int = 1) -> tuple[int, int]:
         """Estimate tokens by the length of messages and schema, corrected by the calls so far."""
@@ -160,8 +122,10 @@ class LiteLLM:
         await self._check_fit(request["messages"], estimate)
         started = perf_counter()
         try:
-            response = await litellm.acompletion(**self._marked(request), **self._call)
-        except _FAILURES as error:
+            response = await self.calls.respond(
+                self._kind(ask, request), {**self._marked(request), **self._call}
+            )
+        except FAILURES as error:
             name = self._parameters.drop_rejected(error, request)
             if name is None:
                 raise model_error(error) from error
@@ -183,6 +147,13 @@ class LiteLLM:
         if why := provider_calls.unusable_reason(response):
             raise UnusableReply(*why, completion)
         return completion
+
+    def _kind(self, ask: Ask[Any], request: Mapping[str, Any]) -> tuple[object, ...]:
+        """Return what decides a call's request beside its texts."""
+        names = ("temperature", "max_tokens", "max_completion_tokens")
+        response_format = request.get("response_format", {}).get("type")
+        is_marked = prompt_caching.is_marked(request["messages"][0]["content"], self.marked_from)
+        return (ask.reply, *map(request.get, names), response_format, is_marked)
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop; a later call opens new ones."""
@@ -279,12 +250,13 @@ def temperature_for(config: JudgeConfig, provider: str) -> float | None:
 
 def _check_parameters(config: JudgeConfig, provider: str, temperature: float | None) -> None:
     """Let litellm raise `UnsupportedParamsError`, without a call, for parameters it cannot send."""
-    get_optional_params(
-        model=config.model_id.removeprefix(f"{provider}/"),
-        custom_llm_provider=provider,
-        temperature=temperature,
-        max_tokens=config.max_output_tokens,
-    )
+    with without_qualifier_warnings():
+        get_optional_params(
+            model=config.model_id.removeprefix(f"{provider}/"),
+            custom_llm_provider=provider,
+            temperature=temperature,
+            max_tokens=config.max_output_tokens,
+        )
 
 
 def provider_of(config: JudgeConfig) -> str:
@@ -335,12 +307,9 @@ def _schema_tokens(reply: type[BaseModel]) -> int:
 
 def provider_parts(provider: str, model: str = "") -> LiteLLMParts:
     """Return what litellm has for a provider's own protocol; some have one for each `model`."""
-    from litellm.llms.vertex_ai.gemini.transformation import transform_request_body
-    from litellm.llms.vertex_ai.vertex_llm_base import VertexBase
-
-    chat = ProviderConfigManager.get_provider_chat_config(model, LlmProviders(provider))
-    writers = (get_optional_params, litellm.ModelResponse, transform_request_body)
-    return LiteLLMParts(chat, *writers, VertexBase)
+    chat = chat_format(model, provider)
+    writers = (get_optional_params, litellm.ModelResponse, gemini_request_body)
+    return LiteLLMParts(chat, *writers, google_credentials())
 
 
 class LiteLLMBatchCalls:
@@ -389,11 +358,11 @@ class LiteLLMBatchCalls:
         try:
             async for chunk in response.stream_iterator:
                 yield chunk
-        except _FAILURES as error:
+        except FAILURES as error:
             raise model_error(error) from error
 
     async def _request(self, function: Callable[..., Awaitable[Any]], **rest: Any) -> Any:
         try:
             return await function(**rest, **self._call, custom_llm_provider=self._provider)
-        except _FAILURES as error:
+        except FAILURES as error:
             raise model_error(error) from error

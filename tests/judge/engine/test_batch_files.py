@@ -61,8 +61,8 @@ async def test_a_file_that_breaks_off_is_a_failure_that_may_pass(model: str):
 
 
 def test_a_provider_that_somebody_plugged_into_litellm_goes_by_the_sdk(monkeypatch):
-    monkeypatch.setenv(litellm_model._ROUTE, "true")
+    monkeypatch.setenv(litellm_model.ROUTE, "true")
     sdk = sys.modules["litellm"]  # which must not be the first to import it
     monkeypatch.setattr(sdk, "provider_list", [*sdk.provider_list, "mine"])
     assert LiteLLM(JudgeConfig(model="mine/x"), LimitsConfig()).provider == "mine"
-    assert os.environ[litellm_model._ROUTE] == "false"
+    assert os.environ[litellm_model.ROUTE] == "false"

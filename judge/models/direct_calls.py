@@ -1,0 +1,322 @@
+"""Calls of a model with the requests and readers of litellm, but without litellm's work around them.
+
+litellm's function for a call makes logs, costs and callbacks that nobody here reads, which takes ten
+times the CPU of the request. So litellm writes the first requests of a kind without sending them
+(`Recorder`), a template is learned from them, and later requests are written from the template and
+sent by litellm's own HTTP client. litellm reads the responses. Whatever is not a plain answer, such
+as a refusal or a broken connection, is handed to litellm's function as if it had received it
+(`Replay`), so that errors are the same to the letter. What cannot be learned is called as usual.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import time
+from collections.abc import Awaitable, Callable, Hashable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+from weakref import WeakKeyDictionary
+
+import aiohttp
+import httpx
+
+from assizes.judge.errors import ModelError
+from assizes.judge.models.provider_http import MAX_ANSWER_BYTES
+from assizes.judge.models.request_template import (
+    RequestTemplate,
+    learned_template,
+    message_texts,
+    text_marks,
+    with_texts,
+)
+
+log = logging.getLogger(__name__)
+
+LASTS_S: Final = 30.0
+"""Seconds after which a template is learned anew: keys and settings of the environment may change."""
+
+MAX_TEMPLATES: Final = 256
+"""Kinds of requests that one model remembers at most."""
+
+_BROKEN: Final = (
+    httpx.HTTPError,
+    httpx.InvalidURL,
+    aiohttp.ClientError,
+    OSError,
+    RuntimeError,
+    ValueError,
+)
+"""Exceptions of a request that got no response."""
+
+_RECODED: Final = frozenset({b"content-encoding", b"transfer-encoding", b"content-length"})
+_TIME_TAKEN: Final = re.compile(r"(time taken=)[\d.]+")
+
+
+class Recorded(BaseException):
+    """A request that litellm would send. No `except Exception` of litellm may take it for a fault."""
+
+    def __init__(self, request: httpx.Request) -> None:
+        super().__init__()
+        self.request = request
+
+
+class Recorder(httpx.AsyncBaseTransport):
+    """A transport that sends nothing: it raises the request as `Recorded`."""
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Raise the request.
+
+        Raises:
+            Recorded: always.
+        """
+        await request.aread()
+        raise Recorded(request)
+
+
+class Replay(httpx.AsyncBaseTransport):
+    """A transport that answers with what was received before; later requests, of redirects, are sent."""
+
+    def __init__(self, outcome: httpx.Response | Exception, pool: httpx.AsyncClient) -> None:
+        self._outcome: httpx.Response | Exception | None = outcome
+        self._pool = pool
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Return the response, or raise the failure, that was received before."""
+        outcome, self._outcome = self._outcome, None
+        if isinstance(outcome, Exception):
+            raise outcome
+        if outcome is not None:
+            return outcome
+        return await _transport_for(self._pool, request.url).handle_async_request(request)
+
+
+@dataclass(frozen=True, slots=True)
+class CallParts:
+    """What litellm has for the calls of one model."""
+
+    call: Callable[..., Awaitable[Any]]  # litellm's function for a call
+    through: Callable[[httpx.AsyncBaseTransport], dict[str, Any]]  # arguments that name a transport
+    pool: Callable[[], httpx.AsyncClient]  # litellm's HTTP client for the running event loop
+    parameters: Callable[[Mapping[str, Any]], dict[str, Any]]  # of a call -> in its protocol
+    read: Callable[
+        [httpx.Response, list[Any], dict[str, Any]], Any
+    ]  # response, messages, the former
+    sign: Callable[[RequestTemplate, bytes], Awaitable[httpx.Headers]]
+    reading: Callable[[Any], object]  # what a caller takes from a response, to compare two
+    hook: Callable[[], str | None]  # the setting of litellm that needs litellm's function, if any
+    failures: tuple[type[Exception], ...]  # that litellm's function raises
+    unreadable: tuple[type[Exception], ...]  # that litellm's readers raise
+
+
+@dataclass(slots=True, eq=False)
+class _Kind:
+    """Calls with the same parameters: how they are made."""
+
+    template: RequestTemplate
+    parameters: dict[str, Any]  # in the provider's protocol
+    learned_at: float  # time.monotonic()
+    is_read_alike: bool | None = None  # by litellm's reader and its function; None: not compared
+
+
+class DirectCalls:
+    """The calls of one model.
+
+    Attributes:
+        plain: why all calls go through litellm's function; None where they need not.
+    """
+
+    def __init__(self, parts: CallParts, plain: str | None) -> None:
+        self.plain = plain
+        self._parts = parts
+        self._refusals: tuple[type[Exception], ...] = (*_BROKEN, *parts.failures)
+        self._kinds: dict[Hashable, _Kind | None] = {}  # None: asked for once
+        self._locks: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = (
+            WeakKeyDictionary()
+        )
+
+    async def respond(self, key: Hashable, arguments: dict[str, Any]) -> Any:
+        """Make a call and return litellm's response, or raise litellm's error.
+
+        Args:
+            key: what the arguments hold beside their texts.
+            arguments: of litellm's function for a call.
+
+        Raises:
+            ModelError: the answer is too large.
+        """
+        texts = message_texts(arguments["messages"])
+        if self.plain or self._parts.hook() or not all(text.strip() for text in texts):
+            return await self._parts.call(**arguments)
+        kind = self._kinds.get(key)
+        if kind is None or time.monotonic() - kind.learned_at > LASTS_S:
+            kind = await self._learned_kind(key, arguments)
+        if kind is None:
+            return await self._parts.call(**arguments)
+        return await self._send(kind, arguments, texts)
+
+    async def _learned_kind(self, key: Hashable, arguments: dict[str, Any]) -> _Kind | None:
+        if key not in self._kinds:
+            # At its first call: a kind that never comes again is not worth learning.
+            if len(self._kinds) >= MAX_TEMPLATES:
+                self._kinds.clear()
+            self._kinds[key] = None
+            return None
+        async with self._lock():
+            kind = self._kinds.get(key)
+            if kind is not None and time.monotonic() - kind.learned_at <= LASTS_S:
+                return kind
+            if self.plain:
+                return None
+            template = await self._template(arguments)
+            if template is None:
+                self._give_up("litellm's request cannot be written from a template")
+                return None
+            parameters = self._parts.parameters(arguments)
+            is_read_alike = None if kind is None else kind.is_read_alike
+            kind = _Kind(template, parameters, time.monotonic(), is_read_alike)
+            self._kinds[key] = kind
+            return kind
+
+    async def _template(self, arguments: dict[str, Any]) -> RequestTemplate | None:
+        """Return the template of a call, checked with the call's own texts; None without one."""
+        messages = arguments["messages"]
+        texts = message_texts(messages)
+        marks = text_marks(len(texts))
+        marked = await self._recorded({**arguments, "messages": with_texts(messages, marks)})
+        template = None if marked is None else learned_template(marked, marks)
+        own = await self._recorded(arguments)
+        if template is None or own is None or not template.writes(own, texts):
+            return None
+        return template
+
+    async def _recorded(self, arguments: dict[str, Any]) -> httpx.Request | None:
+        """Return the request that litellm would send; None where litellm refuses to make it."""
+        try:
+            await self._parts.call(**arguments, **self._parts.through(Recorder()))
+        except Recorded as recorded:
+            return recorded.request
+        except self._refusals:
+            return None
+        return None
+
+    async def _send(self, kind: _Kind, arguments: dict[str, Any], texts: list[str]) -> Any:
+        template = kind.template
+        body = template.body(texts)
+        headers = await self._parts.sign(template, body) if template.aws_region else None
+        pool = self._parts.pool()
+        began = time.perf_counter()
+        try:
+            response = await _received(pool, template.request(body, headers))
+        except _BROKEN as error:
+            return await self._replayed(arguments, error, pool, time.perf_counter() - began)
+        if response.status_code != 200:
+            return await self._replayed(arguments, response, pool)
+        if kind.is_read_alike is None:
+            return await self._compared(kind, arguments, response, pool)
+        if kind.is_read_alike and (answer := self._read(kind, response, arguments)) is not None:
+            return answer
+        return await self._replayed(arguments, response, pool)
+
+    async def _replayed(
+        self,
+        arguments: dict[str, Any],
+        outcome: httpx.Response | Exception,
+        pool: httpx.AsyncClient,
+        taken_s: float | None = None,
+    ) -> Any:
+        """Return or raise what litellm's function makes of an outcome, without another request."""
+        if isinstance(outcome, httpx.Response):
+            outcome = _copy(outcome)
+        through = self._parts.through(Replay(outcome, pool))
+        try:
+            return await self._parts.call(**arguments, **through)
+        except self._parts.failures as error:
+            if taken_s is not None and isinstance(getattr(error, "message", None), str):
+                # litellm has measured the replay.
+                seconds = rf"\g<1>{taken_s:.3f}"
+                error.message = _TIME_TAKEN.sub(seconds, error.message)  # type: ignore[attr-defined]
+            raise
+
+    async def _compared(
+        self,
+        kind: _Kind,
+        arguments: dict[str, Any],
+        response: httpx.Response,
+        pool: httpx.AsyncClient,
+    ) -> Any:
+        """Return litellm's own reading of a kind's first answer, and note whether ours is the same."""
+        async with self._lock():
+            if kind.is_read_alike is None:
+                answer = await self._replayed(arguments, response, pool)
+                read = self._read(kind, response, arguments)
+                reading = self._parts.reading
+                kind.is_read_alike = read is not None and reading(read) == reading(answer)
+                if not kind.is_read_alike:
+                    self._give_up("litellm's reader and its function differ over an answer")
+                return answer
+        read = self._read(kind, response, arguments) if kind.is_read_alike else None
+        return read if read is not None else await self._replayed(arguments, response, pool)
+
+    def _read(self, kind: _Kind, response: httpx.Response, arguments: Mapping[str, Any]) -> Any:
+        """Return litellm's response object; None for an answer that is no plain one."""
+        try:
+            answer = self._parts.read(response, arguments["messages"], kind.parameters)
+        except self._parts.unreadable:
+            return None
+        return answer if answer.model and answer.choices else None
+
+    def _give_up(self, reason: str) -> None:
+        self.plain = reason
+        log.info("calls go through litellm.acompletion: %s", reason)
+
+    def _lock(self) -> asyncio.Lock:
+        return self._locks.setdefault(asyncio.get_running_loop(), asyncio.Lock())
+
+
+def _transport_for(pool: httpx.AsyncClient, url: httpx.URL) -> httpx.AsyncBaseTransport:
+    """Return the transport of a client for an address: of a proxy, or the usual one."""
+    # What httpx's client does beside it (cookies, redirects, authentication) costs as much again.
+    return pool._transport_for_url(url)
+
+
+async def _received(pool: httpx.AsyncClient, request: httpx.Request) -> httpx.Response:
+    """Return a response with its body, which has at most 64 MB.
+
+    Raises:
+        ModelError: the body is larger.
+    """
+    response = await _transport_for(pool, request.url).handle_async_request(request)
+    response.request = request
+    try:
+        size = response.headers.get("content-length", "")
+        if size.isdecimal() and "content-encoding" not in response.headers:
+            _check_size(int(size))
+            await response.aread()
+            return response
+        body = bytearray()
+        async for chunk in response.aiter_bytes():
+            body += chunk
+            _check_size(len(body))
+    finally:
+        await response.aclose()
+    return _with_body(response, bytes(body))
+
+
+def _check_size(size: int) -> None:
+    if size > MAX_ANSWER_BYTES:
+        raise ModelError("unavailable", f"the answer has more than {MAX_ANSWER_BYTES} bytes")
+
+
+def _copy(response: httpx.Response) -> httpx.Response:
+    return _with_body(response, response.content)
+
+
+def _with_body(response: httpx.Response, body: bytes) -> httpx.Response:
+    headers = [
+        (name, value) for name, value in response.headers.raw if name.lower() not in _RECODED
+    ]
+    return httpx.Response(
+        response.status_code, headers=headers, content=body, request=response.request
+    )

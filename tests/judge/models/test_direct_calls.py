@@ -1,0 +1,355 @@
+"""Calls from templates beside calls by litellm's function, against servers that speak the protocols."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from botocore.auth import SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import Credentials
+
+from assizes.judge.config.judging import JudgeConfig, LimitsConfig
+from assizes.judge.errors import ConfigurationError, ModelError
+from assizes.judge.models import direct_calls, litellm_direct
+from assizes.judge.models.litellm_library import litellm
+from assizes.judge.models.litellm_model import LiteLLM
+from assizes.judge.models.model import Completion, UnusableReply
+from assizes.judge.protocol import Ask, Prompt
+from tests.doubles.json_server import JsonServer, Reply, Request, json_server
+from tests.judge.engine.calls import ASK
+from tests.judge.engine.calls import Reply as Answer
+from tests.judge.models.protocols import FAMILIES, MAIN, Family
+
+TEXT = f'{{"reply_id": "{ASK.reply_id}", "justification": "sehr gut \\u00e9", "score": 4}}'
+LIMITS = LimitsConfig(timeout_s=5)
+ODD = Ask(Prompt('Du urteilst.\n\t"é" \\ 漢', 'War es gut? </s> {x} 🙂\u2028 \x07 "q"'), Answer)
+LONG = Ask(Prompt("You judge with care. " * 2_000, "Was it good?"), Answer)
+"""Long enough to be marked for a prompt cache."""
+
+SIGNATURE = {"authorization", "x-amz-date"}
+
+Script = Callable[[Family, Request], Reply]
+
+
+def good(family: Family, request: Request) -> Reply:
+    return Reply(200, family.answer(request, TEXT))
+
+
+def error(status: int, message: str, code: str, **headers: str) -> Script:
+    def script(family: Family, _: Request) -> Reply:
+        return replace(family.error(status, message, code), headers=headers)
+
+    return script
+
+
+def late(family: Family, request: Request) -> Reply:
+    time.sleep(1.2)
+    return good(family, request)
+
+
+ENDS: dict[str, Script] = {
+    "rate limit": error(429, "Rate limit reached", "rate_limit_exceeded", **{"Retry-After": "7"}),
+    "rate limit in ms": error(429, "Slow down", "rate_limit", **{"retry-after-ms": "1500"}),
+    "quota": error(429, "You exceeded your current quota", "insufficient_quota"),
+    "wrong key": error(401, "Incorrect API key sk-abcdef123456 provided", "invalid_api_key"),
+    "forbidden": error(403, "not for you", "permission_error"),
+    "no such model": error(404, "no such model", "model_not_found"),
+    "too long": error(
+        400, "This model's maximum context length is 8 tokens", "context_length_exceeded"
+    ),
+    "filtered prompt": error(400, "flagged by content management policy", "content_filter"),
+    "odd": error(418, "a teapot", "teapot"),
+    "down": error(500, "the server had an error", "server_error"),
+    "overloaded": error(529, "Overloaded", "overloaded_error"),
+    "cut": lambda family, request: Reply(200, family.answer(request, TEXT[:30], "length")),
+    "filtered": lambda family, request: Reply(200, family.answer(request, "", "content_filter")),
+    "empty": lambda family, request: Reply(200, family.answer(request, "")),
+    "no JSON": lambda _family, _: Reply(200, b'{"choices": [{"mess'),
+    "another shape": lambda _family, _: Reply(
+        200, {"choices": [], "candidates": [], "content": []}
+    ),
+    "an error as an answer": lambda _family, _: Reply(
+        200, {"error": {"message": "no", "code": 500}}
+    ),
+    "a list": lambda _family, _: Reply(200, [1]),
+    "nothing": lambda _family, _: Reply(200, b""),
+    "a page": lambda _family, _: Reply(502, b"<html><title>502 Bad Gateway</title></html>"),
+    "hung up": lambda _family, _: Reply(hang_up=True),
+    "rejected": error(400, "Unsupported parameter: 'temperature' is unknown", "invalid_request"),
+}
+
+
+class Meeting:
+    """One provider, a server that speaks its protocol, and what the server answers just now."""
+
+    def __init__(self, family: Family, server: JsonServer) -> None:
+        self.family, self.server = family, server
+        self.script: Script = good
+        server.answer = lambda request: self.script(family, request)
+
+    def model(self, *, limits: LimitsConfig = LIMITS, **rest: Any) -> LiteLLM:
+        base = f"{self.server.url}{self.family.base}"
+        return LiteLLM(JudgeConfig(model=self.family.model, api_base=base, **rest), limits)
+
+    async def outcome(self, model: LiteLLM, script: Script, ask: Ask[Any] = ASK) -> Any:
+        """What a call ends with, and the requests that it made."""
+        self.script, before = script, len(self.server.requests)
+        try:
+            ended: Any = comparable(await model.complete(ask))
+        except ModelError as failed:
+            detail = re.sub(r"time taken=\S+", "time taken", failed.detail)
+            ended = (type(failed), failed.code, detail, failed.status, failed.retry_after_s)
+            if isinstance(failed, UnusableReply):
+                ended += (comparable(failed.completion),)
+        finally:
+            self.script = good
+        return ended, [comparable_request(each) for each in self.server.requests[before:]]
+
+
+def comparable(completion: Completion) -> Completion:
+    return replace(completion, latency_ms=0.0)
+
+
+def comparable_request(request: Request) -> tuple[Any, ...]:
+    headers = {name: value for name, value in request.headers.items() if name not in SIGNATURE}
+    return request.method, request.path, request.query, headers, request.raw
+
+
+@pytest.fixture
+def meeting(request, monkeypatch):
+    family = FAMILIES[request.param]
+    for name, value in family.environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    with json_server(lambda _: Reply(500)) as server:
+        yield Meeting(family, server)
+
+
+@pytest.fixture
+def plain_calls(monkeypatch) -> list[dict[str, Any]]:
+    """The arguments of all calls of litellm's function."""
+    calls: list[dict[str, Any]] = []
+    function = litellm.acompletion
+
+    async def counting(**arguments: Any) -> Any:
+        calls.append(arguments)
+        return await function(**arguments)
+
+    monkeypatch.setattr(litellm, "acompletion", counting)
+    return calls
+
+
+async def learned(meeting: Meeting, *asks: Ask[Any], **rest: Any) -> LiteLLM:
+    """A model whose calls are made from templates."""
+    model = meeting.model(**rest)
+    for ask in asks or (ASK,):
+        for _ in range(2):
+            before = len(meeting.server.requests)
+            await model.complete(ask)
+            assert len(meeting.server.requests) == before + 1, "learning sends nothing"
+    assert (model.calls.plain, litellm_direct.needed_hook()) == (None, None)
+    return model
+
+
+@pytest.mark.parametrize("mode", ["json_schema", "json_object", "words"])
+@pytest.mark.parametrize("meeting", FAMILIES, indirect=True)
+async def test_requests_and_answers_are_those_of_litellms_function(
+    meeting, mode, plain_calls, monkeypatch
+):
+    model = await learned(meeting, ASK, LONG, reply_format=mode)
+    plain_calls.clear()
+    direct = [await meeting.outcome(model, good, ask) for ask in (ASK, ODD, LONG)]
+    assert not plain_calls
+
+    monkeypatch.setenv(litellm_direct.CALLS, "plain")
+    other = meeting.model(reply_format=mode)
+    plain = [await meeting.outcome(other, good, ask) for ask in (ASK, ODD, LONG)]
+    assert len(plain_calls) == 3
+
+    assert direct == plain
+    assert all(len(requests) == 1 for _, requests in direct)
+    assert direct[0][0].text.startswith('{"reply_id"')
+    await asyncio.gather(model.aclose(), other.aclose())
+
+
+@pytest.mark.parametrize("meeting", MAIN, indirect=True)
+async def test_whatever_goes_wrong_is_what_litellms_function_makes_of_it(meeting, monkeypatch):
+    model = await learned(meeting)
+    direct = {name: await meeting.outcome(model, script) for name, script in ENDS.items()}
+
+    monkeypatch.setenv(litellm_direct.CALLS, "plain")
+    model = meeting.model()
+    for _ in range(2):  # as many answers to learn the length of tokens from
+        await model.complete(ASK)
+    plain = {name: await meeting.outcome(model, script) for name, script in ENDS.items()}
+
+    differing = {name: (direct[name], plain[name]) for name in ENDS if direct[name] != plain[name]}
+    assert not differing
+    assert {len(requests) for _, requests in direct.values()} == {1}
+
+
+@pytest.mark.parametrize("meeting", MAIN, indirect=True)
+async def test_a_call_that_takes_too_long_is_the_same_timeout(meeting, monkeypatch):
+    limits = LimitsConfig(timeout_s=0.6)
+    model = await learned(meeting, limits=limits)
+    direct = await meeting.outcome(model, late)
+    monkeypatch.setenv(litellm_direct.CALLS, "plain")
+    plain = await meeting.outcome(meeting.model(limits=limits), late)
+
+    assert direct == plain
+    assert direct[0][1] == "timeout"
+
+
+@pytest.mark.parametrize("meeting", ["bedrock"], indirect=True)
+async def test_every_request_to_bedrock_has_a_signature_of_its_own_that_aws_would_accept(meeting):
+    model = await learned(meeting)
+    await meeting.outcome(model, good, ODD)
+    await meeting.outcome(model, good, LONG)
+
+    sent = meeting.server.requests
+    assert len({request.headers["authorization"] for request in sent}) > 2
+    for request in sent:
+        assert request.headers["x-amz-security-token"] == "token-of-the-tests"
+        assert request.headers["authorization"] == _signature(meeting, request)
+
+
+def _signature(meeting: Meeting, request: Request) -> str:
+    """The header that AWS computes for a request, from the secret that only AWS and we know."""
+    environment = meeting.family.environment
+    signer = SigV4Auth(
+        Credentials(
+            environment["AWS_ACCESS_KEY_ID"],
+            environment["AWS_SECRET_ACCESS_KEY"],
+            environment["AWS_SESSION_TOKEN"],
+        ),
+        "bedrock",
+        "eu-west-1",
+    )
+    names = re.search(r"SignedHeaders=([\w;-]+)", request.headers["authorization"])[1].split(";")
+    headers = {name: request.headers[name] for name in names if name != "host"}
+    path = request.path.replace(":", "%3A")
+    signed = AWSRequest("POST", f"{meeting.server.url}{path}", headers=headers, data=request.raw)
+    signed.context["timestamp"] = request.headers["x-amz-date"]
+    canonical = signer.canonical_request(signed)
+    signature = signer.signature(signer.string_to_sign(signed, canonical), signed)
+    scope = request.headers["authorization"].partition(", Signature=")[0]
+    return f"{scope}, Signature={signature}"
+
+
+@pytest.mark.parametrize("meeting", ["openai"], indirect=True)
+async def test_a_rejected_parameter_is_left_out_of_later_calls(meeting):
+    model = await learned(meeting)
+    ended, _ = await meeting.outcome(model, ENDS["rejected"])
+    assert ended[1] == "unsupported_parameter"
+
+    for _ in range(3):
+        completion, ((*_, raw),) = await meeting.outcome(model, good)
+        assert b"temperature" not in raw
+        assert completion.flags == ("dropped:temperature",)
+
+
+@pytest.mark.parametrize("meeting", ["openai"], indirect=True)
+async def test_many_calls_at_once_learn_once_and_each_sends_one_request(meeting, plain_calls):
+    model = meeting.model()
+    asks = [Ask(Prompt("You judge.", f"Was number {n} good?"), Answer) for n in range(40)]
+    await model.complete(ASK)
+    plain_calls.clear()
+    await asyncio.gather(*(model.complete(ask) for ask in asks))
+
+    assert len(meeting.server.requests) == 41
+    assert len({request.raw for request in meeting.server.requests}) == 41
+    assert len(plain_calls) == 3  # two requests recorded, one answer read both ways
+    await model.aclose()
+
+
+@pytest.mark.parametrize("meeting", ["openai"], indirect=True)
+async def test_a_new_key_is_used_once_the_template_is_old(meeting, monkeypatch):
+    model = await learned(meeting)
+    monkeypatch.setenv("OPENAI_API_KEY", "a-new-one")
+    monkeypatch.setattr(direct_calls, "LASTS_S", 0.0)
+    await model.complete(ASK)
+
+    assert meeting.server.requests[-1].headers["authorization"] == "Bearer a-new-one"
+
+
+@pytest.mark.parametrize("meeting", ["openai"], indirect=True)
+async def test_an_answer_without_end_is_given_up(meeting):
+    model = await learned(meeting)
+    ended, requests = await meeting.outcome(model, lambda *_: Reply(200, endless=True))
+
+    assert ended[:3] == (ModelError, "unavailable", "the answer has more than 64000000 bytes")
+    assert len(requests) == 1
+
+
+@pytest.mark.parametrize("meeting", ["openai"], indirect=True)
+async def test_calls_go_through_litellms_function_while_a_callback_is_set(
+    meeting, plain_calls, monkeypatch
+):
+    model = await learned(meeting)
+    plain_calls.clear()
+    for name in litellm_direct._LISTS:
+        if name in ("cache", "max_budget", "proxy_auth", "network_mock", "client_session"):
+            continue  # these need objects of litellm that work
+        with monkeypatch.context() as patch:
+            patch.setattr(litellm, name, {"x": 1} if name.endswith("map") else [])
+            before = len(plain_calls)
+            await model.complete(ASK)
+            assert len(plain_calls) == before + bool(getattr(litellm, name))
+    seen = []
+    monkeypatch.setattr(litellm, "success_callback", [lambda *given: seen.append(given)])
+    await model.complete(ASK)
+    assert plain_calls
+    assert litellm_direct.needed_hook() == "litellm.success_callback is set"
+
+
+def test_the_way_is_chosen_by_facts(monkeypatch):
+    def reason(provider: str, **rest: Any) -> str | None:
+        return litellm_direct.reason_for_plain(
+            provider, **{"has_format": True, "api_base": None} | rest
+        )
+
+    assert reason("openai") is None
+    assert reason("cohere") == "litellm calls cohere in a way of its own"
+    assert reason("vertex_ai") == "litellm calls vertex_ai in a way of its own"
+    assert reason("openai", has_format=False) == "litellm calls openai in a way of its own"
+    with monkeypatch.context() as patch:
+        patch.setenv(litellm_direct.ROUTE, "false")  # OpenAI's SDK takes no other client
+        assert reason("openai") == "litellm calls openai in a way of its own"
+        assert reason("mistral") is None
+    for name in ("AZURE_API_KEY", "AZURE_OPENAI_API_KEY", "AZURE_API_BASE", "AZURE_AD_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    assert reason("azure", api_base="https://x.openai.azure.com").startswith("no key for Azure")
+    monkeypatch.setenv("AZURE_API_KEY", "x")
+    assert reason("azure", api_base="https://x.openai.azure.com") is None
+    monkeypatch.setenv("AZURE_AD_TOKEN", "x")
+    assert reason("azure", api_base="https://x.openai.azure.com").startswith("no key for Azure")
+    monkeypatch.setenv(litellm_direct.CALLS, "plain")
+    assert reason("openai") == "ASSIZES_LITELLM_CALLS is plain"
+    monkeypatch.setenv(litellm_direct.CALLS, "fast")
+    with pytest.raises(ConfigurationError, match="'fast' is neither direct nor plain"):
+        reason("openai")
+
+
+def test_another_release_of_litellm_is_called_by_its_function_and_the_log_says_so_once(
+    monkeypatch, caplog
+):
+    monkeypatch.setattr(litellm_direct, "TESTED_VERSIONS", frozenset({"0.1"}))
+    litellm_direct._tell_once.cache_clear()
+    for _ in range(2):
+        reason = litellm_direct.reason_for_plain("openai", has_format=True, api_base=None)
+        assert reason is not None
+        assert reason.endswith("is not among the tested releases")
+    assert caplog.text.count("calls take more CPU than with a tested release (0.1)") == 1
+    litellm_direct._tell_once.cache_clear()
+
+
+def test_the_tested_release_is_the_locked_one():
+    from importlib.metadata import version
+
+    assert version("litellm") in litellm_direct.TESTED_VERSIONS
