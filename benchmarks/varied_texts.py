@@ -142,7 +142,8 @@ def _shares() -> tuple[str, ...]:
 def varied_record(number: int, seed: int = 1, chars: int = CHARS) -> Record:
     """The native record of one case with a transcript of about so many characters.
 
-    It expects outcomes and a tool call, so that nine metrics are due.
+    It expects outcomes and a tool call: with the default metrics, nine are due. Without
+    `expected`, it fits a judge of one metric.
     """
     draw = random.Random(f"{seed}.{number}")
     name = _shares()[int(draw.random() * len(_shares()))]
