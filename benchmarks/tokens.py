@@ -12,6 +12,22 @@ from assizes.judge.formats import FORMATS
 from assizes.judge.hearing import Hearing
 
 
+def english_record() -> dict[str, Any]:
+    """A native record in English prose of 6.1 KB, whose tokens the goal speaks of."""
+    said = (
+        "I would like to change the return flight of my booking to the next morning, keep the seat "
+        "that I paid for, and know what the difference in fare comes to before anything is charged."
+    )
+    turns: list[dict[str, str]] = []
+    length = 0
+    while length < 6_100:
+        role = ("user", "assistant")[len(turns) % 2]
+        text = f"(0.{len(turns)}) {said}"
+        turns.append({"role": role, "text": text})
+        length += len(text) + len(role) + 7
+    return {"case_id": "case-0", "transcript": {"turns": turns}}
+
+
 def prompt_tokens(record: dict[str, Any]) -> int:
     """Prompt tokens of the one call that scores all nine metrics of a native record."""
     from assizes.judge.models.litellm_model import LiteLLM

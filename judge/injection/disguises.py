@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from assizes.judge.injection.quick_test import QuickTest
+
 _BLACK_FLAG: Final = "\U0001f3f4"  # the emoji before the tags of England, Scotland, Wales
 _ZERO_WIDTH: Final = (
     "\u00ad\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b\u200e\u200f\u2060-\u2064\u3164\ufeff\uffa0"
@@ -35,26 +37,26 @@ _HIDDEN: Final = re.compile(
     rf"|(?<=[{_SELECTORS}])[{_SELECTORS}]|(?<=[A-Za-z])[{_SELECTORS}]"
 )
 # A quick first test: every hidden character is one of these, and most texts hold none.
-_ODD: Final = re.compile(rf"[{_ZERO_WIDTH}\u200c\u200d{_BIDI}{_TAGS}{_SELECTORS}]")
+_ODD: Final = QuickTest([f"[{_ZERO_WIDTH}\u200c\u200d{_BIDI}{_TAGS}{_SELECTORS}]"])
 
 
 def made_visible(text: str) -> str:
     """The text with each hidden character written as its code point: `[U+200B]`."""
-    if text.isascii() or not _ODD.search(text):
+    if text.isascii() or not _ODD.may_match_any(text):
         return text
     return _HIDDEN.sub(_visible_form, text)
 
 
 def without_hidden(text: str) -> str:
     """The text as a model may read it: without hidden characters, tags as the ASCII they encode."""
-    if text.isascii() or not _ODD.search(text):
+    if text.isascii() or not _ODD.may_match_any(text):
         return text
     return _HIDDEN.sub(_readable_form, text)
 
 
 def hidden_count(text: str) -> int:
     """The number of hidden characters in a text."""
-    if text.isascii() or not _ODD.search(text):
+    if text.isascii() or not _ODD.may_match_any(text):
         return 0
     return sum(not match[0].startswith(_BLACK_FLAG) for match in _HIDDEN.finditer(text))
 
@@ -82,10 +84,12 @@ _BASE64: Final = re.compile(r"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{20,}={0,2}(?![
 _HEX: Final = re.compile(r"(?<![0-9A-Fa-f])(?:[0-9A-Fa-f]{2}){12,}(?![0-9A-Fa-f])")
 _ESCAPED: Final = re.compile(r"%[0-9A-Fa-f]{2}")
 _DOTTED: Final = re.compile(r"(?:\w[.\-_*]){3}\w")  # i.g.n.o.r.e
+_MAYBE_DOTTED: Final = QuickTest([_DOTTED.pattern])
 _SPACED: Final = re.compile(r"(?<!\w)(?:\w[ .\-_*])+\w(?!\w)")  # i g n o r e, i-g-n-o-r-e
 # Possessive: a run of digits is matched once, because some runs are as long as their text.
 _MIXED_DIGITS: Final = re.compile(r"[a-z][0134578@$]++[a-z]|(?<![0134578@$])[0134578@$]++[a-z]{2}")
 _LETTERS: Final = str.maketrans("0134578@$", "oieastbas")  # leetspeak
+_DIGITS: Final = {"o": "0", "i": "1", "e": "3", "a": "4@", "s": "5$", "t": "7", "b": "8"}
 _CYRILLIC_IN_LATIN: Final = re.compile(r"[a-z][\u0370-\u04ff]|[\u0370-\u04ff][a-z]")
 _LOOKALIKES: Final = str.maketrans(
     "асеорхуіјѕһԁтмквнαορεικντυχ", "aceopxyijshdtmkbhaopeikvtux"
@@ -98,9 +102,19 @@ _STEMS: Final = (
     *("rubric", "rating", "metric", "perfect", "verdict", "highest", "maxim", "criteri", "prompt"),
 )
 """The beginnings of words that occur in orders to a judge."""
+_MAYBE_STEMS: Final = QuickTest(
+    "".join(f"[{letter}{_DIGITS.get(letter, '')}]" for letter in stem) for stem in _STEMS
+)
 
 _REVERSED_WORDS: Final = ("erongi", "tcurtsni", "egduj", "rotaulave", "erocs", "cirbur", "redarg")
+_MAYBE_REVERSED: Final = QuickTest(_REVERSED_WORDS)
 _ROT13_WORDS: Final = ("vtaber", "vafgehpg", "whqtr", "rinyhngbe", "fpber", "ehoevp", "tenqre")
+_MAYBE_ROT13: Final = QuickTest(_ROT13_WORDS)
+
+# Blanks that are not single, not between words, or no plain space: most texts hold some of none.
+_ODD_BLANKS: Final = QuickTest(
+    ["[\t\x0b\x0c\r\x1c-\x1f\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]|  | \n|\n "]
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +123,7 @@ class TextShape:
 
     words: str  # the different words in lower case, one a line
     longest: int  # characters of the longest word
+    long_words: str  # the words that can be encoded sentences, as they were written
     spelled: bool  # whether four single letters in a row may spell out a word
     ascii: bool
     hidden: bool  # whether it holds hidden characters
@@ -122,13 +137,21 @@ class TextShape:
         # The lengths as bytes (at most 255), so that one search finds four words of one letter.
         in_bytes = bytes(lengths if longest < 256 else [min(length, 255) for length in lengths])
         spelled = b"\1\1\1\1" in in_bytes
-        return cls(words, longest, spelled, text.isascii(), hidden_count(text) > 0)
+        is_long = longest >= SHORTEST_PIECE
+        long_words = (
+            [word for word in text.split() if len(word) >= SHORTEST_PIECE] if is_long else ()
+        )
+        return cls(
+            words, longest, "\n".join(long_words), spelled, text.isascii(), hidden_count(text) > 0
+        )
 
     def has_leet_words(self) -> bool:
         """Whether a word with digits for letters contains a stem of orders to a judge."""
-        if _MIXED_DIGITS.search(self.words) is None:
+        # Digits, or signs for letters, are in few words, and stems of orders in fewer of them.
+        odd = "\n".join([word for word in self.words.split("\n") if not word.isalpha()])
+        if not _MAYBE_STEMS.may_match_any(odd):
             return False
-        mixed = [word for word in self.words.split("\n") if _MIXED_DIGITS.search(word)]
+        mixed = [word for word in odd.split("\n") if _MIXED_DIGITS.search(word)]
         read = "\n".join(mixed).translate(_LETTERS)
         return any(stem in read for stem in _STEMS)
 
@@ -136,20 +159,24 @@ class TextShape:
 def plain(text: str) -> str:
     """The text normalised for patterns: NFKC, lower case, no hidden characters, single blanks."""
     seen = text if text.isascii() else unicodedata.normalize("NFKC", without_hidden(text))
-    return "\n".join([" ".join(line.split()) for line in seen.lower().split("\n")])
+    low = seen.lower()
+    if low[:1] != " " and low[-1:] != " " and not _ODD_BLANKS.may_match_any(low):
+        return low
+    return "\n".join([" ".join(line.split()) for line in low.split("\n")])
 
 
 def readings(text: str, shape: TextShape) -> Iterator[tuple[str, str]]:
     """Yield what a text may say under each disguise, as (name of the disguise, normalised text)."""
     for name, (is_possible, read) in _DISGUISES.items():
-        if is_possible(shape) and (reading := read(text)):
+        if is_possible(shape) and (
+            reading := read(shape.long_words if name in _OF_PIECES else text)
+        ):
             yield name, plain(reading)
 
 
 def _decode_pieces(text: str, pattern: re.Pattern[str], decode: Callable[[str], bytes]) -> str:
-    long_words = "\n".join([word for word in text.split() if len(word) >= SHORTEST_PIECE])
     texts = []
-    for piece in itertools.islice(pattern.finditer(long_words), MAX_DECODED):
+    for piece in itertools.islice(pattern.finditer(text), MAX_DECODED):
         try:
             decoded_text = decode(piece[0]).decode("utf-8")  # a UnicodeDecodeError is a ValueError
         except ValueError:
@@ -194,14 +221,20 @@ _DISGUISES: Final[Mapping[str, tuple[Callable[[TextShape], bool], Callable[[str]
         lambda text: urllib.parse.unquote(text) if _at_least(3, _ESCAPED, text) else "",
     ),
     "rot13": (
-        lambda shape: any(cue in shape.words for cue in _ROT13_WORDS),
+        lambda shape: (
+            _MAYBE_ROT13.may_match_any(shape.words)
+            and any(cue in shape.words for cue in _ROT13_WORDS)
+        ),
         lambda text: codecs.encode(text, "rot13"),
     ),
     "reversed": (
         # Known words run backwards, or the text uses another script.
         lambda shape: (
-            any(cue in shape.words for cue in _REVERSED_WORDS)
-            or shape.hidden
+            shape.hidden
+            or (
+                _MAYBE_REVERSED.may_match_any(shape.words)
+                and any(cue in shape.words for cue in _REVERSED_WORDS)
+            )
             or _FOREIGN.search(shape.words) is not None
         ),
         # Line by line, so that the order of lines and the anchors of patterns hold.
@@ -209,7 +242,12 @@ _DISGUISES: Final[Mapping[str, tuple[Callable[[TextShape], bool], Callable[[str]
     ),
     "leet": (TextShape.has_leet_words, lambda text: _translated(text, _MIXED_DIGITS, _LETTERS)),
     "spaced": (
-        lambda shape: shape.spelled or _DOTTED.search(shape.words) is not None,
+        lambda shape: (
+            shape.spelled
+            or (
+                _MAYBE_DOTTED.may_match_any(shape.words) and _DOTTED.search(shape.words) is not None
+            )
+        ),
         _without_spacing,
     ),
     "lookalikes": (
@@ -218,3 +256,6 @@ _DISGUISES: Final[Mapping[str, tuple[Callable[[TextShape], bool], Callable[[str]
     ),
 }
 """Each disguise: a quick test whether a text can be disguised so, and the reading of such a text."""
+
+_OF_PIECES: Final = frozenset({"base64", "hex"})
+"""The disguises that are read in the long words of a text, not in the text."""

@@ -10,7 +10,7 @@ import hashlib
 import re
 import tomllib
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from importlib import resources
@@ -20,6 +20,7 @@ from typing import Any, Final
 from assizes.judge.case import Case, ToolCall
 from assizes.judge.injection.disguises import TextShape, hidden_count, plain, readings
 from assizes.judge.injection.holding import BESIDE, KINDS, Match, holding_families
+from assizes.judge.injection.quick_test import QuickTest, has_surrogates
 
 BEFORE: Final = 200
 AFTER: Final = 400
@@ -44,11 +45,11 @@ class AttackFamily:
     cues: tuple[str, ...]  # the patterns are tried only around these strings
     near: tuple[str, ...]  # if any: a cue counts only with one of them within `NEAR` characters
     patterns: tuple[tuple[str, re.Pattern[str]], ...]  # kind and pattern, for text of `plain`
+    quick_test: QuickTest  # of all patterns that make a flag
 
-    def has_match(self, bare: str, words: str | None = None) -> bool:
-        """Whether a pattern matches in a text from `plain`, whose `different_words` may be given."""
-        words = different_words(bare) if words is None else words
-        return any(match.kind != BESIDE for match in self.matches(bare, words))
+    def has_match(self, bare: str) -> bool:
+        """Whether a pattern matches in a text from `plain`."""
+        return any(match.kind != BESIDE for match in self.matches(bare, different_words(bare)))
 
     def matches(self, bare: str, words: str) -> Iterator[Match]:
         """Yield each match in a text from `plain`; `words` are its `different_words`."""
@@ -119,26 +120,18 @@ def families() -> tuple[AttackFamily, ...]:
             pattern = _WORD.sub(lambda word: words[word[1]], pattern)
         return pattern
 
-    return tuple(
-        AttackFamily(
-            entry["name"],
-            tuple(entry["cues"]),
-            tuple(entry.get("near", ())),
-            tuple(
-                (kind, re.compile(expanded(pattern), re.MULTILINE))
-                for kind in KINDS
-                for pattern in entry.get(kind, ())
-            ),
-        )
-        for entry in data["family"]
+    return tuple(_family(entry, expanded) for entry in data["family"])
+
+
+def _family(entry: Mapping[str, Any], expanded: Callable[[str], str]) -> AttackFamily:
+    patterns = [(kind, expanded(pattern)) for kind in KINDS for pattern in entry.get(kind, ())]
+    return AttackFamily(
+        entry["name"],
+        tuple(entry["cues"]),
+        tuple(entry.get("near", ())),
+        tuple((kind, re.compile(pattern, re.MULTILINE)) for kind, pattern in patterns),
+        QuickTest(pattern for kind, pattern in patterns if kind != BESIDE),
     )
-
-
-@lru_cache(maxsize=1)
-def _cues() -> tuple[tuple[str, str], ...]:
-    """All cues of all families, each with its `_piece`."""
-    every = {cue for family in families() for cue in family.cues}
-    return tuple((cue, _piece(cue)) for cue in sorted(every))
 
 
 def family_names(text: str, among: Sequence[AttackFamily] | None = None) -> Iterator[str]:
@@ -152,19 +145,18 @@ def family_names(text: str, among: Sequence[AttackFamily] | None = None) -> Iter
 def disguise_names(text: str, shape: TextShape | None = None) -> Iterator[str]:
     """Yield the names of the disguises under which a family matches in a text."""
     for disguise, reading in readings(text, shape or TextShape.of(text)):
-        if any(matching_families(reading, different_words(reading))):
+        if any(matching_families(reading)):
             yield disguise
 
 
-def matching_families(bare: str, words: str) -> Iterator[AttackFamily]:
-    """Yield the families that match in a text from `plain`; `words` are its `different_words`.
+def matching_families(bare: str) -> Iterator[AttackFamily]:
+    """Yield the families that match in a text from `plain`.
 
     For several texts joined to one, these are all families that can match in one of them.
     """
-    # Few families have a cue in the text; only their patterns are tried.
-    present = {cue for cue, piece in _cues() if piece in words and (cue == piece or cue in bare)}
+    untested = has_surrogates(bare)
     for family in families():
-        if not present.isdisjoint(family.cues) and family.has_match(bare, words):
+        if (untested or family.quick_test.may_match(bare)) and family.has_match(bare):
             yield family
 
 
@@ -239,9 +231,7 @@ def flags(case: Case) -> tuple[Flag, ...]:
     # One search over all texts together first: most cases hold no attack, and need no more.
     whole = "\n".join(texts)
     shape = TextShape.of(whole)
-    bare, disguises = plain(whole), any(disguise_names(whole, shape))
-    words = shape.words if shape.ascii else different_words(bare)  # NFKC changes other texts
-    among = tuple(matching_families(bare, words))
+    among, disguises = tuple(matching_families(plain(whole))), any(disguise_names(whole, shape))
     if not among and not disguises and (not shape.hidden or hidden_count(whole) <= MOST_HIDDEN):
         return ()
     signs = [
@@ -265,24 +255,23 @@ def _passage_flags(
 ) -> Iterator[Flag]:
     text, place = passage.text, passage.place
     bare = plain(text)
-    words = different_words(bare)
     is_hidden = hidden_count(text) > MOST_HIDDEN
-    if names := {family.name for family in among if family.has_match(bare, words)}:
+    if names := {family.name for family in among if family.has_match(bare)}:
         holding = holding_families(
-            bare, _all_matches(bare, words), by_agent=passage.by_agent, hidden=is_hidden
+            bare, _all_matches(bare), by_agent=passage.by_agent, hidden=is_hidden
         )
         yield from (Flag(f"{INJECTION}{name}", place, name in holding) for name in names | holding)
     for disguise, reading in readings(text, TextShape.of(text)) if disguises else ():
-        words = different_words(reading)
-        if any(matching_families(reading, words)):
-            holding = holding_families(reading, _all_matches(reading, words), hidden=True)
+        if any(matching_families(reading)):
+            holding = holding_families(reading, _all_matches(reading), hidden=True)
             yield Flag(f"{DISGUISED}{disguise}", place, bool(holding))
     if is_hidden:
         yield Flag(HIDDEN_TEXT, place)
 
 
-def _all_matches(bare: str, words: str) -> Iterator[Match]:
+def _all_matches(bare: str) -> Iterator[Match]:
     """Yield the matches of all families: beside what was noticed, others may tell more."""
+    words = different_words(bare)
     for family in families():
         yield from islice(family.matches(bare, words), MAX_MATCHES)
 

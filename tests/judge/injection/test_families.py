@@ -11,7 +11,6 @@ from assizes.judge.injection.families import (
     DISGUISED,
     HIDDEN_TEXT,
     MOST_HIDDEN,
-    different_words,
     disguise_names,
     families,
     family_names,
@@ -116,7 +115,7 @@ def test_what_may_speak_in_a_part_may_speak_in_the_whole():
     for text in texts:
         names = set(family_names(text))
         whole = plain(f"Hello.\n{text}\nThank you.")
-        assert names <= {family.name for family in matching_families(whole, different_words(whole))}
+        assert names <= {family.name for family in matching_families(whole)}
 
 
 def test_every_attack_of_the_open_corpus_is_noticed_and_nearly_every_one_kept_back():

@@ -1,0 +1,156 @@
+"""A cheap first test for patterns: one that lets through all that they match, and little else.
+
+The test is the patterns themselves without what makes them slow. Anchors and looks ahead are left
+out, long repetitions have no bound, and a class of characters takes each character beyond ASCII
+that the class may hold. So the test matches wherever a pattern matches, and it needs no
+backtracking: the engine of pydantic reads a text once, in time linear to its length.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from pydantic_core import SchemaValidator, core_schema
+
+LONGEST_COUNT: Final = 6
+"""The highest bound of a repetition that the test keeps: a machine of states grows with it."""
+
+_TOKEN: Final = re.compile(
+    r"\(\?(?:=|!|<=|<!)"  # begins a look ahead or behind
+    r"|\(\?:|\(\?|\(|\)|\|"
+    r"|\[\^?\]?(?:\\.|[^\]\\])*\]"
+    r"|\\x[0-9a-fA-F]{2}|\\.|[\^$]"
+    r"|(?:[*+?]|\{\d*,?\d*\})[?+]?|.",
+    re.DOTALL,
+)
+_MEMBER: Final = re.compile(r"\\x[0-9a-fA-F]{2}|\\.|.", re.DOTALL)
+_COUNT: Final = re.compile(r"\{(\d*)(,?)(\d*)\}")
+_LOOKS: Final = ("(?=", "(?!", "(?<=", "(?<!")
+_SAME: Final = {
+    **dict.fromkeys(("^", "$", r"\b", r"\B", r"\A", r"\Z"), ""),
+    **{"(": "(?:", "(?:": "(?:", ")": ")", "|": "|", ".": r"[^\n]"},
+}
+"""What the test has for anchors, groups, alternatives and the dot."""
+
+_ATOMS: Final = {
+    # Of blanks, a text from `plain` holds these two.
+    r"\s": r" \n",
+    r"\S": r"[^ \n]",
+    r"\d": r"0-9[^\x00-\x7f]",
+    r"\w": r"0-9A-Za-z_[^\x00-\x7f]",
+    r"\W": r"[^0-9A-Za-z_]",
+}
+"""What a class of the patterns holds at most, written for the inside of brackets."""
+
+_EXCLUDED: Final = {
+    r"\s": r" \n",
+    r"\S": r"[^ \n]",
+    r"\d": "0-9",
+    r"\w": "0-9A-Za-z_",
+    r"\W": r"[^0-9A-Za-z_[^\x00-\x7f]]",
+}
+"""What a class of the patterns holds at least, for brackets that exclude the class."""
+
+
+class QuickTest:
+    """Tells in one pass that none of some patterns matches in a text; or that one may match."""
+
+    def __init__(self, patterns: Iterable[str]) -> None:
+        """Make the test of patterns, of which there may be none.
+
+        Raises:
+            ValueError: for a pattern with syntax that the test does not know, such as a group by name.
+        """
+        relaxed = "|".join(_relaxed(pattern) for pattern in patterns)
+        schema = core_schema.str_schema(pattern=relaxed)
+        self._validator = SchemaValidator(schema) if relaxed else None
+
+    def may_match(self, text: str) -> bool:
+        """Whether a pattern may match in a text, which holds no lone surrogates.
+
+        Where a pattern has a class for blanks, the text is one from `plain`.
+        """
+        return self._validator is not None and self._validator.isinstance_python(text)
+
+    def may_match_any(self, text: str) -> bool:
+        """The same for any text; one with lone surrogates always may match."""
+        return self.may_match(text) or has_surrogates(text)
+
+
+def has_surrogates(text: str) -> bool:
+    """Whether a text holds lone surrogates, which a `QuickTest` cannot read."""
+    if text.isascii():
+        return False
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
+
+
+def _relaxed(pattern: str) -> str:
+    return "".join(_pieces(iter(_TOKEN.findall(pattern))))
+
+
+def _pieces(tokens: Iterator[str]) -> Iterator[str]:
+    for token in tokens:
+        if token in _LOOKS:
+            _skip_group(tokens)
+        else:
+            yield _piece(token)
+
+
+def _piece(token: str) -> str:
+    if token in _SAME:
+        return _SAME[token]
+    if token in _ATOMS:
+        return f"[{_ATOMS[token]}]"
+    if token.startswith("[") and len(token) > 1:
+        return _class(token)
+    if token[0] in "*+?" or _COUNT.match(token):
+        return _repetition(token)
+    if token == "(?":
+        raise ValueError("the quick test knows no named groups and no flags in a pattern")
+    return _literal(token)
+
+
+def _skip_group(tokens: Iterator[str]) -> None:
+    """Pass over the rest of a group that has begun."""
+    depth = 1
+    while depth:
+        token = next(tokens)
+        depth += token.startswith("(") - (token == ")")
+
+
+def _class(token: str) -> str:
+    excludes = token.startswith("[^")
+    known = _EXCLUDED if excludes else _ATOMS
+    inside = token[1 + excludes : -1]
+    members = (
+        "-" if part == "-" else known.get(part) or _literal(part)
+        for part in _MEMBER.findall(inside)
+    )
+    return f"[{'^' if excludes else ''}{''.join(members)}]"
+
+
+def _repetition(token: str) -> str:
+    """A repetition, greedy: whether it is lazy or possessive makes no difference to the test."""
+    count = _COUNT.match(token)
+    if count is None:
+        return token[0]
+    least, comma, most = count.groups()
+    if (most or not comma) and int(most or least) <= LONGEST_COUNT:
+        return count[0]
+    return "+" if int(least or 0) else "*"
+
+
+def _literal(token: str) -> str:
+    if token.startswith("\\"):
+        known = {r"\n": "\n", r"\t": "\t"}.get(token)
+        is_code = token.startswith(r"\x")
+        if known is None and not is_code and token[1].isalnum():
+            raise ValueError(f"the quick test does not know {token}")
+        token = known or (chr(int(token[2:], 16)) if is_code else token[1:])
+    return f"\\x{{{ord(token):x}}}"
