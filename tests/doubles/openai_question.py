@@ -10,6 +10,7 @@ from typing import Any
 import orjson
 
 from tests.doubles.openai_filler import Json, answer_text
+from tests.doubles.openai_reasons import with_reasons
 
 COMPLAINT = "\n\nYour previous answer to this could not be used:"
 """Begins what a re-ask appends to the user message; without it, the prompt is the same."""
@@ -32,9 +33,12 @@ class Question:
     complained: bool
     authorization: str = ""
     echo: bool = True
+    reasons: bool = False
 
     @classmethod
-    def read(cls, body: Any, authorization: str = "", *, echo: bool = True) -> Question:
+    def read(
+        cls, body: Any, authorization: str = "", *, echo: bool = True, reasons: bool = False
+    ) -> Question:
         """The question in a request body.
 
         Raises:
@@ -47,7 +51,7 @@ class Question:
             raise ValueError("expected an object with a model and messages") from error
         asked, complaint, _ = user.partition(COMPLAINT)
         prompt = blake2b(asked.encode("utf-8", "surrogatepass"), digest_size=16).digest()
-        return cls(body, model, system, user, prompt, bool(complaint), authorization, echo)
+        return cls(body, model, system, user, prompt, bool(complaint), authorization, echo, reasons)
 
     @cached_property
     def input_tokens(self) -> int:
@@ -71,7 +75,8 @@ class Question:
 
     def answer(self, number: int = 4) -> str:
         """The right answer, in whose numbers a model may be generous."""
-        return answer_text(self._schema, self.user, echo=self.echo, number=number)
+        text = answer_text(self._schema, self.user, echo=self.echo, number=number)
+        return with_reasons(text, self.prompt) if self.reasons else text
 
     def share(self, part: int) -> float:
         """One of four numbers between 0 and 1 drawn from the hash of the prompt."""

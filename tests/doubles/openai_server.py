@@ -1,7 +1,7 @@
 """A judge model over real HTTP: speaks the OpenAI protocol, answers by rule, fails on demand.
 
     python -m tests.doubles.openai_server --port 0 [--latency 0.3 [--jitter]] [--outcomes echo|none]
-        [--rpm 600] [--tpm 100000] [--window 60] [--no-hint] [--batch-delay 0.2]
+        [--reasons] [--rpm 600] [--tpm 100000] [--window 60] [--no-hint] [--batch-delay 0.2]
 
 The first line on stdout is its URL. `POST /v1/chat/completions` fills the JSON schema of the
 request (`openai_filler`); `/v1/files` and `/v1/batches` do it for many at once (`openai_batches`).
@@ -53,12 +53,14 @@ class Options:
     Attributes:
         latency_s: before each answer; its median where it jitters.
         echo: whether expected outcomes are repeated.
+        reasons: whether answers give reasons of one or two sentences, each prompt others.
     """
 
     limits: Limits
     latency_s: float = 0.0
     jitter: bool = False
     echo: bool = True
+    reasons: bool = False
     batch_delay_s: float = 0.2
 
 
@@ -104,6 +106,7 @@ class Server:
                 orjson.loads(await request.read()),
                 request.headers.get("Authorization", ""),
                 echo=self.options.echo,
+                reasons=self.options.reasons,
             )
         except ValueError as wrong:
             return await deliver(request, error(400, f"request body: {wrong}"))
@@ -197,6 +200,7 @@ def options(arguments: list[str] | None = None) -> tuple[int, Options]:
     add("--latency", type=float, default=0.0, help="seconds before each answer")
     add("--jitter", action="store_true", help="lognormal latency, its median as given")
     add("--outcomes", choices=("echo", "none"), default="echo")
+    add("--reasons", action="store_true", help="reasons of one or two sentences, all different")
     add("--rpm", type=positive, help="requests a minute")
     add("--tpm", type=positive, help="tokens a minute")
     add("--window", type=positive, default=MINUTE_S, help="seconds the limits are held in")
@@ -205,7 +209,9 @@ def options(arguments: list[str] | None = None) -> tuple[int, Options]:
     given = parser.parse_args(arguments)
     limits = Limits(given.rpm, given.tpm, given.window, hint=not given.no_hint)
     echo = given.outcomes == "echo"
-    return given.port, Options(limits, given.latency, given.jitter, echo, given.batch_delay)
+    return given.port, Options(
+        limits, given.latency, given.jitter, echo, given.reasons, given.batch_delay
+    )
 
 
 def main() -> None:
