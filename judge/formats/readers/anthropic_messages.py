@@ -14,12 +14,17 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Any, Final
 
-from assizes.judge.case import Case, ToolResult, Transcript, Turn
+from assizes.judge.case import Case, ToolResult, Turn
 from assizes.judge.formats.shared import json_shapes as shapes
 from assizes.judge.formats.shared import messages as chat
+from assizes.judge.formats.shared.anthropic_blocks import (
+    add_anthropic_message,
+    add_anthropic_messages,
+    has_blocks,
+)
+from assizes.judge.formats.shared.checked_parts import conversation_case
 from assizes.judge.formats.shared.containers import Layout
 from assizes.judge.formats.shared.parsing import REASONING
-from assizes.judge.formats.shared.provider_messages import add_anthropic_message, has_blocks
 
 _RECORD_FIELDS: Final = {
     *shapes.CONVERSATION_IDS,
@@ -47,21 +52,19 @@ def _read(value: dict[str, Any]) -> Case:
     builder = chat.ConversationBuilder()
     builder.tally.count_unread(value, _RECORD_FIELDS, "record")
     builder.add_system(builder.text_of(value.get("system")))
-    for path, message in shapes.numbered_objects(shapes.messages_of(value), "messages"):
-        add_anthropic_message(message, builder, path)
+    add_anthropic_messages(shapes.messages_of(value), builder)
     answer = _add_response(value, builder)
     metadata = shapes.mapping(value.get("metadata"), "metadata")
     # The API's `metadata.user_id` is the cluster of the case.
     kept_metadata = {name: item for name, item in metadata.items() if name != "user_id"}
     stop_reason = shapes.name_of(answer.get("stop_reason"))
-    return Case(
+    started = value.get("created_at") or value.get("timestamp")
+    return conversation_case(
         case_id=shapes.conversation_id(value, metadata),
-        transcript=Transcript(
-            turns=chat.with_last_answer(builder.turns, chat.usage_of(answer.get("usage"))),
-            system=builder.system_text(),
-            tools=chat.tools_of(shapes.sequence(value.get("tools"), "tools")),
-            started_at=shapes.moment(value.get("created_at") or value.get("timestamp")),
-        ),
+        turns=chat.with_last_answer(builder.turns, chat.usage_of(answer.get("usage"))),
+        system=builder.system_text(),
+        tools=chat.tools_of(shapes.sequence(value.get("tools"), "tools")),
+        started_at=shapes.moment(started) if started else None,
         agent=shapes.name_of(value.get("agent")) or shapes.first_identifier(answer, ("model",)),
         agent_version=shapes.name_of(value.get("agent_version")),
         cluster=shapes.name_of(metadata.get("user_id")),
@@ -75,7 +78,10 @@ def _read(value: dict[str, Any]) -> Case:
 
 def _add_response(value: dict[str, Any], builder: chat.ConversationBuilder) -> dict[str, Any]:
     """Add the response of a record; return its fields, over those of the record."""
-    response = shapes.mapping(shapes.decode_if_json(value.get("response")), "response")
+    given = value.get("response")
+    response: dict[str, Any] = {}
+    if given is not None:
+        response = shapes.mapping(shapes.decode_if_json(given), "response")
     if response:
         builder.tally.count_unread(response, _RESPONSE_FIELDS, "response")
     else:  # the fields of the response stand in the record itself
@@ -83,6 +89,8 @@ def _add_response(value: dict[str, Any], builder: chat.ConversationBuilder) -> d
     if response.get("content") is not None:
         message = {"role": "assistant", "content": response["content"]}
         add_anthropic_message(message, builder, "response")
+    if response is value:
+        return value
     return {**value, **response}  # either may hold model, usage and stop reason
 
 

@@ -13,9 +13,10 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from assizes.judge.case import Case, ToolResult, ToolSpec, Transcript, Turn
+from assizes.judge.case import Case, ToolResult, ToolSpec, Turn
 from assizes.judge.formats.shared import json_shapes as shapes
 from assizes.judge.formats.shared import messages as chat
+from assizes.judge.formats.shared.checked_parts import conversation_case
 from assizes.judge.formats.shared.containers import Layout
 from assizes.judge.formats.shared.parsing import REASONING
 from assizes.judge.formats.shared.provider_messages import add_openai_messages, completion_messages
@@ -39,24 +40,21 @@ def _read(value: dict[str, Any]) -> Case:
     builder = chat.ConversationBuilder()
     builder.tally.count_unread(value, _RECORD_FIELDS, "record")
     add_openai_messages(shapes.messages_of(value), builder, names_agents=True)
-    add_openai_messages(completion_messages(value), builder, names_agents=True)
-    started = shapes.moment(
-        value.get("created_at") or value.get("timestamp") or value.get("created")
-    )
+    if answer := completion_messages(value):
+        add_openai_messages(answer, builder, names_agents=True)
+    started = value.get("created_at") or value.get("timestamp") or value.get("created")
     response = value.get("response")
     used = value.get("usage") or (response.get("usage") if isinstance(response, dict) else None)
     metadata = shapes.mapping(shapes.decode_if_json(value.get("metadata")), "metadata")
     tools = shapes.sequence(
         shapes.decode_if_json(value.get("tools") or value.get("functions")), "tools"
     )
-    return Case(
+    return conversation_case(
         case_id=shapes.conversation_id(value, metadata),
-        transcript=Transcript(
-            turns=chat.with_last_answer(builder.turns, chat.usage_of(used)),
-            system=builder.system_text(),
-            tools=chat.tools_of(tools),
-            started_at=started,
-        ),
+        turns=chat.with_last_answer(builder.turns, chat.usage_of(used)),
+        system=builder.system_text(),
+        tools=chat.tools_of(tools),
+        started_at=shapes.moment(started) if started else None,
         agent=shapes.name_of(value.get("agent")) or shapes.name_of(value.get("model")),
         agent_version=shapes.name_of(value.get("agent_version")),
         cluster=shapes.name_of(value.get("user")),

@@ -86,6 +86,8 @@ def as_text(value: Any) -> str:
 
 def name_of(value: Any) -> str | None:
     """Return an id or a name as text; None for an empty text or a value of another type."""
+    if type(value) is str:
+        return value or None
     if isinstance(value, bool) or value in (None, ""):  # True is an int in Python, and no name
         return None
     return str(value) if isinstance(value, str | int) else None

@@ -9,9 +9,15 @@ from typing import Any, Final, Literal
 
 from pydantic import BaseModel
 
-from assizes.judge.case import Case, ToolCall, ToolResult, ToolSpec, Turn, Usage
+from assizes.judge.case import Case, ToolCall, ToolSpec, Turn, Usage
 from assizes.judge.errors import DataError
 from assizes.judge.formats.shared import parsing
+from assizes.judge.formats.shared.checked_parts import (
+    declared_tool,
+    message_turn,
+    named_call,
+    result_turn,
+)
 from assizes.judge.formats.shared.json_shapes import (
     as_text,
     first_present,
@@ -72,6 +78,9 @@ class ConversationBuilder:
         """Add a message of the user or the agent; an empty text counts as none."""
         all_thoughts = list(thoughts)
         text = self.text_of(content, all_thoughts) or None
+        if not figures and role in ("user", "assistant"):
+            self.add_turn(message_turn(role, text, tuple(calls)), all_thoughts)
+            return
         # Validated, since `role` comes from a file: an unknown one is a fault of the record.
         fields = {"role": role, "text": text, "tool_calls": tuple(calls), **figures}
         self.add_turn(Turn.model_validate(fields), all_thoughts)
@@ -80,13 +89,8 @@ class ConversationBuilder:
         self, content: Any, call_id: Any, name: Any = None, *, is_error: bool = False
     ) -> None:
         """Add the result of a tool call, as a turn of its own."""
-        answer = ToolResult(
-            content=self.text_of(content) or "",
-            call_id=name_of(call_id),
-            name=name_of(name),
-            is_error=is_error,
-        )
-        self.add_turn(Turn(role="tool", tool_result=answer))
+        text = content if type(content) is str else self.text_of(content) or ""
+        self.turns.append(result_turn(text, name_of(call_id), name_of(name), is_error=is_error))
 
     def text_of(self, content: Any, thoughts: list[str] | None = None) -> str | None:
         """Return the text of a message or a tool result; None when the content is None.
@@ -97,7 +101,11 @@ class ConversationBuilder:
         """
         if content is None or isinstance(content, str):
             return content
-        if not isinstance(content, list) or not all(map(_is_part, content)):
+        if not isinstance(content, list):
+            return as_text(content)
+        if len(content) == 1 and (text := plain_text(content[0])) is not None:
+            return text
+        if not all(map(_is_part, content)):
             return as_text(content)
         texts = [self._part_text(part, thoughts) for part in content]
         return "\n".join(text for text in texts if text is not None)
@@ -126,6 +134,14 @@ class ConversationBuilder:
             **({parsing.REASONING: self._reasoning} if self._reasoning else {}),
             **self.tally.metadata(),
         }
+
+
+def plain_text(part: Any) -> str | None:
+    """Return the text of a part of the type `text`; None for any other part."""
+    if type(part) is not dict or part.get("type") != "text":
+        return None
+    text = part.get("text")
+    return text if type(text) is str else None
 
 
 def _is_part(part: Any) -> bool:
@@ -164,14 +180,21 @@ def tool_call(
 ) -> ToolCall:
     """Return a tool call; a text of arguments that is no JSON object is kept in `raw`."""
     if not isinstance(arguments, str):
-        return ToolCall(name=name, arguments=arguments or {}, id=call_id)
+        if not arguments or _has_text_keys(arguments):
+            return named_call(name, arguments or {}, call_id)
+        return ToolCall(name=name, arguments=arguments, id=call_id)
     try:
         value = parsing.strict_json(arguments.encode())
     except DataError:
         value = None  # kept in `raw` below, also for JSON that is no object
     if isinstance(value, dict):
-        return ToolCall(name=name, arguments=value, id=call_id)
+        return named_call(name, value, call_id)
     return ToolCall(name=name, id=call_id, raw=arguments)
+
+
+def _has_text_keys(arguments: dict[Any, Any]) -> bool:
+    """Whether all keys are text, as those of JSON are; a cell that Python wrote may have others."""
+    return all(type(key) is str for key in arguments)
 
 
 def call_of(name: Any, arguments: Any, call_id: Any = None, *, path: str = "tool call") -> ToolCall:
@@ -187,7 +210,9 @@ def call_of(name: Any, arguments: Any, call_id: Any = None, *, path: str = "tool
 
 def usage_of(value: Any) -> Usage | None:
     """Return the tokens of a model call, under the names of any provider; None without any."""
-    fields = value if isinstance(value, dict) else {}
+    if not value or not isinstance(value, dict):
+        return None
+    fields: dict[str, Any] = value
     input_tokens = tokens(
         first_present(fields, ("prompt_tokens", "input_tokens", "input", "promptTokens")),
         # Anthropic's `input_tokens` leave out what was read from the cache or written to it.
@@ -217,11 +242,9 @@ def _tool(declaration: dict[str, Any]) -> ToolSpec:
     inner_value = declaration.get(kind) if isinstance(kind, str) else None
     inner: dict[str, Any] = inner_value if isinstance(inner_value, dict) else declaration
     schema = inner.get("parameters") or inner.get("input_schema") or inner.get("inputSchema")
-    return ToolSpec(
-        name=string(inner.get("name") or kind, "tools.name"),  # a provider's own: type only
-        description=as_text(inner.get("description")),
-        parameters=schema if isinstance(schema, dict) else {},
-    )
+    name = string(inner.get("name") or kind, "tools.name")  # a provider's own: type only
+    description = as_text(inner.get("description"))
+    return declared_tool(name, description, schema if isinstance(schema, dict) else {})
 
 
 def with_last_answer(
@@ -233,9 +256,8 @@ def with_last_answer(
 ) -> tuple[Turn, ...]:
     """Return the turns, with the known figures of a model call put into the agent's last turn."""
     figures = {"usage": usage, "started_at": started_at, "latency_ms": latency_ms}
-    return with_last_agent_turn(
-        turns, {name: value for name, value in figures.items() if value is not None}
-    )
+    known = {name: value for name, value in figures.items() if value is not None}
+    return with_last_agent_turn(turns, known) if known else tuple(turns)
 
 
 def with_last_agent_turn(turns: Sequence[Turn], changes: dict[str, Any]) -> tuple[Turn, ...]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any, Final
@@ -197,16 +197,21 @@ class FidelityCounter:
     """Counts, by fate and kind, the parts of one record for which a case has no place."""
 
     def __init__(self) -> None:
-        self._counts: Counter[str] = Counter()  # "fate kind" -> number
+        self._counts: dict[str, int] = {}  # "fate kind" -> number
 
     def count(self, fate: str, kind: str, number: int = 1) -> None:
         """Add a number of parts of one kind; the fate is marked, aside, moved, repeated, ..."""
         if number:
-            self._counts[f"{fate} {kind}"] += number
+            name = f"{fate} {kind}"
+            self._counts[name] = self._counts.get(name, 0) + number
 
-    def count_unread(self, fields: Mapping[str, Any], known: Iterable[str], where: str) -> None:
+    def count_unread(
+        self, fields: Mapping[str, Any], known: frozenset[str] | set[str], where: str
+    ) -> None:
         """Count as dropped every field that is not among the known fields and is not empty."""
-        for name in fields.keys() - set(known):
+        if known.issuperset(fields):
+            return
+        for name in fields.keys() - known:
             if fields[name] not in (None, "", [], {}):
                 self.count("dropped", f"{where}.{name}")
 

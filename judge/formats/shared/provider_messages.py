@@ -1,4 +1,4 @@
-"""Messages in the shapes of OpenAI, Anthropic, OpenTelemetry's GenAI and LangChain.
+"""Messages in the shapes of OpenAI, OpenTelemetry's GenAI and LangChain, and values of any shape.
 
 Each is read into a conversation. The shape of OpenAI's chat completions is the common one of the
 field: span attributes and tracing tools use it as well.
@@ -11,18 +11,18 @@ from typing import Any, Final
 from assizes.judge.case import ToolCall, Turn
 from assizes.judge.errors import DataError
 from assizes.judge.formats.shared import json_shapes as shapes
-from assizes.judge.formats.shared.messages import ConversationBuilder, call_of
+from assizes.judge.formats.shared.anthropic_blocks import add_anthropic_message, has_blocks
+from assizes.judge.formats.shared.checked_parts import message_turn
+from assizes.judge.formats.shared.messages import ConversationBuilder, call_of, tool_call
 
 _OPENAI_FIELDS: Final = {
     *("role", "content", "tool_calls", "tool_call_id", "name", "function_call", "refusal"),
     *("reasoning_content", "reasoning"),
 }
 
-_BLOCK_CALLS: Final = ("tool_use", "server_tool_use", "mcp_tool_use")  # blocks of Anthropic
-_ANTHROPIC_KINDS: Final = {*_BLOCK_CALLS, "tool_result", "thinking", "redacted_thinking"}
-"""Types of blocks that only Anthropic's API has."""
-
-_RESULT_FIELDS: Final = {"type", "tool_use_id", "content", "is_error", "cache_control"}
+_OPENAI_RARE: Final = frozenset(
+    ("name", "refusal", "reasoning_content", "reasoning", "function_call")
+)
 
 _PART_CALLS: Final = ("tool_call", "server_tool_call")  # parts of OpenTelemetry
 _PART_RESULTS: Final = ("tool_call_response", "server_tool_call_response")
@@ -67,44 +67,74 @@ def add_openai_messages(
     Raises:
         DataError: `schema`, with the path of the value that has another type.
     """
-    for path, message in shapes.numbered_objects(messages, "messages"):
-        builder.tally.count_unread(message, _OPENAI_FIELDS, "message")
+    add_turn, knows = builder.turns.append, _OPENAI_FIELDS.issuperset
+    for place, item in enumerate(shapes.sequence(messages, "messages")):
+        message = item if type(item) is dict else shapes.mapping(item, f"messages.{place}")
+        if not knows(message):
+            builder.tally.count_unread(message, _OPENAI_FIELDS, "message")
         role, content = message.get("role"), message.get("content")
-        if role in ("system", "developer"):
-            builder.add_system(builder.text_of(content))
+        if role in ("user", "assistant"):
+            if (content is None or type(content) is str) and _OPENAI_RARE.isdisjoint(message):
+                listed = message.get("tool_calls")
+                calls = () if listed is None else _openai_calls(listed, place)
+                add_turn(message_turn(role, content, calls))
+            else:
+                _add_openai_turn(message, place, builder, names_agents=names_agents)
         elif role in ("tool", "function"):
             builder.add_result(content, message.get("tool_call_id"), message.get("name"))
-        elif role in ("user", "assistant"):
-            _add_openai_turn(message, path, builder, names_agents=names_agents)
+        elif role in ("system", "developer"):
+            builder.add_system(builder.text_of(content))
         else:
             raise DataError(
                 "schema",
-                f"{path}.role: found {str(role)[:40]!r}, expected system, developer, user, "
+                f"messages.{place}.role: found {str(role)[:40]!r}, expected system, developer, user, "
                 "assistant, tool or function",
             )
 
 
 def _add_openai_turn(
-    message: dict[str, Any], path: str, builder: ConversationBuilder, *, names_agents: bool
+    message: dict[str, Any], place: int, builder: ConversationBuilder, *, names_agents: bool
 ) -> None:
-    thoughts: list[str] = []
-    text = builder.text_of(message.get("content"), thoughts)
-    if message.get("refusal"):
+    path, thoughts = f"messages.{place}", list[str]()
+    field = message.get
+    text = builder.text_of(field("content"), thoughts)
+    if field("refusal"):
         text = "\n".join(filter(None, (text, shapes.string(message["refusal"], f"{path}.refusal"))))
     # DeepSeek and vLLM write `reasoning_content`, OpenRouter writes `reasoning`.
-    reasonings = (message.get("reasoning_content"), message.get("reasoning"))
-    thoughts += [thought for thought in reasonings if thought and isinstance(thought, str)]
-    is_agent = names_agents and message["role"] == "assistant"
-    agent = shapes.name_of(message.get("name")) if is_agent else None
-    if message.get("name") and agent is None:
-        builder.tally.count("dropped", "message.name")
-    calls = shapes.objects(shapes.decode_if_json(message.get("tool_calls")), f"{path}.tool_calls")
-    tool_calls = [_openai_call(call, path) for call in calls]
-    if message.get("function_call"):  # the shape of 2023, before `tool_calls`
+    for thought in (field("reasoning_content"), field("reasoning")):
+        if thought and isinstance(thought, str):
+            thoughts.append(thought)
+    agent = None
+    if name := field("name"):
+        is_agent = names_agents and message["role"] == "assistant"
+        agent = shapes.name_of(name) if is_agent else None
+        if agent is None:
+            builder.tally.count("dropped", "message.name")
+    listed = field("tool_calls")
+    tool_calls = () if listed is None else _openai_calls(listed, place)
+    if field("function_call"):  # the shape of 2023, before `tool_calls`
         old = shapes.mapping(message["function_call"], f"{path}.function_call")
-        tool_calls.append(call_of(old.get("name"), old.get("arguments"), path=path))
-    fields = {"role": message["role"], "text": text, "tool_calls": tuple(tool_calls)}
-    builder.add_turn(Turn.model_validate(fields | {"agent": agent}), thoughts)
+        tool_calls += (call_of(old.get("name"), old.get("arguments"), path=path),)
+    builder.add_turn(message_turn(message["role"], text, tool_calls, agent), thoughts)
+
+
+def _openai_calls(listed: Any, place: int) -> tuple[ToolCall, ...]:
+    """The tool calls of the message at a place; first as nearly all of them are written."""
+    calls: list[ToolCall] = []
+    plain: list[Any] = listed if type(listed) is list else [None]
+    for call in plain:
+        function = call.get("function") if type(call) is dict else None
+        if type(function) is not dict or "custom" in call:
+            break
+        name, arguments = function.get("name"), function.get("arguments")
+        if type(name) is not str or type(arguments) is not str or not arguments:
+            break
+        calls.append(tool_call(name, arguments, shapes.name_of(call.get("id"))))
+    else:
+        return tuple(calls)
+    path = f"messages.{place}"
+    objects = shapes.objects(shapes.decode_if_json(listed), f"{path}.tool_calls")
+    return tuple(_openai_call(call, path) for call in objects)
 
 
 def _openai_call(call: dict[str, Any], path: str) -> ToolCall:
@@ -117,91 +147,6 @@ def _openai_call(call: dict[str, Any], path: str) -> ToolCall:
         )
     function = shapes.mapping(call.get("function"), f"{path}.tool_calls.function") or call
     return call_of(function.get("name"), function.get("arguments"), call.get("id"), path=path)
-
-
-def has_blocks(message: Any) -> bool:
-    """Whether a message holds a block of a type that only the Anthropic API has."""
-    content = message.get("content") if isinstance(message, dict) else None
-    return isinstance(content, list) and any(
-        isinstance(block, dict) and block.get("type") in _ANTHROPIC_KINDS for block in content
-    )
-
-
-def add_anthropic_message(
-    message: dict[str, Any], builder: ConversationBuilder, path: str = "message"
-) -> None:
-    """Add one Anthropic message to a conversation; each tool result in it becomes a turn.
-
-    Raises:
-        DataError: `schema`, with the path of the value that has another type.
-    """
-    role, content = message.get("role"), message.get("content")
-    builder.tally.count_unread(message, {"role", "content"}, "message")
-    if role == "system":
-        builder.add_system(builder.text_of(content))
-    elif role == "user":
-        _add_anthropic_user(content, builder)
-    elif role == "assistant":
-        _add_anthropic_agent(content, path, builder)
-    else:
-        raise DataError(
-            "schema", f"{path}.role: found {str(role)[:40]!r}, expected user, assistant, system"
-        )
-
-
-def _add_anthropic_user(content: Any, builder: ConversationBuilder) -> None:
-    """Add the tool results of a user message, then what the user said."""
-    if not isinstance(content, list):
-        builder.add_turn(Turn(role="user", text=builder.text_of(content)))
-        return
-    results = [part for part in content if _block_kind(part) == "tool_result"]
-    for block in results:  # first: they answer calls made before the user spoke
-        _add_block_result(block, builder)
-    user_parts = [part for part in content if _block_kind(part) != "tool_result"]
-    if user_parts or not results:
-        text = builder.text_of(user_parts) if user_parts else None
-        builder.add_turn(Turn(role="user", text=text))
-
-
-def _add_block_result(block: dict[str, Any], builder: ConversationBuilder) -> None:
-    builder.tally.count_unread(block, _RESULT_FIELDS, "tool_result")
-    content = block.get("content")
-    failed = block.get("is_error") is True or _block_kind(content).endswith("_error")
-    builder.add_result(content, block.get("tool_use_id"), is_error=failed)
-
-
-def _add_anthropic_agent(content: Any, path: str, builder: ConversationBuilder) -> None:
-    """Add a message of the agent, in several turns where the provider ran tools itself."""
-    text_block = [] if content is None else [{"type": "text", "text": content}]
-    blocks = content if isinstance(content, list) else text_block
-    waiting: list[Any] = []
-    for block in blocks:
-        if _block_kind(block).endswith("_tool_result"):
-            _add_anthropic_turn(waiting, path, builder)  # the call in front of its result
-            waiting = []
-            _add_block_result(block, builder)
-        else:
-            waiting.append(block)
-    if waiting or not blocks:
-        _add_anthropic_turn(waiting, path, builder)
-
-
-def _add_anthropic_turn(blocks: list[Any], path: str, builder: ConversationBuilder) -> None:
-    calls: list[ToolCall] = []
-    text_blocks: list[Any] = []
-    for block in blocks:
-        if (kind := _block_kind(block)) in _BLOCK_CALLS:
-            calls.append(call_of(block.get("name"), block.get("input"), block.get("id"), path=path))
-        elif kind == "redacted_thinking":  # encrypted: nobody can read it
-            builder.tally.count("dropped", kind)
-        else:
-            text_blocks.append(block)
-    # A message of nothing but thinking gives an empty text: the agent said nothing.
-    builder.add_message("assistant", text_blocks, calls)
-
-
-def _block_kind(block: Any) -> str:
-    return str(block.get("type", "")) if isinstance(block, dict) else ""
 
 
 def add_genai_message(message: dict[str, Any], builder: ConversationBuilder) -> None:
