@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer import Argument, Option
 
 from assizes.deployments import options
-from assizes.deployments.commands.failures import causes as commands
-from assizes.deployments.commands.failures import codebook as codebook_commands
-from assizes.judge.causes.edits import CauseEdit
+from assizes.deployments.commands import failures
 from assizes.judge.errors import ConfigurationError, OverBudget
+
+if TYPE_CHECKING:
+    from assizes.judge.causes.edits import CauseEdit, EditKind
 
 
 class CausesGroup(options.ListingGroup):
@@ -48,7 +50,7 @@ def show(
     as_json: options.AsJson = False,
 ) -> None:
     """Show what the failures of a run have in common, and what is new since the run before it."""
-    commands.show_causes(run_id, config, store, as_json=as_json)
+    failures.causes.show_causes(run_id, config, store, as_json=as_json)
 
 
 @causes_app.command()
@@ -63,8 +65,8 @@ def rename(
     as_json: options.AsJson = False,
 ) -> None:
     """Give a cause a name that lasts."""
-    edit = CauseEdit(cause, "rename", name, author=by, note=note)
-    commands.edit_cause(run_id, edit, config, store, as_json=as_json)
+    edit = _edit(cause, "rename", name, author=by, note=note)
+    failures.causes.edit_cause(run_id, edit, config, store, as_json=as_json)
 
 
 @causes_app.command()
@@ -82,8 +84,8 @@ def describe(
     as_json: options.AsJson = False,
 ) -> None:
     """Write the sentence about a cause that is shown in place of a judge's reason."""
-    edit = CauseEdit(cause, "describe", text, author=by, note=note)
-    commands.edit_cause(run_id, edit, config, store, as_json=as_json)
+    edit = _edit(cause, "describe", text, author=by, note=note)
+    failures.causes.edit_cause(run_id, edit, config, store, as_json=as_json)
 
 
 @causes_app.command()
@@ -98,8 +100,8 @@ def merge(
     as_json: options.AsJson = False,
 ) -> None:
     """Make a cause part of another one: its failures count there, also in later runs."""
-    edit = CauseEdit(cause, "merge", into, author=by, note=note)
-    commands.edit_cause(run_id, edit, config, store, as_json=as_json)
+    edit = _edit(cause, "merge", into, author=by, note=note)
+    failures.causes.edit_cause(run_id, edit, config, store, as_json=as_json)
 
 
 @causes_app.command()
@@ -115,8 +117,8 @@ def split(
     as_json: options.AsJson = False,
 ) -> None:
     """Make cases of a cause a new cause; later runs tell the two apart."""
-    edit = CauseEdit(cause, "split", name, case, author=by, note=note)
-    commands.edit_cause(run_id, edit, config, store, as_json=as_json)
+    edit = _edit(cause, "split", name, case, author=by, note=note)
+    failures.causes.edit_cause(run_id, edit, config, store, as_json=as_json)
 
 
 @causes_app.command()
@@ -130,8 +132,8 @@ def mute(
     as_json: options.AsJson = False,
 ) -> None:
     """Keep a cause in the tables, and tell nobody about it."""
-    edit = CauseEdit(cause, "mute", author=by, note=note)
-    commands.edit_cause(run_id, edit, config, store, as_json=as_json)
+    edit = _edit(cause, "mute", author=by, note=note)
+    failures.causes.edit_cause(run_id, edit, config, store, as_json=as_json)
 
 
 @causes_app.command()
@@ -145,8 +147,8 @@ def unmute(
     as_json: options.AsJson = False,
 ) -> None:
     """Tell people about a cause again."""
-    edit = CauseEdit(cause, "unmute", author=by, note=note)
-    commands.edit_cause(run_id, edit, config, store, as_json=as_json)
+    edit = _edit(cause, "unmute", author=by, note=note)
+    failures.causes.edit_cause(run_id, edit, config, store, as_json=as_json)
 
 
 @causes_app.command()
@@ -161,8 +163,8 @@ def assign(
     as_json: options.AsJson = False,
 ) -> None:
     """Say who owns a cause; an empty owner is nobody."""
-    edit = CauseEdit(cause, "assign", owner, author=by, note=note)
-    commands.edit_cause(run_id, edit, config, store, as_json=as_json)
+    edit = _edit(cause, "assign", owner, author=by, note=note)
+    failures.causes.edit_cause(run_id, edit, config, store, as_json=as_json)
 
 
 @causes_app.command()
@@ -173,7 +175,7 @@ def undo(
     store: options.StoreUri = None,
 ) -> None:
     """Undo an edit of a cause, as `assizes causes history` lists them."""
-    commands.undo_edit(edit, by, config, store)
+    failures.causes.undo_edit(edit, by, config, store)
 
 
 @causes_app.command()
@@ -187,7 +189,7 @@ def history(
     as_json: options.AsJson = False,
 ) -> None:
     """List what people decided about the causes that a run knows."""
-    commands.show_history(run_id, cause, config, store, as_json=as_json)
+    failures.causes.show_history(run_id, cause, config, store, as_json=as_json)
 
 
 @causes_app.command()
@@ -212,7 +214,7 @@ def name(
         "transcripts": {"uri": ""},  # none is read
     }
     read = options.read_config(config, overrides, wanted)
-    commands.name_and_print(read, run_id, as_json=as_json)
+    failures.causes.name_and_print(read, run_id, as_json=as_json)
 
 
 @causes_app.command()
@@ -224,7 +226,7 @@ def codebook(
     as_json: options.AsJson = False,
 ) -> None:
     """Write the causes as failure codes to a file, for people to edit and for judges to use."""
-    codebook_commands.write_codebook(run_id, to, config, store, as_json=as_json)
+    failures.codebook.write_codebook(run_id, to, config, store, as_json=as_json)
 
 
 @causes_app.command()
@@ -242,4 +244,19 @@ def agreement(
     as_json: options.AsJson = False,
 ) -> None:
     """Say how far the failure codes of the judge agree with those that people gave."""
-    codebook_commands.print_agreement(run_id, labels, metric, config, store, as_json=as_json)
+    failures.codebook.print_agreement(run_id, labels, metric, config, store, as_json=as_json)
+
+
+def _edit(
+    cause: str,
+    kind: EditKind,
+    value: str = "",
+    case_ids: Sequence[str] = (),
+    *,
+    author: str,
+    note: str,
+) -> CauseEdit:
+    """The edit that a command stands for; its module loads tables, which help does not need."""
+    from assizes.judge.causes.edits import CauseEdit
+
+    return CauseEdit(cause, kind, value, case_ids, author, note)

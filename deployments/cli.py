@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import traceback
-from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
 from typing import Annotated, Any, Literal
@@ -50,6 +49,8 @@ INTERNAL_ERROR = 70
 
 def _print_version(*, wanted: bool) -> None:
     if wanted:
+        from importlib.metadata import version  # loads slowly
+
         print(f"assizes {version('assizes')}")  # noqa: T201  # the command's answer
         raise typer.Exit
 

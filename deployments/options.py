@@ -45,7 +45,7 @@ def complete_run(context: Context, incomplete: str) -> list[str]:
 
     try:
         with opened_store(context.params.get("config"), context.params.get("store")) as store:
-            runs = store.runs()
+            runs = store.run_index()
     except AssizesError:
         return []
     names = dict.fromkeys((LATEST, *runs["name"], *runs["run_id"]))  # each once, in this order

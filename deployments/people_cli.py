@@ -9,7 +9,7 @@ import typer
 from typer import Argument, Option
 
 from assizes.deployments import options
-from assizes.deployments.commands.people import labels as commands
+from assizes.deployments.commands import people
 
 labels_app = typer.Typer(
     name="labels",
@@ -40,8 +40,8 @@ def draw(
     as_json: options.AsJson = False,
 ) -> None:
     """Draw the cases that people label, each with its chance; the same words draw the same cases."""
-    wanted = commands.QueueOptions(run_id, metric, size, random_share, other, seed, rater)
-    commands.draw_and_print(config, store, wanted, as_json=as_json)
+    wanted = people.labels.QueueOptions(run_id, metric, size, random_share, other, seed, rater)
+    people.labels.draw_and_print(config, store, wanted, as_json=as_json)
 
 
 @labels_app.command()
@@ -55,7 +55,7 @@ def status(
     as_json: options.AsJson = False,
 ) -> None:
     """Say how far the labels of a run are, what they correct, and how many more would tell."""
-    commands.print_status(config, store, run_id, against, as_json=as_json)
+    people.labels.print_status(config, store, run_id, against, as_json=as_json)
 
 
 @labels_app.command("list")
@@ -72,7 +72,7 @@ def list_labels(
 ) -> None:
     """List the labels that count: not those that were corrected or withdrawn."""
     wanted = {"metric": metric, "rater": rater, "case_id": case}
-    commands.print_labels(config, store, run_id, wanted, as_json=as_json)
+    people.labels.print_labels(config, store, run_id, wanted, as_json=as_json)
 
 
 @labels_app.command("import")
@@ -88,8 +88,8 @@ def import_labels(
     as_json: options.AsJson = False,
 ) -> None:
     """Store the labels of a file; the same file again changes nothing."""
-    wanted = commands.LabelImport(file, run, metric, rater)
-    commands.import_and_print(config, store, wanted, as_json=as_json)
+    wanted = people.labels.LabelImport(file, run, metric, rater)
+    people.labels.import_and_print(config, store, wanted, as_json=as_json)
 
 
 @labels_app.command()
@@ -126,4 +126,4 @@ def export_labels(
     as_json: options.AsJson = False,
 ) -> None:
     """Write the labels of a run that count to a file, which `import` and `calibrate` read."""
-    commands.export_and_print(config, store, run_id, to, as_json=as_json)
+    people.labels.export_and_print(config, store, run_id, to, as_json=as_json)

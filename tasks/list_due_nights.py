@@ -96,6 +96,7 @@ def can_have_many_writers(config: RunConfig) -> bool:
 
 
 def _dated_rows(store: Store, name: str) -> Iterator[tuple[date, Mapping[str, Any]]]:
-    for row in store.runs().filter(pl.col("name") == name).iter_rows(named=True):
+    run_ids = store.run_index().filter(pl.col("name") == name, "dated")["run_id"]
+    for row in store.rows_of_runs(run_ids).iter_rows(named=True):
         if (day := day_of(row)) is not None:
             yield day, row

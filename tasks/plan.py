@@ -26,7 +26,7 @@ from assizes.tasks.runs.stored_comparison import baseline_id
 from assizes.tasks.runtime.failpoints import failpoint
 from assizes.tasks.runtime.process import redacts_secrets
 from assizes.tasks.store import RunRecord
-from assizes.tasks.store.record import DAY
+from assizes.tasks.store.record import DAY, SEQUENCE
 from assizes.tasks.suites.suite_folder import suite_in_use, suite_snapshot
 
 
@@ -125,7 +125,7 @@ def _record(context: RunContext, request: RunRequest, plan: dict[str, Any]) -> R
             "fingerprints": fingerprints(context.judge_panel),
             TRUTH: context.preprocessor.truth_digest,
             "prices": context.prices(),
-            stored_runs.SEQUENCE: stored_runs.next_sequence(context.store),
+            SEQUENCE: stored_runs.next_sequence(context.store),
             **({DAY: request.date.isoformat()} if request.date else {}),
             **suite_snapshot(config),
             **({GIT: request.commit.model_dump()} if request.commit else {}),

@@ -92,7 +92,7 @@ def incidents_at(store: Store, record: RunRecord, config: SeriesConfig) -> list[
         ConfigurationError: the configuration names an unknown slice or series.
     """
     of_name = (pl.col("name") == record.name) & (pl.col("status") == COMPLETE)
-    if not config.announce or store.runs().filter(of_name).height <= config.reference_runs:
+    if not config.announce or store.run_index().filter(of_name).height <= config.reference_runs:
         return []
     if not is_about_newest_day(store, record, BY_DAY):  # e.g. a missed night judged now
         return []

@@ -171,7 +171,7 @@ def _store(config: RunConfig) -> str:
     try:
         with existing_store(config.store) as store:
             writers = "several writers" if store.many_writers else "one writer at a time"
-            return f"{uri}: {store.runs().height} runs, {writers}"
+            return f"{uri}: {store.run_index().height} runs, {writers}"
     except NoStore:  # the first run makes it
         if file is not None:
             write_probe(str(file.parent), {}, "[store] uri")

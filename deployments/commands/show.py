@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import textwrap
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -26,7 +25,7 @@ from assizes.tasks.reports.stored import corrected_detail
 from assizes.tasks.runs.corrected import trust_lines
 from assizes.tasks.runs.run_progress import RUNNING, CommittedProgress, run_progress
 from assizes.tasks.runs.stored_comparison import compare_stored
-from assizes.tasks.runs.stored_runs import INTERRUPTED, displayed_status
+from assizes.tasks.runs.stored_runs import INTERRUPTED, with_displayed_status
 from assizes.tasks.store import existing_store
 
 _HEAD = ("run_id", "name", "trigger", "status", "judge_model")
@@ -37,16 +36,13 @@ RUN_FIELDS = (*_HEAD, "day", "started_at", "finished_at")
 def show_runs(file: Path | None, uri: str | None, *, as_json: bool) -> None:
     """Print the runs of a store, those about the newest day first."""
     numbers = ("weighted_metrics_score_pct", "cases_pass_rate_pct", "outcome", "coverage")
-    rows, progress = [], dict[str, CommittedProgress]()
+    progress: dict[str, CommittedProgress] = {}
     with opened_store(file, uri) as store:
         store_uri = store.uri
-        for row in store.runs().iter_rows(named=True):
-            summary = json.loads(row["summary"]) if row["summary"] else {}  # none while it runs
-            row["status"] = displayed_status(store, row["run_id"], row["status"])  # or interrupted
-            fields = {field: row[field] for field in RUN_FIELDS}
-            if row["status"] == RUNNING:
-                progress[row["run_id"]] = run_progress(store, store.run(row["run_id"]))
-            rows.append(fields | {name: summary.get(name) for name in numbers})
+        index = with_displayed_status(store, store.run_index())
+        rows = index.select(*RUN_FIELDS, *numbers).to_dicts()
+        for run_id in index.filter(status=RUNNING)["run_id"]:
+            progress[run_id] = run_progress(store, store.run(run_id))
     if as_json:
         output.print_json(rows)
     elif rows:

@@ -16,7 +16,6 @@ from assizes.deployments.web.people_view import annotate_case, notes_of_runs
 from assizes.deployments.web.read_routes import (
     CASE_ID,
     RunId,
-    StoreReader,
     StoreReaderDep,
     configured_thresholds,
 )
@@ -131,7 +130,8 @@ def runs(reader: StoreReaderDep, form: FormFields, known: NameCookie = "") -> HT
         "chosen": wanted,
         "triggers": _TRIGGERS,
         "statuses": _STATUSES,
-        "before": _previous_runs(reader),  # run id -> earlier run to compare with
+        # Run id -> earlier run to compare with.
+        "before": reader.previous_runs(item.run_id for item in matches.data),
         "versions": reader.agent_versions(matches.data),
         "notes": notes_of_runs(reader.people.annotations(current=True)),
         "labelling": reader.labelling,
@@ -267,8 +267,7 @@ def trends(request: Request, reader: StoreReaderDep, form: FormFields) -> HTMLRe
     from assizes.tasks.reports.render.trend_chart import trend_charts  # altair loads slowly
 
     series: SeriesConfig = request.app.state.series
-    listed = reader.runs(RunQuery(status="complete", limit=1000)).data  # the most that are listed
-    names = sorted({row.name for row in listed})
+    names = reader.run_names()
     name = form.get("name") or (names[0] if names else None)
     data: dict[str, Any] = {"names": names, "name": name, "found": None, "fault": None}
     try:
@@ -282,17 +281,6 @@ def trends(request: Request, reader: StoreReaderDep, form: FormFields) -> HTMLRe
     else:
         data |= {"found": history, "charts": trend_charts(history)}
     return page_response("trends", data, "/view/trends")
-
-
-def _previous_runs(reader: StoreReader) -> dict[str, str]:
-    """For each complete run, the id of the complete run of the same name before it."""
-    previous: dict[str, str] = {}  # run id -> run id
-    newer: dict[str, str] = {}  # name -> run id that was read last; rows are newest first
-    for row in reader.runs(RunQuery(status="complete", limit=1000)).data:
-        if row.name in newer:
-            previous[newer[row.name]] = row.run_id
-        newer[row.name] = row.run_id
-    return previous
 
 
 def excerpt_parts(text: str) -> list[tuple[str, bool]]:

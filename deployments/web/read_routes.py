@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from importlib.metadata import version
 from typing import Annotated, Any, Final, TypeVar
@@ -34,7 +34,7 @@ from assizes.tasks.runs.corrected_rows import run_metrics_with_corrections
 from assizes.tasks.runs.run_progress import RUNNING, run_progress
 from assizes.tasks.runs.stored_cases import StoredExecution, stored_executions
 from assizes.tasks.runs.stored_comparison import run_data
-from assizes.tasks.runs.stored_runs import displayed_status
+from assizes.tasks.runs.stored_runs import with_displayed_status
 from assizes.tasks.store import RunRecord, Store, open_store
 
 T = TypeVar("T")
@@ -63,28 +63,26 @@ class StoreReader:
     def runs(self, wanted: schemas.RunQuery) -> schemas.Page[schemas.Run]:
         """One page of the runs that match a query, those about the newest day first."""
         with open_store(self.config) as store:
-            rows, compared = store.runs(), _last_comparisons(store)
-            ids = set(rows["run_id"])  # of all runs: a filter by name would drop the anchor runs
-            for field, value in _set_fields(wanted, ("name", "trigger")).items():
-                rows = rows.filter(pl.col(field) == value)
-            # Status is filtered last: nobody stores `interrupted`, it depends on the time.
-            shown = [
-                (row, displayed_status(store, row["run_id"], row["status"]))
-                for row in rows.iter_rows(named=True)
-            ]
-            matches = [(row, status) for row, status in shown if wanted.status in (None, status)]
-            part: list[schemas.Run] = []
-            for row, status in matches[wanted.offset : wanted.offset + wanted.limit]:
-                run_id = row["run_id"]
-                anchored = anchors_id(run_id) in ids
-                item = _run_item(store, row, status, compared.get(run_id), anchored=anchored)
-                if status == RUNNING:
-                    progress = _progress(store, store.run(run_id))
-                    item = item.model_copy(update={"progress": progress})
-                part.append(item)
+            index = store.run_index()
+            matches = _matching(store, index, wanted)
+            part = matches.slice(wanted.offset, wanted.limit)
+            data = [_list_item(store, row, index["run_id"]) for row in _whole_rows(store, part)]
         return schemas.Page[schemas.Run](
-            data=part, count=len(matches), limit=wanted.limit, offset=wanted.offset
+            data=data, count=matches.height, limit=wanted.limit, offset=wanted.offset
         )
+
+    def run_names(self) -> list[str]:
+        """The names of the complete runs, sorted."""
+        with open_store(self.config) as store:
+            return store.run_index().filter(status=COMPLETE)["name"].unique().sort().to_list()
+
+    def previous_runs(self, run_ids: Iterable[str]) -> dict[str, str]:
+        """For each of some runs, the complete run of the same name before it, if there is one."""
+        with open_store(self.config) as store:
+            complete = store.run_index().filter(status=COMPLETE)  # the newest first
+        before = complete.with_columns(before=pl.col("run_id").shift(-1).over("name"))
+        known = before.filter(pl.col("run_id").is_in(list(run_ids))).drop_nulls("before")
+        return dict(known.select("run_id", "before").iter_rows())
 
     def run(self, run_id: str) -> schemas.RunDetail:
         """One run with all its numbers."""
@@ -147,9 +145,44 @@ def _agent_versions(store: Store, run_id: str) -> str:
     return ", ".join(name_of(name) for name in names[:_VERSIONS]) + more
 
 
-def _last_comparisons(store: Store) -> dict[str, dict[str, Any]]:
-    """The last row of table comparisons for each run that was a candidate, by run id."""
-    rows = store.comparisons().sort("at", "baseline", "thresholds")  # ties are in one order too
+def _matching(store: Store, index: pl.DataFrame, wanted: schemas.RunQuery) -> pl.DataFrame:
+    """The rows of the index that match a query, with the statuses to show."""
+    rows = index
+    for field, value in _set_fields(wanted, ("name", "trigger")).items():
+        rows = rows.filter(pl.col(field) == value)
+    # Status is filtered last: nobody stores `interrupted`, it depends on the time.
+    rows = with_displayed_status(store, rows)
+    return rows if wanted.status is None else rows.filter(status=wanted.status)
+
+
+def _whole_rows(store: Store, part: pl.DataFrame) -> Iterator[dict[str, Any]]:
+    """The rows of table runs for rows of the index, each with `shown` and `compared`.
+
+    `shown` is the status to show, `compared` the last row of table comparisons about the run as a candidate, or None.
+    """
+    statuses = dict(part.select("run_id", "status").iter_rows())
+    compared = _last_comparisons(store, statuses)
+    rows = store.rows_of_runs(statuses)
+    for row in rows.iter_rows(named=True):
+        run_id = row["run_id"]
+        yield {**row, "shown": statuses[run_id], "compared": compared.get(run_id)}
+
+
+def _list_item(store: Store, row: Mapping[str, Any], ids: pl.Series) -> schemas.Run:
+    """One item of the list of runs; `ids` are those of all runs."""
+    run_id, status = row["run_id"], row["shown"]
+    # Of all runs: a filter by name would drop the anchor runs.
+    anchored = anchors_id(run_id) in ids
+    item = _run_item(store, row, status, row["compared"], anchored=anchored)
+    if status == RUNNING:
+        progress = _progress(store, store.run(run_id))
+        item = item.model_copy(update={"progress": progress})
+    return item
+
+
+def _last_comparisons(store: Store, run_ids: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """The last row of table comparisons for each of some runs that was a candidate, by run id."""
+    rows = store.comparisons(list(run_ids)).sort("at", "baseline", "thresholds")  # ties, too
     return {row["candidate"]: row for row in rows.iter_rows(named=True)}
 
 
@@ -174,7 +207,7 @@ def _detail(store: Store, record: RunRecord) -> schemas.RunDetail:
     progress = _progress(store, record)
     metrics = run_metrics_with_corrections(store, record.run_id)
     row = replace(record, status=progress.status).row()
-    compared = _last_comparisons(store).get(record.run_id)
+    compared = _last_comparisons(store, [record.run_id]).get(record.run_id)
     item = _run_item(store, row, progress.status, compared).model_dump(exclude={"progress"})
     return schemas.RunDetail(
         **item | {"started_at": record.started_at, "finished_at": record.finished_at},

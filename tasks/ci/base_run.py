@@ -89,7 +89,8 @@ def _is_of_branch(run: _CommitRun, branch: str) -> bool:
 def _commit_runs(store: Store, series: tuple[str, str | None]) -> Iterator[_CommitRun]:
     """The complete runs of clean commits that can be a baseline, the newest first."""
     name, suite = series
-    for row in store.runs().filter(name=name, status=COMPLETE).iter_rows(named=True):
+    run_ids = store.run_index().filter(name=name, status=COMPLETE)["run_id"]
+    for row in store.rows_of_runs(run_ids).iter_rows(named=True):
         config: dict[str, Any] = json.loads(row["config"])
         summary = json.loads(row["summary"] or "{}")
         if cache_use(row) == "replay_only" or summary.get("outcome") in {None, "inconclusive"}:

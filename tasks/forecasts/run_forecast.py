@@ -175,7 +175,7 @@ class _PriorState:
                 self.run_id = chosen_run_id(
                     self.run_id, config, store, costs=assignment.has_paid_calls
                 )
-                runs = store.runs()
+                runs = store.run_index()
                 own_rows = runs.filter(pl.col("run_id") == self.run_id)
                 self.status = None if own_rows.is_empty() else str(own_rows["status"][0])
                 earlier = runs.filter(pl.col("status") == COMPLETE)["run_id"].head(PAST_RUN_COUNT)

@@ -78,7 +78,8 @@ def _has_same_judge(run: RunRecord, other_run: RunRecord) -> bool:
 def anchor_runs(store: Store, name: str) -> list[RunRecord]:
     """The complete anchor runs of a name, in order of time."""
     complete = (pl.col("name") == anchors_id(name)) & (pl.col("status") == COMPLETE)
-    rows = store.runs().filter(complete).sort("started_at", "run_id")
+    run_ids = store.run_index().filter(complete)["run_id"]
+    rows = store.rows_of_runs(run_ids).sort("started_at", "run_id")
     return [RunRecord.of_row(row, {}) for row in rows.iter_rows(named=True)]
 
 

@@ -49,7 +49,7 @@ def run_metrics_with_corrections(store: Store, run_id: str) -> pl.DataFrame:
 
 def metrics_of_query(store: Store, run_id: str | None) -> pl.DataFrame:
     """The corrected rows of table run_metrics that a query over a run, or over all, also reads."""
-    wanted = store.runs()["run_id"].to_list() if run_id is None else [store.run(run_id).run_id]
+    wanted = store.run_index()["run_id"].to_list() if run_id is None else [store.run(run_id).run_id]
     return corrected_metrics(store, wanted)
 
 

@@ -22,7 +22,6 @@ from assizes.judge.rows import COMPLETE
 from assizes.judge.verdicts.executions import collect_rows
 from assizes.tasks.runs.anchor_runs import anchor_runs, overall_scores
 from assizes.tasks.runs.labels_and_grades import answering_models
-from assizes.tasks.runs.stored_runs import cache_use
 from assizes.tasks.store import RunRecord, Store
 from assizes.tasks.store.record import DAY
 
@@ -151,12 +150,9 @@ def _records(store: Store, run_range: RunRange) -> list[RunRecord]:
 
     Runs that only replayed cached replies are left out.
     """
-    complete_runs = store.runs().filter(pl.col("status") == COMPLETE)
-    rows = [
-        row
-        for row in complete_runs.iter_rows(named=True)
-        if cache_use(row) != "replay_only" and row["summary"] is not None
-    ]
+    complete_runs = store.run_index().filter(pl.col("status") == COMPLETE)
+    usable = complete_runs.filter(pl.col("cache_use").ne_missing("replay_only"), "ended")
+    rows = list(usable.iter_rows(named=True))
     # The table of runs has the newest first.
     name, since = run_range.name or (rows[0]["name"] if rows else None), run_range.since
     first = since.astimezone(UTC).date() if since else date.min
@@ -166,7 +162,9 @@ def _records(store: Store, run_range: RunRange) -> list[RunRecord]:
         raise StoreError(f"{store.uri} holds no complete run named {name!r}; there are: {known}")
     rows.sort(key=lambda row: (row["day"], row["started_at"], row["run_id"]))
     recent_rows = rows[-run_range.last :] if run_range.last else rows
-    return [RunRecord.of_row(row, {}) for row in recent_rows]
+    stored = store.rows_of_runs([row["run_id"] for row in recent_rows])
+    records = [RunRecord.of_row(row, {}) for row in stored.iter_rows(named=True)]
+    return sorted(records, key=lambda run: (run.day, run.started_at, run.run_id))
 
 
 def _points(

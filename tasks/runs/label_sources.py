@@ -56,7 +56,8 @@ class LabelReader:
     @cached_property
     def _records(self) -> dict[str, RunRecord]:
         labelled = set(self._rows["run_id"])
-        rows = self.store.runs().filter(pl.col("run_id").is_in(labelled))
+        stored = self.store.run_index()["run_id"].to_list()
+        rows = self.store.rows_of_runs([run_id for run_id in stored if run_id in labelled])
         return {row["run_id"]: RunRecord.of_row(row, {}) for row in rows.iter_rows(named=True)}
 
     def metrics(self, run_id: str) -> list[str]:

@@ -270,7 +270,11 @@ def _judged_keys(
 def _earlier_runs(store: Store, name: str) -> Iterator[tuple[str, dict[str, Any], date | None]]:
     """The complete runs of a name and their reruns, each with its configuration and its day."""
     days: dict[str, date | None] = {}  # run id -> its day; a rerun has that of the run before it
-    for row in store.runs().sort("started_at", "run_id").iter_rows(named=True):
+    index = store.run_index()
+    of_name = index.filter(name=name)["run_id"]
+    reruns = index.filter(pl.col("again").is_not_null())["run_id"]
+    rows = store.rows_of_runs({*of_name, *reruns}).sort("started_at", "run_id")
+    for row in rows.iter_rows(named=True):
         stored = json.loads(row["config"])
         again = (stored.get("transcripts", {}).get("again") or {}).get("run")
         if row["name"] != name and again not in days:

@@ -24,7 +24,7 @@ def earlier_runs(store: Store, run_id: str, most: int | None = None) -> list[str
 
     At most so many, or (None) all.
     """
-    runs = store.runs()  # the newest first
+    runs = store.run_index()  # the newest first
     own = runs.row(by_predicate=pl.col("run_id") == run_id, named=True)
     same = runs.filter(pl.col("name") == own["name"], pl.col("status") == COMPLETE)["run_id"]
     earlier = same[(same.index_of(run_id) or 0) + 1 :]

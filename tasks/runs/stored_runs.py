@@ -28,6 +28,7 @@ from assizes.judge.verdicts.executions import collect_rows
 from assizes.tasks.intake.plan import Plan
 from assizes.tasks.spending.ledger_file import known_runs
 from assizes.tasks.store import RunRecord, Store
+from assizes.tasks.store.listing.run_index import index_row, suite_key
 from assizes.tasks.store.record import DAY, is_same_run
 from assizes.tasks.store.run_names import resolve_run, run_names
 
@@ -35,9 +36,6 @@ LATEST: Final = "latest"
 LATEST_PASSED: Final = "latest_passed"
 PREVIOUS_VERSION: Final = "previous_version"
 RULES: Final = (LATEST, LATEST_PASSED, PREVIOUS_VERSION)
-
-SEQUENCE: Final = "sequence"
-"""Key in the snapshot of a run's configuration: the number of the run in its store, from 1."""
 
 BY_DAY: Final = ("nightly", "backfill")  # triggers of runs that are each about a whole day
 REFRESHED = "r"  # suffix of runs that ask their models anew: `<id>-r2`, `<id>-r3`, ...
@@ -93,7 +91,8 @@ def chosen_run_id(base: str, config: RunConfig, store: Store, *, costs: bool) ->
     if use == "read_write":
         return base
     of_base = pl.col("run_id").str.starts_with(base)
-    runs = {row["run_id"]: row for row in store.runs().filter(of_base).iter_rows(named=True)}
+    rows = store.rows_of_runs(store.run_index().filter(of_base)["run_id"])
+    runs = {row["run_id"]: row for row in rows.iter_rows(named=True)}
     complete = {run_id: run for run_id, run in runs.items() if run["status"] == COMPLETE}
     if use == "replay_only":
         # A complete run some of whose asks had no cached reply is left alone.
@@ -119,7 +118,7 @@ def forked_run_id(store: Store, record: RunRecord) -> str:
     The same work is the same configuration over the same input.
     """
     candidates = chain([record.run_id], (f"{record.run_id}-{FORKED}{n}" for n in count(2)))
-    begun = set(store.runs()["run_id"])
+    begun = set(store.run_index()["run_id"])
     return next(
         candidate
         for candidate in candidates
@@ -179,6 +178,16 @@ def displayed_status(store: Store, run_id: str, status: str, now: datetime | Non
     return status if alive else INTERRUPTED
 
 
+def with_displayed_status(store: Store, runs: pl.DataFrame) -> pl.DataFrame:
+    """Rows of runs with the statuses for people; it reads the locks of the running ones alone."""
+    running = runs.filter(status="running")["run_id"]
+    shown = {run_id: displayed_status(store, run_id, "running") for run_id in running}
+    status = pl.col("run_id").replace_strict(
+        list(shown), list(shown.values()), default=pl.col("status"), return_dtype=pl.String
+    )
+    return runs.with_columns(status=status) if shown else runs
+
+
 async def _renew_lock_forever(store: Store, run_id: str) -> None:
     while True:
         await asyncio.sleep(HEARTBEAT_INTERVAL_S)
@@ -210,20 +219,20 @@ def baseline_by_rule(store: Store, rule: str, record: RunRecord) -> str | None:
     """
     rows = _earlier_rows(store, record)  # the nearest first; the rules below leave some out
     if rule == LATEST_PASSED:
-        regressed_ids = {  # runs that were found worse than a baseline
-            row["candidate"]
-            for row in store.comparisons().iter_rows(named=True)
-            if json.loads(row["verdict"]).get("ending") == "regressed"
-        }
         rows = (
             row
             for row in rows
-            if json.loads(row["summary"])["outcome"] == "passed"
-            if row["run_id"] not in regressed_ids
+            if row["outcome"] == "passed" and not _has_regressed(store, row["run_id"])
         )
     if rule == PREVIOUS_VERSION:
         rows = _of_another_version(store, record, rows)
     return next((str(row["run_id"]) for row in rows), None)
+
+
+def _has_regressed(store: Store, run_id: str) -> bool:
+    """Whether a run was found worse than a baseline."""
+    verdicts = store.comparisons([run_id])["verdict"]
+    return any(json.loads(verdict).get("ending") == "regressed" for verdict in verdicts)
 
 
 def baseline_by_name(store: Store, name: str, own_id: str | None = None) -> RunRecord:
@@ -235,7 +244,7 @@ def baseline_by_name(store: Store, name: str, own_id: str | None = None) -> RunR
     Raises:
         UnknownRun: the name means no run, or more than one.
     """
-    runs = store.runs().filter(pl.col("run_id").ne_missing(own_id))
+    runs = store.run_index().filter(pl.col("run_id").ne_missing(own_id))
     if name in runs["run_id"]:
         return store.run(name)
     try:
@@ -253,7 +262,8 @@ def named_baseline(config: Mapping[str, Any]) -> str | None:
 
 def next_sequence(store: Store) -> int:
     """The number of a run that begins now: one more than the highest in the store."""
-    return 1 + max((_sort_key(row)[0] for row in store.runs().iter_rows(named=True)), default=0)
+    highest: int | None = store.run_index().select(pl.col("sequence").max()).item()
+    return 1 + (highest or 0)
 
 
 def day_of(row: Mapping[str, Any]) -> date | None:
@@ -264,7 +274,7 @@ def day_of(row: Mapping[str, Any]) -> date | None:
 
 def is_about_newest_day(store: Store, record: RunRecord, triggers: Collection[str]) -> bool:
     """Whether no complete run of the same name with such a trigger is about a later day."""
-    alike = store.runs().filter(name=record.name, status=COMPLETE)
+    alike = store.run_index().filter(name=record.name, status=COMPLETE)
     later = (pl.col("day") > record.day) & pl.col("trigger").is_in(list(triggers))
     return alike.filter(later).is_empty()
 
@@ -276,26 +286,27 @@ def cache_use(row: Mapping[str, Any]) -> str | None:
 
 
 def _earlier_rows(store: Store, record: RunRecord) -> Iterable[Mapping[str, Any]]:
-    """The rows of the runs that can be the baseline of a run, the nearest first."""
-    own_row, own_day = record.row(), day_of(record.row())
+    """The rows of the index of the runs that can be the baseline of a run, the nearest first."""
+    own_row, own_day = index_row(record.row()), day_of(record.row())
     of_name = (pl.col("name") == record.name) & (pl.col("run_id") != record.run_id)
-    complete = store.runs().filter(of_name & (pl.col("status") == COMPLETE))
     by_day = record.trigger in BY_DAY
-    rows = [
-        row
-        for row in complete.iter_rows(named=True)
-        if cache_use(row) != "replay_only" and (not by_day or row["trigger"] in BY_DAY)
-        if json.loads(row["summary"] or "{}").get("outcome") not in (None, "inconclusive")
-        if suite_series(json.loads(row["config"])) == suite_series(record.config)
-    ]
+    alike = store.run_index().filter(
+        of_name & (pl.col("status") == COMPLETE),
+        pl.col("cache_use").ne_missing("replay_only"),
+        pl.col("outcome").is_not_null() & (pl.col("outcome") != "inconclusive"),
+        pl.col("suite").eq_missing(pl.lit(suite_key(suite_series(record.config)), pl.String)),
+    )
+    rows = list(alike.iter_rows(named=True))
+    if by_day:
+        rows = [row for row in rows if row["trigger"] in BY_DAY]
     if by_day and own_day is not None:  # else a backfill compares with its future
-        rows = [row for row in rows if day_of(row) is not None and row["day"] < own_day]
+        rows = [row for row in rows if row["dated"] and row["day"] < own_day]
     else:
         last = own_day or date.max
         rows = [row for row in rows if _sort_key(row) < _sort_key(own_row) and row["day"] <= last]
     # Undated runs stay in the order of their numbers, as clocks may differ by a day.
-    dated = sorted((row for row in rows if day_of(row)), key=_day_key, reverse=True)
-    undated = sorted((row for row in rows if not day_of(row)), key=_sort_key, reverse=True)
+    dated = sorted((row for row in rows if row["dated"]), key=_day_key, reverse=True)
+    undated = sorted((row for row in rows if not row["dated"]), key=_sort_key, reverse=True)
     return heapq.merge(dated, undated, key=_day_key, reverse=True)
 
 
@@ -304,9 +315,9 @@ def _day_key(row: Mapping[str, Any]) -> tuple[date, tuple[int, datetime, str]]:
 
 
 def _sort_key(row: Mapping[str, Any]) -> tuple[int, datetime, str]:
-    """Sorts runs by their number, as the clocks of two machines may differ by a day."""
+    """Sorts rows of the index by the number of the run, as the clocks of two machines may differ by a day."""
     # Runs from before there were numbers come first, by their clock.
-    return json.loads(row["config"]).get(SEQUENCE, 0), row["started_at"], row["run_id"]
+    return row["sequence"], row["started_at"], row["run_id"]
 
 
 def _of_another_version(
@@ -316,7 +327,8 @@ def _of_another_version(
     own_versions = _agent_values(store, record, "agent_version")
     agent = record.config["transcripts"]["where"].get("agent")
     for row in rows if own_versions else ():
-        other_run = RunRecord.of_row(row, {})
+        (stored,) = store.rows_of_runs([row["run_id"]]).iter_rows(named=True)
+        other_run = RunRecord.of_row(stored, {})
         versions = _agent_values(store, other_run, "agent_version")
         if not versions or versions & own_versions:  # nothing is known of it, or they share one
             continue

@@ -113,6 +113,10 @@ class Bucket:
         """Names below a folder, as the server lists them now."""
         return [PurePosixPath(entry["name"]).name for entry in self._list_objects(folder)]
 
+    def states(self, _names: Sequence[str]) -> None:
+        """None: a server takes a request for each object, as for reading it."""
+        return
+
     def entries(self, folder: str) -> list[Entry]:
         """Objects below a folder, as the server lists them now."""
         listing = []

@@ -2,14 +2,10 @@
 
 They are derived from the other rows. A run has a Parquet file for each table: below `causes/` in a
 lake, in the folder `<file>.causes` beside a DuckDB file, which another process may have locked.
-Among the metadata of a file is the SHA-256 of its bytes, as they are with zeros in the place of the
-hash; a file of an older version has none.
 """
 
 from __future__ import annotations
 
-import hashlib
-import io
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
@@ -18,6 +14,8 @@ import polars as pl
 
 from assizes.judge.causes.failures import FAILURES
 from assizes.judge.rows import CAUSE_TABLES
+from assizes.tasks.store.listing.memory import MemoryFiles
+from assizes.tasks.store.listing.sealed import is_as_written, sealed_parquet
 from assizes.tasks.store.objects import Folder, damaged_object, other_bytes
 from assizes.tasks.store.people import IN_MEMORY
 
@@ -34,8 +32,6 @@ _COLUMNS: Final[dict[str, dict[str, Any]]] = {
         "first_run": pl.String,
     },
 }
-_SEAL: Final = b"assizes-sha256:"  # stands before the hash
-_NO_HASH: Final = b"0" * 64
 _FOLDER: Final = "causes"
 _SUFFIX: Final = ".causes"
 
@@ -66,25 +62,6 @@ class CauseFiles(Protocol):
         """Write a file, over the one that is there if there is one."""
 
 
-class _MemoryFiles:
-    """Files of a store that is in memory; they end with it."""
-
-    where: Final = "memory"
-
-    def __init__(self) -> None:
-        self._files: dict[str, bytes] = {}
-
-    def read(self, names: Sequence[str]) -> dict[str, bytes]:
-        return {name: self._files[name] for name in names if name in self._files}
-
-    def names(self, folder: str) -> list[str]:
-        start = f"{folder}/"
-        return sorted(name.removeprefix(start) for name in self._files if name.startswith(start))
-
-    def replace(self, name: str, data: bytes) -> None:
-        self._files[name] = data
-
-
 class CauseTables:
     """The causes of the runs of a store; `StoreError` where it cannot be reached."""
 
@@ -95,7 +72,7 @@ class CauseTables:
     def beside(cls, store_file: Path) -> CauseTables:
         """The tables in the folder beside a DuckDB file, or in memory for a store in memory."""
         if store_file == IN_MEMORY:
-            return cls(_MemoryFiles())
+            return cls(MemoryFiles())
         return cls(Folder(store_file.with_name(f"{store_file.name}{_SUFFIX}")))
 
     def run_ids(self) -> set[str]:
@@ -149,7 +126,7 @@ class CauseTables:
 
     def _rows(self, name: str, data: bytes, table: str) -> pl.DataFrame:
         """The rows in the bytes of a file; `StoreError` where these are damaged."""
-        if not _is_as_written(data):
+        if not is_as_written(data):
             raise other_bytes(self._objects.where, name)
         try:
             return _rows(data, table)
@@ -158,26 +135,13 @@ class CauseTables:
             raise damaged_object(self._objects.where, name, f"cannot be read ({line})") from error
 
     def _write(self, table: str, run_id: str, rows: pl.DataFrame) -> None:
-        file = io.BytesIO()
         columns = pl.Schema(_COLUMNS[table])
         stored = rows.select(list(columns)).cast(columns)
-        stored.write_parquet(file, metadata={"hash": (_SEAL + _NO_HASH).decode()})
-        data = file.getvalue()
-        before, _, after = data.rpartition(_SEAL + _NO_HASH)
-        sha256 = hashlib.sha256(data).hexdigest().encode()
-        self._objects.replace(_name(table, run_id), before + _SEAL + sha256 + after)
+        self._objects.replace(_name(table, run_id), sealed_parquet(stored))
 
 
 def _name(table: str, run_id: str) -> str:
     return f"{_FOLDER}/{table}/{run_id}.parquet"
-
-
-def _is_as_written(data: bytes) -> bool:
-    """Whether a file has the bytes that its hash is of, or is of a version that wrote none."""
-    before, seal, rest = data.rpartition(_SEAL)
-    written, after = rest[: len(_NO_HASH)], rest[len(_NO_HASH) :]
-    zeroed = before + _SEAL + _NO_HASH + after
-    return not seal or hashlib.sha256(zeroed).hexdigest().encode() == written
 
 
 def _rows(data: bytes, table: str) -> pl.DataFrame:

@@ -12,7 +12,7 @@ import polars as pl
 from duckdb import DuckDBPyConnection as Connection
 from polars.io.plugins import register_io_source
 
-from assizes.judge.rows import KEYS, LATER_COLUMNS, TABLES, missing_columns
+from assizes.judge.rows import COMPLETE, KEYS, LATER_COLUMNS, TABLES, missing_columns
 from assizes.tasks.store.record import ArrowView, cases_done, newest_first
 
 TYPES: Final[dict[Any, str]] = {  # DuckDB's name of each polars type
@@ -97,6 +97,38 @@ def rows_of(con: Connection, table: str, run_id: str | None = None) -> pl.DataFr
     return rows.sort(KEYS[table], maintain_order=True)  # rows of equal keys stay as they came
 
 
+def rows_of_ids(
+    con: Connection, table: str, ids: Collection[str], column: str = "run_id"
+) -> pl.DataFrame:
+    """The rows of a table whose `column` has one of some ids, sorted by the table's keys."""
+    columns = select_list(con, table, TABLES[table])
+    query = f"select {columns} from {table} where {column} in (select unnest($ids::varchar[]))"
+    rows = pl.DataFrame(ArrowView(con.sql(query, params={"ids": list(ids)})))
+    return rows.cast(pl.Schema(TABLES[table])).sort(KEYS[table], maintain_order=True)
+
+
+def run_states(con: Connection) -> dict[str, str]:
+    """A text for each run that differs where its row does; a complete run never changes again."""
+    times = "concat_ws(' ', status, epoch_us(started_at), epoch_us(finished_at)"
+    rows = con.execute(
+        f"select run_id, {times}) from runs where status = $complete "
+        f"union all select run_id, {times}, hash(counts, summary)) from runs where status <> $complete",
+        {"complete": COMPLETE},
+    ).fetchall()
+    return dict(rows)
+
+
+def names_of_runs(con: Connection) -> pl.DataFrame:
+    """The columns `run_id`, `name` and `day` of table runs, those about the newest day first."""
+    columns = select_list(con, "runs", ("run_id", "name", "day", "started_at"))
+    names = pl.DataFrame(ArrowView(con.sql(f"select {columns} from runs")))
+    undated = names.filter(pl.col("day").is_null())["run_id"]
+    if undated.len():  # rows that are older than the column
+        return newest_first(rows_of(con, "runs")).select("run_id", "name", "day")
+    order = ("day", "started_at", "run_id")
+    return names.sort(order, descending=[True, True, False]).select("run_id", "name", "day")
+
+
 def rows_of_cases(
     con: Connection, table: str, run_id: str, case_ids: Collection[str], columns: Iterable[str]
 ) -> pl.DataFrame:
@@ -116,7 +148,7 @@ def rows_of_cases(
 
 def run_ids(con: Connection) -> list[str]:
     """The ids of all runs, those about the newest day first."""
-    return newest_first(rows_of(con, "runs"))["run_id"].to_list()
+    return names_of_runs(con)["run_id"].to_list()
 
 
 def shard_counts_of(con: Connection, run_id: str) -> dict[str, dict[str, int]]:

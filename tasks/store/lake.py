@@ -13,6 +13,7 @@
     calibrations/<fingerprint>-<hash>.json          the hash is of its record; created once
     labels/, annotations/, queues/, cause_edits/<hash>.lines    rows of people; created once
     causes/<table>/<run>.parquet                    causes of a run; found again at any time
+    index/<table>.parquet                           derived, so that lists read little; made again
 
 Readers open only parts that a commit mark or a generation names, and check the parts against it. So
 they never see what a writer left behind that crashed or came second.
@@ -20,11 +21,10 @@ they never see what a writer left behind that crashed or came second.
 
 from __future__ import annotations
 
-import hashlib
 import uuid
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, replace
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -37,12 +37,14 @@ from assizes.tasks.runtime.failpoints import failpoint
 from assizes.tasks.runtime.process import Closing
 from assizes.tasks.store import record
 from assizes.tasks.store.cause_tables import CauseTables
+from assizes.tasks.store.listing.lake_comparisons import LakeComparisons, row_with_iso_times
+from assizes.tasks.store.listing.lake_runs import BEGUN, ENDS, LakeRuns
+from assizes.tasks.store.listing.run_index import RunIndex
+from assizes.tasks.store.listing.tables import DerivedTables
 from assizes.tasks.store.manifest import (
-    SUCCESS,
     Documents,
     Manifest,
     Snapshot,
-    document_body,
     encode_document,
     parts_with,
     scan_parts,
@@ -66,8 +68,6 @@ from assizes.tasks.store.run_names import resolve_run, run_names
 _READ_WHOLE: Final = 8 * 1024 * 1024
 """Bytes of compressed parts up to which `rows_of_cases` reads all rows, and then leaves most out."""
 
-_ENDS: Final = (SUCCESS, "STOPPED.json")  # documents that end a run; the first that exists counts
-
 
 class ParquetStore(Closing):
     """The Parquet store; see `assizes.tasks.store.protocol.Store` for what its methods promise."""
@@ -81,6 +81,10 @@ class ParquetStore(Closing):
         self.causes = CauseTables(objects)
         self._documents = Documents(uri, objects)
         self.manifest = Manifest(objects, self._documents)  # names the parts of each run's rows
+        self.derived = DerivedTables(objects)
+        self._comparisons = LakeComparisons(objects, self._documents)
+        self._runs = LakeRuns(objects, self._documents)
+        self._index = RunIndex(self.derived, self._runs)
         self._known_run_ids: set[str] = set()  # seen in the store, so not looked for again
         self._lock_owner = uuid.uuid4().hex  # names this process's locks
         self._begun_locks: dict[str, dict[str, Any]] = {}  # `since` and `done` of its locks, by run
@@ -106,8 +110,9 @@ class ParquetStore(Closing):
                 planned = replace(run, plan=self.plan(run.run_id) or {})
                 record.resumable_run(planned, run, self.uri)
             failpoint("lake.begin.planned")
-            begun = encode_document(run=_with_iso_times(run.row()))
-            self.objects.create(f"runs/{run.run_id}/run.json", begun)
+            begun = encode_document(run=row_with_iso_times(run.row()))
+            if self.objects.create(f"runs/{run.run_id}/{BEGUN}", begun):
+                self._index.drop(run.run_id)
             failpoint("lake.begin.after")
         return record.resumable_run(self._known_run(run.run_id), run, self.uri)
 
@@ -164,11 +169,11 @@ class ParquetStore(Closing):
         if (final := self._final_run(run, metrics)) is None:
             return
         end = encode_document(
-            run=_with_iso_times(final.row()),
+            run=row_with_iso_times(final.row()),
             run_metrics=metrics.select("name", "value").to_dicts(),
             commits=self.manifest.digest(run.run_id),  # shows readers a mark that is lost later
         )
-        success, stopped = (f"runs/{run.run_id}/{name}" for name in _ENDS)
+        success, stopped = (f"runs/{run.run_id}/{name}" for name in ENDS)
         failpoint("lake.finish.before")
         if final.status != COMPLETE:
             self.objects.replace(stopped, end)  # such a run may go on, and end again
@@ -178,18 +183,21 @@ class ParquetStore(Closing):
 
     def runs(self) -> pl.DataFrame:
         """Table runs, those about the newest day first."""
-        kinds = ("run.json", *reversed(_ENDS))  # of a run, the last document that exists counts
-        names = [f"runs/{run_id}/{kind}" for run_id in self.objects.names("runs") for kind in kinds]
-        documents = self._documents.read_documents(names)
-        latest = {name.split("/")[1]: document.content for name, document in documents.items()}
-        rows = [RunRecord.of_row(content["run"], {}).row() for content in latest.values()]
-        return record.newest_first(frame("runs", rows))
+        return self._runs.rows()
+
+    def rows_of_runs(self, run_ids: Collection[str]) -> pl.DataFrame:
+        """The rows of table runs of some runs (full ids)."""
+        return record.newest_first(self._runs.rows_of_runs(run_ids))
+
+    def run_index(self) -> pl.DataFrame:
+        """What lists show of each run, those about the newest day first."""
+        return self._index.rows()
 
     def run(self, run_id: str) -> RunRecord:
         """A run by its id or another name of it."""
         if stored := self._stored_run(run_id):
             return stored
-        return self._known_run(resolve_run(run_id, run_names(self.runs()), self.uri))
+        return self._known_run(resolve_run(run_id, run_names(self.run_index()), self.uri))
 
     def full_id(self, run_id: str) -> str:
         """The id of a run by its id or another name of it."""
@@ -308,31 +316,20 @@ class ParquetStore(Closing):
         }
 
     def add_comparison(self, row: Mapping[str, Any]) -> None:
-        """Store a row of table comparisons under a name made from its content."""
-        added = _with_iso_times(frame("comparisons", [row]).row(0, named=True))
-        data = document_body(comparison=added)
-        pair = "..".join(checked_id(added[side], "run id") for side in ("baseline", "candidate"))
-        name = f"comparisons/{pair}-{hashlib.sha256(data).hexdigest()[:16]}.json"
-        failpoint("lake.comparison.before")
-        self.objects.create(name, seal(data))
-        failpoint("lake.comparison.after")
+        """Store a row of table comparisons, unless the same row is stored already."""
+        self._comparisons.add_comparison(row)
 
-    def comparisons(self) -> pl.DataFrame:
-        """Table comparisons, sorted by its keys, then by its other columns."""
-        rows = self._document_table("comparisons")
-        return rows.sort(rows.columns)
+    def comparisons(self, candidates: Collection[str] | None = None) -> pl.DataFrame:
+        """Table comparisons sorted by all columns, or its rows about some candidates."""
+        return self._comparisons.comparisons(candidates)
 
     def add_calibration(self, row: Mapping[str, Any]) -> None:
-        """Store a row of table calibrations under a name made from its record, not its time."""
-        added = _with_iso_times(frame("calibrations", [row]).row(0, named=True))
-        identity = document_body(run_id=added["run_id"], record=added["record"])
-        digest = hashlib.sha256(identity).hexdigest()[:16]
-        name = f"{checked_id(added['fingerprint'], 'fingerprint')}-{digest}"
-        self.objects.create(f"calibrations/{name}.json", encode_document(calibration=added))
+        """Store a row of table calibrations, unless the run has the same record already."""
+        self._comparisons.add_calibration(row)
 
     def calibrations(self) -> pl.DataFrame:
         """Table calibrations in order of time."""
-        return self._document_table("calibrations").sort(KEYS["calibrations"], maintain_order=True)
+        return self._comparisons.calibrations()
 
     def close(self) -> None:
         """Do nothing: a lake keeps nothing open."""
@@ -350,13 +347,6 @@ class ParquetStore(Closing):
             raise fault or StoreError(f"{self.objects.where}: {name} was there and is gone")
         return str(document.content.get("attempt"))
 
-    def _document_table(self, table: str) -> pl.DataFrame:
-        """A table with a document for each row, under the singular of its name (`comparison`)."""
-        documents = self._documents.read_folder(table).values()
-        rows = [document.content[table[:-1]] for document in documents]
-        texts = pl.DataFrame(rows, schema={**TABLES[table], "at": pl.String}, orient="row")
-        return texts.with_columns(pl.col("at").str.to_datetime(time_unit="us", time_zone="UTC"))
-
     def _final_run(self, run: RunRecord, metrics: pl.DataFrame) -> RunRecord | None:
         """The record of a run that ends, or None when the store holds the same end already."""
         stored = self._known_run(run.run_id)
@@ -369,12 +359,12 @@ class ParquetStore(Closing):
         return frame("run_metrics", ({"run_id": run_id, **row} for row in rows))
 
     def _end_document(self, run_id: str) -> Mapping[str, Any] | None:
-        names = [f"runs/{run_id}/{name}" for name in _ENDS]
+        names = [f"runs/{run_id}/{name}" for name in ENDS]
         documents = self._documents.read_documents(names)
         return next((documents[name].content for name in names if name in documents), None)
 
     def _stored_run(self, run_id: str) -> RunRecord | None:
-        name = f"runs/{run_id}/run.json"
+        name = f"runs/{run_id}/{BEGUN}"
         is_id = record.ID_PATTERN.fullmatch(run_id)
         if not (is_id and (begun := self._documents.read_documents([name]))):
             return None
@@ -383,15 +373,10 @@ class ParquetStore(Closing):
 
     def _known_run(self, run_id: str) -> RunRecord:
         if (stored := self._stored_run(run_id)) is None:
-            raise UnknownRun.in_store(run_id, self.uri, self.runs()["run_id"])
+            raise UnknownRun.in_store(run_id, self.uri, self.run_index()["run_id"])
         self._known_run_ids.add(run_id)
         return stored
 
     def _check_known(self, run_id: str) -> None:
         if run_id not in self._known_run_ids:
             self._known_run(run_id)
-
-
-def _with_iso_times(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row with its times and days as ISO 8601 text."""
-    return {k: v.isoformat() if isinstance(v, date) else v for k, v in row.items()}

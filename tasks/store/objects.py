@@ -29,6 +29,7 @@ class Entry:
     modified: datetime  # when it was last written; aware, by the clock of the disk or the server
 
 
+_MISSING: Final = (FileNotFoundError, NotADirectoryError)  # raised where there is no such file
 _MAX_CHECKED: Final = 200_000  # files, so that a server does not grow; each takes 0.4 kB
 _checked_files: Final[dict[str, tuple[tuple[int, ...], str]]] = {}
 """State and SHA-256 of the files that this process found whole, by path."""
@@ -72,6 +73,12 @@ class Objects(Protocol):
 
     def names(self, folder: str) -> list[str]:
         """Last parts of the names directly below a folder, sorted; empty without that folder."""
+
+    def states(self, names: Sequence[str]) -> dict[str, str] | None:
+        """A text for each named object that is there, another one where it was written anew.
+
+        None where asking for it costs as much as reading the object.
+        """
 
     def entries(self, folder: str) -> list[Entry]:
         """Objects directly below a folder, with the drafts that killed writers left half done."""
@@ -164,9 +171,9 @@ class Folder:
 
     def read(self, names: Sequence[str]) -> dict[str, bytes]:
         """The bytes of the named files, by name; a file that is not there is left out."""
-        contents, missing = {}, (FileNotFoundError, NotADirectoryError)
+        contents = {}
         for name in names:
-            with self._convert_errors("read", name), suppress(*missing):
+            with self._convert_errors("read", name), suppress(*_MISSING):
                 contents[name] = (self._root / name).read_bytes()
         return contents
 
@@ -174,6 +181,15 @@ class Folder:
         """Names of the files in a folder, without drafts, whose names start with a dot."""
         with self._convert_errors("list", folder):
             return [path.name for path in self._paths(folder) if not path.name.startswith(".")]
+
+    def states(self, names: Sequence[str]) -> dict[str, str]:
+        """Size, time and inode of the named files; a file that is not there is left out."""
+        states, root = {}, str(self._root)
+        for name in names:
+            with self._convert_errors("read", name), suppress(*_MISSING):
+                stat = os.stat(f"{root}/{name}")  # noqa: PTH116  # a Path takes as long as the call
+                states[name] = f"{stat.st_size}-{stat.st_mtime_ns}-{stat.st_ino}"
+        return states
 
     def entries(self, folder: str) -> list[Entry]:
         """Files of a folder, drafts too."""
@@ -206,7 +222,7 @@ class Folder:
         with self._convert_errors("read", name):
             try:
                 stat = path.stat()
-            except (FileNotFoundError, NotADirectoryError):
+            except _MISSING:
                 check_size(self.where, name, None, expected.size)
                 return
             check_size(self.where, name, stat.st_size, expected.size)

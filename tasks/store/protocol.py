@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import polars as pl
 
 from assizes.tasks.store.cause_tables import CauseTables
+from assizes.tasks.store.listing.tables import DerivedTables
 from assizes.tasks.store.people import PeopleTables
 from assizes.tasks.store.record import Counts, Frames, RunLock, RunRecord
 
@@ -71,6 +72,16 @@ class Store(AbstractContextManager["Store", None], Protocol):
     def runs(self) -> pl.DataFrame:
         """Table runs, those about the newest day first; runs that have not ended are in it too."""
 
+    def rows_of_runs(self, run_ids: Collection[str]) -> pl.DataFrame:
+        """The rows of `runs` of some runs (full ids) in the same order; it reads no others."""
+
+    def run_index(self) -> pl.DataFrame:
+        """A row of `RUN_INDEX` for each run in the order of `runs`: what lists show of a run.
+
+        It reads no setting and no summary of a run that it has read before; it is written to the
+        store again where that may be written.
+        """
+
     def run(self, run_id: str) -> RunRecord:
         """A run by its id or another of the names in `run_names`, such as `latest` or `nightly~1`.
 
@@ -127,8 +138,11 @@ class Store(AbstractContextManager["Store", None], Protocol):
     def add_comparison(self, row: Mapping[str, Any]) -> None:
         """Store a row of table comparisons, unless the same row is stored already."""
 
-    def comparisons(self) -> pl.DataFrame:
-        """Table comparisons, sorted by its keys, then by its other columns."""
+    def comparisons(self, candidates: Collection[str] | None = None) -> pl.DataFrame:
+        """Table comparisons, sorted by its keys, then by its other columns.
+
+        With `candidates` (full ids) it reads only the rows about these runs.
+        """
 
     def add_calibration(self, row: Mapping[str, Any]) -> None:
         """Store a row of table calibrations, unless the run has the same record already."""
@@ -143,6 +157,10 @@ class Store(AbstractContextManager["Store", None], Protocol):
     @property
     def causes(self) -> CauseTables:
         """The causes of failures, which are found and written after a run."""
+
+    @property
+    def derived(self) -> DerivedTables:
+        """Tables that are made of the store's rows, and can be made again."""
 
     def close(self) -> None:
         """Release the store; closing it again does nothing."""

@@ -37,6 +37,9 @@ DAY: Final = "day"
 """Key in the snapshot of a run's configuration: the day whose transcripts were judged (ISO 8601),
 if it is one day."""
 
+SEQUENCE: Final = "sequence"
+"""Key in the snapshot of a run's configuration: the number of the run in its store, from 1."""
+
 DONE_STATUSES: Final = ("judged", "errored", "skipped")
 """The statuses of a case that its run is done with."""
 

@@ -81,7 +81,7 @@ def _rows_of_query(
     for table in rows.PEOPLE_TABLES.keys() & words:
         _load_table(con, table, store.people.rows(table), run)
     for table in rows.CAUSE_TABLES.keys() & words:
-        of_runs = [run] if run else store.runs()["run_id"].to_list()
+        of_runs = [run] if run else store.run_index()["run_id"].to_list()
         _load_table(con, table, _cause_rows(store, table, of_runs), run)
     files: list[str] = []  # those of a local lake, which the statement reads itself
     if isinstance(store, ParquetStore):
@@ -152,7 +152,7 @@ def _show_lake_table(
 
     Returns the names of the files that the view reads when it is queried, and their patterns.
     """
-    runs = [run] if run else lake.runs()["run_id"].to_list()
+    runs = [run] if run else lake.run_index()["run_id"].to_list()
     whole = {"runs": lake.runs, "comparisons": lake.comparisons, "calibrations": lake.calibrations}
     if table in whole:
         frames = [whole[table]()]

@@ -149,7 +149,9 @@ def find_subject(
     store: Store, subject: DataSubject, run_id: str | None = None
 ) -> list[SubjectRows]:
     """The runs in which a subject has rows, newest first; only `run_id` if it is given."""
-    runs = [store.run(run_id).run_id] if run_id is not None else store.runs()["run_id"].to_list()
+    runs = (
+        [store.run(run_id).run_id] if run_id is not None else store.run_index()["run_id"].to_list()
+    )
     subject_rows = []
     for stored_run_id in runs:
         if case_ids := subject.cases(store, stored_run_id):
@@ -217,7 +219,7 @@ def collect_garbage(
         items = list_garbage(store.objects, store.manifest, now, older_than)
         if removing:
             remove_garbage(store.objects, items)
-    run_ids = set(store.runs()["run_id"])
+    run_ids = set(store.run_index()["run_id"])
     for index in list(unused_indexes(store.uri, run_ids, now - older_than)):
         items.append(Garbage(str(index.path), index.size, "search index"))
         if removing:

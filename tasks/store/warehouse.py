@@ -25,6 +25,8 @@ from assizes.tasks.runtime.process import Closing
 from assizes.tasks.store import duckdb_file, duckdb_rows, record
 from assizes.tasks.store.cause_tables import CauseTables
 from assizes.tasks.store.duckdb_lending import LentConnection
+from assizes.tasks.store.listing.run_index import RunIndex
+from assizes.tasks.store.listing.tables import DerivedTables
 from assizes.tasks.store.people import IN_MEMORY, FilePeople
 from assizes.tasks.store.record import Counts, Frames, RunLock, RunRecord, checked_id
 from assizes.tasks.store.run_names import resolve_run, run_names
@@ -47,6 +49,8 @@ class DuckDBStore(Closing):
         self.people = FilePeople(path)
         self.causes = CauseTables.beside(path)
         in_memory = path == IN_MEMORY
+        self.derived = DerivedTables.beside(path, in_memory=in_memory)
+        self._index = RunIndex(self.derived, self)
         journal = None if in_memory else path.with_name(f"{path.name}.commits")
         self._journal = duckdb_file.Journal(journal)
         self._journal_lock = threading.Lock()
@@ -176,6 +180,24 @@ class DuckDBStore(Closing):
         with self._transaction() as con:
             return record.newest_first(duckdb_rows.rows_of(con, "runs"))
 
+    def rows_of_runs(self, run_ids: Collection[str]) -> pl.DataFrame:
+        """The rows of table runs of some runs (full ids)."""
+        with self._transaction() as con:
+            return record.newest_first(duckdb_rows.rows_of_ids(con, "runs", run_ids))
+
+    def run_index(self) -> pl.DataFrame:
+        """What lists show of each run, those about the newest day first."""
+        return self._index.rows()
+
+    def run_states(self, _known: Mapping[str, str]) -> dict[str, str]:
+        """The status and the times of each run, by run id."""
+        with self._transaction() as con:
+            return duckdb_rows.run_states(con)
+
+    def settled_state(self, _row: Mapping[str, Any], state: str) -> str:
+        """The state that was asked for."""
+        return state
+
     def run(self, run_id: str) -> RunRecord:
         """A run by its id or another name of it."""
         with self._transaction() as con:
@@ -278,13 +300,18 @@ class DuckDBStore(Closing):
         """Store a row of table comparisons, unless the same row is stored already."""
         added = frame("comparisons", [row])
         with self._transaction() as con:
-            if added.row(0) not in duckdb_rows.rows_of(con, "comparisons").rows():
+            candidates = added["candidate"].to_list()
+            stored = duckdb_rows.rows_of_ids(con, "comparisons", candidates, "candidate")
+            if added.row(0) not in stored.rows():
                 duckdb_rows.insert_rows(con, "comparisons", added)
 
-    def comparisons(self) -> pl.DataFrame:
-        """Table comparisons, sorted by its keys, then by its other columns."""
+    def comparisons(self, candidates: Collection[str] | None = None) -> pl.DataFrame:
+        """Table comparisons sorted by all columns, or its rows about some candidates."""
         with self._transaction() as con:
-            rows = duckdb_rows.rows_of(con, "comparisons")
+            if candidates is None:
+                rows = duckdb_rows.rows_of(con, "comparisons")
+            else:
+                rows = duckdb_rows.rows_of_ids(con, "comparisons", candidates, "candidate")
         return rows.sort(rows.columns)
 
     def add_calibration(self, row: Mapping[str, Any]) -> None:
@@ -332,8 +359,7 @@ class DuckDBStore(Closing):
         if run_id in self._known_ids or con.execute(_FIND_RUN, [run_id]).fetchall():
             self._known_ids.add(run_id)
             return run_id
-        runs = record.newest_first(duckdb_rows.rows_of(con, "runs"))
-        return resolve_run(run_id, run_names(runs), self.uri)
+        return resolve_run(run_id, run_names(duckdb_rows.names_of_runs(con)), self.uri)
 
     def _check_known(self, con: Connection, run_id: str) -> None:
         # Every shard calls this: reading the plan, which lists all shards, would be quadratic.

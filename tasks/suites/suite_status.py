@@ -9,15 +9,15 @@ from typing import Any, Final
 import polars as pl
 
 from assizes.judge.causes.failures import failures
-from assizes.judge.config.run import SUITE, suite_series
+from assizes.judge.config.run import SUITE
 from assizes.judge.rows import COMPLETE
 from assizes.judge.suites.content import Suite
 from assizes.judge.suites.promoted import guarded_causes
 from assizes.judge.suites.streaks import CaseStanding, State, run_states, standings
 from assizes.judge.verdicts.executions import CASE, collect_rows
 from assizes.tasks.embedding.sentence_encoder import encoder_of_run
-from assizes.tasks.runs.stored_runs import cache_use
 from assizes.tasks.store import RunRecord, Store
+from assizes.tasks.store.listing.run_index import suite_key
 
 LOOK_BACK: Final = 100
 """The most runs over a suite that are read, the newest ones."""
@@ -120,14 +120,13 @@ def came_back(store: Store, run_id: str, suite: Suite) -> dict[str, tuple[str, .
 
 def _runs_over(store: Store, name: str, conversations: str) -> list[RunRecord]:
     """The complete runs over a suite, by its name, newest first."""
-    complete = store.runs().filter(pl.col("status") == COMPLETE)
-    records = [
-        RunRecord.of_row(row, {})
-        for row in complete.filter(pl.col("config").str.contains(SUITE)).iter_rows(named=True)
-        if cache_use(row) != "replay_only"
-    ]
-    wanted = (name, conversations)
-    return [each for each in records if suite_series(each.config) == wanted][:LOOK_BACK]
+    complete = store.run_index().filter(
+        pl.col("status") == COMPLETE,
+        pl.col("suite") == suite_key((name, conversations)),
+        pl.col("cache_use").ne_missing("replay_only"),
+    )
+    rows = store.rows_of_runs(complete["run_id"].head(LOOK_BACK))
+    return [RunRecord.of_row(row, {}) for row in rows.iter_rows(named=True)]
 
 
 def _states(store: Store, run_id: str, suite: Suite) -> dict[str, State]:

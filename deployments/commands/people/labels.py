@@ -241,7 +241,7 @@ def print_labels(
     """
     with opened_store(file, uri) as store:
         known = store.people.rows("labels")["run_id"].unique().sort().to_list()
-        stored = set(store.runs()["run_id"])
+        stored = set(store.run_index()["run_id"])
         chosen = [name for name in known if name in stored]
         ids = chosen if run_id is None else [store.run(run_id).run_id]
         tables = [graded_labels(store, name) for name in ids]

@@ -78,7 +78,7 @@ def cause_points(store: Store, run_id: str) -> dict[str, list[CausePoint]]:
     """The share of each cause of a run (full id) in it and in runs before, the oldest first."""
     run_ids = [*earlier_runs(store, run_id, RUNS_SHOWN - 1), run_id]
     day = pl.col("day").cast(pl.Datetime("us", "UTC"))
-    runs = store.runs().select("run_id", pl.coalesce(day, "started_at"))
+    runs = store.run_index().select("run_id", pl.coalesce(day, "started_at"))
     times = dict(runs.iter_rows())
     stored = stored_causes_of(store, run_ids)
     rows = {name: _by_cause(causes.causes) for name, causes in stored.items()}

@@ -153,7 +153,7 @@ class _RunNumbers(Collector):
     def _times(self) -> Iterator[Metric]:
         record = self.record
         alike = {"name": record.name, "trigger": record.trigger, "status": COMPLETE}
-        runs = self.store.runs().filter(**alike)
+        runs = self.store.run_index().filter(**alike)
         last = runs.select(pl.col("finished_at").max()).item()
         at = last.timestamp() if last else None  # Unix time in seconds, as Prometheus keeps times
         yield self._gauge("last_complete_timestamp_seconds", "end of the last whole run", at)
