@@ -72,6 +72,12 @@ def _calibration() -> Any:
     return CalibrationResult
 
 
+def _cascade() -> Any:
+    from assizes.judge.calibration.cascade_result import CascadeResult
+
+    return CascadeResult
+
+
 def _alignment() -> Any:
     from assizes.judge.alignment.result import AlignmentPlan, AlignmentResult
 

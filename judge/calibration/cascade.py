@@ -21,9 +21,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, log
+from statistics import fmean
 from typing import Final
 
-import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 from scipy.special import betaincinv, stdtrit  # type: ignore[import-untyped]  # it has no types
 
@@ -151,7 +151,7 @@ def set_threshold(labels: CascadeLabels, agreement: float, delta: float) -> Casc
         }
         if any(promise.attained_low < agreement for promise in promises.values()):
             if taken is None:
-                raise _refusal(labels.judge, promises.values(), agreement, delta)
+                raise _refusal(labels.judge, list(promises.values()), agreement, delta)
             break
         taken = threshold, promises
     assert taken is not None  # the first failure raises
@@ -193,8 +193,8 @@ def _promise(
         effective_labels=round(effective, 2),
         attained=rounded_value(sample.mean),
         attained_low=rounded_value(low),
-        first_alone=rounded_value(np.mean([one.first_agrees for one in decisions])),
-        senior_alone=rounded_value(np.mean([one.senior_agrees for one in decisions])),
+        first_alone=rounded_value(fmean(one.first_agrees for one in decisions)),
+        senior_alone=rounded_value(fmean(one.senior_agrees for one in decisions)),
         undecided=undecided,
     )
 
