@@ -68,7 +68,9 @@ def _print_options(forecast: RunForecast) -> None:
     due = forecast.transcripts["due"]
     few = forecast.option_cases is not None and forecast.option_cases < due
     scaled = f", scaled up from {forecast.option_cases} cases" if few else ""
-    print_table(f"what it would cost otherwise, with no reply kept{scaled}", ("choice", *numbers), rows)
+    print_table(
+        f"what it would cost otherwise, with no reply kept{scaled}", ("choice", *numbers), rows
+    )
 
 
 def _state(forecast: RunForecast) -> str:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from assizes.judge.calibration.cascade import CascadeCalibration
-from assizes.judge.config.cascade import CascadeThreshold
+from assizes.judge.config.cascade import CascadeConfig, CascadeThreshold
 
 
 class JudgeCascade(BaseModel):
@@ -66,3 +68,23 @@ def threshold_setting(calibration: CascadeCalibration, basis: str) -> CascadeThr
         attained=round(least.attained, 4),
         attained_low=int(least.attained_low * 10_000) / 10_000,
     )
+
+
+def promise_lines(config: Mapping[str, Any]) -> list[str]:
+    """What the cascade of a run promises, one line a judge; empty without a cascade.
+
+    `config` is the configuration of a run as stored in its record.
+    """
+    stored = (config.get("judge") or {}).get("cascade")
+    if stored is None:
+        return []
+    cascade = CascadeConfig.model_validate(stored)
+    if cascade.collect:
+        return ["cascade: both models judged every case, so that labels can set a threshold"]
+    return [
+        f"cascade of {judge}: agreement of at least {own.agreement:.1%} with people on "
+        f"{', '.join(own.metrics)}, with the chance {1 - own.delta:g}; {own.attained:.1%} of "
+        f"{own.labels:,} labels agreed (at least {own.attained_low:.1%}), and {own.escalated:.1%} of "
+        f"the cases went to the stronger model, below the confidence {own.confidence:g}"
+        for judge, own in sorted(cascade.thresholds.items())
+    ]

@@ -83,6 +83,18 @@ def test_a_threshold_is_set_and_a_run_by_it_asks_nothing_again(
     assert ran.code in (0, 1), ran
     assert judge_server.stats()["requests"] == 120  # every answer was paid for already
     run_id = json.loads(ran.out)["run_id"]
+    report = command(folder, "show", run_id)
+    promise = (
+        "cascade of conversation: agreement of at least 90.0% with people on response_delivery"
+    )
+    assert promise in " ".join(report.out.split())
+    plan = json.loads(command(folder, "plan", "--json").out)
+    assert any("is asked about 33.3% of the cases" in line for line in plan["assumptions"])
+    costs = {option["name"]: option for option in plan["options"]}
+    assert costs["configured"]["calls"] == 80
+    assert (costs["first_alone"]["calls"], costs["stronger_alone"]["calls"]) == (60, 60)
+    assert costs["first_alone"]["expected_usd"] < costs["configured"]["expected_usd"]
+    assert costs["configured"]["expected_usd"] < costs["stronger_alone"]["expected_usd"]
     decided = Counter[str]()
     for number in range(6):
         shown = command(folder, "case", run_id, f"c{number}", "--json")
