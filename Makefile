@@ -7,7 +7,7 @@ DIST := dist
 WHEEL_VENV := .venv-wheel
 
 .DEFAULT_GOAL := check
-.PHONY: demo quick test test-rest test-all fuzz torture coverage check format lint types contracts ids test-s3 test-server test-integrations soak soak-quick bench bench-engine bench-rate bench-workers bench-scale bench-bulk bench-sql bench-begin bench-banking bench-stats bench-labels bench-align bench-causes bench-diagnosis bench-privacy bench-hostile bench-surface bench-reading bench-serving bench-finding bench-newcomer audit mutation screenshots wheel test-wheel image lock clean docs reference
+.PHONY: demo quick test test-rest test-all fuzz torture coverage check format lint types contracts ids test-s3 test-server test-integrations soak soak-quick bench bench-engine bench-rate bench-workers bench-scale bench-bulk bench-sql bench-begin bench-banking bench-stats bench-labels bench-align bench-cascade bench-causes bench-diagnosis bench-privacy bench-hostile bench-surface bench-reading bench-serving bench-finding bench-newcomer audit mutation screenshots wheel test-wheel image lock clean docs reference
 
 $(STAMP): requirements.lock pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -142,6 +142,9 @@ bench-labels: $(STAMP)  ## corrected numbers: coverage, width beside labels alon
 
 bench-align: $(STAMP)  ## a judge aligned with labels: planted biases mended, nothing written on shuffled labels
 	$(BIN)/python -m benchmarks.align
+
+bench-cascade: $(STAMP)  ## cascades of recorded judges: is the promised agreement kept, and what is escalated
+	$(BIN)/python -m benchmarks.cascade
 
 bench-causes: $(STAMP)  ## planted failure modes found again, kept over thirty nights, and a million reasons grouped
 	$(BIN)/python -m benchmarks.causes

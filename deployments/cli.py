@@ -13,6 +13,7 @@ from typer import Argument, Option
 
 from assizes.deployments import (
     align_cli,
+    cascade_cli,
     causes_cli,
     commands,
     operating_cli,
@@ -313,6 +314,7 @@ app.add_typer(causes_cli.causes_app)
 app.add_typer(publish_cli.app)
 app.add_typer(people_cli.labels_app)
 app.add_typer(align_cli.app)
+app.add_typer(cascade_cli.app)
 app.add_typer(suite_cli.app)
 
 

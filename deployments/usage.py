@@ -56,6 +56,7 @@ _CONFIGURED: Final = frozenset(
         "after-deployment",
         "backfill",
         "calibrate",
+        "cascade",
         "deploy",
         "doctor",
         "nightly",

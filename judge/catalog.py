@@ -12,6 +12,7 @@ from pydantic_core import to_jsonable_python
 
 from assizes.judge.case import Case
 from assizes.judge.config.judging import OFFLINE_MODEL, FlaggedPasses, JudgeConfig, MetricSelection
+from assizes.judge.engine.cascade import with_cascade
 from assizes.judge.engine.ensemble import Ensemble, ensemble_for
 from assizes.judge.engine.second_look import with_second_look
 from assizes.judge.errors import ConfigurationError
@@ -175,7 +176,7 @@ def resolve_judges(config: JudgeConfig) -> JudgePanel:
         weights,
         promised,
         config.pass_threshold,
-        ensembles,
+        with_cascade(config.cascade, ensembles, judges),
         (*asked, *sorted(answering.difference(shared))),
         config.flagged_passes,
         config.floors,

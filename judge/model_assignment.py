@@ -71,7 +71,7 @@ def assign_models(config: RunConfig, judge_panel: JudgePanel) -> ModelAssignment
     for name, ensemble in judge_panel.ensembles.items():
         models = tuple(map(model, ensemble.models))
         senior = None if ensemble.senior is None else model(ensemble.senior)
-        voting = EnsembleModels(models, ensemble.repeats, senior)
+        voting = EnsembleModels(models, ensemble.repeats, senior, ensemble.cascade)
         own[name] = models[0] if ensemble.is_plain else voting  # one vote needs no reduction
     assignment = ModelAssignment(model(config.judge), own)
     if config.runner.batch:

@@ -21,6 +21,7 @@ FLOWS = (
     "after-deployment",
     "backfill",
     "calibrate",
+    "cascade",
     "demo",
     "nightly",
     "resume",

@@ -50,6 +50,27 @@ def _print(forecast: RunForecast, config: RunConfig) -> None:
         print_line(f"canaries, with the anchors: {_volume(forecast.canaries)}")
     print_lines(_limit(limit, batch=config.runner.batch) for limit in forecast.limits)
     print_lines(f"assumed: {line}" for line in forecast.assumptions)
+    _print_options(forecast)
+
+
+def _print_options(forecast: RunForecast) -> None:
+    if not forecast.options:
+        return
+    numbers = ("#calls", "#tokens in", "#cached", "#out", "#USD")
+    rows = [
+        (
+            option.what,
+            *(f"{option.calls:,}", f"{option.input_tokens:,}", f"{option.cached_tokens:,}"),
+            *(f"{option.output_tokens:,}", _usd(option.expected_usd)),
+        )
+        for option in forecast.options
+    ]
+    due = forecast.transcripts["due"]
+    few = forecast.option_cases is not None and forecast.option_cases < due
+    scaled = f", scaled up from {forecast.option_cases} cases" if few else ""
+    print_table(
+        f"what it would cost otherwise, with no reply kept{scaled}", ("choice", *numbers), rows
+    )
 
 
 def _state(forecast: RunForecast) -> str:

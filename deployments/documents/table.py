@@ -72,6 +72,12 @@ def _calibration() -> Any:
     return CalibrationResult
 
 
+def _cascade() -> Any:
+    from assizes.judge.calibration.cascade_result import CascadeResult
+
+    return CascadeResult
+
+
 def _alignment() -> Any:
     from assizes.judge.alignment.result import AlignmentPlan, AlignmentResult
 
@@ -167,6 +173,7 @@ DOCUMENTS: Final[Mapping[str, Callable[[], Schema]]] = {
     "metrics": _model(lambda: written.MetricList),
     "judges": _model(lambda: list[written.JudgeRow]),
     "calibrate": _model(_calibration),
+    "cascade": _model(_cascade),
     "trends": _model(_trends),
     "store compact": _model(lambda: written.Compacted),
     "store clean": _model(lambda: written.Collected),

@@ -187,7 +187,7 @@ def judge_fingerprint(
     """
     settings, prints = dict(config.get("judge", {})), config.get("fingerprints", {})
     # A later setting counts only where it is set, so that calibrations of older versions hold.
-    later = filter(None, [settings.pop("reply_format", None)])
+    later = filter(None, [settings.pop(name, None) for name in ("reply_format", "cascade")])
     # Weights and threshold pass other cases, so a verdict depends on the whole of [judge]
     # (docs/decisions.md, decision 52).
     if metric == VERDICT:

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import Field, field_validator, model_validator
 
 from assizes.judge.config import ConfigTable
+from assizes.judge.config.cascade import CascadeConfig
 
 OFFLINE_MODEL = "offline/lexical"
 """The name of the model that answers by text rules, without a network or a key."""
@@ -114,6 +115,11 @@ class JudgeConfig(ConfigTable):
     )
     escalate_to: str | None = Field(
         default=None, description="A model that judges again what `model` is unsure of."
+    )
+    cascade: CascadeConfig | None = Field(
+        default=None,
+        description="When `escalate_to` is asked: below a confidence that labels of people have set. "
+        "Not set: where plain signs of doubt show.",
     )
     rubrics: tuple[str, ...] = Field(
         default=(), description="Folders with TOML files of your own metrics and judges."

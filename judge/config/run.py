@@ -286,7 +286,8 @@ class RunConfig(ConfigTable):
         body = self.model_dump(mode="json", include={"name", "judge", "thresholds"})
         body["transcripts"] = self.transcripts.counted()
         unset_judge = JudgeConfig().model_dump(mode="json")
-        for name in ("flagged_passes", "floors", "second_look", "reply_format"):  # as in `counted`
+        later = ("flagged_passes", "floors", "second_look", "reply_format", "cascade")
+        for name in later:  # as in `counted`
             if body["judge"][name] == unset_judge[name]:
                 del body["judge"][name]
         for name, table in (("ground_truth", self.ground_truth), ("privacy", self.privacy)):

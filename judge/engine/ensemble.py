@@ -29,12 +29,21 @@ NO_QUORUM: Final = "no_quorum"
 
 
 @dataclass(frozen=True, slots=True)
+class CascadeRule:
+    """When a stronger model is asked: below `confidence` in one of the metrics, see `cascade`."""
+
+    confidence: float | None  # 0..1; `None`: always, so that labels can set a threshold
+    metrics: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Ensemble:
     """The [judge] settings of the models that all answer one judge."""
 
     models: tuple[JudgeConfig, ...]  # one where only repeats or escalation are wanted
     repeats: int = 1  # times that each model is asked the same
     senior: JudgeConfig | None = None  # judges again where the others are unsure
+    cascade: CascadeRule | None = None  # when it does; `None`: see `escalation_reason`
 
     @property
     def is_plain(self) -> bool:
@@ -164,7 +173,7 @@ def escalation_reason(
     }
     seen: dict[str, set[bool | None]] = {}  # metric -> the verdicts of its votes
     for score in (score for vote in votes for score in vote.scores if not score.part):
-        if score.status == "failed" and score.details.get("error") not in _NO_DOUBT:
+        if score.status == "failed" and not is_no_doubt(score):
             return f"{score.metric}: no score came"
         if score.status == "scored":
             if scales.get(score.metric) is Scale.SCORED and score.raw == ACCEPTABLE - 1:
@@ -178,6 +187,11 @@ def escalation_reason(
         if None not in (verdict, rule) and verdict != rule:
             return f"{metric}: the transcript's plain evidence says the opposite"
     return None
+
+
+def is_no_doubt(score: Score) -> bool:
+    """Whether a score failed in a way that is no reason to ask a stronger model, as in an outage."""
+    return score.status == "failed" and score.details.get("error") in _NO_DOUBT
 
 
 def is_good(score: Score) -> bool | None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from assizes.judge.case import Case
+from assizes.judge.engine import cascade as cascading
 from assizes.judge.engine import ensemble as voting
 from assizes.judge.engine.ask_records import HearingResult
 from assizes.judge.hearing import Hearing
@@ -28,6 +29,7 @@ class EnsembleModels:
     models: tuple[Model, ...]
     repeats: int = 1  # of each model
     senior: Model | None = None  # asked where the votes leave doubts
+    cascade: voting.CascadeRule | None = None  # what a doubt is; `None`: plain signs of one
 
     @property
     def members(self) -> tuple[Model, ...]:
@@ -69,7 +71,16 @@ async def hear_ensemble(
         for (model, sample), result in zip(slots, hearing_results, strict=True)
     ]
     scores = voting.reduce_votes(votes)
-    if ensemble.senior is not None:
+    if ensemble.senior is not None and ensemble.cascade is not None:
+        known = cascading.confidences(scores, votes, judge.metrics)
+        first, decided_by = scores, ", ".join(model.name for model in ensemble.models)
+        why = cascading.cascade_reason(ensemble.cascade, scores, known)
+        if why is not None:
+            hearing_results.append(await hear(ensemble.senior, 0))
+            scores = voting.escalate_scores(hearing_results[-1].scores, votes, why)
+            decided_by = ensemble.senior.name
+        scores = cascading.with_confidence(scores, known, decided_by, first if why else ())
+    elif ensemble.senior is not None:
         evidence = plain_evidence(judge, case)
         # The senior model hears alone: it sees no votes, and its scores replace theirs.
         if why := voting.escalation_reason(votes, judge.metrics, evidence):

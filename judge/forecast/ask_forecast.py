@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial, reduce
 from operator import getitem
 from typing import Any, Final, NamedTuple
@@ -19,6 +19,7 @@ from pydantic import BaseModel
 from assizes.judge.case import Case
 from assizes.judge.config.judging import estimated_tokens
 from assizes.judge.engine.ask_records import HearingResult
+from assizes.judge.engine.ensemble import CascadeRule
 from assizes.judge.engine.ensemble_hearing import EnsembleModels, hear_ensemble
 from assizes.judge.engine.hearings import reply_key
 from assizes.judge.engine.ledger import CachedReply, ReplyCache
@@ -165,6 +166,8 @@ class Forecaster:
         """Run the hearing of a case before a judge, with its model or its ensemble of models."""
         own = self._assignment.own.get(judge.name, self._assignment.shared)
         if isinstance(own, EnsembleModels):
+            if own.cascade is not None:  # rules cannot say how confident a model would be
+                own = replace(own, cascade=CascadeRule(None))
             return await hear_ensemble(own, judge, case, partial(self._hear_once, judge, case))
         return await self._hear_once(judge, case, own, 0)
 

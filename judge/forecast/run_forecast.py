@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from assizes.judge.config.run import RunConfig
 from assizes.judge.engine.ledger import Account
 from assizes.judge.forecast.ask_forecast import TEXT_TOKENS, AskGroup, AskTally
+from assizes.judge.forecast.cost_options import CostOption
 from assizes.judge.models.model import OFFLINE_PROVIDER, Model
 
 MIN_KNOWN_REPLIES: Final = 5
@@ -92,6 +93,12 @@ class RunForecast(_ForecastPart):
     judges: tuple[JudgeForecast, ...]
     limits: tuple[LimitForecast, ...]
     assumptions: tuple[str, ...]
+    options: tuple[CostOption, ...] = Field(
+        default=(), description="what the run would cost by other choices, as if no reply were kept"
+    )
+    option_cases: int | None = Field(
+        default=None, description="cases that `options` are scaled up from; null: no options"
+    )
     anchors: RunForecast | None = Field(
         default=None, description="the run over [anchors] beside it, not in the figures above"
     )
@@ -123,6 +130,8 @@ class ForecastInputs:
     models: Mapping[str, Model]  # by name
     past: Mapping[AskGroup, PastReplies]  # replies of earlier runs
     scale: float = 1.0  # cases due / cases counted; above 1 for a sample
+    # Judge, stronger model of a cascade -> share of the cases that it is expected to judge, 0..1.
+    shares: Mapping[tuple[str, str], float] = field(default_factory=dict)
 
 
 class ForecastFigures:
@@ -181,6 +190,14 @@ class ForecastFigures:
                 f"{'' if saved is None else f', which saves {saved:.4f} USD'}: each text of a judge is "
                 "put there once, and all later asks find it; a batch may find less of it"
             )
+        yield from self._unforeseen(to_put)
+
+    def _unforeseen(self, to_put: Mapping[AskGroup, AskTally]) -> Iterator[str]:
+        """One sentence for each share of asks that no reply was there to foresee."""
+        for (judge, name), share in sorted(self._inputs.shares.items()):
+            yield (
+                f"{judge}: {name} is asked about {share:.1%} of the cases, as [judge.cascade] says"
+            )
         without_rule = Counter[str]()
         for group, tally in to_put.items():
             without_rule[group.judge] += tally.without_rule
@@ -193,7 +210,8 @@ class ForecastFigures:
     def _judge(self, judge: str, name: str) -> JudgeForecast:
         """The forecast of one judge with one model, over all rounds."""
         groups = [group for group in self._tallies if group[:2] == (judge, name)]  # all rounds
-        tallies, scale = [self._tallies[group] for group in groups], self._inputs.scale
+        tallies, whole = [self._tallies[group] for group in groups], self._inputs.scale
+        scale = whole * self._inputs.shares.get((judge, name), 1.0)
         # Real prompt tokens divided by the estimate of the model, from the cached replies.
         known, ratio = self._of_model(name), 1.0
         estimate = sum(tally.estimated_input_tokens for tally in known)
@@ -204,8 +222,8 @@ class ForecastFigures:
             tally.output_tokens if tokens is None else tally.to_put * tokens
             for tally, tokens in zip(tallies, map(self._known_reply_tokens, groups), strict=True)
         )
-        max_input_tokens = scale * sum(tally.max_input_tokens for tally in tallies)
-        max_output_tokens = scale * sum(tally.max_output_tokens for tally in tallies)
+        max_input_tokens = whole * sum(tally.max_input_tokens for tally in tallies)
+        max_output_tokens = whole * sum(tally.max_output_tokens for tally in tallies)
         # Each marked text is put into the provider's cache once, whatever the number of cases.
         to_cache = min(input_tokens, ratio * sum(tally.new_marked_tokens for tally in tallies))
         marked = min(input_tokens, scale * ratio * sum(tally.marked_tokens for tally in tallies))

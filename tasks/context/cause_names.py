@@ -145,7 +145,7 @@ def _context(config: RunConfig, store: Store, model: Model | None) -> RunContext
             f"--budget-usd: no price is known for {model.name!r}; give it in "
             f'[limits.prices."{model.name}"] as input_usd_per_million and output_usd_per_million'
         )
-    panel = resolve_judges(config.judge)
+    panel = resolve_judges(config.judge.model_copy(update={"cascade": None}))
     preprocessor = CasePreprocessor.from_config(config)
     assignment = ModelAssignment(model, {NAMER: model})
     return RunContext(config, panel, store, assignment, preprocessor, progress_reporter.get())

@@ -32,6 +32,11 @@ from assizes.judge.rows import COMPLETE
 from assizes.judge.verdicts.executions import collect_rows
 from assizes.tasks.context.run_context import progress_reporter
 from assizes.tasks.embedding.sentence_encoder import check_space
+from assizes.tasks.forecasts.option_counts import (
+    OptionSample,
+    count_options,
+    escalated_shares,
+)
 from assizes.tasks.intake.plan import Plan, RecordSelector, ScanPolicy, Shard
 from assizes.tasks.intake.preprocessing import CasePreprocessor
 from assizes.tasks.intake.shards import ShardRecord, plan_intake, read_shard
@@ -87,6 +92,10 @@ async def forecast(config: RunConfig, day: date | None = None) -> RunForecast:
             judge_panel,
             intake,
             lambda shard: list(read_shard(shard, config.transcripts, spool, preprocessor)),
+            sample := OptionSample(),
+        )
+        options = await count_options(
+            config, judge_panel, assignment, sample, intake.due, sql_runner
         )
     finally:
         await sql_runner.aclose()
@@ -95,8 +104,13 @@ async def forecast(config: RunConfig, day: date | None = None) -> RunForecast:
     if not heard_count:
         raise Inconclusive("no_data: every transcript has changed or gone since it was listed")
     models = {model.name: model for model in assignment.models}
-    inputs = ForecastInputs(config, models, prior.past, intake.due / heard_count)  # over 1: sampled
-    return _build_forecast(ForecastFigures(inputs, forecaster.tallies), prior, intake, heard_count)
+    scale = intake.due / heard_count  # over 1: sampled
+    shares = escalated_shares(config, assignment)
+    inputs = ForecastInputs(config, models, prior.past, scale, shares)
+    figures = ForecastFigures(inputs, forecaster.tallies)
+    found = _build_forecast(figures, prior, intake, heard_count)
+    counted = len(sample.cases) if options else None
+    return found.model_copy(update={"options": options, "option_cases": counted})
 
 
 def _load_record_selector(
@@ -119,6 +133,7 @@ async def _hear_cases(
     judge_panel: JudgePanel,
     intake: Plan,
     read: Callable[[Shard], list[ShardRecord]],
+    sample: OptionSample,
 ) -> int:
     """Count the asks of every case, or of a sample of many cases; returns the number of cases."""
     shards = list(_sampled_shards(intake) if intake.due > MAX_UNSAMPLED_CASES else intake.shards)
@@ -136,6 +151,7 @@ async def _hear_cases(
         records = await asyncio.to_thread(read, shard)
         cases = [record.case for record in records if record.case is not None]
         await asyncio.gather(*map(hear, cases))
+        sample.add(cases)
         heard_count += len(cases)
     return heard_count
 

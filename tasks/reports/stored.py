@@ -11,6 +11,7 @@ from urllib.parse import unquote
 
 import polars as pl
 
+from assizes.judge.calibration.cascade_result import promise_lines
 from assizes.judge.comparison.compare import RunComparison
 from assizes.judge.config.run import ReportConfig
 from assizes.judge.summary.run_summary import RunSummary
@@ -70,7 +71,7 @@ def stored_report_data(
     summary = RunSummary.model_validate(record.summary)
     numbers = corrected_numbers(store, record.run_id)
     lines = [line for number in numbers for line in number.lines()]
-    lines += citation_lines(citations(store, record))
+    lines += [*citation_lines(citations(store, record)), *promise_lines(record.config)]
     cited = [formatting.clean(line, 500) for line in lines]
     corrected = corrected_part(numbers, summary, comparison)
     attribution = stored_attribution(store, record, comparison)

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 
 import polars as pl
 
+from assizes.judge.calibration.cascade_result import promise_lines
 from assizes.judge.config.gates import VERDICT
 from assizes.judge.labels.carrying import LabelOrigin
 from assizes.judge.labels.corrected import (
@@ -153,7 +154,7 @@ def trust_lines(store: Store, record: RunRecord) -> list[str]:
     """
     numbers = corrected_numbers(store, record.run_id)
     lines = [line for number in numbers for line in number.lines()]
-    return lines + citation_lines(citations(store, record))
+    return [*lines, *citation_lines(citations(store, record)), *promise_lines(record.config)]
 
 
 def span(estimate: CorrectedEstimate) -> str:

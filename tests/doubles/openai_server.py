@@ -31,6 +31,7 @@ from tests.doubles.openai_aligning import ALIGNING, aligning
 from tests.doubles.openai_answer import Answer, error, good
 from tests.doubles.openai_batch_routes import BatchRoutes
 from tests.doubles.openai_batches import Batches
+from tests.doubles.openai_cascade import CASCADE, cascading
 from tests.doubles.openai_delivery import deliver
 from tests.doubles.openai_faults import fault
 from tests.doubles.openai_limits import MINUTE_S, Limiter, Limits
@@ -76,6 +77,8 @@ def respond(question: Question, tally: Tally) -> Answer:
         return aligning(question)
     if NAMING.search(question.model):
         return naming(question)
+    if CASCADE.search(question.model):
+        return cascading(question)
     if OBEDIENT.search(question.model):
         return obedient(question)
     try:

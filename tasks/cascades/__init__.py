@@ -1,0 +1,1 @@
+"""Thresholds of cascades, set from labels and a run that asked both sides."""
