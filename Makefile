@@ -88,10 +88,10 @@ INTEGRATIONS_VENV := .venv-integrations
 
 $(INTEGRATIONS_VENV)/.installed: Makefile
 	$(PYTHON) -m venv $(INTEGRATIONS_VENV)
-	$(INTEGRATIONS_VENV)/bin/python -m pip install --quiet "mlflow>=3.17,<4" "arize-phoenix>=20,<21" "arize-phoenix-client>=3.5,<4"
+	$(INTEGRATIONS_VENV)/bin/python -m pip install --quiet "mlflow>=3.17,<4" "arize-phoenix>=20,<21" "arize-phoenix-client>=3.5,<4" "gcsfs>=2026.8" "adlfs>=2026.8"
 	touch $@
 
-test-integrations: $(STAMP) $(INTEGRATIONS_VENV)/.installed  ## a real MLflow server and a real Phoenix server, in an environment of their own
+test-integrations: $(STAMP) $(INTEGRATIONS_VENV)/.installed  ## real MLflow and Phoenix servers, and the packages of gs:// and az://, in an environment of their own
 	@echo "make test-integrations: traces logged, read and judged on real servers; some minutes"
 	ASSIZES_INTEGRATIONS=$(INTEGRATIONS_VENV)/bin $(BIN)/python -m pytest -n 0 -p no:randomly tests/integrations
 

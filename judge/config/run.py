@@ -28,6 +28,12 @@ from assizes.judge.config.vertex import VertexConfig
 from assizes.judge.privacy.secret_masking import keys_in, revealing_urls, secret_names
 from assizes.judge.rows import as_json
 
+_KEY_VARIABLES = {  # scheme of a place -> variables of the environment that hold its keys
+    "s3": "AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY",
+    "gs": "GOOGLE_APPLICATION_CREDENTIALS",
+    "az": "AZURE_STORAGE_CONNECTION_STRING",
+}
+
 
 class RunnerConfig(ConfigTable):
     """[runner]: where shards are judged, how large they are, and how many at once."""
@@ -259,9 +265,10 @@ class RunConfig(ConfigTable):
         tables = self.model_dump(exclude={"name", "privacy"})
         for table in _STORED_PLACES:
             for name in secret_names(tables[table]["storage_options"]):
+                scheme = str(tables[table]["uri"]).partition("://")[0]
                 raise ValueError(
                     f"[{table}] storage_options.{name}: secrets belong in the environment "
-                    "(AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY)"
+                    f"({_KEY_VARIABLES.get(scheme, _KEY_VARIABLES['s3'])})"
                 )
         for table, body in tables.items():
             for place in revealing_urls(body):

@@ -6,10 +6,13 @@ pages, and deletions. Every request may be checked for a token first.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
+import threading
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import count
@@ -38,7 +41,9 @@ class Stored:
     content: bytes
     content_type: str = "application/octet-stream"
     generation: int = field(default_factory=lambda: next(_GENERATIONS))
-    updated: str = field(default_factory=lambda: datetime.now(UTC).isoformat())
+    updated: str = field(
+        default_factory=lambda: datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    )
 
 
 def refusal(status: int, message: str) -> Json:
@@ -183,3 +188,33 @@ class CloudStorage:
             },
             "metageneration": "1",
         }
+
+
+@contextmanager
+def running_storage() -> Iterator[tuple[CloudStorage, str]]:
+    """Cloud Storage in a thread of its own, with its address."""
+    storage, app = CloudStorage(), web.Application(client_max_size=1 << 26)
+    storage.add_routes(app)
+    with running_app(app) as url:
+        yield storage, url
+
+
+@contextmanager
+def running_app(app: web.Application) -> Iterator[str]:
+    """A server in a thread of its own; its address."""
+    loop, runner = asyncio.new_event_loop(), web.AppRunner(app, access_log=None)
+
+    async def start() -> str:
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        host, port = runner.addresses[0][:2]
+        return f"http://{host}:{port}"
+
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+    try:
+        yield asyncio.run_coroutine_threadsafe(start(), loop).result(30)
+        asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result(30)
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(30)
