@@ -257,7 +257,10 @@ def frame(table: str, rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
     """
     # With the schema: types guessed from rows would differ where a column is empty in a shard.
     # Sorted, so that equal rows give equal bytes, whatever the order of judging.
-    return pl.DataFrame(list(rows), schema=TABLES[table], orient="row").sort(KEYS[table])
+    schema = TABLES[table]
+    listed = rows if isinstance(rows, list) else list(rows)
+    columns = {name: [row.get(name) for row in listed] for name in schema}
+    return pl.DataFrame(columns, schema=schema).sort(KEYS[table])
 
 
 def missing_columns(table: str, columns: Iterable[str]) -> dict[str, Any]:

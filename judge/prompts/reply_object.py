@@ -64,6 +64,12 @@ def without_surrogates(text: str) -> str:
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
+def is_clean(text: str) -> bool:
+    """Whether no JSON value in a text can hold anything that `clean_json` would change."""
+    # Without a backslash, a JSON string holds what the text holds.
+    return len(text) <= MAX_TEXT_CHARS and "\\" not in text and not _UNPRINTABLE.search(text)
+
+
 def clean_json(value: Any, flags: set[str]) -> Any:
     """Clean the texts and keys of a JSON value.
 
