@@ -277,6 +277,9 @@ def add_later_columns(table: str, rows: pl.DataFrame) -> pl.DataFrame:
 
 def as_json(value: object) -> str:
     """Canonical JSON, as every JSON column holds it: sorted keys, no spaces, no NaN."""
-    return json.dumps(
-        value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
-    )
+    return _ENCODER.encode(value)
+
+
+_ENCODER: Final = json.JSONEncoder(
+    sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+)

@@ -81,7 +81,10 @@ def neutralise(text: str) -> str:
     Texts that look like our delimiters are broken (`</data>` becomes `<\/data>`), and hidden
     characters are shown as their code points.
     """
-    return _FENCE.sub(r"<\\", made_visible(text))
+    shown = made_visible(text)
+    # Most texts hold no such sign: looking for three signs is quicker than for the pattern.
+    is_safe = "<" not in shown and "\uff1c" not in shown and "\ufe64" not in shown
+    return shown if is_safe else _FENCE.sub(r"<\\", shown)
 
 
 def seal_data(user: str, reply_id: str) -> str:

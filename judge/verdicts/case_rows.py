@@ -22,6 +22,7 @@ from assizes.judge.engine.second_look import NEEDS_REVIEW
 from assizes.judge.evidence.tool_calls import has_expected_call, tool_evidence
 from assizes.judge.formats.shared.parsing import unchecked_truth
 from assizes.judge.injection.families import Flag, flags
+from assizes.judge.injection.quick_test import QuickTest
 from assizes.judge.protocol import Judge
 from assizes.judge.rows import as_json
 from assizes.judge.rubrics.rubric import OUTCOMES
@@ -87,6 +88,8 @@ def _phrases(words: Sequence[str]) -> re.Pattern[str]:
 
 _BLAME: Final = _phrases(BLAME)
 _PRAISE: Final = _phrases(PRAISE)
+_MAYBE_BLAME: Final = QuickTest(BLAME)
+_MAYBE_PRAISE: Final = QuickTest(PRAISE)
 
 OF_THE_TASK: Final = frozenset(
     {
@@ -111,10 +114,10 @@ def contradiction(score: Score) -> str | None:
     """How a score contradicts its rationale; `None` where it does not."""
     if score.value is None or LOW < score.value < HIGH:
         return None
-    words, pattern = (BLAME, _BLAME) if score.value >= HIGH else (PRAISE, _PRAISE)
+    maybe, pattern = (_MAYBE_BLAME, _BLAME) if score.value >= HIGH else (_MAYBE_PRAISE, _PRAISE)
     text = rationale(score.details).lower()
     # The pattern is slow, and most rationales hold none of the phrases.
-    if not any(phrase in text for phrase in words):
+    if not maybe.may_match_any(text):
         return None
     plain = next((match[2] for match in pattern.finditer(text) if match[1] is None), None)
     return plain and f"value {score.value:g}, but its rationale says {plain!r}"
