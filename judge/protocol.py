@@ -7,6 +7,7 @@ endpoints and tests alike. A judge that needs no model is a plain function.
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import itertools
 import json
@@ -80,6 +81,12 @@ class Ask(Generic[T]):
         digest = self.prompt_hash  # earlier ids were its last 12 digits, and all of it as a number
         earlier = (digest[-12:], f"{int(digest, 16):039d}")
         return next((each for each in earlier if each in reply_text), self.reply_id)
+
+    def about(self, case: Case) -> Ask[T]:
+        """The same ask with the case that it is about; what was derived from its prompt is kept."""
+        ask = copy.copy(self)
+        ask.__dict__["case"] = case  # no hash depends on the case
+        return ask
 
     def read_offline(self) -> Ask[T]:
         """The ask whose reply is read as that of the offline judge."""

@@ -257,7 +257,10 @@ def frame(table: str, rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
     """
     # With the schema: types guessed from rows would differ where a column is empty in a shard.
     # Sorted, so that equal rows give equal bytes, whatever the order of judging.
-    return pl.DataFrame(list(rows), schema=TABLES[table], orient="row").sort(KEYS[table])
+    schema = TABLES[table]
+    listed = rows if isinstance(rows, list) else list(rows)
+    columns = {name: [row.get(name) for row in listed] for name in schema}
+    return pl.DataFrame(columns, schema=schema).sort(KEYS[table])
 
 
 def missing_columns(table: str, columns: Iterable[str]) -> dict[str, Any]:
@@ -274,6 +277,9 @@ def add_later_columns(table: str, rows: pl.DataFrame) -> pl.DataFrame:
 
 def as_json(value: object) -> str:
     """Canonical JSON, as every JSON column holds it: sorted keys, no spaces, no NaN."""
-    return json.dumps(
-        value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
-    )
+    return _ENCODER.encode(value)
+
+
+_ENCODER: Final = json.JSONEncoder(
+    sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+)

@@ -76,7 +76,8 @@ class ModelCaller:
             ask_state.add_attempt(read_completion(ask, batch_reply))
         if ask_state.is_open and len(ask_state.attempts) < limits.max_attempts:
             try:
-                await self._retrying(ask_state)(self._make_call, ask_state)
+                if await self._make_call(ask_state):  # most asks need no second call
+                    await self._repeat_calls(ask_state)
             except ModelError as error:
                 ask_state.end_error = error
         return ask_state.outcome()
@@ -87,6 +88,15 @@ class ModelCaller:
         for wait in self._waits:
             if not wait.expired():  # an expired timeout raises when it is set anew
                 wait.reschedule(0)  # a time in the past of the loop's clock: expires at once
+
+    async def _repeat_calls(self, ask_state: AskState) -> None:
+        """Make further calls after a first one that asked for more."""
+        made = [True]  # what the first call said: it counts as the first of the retrier
+
+        async def call() -> bool:
+            return made.pop() if made else await self._make_call(ask_state)
+
+        await self._retrying(ask_state)(call)
 
     def _retrying(self, ask_state: AskState) -> AsyncRetrying:
         """A retrier of `_make_call`, as long as attempts and time are left."""

@@ -138,7 +138,7 @@ class Engine:
                 for index, digest in enumerate(hashes)
             ]
             answers = await gather_all(
-                self._reply(caller, replace(ask, case=case) if isinstance(ask, Ask) else ask, key)
+                self._reply(caller, ask.about(case) if isinstance(ask, Ask) else ask, key)
                 for ask, key in zip(hearing.asks, ask_keys, strict=True)
             )
             for ask_key, answer in zip(ask_keys, answers, strict=True):

@@ -185,6 +185,14 @@ def made_calls(transcript: Transcript) -> tuple[MadeCall, ...]:
     return tuple(made)
 
 
+def has_expected_call(case: Case) -> bool:
+    """Whether a call that has not failed is of a tool that the case expects."""
+    names = {call.name for call in case.expected.tool_calls or ()}
+    return any(
+        made.call.name in names and not made.has_failed for made in made_calls(case.transcript)
+    )
+
+
 def tool_evidence(case: Case) -> ToolEvidence:
     """Compare the tool calls of a case with its expected calls."""
     made = made_calls(case.transcript)

@@ -81,7 +81,10 @@ def neutralise(text: str) -> str:
     Texts that look like our delimiters are broken (`</data>` becomes `<\/data>`), and hidden
     characters are shown as their code points.
     """
-    return _FENCE.sub(r"<\\", made_visible(text))
+    shown = made_visible(text)
+    # Most texts hold no such sign: looking for three signs is quicker than for the pattern.
+    is_safe = "<" not in shown and "\uff1c" not in shown and "\ufe64" not in shown
+    return shown if is_safe else _FENCE.sub(r"<\\", shown)
 
 
 def seal_data(user: str, reply_id: str) -> str:
@@ -193,23 +196,33 @@ def messages(
 
     `in_words` puts the schema into the text, for models that take it no other way.
     """
-    system, user, reply_id = ask.prompt.system, ask.prompt.user, ask.reply_id
-    if in_words:
-        reply: type[BaseModel] = ask.reply
-        system += _IN_WORDS + _reply_schema(reply)
-    user = seal_data(user, reply_id) + _ID_LINE.format(key=REPLY_ID, id=reply_id)
+    reply_id = ask.reply_id
+    reply: type[BaseModel] | None = ask.reply if in_words else None
+    system, user = _system_text(ask.prompt.system, reply), _user_text(ask.prompt.user, reply_id)
     if complaint is not None:
         # At the end: what comes before it is equal, and in the provider's prompt cache.
         # The complaint may quote the answer, and through it the transcript and the reply id. With
         # the id in it, quoted text could pass for ours.
         complaint_text = complaint.replace(reply_id, "the reply id below")
         problem = seal_data(data_section("Problem", complaint_text), reply_id)
-        user += _COMPLAINT.format(problem=problem, id=reply_id)
-    return [
-        # Providers refuse what is no valid Unicode.
-        {"role": role, "content": text if text.isascii() else without_surrogates(text)}
-        for role, text in (("system", system), ("user", user))
-    ]
+        user += _valid(_COMPLAINT.format(problem=problem, id=reply_id))
+    return [{"role": "system", "content": system}, {"role": "user", "content": user}]
+
+
+# A call needs its messages several times: for its tokens, its worst cost, its request.
+@lru_cache(maxsize=64)
+def _system_text(system: str, reply: type[BaseModel] | None) -> str:
+    return _valid(system if reply is None else system + _IN_WORDS + _reply_schema(reply))
+
+
+@lru_cache(maxsize=64)
+def _user_text(user: str, reply_id: str) -> str:
+    return _valid(seal_data(user, reply_id) + _ID_LINE.format(key=REPLY_ID, id=reply_id))
+
+
+def _valid(text: str) -> str:
+    """The text as valid Unicode: providers refuse any other."""
+    return text if text.isascii() else without_surrogates(text)
 
 
 def worst_usd(

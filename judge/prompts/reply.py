@@ -27,6 +27,7 @@ from assizes.judge.prompts.reply_object import (
     CAPPED,
     REPLACED,
     clean_json,
+    is_clean,
     reply_error,
     reply_object,
 )
@@ -86,7 +87,8 @@ def parse_reply(text: str, reply: type[T], reply_id: str | None = None) -> Parse
     candidate = reply_object(text, reply_id)
     flags = {REPAIRED} if candidate.repaired else set()
     try:
-        fitted = _fit_reply(clean_json(candidate.value, flags), reply, flags)
+        value = candidate.value if is_clean(text) else clean_json(candidate.value, flags)
+        fitted = _fit_reply(value, reply, flags)
     except RecursionError as error:
         raise reply_error("invalid_reply", "JSON that is nested too deeply") from error
     if flags & {REPLACED, CAPPED}:

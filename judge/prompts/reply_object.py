@@ -37,6 +37,7 @@ CAPPED: Final = "text_capped"
 
 # Control characters but tab and line ends, and lone surrogates, which no file format stores.
 _UNPRINTABLE: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
+_FLAT: Final = 100  # the most brackets of a text that is nested too deeply for nothing
 # Possessive: blanks that neither quote nor brace follows are not given back one by one.
 _START: Final = re.compile(r'\{(?=[ \t\r\n]*+["}])')
 _BYTE_ORDER_MARK: Final = "\ufeff"
@@ -62,6 +63,14 @@ class _ParsedObject:
 def without_surrogates(text: str) -> str:
     """The text as valid Unicode: surrogate pairs joined, lone surrogates replaced by U+FFFD."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def is_clean(text: str) -> bool:
+    """Whether no JSON value in a text can hold anything that `clean_json` would change or refuse."""
+    # Without a backslash, a JSON string holds what the text holds.
+    if len(text) > MAX_TEXT_CHARS or "\\" in text or _UNPRINTABLE.search(text):
+        return False
+    return text.count("{") + text.count("[") <= _FLAT
 
 
 def clean_json(value: Any, flags: set[str]) -> Any:

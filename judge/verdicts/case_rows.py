@@ -12,16 +12,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
 from assizes.judge.case import Case, Transcript
 from assizes.judge.catalog import JudgePanel
-from assizes.judge.engine.ask_records import HearingResult
+from assizes.judge.engine.ask_records import AskRecord, HearingResult
 from assizes.judge.engine.second_look import NEEDS_REVIEW
-from assizes.judge.evidence.tool_calls import tool_evidence
+from assizes.judge.evidence.tool_calls import has_expected_call, tool_evidence
 from assizes.judge.formats.shared.parsing import unchecked_truth
 from assizes.judge.injection.families import Flag, flags
+from assizes.judge.injection.quick_test import QuickTest
 from assizes.judge.protocol import Judge
 from assizes.judge.rows import as_json
 from assizes.judge.rubrics.rubric import OUTCOMES
@@ -87,6 +88,8 @@ def _phrases(words: Sequence[str]) -> re.Pattern[str]:
 
 _BLAME: Final = _phrases(BLAME)
 _PRAISE: Final = _phrases(PRAISE)
+_MAYBE_BLAME: Final = QuickTest(BLAME)
+_MAYBE_PRAISE: Final = QuickTest(PRAISE)
 
 OF_THE_TASK: Final = frozenset(
     {
@@ -111,10 +114,10 @@ def contradiction(score: Score) -> str | None:
     """How a score contradicts its rationale; `None` where it does not."""
     if score.value is None or LOW < score.value < HIGH:
         return None
-    words, pattern = (BLAME, _BLAME) if score.value >= HIGH else (PRAISE, _PRAISE)
+    maybe, pattern = (_MAYBE_BLAME, _BLAME) if score.value >= HIGH else (_MAYBE_PRAISE, _PRAISE)
     text = rationale(score.details).lower()
     # The pattern is slow, and most rationales hold none of the phrases.
-    if not any(phrase in text for phrase in words):
+    if not maybe.may_match_any(text):
         return None
     plain = next((match[2] for match in pattern.finditer(text) if match[1] is None), None)
     return plain and f"value {score.value:g}, but its rationale says {plain!r}"
@@ -133,7 +136,10 @@ def contradicted_metrics(case: Case, scores: Sequence[Score]) -> dict[str, str]:
     if not high:
         return {}
     contradictions = {}
-    if case.expected.tool_calls:
+    # Where an expected tool was called with success, and no other metric asks, nothing contradicts.
+    if case.expected.tool_calls and (
+        "task_completion" in high or ("tool_routing" in high and not has_expected_call(case))
+    ):
         tools = tool_evidence(case)
         if tools.recall == 0 and "tool_routing" in high:
             expected = len(tools.expected or ())
@@ -197,6 +203,10 @@ class Findings:
     rows: Mapping[str, list[dict[str, Any]]]
 
 
+_ASK_COLUMNS: Final = tuple(field.name for field in fields(AskRecord))
+_VERDICT_COLUMNS: Final = tuple(field.name for field in fields(CaseVerdict))
+
+
 def findings(
     row_key: RowKey, case: Case, hearing_results: Sequence[HearingResult], panel: JudgePanel
 ) -> Findings:
@@ -222,16 +232,17 @@ def findings(
     cause = case_verdict.root_cause
     fixes = {} if cause is None else {cause: _fix(case, scores, panel, cause)}
     score_rows = [
-        key | _score_row(result.judge, score, panel, fixes, suspects)
+        {**key, **_score_row(result.judge, score, panel, fixes, suspects)}
         for result in hearing_results
         for score in result.scores
     ]
     ask_rows = [
-        key | {field.name: getattr(ask, field.name) for field in fields(ask)}
+        {**key, **{name: getattr(ask, name) for name in _ASK_COLUMNS}}
         for result in hearing_results
         for ask in result.asks
     ]
-    case_row = {**key, **_case_row(row_key, case), **asdict(case_verdict), "flags": flag_names}
+    of_verdict = {name: getattr(case_verdict, name) for name in _VERDICT_COLUMNS}
+    case_row = {**key, **_case_row(row_key, case), **of_verdict, "flags": flag_names}
     return Findings(case_verdict, {"scores": score_rows, "asks": ask_rows, "cases": [case_row]})
 
 
