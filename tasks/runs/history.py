@@ -159,7 +159,9 @@ def _rows(store: Store, run_range: RunRange) -> list[_Row]:
     name, since = run_range.name or next(iter(usable["name"]), None), run_range.since
     first = since.astimezone(UTC).date() if since else date.min
     of_name = usable.filter(pl.col("name").eq_missing(pl.lit(name, pl.String)))
-    rows = [row for row in of_name.iter_rows(named=True) if first <= row["day"] <= run_range.until]
+    rows: list[_Row] = [
+        row for row in of_name.iter_rows(named=True) if first <= row["day"] <= run_range.until
+    ]
     if not rows:
         known = ", ".join(sorted(set(complete_runs["name"]))) or "none"
         raise StoreError(f"{store.uri} holds no complete run named {name!r}; there are: {known}")
