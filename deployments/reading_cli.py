@@ -52,9 +52,19 @@ def json_schema(
 
 
 @app.command()
-def runs(config: ConfigFile = None, store: StoreUri = None, as_json: AsJson = False) -> None:
+def runs(
+    last: Annotated[
+        int | None,
+        Option(min=1, help="Only the last so many runs [default: 100 in a table, all in JSON]."),
+    ] = None,
+    config: ConfigFile = None,
+    store: StoreUri = None,
+    as_json: AsJson = False,
+) -> None:
     """List the runs of a store, those about the newest day first."""
-    commands.show.show_runs(config, store, as_json=as_json)
+    from assizes.deployments.commands.reading.run_list import show_runs
+
+    show_runs(config, store, last=last, as_json=as_json)
 
 
 @app.command()

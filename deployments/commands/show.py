@@ -12,6 +12,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from assizes.deployments.commands import output
+from assizes.deployments.commands.reading.run_list import RUN_FIELDS
 from assizes.deployments.commands.stores import opened_store, store_config
 from assizes.deployments.setting_faults import fault_of
 from assizes.deployments.settings import read_optional_config
@@ -23,37 +24,10 @@ from assizes.tasks.intake.first_rejects import place_text
 from assizes.tasks.reports.schema.corrected import Corrected
 from assizes.tasks.reports.stored import corrected_detail
 from assizes.tasks.runs.corrected import trust_lines
-from assizes.tasks.runs.run_progress import RUNNING, CommittedProgress, run_progress
+from assizes.tasks.runs.run_progress import RUNNING, run_progress
 from assizes.tasks.runs.stored_comparison import compare_stored
-from assizes.tasks.runs.stored_runs import INTERRUPTED, with_displayed_status
+from assizes.tasks.runs.stored_runs import INTERRUPTED
 from assizes.tasks.store import existing_store
-
-_HEAD = ("run_id", "name", "trigger", "status", "judge_model")
-RUN_FIELDS = (*_HEAD, "day", "started_at", "finished_at")
-"""Columns of table runs that the JSON documents show."""
-
-
-def show_runs(file: Path | None, uri: str | None, *, as_json: bool) -> None:
-    """Print the runs of a store, those about the newest day first."""
-    numbers = ("weighted_metrics_score_pct", "cases_pass_rate_pct", "outcome", "coverage")
-    progress: dict[str, CommittedProgress] = {}
-    with opened_store(file, uri) as store:
-        store_uri = store.uri
-        index = with_displayed_status(store, store.run_index())
-        rows = index.select(*RUN_FIELDS, *numbers).to_dicts()
-        for run_id in index.filter(status=RUNNING)["run_id"]:
-            progress[run_id] = run_progress(store, store.run(run_id))
-    if as_json:
-        output.print_json(rows)
-    elif rows:
-        columns = ("run", "status", "judge", "about", "started", "#score", "#pass %")
-        shown = ("run_id", "status", "judge_model", "day", "started_at", *numbers[:2])
-        for row in rows:
-            row["started_at"] = f"{row['started_at']:%Y-%m-%d %H:%M}"
-        output.print_table("", columns, [[row[field] for field in shown] for row in rows])
-        output.print_lines(f"{run_id}: {run.line()}" for run_id, run in progress.items())
-    else:
-        output.print_line(f"no runs in {store_uri}")
 
 
 def show_run(run_id: str, file: Path | None, uri: str | None, *, as_json: bool) -> None:

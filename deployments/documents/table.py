@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from pydantic import TypeAdapter
 
-from assizes.deployments.commands.show import RUN_FIELDS
+from assizes.deployments.commands.reading.run_list import RUN_FIELDS
 from assizes.deployments.documents import written
 from assizes.deployments.documents.rows import Schema, list_of, row_schema, strict_object
 from assizes.judge.errors import ConfigurationError

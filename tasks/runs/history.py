@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import polars as pl
 
@@ -22,8 +22,9 @@ from assizes.judge.rows import COMPLETE
 from assizes.judge.verdicts.executions import collect_rows
 from assizes.tasks.runs.anchor_runs import anchor_runs, overall_scores
 from assizes.tasks.runs.labels_and_grades import answering_models
+from assizes.tasks.runs.run_series import Mean, RunSeries, run_series
 from assizes.tasks.store import RunRecord, Store
-from assizes.tasks.store.record import DAY
+from assizes.tasks.store.listing.run_index import index_row
 
 PASS_RATE: Final = "pass_rate"
 OVERALL: Final = "overall_score"
@@ -36,6 +37,8 @@ _COLUMNS: Final[Mapping[str, str]] = {PASS_RATE: "passed", OVERALL: OVERALL, LAT
 _SPANS: Final[Mapping[str, float]] = {OVERALL: 100.0, LATENCY: 0.0}  # widths; 0: no upper end
 _SLICES: Final = ("agent", "agent_version")
 _KEY: Final = ("case_id", "repetition")
+
+_Row: TypeAlias = Mapping[str, Any]  # of the index of runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,16 +58,6 @@ class _SeriesKey(NamedTuple):
     slice_of: str  # such as `tags.intent=refund`; empty: the whole run
 
 
-class _Mean(NamedTuple):
-    """The mean of a series over the cases that share a value of a slice."""
-
-    series: str
-    of: str  # the value of the slice
-    mean: float
-    se: float  # standard error of the mean, clustered
-    items: int  # number of values
-
-
 def stored_trends(store: Store, run_range: RunRange, config: SeriesConfig) -> Trends:
     """The trends of the complete runs of one name.
 
@@ -74,10 +67,10 @@ def stored_trends(store: Store, run_range: RunRange, config: SeriesConfig) -> Tr
         StoreError: the store has no complete run of that name.
         ConfigurationError: the configuration names a slice or a series that does not exist.
     """
-    records = _records(store, run_range)
+    rows = _rows(store, run_range)
     groups: dict[_SeriesKey, list[Point]] = defaultdict(list)
-    for record in records:
-        for key, point in _points(store, record, config.slices):
+    for row, series in zip(rows, _series(store, rows), strict=True):
+        for key, point in _points(store, row, series, config.slices):
             groups[key].append(point)
     names = {key.name for key in groups}
     for name in config.metrics:
@@ -85,7 +78,7 @@ def stored_trends(store: Store, run_range: RunRange, config: SeriesConfig) -> Tr
             raise ConfigurationError.unknown("series", name, names, "[series] metrics")
     chosen = set(config.metrics) or names
     ranks = {name: rank for rank, name in enumerate(_COLUMNS)}
-    series = [
+    chosen_series = [
         Series(
             name=key.name,
             points=points,
@@ -97,22 +90,29 @@ def stored_trends(store: Store, run_range: RunRange, config: SeriesConfig) -> Tr
         if key.name in chosen
     ]
     # The series of whole runs come first, and the columns of cases before the metrics.
-    series.sort(key=lambda item: (item.slice_of, ranks.get(item.name, len(ranks)), item.name))
-    found = trends(records[0].name, series, config, _bridges(store, records[0].name))
-    return found.model_copy(update={"notes": (*found.notes, *_rubric_notes(records))})
+    chosen_series.sort(
+        key=lambda item: (item.slice_of, ranks.get(item.name, len(ranks)), item.name)
+    )
+    name = rows[0]["name"]
+    found = trends(name, chosen_series, config, _bridges(store, name))
+    return found.model_copy(update={"notes": (*found.notes, *_rubric_notes(store, rows))})
 
 
-def _rubric_notes(records: Sequence[RunRecord]) -> list[str]:
+def _rubric_notes(store: Store, rows: Sequence[_Row]) -> list[str]:
     """Where the rubric of a metric became another one: a line for each metric and change."""
-    notes = []
-    for before, after in pairwise(records):
+    changes = [pair for pair in pairwise(rows) if pair[0]["rubrics"] != pair[1]["rubrics"]]
+    notes: list[str] = []
+    for pair in reversed(changes):  # the latest are shown: the settings of others are not read
+        before, after = _records(store, pair)
         old, new = (_rubric_hashes(record) for record in (before, after))
-        notes += [
+        notes[:0] = [
             f"from run {after.run_id} ({after.day:%Y-%m-%d}) on, {metric} is judged by another "
             f"rubric, {new[metric]} in place of {old[metric]}"
             for metric in sorted(old.keys() & new.keys())
             if old[metric] != new[metric]
         ]
+        if len(notes) >= MAX_RUBRIC_NOTES:
+            break
     return notes[-MAX_RUBRIC_NOTES:]
 
 
@@ -128,73 +128,97 @@ def _rubric_hashes(record: RunRecord) -> dict[str, str]:
 
 def _bridges(store: Store, name: str) -> Bridges:
     """How much more each judge gives than the judge before it, on anchors that both judged."""
-    runs = [(_run_judge(store, run), run) for run in anchor_runs(store, name)]
+    records = anchor_runs(store, name)
+    runs = list(
+        zip(_series(store, [index_row(run.row()) for run in records]), records, strict=True)
+    )
     shifts = {}
     # Where the judge changes between two anchor runs, these are the nearest to the change.
     for (former, before), (later, after) in pairwise(runs):
-        score_change = change(overall_scores(store, before), overall_scores(store, after))
-        if former == later or score_change is None or not score_change.paired:
+        if former.judge == later.judge:
             continue
-        old, new = (
-            {series.name: point.value for series, point in _points(store, run, ())}
-            for run in (before, after)
-        )
-        shifts[former, later] = {series: new[series] - old[series] for series in old.keys() & new}
+        score_change = change(overall_scores(store, before), overall_scores(store, after))
+        if score_change is None or not score_change.paired:
+            continue
+        old, new = ({mean.series: mean.mean for mean in run.means} for run in (former, later))
+        gaps = {series: new[series] - old[series] for series in old.keys() & new}
+        shifts[former.judge, later.judge] = gaps
     # Days that a later judge judged can lie before those of an earlier one.
     back = {(b, a): {name: -gap for name, gap in gaps.items()} for (a, b), gaps in shifts.items()}
     return back | shifts
 
 
-def _records(store: Store, run_range: RunRange) -> list[RunRecord]:
-    """The complete runs by the days that they are about, the earliest first.
+def _rows(store: Store, run_range: RunRange) -> list[_Row]:
+    """The complete runs by the days that they are about, the earliest first, as rows of the index.
 
     Runs that only replayed cached replies are left out.
     """
     complete_runs = store.run_index().filter(pl.col("status") == COMPLETE)
     usable = complete_runs.filter(pl.col("cache_use").ne_missing("replay_only"), "ended")
-    rows = list(usable.iter_rows(named=True))
-    # The table of runs has the newest first.
-    name, since = run_range.name or (rows[0]["name"] if rows else None), run_range.since
+    # The index has the newest first.
+    name, since = run_range.name or next(iter(usable["name"]), None), run_range.since
     first = since.astimezone(UTC).date() if since else date.min
-    rows = [row for row in rows if row["name"] == name and first <= row["day"] <= run_range.until]
+    of_name = usable.filter(pl.col("name").eq_missing(pl.lit(name, pl.String)))
+    rows: list[_Row] = [
+        row for row in of_name.iter_rows(named=True) if first <= row["day"] <= run_range.until
+    ]
     if not rows:
         known = ", ".join(sorted(set(complete_runs["name"]))) or "none"
         raise StoreError(f"{store.uri} holds no complete run named {name!r}; there are: {known}")
     rows.sort(key=lambda row: (row["day"], row["started_at"], row["run_id"]))
-    recent_rows = rows[-run_range.last :] if run_range.last else rows
-    stored = store.rows_of_runs([row["run_id"] for row in recent_rows])
-    records = [RunRecord.of_row(row, {}) for row in stored.iter_rows(named=True)]
-    return sorted(records, key=lambda run: (run.day, run.started_at, run.run_id))
+    return rows[-run_range.last :] if run_range.last else rows
+
+
+def _records(store: Store, rows: Iterable[_Row]) -> list[RunRecord]:
+    """The records of rows of the index, in the same order."""
+    run_ids = [row["run_id"] for row in rows]
+    stored = store.rows_of_runs(run_ids).iter_rows(named=True)
+    records = {row["run_id"]: RunRecord.of_row(row, {}) for row in stored}
+    return [records[run_id] for run_id in run_ids]
+
+
+def _series(store: Store, rows: Sequence[_Row]) -> list[RunSeries]:
+    """The series over all cases of runs, by their rows of the index."""
+
+    def read(record: RunRecord) -> RunSeries:
+        values = _values(store, record.run_id, ())
+        means = list(_means(values.with_columns(of=pl.lit(""))))
+        return RunSeries(_run_judge(store, record), means)
+
+    found = run_series(store, [row["run_id"] for row in rows], read)
+    return [found[row["run_id"]] for row in rows]
 
 
 def _points(
-    store: Store, record: RunRecord, slices: Sequence[str]
+    store: Store, row: _Row, series: RunSeries, slices: Sequence[str]
 ) -> Iterable[tuple[_SeriesKey, Point]]:
     """One run as a point of each series: of the whole run first, then of every slice."""
-    judge, summary = _run_judge(store, record), record.summary
-    usable = summary is not None and summary.get("outcome") != "inconclusive"
-    cases = store.scan(record.run_id, "cases").filter(pl.col("status") == "judged")
-    values = _values(store, record, cases, slices)
-    sliced = ["", *slices]  # empty: the whole run
-    for place, name in enumerate(sliced):
-        of = pl.lit("") if not name else pl.col(f"slice_{place}")
-        labelled = values.with_columns(of=of)
+    for mean in series.means:
+        yield _SeriesKey(mean.series, ""), _point(row, series, mean)
+    if not slices:
+        return
+    values = _values(store, row["run_id"], slices)
+    for place, name in enumerate(slices, 1):
+        labelled = values.with_columns(of=pl.col(f"slice_{place}"))
         # A case that called several tools counts in the slice of each.
         known = (labelled.explode("of") if name == TOOL else labelled).drop_nulls("of")
         for mean in _means(known):
-            point = Point(
-                *(record.run_id, _shown_time(record), mean.mean, mean.se, mean.items),
-                judge=judge,
-                usable=usable,
-                begun=record.started_at,
-            )
-            yield _SeriesKey(mean.series, f"{name}={mean.of}" if name else ""), point
+            yield _SeriesKey(mean.series, f"{name}={mean.of}"), _point(row, series, mean)
 
 
-def _shown_time(record: RunRecord) -> datetime:
+def _point(row: _Row, series: RunSeries, mean: Mean) -> Point:
+    return Point(
+        *(row["run_id"], _shown_time(row), mean.mean, mean.se, mean.items),
+        judge=series.judge,
+        usable=row["outcome"] != "inconclusive",
+        begun=row["started_at"],
+    )
+
+
+def _shown_time(row: _Row) -> datetime:
     """The beginning of the day that a run is about; of a run of no one day, when it began."""
-    of_one_day = DAY in record.config
-    return datetime.combine(record.day, time.min, UTC) if of_one_day else record.started_at
+    began: datetime = row["started_at"]
+    return datetime.combine(row["day"], time.min, UTC) if row["dated"] else began
 
 
 def _run_judge(store: Store, record: RunRecord) -> str:
@@ -226,10 +250,9 @@ def _cluster_and_slices(slices: Sequence[str]) -> list[pl.Expr]:
     return columns
 
 
-def _values(
-    store: Store, record: RunRecord, cases: pl.LazyFrame, slices: Sequence[str]
-) -> pl.LazyFrame:
-    """The values of the cases and of their scores, by series, with cluster and slices."""
+def _values(store: Store, run_id: str, slices: Sequence[str]) -> pl.LazyFrame:
+    """The values of the judged cases and of their scores, by series, with cluster and slices."""
+    cases = store.scan(run_id, "cases").filter(pl.col("status") == "judged")
     groups = _cluster_and_slices(slices)
     case_values = [
         cases.select(
@@ -237,7 +260,7 @@ def _values(
         )
         for name, column in _COLUMNS.items()
     ]
-    scores = store.scan(record.run_id, "scores").filter(pl.col("part") == "")
+    scores = store.scan(run_id, "scores").filter(pl.col("part") == "")
     scored = scores.filter(pl.col("status") == "scored")
     score_values = (
         scored.select(*_KEY, pl.col("metric").alias("series"), "value")
@@ -248,7 +271,7 @@ def _values(
     return pl.concat([pl.concat(case_values).drop_nulls("value"), score_values])
 
 
-def _means(values: pl.LazyFrame) -> Iterable[_Mean]:
+def _means(values: pl.LazyFrame) -> Iterable[Mean]:
     """The mean of each series and value of a slice, with its standard error (Miller 2024)."""
     # The last digits of a sum depend on the order of its terms, and Polars leaves out a sort ahead
     # of a sum, except where the groups keep their order.
@@ -271,4 +294,4 @@ def _means(values: pl.LazyFrame) -> Iterable[_Mean]:
         count, n = row["clusters"], row["n"]
         # SE = sqrt(C / (C - 1) * sum over C clusters of (sum of residuals)^2) / n; unknown for one.
         variance = count / (count - 1) * row["squares"] if count > 1 else 0.0
-        yield _Mean(row["series"], row["of"], row["mean"], variance**0.5 / n, n)
+        yield Mean(row["series"], row["of"], row["mean"], variance**0.5 / n, n)

@@ -165,6 +165,17 @@ def revision_of(con: Connection, run_id: str) -> str:
     return f"{shards}-{digest}"
 
 
+def revisions_of(con: Connection, run_ids: Collection[str]) -> dict[str, str]:
+    """The same for some runs, each by its id."""
+    query = (
+        "select run_id, count(*), coalesce(bit_xor(hash(shard, sha)), 0) from _commits "
+        "where run_id in (select unnest($ids::varchar[])) group by run_id"
+    )
+    rows = con.execute(query, {"ids": list(run_ids)}).fetchall()
+    found = {run_id: f"{shards}-{digest}" for run_id, shards, digest in rows}
+    return {run_id: found.get(run_id, "0-0") for run_id in run_ids}
+
+
 def forgotten_cases_of(con: Connection, run_id: str) -> int:
     """The cases that the shards of a run count and table cases has not; 0 without a deletion.
 

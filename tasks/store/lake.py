@@ -133,6 +133,12 @@ class ParquetStore(Closing):
         number = self.manifest.snapshot(checked_id(run_id, "run id")).number
         return f"{number}-{self.manifest.digest(run_id)['sha256']}"
 
+    def row_revisions(self, run_ids: Collection[str]) -> dict[str, str]:
+        """The end of each run and its newest generation, as no commit mark follows the end."""
+        ended = dict(self.run_index().select("run_id", "finished_at").iter_rows())
+        newest = self._runs.newest_generations(run_ids)
+        return {run_id: f"{newest[run_id]} {ended[run_id]}" for run_id in run_ids}
+
     def commit_shard(self, run_id: str, shard_id: str, frames: Frames, counts: Counts) -> bool:
         """Write the parts, then create the commit mark that names them."""
         checked_id(shard_id, "shard id")

@@ -53,6 +53,9 @@ class Store(AbstractContextManager["Store", None], Protocol):
     def revision(self, run_id: str) -> str:
         """A text that changes with every change of the rows of a run (full id); quick to read."""
 
+    def row_revisions(self, run_ids: Collection[str]) -> dict[str, str]:
+        """The same for some complete runs, each by its id; quick to read for thousands."""
+
     def commit_shard(self, run_id: str, shard_id: str, frames: Frames, counts: Counts) -> bool:
         """Store the rows of a shard in one commit; returns whether this call committed the shard.
 

@@ -108,6 +108,11 @@ class DuckDBStore(Closing):
             self._check_known(con, run_id)
             return duckdb_rows.revision_of(con, run_id)
 
+    def row_revisions(self, run_ids: Collection[str]) -> dict[str, str]:
+        """The number of the committed shards, and a hash of their digests, of each run."""
+        with self._transaction() as con:
+            return duckdb_rows.revisions_of(con, run_ids)
+
     def commit_shard(self, run_id: str, shard_id: str, frames: Frames, counts: Counts) -> bool:
         """Insert the rows of a shard and its row in `_commits`, then append it to the journal."""
         checked_id(shard_id, "shard id")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import polars as pl
 
@@ -21,6 +22,31 @@ BEGUN: Final = "run.json"
 """The document of a run that begins."""
 
 _KINDS: Final = (*ENDS, BEGUN)
+_FOLDER: Final = "runs"
+_MAX_SEEN: Final = 8  # lakes
+_TICK_NS: Final = 2_000_000_000
+"""Nanoseconds in which two changes of a folder may have the same time, on coarse file systems."""
+
+
+class _Seen(NamedTuple):
+    """The runs of a local folder as this process saw them last."""
+
+    folder: Mapping[str, str]  # the state of the folder of runs
+    at_ns: int  # Unix time before it was listed
+    states: dict[str, str]  # of the runs, by run id
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether another run would have changed the time of the folder since it was listed."""
+        changed_ns = max((int(state.split("-")[1]) for state in self.folder.values()), default=0)
+        return self.at_ns - changed_ns > _TICK_NS
+
+
+_seen: Final[dict[str, _Seen]] = {}  # by the root of the lake
+
+
+def _is_final(state: str) -> bool:
+    return state.startswith(SUCCESS)
 
 
 class LakeRuns:
@@ -45,17 +71,38 @@ class LakeRuns:
             missing = [run_id for run_id in missing if run_id not in rows]
         return frame("runs", rows.values())
 
+    def newest_generations(self, run_ids: Iterable[str]) -> dict[str, str]:
+        """The name of the newest generation of each of some runs; empty where there is none."""
+        folders = {run_id: f"runs/{run_id}/generations" for run_id in run_ids}
+        return {
+            run_id: max(self._objects.names(folder), default="")
+            for run_id, folder in folders.items()
+        }
+
     def run_states(self, known: Mapping[str, str]) -> dict[str, str]:
         """The file that says last how a run is; in a bucket complete runs keep the state they had."""
-        missing: Sequence[str] = self._objects.names("runs")
+        if (now := self._objects.states([_FOLDER])) is None:
+            # A complete run is final, and one that begins anew leaves the index.
+            run_ids = self._objects.names(_FOLDER)
+            return {run_id: known.get(run_id, UNKNOWN_STATE) for run_id in run_ids}
+        seen, now_ns = _seen.get(self._objects.where), time.time_ns()
+        if seen is not None and seen.folder == now and seen.is_settled:
+            # No run came or went, and those that were complete are final.
+            states = {run: state for run, state in seen.states.items() if _is_final(state)}
+            states |= self._file_states([run for run in seen.states if run not in states])
+        else:
+            states = self._file_states(self._objects.names(_FOLDER))
+        if len(_seen) >= _MAX_SEEN:
+            _seen.clear()
+        _seen[self._objects.where] = _Seen(now, now_ns, states)
+        return states
+
+    def _file_states(self, run_ids: Sequence[str]) -> dict[str, str]:
         states: dict[str, str] = {}
         for kind in _KINDS:
-            names = {f"runs/{run_id}/{kind}": run_id for run_id in missing}
-            if (found := self._objects.states(list(names))) is None:
-                # A complete run is final, and one that begins anew leaves the index.
-                return {run_id: known.get(run_id, UNKNOWN_STATE) for run_id in missing}
+            names = {f"runs/{run_id}/{kind}": run_id for run_id in run_ids if run_id not in states}
+            found = self._objects.states(list(names)) or {}
             states |= {names[name]: f"{kind} {state}" for name, state in found.items()}
-            missing = [run_id for run_id in missing if run_id not in states]
         return states
 
     def settled_state(self, row: Mapping[str, Any], state: str) -> str:

@@ -8,14 +8,15 @@ other's row, cost the next reader a few runs to read.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 import polars as pl
 
-from assizes.judge.config.run import suite_series
-from assizes.judge.rows import TABLES
+from assizes.judge.config.run import FINGERPRINTS, suite_series
+from assizes.judge.rows import TABLES, as_json
 from assizes.tasks.store.listing.tables import DerivedTables
 from assizes.tasks.store.record import DAY, SEQUENCE, newest_first
 
@@ -29,6 +30,7 @@ RUN_INDEX: Final[dict[str, Any]] = {
     "baseline": pl.String,  # the setting [comparison] baseline
     "suite": pl.String,  # name and conversations of its suite as JSON; None: it was over none
     "again": pl.String,  # the run whose records it judged again
+    "rubrics": pl.String,  # digest of the hashes of its rubrics
     "ended": pl.Boolean,  # whether it has a summary; the numbers below are those of the summary
     "outcome": pl.String,
     "surely_failed": pl.Boolean,
@@ -129,6 +131,13 @@ def index_row(row: Mapping[str, Any]) -> dict[str, Any]:
         "baseline": config.get("comparison", {}).get("baseline"),
         "suite": suite_key(suite_series(config)),
         "again": (config.get("transcripts", {}).get("again") or {}).get("run"),
+        "rubrics": _rubrics_digest(config),
         "ended": bool(row["summary"]),
         **{name: summary.get(name) for name in _SUMMARY},
     }
+
+
+def _rubrics_digest(config: Mapping[str, Any]) -> str:
+    prints = config.get(FINGERPRINTS) or {}
+    rubrics = {name: value for name, value in prints.items() if name.startswith("metric:")}
+    return hashlib.blake2b(as_json(rubrics).encode(), digest_size=8).hexdigest()

@@ -18,7 +18,6 @@ from typing import Any, Final, NamedTuple, Protocol
 import polars as pl
 
 from assizes.judge.errors import StoreError
-from assizes.tasks.runtime.failpoints import failpoint
 from assizes.tasks.store.listing.memory import MemoryFiles
 from assizes.tasks.store.listing.sealed import has_seal, is_as_written, sealed_parquet
 from assizes.tasks.store.objects import Folder
@@ -90,13 +89,11 @@ class DerivedTables:
     def write(self, name: str, rows: pl.DataFrame) -> None:
         """Keep a table for other processes, or for this one alone where the store is read only."""
         path, data = f"{FOLDER}/{name}.parquet", sealed_parquet(rows)
-        failpoint("index.write.before")
         try:
             self._files.replace(path, data)
         except StoreError as error:
             log.debug("%s is kept in memory: %s", path, error)
             data = self._bytes(path)
-        failpoint("index.write.after")
         self._remember((self._files.where, name), _Remembered(_digest(data), rows))
 
     def _bytes(self, path: str) -> bytes:

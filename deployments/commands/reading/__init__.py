@@ -1,0 +1,1 @@
+"""Commands that only list what is stored, and load nothing else."""
