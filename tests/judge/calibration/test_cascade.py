@@ -137,7 +137,9 @@ def test_the_promise_is_broken_no_more_often_than_delta():
             continue
         promised += 1
         stays = [found.confidence <= level for level in (0.2, 0.6, 1.0)]
-        true = np.mean([own if keep else 0.9 for own, keep in zip((0.6, 0.76, 0.9), stays, strict=True)])
+        true = np.mean(
+            [own if keep else 0.9 for own, keep in zip((0.6, 0.76, 0.9), stays, strict=True)]
+        )
         broken += bool(true < asked)
     assert promised > trials / 4
     assert binom.sf(broken - 1, trials, delta) > 0.001, (broken, trials)
