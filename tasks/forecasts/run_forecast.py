@@ -104,9 +104,8 @@ async def forecast(config: RunConfig, day: date | None = None) -> RunForecast:
     if not heard_count:
         raise Inconclusive("no_data: every transcript has changed or gone since it was listed")
     figures = _figures(prior, forecaster, intake.due / heard_count)  # over 1: sampled
-    run_forecast = _build_forecast(figures, prior, intake, heard_count)
-    option_cases = len(sample.cases) if options else None
-    return run_forecast.model_copy(update={"options": options, "option_cases": option_cases})
+    more = {"options": options, "option_cases": len(sample.cases) if options else None}
+    return _build_forecast(figures, prior, intake, heard_count).model_copy(update=more)
 
 
 def _figures(prior: _PriorState, forecaster: Forecaster, scale: float) -> ForecastFigures:
