@@ -7,7 +7,7 @@ DIST := dist
 WHEEL_VENV := .venv-wheel
 
 .DEFAULT_GOAL := check
-.PHONY: demo quick test test-rest test-all fuzz torture coverage check format lint types contracts ids test-s3 test-server test-integrations soak soak-quick bench bench-engine bench-rate bench-workers bench-scale bench-bulk bench-sql bench-begin bench-banking bench-stats bench-labels bench-align bench-cascade bench-causes bench-diagnosis bench-privacy bench-hostile bench-surface bench-reading bench-serving bench-finding bench-newcomer audit mutation screenshots wheel test-wheel image lock clean docs reference
+.PHONY: demo quick test test-rest test-all fuzz torture coverage check format lint types contracts ids test-s3 test-server test-integrations soak soak-quick bench bench-engine bench-rate bench-workers bench-scale bench-bulk bench-sql bench-begin bench-banking bench-stats bench-labels bench-align bench-cascade bench-together bench-causes bench-diagnosis bench-privacy bench-hostile bench-surface bench-reading bench-serving bench-finding bench-newcomer audit mutation screenshots wheel test-wheel image lock clean docs reference
 
 $(STAMP): requirements.lock pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -145,6 +145,9 @@ bench-align: $(STAMP)  ## a judge aligned with labels: planted biases mended, no
 
 bench-cascade: $(STAMP)  ## cascades of recorded judges: is the promised agreement kept, and what is escalated
 	$(BIN)/python -m benchmarks.cascade
+
+bench-together: $(STAMP)  ## nine metrics in one ask or in nine: calls, tokens, US dollars
+	$(BIN)/python -m benchmarks.together
 
 bench-causes: $(STAMP)  ## planted failure modes found again, kept over thirty nights, and a million reasons grouped
 	$(BIN)/python -m benchmarks.causes

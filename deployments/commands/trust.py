@@ -122,7 +122,7 @@ def calibrate_and_print(
                 store = closing.enter_context(existing_store(config.store))
             result = calibrate_judgements(store, config.calibration)
     else:  # the scores of a run: of the one that is named, or of one made now
-        of_run = judge_transcripts(config, verbose=verbose) if run_id is None else run_id
+        of_run = _judge_transcripts(config, verbose=verbose) if run_id is None else run_id
         with existing_store(config.store) as store:
             result = calibrate_run(store, of_run, config.calibration)
         if run_id is None and config.calibration.canaries:
@@ -194,7 +194,7 @@ def calibration_config(
     return config
 
 
-def judge_transcripts(config: RunConfig, *, verbose: bool) -> str:
+def _judge_transcripts(config: RunConfig, *, verbose: bool) -> str:
     """Judge the configured transcripts, unless a stored run has done so; returns the run id."""
     from assizes.deployments.commands.run import RunOptions, evaluations, preflight
 

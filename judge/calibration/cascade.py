@@ -181,10 +181,10 @@ def _promise(
     undecided: int,
 ) -> MetricPromise:
     agreeing = [
-        float(one.first_agrees if one.confidence >= threshold else one.senior_agrees)
-        for one in decisions
+        float(decision.first_agrees if decision.confidence >= threshold else decision.senior_agrees)
+        for decision in decisions
     ]
-    sample = Sample.of(agreeing, [one.cluster for one in decisions])
+    sample = Sample.of(agreeing, [decision.cluster for decision in decisions])
     low, effective = agreement_bound(sample, delta)
     return MetricPromise(
         metric=metric,
@@ -193,8 +193,8 @@ def _promise(
         effective_labels=round(effective, 2),
         attained=rounded_value(sample.mean),
         attained_low=rounded_value(low),
-        first_alone=rounded_value(fmean(one.first_agrees for one in decisions)),
-        senior_alone=rounded_value(fmean(one.senior_agrees for one in decisions)),
+        first_alone=rounded_value(fmean(decision.first_agrees for decision in decisions)),
+        senior_alone=rounded_value(fmean(decision.senior_agrees for decision in decisions)),
         undecided=undecided,
     )
 
@@ -209,7 +209,7 @@ def _check_labels(labels: CascadeLabels, agreement: float, delta: float) -> None
                 f"{labels.judge}: {len(decisions)} labelled decisions of {metric}; agreement "
                 f"{agreement:g} with delta {delta:g} takes at least {needed}, even if all agree"
             )
-        clusters = len({one.cluster for one in decisions})
+        clusters = len({decision.cluster for decision in decisions})
         if clusters < MIN_CLUSTERS:
             raise ConfigurationError(
                 f"{labels.judge}: the {len(decisions)} labels of {metric} are from {clusters} "

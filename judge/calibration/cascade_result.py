@@ -43,10 +43,10 @@ class CascadeResult(BaseModel):
             f"agreement = {self.agreement!r}",
             f"delta = {self.delta!r}",
         ]
-        for one in self.judges:
-            lines += ["", f"[judge.cascade.thresholds.{json.dumps(one.calibration.judge)}]"]
+        for judge in self.judges:
+            lines += ["", f"[judge.cascade.thresholds.{json.dumps(judge.calibration.judge)}]"]
             # JSON of numbers, texts and lists of texts is TOML, too.
-            body = one.setting.model_dump(mode="json")
+            body = judge.setting.model_dump(mode="json")
             lines += [f"{name} = {json.dumps(value)}" for name, value in body.items()]
         return "\n".join(lines) + "\n"
 

@@ -54,7 +54,9 @@ def _confidence(result: Score, votes: Sequence[Vote], scale: Scale) -> float:
         if score.metric == result.metric and not score.part
     ]
     if result.status != "scored":
-        agreeing = result.status == "skipped" and all(one.status == "skipped" for one in ballots)
+        agreeing = result.status == "skipped" and all(
+            ballot.status == "skipped" for ballot in ballots
+        )
         return 1.0 if agreeing else 0.0
     if (verdict := is_good(result)) is None:
         return 1.0  # an amount has no verdict that could be wrong
@@ -112,7 +114,7 @@ def with_confidence(
     """
     before = {score.metric: score for score in first if not score.part}
 
-    def marked(score: Score) -> Score:
+    def with_entries(score: Score) -> Score:
         known: dict[str, Any] = {"decided_by": decided_by}
         if score.metric in confidence_by_metric:
             known["confidence"] = confidence_by_metric[score.metric]
@@ -121,7 +123,7 @@ def with_confidence(
             known["first"] = {name: getattr(earlier, name) for name in names}
         return score.with_details(**known)
 
-    return [score if score.part else marked(score) for score in scores]
+    return [score if score.part else with_entries(score) for score in scores]
 
 
 def basis(judge: Judge, ensemble: Ensemble) -> str:
@@ -130,14 +132,14 @@ def basis(judge: Judge, ensemble: Ensemble) -> str:
     These are the models and how they are asked, the number of repeats, the version of the judge
     with its rubrics, and the parser of the replies.
     """
-    models = [_asked(member) for member in ensemble.models]
-    senior = None if ensemble.senior is None else _asked(ensemble.senior)
+    models = [_model_facts(member) for member in ensemble.models]
+    senior = None if ensemble.senior is None else _model_facts(ensemble.senior)
     rubrics = [[metric.name, metric.rubric_hash] for metric in judge.metrics]
     parts = [models, ensemble.repeats, senior, judge.version, rubrics, PARSER_VERSION]
     return hashlib.sha256(as_json(parts).encode()).hexdigest()[:16]
 
 
-def _asked(model: JudgeConfig) -> list[Any]:
+def _model_facts(model: JudgeConfig) -> list[Any]:
     return [model.model_id, *(getattr(model, name) for name in _HOW_ASKED)]
 
 

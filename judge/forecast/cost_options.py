@@ -85,18 +85,18 @@ def volumes(
     tallies: Mapping[AskGroup, AskTally], cases: int, due: int
 ) -> dict[tuple[str, str], Volume]:
     """The volumes of `due` cases, scaled up from the asks that were counted for `cases`."""
-    scale, found = due / cases, dict[tuple[str, str], Volume]()
+    scale, by_model = due / cases, dict[tuple[str, str], Volume]()
     for (judge, model, _), tally in tallies.items():
-        old = found.get((judge, model), Volume())
+        old = by_model.get((judge, model), Volume())
         to_cache = tally.new_marked_tokens
-        found[judge, model] = Volume(
+        by_model[judge, model] = Volume(
             old.calls + scale * tally.to_put,
             old.input_tokens + scale * tally.input_tokens,
             old.cached_tokens + max(0.0, scale * tally.marked_tokens - to_cache),
             old.cache_write_tokens + to_cache,
             old.output_tokens + scale * tally.output_tokens,
         )
-    return found
+    return by_model
 
 
 def apart_configs(config: JudgeConfig, metrics: Sequence[str]) -> list[JudgeConfig]:
@@ -131,11 +131,11 @@ def cost_options(inputs: OptionInputs) -> tuple[CostOption, ...]:
 
 
 def _options(inputs: OptionInputs) -> Iterator[CostOption]:
-    configured = _escalated(inputs, inputs.together)
+    configured = _at_shares(inputs, inputs.together)
     yield _option(inputs, "configured", "as configured", configured)
     if inputs.apart is not None:
         rest = {key: own for key, own in inputs.together.items() if key[0] != CONVERSATION}
-        whole = _escalated(inputs, {**rest, **inputs.apart})
+        whole = _at_shares(inputs, {**rest, **inputs.apart})
         yield _option(inputs, "apart", "each conversation metric in an ask of its own", whole)
     uncached = {key: _without_cache(volume) for key, volume in configured.items()}
     if inputs.batch:
@@ -162,7 +162,7 @@ def _options(inputs: OptionInputs) -> Iterator[CostOption]:
         yield _option(inputs, "sample", what, part)
 
 
-def _escalated(inputs: OptionInputs, whole: Volumes) -> dict[tuple[str, str], Volume]:
+def _at_shares(inputs: OptionInputs, whole: Volumes) -> dict[tuple[str, str], Volume]:
     return {key: own.times(inputs.shares.get(key, 1.0)) for key, own in whole.items()}
 
 
@@ -170,15 +170,17 @@ def _without_cache(volume: Volume) -> Volume:
     return replace(volume, cached_tokens=0.0, cache_write_tokens=0.0)
 
 
-def _option(inputs: OptionInputs, name: str, what: str, found: Volumes) -> CostOption:
-    costs = [own.usd(inputs.models[model], batch=inputs.batch) for (_, model), own in found.items()]
+def _option(inputs: OptionInputs, name: str, what: str, chosen: Volumes) -> CostOption:
+    costs = [
+        own.usd(inputs.models[model], batch=inputs.batch) for (_, model), own in chosen.items()
+    ]
     known = [usd for usd in costs if usd is not None]
     return CostOption(
         name=name,
         what=what,
-        calls=round(math.fsum(own.calls for own in found.values())),
-        input_tokens=round(math.fsum(own.input_tokens for own in found.values())),
-        cached_tokens=round(math.fsum(own.cached_tokens for own in found.values())),
-        output_tokens=round(math.fsum(own.output_tokens for own in found.values())),
+        calls=round(math.fsum(own.calls for own in chosen.values())),
+        input_tokens=round(math.fsum(own.input_tokens for own in chosen.values())),
+        cached_tokens=round(math.fsum(own.cached_tokens for own in chosen.values())),
+        output_tokens=round(math.fsum(own.output_tokens for own in chosen.values())),
         expected_usd=round(math.fsum(known), 6) if len(known) == len(costs) else None,
     )

@@ -43,7 +43,7 @@ _COLUMNS: Final = (
 )
 
 
-def collecting(
+def collecting_config(
     config: RunConfig, agreement: float | None, delta: float | None, *, needs_model: bool = True
 ) -> RunConfig:
     """The configuration of a run that asks both sides about every case, for `set_thresholds`.
@@ -76,7 +76,7 @@ def collecting(
 
 
 def stored_promise(config: RunConfig) -> CascadeConfig:
-    """The cascade that a configuration of `collecting` asks for."""
+    """The cascade that a configuration of `collecting_config` asks for."""
     assert config.judge.cascade is not None
     return config.judge.cascade
 
@@ -84,7 +84,7 @@ def stored_promise(config: RunConfig) -> CascadeConfig:
 def set_thresholds(store: Store, run_id: str, config: RunConfig) -> CascadeResult:
     """The thresholds of the judges of a run, by the labels of `config`.
 
-    `config` is one of `collecting`: its agreement and delta count, and its prices.
+    `config` is one of `collecting_config`: its agreement and delta count, and its prices.
 
     Raises:
         ConfigurationError: the run did not ask both sides, its rubrics have changed since, labels
@@ -145,10 +145,10 @@ class _Thresholds:
             )
         judges = []
         for name in labelled:
-            found = self._judge(name, items_by_judge[name], clusters)
+            calibration = self._judge(name, items_by_judge[name], clusters)
             (judge,) = (each for each in self._panel.judges if each.name == name)
-            setting = threshold_setting(found, basis(judge, ruled[name]))
-            judges.append(JudgeCascade(calibration=found, setting=setting))
+            setting = threshold_setting(calibration, basis(judge, ruled[name]))
+            judges.append(JudgeCascade(calibration=calibration, setting=setting))
         first = ruled[labelled[0]]
         return CascadeResult(
             run_id=self._record.run_id,
@@ -168,9 +168,9 @@ class _Thresholds:
             f"labels, or a model of its own in [judge.options.{name}]"
             for name in bare
         ]
-        for one in judges:
-            promised = set(one.setting.metrics)
-            (judge,) = (j for j in self._panel.judges if j.name == one.calibration.judge)
+        for cascade in judges:
+            promised = set(cascade.setting.metrics)
+            (judge,) = (j for j in self._panel.judges if j.name == cascade.calibration.judge)
             if others := [m.name for m in judge.metrics if m.name not in promised]:
                 notes.append(
                     f"{judge.name}: nothing is promised of {', '.join(others)}, which have no labels"
@@ -194,8 +194,9 @@ class _Thresholds:
             undecided[metric] = len(decided) - len(decisions[metric])
         judged = [(clusters.get(key, key.case_id), value) for key, value in least.items()]
         labels = CascadeLabels(name, decisions, judged, undecided)
-        found = set_threshold(labels, self._promise.agreement, self._promise.delta)
-        return found.model_copy(update=self._costs(name, len(least), found.escalated))
+        calibration = set_threshold(labels, self._promise.agreement, self._promise.delta)
+        costs = self._costs(name, len(least), calibration.escalated)
+        return calibration.model_copy(update=costs)
 
     def _headlines(
         self, judge: str, metrics: list[str]
@@ -223,7 +224,7 @@ class _Thresholds:
         """What both sides decided on each labelled case; `None` where one did not decide."""
         binary = all(set(item.people.values()) <= {0.0, 1.0} for item in items)
         mark = self._mark(metric, items)
-        how = _Reading(binary, mark, self._config.calibration)
+        how = _GradeReader(binary, mark, self._config.calibration)
         for item in items:
             key = ItemKey(item.case_id, item.repetition)
             grade, score = item.settled_grade(ordered=True), scores.get(key)
@@ -272,7 +273,7 @@ class _Thresholds:
             return model.price.cost_usd(*(row[column] or 0 for column in tokens)) / max(1, cases)
 
         each = [usd(model) for model in own.models]
-        known = [one for one in each if one is not None]
+        known = [cost for cost in each if cost is not None]
         first, senior = sum(known) if len(known) == len(each) else None, usd(own.senior)
         both = None if first is None or senior is None else first + escalated * senior
         figures = {"first_usd": first, "senior_usd": senior, "expected_usd": both}
@@ -280,7 +281,7 @@ class _Thresholds:
 
 
 @dataclass(frozen=True, slots=True)
-class _Reading:
+class _GradeReader:
     """How a stored score is read as good or bad, as people's grades are."""
 
     binary: bool  # people said pass or fail

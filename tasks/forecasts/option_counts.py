@@ -89,9 +89,9 @@ async def count_options(
             panel = resolve_judges(own)
             for case in cases:
                 await hear_all(asked_apart, panel, case)
-        apart = volumes(_paid(asked_apart.tallies, assignment), len(cases), due)
+        apart = volumes(_paid_tallies(asked_apart.tallies, assignment), len(cases), due)
     inputs = OptionInputs(
-        together=volumes(_paid(together.tallies, assignment), len(cases), due),
+        together=volumes(_paid_tallies(together.tallies, assignment), len(cases), due),
         apart=apart,
         models={model.name: model for model in assignment.models},
         shares=escalated_shares(config, assignment),
@@ -108,7 +108,7 @@ def _conversation_metrics(judge_panel: JudgePanel) -> list[str]:
     return list(judge_panel.weights)
 
 
-def _paid(
+def _paid_tallies(
     tallies: Mapping[AskGroup, AskTally], assignment: ModelAssignment
 ) -> dict[AskGroup, AskTally]:
     """The tallies of models that are called over a network."""

@@ -103,14 +103,16 @@ async def forecast(config: RunConfig, day: date | None = None) -> RunForecast:
     # A division by zero otherwise, and a price for nothing.
     if not heard_count:
         raise Inconclusive("no_data: every transcript has changed or gone since it was listed")
-    models = {model.name: model for model in assignment.models}
-    scale = intake.due / heard_count  # over 1: sampled
-    shares = escalated_shares(config, assignment)
-    inputs = ForecastInputs(config, models, prior.past, scale, shares)
-    figures = ForecastFigures(inputs, forecaster.tallies)
-    found = _build_forecast(figures, prior, intake, heard_count)
-    counted = len(sample.cases) if options else None
-    return found.model_copy(update={"options": options, "option_cases": counted})
+    figures = _figures(prior, forecaster, intake.due / heard_count)  # over 1: sampled
+    more = {"options": options, "option_cases": len(sample.cases) if options else None}
+    return _build_forecast(figures, prior, intake, heard_count).model_copy(update=more)
+
+
+def _figures(prior: _PriorState, forecaster: Forecaster, scale: float) -> ForecastFigures:
+    models = {model.name: model for model in prior.assignment.models}
+    shares = escalated_shares(prior.config, prior.assignment)
+    inputs = ForecastInputs(prior.config, models, prior.past, scale, shares)
+    return ForecastFigures(inputs, forecaster.tallies)
 
 
 def _load_record_selector(

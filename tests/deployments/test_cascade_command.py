@@ -75,6 +75,11 @@ def test_a_threshold_is_set_and_a_run_by_it_asks_nothing_again(
     )
     assert judge_server.stats()["models"] == {"unsure": 60, "knowing": 60}
 
+    _check_a_run(folder, judge_server)
+
+
+def _check_a_run(folder: Path, judge_server: OpenAIServer) -> None:
+    """A run by the thresholds asks nothing again, and its rows, report and plan say who decided."""
     written_settings = (folder / "cascade.toml").read_text(encoding="utf-8")
     assert tomllib.loads(written_settings)["judge"]["cascade"]["agreement"] == 0.9
     config = folder / "assizes.toml"

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from assizes.deployments.commands import output
-from assizes.deployments.commands.trust import judge_transcripts
+from assizes.deployments.commands.run import RunOptions, evaluations, preflight
 from assizes.judge.calibration.cascade_result import CascadeResult
 from assizes.judge.config.run import RunConfig
 from assizes.judge.errors import ConfigurationError
-from assizes.tasks.cascades.thresholds import collecting, set_thresholds
+from assizes.tasks.cascades.thresholds import collecting_config, set_thresholds
 from assizes.tasks.store import existing_store
 
 
@@ -38,8 +38,8 @@ def cascade_and_print(
     """
     if wanted.write is not None and wanted.write.exists():
         raise ConfigurationError(f"--write {str(wanted.write)!r}: exists; name a new file")
-    both = collecting(config, *promise, needs_model=run_id is None)
-    of_run = judge_transcripts(both, verbose=wanted.verbose) if run_id is None else run_id
+    both = collecting_config(config, *promise, needs_model=run_id is None)
+    of_run = _judge_with_both(both, verbose=wanted.verbose) if run_id is None else run_id
     with existing_store(config.store) as store:
         result = set_thresholds(store, of_run, both)
     if wanted.write is not None:
@@ -54,22 +54,30 @@ def cascade_and_print(
         _print_result(result)
 
 
+def _judge_with_both(config: RunConfig, *, verbose: bool) -> str:
+    """Judge the configured transcripts, unless a stored run has done so; returns the run id."""
+    options = RunOptions(config)
+    preflight(options)
+    (outcome,) = evaluations([options], verbose=verbose)
+    return outcome.run_id
+
+
 def _print_result(result: CascadeResult) -> None:
     output.print_line(
         f"run {result.run_id}: {', '.join(result.first)} first, then {result.senior}; agreement "
         f"{result.agreement:g} with the chance {1 - result.delta:g}"
     )
-    for one in result.judges:
-        found = one.calibration
-        output.print_line(found.sentence())
+    for judge in result.judges:
+        calibration = judge.calibration
+        output.print_line(calibration.sentence())
         span = (
             ""
-            if found.escalated_low is None or found.escalated_high is None
-            else f" [{found.escalated_low:.1%}, {found.escalated_high:.1%}]"
+            if calibration.escalated_low is None or calibration.escalated_high is None
+            else f" [{calibration.escalated_low:.1%}, {calibration.escalated_high:.1%}]"
         )
         output.print_line(
-            f"threshold {found.confidence:g}: {found.escalated:.1%}{span} of {found.cases:,} cases "
-            f"escalated; {_cost(found.expected_usd)} a case, {_cost(found.senior_usd)} if "
+            f"threshold {calibration.confidence:g}: {calibration.escalated:.1%}{span} of {calibration.cases:,} cases "
+            f"escalated; {_cost(calibration.expected_usd)} a case, {_cost(calibration.senior_usd)} if "
             f"{result.senior} judged alone"
         )
         rows = [
@@ -82,7 +90,7 @@ def _print_result(result: CascadeResult) -> None:
                 f"{metric.senior_alone:.3f}",
                 metric.undecided,
             )
-            for metric in found.metrics
+            for metric in calibration.metrics
         ]
         columns = ("metric", "#labels", "#agreement", "#at least", "#first alone")
         output.print_table("", (*columns, "#stronger alone", "#undecided"), rows)
