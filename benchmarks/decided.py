@@ -10,27 +10,21 @@ worse side for the candidate. `--share 0.1` runs a tenth of the simulations.
 
 from __future__ import annotations
 
-import argparse
-from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from assizes.judge.statistics.effects import Word, decide, holm, paired_effect, plain_effect
-from assizes.judge.statistics.intervals import Sample, minimum_detectable
+from assizes.judge.statistics.intervals import Sample
 from assizes.judge.statistics.sequential import (
-    EARLY_SHARE,
     PartialEffect,
     StopRules,
     decided_word,
     partial_effect,
-    spending_bounds,
 )
-from benchmarks.decided_data import Recording, recordings
-from benchmarks.figures import Figures
+from benchmarks.decided_data import Recording
 
 Floats = NDArray[np.float64]
 ALPHA, CERTAINTY = 0.05, 0.95
@@ -57,7 +51,10 @@ def draw(recording: Recording, cases: int, kept: float, rng: np.random.Generator
         cuts = np.flatnonzero(np.diff(recording.clusters[order])) + 1
         object.__setattr__(recording, "_members", np.split(order, cuts))
     members: list[NDArray[np.int64]] = recording._members  # type: ignore[attr-defined]
-    passed = [(side >= recording.passes_from).astype(float) for side in (recording.before, recording.after)]
+    passed = [
+        (side >= recording.passes_from).astype(float)
+        for side in (recording.before, recording.after)
+    ]
     passes, scores = passed[1] - passed[0], recording.after - recording.before
     sign = -1.0 if passes.mean() > 0 else 1.0  # the candidate is the worse side
     wanted = max(1, round(cases / (recording.before.size / len(members))))
@@ -83,7 +80,9 @@ def ending_of_all(run: Drawn, margin: float, alpha: float) -> str:
     )
     words = [
         decide(effect, drop if effect.delta < 0 else rise, limit, alpha)
-        for effect, drop, rise, limit in zip(effects, drops, rises, (margin / 100, margin), strict=True)
+        for effect, drop, rise, limit in zip(
+            effects, drops, rises, (margin / 100, margin), strict=True
+        )
     ]
     endings = [ENDINGS[word] for word in words]
     return min(endings, key=("regressed", "inconclusive", "fine").index)
@@ -98,17 +97,23 @@ def ours(seen: list[PartialEffect], margin: float, bound: float, share: float) -
     return decided_word([[each] for each in seen], StopRules(margin, ALPHA, CERTAINTY), bound)
 
 
-def stopped(run: Drawn, margin: float, shares: list[float], bounds: tuple[float, ...], stop: Stopper) -> tuple[float, str | None]:
+def stopped(
+    run: Drawn, margin: float, shares: list[float], bounds: tuple[float, ...], stop: Stopper
+) -> tuple[float, str | None]:
     """The share of the cases at which a run stops, and how it ends; `None`: it goes to its end."""
     total = run.passes.size
     for share, bound in zip(shares, bounds, strict=True):
         # Whole clusters, as many as have begun.
-        upto = int(np.searchsorted(run.codes, run.codes[min(total - 1, int(share * total))], "left"))
+        upto = int(
+            np.searchsorted(run.codes, run.codes[min(total - 1, int(share * total))], "left")
+        )
         if upto < 50:
             continue
         codes = run.codes[:upto]
         passes = partial_effect(Sample(run.passes[:upto], codes), upto / total, is_share=True)
-        scores = partial_effect(Sample(run.scores[:upto], codes), upto / total, is_share=False, least_move=10.0)
+        scores = partial_effect(
+            Sample(run.scores[:upto], codes), upto / total, is_share=False, least_move=10.0
+        )
         seen = [passes._replace(delta=100 * passes.delta, error=100 * passes.error), scores]
         if (word := stop(seen, margin, bound, upto / total)) is not None:
             return upto / total, word

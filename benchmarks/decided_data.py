@@ -45,7 +45,11 @@ def _lines(path: str) -> Iterator[dict[str, Any]]:
 
 
 def _paired(
-    name: str, before: Mapping[Any, float], after: Mapping[Any, float], passes_from: float, **more: Any
+    name: str,
+    before: Mapping[Any, float],
+    after: Mapping[Any, float],
+    passes_from: float,
+    **more: Any,
 ) -> Recording:
     keys = sorted(before.keys() & after.keys(), key=str)
     old, new = (np.array([side[key] for key in keys]) for side in (before, after))

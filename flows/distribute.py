@@ -17,6 +17,7 @@ from assizes.flows.shards import (
     judge_locally,
     uncommitted_shards,
 )
+from assizes.flows.waves import judge_in_waves
 from assizes.judge import errors
 from assizes.judge.errors import AssizesError, Halted, Inconclusive, OverBudget
 from assizes.tasks.context.run_context import PlannedRun, RunContext
@@ -31,6 +32,7 @@ from assizes.tasks.distribute.partitions import (
 )
 from assizes.tasks.distribute.work_pool import work_pool
 from assizes.tasks.intake.plan import Shard
+from assizes.tasks.intake.waves import waves_in
 from assizes.tasks.spending.ledger import SqliteLedger, stop_line
 
 log = logging.getLogger(__name__)
@@ -61,9 +63,13 @@ async def judge_shards(
     due = await uncommitted_shards(context, run)
     if not due or batch_failures.stop is not None:
         return batch_failures
-    if context.config.runner.kind == "local":
-        return await judge_locally(context, run.run_id, due)
-    return await _judge_elsewhere(context, run, due)
+
+    async def judge(shards: Sequence[Shard]) -> ShardFailures:
+        if context.config.runner.kind == "local":
+            return await judge_locally(context, run.run_id, shards)
+        return await _judge_elsewhere(context, run, shards)
+
+    return await judge_in_waves(context, run, due, judge)
 
 
 class Executor(Protocol):
@@ -93,8 +99,9 @@ async def _judge_elsewhere(
     )
     async with opened as executor:
         open_partitions = await executor.open_partitions()
-        shards = run.intake.shards
         cases = {shard.shard_id: len(shard.due_positions()) for shard in due}
+        # Of a run in waves only those of this wave: a partition may judge whatever it names.
+        shards = due if waves_in(run.intake.design) else run.intake.shards
         done = {shard.shard_id for shard in shards} - cases.keys()
         taken = {shard_id for partition in open_partitions for shard_id in partition.shard_ids}
         # Partitions that an earlier process gave out are waited for first.

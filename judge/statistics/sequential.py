@@ -13,14 +13,14 @@ to be uncertain about once n = N.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import ceil, sqrt
 from typing import Final, Literal, NamedTuple
 
 import numpy as np
 from scipy.special import gammaln, ndtr, stdtr  # type: ignore[import-untyped]  # it has no types
 
-from assizes.judge.statistics.intervals import Sample, t_of
+from assizes.judge.statistics.intervals import Floats, Sample, t_of
 
 EARLY_SHARE: Final = 0.2
 """The share (0..1) of alpha that the looks before the end may spend; the end has the rest."""
@@ -37,7 +37,7 @@ _REACH: Final = 8.0
 
 def spent(share: float, alpha: float) -> float:
     """The false alarms, 0..alpha, that may have been spent once a share, 0..1, of a run is judged."""
-    return alpha * min(1.0, max(0.0, share)) ** SPENDING_POWER
+    return alpha * float(min(1.0, max(0.0, share)) ** SPENDING_POWER)
 
 
 def spending_bounds(shares: Sequence[float], alpha: float) -> tuple[float, ...]:
@@ -55,34 +55,28 @@ def spending_bounds(shares: Sequence[float], alpha: float) -> tuple[float, ...]:
         raise ValueError("no share may be over 1")
     last = shares[-1]
     bounds: list[float] = []
-    # The statistic as Brownian motion B(share): its grid and density among paths not yet stopped.
-    points, density = np.zeros(1), np.ones(1)
+    # The statistic as Brownian motion B(share): a grid, and on it the paths not yet stopped.
+    points, weights = np.zeros(1), np.ones(1)
     before = used = 0.0
     for share in shares:
-        step, at = sqrt(share - before), sqrt(share)
-        due = spent(share / last, alpha) - used
-
-        def crossing(bound: float, at: float = at, step: float = step) -> float:
-            return float(density @ ndtr((points - bound * at) / step))
-
-        bound = _falling_root(crossing, due)
+        step, due = sqrt(share - before), spent(share / last, alpha) - used
+        bound = _bound(points, weights, share, step, due)
         bounds.append(bound)
-        top = bound * at
-        grid = np.linspace(-_REACH * at, top, _GRID)
-        moved = np.exp(-0.5 * ((grid[:, None] - points) / step) ** 2) / (step * sqrt(2 * np.pi))
-        weights = np.full(_GRID, grid[1] - grid[0])
+        grid = np.linspace(-_REACH * sqrt(share), bound * sqrt(share), _GRID)
+        density = np.exp(-0.5 * ((grid[:, None] - points) / step) ** 2) @ weights
+        weights = density * (grid[1] - grid[0]) / (step * sqrt(2 * np.pi))
         weights[[0, -1]] /= 2  # the trapezoid rule
-        density = (moved @ density) * weights
         points, before, used = grid, share, spent(share / last, alpha)
     return tuple(bounds)
 
 
-def _falling_root(value_at: Callable[[float], float], wanted: float) -> float:
-    """Where a falling function of a bound has a value, by bisection between 0 and 12."""
+def _bound(points: Floats, weights: Floats, share: float, step: float, due: float) -> float:
+    """The boundary at which paths with these weights cross with the probability `due`."""
     low, high = 0.0, 12.0
-    for _ in range(60):
+    for _ in range(60):  # bisection: a higher boundary is crossed less often
         middle = (low + high) / 2
-        low, high = (middle, high) if value_at(middle) > wanted else (low, middle)
+        crossed = float(weights @ ndtr((points - middle * sqrt(share)) / step))
+        low, high = (middle, high) if crossed > due else (low, middle)
     return high
 
 
@@ -198,15 +192,20 @@ class Bounds(NamedTuple):
     fine: float
 
 
+def final_alpha(alpha: float) -> float:
+    """The alpha, 0..1, of the comparison at the end of a run that may have stopped at looks."""
+    return alpha * (1 - EARLY_SHARE)
+
+
 def look_bounds(shares: Sequence[float], alpha: float, measures: int) -> tuple[Bounds, ...]:
     """The boundaries of each look before the end of a run, in which `measures` gate.
 
-    False alarms: `EARLY_SHARE` of alpha is spent over the looks and the measures (Bonferroni), half
-    of it on this side; the comparison at the end has the rest. For `fine` every measure must pass
-    its test, so that no correction is due (intersection-union test, Berger 1982), and the looks
-    together may err as often as the one-sided interval of the whole run.
+    False alarms: `EARLY_SHARE` of alpha is spent over the looks and the measures (Bonferroni); the
+    comparison at the end has the rest (`final_alpha`). For `fine` every measure must pass its test,
+    so that no correction is due (intersection-union test, Berger 1982), and the looks together may
+    err as often as the one-sided interval of the whole run.
     """
-    worse = spending_bounds(shares, EARLY_SHARE * alpha / 2 / max(1, measures) * 2)
+    worse = spending_bounds(shares, EARLY_SHARE * alpha / max(1, measures))
     fine = spending_bounds(shares, alpha / 2)
     return tuple(Bounds(*pair) for pair in zip(worse, fine, strict=True))
 
