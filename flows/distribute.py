@@ -48,11 +48,16 @@ _ERRORS_BY_NAME: Final = {kind.__name__: kind for kind in (OverBudget, Halted, I
 
 
 async def judge_shards(
-    context: RunContext, run: PlannedRun, batch_failures: ShardFailures
+    context: RunContext,
+    run: PlannedRun,
+    batch_failures: ShardFailures,
+    *,
+    compares_later: bool = False,
 ) -> ShardFailures:
-    """Judge every shard of a run that is not yet committed; returns the failures of shards.
+    """Judge the shards of a run that are not yet committed; returns the failures of shards.
 
-    With `stop` among the failures of `ask_by_batch`, no shard is judged.
+    A run that may stop early is judged in waves (`judge_in_waves`, also for `compares_later`). With
+    `stop` among the failures of `ask_by_batch`, no shard is judged.
 
     Raises:
         ConfigurationError: when no work pool or Dask cluster can be reached.
@@ -69,7 +74,7 @@ async def judge_shards(
             return await judge_locally(context, run.run_id, shards)
         return await _judge_elsewhere(context, run, shards)
 
-    return await judge_in_waves(context, run, due, judge)
+    return await judge_in_waves(context, run, due, judge, compares_later=compares_later)
 
 
 class Executor(Protocol):

@@ -32,7 +32,7 @@ from assizes.tasks.intake import shards
 from assizes.tasks.intake.plan import HEARD_STATUSES
 from assizes.tasks.reports.schema.causes import Causes
 from assizes.tasks.runs import record_selectors
-from assizes.tasks.runs.looks import early_stop
+from assizes.tasks.runs.looks import early_stop, is_look
 from assizes.tasks.runs.stored_comparison import baseline_id, compare_stored
 from assizes.tasks.runs.stored_runs import RULES
 from assizes.tasks.runtime.failpoints import failpoint
@@ -79,9 +79,8 @@ def _summarise(context: RunContext, run: PlannedRun, has_lost_shards: bool) -> S
         return SummarisedRun(run, RunSummary.model_validate(run.record.summary))
     failpoint("summary.before")
     stop = early_stop(store, context.config, run.record, run.intake)
-    shard_ids = {shard.shard_id for shard in run.intake.shards}  # what else is committed are looks
     committed = store.shard_counts(run_id).items()
-    shard_counts = {name: counts for name, counts in committed if name in shard_ids}
+    shard_counts = {name: counts for name, counts in committed if not is_look(name)}
     summary = summarise(
         store.scan(run_id, "cases"),
         store.scan(run_id, "scores"),

@@ -111,7 +111,9 @@ def _decided_gates(
         return None  # the run may end inconclusive: all that can be judged is judged
     passes = Sample.of((table["passes"] / table["runs"]).to_list(), table["cluster"].to_list())
     whole_run = max(table.height, round(table.height / plan.share))
-    reached = [rate_chance(passes, whole_run, thresholds.cases_pass_threshold / 100)]
+    least = thresholds.cases_pass_threshold / 100
+    reached = [rate_chance(passes, whole_run, least)]
+    missed = [passes.mean < least]  # as the numbers stand now
     scored = table.filter(pl.col("scored") > 0)
     if not scored.is_empty():
         means = (scored["total"] / scored["scored"]).to_list()
@@ -121,10 +123,13 @@ def _decided_gates(
         error = score.with_cases(0.0, 100.0).error  # above 0 where all scores are alike
         so_far = PartialEffect(score.mean, error, score.clusters, plan.share)
         reached.append(reaching_chance(so_far, thresholds.metrics_pass_threshold))
+        missed.append(score.mean < thresholds.metrics_pass_threshold)
     doubt = 1 - plan.certainty
-    if min(reached) <= doubt:
+    # The end must be that of the judged part as well, whose numbers the run will show.
+    if any(now and chance <= doubt for now, chance in zip(missed, reached, strict=True)):
         return "failed"
-    return "passed" if sum(1 - chance for chance in reached) <= doubt else None
+    is_sure = sum(1 - chance for chance in reached) <= doubt
+    return "passed" if is_sure and not any(missed) else None
 
 
 def _decided_comparison(

@@ -27,6 +27,11 @@ _STOPS: Final = "stops"
 """Key of a look's counts: 1 where the run stops at it, else 0."""
 
 
+def is_look(name: str) -> bool:
+    """Whether what is committed under a name is a look, and no shard."""
+    return name.startswith("look-")
+
+
 def wave_rules(config: RunConfig) -> WaveRules | None:
     """How a run with this configuration is cut into waves; `None`: it judges all its cases."""
     sampling = config.sampling
