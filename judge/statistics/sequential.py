@@ -14,6 +14,7 @@ to be uncertain about once n = N.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from math import ceil, sqrt
 from typing import Final, Literal, NamedTuple
 
@@ -28,7 +29,7 @@ EARLY_SHARE: Final = 0.2
 SPENDING_POWER: Final = 1.0
 """The power rho of the share judged in the spending function alpha x share^rho (Kim and DeMets)."""
 
-_GRID: Final = 801
+_GRID: Final = 401
 """The points of the grid on which the density of the test statistic is carried from look to look."""
 
 _REACH: Final = 8.0
@@ -197,7 +198,8 @@ def final_alpha(alpha: float) -> float:
     return alpha * (1 - EARLY_SHARE)
 
 
-def look_bounds(shares: Sequence[float], alpha: float, measures: int) -> tuple[Bounds, ...]:
+@lru_cache(maxsize=64)
+def look_bounds(shares: tuple[float, ...], alpha: float, measures: int) -> tuple[Bounds, ...]:
     """The boundaries of each look before the end of a run, in which `measures` gate.
 
     False alarms: `EARLY_SHARE` of alpha is spent over the looks and the measures (Bonferroni); the

@@ -125,7 +125,7 @@ async def test_a_run_too_small_for_a_look_judges_all(tmp_path: Path):
 
 
 async def test_near_its_threshold_a_gate_takes_most_of_the_cases(tmp_path: Path):
-    values = passes(1)
+    values = passes(4)
     file = written(tmp_path / "t.jsonl", values)
     thresholds = {"cases_pass_threshold": 100 * sum(values) / CASES}
     outcome = await judged(decided_config(tmp_path, file, thresholds=thresholds))
