@@ -8,6 +8,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from benchmarks.figures import DATA
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Recording:
     """Cases with two values in points of 0..100, the clusters they belong to, and what passes."""
 
@@ -28,6 +29,12 @@ class Recording:
     clusters: NDArray[np.int64]
     passes_from: float  # points from which a case passes
     is_same: bool = False  # both values are of one and the same agent
+
+    @cached_property
+    def members(self) -> list[NDArray[np.int64]]:
+        """The places of the cases of each cluster."""
+        order = np.argsort(self.clusters, kind="stable")
+        return np.split(order, np.flatnonzero(np.diff(self.clusters[order])) + 1)
 
 
 def recordings() -> list[Recording]:

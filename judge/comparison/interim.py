@@ -181,9 +181,8 @@ def _partial_effects(
         sample = contrasts.differences(joined, filling)
         if not sample.size:
             return []
-        values = Sample(sample.values / scale, sample.codes)
-        effect = partial_effect(values, share, is_share=before.share, least_move=LEAST_MOVE)
-        effects.append(effect._replace(delta=effect.delta * scale, error=effect.error * scale))
+        least_move = 100.0 if before.share else LEAST_MOVE
+        effects.append(partial_effect(sample, share, least_move=least_move))
     return effects
 
 

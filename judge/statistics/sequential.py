@@ -105,16 +105,13 @@ class PartialEffect(NamedTuple):
         return sqrt(self.fixed**2 + max(0.0, self.error**2 - self.fixed**2) * self.share)
 
 
-def partial_effect(
-    differences: Sample, share: float, *, is_share: bool, least_move: float = 0.0
-) -> PartialEffect:
-    """The change over judged cases, in the unit of the values, from the differences of the cases.
+def partial_effect(differences: Sample, share: float, *, least_move: float) -> PartialEffect:
+    """The change over judged cases, from the differences of the cases.
 
-    One added case that moves each way keeps the error above 0, by a whole pass where the values are
-    passes (`is_share`), else by the widest move so far, and at least by `least_move`.
+    One added case that moves each way keeps the error above 0, where few cases moved yet: by the
+    widest move so far, and at least by `least_move`. A pass moves by its whole scale.
     """
-    widest = float(np.abs(differences.values).max(initial=0.0))
-    move = 1.0 if is_share else max(widest, least_move)
+    move = max(float(np.abs(differences.values).max(initial=0.0)), least_move)
     error = differences.with_cases(move, -move).error
     return PartialEffect(differences.mean, error, differences.clusters, share)
 
@@ -236,7 +233,12 @@ def rate_chance(passes: Sample, cases: int, least: float) -> float:
     """
     rate, judged = passes.mean, passes.size
     spread = rate * (1 - rate)
-    effect = max(1.0, passes.error**2 * judged / spread) if spread > 0 else judged / passes.clusters
+    few = 1 - 1 / passes.clusters  # single cases have the effect 1
+    effect = (
+        max(1.0, passes.error**2 * few * judged / spread)
+        if spread > 0
+        else judged / passes.clusters
+    )
     effective = judged / effect
     left = round((cases - judged) / effect)
     needed = ceil((least * cases - rate * judged) / effect - _ROUNDING)
