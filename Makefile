@@ -7,7 +7,13 @@ DIST := dist
 WHEEL_VENV := .venv-wheel
 
 .DEFAULT_GOAL := check
-.PHONY: demo quick test test-rest test-all fuzz torture coverage check format lint types contracts ids test-s3 test-server test-integrations soak soak-quick bench bench-engine bench-rate bench-workers bench-scale bench-bulk bench-sql bench-begin bench-banking bench-stats bench-labels bench-align bench-cascade bench-together bench-causes bench-diagnosis bench-privacy bench-hostile bench-surface bench-reading bench-serving bench-finding bench-newcomer audit mutation screenshots wheel test-wheel image lock clean docs reference
+.PHONY: demo quick test test-rest test-all fuzz torture coverage check format lint types contracts ids test-s3
+.PHONY: test-server test-integrations soak soak-quick audit mutation screenshots wheel test-wheel image lock
+.PHONY: clean docs reference
+.PHONY: bench bench-engine bench-rate bench-workers bench-scale bench-bulk bench-sql bench-begin bench-banking
+.PHONY: bench-stats bench-labels bench-align bench-cascade bench-together bench-causes bench-diagnosis
+.PHONY: bench-privacy bench-hostile bench-surface bench-reading bench-serving bench-finding bench-newcomer
+.PHONY: bench-decided
 
 $(STAMP): requirements.lock pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -136,6 +142,9 @@ bench-reading: $(STAMP)  ## records into cases beside pydantic alone; memory of 
 
 bench-stats: $(STAMP)  ## simulations: coverage, false alarms, power, lost scores
 	$(BIN)/python -m benchmarks.stats
+
+bench-decided: $(STAMP)  ## runs that stop when decided beside whole runs, over real scores: same decision, false alarms, calls
+	$(BIN)/python -m benchmarks.decided
 
 bench-labels: $(STAMP)  ## corrected numbers: coverage, width beside labels alone and Rogan-Gladen, what the queue saves
 	$(BIN)/python -m benchmarks.labels

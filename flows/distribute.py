@@ -17,6 +17,7 @@ from assizes.flows.shards import (
     judge_locally,
     uncommitted_shards,
 )
+from assizes.flows.waves import judge_in_waves
 from assizes.judge import errors
 from assizes.judge.errors import AssizesError, Halted, Inconclusive, OverBudget
 from assizes.tasks.context.run_context import PlannedRun, RunContext
@@ -31,6 +32,7 @@ from assizes.tasks.distribute.partitions import (
 )
 from assizes.tasks.distribute.work_pool import work_pool
 from assizes.tasks.intake.plan import Shard
+from assizes.tasks.intake.waves import waves_in
 from assizes.tasks.spending.ledger import SqliteLedger, stop_line
 
 log = logging.getLogger(__name__)
@@ -46,11 +48,16 @@ _ERRORS_BY_NAME: Final = {kind.__name__: kind for kind in (OverBudget, Halted, I
 
 
 async def judge_shards(
-    context: RunContext, run: PlannedRun, batch_failures: ShardFailures
+    context: RunContext,
+    run: PlannedRun,
+    batch_failures: ShardFailures,
+    *,
+    compares_later: bool = False,
 ) -> ShardFailures:
-    """Judge every shard of a run that is not yet committed; returns the failures of shards.
+    """Judge the shards of a run that are not yet committed; returns the failures of shards.
 
-    With `stop` among the failures of `ask_by_batch`, no shard is judged.
+    A run that may stop early is judged in waves (`judge_in_waves`, also for `compares_later`). With
+    `stop` among the failures of `ask_by_batch`, no shard is judged.
 
     Raises:
         ConfigurationError: when no work pool or Dask cluster can be reached.
@@ -61,9 +68,13 @@ async def judge_shards(
     due = await uncommitted_shards(context, run)
     if not due or batch_failures.stop is not None:
         return batch_failures
-    if context.config.runner.kind == "local":
-        return await judge_locally(context, run.run_id, due)
-    return await _judge_elsewhere(context, run, due)
+
+    async def judge(shards: Sequence[Shard]) -> ShardFailures:
+        if context.config.runner.kind == "local":
+            return await judge_locally(context, run.run_id, shards)
+        return await _judge_elsewhere(context, run, shards)
+
+    return await judge_in_waves(context, run, due, judge, compares_later=compares_later)
 
 
 class Executor(Protocol):
@@ -93,8 +104,9 @@ async def _judge_elsewhere(
     )
     async with opened as executor:
         open_partitions = await executor.open_partitions()
-        shards = run.intake.shards
         cases = {shard.shard_id: len(shard.due_positions()) for shard in due}
+        # Of a run in waves only those of this wave: a partition may judge whatever it names.
+        shards = due if waves_in(run.intake.design) else run.intake.shards
         done = {shard.shard_id for shard in shards} - cases.keys()
         taken = {shard_id for partition in open_partitions for shard_id in partition.shard_ids}
         # Partitions that an earlier process gave out are waited for first.

@@ -6,10 +6,13 @@ server is left out: states, artifacts, events, anchors, and the report.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt, wait_chain, wait_fixed
 
 from assizes.flows.outcome import RunOutcome, run_outcome
 from assizes.flows.shards import ShardFailures, judge_locally, uncommitted_shards
+from assizes.flows.waves import judge_in_waves
 from assizes.judge.config.commit import CommitFacts
 from assizes.judge.config.run import RunConfig
 from assizes.judge.errors import AssizesError, ConfigurationError
@@ -65,7 +68,11 @@ async def _judge_shards(context: RunContext, run: PlannedRun) -> ShardFailures:
     if run.is_finished:
         return ShardFailures(had_ended=True)
     due = await uncommitted_shards(context, run)
-    return await judge_locally(context, run.run_id, due, _judge_directly)
+
+    async def judge(shards: Sequence[Shard]) -> ShardFailures:
+        return await judge_locally(context, run.run_id, shards, _judge_directly)
+
+    return await judge_in_waves(context, run, due, judge)
 
 
 async def _judge_directly(context: RunContext, run_id: str, shard: Shard) -> Exception | None:

@@ -1,4 +1,4 @@
-"""Which of the cases are judged: first filters, then a sample by the case ids alone."""
+"""Which of the cases are judged, and in which order: filters, a sample by the case ids, waves."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import hashlib
 import heapq
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC
 from fractions import Fraction
-from typing import Any, Final
+from itertools import accumulate
+from typing import Any, Final, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -150,3 +151,59 @@ def _share_out(number: int, sizes: Mapping[str, int]) -> dict[str, int]:
     for name in by_loss[: number - sum(whole.values())]:
         whole[name] += 1
     return whole
+
+
+class OrderedCase(NamedTuple):
+    """What the order of a case depends on."""
+
+    case_id: str
+    unit: str  # what is judged together: the cluster, or the case itself
+    stratum: str
+
+
+class WaveRules(NamedTuple):
+    """How a run is cut into waves."""
+
+    looks: int  # waves of equal size
+    min_cases: int  # cases in the first wave, at least
+    first: frozenset[str]  # ids of cases that are judged in the first wave
+
+
+def ordered_case(case: Case, stratify_by: Sequence[str]) -> OrderedCase:
+    """What the order of a case depends on."""
+    # The prefix keeps a cluster apart from a case that has the name of the cluster.
+    unit = f"case\n{case.case_id}" if case.cluster is None else f"cluster\n{case.cluster}"
+    return OrderedCase(case.case_id, unit, stratum_of(case, stratify_by))
+
+
+def waves_of(cases: Iterable[OrderedCase], rules: WaveRules, seed: int) -> dict[str, int]:
+    """The wave of each unit, from 0; a single wave where a run is too small for a look.
+
+    The order is a hash, as that of a sample: every process, a resumed run and another night over
+    the same cases put them in the same order. Each stratum is spread evenly over the waves.
+    """
+    members: defaultdict[str, set[str]] = defaultdict(set)  # unit -> ids of its cases
+    strata: dict[str, str] = {}  # unit -> stratum, that of its first case
+    for case in cases:
+        members[case.unit].add(case.case_id)
+        strata.setdefault(case.unit, case.stratum)
+    total = sum(map(len, members.values()))
+    parts = [number / rules.looks for number in range(1, rules.looks)]
+    ends = [part for part in parts if part * total >= rules.min_cases]
+    units_of: defaultdict[str, list[str]] = defaultdict(list)
+    for unit, stratum in strata.items():
+        units_of[stratum].append(unit)
+    waves: dict[str, int] = {}
+    for stratum, units in units_of.items():
+        # Where in its place a case stands is drawn too: else all strata of one case were one wave.
+        within = sample_key(f"stratum\n{stratum}", seed) / 2**64
+        ordered = sorted(units, key=lambda unit: (sample_key(unit, seed), unit))
+        sizes = [len(members[unit]) for unit in ordered]
+        upto = [0, *accumulate(sizes)]
+        for unit, before, size in zip(ordered, upto, sizes, strict=False):
+            place = (before + within * size) / upto[-1]
+            is_first = not rules.first.isdisjoint(members[unit])
+            waves[unit] = 0 if is_first else sum(end <= place for end in ends)
+    # A large cluster can leave a wave empty, and no look follows where nothing was judged.
+    numbers = {wave: number for number, wave in enumerate(sorted(set(waves.values())))}
+    return {unit: numbers[wave] for unit, wave in waves.items()}

@@ -21,6 +21,7 @@ from assizes.tasks.context.run_context import PlannedRun, RunContext
 from assizes.tasks.intake.plan import NothingDue, Plan, RecordSelector, ScanPolicy
 from assizes.tasks.intake.shards import plan_intake
 from assizes.tasks.runs import stored_runs
+from assizes.tasks.runs.looks import wave_rules
 from assizes.tasks.runs.record_selectors import record_selector
 from assizes.tasks.runs.stored_comparison import baseline_id
 from assizes.tasks.runtime.failpoints import failpoint
@@ -87,7 +88,12 @@ def _intake(context: RunContext, request: RunRequest, selector: RecordSelector |
             context.spool,
             date=request.date,
             on_progress=lambda read: context.progress("reading", read, 0),
-            policy=ScanPolicy(selector, context.preprocessor, context.config.nightly.time_zone),
+            policy=ScanPolicy(
+                selector,
+                context.preprocessor,
+                context.config.nightly.time_zone,
+                wave_rules(context.config),
+            ),
         )
     except NothingDue as error:
         # Of a scheduled run nobody would see the error, but the store shows its empty run.

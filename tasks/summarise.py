@@ -21,6 +21,7 @@ from assizes.judge.families.conversation_parts import TRUNCATED
 from assizes.judge.formats.shared.parsing import fidelity_lines, warning_lines
 from assizes.judge.history.anchors import Attribution
 from assizes.judge.rows import COMPLETE, frame
+from assizes.judge.summary.early_stop import EarlyStop
 from assizes.judge.summary.run_intervals import population_numbers
 from assizes.judge.summary.run_summary import RunSummary, run_metrics
 from assizes.judge.summary.summary import reconcile, summarise, with_ledger
@@ -31,6 +32,7 @@ from assizes.tasks.intake import shards
 from assizes.tasks.intake.plan import HEARD_STATUSES
 from assizes.tasks.reports.schema.causes import Causes
 from assizes.tasks.runs import record_selectors
+from assizes.tasks.runs.looks import early_stop, is_look
 from assizes.tasks.runs.stored_comparison import baseline_id, compare_stored
 from assizes.tasks.runs.stored_runs import RULES
 from assizes.tasks.runtime.failpoints import failpoint
@@ -76,19 +78,24 @@ def _summarise(context: RunContext, run: PlannedRun, has_lost_shards: bool) -> S
     if run.is_finished and run.record.summary is not None:
         return SummarisedRun(run, RunSummary.model_validate(run.record.summary))
     failpoint("summary.before")
+    stop = early_stop(store, context.config, run.record, run.intake)
+    committed = store.shard_counts(run_id).items()
+    shard_counts = {name: counts for name, counts in committed if not is_look(name)}
     summary = summarise(
         store.scan(run_id, "cases"),
         store.scan(run_id, "scores"),
         store.scan(run_id, "asks"),
         context.config,
-        _intake_counts(run, store.shard_counts(run_id), forgotten := store.forgotten_cases(run_id)),
+        _intake_counts(run, shard_counts, forgotten := store.forgotten_cases(run_id), stop),
         context.judge_panel.judges,
     )
     if (ledger := context.ledger_for(run_id)) is not None:
         summary = with_ledger(summary, ledger.run_account(), store.scan(run_id, "asks"))
     # A rerun of what another run left does not count the lost objects, as that run has counted them.
     vanished = run.intake.lost_object_count if context.config.transcripts.again is None else 0
-    summary = _summary_with_intake(context, run, summary, vanished)
+    summary = _summary_with_intake(
+        context, run, summary.model_copy(update={"early_stop": stop}), vanished
+    )
     if forgotten:
         lines = (*summary.warnings, _FORGOTTEN_WARNING.format(forgotten))
         summary = summary.model_copy(update={"warnings": lines})
@@ -117,8 +124,13 @@ def _summary_with_intake(
     """The summary with population numbers, and with the warnings that follow from the plan."""
     intake, config, store = run.intake, context.config, context.store
     cases = store.scan(run.run_id, "cases")
-    population = population_numbers(cases, intake.design, config.transcripts.always)
+    design, stop = intake.design, summary.early_stop
+    if stop is not None and not design.get("strata"):  # the judged cases are a sample of all
+        design = {"by": (), "strata": [{"name": "{}", "cases": stop.of, "drawn": stop.cases}]}
+    drawn_apart = config.transcripts.always if intake.design.get("strata") else ()
+    population = population_numbers(cases, design, drawn_apart)
     lines = [
+        *((stop.line,) if stop is not None else ()),
         *warning_lines(intake.odd),  # records that were odd
         *fidelity_lines(intake.kept),  # parts of records that a case has no place for
         *([_VANISHED_WARNING.format(vanished)] if vanished else ()),
@@ -142,15 +154,20 @@ def _summary_with_intake(
 
 
 def _intake_counts(
-    run: PlannedRun, committed: Mapping[str, Mapping[str, int]], forgotten: int
+    run: PlannedRun,
+    committed: Mapping[str, Mapping[str, int]],
+    forgotten: int,
+    stop: EarlyStop | None,
 ) -> dict[str, int]:
     """The counts of the run by fate of the records; uncommitted cases are not attempted.
+
+    Those after an early stop are not needed.
 
     The cases that were deleted since they were committed count as if nobody had read them.
     """
     totals = sum((Counter(counts) for counts in committed.values()), Counter[str]())
     heard = {status: totals[status] for status in HEARD_STATUSES}
-    intake = run.intake
+    intake, not_needed = run.intake, 0 if stop is None else stop.not_needed
     if len(committed) == len(intake.shards):  # else counts are missing
         reconcile("cases due", intake.due, heard)
         reconcile("records rejected", intake.rejected, {"quarantined": totals["quarantined"]})
@@ -160,7 +177,8 @@ def _intake_counts(
         "unselected": intake.unselected,
         "quarantined": intake.rejected,
         "reused": 0,
-        "not_attempted": intake.due - sum(heard.values()),
+        "not_attempted": intake.due - sum(heard.values()) - not_needed,
+        "not_needed": not_needed,
     }
 
 

@@ -25,6 +25,7 @@ from assizes.judge.comparison.cases import (
     case_comparisons,
 )
 from assizes.judge.comparison.corrected_change import CorrectedVerdict
+from assizes.judge.comparison.early_stops import is_random_part, limits_after_looks
 from assizes.judge.comparison.metrics import (
     MetricAggregate,
     joined_metrics,
@@ -177,7 +178,12 @@ def compare(baseline: RunData, candidate: RunData, thresholds: ComparisonConfig)
     cases = PairedCases.of(baseline.cases, candidate.cases)
     changes = config_diff(baseline.config, candidate.config)
     answered = (baseline.answered_by, candidate.answered_by)
-    differing = mismatches(changes, answered, cases.overlap, same_suite=are_of_one_suite(runs))
+    thresholds, is_part = (
+        limits_after_looks(thresholds, candidate.config),
+        is_random_part(runs, cases),
+    )
+    suite = are_of_one_suite(runs)
+    differing = mismatches(changes, answered, cases.overlap, same_suite=suite, is_part=is_part)
     statistical = None
     if thresholds.mode != "rules":
         statistical = StatisticalComparison.of(baseline, candidate, thresholds)

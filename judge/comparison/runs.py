@@ -76,12 +76,14 @@ def mismatches(
     overlap: float,
     *,
     same_suite: bool = False,
+    is_part: bool = False,
 ) -> tuple[Mismatch, ...]:
     """Find every difference that keeps two runs from being compared; none for runs judged alike.
 
     `changes` are the settings that differ; `answered_by` are the models that answered, of the
     baseline and of the candidate; `overlap` is shared cases / cases of the larger run, 0..1. A suite
-    grows between its runs: what both hold of it is compared.
+    grows between its runs: what both hold of it is compared, as where `is_part`: one run holds a
+    random part of the cases of the other.
     """
     differing = []
     for change in changes:
@@ -93,7 +95,7 @@ def mismatches(
     before, after = (", ".join(sorted(side)) for side in answered_by)
     if before and after and before != after:  # a side that knows none is not held against the other
         differing.append(("answered_by", before, after, True))
-    if DISJOINT <= overlap < MIN_OVERLAP and not same_suite:
+    if DISJOINT <= overlap < MIN_OVERLAP and not (same_suite or is_part):
         needed = f"at least {MIN_OVERLAP:.0%} in both runs, or under {DISJOINT:.0%}"
         differing.append(("cases", needed, f"{overlap:.1%} in both", False))
     return tuple(

@@ -19,6 +19,7 @@ from assizes.judge.config.bedrock import BedrockConfig
 from assizes.judge.config.causes import CausesConfig
 from assizes.judge.config.judging import JudgeConfig, LimitsConfig
 from assizes.judge.config.notify import NotifyConfig
+from assizes.judge.config.sampling import SamplingConfig, sampling_fault
 from assizes.judge.config.transcripts import (
     GroundTruthConfig,
     PrivacyConfig,
@@ -243,6 +244,7 @@ class RunConfig(ConfigTable):
     thresholds: gates.ThresholdsConfig = gates.ThresholdsConfig()
     comparison: gates.ComparisonConfig = gates.ComparisonConfig()
     calibration: gates.CalibrationConfig = gates.CalibrationConfig()
+    sampling: SamplingConfig = SamplingConfig()
     series: gates.SeriesConfig = gates.SeriesConfig()
     anchors: gates.AnchorsConfig = gates.AnchorsConfig()
     causes: CausesConfig = CausesConfig()
@@ -261,6 +263,8 @@ class RunConfig(ConfigTable):
         """Check the length of the name, and that no table holds a secret."""
         if self.anchors.uri is not None and len(self.name) > MAX_ANCHORED_NAME:
             raise ValueError(f"name: at most {MAX_ANCHORED_NAME} characters with [anchors]")
+        if fault := sampling_fault(self.sampling, self.comparison, batch=self.runner.batch):
+            raise ValueError(fault)
         # A pattern of [privacy] that describes keys may look like one.
         tables = self.model_dump(exclude={"name", "privacy"})
         for table in _STORED_PLACES:
@@ -297,8 +301,9 @@ class RunConfig(ConfigTable):
         for name in later:  # as in `counted`
             if body["judge"][name] == unset_judge[name]:
                 del body["judge"][name]
-        for name, table in (("ground_truth", self.ground_truth), ("privacy", self.privacy)):
-            if table != type(table)():
+        decides = ("sampling",) if self.sampling.stops else ()
+        for name in ("ground_truth", "privacy", *decides):
+            if (table := getattr(self, name)) != type(table)():
                 body[name] = table.model_dump(mode="json", exclude={"storage_options"})
         return body
 

@@ -7,6 +7,7 @@ from typing import Final, Literal
 
 from pydantic import Field, field_validator
 
+from assizes.judge.summary.early_stop import EarlyStop
 from assizes.judge.summary.headlines import FrozenModel, MetricSummary, Stability, published_names
 from assizes.judge.summary.run_intervals import NumberInterval, PopulationNumber
 from assizes.judge.summary.spending import JudgeSpending, ModelCalls
@@ -16,9 +17,12 @@ Outcome = Literal["passed", "failed", "inconclusive"]
 
 COUNTS = (
     *("read", "judged", "reused", "quarantined"),
-    *("duplicate", "errored", "skipped", "not_attempted"),
+    *("duplicate", "errored", "skipped", "not_attempted", "not_needed"),
 )
-"""Counts of the records read, by what happened to them; `read` is the sum of all others."""
+"""Counts of the records read, by what happened to them; `read` is the sum of all others.
+
+Only a run that stopped early has `not_needed`.
+"""
 
 _OF_METRIC: Final = {"mean_raw", "mean_value", "pass_rate", "scored", "failed", "skipped"}
 _OF_VOTES: Final = {"flip_rate", "agreement", "escalated"}
@@ -119,7 +123,7 @@ class RunSummary(FrozenModel):
     )
     counts: dict[str, int] = Field(
         description="read = judged + reused + quarantined + duplicate + errored + skipped "
-        "+ not_attempted"
+        "+ not_attempted, + not_needed of a run that was decided early"
     )
     score_counts: dict[str, int] = Field(
         default_factory=dict,
@@ -155,6 +159,9 @@ class RunSummary(FrozenModel):
         default_factory=dict,
         description="of a sample: what the numbers are for all cases it was drawn from",
     )
+    early_stop: EarlyStop | None = Field(
+        default=None, description="how far a run went that was decided early; null: all were judged"
+    )
     warnings: tuple[str, ...] = Field(
         default=(), description="what to know before believing the numbers, one line each"
     )
@@ -174,7 +181,8 @@ class RunSummary(FrozenModel):
     @classmethod
     def _counts_in_order(cls, counts: dict[str, int]) -> dict[str, int]:
         """The counts in the order of `COUNTS`: stored JSON has its keys sorted by name."""
-        return {name: counts.get(name, 0) for name in COUNTS}
+        names = (name for name in COUNTS if name != "not_needed" or name in counts)
+        return {name: counts.get(name, 0) for name in names}
 
 
 def run_metrics(summary: RunSummary) -> dict[str, float]:

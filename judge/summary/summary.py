@@ -54,8 +54,8 @@ def summarise(
     """The summary of a run from its rows of `cases`, `scores` and `asks`.
 
     `intake` counts the records: `read`, and where there are any `duplicate`, `quarantined`,
-    `unselected` (left out by filter, sample or limit), `not_attempted`, and `reused` (judged cases
-    whose verdict comes from an earlier run). The judges tell the gates and the published names.
+    `unselected` (left out by filter, sample or limit), `not_attempted`, `not_needed` (left by a run
+    that was decided early), and `reused` (judged cases whose verdict comes from an earlier run). The judges tell the gates and the published names.
 
     Raises:
         Unreconciled: when the records read, or the scores due, are not the sum of their parts.
@@ -233,6 +233,7 @@ def _reconciled_counts(
         "errored": tally["errored"],
         "skipped": tally["skipped"] + intake.get("unselected", 0),
         "not_attempted": intake.get("not_attempted", 0),
+        **({"not_needed": intake["not_needed"]} if intake.get("not_needed") else {}),
     }
     reconcile("records read", intake["read"], counts)
     cases, sums = tally.total(), Counter(dict.fromkeys(("due", *_STATUSES), 0))

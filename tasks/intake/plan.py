@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from assizes.judge.case import Case
 from assizes.judge.errors import DataCode, Inconclusive
 from assizes.judge.rows import as_json
+from assizes.judge.selection import WaveRules
 from assizes.judge.summary.summary import reconcile
 from assizes.tasks.intake.first_rejects import FirstRejects
 from assizes.tasks.intake.preprocessing import DEFAULT_PREPROCESSOR, CasePreprocessor
@@ -66,6 +67,7 @@ class ScanPolicy(NamedTuple):
     selector: RecordSelector | None = None
     preprocessor: CasePreprocessor = DEFAULT_PREPROCESSOR
     time_zone: str = "UTC"  # whose days are read from a trace store
+    waves: WaveRules | None = None  # of a run that may stop early
 
 
 DEFAULT_SCAN_POLICY: Final = ScanPolicy()

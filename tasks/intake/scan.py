@@ -19,7 +19,7 @@ from assizes.judge.config.transcripts import TranscriptsConfig, filter_mask
 from assizes.judge.errors import ConfigurationError, DataError, Inconclusive
 from assizes.judge.formats.shared.containers import PieceFormat
 from assizes.judge.formats.shared.parsing import SALVAGED, fidelity_counts, oddities
-from assizes.judge.selection import facts, stratum_of
+from assizes.judge.selection import OrderedCase, facts, ordered_case, stratum_of
 from assizes.tasks.intake import plan as plans
 from assizes.tasks.intake.first_rejects import SHOWN_REJECTS, FirstRejects
 from assizes.tasks.intake.reader import RawRecord, TranscriptReader, excerpt_of
@@ -56,6 +56,7 @@ class ScannedObject:
     oddity_counts: Counter[str] = field(default_factory=Counter)  # records taken with an oddity
     # Position -> case id and stratum, of the cases to draw a sample from.
     sample_keys: dict[int, tuple[str, str]] = field(default_factory=dict)
+    order: dict[int, OrderedCase] = field(default_factory=dict)  # by position; of a run in waves
     part_counts: Counter[str] = field(default_factory=Counter)  # as `fidelity_counts`, summed
     manifest_pin: str | None = None  # `manifest_digest` of the object; `None`: no manifest
     was_reread: bool = False  # changed during the first reading, and read once more
@@ -215,6 +216,8 @@ class Scan:
         if self.config.is_sampled:
             stratum = stratum_of(case, self.config.stratify_by)
             scanned.sample_keys[position] = (case.case_id, stratum)
+        if self.policy.waves is not None:
+            scanned.order[position] = ordered_case(case, self.config.stratify_by)
         return plans.DUE
 
     def _fate_unread(self, scanned: ScannedObject, position: int, error: DataError) -> int:

@@ -29,6 +29,7 @@ from assizes.tasks.intake.reader import TranscriptReader, excerpt_of, sha256_of
 from assizes.tasks.intake.record_joining import check_manifest_digest
 from assizes.tasks.intake.run_sources import expand, selected_sources
 from assizes.tasks.intake.scan import Scan, ScannedObject
+from assizes.tasks.intake.waves import ShardCut, Wave, wave_cuts
 from assizes.tasks.sources.spool import Spool
 
 _PASSED_FATES: Final = {plans.JUDGED_BEFORE: "judged_before", plans.NOT_QUIET: "not_quiet"}
@@ -155,8 +156,13 @@ def _plan(
     content: list[Any] = [(s.source.uri, s.source.etag, s.fates.decode()) for s in objects]
     content += [(s.source.uri, s.manifest_pin) for s in objects if s.manifest_pin is not None]
     content += [preprocessor.truth_digest] if truth else []
-    shards: list[plans.Shard] = []
-    for scanned in objects:
+    cuts: list[ShardCut] = []
+    waves: list[Wave] = []
+    if (rules := scan.policy.waves) is not None:
+        cuts, waves = wave_cuts(objects, rules, scan.config.seed, shard_size)
+        design = {**design, "waves": [list(wave) for wave in waves]} if waves else design
+    shards = [_wave_shard(number, objects[cut.object], cut) for number, cut in enumerate(cuts)]
+    for scanned in () if waves else objects:
         due = [position for position, fate in enumerate(scanned.fates) if fate == plans.DUE]
         # Cut before every `shard_size`-th due record; other records belong to the shard before it.
         for start, stop in pairwise([0, *due[shard_size::shard_size], len(scanned.fates)]):
@@ -191,12 +197,23 @@ def _plan(
     )
 
 
-def _shard(number: int, scanned: ScannedObject, start: int, stop: int) -> plans.Shard:
+def _wave_shard(number: int, scanned: ScannedObject, cut: ShardCut) -> plans.Shard:
+    if cut.takes_others:
+        return _shard(number, scanned, 0, len(scanned.fates), cut)
+    return _shard(number, scanned, cut.due[0], cut.due[-1] + 1, cut)
+
+
+def _shard(
+    number: int, scanned: ScannedObject, start: int, stop: int, cut: ShardCut | None = None
+) -> plans.Shard:
     fates, offsets = scanned.fates[start:stop], scanned.offsets
     places: dict[int, tuple[int, ...]] = {  # fate -> positions in the object
         wanted: tuple(place for place, fate in enumerate(fates, start) if fate == wanted)
         for wanted in (plans.DUE, plans.DUPLICATE, plans.REJECTED)
     }
+    if cut is not None:
+        kept = {} if cut.takes_others else {plans.DUPLICATE: (), plans.REJECTED: ()}
+        places |= {plans.DUE: cut.due, **kept}
     unselected = sum(fates.count(fate) for fate in plans.LEFT_OUT)
     # Offsets may be empty, and the last shard of an object ends with the file.
     byte_stop = offsets[stop] if stop < len(offsets) else scanned.end
@@ -210,7 +227,7 @@ def _shard(number: int, scanned: ScannedObject, start: int, stop: int) -> plans.
         # Records that are no lines have no offsets.
         "byte_start": offsets[start] if offsets else None,
         "byte_stop": byte_stop if offsets else None,
-        "take": places[plans.DUE] if unselected else None,  # else it follows from the others
+        "take": places[plans.DUE] if unselected or cut else None,  # else it follows from the others
         "duplicates": places[plans.DUPLICATE],
         "unselected": unselected,
         "rejected": places[plans.REJECTED],

@@ -53,6 +53,7 @@ def anchor_config(config: RunConfig) -> RunConfig:
 def _side_run_config(body: dict[str, Any]) -> RunConfig:
     body["comparison"] |= {"baseline": None}  # no gate and no regression of its own
     body["runner"] |= {"fail_flow": False, "batch": False}
+    body["sampling"] |= {"until": "all"}  # a part of the anchors would be other anchors
     body["anchors"] |= {"uri": None}  # an anchor run has no anchors of its own
     return RunConfig.model_validate(body)
 

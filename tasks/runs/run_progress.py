@@ -10,6 +10,7 @@ from typing import Any, Final
 import polars as pl
 
 from assizes.judge.verdicts.executions import collect_rows
+from assizes.tasks.runs.looks import is_look
 from assizes.tasks.runs.stored_runs import INTERRUPTED, LOCK_DURATION_S, displayed_status
 from assizes.tasks.store import RunRecord, Store
 from assizes.tasks.store.record import DONE_STATUSES, RunLock
@@ -67,15 +68,16 @@ def run_progress(store: Store, record: RunRecord, now: datetime | None = None) -
     """
     now = now or datetime.now(UTC)
     committed = store.shard_counts(record.run_id)
+    looks = {name for name in committed if is_look(name)}  # of a run that may stop early
     counts = Counter[str]()
-    for shard in committed.values():
-        counts.update(shard)
+    for name in committed.keys() - looks:
+        counts.update(committed[name])
     progress = CommittedProgress(
         status=displayed_status(store, record.run_id, record.status, now),
         due=record.plan.get("due", 0),
         done=sum(counts[name] for name in DONE_STATUSES),
         shards=len(record.plan.get("shards", ())),
-        shards_done=len(committed),
+        shards_done=len(committed) - len(looks),
         counts=dict(counts),
     )
     if progress.status not in (RUNNING, INTERRUPTED):

@@ -1,0 +1,88 @@
+"""Looks at a run that may stop early: made once each, kept beside the shards of the run.
+
+A look is a commit without rows whose name is no shard's. The first commit of a name stands, so a run
+that is resumed, or that two processes judge, finds each look as it was made first and spends no
+second chance of a false alarm on it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from assizes.judge.comparison.interim import Look, LookPlan, bounds_of_all, look
+from assizes.judge.comparison.runs import RunData
+from assizes.judge.config.run import RunConfig
+from assizes.judge.rows import COMPLETE
+from assizes.judge.selection import WaveRules
+from assizes.judge.summary.early_stop import EarlyStop
+from assizes.tasks.intake.plan import Plan
+from assizes.tasks.intake.waves import looks_before_end, waves_in
+from assizes.tasks.runs.stored_comparison import baseline_id, run_data
+from assizes.tasks.store import RunRecord, Store
+
+_LOOK: Final = "look-{:02d}"
+"""The name of a look by its number, from 1."""
+
+_STOPS: Final = "stops"
+"""Key of a look's counts: 1 where the run stops at it, else 0."""
+
+
+def is_look(name: str) -> bool:
+    """Whether what is committed under a name is a look, and no shard."""
+    return name.startswith("look-")
+
+
+def wave_rules(config: RunConfig) -> WaveRules | None:
+    """How a run with this configuration is cut into waves; `None`: it judges all its cases."""
+    sampling = config.sampling
+    if not sampling.stops or config.transcripts.again is not None:
+        return None
+    critical = frozenset(config.comparison.critical_cases)
+    return WaveRules(sampling.looks, sampling.min_cases, critical)
+
+
+def stops_after(store: Store, config: RunConfig, record: RunRecord, plan: Plan, wave: int) -> bool:
+    """Whether a run stops once all shards up to a wave, from 1, are committed.
+
+    The first answer for a wave is kept in the store, and later calls repeat it.
+    """
+    name = _LOOK.format(wave)
+    if (kept := store.shard_counts(record.run_id).get(name)) is None:
+        found = _look(store, config, record, plan, wave)
+        store.commit_shard(record.run_id, name, {}, {_STOPS: int(found.stops)})
+        kept = store.shard_counts(record.run_id)[name]  # that of another process, if it was first
+    return bool(kept[_STOPS])
+
+
+def early_stop(store: Store, config: RunConfig, record: RunRecord, plan: Plan) -> EarlyStop | None:
+    """Why a run stopped before its last case; `None` where it did not."""
+    waves, kept = waves_in(plan.design), store.shard_counts(record.run_id)
+    stops = (w for w in range(1, len(waves)) if kept.get(_LOOK.format(w), {}).get(_STOPS))
+    if (wave := next(stops, None)) is None:
+        return None
+    found = _look(store, config, record, plan, wave)
+    not_needed = sum(len(shard.due_positions()) for shard in plan.shards[waves[wave - 1].shards :])
+    rate, score = bounds_of_all(store.scan(record.run_id, "cases"), not_needed)
+    return EarlyStop(
+        look=wave,
+        looks=len(waves) - 1,
+        cases=waves[wave - 1].cases,
+        of=waves[-1].cases,
+        not_needed=not_needed,
+        certainty=config.sampling.certainty,
+        comparison=found.comparison,
+        gates=found.gates,
+        pass_rate_pct=rate,
+        avg_overall_score=score,
+    )
+
+
+def _look(store: Store, config: RunConfig, record: RunRecord, plan: Plan, wave: int) -> Look:
+    shares = looks_before_end(waves_in(plan.design))
+    judged = run_data(store, record.run_id)
+    baseline: RunData | None = None
+    if (wanted := baseline_id(store, config.comparison.baseline, record)) is not None:
+        before = run_data(store, wanted)
+        baseline = before if before.status == COMPLETE else None
+    where = LookPlan(shares, wave, config.sampling.certainty)
+    return look(judged, baseline, where, config.comparison, config.thresholds)
