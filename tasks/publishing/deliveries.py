@@ -43,7 +43,7 @@ class DeliveryState(NamedTuple):
     content_hash: str  # of what was sent last
     state: State
     remote_id: str  # that the other side gave; empty where it gave none
-    target: str = ""  # what it was about, as JSON
+    target: str = "{}"  # what it was about, as JSON
 
 
 class DeliveryLog:
