@@ -7,6 +7,7 @@ server is left out: states, artifacts, events, anchors, and the report.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt, wait_chain, wait_fixed
 
@@ -22,6 +23,7 @@ from assizes.tasks.context.run_context import (
     clear_error_frames,
     open_run_context,
 )
+from assizes.tasks.find_causes import find_causes
 from assizes.tasks.intake.plan import Shard
 from assizes.tasks.judge_shard import (
     SHARD_RETRY_DELAYS_S,
@@ -38,10 +40,13 @@ async def evaluate_in_process(
     run_id: str | None = None,
     resume: str | None = None,
     commit: CommitFacts | None = None,
+    *,
+    seeks_causes: bool = False,
 ) -> RunOutcome:
     """Judge the transcripts that a configuration names; every row is in its store afterwards.
 
     `commit` is that of the code that the run is about; `None`: it is not told. `resume` says in the reasons what goes on with the run; `None`: the command `assizes resume`.
+    With `seeks_causes` the causes of the failures are found and stored, as after `assizes run`.
 
     Raises:
         ConfigurationError: the configuration cannot work, or needs other processes or batches.
@@ -61,6 +66,8 @@ async def evaluate_in_process(
             is_incomplete = bool(failures.reasons) or failures.stop is not None
             run, summary = await summarise_run.fn(context, planned, has_lost_shards=is_incomplete)
         result = await compare_with_baseline.fn(context, run)
+        if seeks_causes:
+            result = replace(result, causes=await find_causes.fn(context, run))
     return run_outcome(run.record, summary, result, failures, {}, resume)
 
 

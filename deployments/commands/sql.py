@@ -23,6 +23,7 @@ from assizes.deployments.commands.stores import opened_store, store_config
 from assizes.deployments.terminal import printable
 from assizes.judge.config.run import StoreConfig
 from assizes.judge.summary.wide_table import results_frame
+from assizes.tasks.publishing.deliveries import deliveries_of_query
 from assizes.tasks.runs.corrected_rows import metrics_of_query
 from assizes.tasks.store import query_store
 from assizes.tasks.store.record import STORE_MARK
@@ -88,7 +89,11 @@ def query_and_print(
     config = store_config(file, store or uri)
     run_id = None if store else target  # None: all runs
     bounds = QueryLimits(*limits)
-    rows = query_store(config, statement, run_id, metrics_of_query, limits=bounds, verify=verify)
+    more = {
+        "run_metrics": metrics_of_query,
+        "deliveries": lambda store, run: deliveries_of_query(config, store, run),
+    }
+    rows = query_store(config, statement, run_id, more, limits=bounds, verify=verify)
     _print_rows(rows, shape)
 
 

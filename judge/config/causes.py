@@ -18,3 +18,8 @@ class CausesConfig(ConfigTable):
         "also what they mean, by a small model on this machine; needs the extra "
         "`assizes[sentences]`. No score, verdict or run id depends on it.",
     )
+    in_ci: bool = Field(
+        default=False,
+        description="`assizes ci` also looks for the causes of the failures, and names them in its "
+        "summary and comment. It takes some seconds.",
+    )

@@ -24,6 +24,7 @@ import polars as pl
 from assizes.judge.config.run import StoreConfig
 from assizes.judge.errors import StoreBusy, StoreError
 from assizes.judge.rows import DELIVERIES, as_json
+from assizes.tasks.store import Store
 from assizes.tasks.store.bucket import objects_at
 from assizes.tasks.store.objects import Folder, Objects, other_bytes
 from assizes.tasks.store.people import IN_MEMORY
@@ -43,7 +44,7 @@ class DeliveryState(NamedTuple):
     content_hash: str  # of what was sent last
     state: State
     remote_id: str  # that the other side gave; empty where it gave none
-    target: str = ""  # what it was about, as JSON
+    target: str = "{}"  # what it was about, as JSON
 
 
 class DeliveryLog:
@@ -161,6 +162,20 @@ def delivery_log(config: StoreConfig) -> DeliveryLog:
     if file == IN_MEMORY:
         raise StoreError("a store in memory keeps no deliveries; give [store] uri a file")
     return DeliveryLog(Folder(file.with_name(f"{file.name}{_SUFFIX}")))
+
+
+def deliveries_of_query(config: StoreConfig, store: Store, run_id: str | None) -> pl.DataFrame:
+    """The rows of table deliveries about a run, or about all, for a query; none of a store in memory.
+
+    Raises:
+        StoreError: the deliveries cannot be read.
+    """
+    empty = pl.DataFrame(schema=DELIVERIES)
+    if config.uri.removeprefix(_DUCKDB) == str(IN_MEMORY):
+        return empty
+    log = delivery_log(config)
+    wanted = log.run_ids() if run_id is None else [store.run(run_id).run_id]
+    return pl.concat([empty, *(log.rows(each) for each in wanted)])
 
 
 @contextmanager

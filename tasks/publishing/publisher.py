@@ -196,8 +196,10 @@ def _own_target(
 
     What may be there already stays where it was sent to: elsewhere it would stand a second time.
     """
-    if before is not None and before.state in ("sending", "sent") and before.target:
-        return target_of(before.target)
+    if before is not None and before.state in ("sending", "sent"):
+        earlier = target_of(before.target)
+        if earlier != TraceTarget():
+            return earlier
     of_turn = turn_target(case, finding.turns, target)
     is_taken = of_turn is not None and destination.takes_span(of_turn.span_id or "")
     return of_turn if of_turn is not None and is_taken else target

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from assizes.judge.config.run import StoreConfig
@@ -27,6 +28,9 @@ __all__ = [
     "rebuild_store",
     "store_file",
 ]
+
+MoreRows = Callable[[Store, "str | None"], "pl.DataFrame"]
+"""Reads rows that are kept beside a store, about one run or about all (`None`)."""
 
 _DUCKDB: Final = "duckdb:///"  # begins the URI of a DuckDB store; the path of its file follows
 
@@ -79,16 +83,17 @@ def query_store(
     config: StoreConfig,
     statement: str,
     run_id: str | None = None,
-    more_metrics: Callable[[Store, str | None], pl.DataFrame] | None = None,
+    more: Mapping[str, MoreRows] = MappingProxyType({}),
     *,
     limits: QueryLimits | None = None,
     verify: bool = False,
 ) -> pl.DataFrame:
     """The rows of one SELECT over a store, or over one of its runs; nothing is written.
 
-    `more_metrics` gives rows that table run_metrics shows beside those that are stored; it takes the
-    store and `run_id`, and is called only for a statement that names that table. Without `limits`
-    those of `QueryLimits()` hold. With `verify` the parts of a lake are hashed before they are read.
+    `more` gives rows of tables that are kept elsewhere, by the name of the table; those of
+    run_metrics are shown beside the stored ones. Each function takes the store and `run_id`, and is
+    called only for a statement that names its table. Without `limits` those of `QueryLimits()` hold.
+    With `verify` the parts of a lake are hashed before they are read.
 
     Raises:
         ConfigurationError: when the statement is no SELECT, DuckDB refuses it, or it takes more time
@@ -99,9 +104,9 @@ def query_store(
     from assizes.tasks.store.sql import StoreQuery, run_query
 
     with open_store(config) as store:
-        named = more_metrics is not None and "run_metrics" in statement.lower()
-        more = more_metrics(store, run_id) if more_metrics is not None and named else None
-        query = StoreQuery(statement, limits or QueryLimits(), more, verify)
+        words = statement.lower()
+        rows = {table: read(store, run_id) for table, read in more.items() if table in words}
+        query = StoreQuery(statement, limits or QueryLimits(), rows, verify)
         return run_query(store, query, run_id)
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 import duckdb
@@ -36,8 +37,8 @@ class StoreQuery(NamedTuple):
 
     statement: str
     limits: QueryLimits = QueryLimits()
-    more_metrics: pl.DataFrame | None = None
-    """Rows that table run_metrics shows beside those that are stored."""
+    more: Mapping[str, pl.DataFrame] = MappingProxyType({})
+    """Rows of tables that are kept elsewhere; those of run_metrics stand beside the stored ones."""
 
     verify: bool = False
     """Whether the parts of a lake are hashed before they are read."""
@@ -89,7 +90,9 @@ def _rows_of_query(
             files += _show_lake_table(con, store, table, run, hashed=query.verify)
     else:
         _show_file(con, tables, run)
-    more = query.more_metrics
+    for table in query.more.keys() - {"run_metrics"}:
+        _load_table(con, table, query.more[table], run)
+    more = query.more.get("run_metrics")
     if more is not None and "run_metrics" in tables and more.height:
         _add_metrics(con, more, run, is_file=not isinstance(store, ParquetStore))
     lock_connection(con, query.limits, files)

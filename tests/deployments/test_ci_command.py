@@ -235,3 +235,20 @@ def test_summary_and_comment_stay_within_what_a_service_takes(scratch: ScratchRe
     assert full.read_text().endswith("The rest is left out: it would be too long here.\n")
     assert (scratch.folder / "c.md").stat().st_size <= COMMENT_BYTES
     assert "And 350 cases more." in (scratch.folder / "own.md").read_text()
+
+
+def test_causes_are_named_where_the_settings_ask_for_them(scratch: ScratchRepository):
+    base = scratch.commit_day("v1", rude=[])
+    assert scratch.ci().code == 0
+    scratch.git("switch", "--quiet", "--create", "change")
+    scratch.commit_day("v2", rude=[1, 2, 3, 4, 5])
+    without = scratch.ci(**scratch.pull_request(base))
+    assert "cause" not in summary_of(scratch).lower(), without
+    config = scratch.folder / "assizes.toml"
+    config.write_text(f"{config.read_text()}\n[causes]\nin_ci = true\n")
+    (scratch.folder.parent / "summary.md").unlink()
+    asked = scratch.ci(**scratch.pull_request(base))
+    assert asked.code == without.code == 1
+    summary = summary_of(scratch)
+    assert "cause" in summary.lower(), asked
+    assert "5 cases" in summary or "5 of" in summary

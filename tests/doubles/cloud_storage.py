@@ -218,3 +218,4 @@ def running_app(app: web.Application) -> Iterator[str]:
     finally:
         loop.call_soon_threadsafe(loop.stop)
         thread.join(30)
+        loop.close()

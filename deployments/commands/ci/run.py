@@ -186,7 +186,8 @@ def _evaluate(config: RunConfig, facts: CommitFacts | None) -> RunOutcome:
     from assizes.flows.in_process import evaluate_in_process  # imports Prefect: seconds
 
     with progress_bar():
-        return run_flows(evaluate_in_process(config, commit=facts))
+        seeks = config.causes.in_ci
+        return run_flows(evaluate_in_process(config, commit=facts, seeks_causes=seeks))
 
 
 def _verdict(

@@ -178,12 +178,14 @@ def test_queries_see_corrected_rows_that_follow_from_labels_alone(config: StoreC
         once, twice = (corrected_metrics(store, [OLD]) for _ in range(2))
         assert once.equals(twice)
     for run_id in (OLD, None):
-        found = dict(query_store(config, query, run_id, metrics_of_query).rows())
+        found = dict(query_store(config, query, run_id, {"run_metrics": metrics_of_query}).rows())
         assert set(found) == {
             f"corrected/pass_rate{end}" for end in ("", "/low", "/high", "/labels")
         }
         assert found["corrected/pass_rate/labels"] == 45
-    whole = query_store(config, "select count(*) from run_metrics", OLD, metrics_of_query)
+    whole = query_store(
+        config, "select count(*) from run_metrics", OLD, {"run_metrics": metrics_of_query}
+    )
     assert whole.item() == stored.height + 4
 
 
