@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
+import json
 import re
 import time
 from collections.abc import Callable
@@ -293,19 +295,82 @@ async def test_calls_go_through_litellms_function_while_a_callback_is_set(
 ):
     model = await learned(meeting)
     plain_calls.clear()
-    for name in litellm_direct._LISTS:
-        if name in ("cache", "max_budget", "proxy_auth", "network_mock", "client_session"):
-            continue  # these need objects of litellm that work
-        with monkeypatch.context() as patch:
-            patch.setattr(litellm, name, {"x": 1} if name.endswith("map") else [])
-            before = len(plain_calls)
-            await model.complete(ASK)
-            assert len(plain_calls) == before + bool(getattr(litellm, name))
-    seen = []
-    monkeypatch.setattr(litellm, "success_callback", [lambda *given: seen.append(given)])
+    seen: list[Any] = []
+
+    async def callback(*given: Any) -> None:
+        seen.append(given)
+
+    with monkeypatch.context() as patch:
+        for name in ("success_callback", "_async_success_callback"):
+            patch.setattr(litellm, name, list(getattr(litellm, name)))
+        litellm.success_callback.append(callback)
+        assert "callback is set" in model.calls.way()
+        await model.complete(ASK)
+        await asyncio.sleep(0.5)
+    assert len(plain_calls) == 1
+    assert seen
+
     await model.complete(ASK)
-    assert plain_calls
-    assert litellm_direct.needed_hook() == "litellm.success_callback is set"
+    assert len(plain_calls) == 1
+    assert model.calls.way() == "direct"
+
+
+@pytest.mark.parametrize("name", litellm_direct._LISTS)
+def test_each_setting_that_litellms_function_acts_on_is_noticed(name, monkeypatch):
+    monkeypatch.setattr(litellm, name, [object()])
+    assert litellm_direct.needed_hook() == f"litellm.{name} is set"
+    monkeypatch.setattr(litellm, name, ["cache"])  # litellm does so on the way to Gemini
+    assert litellm_direct.needed_hook() is None
+
+
+@pytest.mark.parametrize("meeting", ["openai"], indirect=True)
+def test_a_model_is_called_from_one_event_loop_after_the_other(meeting, plain_calls):
+    model = meeting.model()
+
+    async def several() -> None:
+        await asyncio.gather(*(model.complete(ASK) for _ in range(5)))
+        await model.aclose()
+
+    for _ in range(3):
+        asyncio.run(several())
+    assert len(meeting.server.requests) == 15
+    assert len(plain_calls) == 4
+
+
+@pytest.mark.parametrize("meeting", ["openai"], indirect=True)
+async def test_a_call_that_is_cut_leaves_no_connection_in_use(meeting):
+    model = await learned(meeting)
+    meeting.script = late
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(model.complete(ASK), 0.2)
+    meeting.script = good
+    assert (await model.complete(ASK)).text == TEXT
+    await model.aclose()
+
+
+@pytest.mark.parametrize("meeting", ["openai"], indirect=True)
+async def test_a_proxy_of_the_environment_is_used(meeting, monkeypatch):
+    monkeypatch.setenv("HTTP_PROXY", meeting.server.url)
+    for name in ("NO_PROXY", "no_proxy", "http_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    config = JudgeConfig(model="openai/gpt-4.1", api_base="http://models.invalid/v1")
+    model = LiteLLM(config, LIMITS)
+    for _ in range(3):
+        await model.complete(ASK)
+    assert model.calls.way() == "direct"
+    assert {request.headers["host"] for request in meeting.server.requests} == {"models.invalid"}
+    await model.aclose()
+
+
+@pytest.mark.parametrize("meeting", ["openai"], indirect=True)
+async def test_a_compressed_answer_is_read(meeting):
+    def compressed(family: Family, request: Request) -> Reply:
+        body = gzip.compress(json.dumps(family.answer(request, TEXT)).encode())
+        return Reply(200, body, {"content-encoding": "gzip"})
+
+    model = await learned(meeting)
+    completion, _ = await meeting.outcome(model, compressed)
+    assert completion.text == TEXT
 
 
 def test_the_way_is_chosen_by_facts(monkeypatch):
@@ -329,6 +394,9 @@ def test_the_way_is_chosen_by_facts(monkeypatch):
     assert reason("azure", api_base="https://x.openai.azure.com") is None
     monkeypatch.setenv("AZURE_AD_TOKEN", "x")
     assert reason("azure", api_base="https://x.openai.azure.com").startswith("no key for Azure")
+    with monkeypatch.context() as patch:
+        patch.setenv("LITELLM_LOG", "debug")
+        assert reason("openai") == "LITELLM_LOG is DEBUG"
     monkeypatch.setenv(litellm_direct.CALLS, "plain")
     assert reason("openai") == "ASSIZES_LITELLM_CALLS is plain"
     monkeypatch.setenv(litellm_direct.CALLS, "fast")
