@@ -9,7 +9,7 @@ import pytest
 
 from assizes.judge.errors import ConfigurationError
 from assizes.judge.models import litellm_direct
-from assizes.judge.models.litellm_library import litellm
+from assizes.judge.models.litellm_library import configure_litellm, litellm
 
 
 @pytest.mark.parametrize("name", litellm_direct._LISTS)
@@ -21,6 +21,8 @@ def test_each_setting_that_litellms_function_acts_on_is_noticed(name, monkeypatc
 
 
 def test_the_way_is_chosen_by_facts(monkeypatch):
+    configure_litellm()
+
     def reason(provider: str, **rest: Any) -> str | None:
         return litellm_direct.reason_for_plain(
             provider, **{"has_format": True, "api_base": None} | rest
