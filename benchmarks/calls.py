@@ -85,7 +85,6 @@ async def measure(server: OpenAIServer, calls: int, rounds: int) -> dict[str, li
     direct = LiteLLM(config, limits)
     os.environ[CALLS] = "plain"
     plain = LiteLLM(config, limits)
-    del os.environ[CALLS]
     bodies = {id(ask): direct.request(ask) for ask in asks}
     raw = {
         key: json.dumps({**body, "model": "gpt-4o-mini"}).encode() for key, body in bodies.items()
@@ -114,14 +113,17 @@ async def measure(server: OpenAIServer, calls: int, rounds: int) -> dict[str, li
         for number in range(rounds + 1):
             for name, (call, route) in ways.items():
                 os.environ[ROUTE] = route  # what others get who call litellm: OpenAI's SDK
-                few = asks[: IN_FLIGHT * 2] if number == 0 else asks
-                began = time.process_time()
-                await pooled(IN_FLIGHT, [lambda ask=ask, call=call: call(ask) for ask in few])
-                if number:  # the first is the warm-up
-                    found[name].append(1000 * (time.process_time() - began) / len(few))
+                each_ms = await _cpu_ms(call, asks[: IN_FLIGHT * 2] if number == 0 else asks)
+                found[name] += [each_ms] * (number > 0)  # the first is the warm-up
     await direct.aclose()
-    assert direct.calls.plain is None
+    assert direct.calls.way() == "direct"
     return found
+
+
+async def _cpu_ms(call: Call, asks: list[Ask[Any]]) -> float:
+    began = time.process_time()
+    await pooled(IN_FLIGHT, [lambda ask=ask: call(ask) for ask in asks])
+    return 1000 * (time.process_time() - began) / len(asks)
 
 
 def main() -> None:

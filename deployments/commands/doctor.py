@@ -67,6 +67,7 @@ def _checks(file: Path | None, overrides: list[str]) -> Iterator[Check]:
     probes: dict[str, Callable[[RunConfig], str | Check]] = {
         "judges and metrics": _judges,
         "model": _model,
+        "model calls": _calls,
         "causes": _causes,
         "transcripts": _transcripts,
         "store": _store,
@@ -135,6 +136,17 @@ def _model(config: RunConfig) -> str:
     ]
     shared = [] if config.judge.panel else [assignment.shared.name]  # a panel stands in its place
     return "; ".join([*shared, *others])
+
+
+def _calls(config: RunConfig) -> str | Check:
+    """How each model is called: directly, or through litellm's function, which takes more CPU."""
+    assignment = assign_callable_models(config, resolve_judges(config.judge))
+    models = members([assignment.shared, *assignment.own.values()])
+    calls = {model.name: getattr(model, "calls", None) for model in models}
+    ways = {name: each.way() for name, each in calls.items() if each is not None}
+    finding = "; ".join(f"{name}: {way}" for name, way in ways.items()) or "no provider is called"
+    is_plain = any(way != "direct" for way in ways.values())
+    return Check("model calls", "note" if is_plain else "ok", finding)
 
 
 def _causes(config: RunConfig) -> str:

@@ -26,8 +26,8 @@ from assizes.judge.errors import ModelError
 from assizes.judge.models.provider_http import MAX_ANSWER_BYTES
 from assizes.judge.models.request_template import (
     RequestTemplate,
-    learned_template,
     message_texts,
+    template_of,
     text_marks,
     with_texts,
 )
@@ -136,6 +136,11 @@ class DirectCalls:
             WeakKeyDictionary()
         )
 
+    def way(self) -> str:
+        """Return how calls are made now, and why where they are not made directly."""
+        reason = self.plain or self._parts.hook()
+        return f"through litellm.acompletion: {reason}" if reason else "direct"
+
     async def respond(self, key: Hashable, arguments: dict[str, Any]) -> Any:
         """Make a call and return litellm's response, or raise litellm's error.
 
@@ -151,12 +156,12 @@ class DirectCalls:
             return await self._parts.call(**arguments)
         kind = self._kinds.get(key)
         if kind is None or time.monotonic() - kind.learned_at > LASTS_S:
-            kind = await self._learned_kind(key, arguments)
+            kind = await self._learn_kind(key, arguments)
         if kind is None:
             return await self._parts.call(**arguments)
         return await self._send(kind, arguments, texts)
 
-    async def _learned_kind(self, key: Hashable, arguments: dict[str, Any]) -> _Kind | None:
+    async def _learn_kind(self, key: Hashable, arguments: dict[str, Any]) -> _Kind | None:
         if key not in self._kinds:
             # At its first call: a kind that never comes again is not worth learning.
             if len(self._kinds) >= MAX_TEMPLATES:
@@ -184,14 +189,14 @@ class DirectCalls:
         messages = arguments["messages"]
         texts = message_texts(messages)
         marks = text_marks(len(texts))
-        marked = await self._recorded({**arguments, "messages": with_texts(messages, marks)})
-        template = None if marked is None else learned_template(marked, marks)
-        own = await self._recorded(arguments)
+        marked = await self._record({**arguments, "messages": with_texts(messages, marks)})
+        template = None if marked is None else template_of(marked, marks)
+        own = await self._record(arguments)
         if template is None or own is None or not template.writes(own, texts):
             return None
         return template
 
-    async def _recorded(self, arguments: dict[str, Any]) -> httpx.Request | None:
+    async def _record(self, arguments: dict[str, Any]) -> httpx.Request | None:
         """Return the request that litellm would send; None where litellm refuses to make it."""
         try:
             await self._parts.call(**arguments, **self._parts.through(Recorder()))
@@ -208,18 +213,18 @@ class DirectCalls:
         pool = self._parts.pool()
         began = time.perf_counter()
         try:
-            response = await _received(pool, template.request(body, headers))
+            response = await _receive(pool, template.request(body, headers))
         except _BROKEN as error:
-            return await self._replayed(arguments, error, pool, time.perf_counter() - began)
+            return await self._replay(arguments, error, pool, time.perf_counter() - began)
         if response.status_code != 200:
-            return await self._replayed(arguments, response, pool)
+            return await self._replay(arguments, response, pool)
         if kind.is_read_alike is None:
-            return await self._compared(kind, arguments, response, pool)
+            return await self._compare(kind, arguments, response, pool)
         if kind.is_read_alike and (answer := self._read(kind, response, arguments)) is not None:
             return answer
-        return await self._replayed(arguments, response, pool)
+        return await self._replay(arguments, response, pool)
 
-    async def _replayed(
+    async def _replay(
         self,
         arguments: dict[str, Any],
         outcome: httpx.Response | Exception,
@@ -239,7 +244,7 @@ class DirectCalls:
                 error.message = _TIME_TAKEN.sub(seconds, error.message)  # type: ignore[attr-defined]
             raise
 
-    async def _compared(
+    async def _compare(
         self,
         kind: _Kind,
         arguments: dict[str, Any],
@@ -249,7 +254,7 @@ class DirectCalls:
         """Return litellm's own reading of a kind's first answer, and note whether ours is the same."""
         async with self._lock():
             if kind.is_read_alike is None:
-                answer = await self._replayed(arguments, response, pool)
+                answer = await self._replay(arguments, response, pool)
                 read = self._read(kind, response, arguments)
                 reading = self._parts.reading
                 kind.is_read_alike = read is not None and reading(read) == reading(answer)
@@ -257,7 +262,7 @@ class DirectCalls:
                     self._give_up("litellm's reader and its function differ over an answer")
                 return answer
         read = self._read(kind, response, arguments) if kind.is_read_alike else None
-        return read if read is not None else await self._replayed(arguments, response, pool)
+        return read if read is not None else await self._replay(arguments, response, pool)
 
     def _read(self, kind: _Kind, response: httpx.Response, arguments: Mapping[str, Any]) -> Any:
         """Return litellm's response object; None for an answer that is no plain one."""
@@ -281,7 +286,7 @@ def _transport_for(pool: httpx.AsyncClient, url: httpx.URL) -> httpx.AsyncBaseTr
     return pool._transport_for_url(url)
 
 
-async def _received(pool: httpx.AsyncClient, request: httpx.Request) -> httpx.Response:
+async def _receive(pool: httpx.AsyncClient, request: httpx.Request) -> httpx.Response:
     """Return a response with its body, which has at most 64 MB.
 
     Raises:

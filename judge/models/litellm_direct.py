@@ -66,6 +66,7 @@ _LISTS: Final = (
     *("pre_call_rules", "post_call_rules", "guardrail_name_config_map", "default_fallbacks"),
     *("model_fallbacks", "cache", "proxy_auth", "secret_manager_client", "max_budget"),
     *("client_session", "aclient_session", "network_mock", "enable_json_schema_validation"),
+    "set_verbose",
 )
 """Settings of litellm that its function acts on."""
 
@@ -91,6 +92,8 @@ def reason_for_plain(provider: str, has_format: bool, api_base: str | None) -> s
         raise ConfigurationError(f"{CALLS}: {wanted[:40]!r} is neither direct nor plain")
     if wanted == "plain":
         return f"{CALLS} is plain"
+    if os.environ.get("LITELLM_LOG", "").upper() == "DEBUG":
+        return "LITELLM_LOG is DEBUG"
     release = version("litellm")
     if release not in TESTED_VERSIONS:
         _tell_once(release)
@@ -132,7 +135,7 @@ def direct_calls(
         pool=partial(_pool, provider),
         parameters=reader.parameters,
         read=reader.read,
-        sign=_signed_headers,
+        sign=_headers_with_signature,
         reading=lambda answer: (completion_of(answer, name, None), unusable_reason(answer)),
         hook=needed_hook,
         failures=FAILURES,
@@ -231,7 +234,7 @@ class _Reader:
         return self._format.transform_response(
             model=self._model,
             raw_response=response,
-            model_response=litellm.ModelResponse(model=self._named),
+            model_response=litellm.ModelResponse(model=self._response_model),
             logging_obj=silent,
             request_data=json.loads(response.request.content) if is_asked_for else {},
             messages=messages,
@@ -242,7 +245,7 @@ class _Reader:
         )
 
     @cached_property
-    def _named(self) -> str | None:
+    def _response_model(self) -> str | None:
         """The model in litellm's response before it is read; its provider is kept, where it names one."""
         is_azure = self._provider == "azure"
         if is_azure and litellm.AzureOpenAIO1Config().is_o_series_model(self._model):
@@ -259,7 +262,7 @@ def _no_log(*_args: object, **_rest: object) -> None:
     pass
 
 
-async def _signed_headers(template: RequestTemplate, body: bytes) -> httpx.Headers:
+async def _headers_with_signature(template: RequestTemplate, body: bytes) -> httpx.Headers:
     """Return the headers of a request with the signature that litellm makes for AWS."""
     chat, in_thread = bedrock_chat()
     signed = await in_thread(_signature, chat, template, body)

@@ -84,10 +84,10 @@ def text_marks(count: int) -> list[str]:
     return [f" \n{uuid.uuid4().hex} é\n " for _ in range(count)]
 
 
-def learned_template(request: httpx.Request, marks: Sequence[str]) -> RequestTemplate | None:
+def template_of(request: httpx.Request, marks: Sequence[str]) -> RequestTemplate | None:
     """Return the template of a recorded request; None where a mark is not there exactly once."""
     body = request.content
-    for encode in (_escaped, _plain):
+    for encode in (_ascii_bytes, _utf8_bytes):
         places = [(body.find(mark), mark) for mark in map(encode, marks)]
         if all(body.count(mark) == 1 for _, mark in places):
             break
@@ -138,11 +138,11 @@ def _lasting_headers(request: httpx.Request) -> tuple[httpx.Headers, str | None]
     return httpx.Headers(lasting), signature[1] if signature else None
 
 
-def _escaped(text: str) -> bytes:
+def _ascii_bytes(text: str) -> bytes:
     """Return a text as it stands between the quotes of JSON in ASCII."""
     return json.dumps(text)[1:-1].encode()
 
 
-def _plain(text: str) -> bytes:
+def _utf8_bytes(text: str) -> bytes:
     """Return a text as it stands between the quotes of JSON in UTF-8."""
     return json.dumps(text, ensure_ascii=False)[1:-1].encode()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
+import json
 import re
 import time
 from collections.abc import Callable
@@ -15,7 +17,7 @@ from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
 from assizes.judge.config.judging import JudgeConfig, LimitsConfig
-from assizes.judge.errors import ConfigurationError, ModelError
+from assizes.judge.errors import ModelError
 from assizes.judge.models import direct_calls, litellm_direct
 from assizes.judge.models.litellm_library import litellm
 from assizes.judge.models.litellm_model import LiteLLM
@@ -293,63 +295,71 @@ async def test_calls_go_through_litellms_function_while_a_callback_is_set(
 ):
     model = await learned(meeting)
     plain_calls.clear()
-    for name in litellm_direct._LISTS:
-        if name in ("cache", "max_budget", "proxy_auth", "network_mock", "client_session"):
-            continue  # these need objects of litellm that work
-        with monkeypatch.context() as patch:
-            patch.setattr(litellm, name, {"x": 1} if name.endswith("map") else [])
-            before = len(plain_calls)
-            await model.complete(ASK)
-            assert len(plain_calls) == before + bool(getattr(litellm, name))
-    seen = []
-    monkeypatch.setattr(litellm, "success_callback", [lambda *given: seen.append(given)])
-    await model.complete(ASK)
-    assert plain_calls
-    assert litellm_direct.needed_hook() == "litellm.success_callback is set"
+    seen: list[Any] = []
 
+    async def callback(*given: Any) -> None:
+        seen.append(given)
 
-def test_the_way_is_chosen_by_facts(monkeypatch):
-    def reason(provider: str, **rest: Any) -> str | None:
-        return litellm_direct.reason_for_plain(
-            provider, **{"has_format": True, "api_base": None} | rest
-        )
-
-    assert reason("openai") is None
-    assert reason("cohere") == "litellm calls cohere in a way of its own"
-    assert reason("vertex_ai") == "litellm calls vertex_ai in a way of its own"
-    assert reason("openai", has_format=False) == "litellm calls openai in a way of its own"
     with monkeypatch.context() as patch:
-        patch.setenv(litellm_direct.ROUTE, "false")  # OpenAI's SDK takes no other client
-        assert reason("openai") == "litellm calls openai in a way of its own"
-        assert reason("mistral") is None
-    for name in ("AZURE_API_KEY", "AZURE_OPENAI_API_KEY", "AZURE_API_BASE", "AZURE_AD_TOKEN"):
+        for name in ("success_callback", "_async_success_callback"):
+            patch.setattr(litellm, name, list(getattr(litellm, name)))
+        litellm.success_callback.append(callback)
+        assert "callback is set" in model.calls.way()
+        await model.complete(ASK)
+        await asyncio.sleep(0.5)
+    assert len(plain_calls) == 1
+    assert seen
+
+    await model.complete(ASK)
+    assert len(plain_calls) == 1
+    assert model.calls.way() == "direct"
+
+
+@pytest.mark.parametrize("meeting", ["openai"], indirect=True)
+def test_a_model_is_called_from_one_event_loop_after_the_other(meeting, plain_calls):
+    model = meeting.model()
+
+    async def several() -> None:
+        await asyncio.gather(*(model.complete(ASK) for _ in range(5)))
+        await model.aclose()
+
+    for _ in range(3):
+        asyncio.run(several())
+    assert len(meeting.server.requests) == 15
+    assert len(plain_calls) == 4
+
+
+@pytest.mark.parametrize("meeting", ["openai"], indirect=True)
+async def test_a_call_that_is_cut_leaves_no_connection_in_use(meeting):
+    model = await learned(meeting)
+    meeting.script = late
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(model.complete(ASK), 0.2)
+    meeting.script = good
+    assert (await model.complete(ASK)).text == TEXT
+    await model.aclose()
+
+
+@pytest.mark.parametrize("meeting", ["openai"], indirect=True)
+async def test_a_proxy_of_the_environment_is_used(meeting, monkeypatch):
+    monkeypatch.setenv("HTTP_PROXY", meeting.server.url)
+    for name in ("NO_PROXY", "no_proxy", "http_proxy"):
         monkeypatch.delenv(name, raising=False)
-    assert reason("azure", api_base="https://x.openai.azure.com").startswith("no key for Azure")
-    monkeypatch.setenv("AZURE_API_KEY", "x")
-    assert reason("azure", api_base="https://x.openai.azure.com") is None
-    monkeypatch.setenv("AZURE_AD_TOKEN", "x")
-    assert reason("azure", api_base="https://x.openai.azure.com").startswith("no key for Azure")
-    monkeypatch.setenv(litellm_direct.CALLS, "plain")
-    assert reason("openai") == "ASSIZES_LITELLM_CALLS is plain"
-    monkeypatch.setenv(litellm_direct.CALLS, "fast")
-    with pytest.raises(ConfigurationError, match="'fast' is neither direct nor plain"):
-        reason("openai")
+    config = JudgeConfig(model="openai/gpt-4.1", api_base="http://models.invalid/v1")
+    model = LiteLLM(config, LIMITS)
+    for _ in range(3):
+        await model.complete(ASK)
+    assert model.calls.way() == "direct"
+    assert {request.headers["host"] for request in meeting.server.requests} == {"models.invalid"}
+    await model.aclose()
 
 
-def test_another_release_of_litellm_is_called_by_its_function_and_the_log_says_so_once(
-    monkeypatch, caplog
-):
-    monkeypatch.setattr(litellm_direct, "TESTED_VERSIONS", frozenset({"0.1"}))
-    litellm_direct._tell_once.cache_clear()
-    for _ in range(2):
-        reason = litellm_direct.reason_for_plain("openai", has_format=True, api_base=None)
-        assert reason is not None
-        assert reason.endswith("is not among the tested releases")
-    assert caplog.text.count("calls take more CPU than with a tested release (0.1)") == 1
-    litellm_direct._tell_once.cache_clear()
+@pytest.mark.parametrize("meeting", ["openai"], indirect=True)
+async def test_a_compressed_answer_is_read(meeting):
+    def compressed(family: Family, request: Request) -> Reply:
+        body = gzip.compress(json.dumps(family.answer(request, TEXT)).encode())
+        return Reply(200, body, {"content-encoding": "gzip"})
 
-
-def test_the_tested_release_is_the_locked_one():
-    from importlib.metadata import version
-
-    assert version("litellm") in litellm_direct.TESTED_VERSIONS
+    model = await learned(meeting)
+    completion, _ = await meeting.outcome(model, compressed)
+    assert completion.text == TEXT
