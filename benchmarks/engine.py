@@ -187,8 +187,9 @@ def main() -> None:
         action="append",
         help="one regime, or several",
     )
+    parser.add_argument("--rounds", type=int, default=3, help="in which the contestants take turns")
     given = parser.parse_args()
-    scale, rounds = (5, 1) if given.quick else (1, 3)
+    scale, rounds = (5, 1) if given.quick else (1, given.rounds)
     figures = Figures()
     with running_bench() as bench:
         regimes = {

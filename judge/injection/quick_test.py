@@ -63,9 +63,9 @@ class QuickTest:
         Raises:
             ValueError: for a pattern with syntax that the test does not know, such as a group by name.
         """
-        relaxed = "|".join(_relaxed(pattern) for pattern in patterns)
-        schema = core_schema.str_schema(pattern=relaxed)
-        self._validator = SchemaValidator(schema) if relaxed else None
+        weaker = "|".join(_weaker_pattern(pattern) for pattern in patterns)
+        schema = core_schema.str_schema(pattern=weaker)
+        self._validator = SchemaValidator(schema) if weaker else None
 
     def may_match(self, text: str) -> bool:
         """Whether a pattern may match in a text, which holds no lone surrogates.
@@ -90,7 +90,7 @@ def has_surrogates(text: str) -> bool:
     return False
 
 
-def _relaxed(pattern: str) -> str:
+def _weaker_pattern(pattern: str) -> str:
     return "".join(_pieces(iter(_TOKEN.findall(pattern))))
 
 

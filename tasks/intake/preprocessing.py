@@ -111,14 +111,16 @@ class CasePreprocessor:
         if self._sends_raw:
             # Redacting the case first gives the rows the placeholder numbers of a redacted case.
             self._redactor.redact_case(case, placeholders)
-        table_rows = ((name, row) for name, rows in stored.items() for row in rows)
-        for table, row in table_rows:
-            quoting = [name for name in row if name in QUOTES_TRANSCRIPT.get(table, ())]
-            row.update((name, self._stored_value(row[name], placeholders)) for name in quoting)
-            # A pseudonym still tells which cases were sampled together; a placeholder would not.
-            cluster = row.get("cluster") if self._sends_raw else None
-            if cluster is not None and self._redactor.redact_text(cluster) != cluster:
-                row["cluster"] = redaction.pseudonym(cluster)
+        for table, rows in stored.items():
+            columns = rows[0] if rows else {}  # the rows of a table have the same
+            quoting = [name for name in columns if name in QUOTES_TRANSCRIPT.get(table, ())]
+            for row in rows:
+                for name in quoting:
+                    row[name] = self._stored_value(row[name], placeholders)
+                # A pseudonym still tells which cases were sampled together, a placeholder not.
+                cluster = row.get("cluster") if self._sends_raw else None
+                if cluster is not None and self._redactor.redact_text(cluster) != cluster:
+                    row["cluster"] = redaction.pseudonym(cluster)
         return stored
 
     def _stored_value(self, value: Any, placeholders: redaction.Placeholders) -> Any:

@@ -256,9 +256,8 @@ class SqliteLedger:
     @contextmanager
     def _exclusive_access(self, *, wait: bool) -> Iterator[None]:
         """Lock the connection for this thread; `wait` sets whether SQLite waits for processes."""
-        busy = LedgerBusy(f"[limits] ledger {self.path!r} is being written")
         if not self._lock.acquire(timeout=-1 if wait else LOCK_WAIT_S):
-            raise busy
+            raise self._busy()
         try:
             if wait is not self._waits:
                 timeout_ms = int(1000 * MAX_BUSY_S) if wait else 0
@@ -268,9 +267,13 @@ class SqliteLedger:
         except sqlite3.OperationalError as error:
             if wait or error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:  # the primary code
                 raise
-            raise busy from error
+            raise self._busy() from error
         finally:
             self._lock.release()
+
+    def _busy(self) -> LedgerBusy:
+        # Made where it is raised: masking its message would cost every transaction as much again.
+        return LedgerBusy(f"[limits] ledger {self.path!r} is being written")
 
     @contextmanager
     def _note_faults(self) -> Iterator[None]:
