@@ -203,6 +203,8 @@ def reliability(
     does, for every k up to the most trials; both are empty when no case was repeated. An errored
     execution, and a failed score, is a trial without success; a skipped score is no trial.
     """
+    if not collect_rows(cases.select((pl.col("repetition") > 0).any())).item():
+        return {"pass_hat_k": {}, "pass_at_k": {}}  # no case was repeated
     by_case, passed = executions(cases).group_by(CASE_KEY), pl.col("state") == "passed"
     per_case = by_case.agg(trials=pl.len(), successes=passed.sum())
     counted = per_case.group_by("trials", "successes").agg(cases=pl.len())

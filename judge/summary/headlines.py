@@ -6,8 +6,10 @@ A headline score is the score of a metric itself (column `part` is empty), not o
 from __future__ import annotations
 
 import json
+import operator
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
 from itertools import combinations, groupby
 from operator import itemgetter
 from typing import Any, Final, get_args
@@ -83,8 +85,14 @@ def metric_counts(scores: pl.LazyFrame) -> pl.DataFrame:
     """
     # Metrics take few values, so millions of scores become some hundred rows.
     keys = [*METRIC, "tier", "weight", "status", "label", "passed", "raw", "value"]
-    counted = scores.filter(pl.col("part") == "").group_by(keys).agg(rows=pl.len(), part=pl.lit(""))
-    return collect_rows(headlines(collect_rows(counted).lazy()))
+    # One number stands for each combination: to compare nine columns, five of them of text, takes
+    # twice as long.
+    combination = reduce(operator.xor, (pl.col(key).hash(seed) for seed, key in enumerate(keys)))
+    headline = scores.filter(pl.col("part") == "")
+    counted = headline.group_by(combination.alias("combination")).agg(
+        pl.col(keys).first(), rows=pl.len(), part=pl.lit("")
+    )
+    return collect_rows(headlines(collect_rows(counted).lazy().drop("combination")))
 
 
 def metric_summaries(
@@ -141,6 +149,8 @@ def published_numbers(scores: pl.LazyFrame, metrics: Sequence[MetricSummary]) ->
         for metric in metrics
         for name in metric.run_names
     }
+    if not any(metric.gate == "quality" for metric in metrics):
+        return {name: number for name, number in sorted(numbers.items()) if number is not None}
     rated = quality_ratings(scores, metrics).drop_nulls("rating")
     if cases := dict(collect_rows(rated.group_by("rating").agg(pl.len())).rows()):
         numbers[OVERALL] = rounded_value(cases.get("yes", 0) / sum(cases.values()))
@@ -207,20 +217,31 @@ _TIER_POINTS: Final = (
 """The score of a tier over the scores of one case."""
 
 
+_EXECUTION: Final = (pl.col("case_id").hash() ^ pl.col("repetition").hash(1)).alias("case")
+"""A number for each case and repetition; two have one number in some 1 of 10**7 runs of a million."""
+
+
 def tier_counts(
-    scores: pl.LazyFrame, errored: pl.LazyFrame, counts: pl.DataFrame
+    scores: pl.LazyFrame, errored: pl.LazyFrame | None, counts: pl.DataFrame
 ) -> dict[str, pl.DataFrame]:
     """How often each score of a tier occurs over the cases with a verdict, by tier.
 
     Column `points` holds the score 0..100, column `rows` how often it occurs. The score of one case
     is sum(value x weight) / sum(weight) x 100 over the tier's scored metrics. `errored` identifies
-    the errored cases, which are left out; `counts` are those of `metric_counts`.
+    the errored cases, which are left out, and is `None` where there are none; `counts` are those
+    of `metric_counts`.
     """
     tiers = counts.filter(_WEIGHING)["tier"].unique().sort()
     by_tier = {}
     # One tier at a time, so that memory holds one number for each case, not one for each tier too.
     for tier in tiers:
-        occurrences = tier_points(scores, errored, tier).group_by("points").agg(rows=pl.len())
+        # A number stands for each case: ids, as text, take twice the time and the memory.
+        scored = scores.filter(_WEIGHING & (pl.col("tier") == tier))
+        by_case = scored.select("value", "weight", _EXECUTION).group_by("case")
+        points = by_case.agg(points=_TIER_POINTS)
+        if errored is not None:
+            points = points.join(errored.select(_EXECUTION), on="case", how="anti")
+        occurrences = points.group_by("points").agg(rows=pl.len())
         by_tier[tier] = collect_rows(occurrences.sort("points"))
     return {tier: counts for tier, counts in by_tier.items() if counts.height}
 
@@ -259,10 +280,14 @@ class Stability(FrozenModel):
 def stability(scores: pl.LazyFrame) -> tuple[Stability, ...]:
     """The stability of every metric of a run with votes, sorted by judge and name."""
     # Only few scores have votes; JSON is parsed for these alone.
+    # What both names end with is looked for in all, as one text is found faster than two.
+    may_have = pl.col("details").str.contains('votes":', literal=True)
+    voted = collect_rows(
+        scores.filter((pl.col("part") == "") & may_have).select(*METRIC, "details")
+    )
     has_votes = pl.col("details").str.contains_any(['"votes":', '"first_votes":'])
-    voted = scores.filter((pl.col("part") == "") & has_votes).select(*METRIC, "details")
     counts: defaultdict[tuple[str, str], Counter[str]] = defaultdict(Counter)
-    for judge, metric, details in collect_rows(voted).iter_rows():
+    for judge, metric, details in voted.filter(has_votes).iter_rows():
         body, of_metric = json.loads(details), counts[judge, metric]
         votes = [*body.get("first_votes", ()), *body.get("votes", ())]
         scored = [vote for vote in votes if vote["status"] == "scored"]

@@ -64,7 +64,7 @@ def summarise(
     tally = Counter(dict(collect_rows(by_state).rows()))  # state -> cases
     metrics = headlines.metric_summaries(counts := headlines.metric_counts(scores), judges)
     errored = executions(cases).filter(pl.col("state") == "errored").select(CASE)
-    tiers = headlines.tier_counts(scores, errored, counts)
+    tiers = headlines.tier_counts(scores, errored if tally["errored"] else None, counts)
     headline = scores.filter(pl.col("part") == "")
     error = pl.col("details").str.json_path_match("$.error").fill_null("unknown")
     codes = headline.drop_nulls("failure_code").group_by("metric", "failure_code")

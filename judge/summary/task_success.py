@@ -28,13 +28,15 @@ def unjudged_count(
     Metrics that decide cases by ground truth tell of the task, as those of `OF_TASK_SUCCESS` do; an
     outcome that is judged by words alone tells what the agent claims.
     """
+    by_model = pl.col("model") != OFFLINE_MODEL
+    if not collect_rows(asks.select((~by_model).any())).item():
+        return 0  # the text rules judged nothing
     gating = [metric for judge in judges for metric in judge.metrics if metric.gate]
     needing = [m.name for m in gating if m.gate == "judges" or m.needs_ground_truth]
     is_telling = pl.col("metric").is_in([*OF_TASK_SUCCESS, *needing])
     telling = scores.filter(is_telling, status="scored")
     by_words = pl.col("details").str.contains(BY_WORDS, literal=True)
     compared = telling.group_by(CASE_KEY, "repetition", "metric").agg(by_words.any())
-    by_model = pl.col("model") != OFFLINE_MODEL
     decided = executions(cases).filter(pl.col("state") != "errored")
     # Hashes stand for the cases: their ids, as text, would keep whole blocks of rows in memory.
     evidence = pl.concat(
