@@ -7,7 +7,7 @@ DIST := dist
 WHEEL_VENV := .venv-wheel
 
 .DEFAULT_GOAL := check
-.PHONY: demo quick test test-rest test-all fuzz torture coverage check format lint types contracts ids test-s3 test-server test-integrations soak soak-quick bench bench-engine bench-rate bench-workers bench-scale bench-bulk bench-sql bench-begin bench-banking bench-stats bench-labels bench-align bench-causes bench-diagnosis bench-privacy bench-hostile bench-surface bench-reading bench-serving bench-finding bench-newcomer audit mutation screenshots wheel test-wheel image lock clean docs reference
+.PHONY: demo quick test test-rest test-all fuzz torture coverage check format lint types contracts ids test-s3 test-server test-integrations soak soak-quick bench bench-engine bench-rate bench-workers bench-scale bench-bulk bench-sql bench-begin bench-banking bench-stats bench-labels bench-align bench-causes bench-diagnosis bench-privacy bench-hostile bench-surface bench-reading bench-serving bench-finding bench-runs bench-starts bench-newcomer audit mutation screenshots wheel test-wheel image lock clean docs reference
 
 $(STAMP): requirements.lock pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -154,6 +154,12 @@ bench-privacy: $(STAMP)  ## recall and precision of the privacy rules
 
 bench-hostile: $(STAMP)  ## attacks on the judge: contained, noticed, and what they would have done
 	$(BIN)/python -m benchmarks.hostile
+
+bench-runs: $(STAMP)  ## stores of 5,000 runs: commands, pages, API, and fifty clients on 50,000 cases
+	$(BIN)/python -m benchmarks.runs
+
+bench-starts: $(STAMP)  ## how long the commands take to start, and the demo with no server running
+	$(BIN)/python -m benchmarks.starts
 
 bench-serving: $(STAMP)  ## the HTTP API over runs of 10,000 cases, and a run that writes meanwhile
 	$(BIN)/python -m benchmarks.serving

@@ -31,6 +31,14 @@ ROUNDS = 3
 CLIENT_ASKS = 6
 """Requests of each client."""
 _MB = 1024  # kilobytes
+_LAUNCHER = """
+import os, sys
+null = os.open(os.devnull, os.O_WRONLY)
+pid = os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ, file_actions=[(os.POSIX_SPAWN_DUP2, null, 1)])
+_, status, usage = os.wait4(pid, 0)
+print(usage.ru_utime + usage.ru_stime, usage.ru_maxrss)
+sys.exit(os.waitstatus_to_exitcode(status))
+"""
 
 
 def main() -> None:
@@ -104,11 +112,18 @@ def _cpu_of(command: list[str]) -> tuple[float, float]:
     """CPU seconds and megabytes of a command of ours."""
     program = [sys.executable, "-m", "assizes.deployments.cli", *command]
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    process = subprocess.Popen(program, env=env, stdout=subprocess.DEVNULL)
-    _, status, usage = os.wait4(process.pid, 0)
-    if status:
-        raise SystemExit(f"{' '.join(command)} ended with {os.waitstatus_to_exitcode(status)}")
-    return usage.ru_utime + usage.ru_stime, usage.ru_maxrss / _MB
+    # Through a small process: a child's peak begins with the memory of the process that forks it.
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", _LAUNCHER, *program],
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise SystemExit(f"{' '.join(command)} ended with {done.returncode}:\n{done.stderr}")
+    seconds, kilobytes = done.stdout.split()
+    return float(seconds), float(kilobytes) / _MB
 
 
 def _measure_pages(figures: Figures, kind: str, uri: str) -> None:

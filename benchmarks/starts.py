@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 import statistics
 import subprocess
 import sys
@@ -20,7 +19,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.figures import ASSIZES, Figures
+from benchmarks.figures import ASSIZES, Figures, seconds
 
 STARTS = {
     "assizes --help": ([ASSIZES, "--help"], 0.25),
@@ -33,7 +32,6 @@ STARTS = {
 """A command, and the most CPU seconds it may take."""
 DEMO_GOAL_S = 20
 """Seconds of the whole demo without the start of Prefect's own server."""
-SERVER = "prefect server start"
 
 
 class Took(NamedTuple):
@@ -78,26 +76,15 @@ def measure(command: list[str], folder: Path) -> Took:
 
 
 def _measure_demo(figures: Figures, folder: Path) -> None:
-    """The demo in a new folder with no server running; its JSON log tells when the server was up."""
-    home = folder / "home"
-    env = {**os.environ, "ASSIZES_HOME": str(home), "PREFECT_HOME": str(home / "prefect")}
-    began = time.perf_counter()
-    done = subprocess.run(
-        [ASSIZES, "demo", "--folder", str(folder / "demo"), "--verbose"],
-        cwd=folder,
-        env=env,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    whole = time.perf_counter() - began
-    if done.returncode:
-        raise SystemExit(f"the demo ended with {done.returncode}:\n{done.stderr}")
-    figures.add("demo, clock s", whole)
-    if (waited := re.search(r"Prefect server answered after ([0-9.]+) s", done.stderr)) is not None:
-        server = float(waited[1])
-        figures.add("demo: start of Prefect's server, s", server)
-        figures.add("demo without it, s", whole - server, most=DEMO_GOAL_S)
+    """The demo in a new folder with no server running, and Prefect's own start by `assizes up`."""
+    with tempfile.TemporaryDirectory(dir=folder) as place:
+        env = {**os.environ, "ASSIZES_HOME": place, "PREFECT_HOME": f"{place}/prefect"}
+        demo = seconds([ASSIZES, "demo"], Path(place), env)
+        server = seconds([ASSIZES, "up"], Path(place), env)
+        seconds([ASSIZES, "down"], Path(place), env)
+    figures.add("demo, clock s", demo)
+    figures.add("start of Prefect's server, clock s", server)
+    figures.add("demo without that, clock s", demo - server, most=DEMO_GOAL_S)
 
 
 if __name__ == "__main__":
