@@ -13,7 +13,7 @@ WHEEL_VENV := .venv-wheel
 .PHONY: bench bench-engine bench-rate bench-workers bench-scale bench-bulk bench-sql bench-begin bench-banking
 .PHONY: bench-stats bench-labels bench-align bench-cascade bench-together bench-causes bench-diagnosis
 .PHONY: bench-privacy bench-hostile bench-surface bench-reading bench-serving bench-finding bench-newcomer
-.PHONY: bench-decided
+.PHONY: bench-decided bench-runs bench-starts
 
 $(STAMP): requirements.lock pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -169,6 +169,12 @@ bench-privacy: $(STAMP)  ## recall and precision of the privacy rules
 
 bench-hostile: $(STAMP)  ## attacks on the judge: contained, noticed, and what they would have done
 	$(BIN)/python -m benchmarks.hostile
+
+bench-runs: $(STAMP)  ## stores of 5,000 runs: commands, pages, API, and fifty clients on 50,000 cases
+	$(BIN)/python -m benchmarks.runs
+
+bench-starts: $(STAMP)  ## how long the commands take to start, and the demo with no server running
+	$(BIN)/python -m benchmarks.starts
 
 bench-serving: $(STAMP)  ## the HTTP API over runs of 10,000 cases, and a run that writes meanwhile
 	$(BIN)/python -m benchmarks.serving

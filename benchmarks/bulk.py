@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -219,8 +219,8 @@ JOBS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def ended(uri: str) -> None:
-    """End both runs as the product does, so that they can be compared."""
+def ended(uri: str, run_ids: Sequence[str] = ("base", "cand")) -> None:
+    """End runs as the product does, so that they can be compared."""
     from dataclasses import replace
     from datetime import UTC, datetime
 
@@ -229,7 +229,7 @@ def ended(uri: str) -> None:
 
     config = RunConfig.model_validate({"name": "bulk", "transcripts": {"uri": "t"}})
     with open_store(StoreConfig(uri=uri), writing=True) as store:
-        for run_id in ("base", "cand"):
+        for run_id in run_ids:
             tables = (store.scan(run_id, name) for name in ("cases", "scores", "asks"))
             read = store.scan(run_id, "cases").select(pl.len()).collect().item()
             summary = summarise(*tables, config, {"read": read})

@@ -85,9 +85,14 @@ def _store_run(
         store.finish(run, metrics)
 
 
+def uri_of(folder: Path, kind: str) -> str:
+    """The URI of the store of a kind in a folder."""
+    return f"{folder}/lake" if kind == "lake" else f"duckdb:///{folder}/store.duckdb"
+
+
 def made(folder: Path, kind: str, of: Template, names: int, nights: int) -> str:
     """The URI of a store with these runs; nothing is synced to disk, as the store is thrown away."""
-    uri = f"{folder}/lake" if kind == "lake" else f"duckdb:///{folder}/store.duckdb"
+    uri = uri_of(folder, kind)
     with (
         patch.object(os, "fsync", lambda _handle: None),
         # It reads all commits each time; opening the file for writing catches up, too.

@@ -347,6 +347,7 @@ def trends(
     as_json: AsJson = False,
 ) -> None:
     """Show how numbers moved over the runs, and which problems are new, persisting or resolved."""
+    from assizes.deployments.commands.reading.trend_list import show_trends
     from assizes.tasks.runs.history import RunRange
 
     settings: dict[str, dict[str, object]] = {  # table -> field -> value; None: not given
@@ -356,4 +357,4 @@ def trends(
     }
     read = read_config(config, overrides, settings)
     span = RunRange(name, since.replace(tzinfo=UTC) if since else None, last)
-    commands.trust.show_trends(read, span, plot, as_json=as_json)
+    show_trends(read, span, plot, as_json=as_json)

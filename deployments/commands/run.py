@@ -30,7 +30,7 @@ from assizes.tasks.runs.stored_runs import RULES, baseline_by_name
 from assizes.tasks.runtime.places import write_probe
 from assizes.tasks.runtime.process import interrupt_on_sigterm
 from assizes.tasks.runtime.server_watch import end_with_server
-from assizes.tasks.runtime.temporary_server import tie_server_to_process
+from assizes.tasks.runtime.temporary_server import start_tied_server
 from assizes.tasks.sources.listing import list_sources
 from assizes.tasks.sources.trace_copies import check_trace_store
 from assizes.tasks.spending.ledger_file import all_runs_stopped_at, probe_ledger
@@ -218,7 +218,7 @@ def find_server(*, verbose: bool) -> None:
     if api_url is None:
         hint = "12 to 20 s; `assizes up` keeps one running"
         tell_user(f"starting a temporary Prefect server ({hint})")
-        tie_server_to_process()
+        start_tied_server()
 
 
 # `Any`: Prefect types an async flow called with `return_state` as if it had been awaited already.

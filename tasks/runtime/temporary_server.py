@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from typing import Any, Final
 
 GRACE_S: Final = 5.0
@@ -34,22 +36,50 @@ def tie_server_to_process() -> None:
     SubprocessASGIServer._run_uvicorn_command = _start_server  # type: ignore[method-assign,assignment]
 
 
+def start_tied_server() -> None:
+    """Start a temporary server that ends with this process, and have Prefect use it.
+
+    The server starts while this process imports Prefect and the flows, which takes about as long.
+    """
+    port = _free_port()
+    begun = [_start_process(port, {})]  # its settings are those of the environment
+
+    from prefect.server.api.server import SubprocessASGIServer
+
+    def start(server: Any) -> subprocess.Popen[Any]:
+        """The server that has begun to start; Prefect calls again where it could not listen."""
+        return begun.pop() if begun else _start_server(server)
+
+    SubprocessASGIServer().port = port
+    SubprocessASGIServer._run_uvicorn_command = start  # type: ignore[method-assign,assignment]
+
+
 def _start_server(server: Any) -> subprocess.Popen[Any]:
     """Start the server as Prefect does, and with a pipe from this process as its standard input."""
     from prefect.settings import get_current_settings
 
+    configured = get_current_settings().to_environment_variables(exclude_unset=True)
+    return _start_process(server.port, configured)
+
+
+def _start_process(port: int, settings: Mapping[str, str]) -> subprocess.Popen[Any]:
     own = {
         "PREFECT_UI_ENABLED": "0",
         "PREFECT__SERVER_EPHEMERAL": "1",
         "PREFECT__SERVER_FINAL": "1",
     }
-    configured = get_current_settings().to_environment_variables(exclude_unset=True)
     command = [sys.executable, "-m", __name__, "--factory", "prefect.server.api.server:create_app"]
-    command += ["--host", "127.0.0.1", "--port", str(server.port)]
+    command += ["--host", "127.0.0.1", "--port", str(port)]
     command += ["--log-level", "error", "--lifespan", "on"]
-    _addresses.append(f"http://127.0.0.1:{server.port}/api")
+    _addresses.append(f"http://127.0.0.1:{port}/api")
     # Nothing is ever written into the pipe. The system closes it when this process ends.
-    return subprocess.Popen(command, env={**os.environ, **own, **configured}, stdin=subprocess.PIPE)
+    return subprocess.Popen(command, env={**os.environ, **own, **settings}, stdin=subprocess.PIPE)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))  # the system chooses a free port
+        return int(probe.getsockname()[1])
 
 
 def _end_with_parent() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import time
+from functools import lru_cache
 from typing import Any, Final
 
 import altair as alt
@@ -12,6 +13,10 @@ from assizes.tasks.reports.render import html
 
 MAX_SERIES: Final = 12  # series that are drawn, at most
 HEIGHT: Final = 110  # height of the panel of one series, in pixels
+
+
+_MAX_DRAWN: Final = 60
+"""Charts of the last pages that a server keeps; each takes some 60 kB."""
 
 
 def trend_charts(trends: Trends) -> list[html.ChartImage]:
@@ -29,6 +34,7 @@ def trend_chart(trends: Trends) -> str:
     return html.svg_of(drawing, html.LIGHT, background="white", padding=8)
 
 
+@lru_cache(maxsize=_MAX_DRAWN)  # a chart shows what its trend holds, and takes 0.1 s to draw
 def _chart(trend: Trend) -> html.ChartImage:
     title = _title(trend)
     text = f"Line chart of {title}, {len(trend.points)} runs; the table above has the last value."
