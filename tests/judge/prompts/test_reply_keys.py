@@ -26,7 +26,7 @@ MODEL = {
 ASKED = {"metrics", "judges", "rubrics", "options", "second_look"}
 """Fields that decide what is asked: they are in the prompt, whose hash is part of the key."""
 
-SAMPLES = {"panel", "repeats", "escalate_to"}
+SAMPLES = {"panel", "repeats", "escalate_to", "cascade"}
 """Fields that choose models and samples; each of these has a key of its own."""
 
 AFTER = {"pass_threshold", "floors", "flagged_passes"}
