@@ -178,12 +178,9 @@ def compare(baseline: RunData, candidate: RunData, thresholds: ComparisonConfig)
     cases = PairedCases.of(baseline.cases, candidate.cases)
     changes = config_diff(baseline.config, candidate.config)
     answered = (baseline.answered_by, candidate.answered_by)
-    thresholds, is_part = (
-        limits_after_looks(thresholds, candidate.config),
-        is_random_part(runs, cases),
-    )
-    suite = are_of_one_suite(runs)
-    differing = mismatches(changes, answered, cases.overlap, same_suite=suite, is_part=is_part)
+    thresholds = limits_after_looks(thresholds, candidate.config)
+    suite, part = are_of_one_suite(runs), is_random_part(runs, cases)
+    differing = mismatches(changes, answered, cases.overlap, same_suite=suite, is_part=part)
     statistical = None
     if thresholds.mode != "rules":
         statistical = StatisticalComparison.of(baseline, candidate, thresholds)
