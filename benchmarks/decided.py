@@ -239,7 +239,7 @@ def drop_of(recording: Recording) -> float:
     return abs(float(passed[1].mean() - passed[0].mean())) * 100
 
 
-def merged(tallies: dict[tuple[str, str, str], Tally], *wanted: str) -> Tally:
+def merged_tally(tallies: dict[tuple[str, str, str], Tally], *wanted: str) -> Tally:
     """All runs whose rule, kind or setting are among those wanted; the rule comes first."""
     rule, kinds = wanted[0], set(wanted[1:])
     result = Tally()
@@ -265,11 +265,13 @@ def report(figures: Figures, tallies: dict[tuple[str, str, str], Tally]) -> None
         figures.add(f"false_alarms_{setting}", share(alarms.alarms), most=0.05)
     for name in ("ours", "whole", "curtailment", "group_sequential", "anytime_valid"):
         goal = name == "ours"
-        figures.add(f"{name}_same_decision", share(merged(tallies, name).same), **least(0.95, goal))
-        alarms_of = merged(tallies, name, *null).alarms
+        figures.add(
+            f"{name}_same_decision", share(merged_tally(tallies, name).same), **least(0.95, goal)
+        )
+        alarms_of = merged_tally(tallies, name, *null).alarms
         figures.add(f"{name}_false_alarms", share(alarms_of), **most(0.05, goal))
         for kind in ("large", "none", "near", "none_small_run"):
-            tally = merged(tallies, name, kind)
+            tally = merged_tally(tallies, name, kind)
             clear = goal and kind in ("large", "none")
             median = float(np.median(tally.judged))
             figures.add(f"{name}_median_calls_{kind}", median, **most(0.35, clear))

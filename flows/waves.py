@@ -7,10 +7,10 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 
 from assizes.flows.shards import ShardFailures
+from assizes.tasks.context.looks import stops_after
 from assizes.tasks.context.run_context import PlannedRun, RunContext
 from assizes.tasks.intake.plan import Shard
 from assizes.tasks.intake.waves import wave_shards, waves_in
-from assizes.tasks.runs.looks import stops_after
 from assizes.tasks.runs.stored_runs import RULES
 
 log = logging.getLogger(__name__)

@@ -17,11 +17,11 @@ from assizes.judge.config.run import TRUTH, StartMode, Trigger
 from assizes.judge.errors import ConfigurationError
 from assizes.judge.prompts.prompt_texts import prompt_snapshot
 from assizes.judge.rows import COMPLETE
+from assizes.tasks.context.looks import wave_rules
 from assizes.tasks.context.run_context import PlannedRun, RunContext
 from assizes.tasks.intake.plan import NothingDue, Plan, RecordSelector, ScanPolicy
 from assizes.tasks.intake.shards import plan_intake
 from assizes.tasks.runs import stored_runs
-from assizes.tasks.runs.looks import wave_rules
 from assizes.tasks.runs.record_selectors import record_selector
 from assizes.tasks.runs.stored_comparison import baseline_id
 from assizes.tasks.runtime.failpoints import failpoint

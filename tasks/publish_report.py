@@ -83,6 +83,7 @@ def run_events(
     """
     outcome, comparison = data["verdict"]["outcome"], data["comparison"]
     alerts = [] if outcome == "passed" else [_OUTCOME_EVENTS.get(outcome, EVENT_FAILED)]
+    early = [] if summary.early_stop is None else [summary.early_stop.line]
     # Ids, numbers and reasons only: events leave for chat programs, so no text of transcripts.
     return [EVENT_FINISHED, *alerts], {
         "run_id": record.run_id,
@@ -95,7 +96,7 @@ def run_events(
         "cases_pass_rate_pct": summary.cases_pass_rate_pct,
         "coverage": summary.coverage,
         "baseline": comparison["baseline"]["run_id"] if comparison else None,
-        "reasons": data["verdict"]["reasons"],
+        "reasons": [*data["verdict"]["reasons"], *early],
         "report": address,
     }
 

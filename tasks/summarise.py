@@ -27,17 +27,18 @@ from assizes.judge.summary.run_summary import RunSummary, run_metrics
 from assizes.judge.summary.summary import reconcile, summarise, with_ledger
 from assizes.judge.verdicts.case_rows import NOT_CHECKED
 from assizes.judge.verdicts.executions import collect_rows
+from assizes.tasks.context.looks import early_stop
 from assizes.tasks.context.run_context import PlannedRun, RunContext
 from assizes.tasks.intake import shards
 from assizes.tasks.intake.plan import HEARD_STATUSES
 from assizes.tasks.reports.schema.causes import Causes
 from assizes.tasks.runs import record_selectors
-from assizes.tasks.runs.looks import early_stop, is_look
 from assizes.tasks.runs.stored_comparison import baseline_id, compare_stored
 from assizes.tasks.runs.stored_runs import RULES
 from assizes.tasks.runtime.failpoints import failpoint
 from assizes.tasks.runtime.process import redacts_secrets
 from assizes.tasks.store import RunRecord
+from assizes.tasks.store.record import is_look
 from assizes.tasks.suites.suite_folder import read_suite, suite_in_use
 from assizes.tasks.suites.suite_status import suite_lines
 

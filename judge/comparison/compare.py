@@ -25,7 +25,7 @@ from assizes.judge.comparison.cases import (
     case_comparisons,
 )
 from assizes.judge.comparison.corrected_change import CorrectedVerdict
-from assizes.judge.comparison.early_stops import is_random_part, limits_after_looks
+from assizes.judge.comparison.early_stops import limits_after_looks, run_mismatches
 from assizes.judge.comparison.metrics import (
     MetricAggregate,
     joined_metrics,
@@ -35,8 +35,6 @@ from assizes.judge.comparison.metrics import (
 from assizes.judge.comparison.runs import (
     Mismatch,
     RunData,
-    are_of_one_suite,
-    mismatches,
     suite_warnings,
 )
 from assizes.judge.comparison.statistical import StatisticalComparison, compared_metrics
@@ -177,13 +175,8 @@ def compare(baseline: RunData, candidate: RunData, thresholds: ComparisonConfig)
     names = metric_names(summaries)
     cases = PairedCases.of(baseline.cases, candidate.cases)
     changes = config_diff(baseline.config, candidate.config)
-    answered = (baseline.answered_by, candidate.answered_by)
-    thresholds, is_part = (
-        limits_after_looks(thresholds, candidate.config),
-        is_random_part(runs, cases),
-    )
-    suite = are_of_one_suite(runs)
-    differing = mismatches(changes, answered, cases.overlap, same_suite=suite, is_part=is_part)
+    thresholds = limits_after_looks(thresholds, candidate.config)
+    differing = run_mismatches(runs, cases, changes)
     statistical = None
     if thresholds.mode != "rules":
         statistical = StatisticalComparison.of(baseline, candidate, thresholds)

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from assizes.judge.comparison.cases import PairedCases
-from assizes.judge.comparison.runs import MIN_OVERLAP, RunData
+from assizes.judge.comparison.runs import (
+    MIN_OVERLAP,
+    Mismatch,
+    RunData,
+    are_of_one_suite,
+    mismatches,
+)
 from assizes.judge.config.gates import ComparisonConfig
+from assizes.judge.config.run import FieldChange
 from assizes.judge.statistics.sequential import final_alpha
 
 
@@ -23,3 +30,16 @@ def is_random_part(runs: tuple[RunData, RunData], cases: PairedCases) -> bool:
     cut = [run.summary is not None and run.summary.early_stop is not None for run in runs]
     smaller = cases.matched + min(cases.alone)
     return all(cut) or (any(cut) and cases.matched >= MIN_OVERLAP * smaller)
+
+
+def run_mismatches(
+    runs: tuple[RunData, RunData], cases: PairedCases, changes: Sequence[FieldChange]
+) -> tuple[Mismatch, ...]:
+    """What keeps two runs from being compared; `changes` are the settings that differ."""
+    return mismatches(
+        changes,
+        (runs[0].answered_by, runs[1].answered_by),
+        cases.overlap,
+        same_suite=are_of_one_suite(runs),
+        is_part=is_random_part(runs, cases),
+    )

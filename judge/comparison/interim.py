@@ -33,7 +33,7 @@ from assizes.judge.statistics.sequential import (
     rate_chance,
     reaching_chance,
 )
-from assizes.judge.summary.early_stop import Bounds, Gates, bounds
+from assizes.judge.summary.early_stop import Gates, NumberBounds, bounds
 
 LEAST_MOVE: Final = 10.0
 """Points by which a case of each sign is assumed to move, at least, where scores hardly moved yet."""
@@ -54,7 +54,7 @@ class LookPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class InterimLook:
     """What the judged part of a run has decided; `None` stands for what is still open."""
 
     comparison: StopWord | None  # also `None` without a baseline
@@ -75,12 +75,12 @@ def look(
     plan: LookPlan,
     comparison: ComparisonConfig,
     thresholds: ThresholdsConfig,
-) -> Look:
+) -> InterimLook:
     """What a part of a run has decided; `judged` holds the rows of that part."""
     part = _drawn_part(judged, comparison.critical_cases)
     gates = _decided_gates(case_table(part.cases).cases, plan, thresholds)
     if baseline is None:
-        return Look(None, gates, is_compared=False)
+        return InterimLook(None, gates, is_compared=False)
     word: StopWord | None = None
     # The rules look at every case: nothing less decides them.
     if comparison.mode == "statistics" and not comparison.allow:
@@ -89,7 +89,7 @@ def look(
             word = "regressed"  # whatever the others do
         else:
             word = _decided_comparison(part, baseline, plan, comparison)
-    return Look(word, gates, is_compared=True)
+    return InterimLook(word, gates, is_compared=True)
 
 
 def _drawn_part(judged: RunData, critical: Sequence[str]) -> RunData:
@@ -174,7 +174,7 @@ def _partial_effects(
             sides = contrasts.side_samples((before, after), pairing, filling)
             if not min(side.size for side in sides):
                 return []
-            effects.append(_unpaired(*sides, share, scale))
+            effects.append(_unpaired_effect(*sides, share, scale))
         return effects
     joined = contrasts.joined_measures(before, after, pairing)
     for filling in FILLINGS if "known" in joined.columns else FILLINGS[:1]:
@@ -186,7 +186,7 @@ def _partial_effects(
     return effects
 
 
-def _unpaired(before: Sample, after: Sample, share: float, scale: float) -> PartialEffect:
+def _unpaired_effect(before: Sample, after: Sample, share: float, scale: float) -> PartialEffect:
     more = (1.0, 0.0) if scale > 1 else ()  # Agresti and Caffo, as in the comparison itself
     errors = [side.with_cases(*more).error * scale for side in (before, after)]
     return PartialEffect(
@@ -198,7 +198,7 @@ def _unpaired(before: Sample, after: Sample, share: float, scale: float) -> Part
     )
 
 
-def bounds_of_all(cases: pl.LazyFrame, left: int) -> tuple[Bounds, Bounds | None]:
+def bounds_of_all(cases: pl.LazyFrame, left: int) -> tuple[NumberBounds, NumberBounds | None]:
     """The pass rate (percent) and the average score of a run if all cases left had failed or passed.
 
     `cases` are the judged rows of table `cases`, and `left` is the number of rows not judged.

@@ -36,7 +36,7 @@ _REACH: Final = 8.0
 """Standard deviations up to which that density is carried."""
 
 
-def spent(share: float, alpha: float) -> float:
+def spent_alpha(share: float, alpha: float) -> float:
     """The false alarms, 0..alpha, that may have been spent once a share, 0..1, of a run is judged."""
     return alpha * float(min(1.0, max(0.0, share)) ** SPENDING_POWER)
 
@@ -60,14 +60,14 @@ def spending_bounds(shares: Sequence[float], alpha: float) -> tuple[float, ...]:
     points, weights = np.zeros(1), np.ones(1)
     before = used = 0.0
     for share in shares:
-        step, due = sqrt(share - before), spent(share / last, alpha) - used
+        step, due = sqrt(share - before), spent_alpha(share / last, alpha) - used
         bound = _bound(points, weights, share, step, due)
         bounds.append(bound)
         grid = np.linspace(-_REACH * sqrt(share), bound * sqrt(share), _GRID)
         density = np.exp(-0.5 * ((grid[:, None] - points) / step) ** 2) @ weights
         weights = density * (grid[1] - grid[0]) / (step * sqrt(2 * np.pi))
         weights[[0, -1]] /= 2  # the trapezoid rule
-        points, before, used = grid, share, spent(share / last, alpha)
+        points, before, used = grid, share, spent_alpha(share / last, alpha)
     return tuple(bounds)
 
 

@@ -20,7 +20,7 @@ _WHY: dict[StopWord, str] = {
 }
 
 
-class Bounds(FrozenModel):
+class NumberBounds(FrozenModel):
     """A number of a run if every case that was not needed had failed, or had been perfect."""
 
     worst: float
@@ -40,8 +40,10 @@ class EarlyStop(FrozenModel):
     certainty: float = Field(description="least chance, 0..1, that all cases would say the same")
     comparison: StopWord | None = Field(description="as all cases would end it; null: no baseline")
     gates: Gates | None = Field(description="null where a regression settled the run before them")
-    pass_rate_pct: Bounds = Field(description="the pass rate of all cases, 0..100")
-    avg_overall_score: Bounds | None = Field(description="0..100; null where no case has a score")
+    pass_rate_pct: NumberBounds = Field(description="the pass rate of all cases, 0..100")
+    avg_overall_score: NumberBounds | None = Field(
+        description="0..100; null where no case has a score"
+    )
 
     @property
     def line(self) -> str:
@@ -65,9 +67,9 @@ class EarlyStop(FrozenModel):
         )
 
 
-def bounds(total: float, cases: float, left: float, most: float) -> Bounds:
+def bounds(total: float, cases: float, left: float, most: float) -> NumberBounds:
     """The mean of a total over `cases` judged and `left` others, each of which has 0 to `most`."""
     whole = cases + left
-    return Bounds(
+    return NumberBounds(
         worst=rounded_value(total / whole), best=rounded_value((total + most * left) / whole)
     )

@@ -10,10 +10,9 @@ from typing import Any, Final
 import polars as pl
 
 from assizes.judge.verdicts.executions import collect_rows
-from assizes.tasks.runs.looks import is_look
 from assizes.tasks.runs.stored_runs import INTERRUPTED, LOCK_DURATION_S, displayed_status
 from assizes.tasks.store import RunRecord, Store
-from assizes.tasks.store.record import DONE_STATUSES, RunLock
+from assizes.tasks.store.record import DONE_STATUSES, RunLock, is_look
 
 RUNNING: Final = "running"
 """The displayed status of a run on which a living process works."""

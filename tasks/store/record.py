@@ -43,6 +43,9 @@ SEQUENCE: Final = "sequence"
 DONE_STATUSES: Final = ("judged", "errored", "skipped")
 """The statuses of a case that its run is done with."""
 
+LOOK_PREFIX: Final = "look-"
+"""How the names of looks begin, which a run that may stop early commits between its shards."""
+
 FINAL_STATUSES: Final = (COMPLETE, "incomplete", "failed")
 """The statuses with which a run can end. A run that is not complete may be resumed and end again."""
 
@@ -94,6 +97,11 @@ def begun_lock(done: int) -> dict[str, Any]:
 def cases_done(shard_counts: Mapping[str, Counts]) -> int:
     """The number of cases in committed shards, however they ended; `shard_counts` are by shard id."""
     return sum(counts.get(name, 0) for counts in shard_counts.values() for name in DONE_STATUSES)
+
+
+def is_look(name: str) -> bool:
+    """Whether what is committed under a name is a look, and no shard."""
+    return name.startswith(LOOK_PREFIX)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,18 +15,20 @@ JUDGED: list[str] = []
 """Ids of the cases that the judge has heard in this process, in order."""
 
 
-def told(case: Case) -> list[Score]:
+def told_score(case: Case) -> list[Score]:
     """The score that the agent says it has."""
     JUDGED.append(case.case_id)
     value = float(list(case.transcript.agent_texts())[-1][1].split()[-1])
     return [Score("told", value=value, raw=value, passed=value >= 0.5)]
 
 
-told.metrics = (Metric("told", gate="judges"),)  # type: ignore[attr-defined]
-told.version = "1"  # type: ignore[attr-defined]
+told_score.metrics = (Metric("told", gate="judges"),)  # type: ignore[attr-defined]
+told_score.version = "1"  # type: ignore[attr-defined]
 
 
-def written(file: Path, values: Sequence[float], cluster: int = 1, rejects: int = 0) -> Path:
+def transcripts_file(
+    file: Path, values: Sequence[float], cluster: int = 1, rejects: int = 0
+) -> Path:
     """Transcripts of cases with these scores, `cluster` of which share a cluster."""
     records = [
         {
@@ -49,7 +51,7 @@ def decided_config(folder: Path, file: Path, **tables: Any) -> RunConfig:
     body = {
         "name": "decided",
         "transcripts": {"uri": str(file)},
-        "judge": {"judges": ["tests.flows.decided_runs:told"]},
+        "judge": {"judges": ["tests.flows.decided_runs:told_score"]},
         "thresholds": {"metrics_pass_threshold": 0, "cases_pass_threshold": 0},
         "sampling": {"until": "decided", "min_cases": 30},
         "store": {"uri": f"duckdb:///{folder}/s.duckdb"},

@@ -11,9 +11,10 @@ import pytest
 from assizes.flows.in_process import evaluate_in_process
 from assizes.flows.outcome import RunOutcome
 from assizes.judge.config.run import RunConfig
-from assizes.tasks.runs import looks
+from assizes.tasks.context import looks
 from assizes.tasks.store import open_store
-from tests.flows.decided_runs import JUDGED, decided_config, written
+from assizes.tasks.store.record import is_look
+from tests.flows.decided_runs import JUDGED, decided_config, transcripts_file
 
 CASES = 400
 STATISTICS = {"baseline": "latest", "mode": "statistics", "margin": 5.0}
@@ -29,14 +30,14 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Any]:
     return {"uri": request.param.format(tmp_path)}
 
 
-async def judged(config: RunConfig, **more: Any) -> RunOutcome:
+async def outcome_of_run(config: RunConfig, **more: Any) -> RunOutcome:
     JUDGED.clear()
     return await evaluate_in_process(config, **more)
 
 
 async def baseline(folder: Path, **tables: Any) -> RunOutcome:
-    file = written(folder / "before.jsonl", passes(1))
-    return await judged(decided_config(folder, file, sampling={"until": "all"}, **tables))
+    file = transcripts_file(folder / "before.jsonl", passes(1))
+    return await outcome_of_run(decided_config(folder, file, sampling={"until": "all"}, **tables))
 
 
 async def test_a_large_drop_is_decided_by_a_part_of_the_cases(
@@ -44,9 +45,9 @@ async def test_a_large_drop_is_decided_by_a_part_of_the_cases(
 ):
     await baseline(tmp_path, store=store)
     worse = [value * chance for value, chance in zip(passes(1), passes(2, 0.6), strict=True)]
-    file = written(tmp_path / "after.jsonl", worse, rejects=2)
+    file = transcripts_file(tmp_path / "after.jsonl", worse, rejects=2)
     config = decided_config(tmp_path, file, comparison=STATISTICS, store=store)
-    outcome = await judged(config)
+    outcome = await outcome_of_run(config)
     stop = outcome.summary.early_stop
     assert stop is not None
     assert (outcome.conclusion, stop.comparison) == ("Regression", "regressed")
@@ -60,16 +61,18 @@ async def test_a_large_drop_is_decided_by_a_part_of_the_cases(
     assert stop.pass_rate_pct.best == pytest.approx(100 * (passed + CASES - stop.cases) / CASES)
     assert outcome.comparison is not None
     assert not outcome.comparison.verdict.mismatches
-    again = await judged(config)
+    again = await outcome_of_run(config)
     assert (JUDGED, again.summary) == ([], outcome.summary)
 
 
 async def test_the_rest_can_be_judged_later_and_a_run_before_it_may_have_stopped(tmp_path: Path):
-    stopped = await judged(decided_config(tmp_path, written(tmp_path / "before.jsonl", passes(1))))
+    stopped = await outcome_of_run(
+        decided_config(tmp_path, transcripts_file(tmp_path / "before.jsonl", passes(1)))
+    )
     assert stopped.summary.counts["judged"] == 40  # no gate is open, and there is no baseline
-    file = written(tmp_path / "after.jsonl", passes(1))
+    file = transcripts_file(tmp_path / "after.jsonl", passes(1))
     config = decided_config(tmp_path, file, sampling={"until": "all"}, comparison=STATISTICS)
-    whole = await judged(config)
+    whole = await outcome_of_run(config)
     assert whole.summary.early_stop is None
     assert whole.summary.counts["judged"] == CASES
     assert "not_needed" not in whole.summary.counts
@@ -80,7 +83,7 @@ async def test_the_rest_can_be_judged_later_and_a_run_before_it_may_have_stopped
 
 async def test_a_resumed_run_repeats_no_look_and_asks_nothing_twice(tmp_path: Path, monkeypatch):
     await baseline(tmp_path)
-    file = written(tmp_path / "after.jsonl", passes(1))
+    file = transcripts_file(tmp_path / "after.jsonl", passes(1))
     config = decided_config(tmp_path, file, comparison=STATISTICS | {"margin": 8.0})
     seen: list[int] = []
     real = looks._look
@@ -93,24 +96,24 @@ async def test_a_resumed_run_repeats_no_look_and_asks_nothing_twice(tmp_path: Pa
 
     monkeypatch.setattr(looks, "_look", killed_at_the_second)
     with pytest.raises(KeyboardInterrupt):
-        await judged(config)
+        await outcome_of_run(config)
     before = list(JUDGED)
-    outcome = await judged(config)
+    outcome = await outcome_of_run(config)
     assert seen[:3] == [1, 2, 2]  # the first look was kept, the second was not made
     assert set(before).isdisjoint(JUDGED)
     assert outcome.summary.counts["judged"] == len(before) + len(JUDGED)
     with open_store(config.store) as opened:
-        kept = {name for name in opened.shard_counts(outcome.run_id) if looks.is_look(name)}
+        kept = {name for name in opened.shard_counts(outcome.run_id) if is_look(name)}
     stop = outcome.summary.early_stop
     assert stop is not None
     assert kept == {f"look-{number:02d}" for number in range(1, stop.look + 1)}
 
 
 async def test_clusters_stay_together_and_duplicates_and_rejects_are_counted_once(tmp_path: Path):
-    file = written(tmp_path / "t.jsonl", passes(1), cluster=8, rejects=3)
+    file = transcripts_file(tmp_path / "t.jsonl", passes(1), cluster=8, rejects=3)
     lines = file.read_text().splitlines()
     file.write_text("\n".join([*lines, lines[0]]) + "\n")  # a duplicate
-    outcome = await judged(decided_config(tmp_path, file))
+    outcome = await outcome_of_run(decided_config(tmp_path, file))
     counts = outcome.summary.counts
     assert (counts["quarantined"], counts["duplicate"], counts["read"]) == (3, 1, CASES + 4)
     numbers = {int(case_id[1:]) for case_id in JUDGED}
@@ -118,24 +121,24 @@ async def test_clusters_stay_together_and_duplicates_and_rejects_are_counted_onc
 
 
 async def test_a_run_too_small_for_a_look_judges_all(tmp_path: Path):
-    file = written(tmp_path / "t.jsonl", passes(1, cases=30))
-    outcome = await judged(decided_config(tmp_path, file))
+    file = transcripts_file(tmp_path / "t.jsonl", passes(1, cases=30))
+    outcome = await outcome_of_run(decided_config(tmp_path, file))
     assert outcome.summary.counts["judged"] == 30
     assert outcome.summary.early_stop is None
 
 
 async def test_near_its_threshold_a_gate_takes_most_of_the_cases(tmp_path: Path):
     values = passes(4)
-    file = written(tmp_path / "t.jsonl", values)
+    file = transcripts_file(tmp_path / "t.jsonl", values)
     thresholds = {"cases_pass_threshold": 100 * sum(values) / CASES}
-    outcome = await judged(decided_config(tmp_path, file, thresholds=thresholds))
+    outcome = await outcome_of_run(decided_config(tmp_path, file, thresholds=thresholds))
     assert outcome.summary.counts["judged"] > CASES / 2
 
 
 async def test_one_failure_could_still_come_where_every_case_must_pass(tmp_path: Path):
-    file = written(tmp_path / "t.jsonl", [1.0] * 700)
+    file = transcripts_file(tmp_path / "t.jsonl", [1.0] * 700)
     thresholds = {"cases_pass_threshold": 100}
-    outcome = await judged(decided_config(tmp_path, file, thresholds=thresholds))
+    outcome = await outcome_of_run(decided_config(tmp_path, file, thresholds=thresholds))
     assert (outcome.conclusion, outcome.summary.counts["judged"]) == ("Passed", 700)
 
 
@@ -144,9 +147,9 @@ async def test_a_critical_case_is_judged_first_and_its_flip_decides(tmp_path: Pa
     values = passes(1)
     critical = values.index(1.0, 200)
     values[critical] = 0.0
-    file = written(tmp_path / "after.jsonl", values)
+    file = transcripts_file(tmp_path / "after.jsonl", values)
     comparison = STATISTICS | {"critical_cases": [f"c{critical:04}"]}
-    outcome = await judged(decided_config(tmp_path, file, comparison=comparison))
+    outcome = await outcome_of_run(decided_config(tmp_path, file, comparison=comparison))
     assert f"c{critical:04}" in JUDGED
     assert len(JUDGED) == CASES / 10 + (0 if len(JUDGED) == CASES / 10 else 1)
     assert outcome.conclusion == "Regression"

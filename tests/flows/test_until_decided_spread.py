@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.flows.decided_runs import decided_config, written
+from tests.flows.decided_runs import decided_config, transcripts_file
 from tests.flows.test_evaluate import outcome_of, tables
 from tests.flows.test_until_decided import passes
 from tests.flows.test_workers import same_rows
@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.full, pytest.mark.usefixtures("prefect_server")]
 
 
 async def test_processes_stop_where_one_process_stops(tmp_path: Path):
-    file = written(tmp_path / "t.jsonl", passes(1, cases=200))
+    file = transcripts_file(tmp_path / "t.jsonl", passes(1, cases=200))
     thresholds = {"cases_pass_threshold": 70}
     runners = {
         "local": {"shard_size": 7},

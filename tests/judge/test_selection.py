@@ -13,7 +13,16 @@ from pydantic import ValidationError
 
 from assizes.judge.config.transcripts import SelectionConfig, filter_mask
 from assizes.judge.errors import ConfigurationError
-from assizes.judge.selection import ALWAYS, draw_sample, facts, stratum_of
+from assizes.judge.selection import (
+    ALWAYS,
+    OrderedCase,
+    WaveRules,
+    draw_sample,
+    facts,
+    ordered_case,
+    stratum_of,
+    waves_of,
+)
 from tests.builders import agent, call, case, user
 
 NIGHT = dt.datetime(2026, 3, 9, 23, 30, tzinfo=dt.timezone(dt.timedelta(hours=2)))
@@ -184,3 +193,59 @@ def test_a_stratum_is_named_by_its_values():
     assert (
         stratum_of(talk, ("agent", "channel", "x")) == '{"agent":"bot","channel":"voice","x":null}'
     )
+
+
+def ordered_cases(cases: int, cluster: int = 1, strata: int = 1) -> list[OrderedCase]:
+    return [
+        OrderedCase(f"c{number}", f"u{number // cluster}", f"s{number // cluster % strata}")
+        for number in range(cases)
+    ]
+
+
+@given(
+    cases=st.integers(1, 400),
+    cluster=st.integers(1, 30),
+    strata=st.integers(1, 12),
+    looks=st.integers(2, 10),
+    seed=st.integers(0, 3),
+)
+def test_waves_hold_every_unit_once_and_leave_no_wave_empty(cases, cluster, strata, looks, seed):
+    given_cases = ordered_cases(cases, cluster, strata)
+    waves = waves_of(given_cases, WaveRules(looks, 30, frozenset()), seed)
+    assert waves.keys() == {case.unit for case in given_cases}
+    assert sorted(set(waves.values())) == list(range(max(waves.values()) + 1))
+    assert waves == waves_of(reversed(given_cases), WaveRules(looks, 30, frozenset()), seed)
+
+
+def test_waves_are_of_equal_size_in_every_stratum_and_random():
+    given_cases = ordered_cases(3000, 1, 3)
+    rules = WaveRules(10, 100, frozenset())
+    waves = waves_of(given_cases, rules, 0)
+    sizes = Counter((waves[case.unit], case.stratum) for case in given_cases)
+    assert len(sizes) == 30
+    assert set(sizes.values()) <= {99, 100, 101}
+    numbers = [int(case.case_id[1:]) for case in given_cases if waves[case.unit] == 0]
+    assert 1400 < sum(numbers) / len(numbers) < 1600  # from everywhere in the input
+    assert waves_of(given_cases, rules, 1) != waves
+
+
+def test_the_first_wave_has_as_many_cases_as_are_wanted_and_the_critical_ones():
+    given_cases = ordered_cases(1000)
+    waves = waves_of(given_cases, WaveRules(10, 250, frozenset({"c7", "c8"})), 0)
+    assert waves["u7"] == waves["u8"] == 0
+    assert 300 <= Counter(waves.values())[0] <= 302
+    assert max(waves.values()) == 7
+    assert set(waves_of(given_cases, WaveRules(10, 2000, frozenset()), 0).values()) == {0}
+
+
+def test_strata_of_one_case_are_spread_over_the_waves_too():
+    given_cases = [OrderedCase(f"c{n}", f"u{n}", f"s{n}") for n in range(1000)]
+    sizes = Counter(waves_of(given_cases, WaveRules(5, 30, frozenset()), 0).values())
+    assert sorted(sizes) == [0, 1, 2, 3, 4]
+    assert min(sizes.values()) > 150
+
+
+def test_a_cluster_and_a_case_of_its_name_are_two_units():
+    alone = ordered_case(case(user("Hi"), case_id="k"), ())
+    shared = ordered_case(case(user("Hi"), case_id="x", cluster="k"), ())
+    assert alone.unit != shared.unit

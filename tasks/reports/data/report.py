@@ -76,8 +76,7 @@ def report_data(
 ) -> dict[str, Any]:
     """The report of a run as JSON-able data, in the shape of `assizes.tasks.reports.schema`.
 
-    `comparison` is `None` without a baseline. Calibrations and attribution are empty; they need the
-    store and are added by `assizes.tasks.reports.stored`.
+    `comparison` is `None` without a baseline. `assizes.tasks.reports.stored` adds what is empty here.
     """
     cases, scores, asks = cases.lazy(), scores.lazy(), asks.lazy()  # only shown rows are loaded
     fingerprints = sorted(run.config.get("fingerprints", {}).items())
@@ -91,6 +90,7 @@ def report_data(
         verdict=verdict,
         first_look=first_look(verdict.reasons, compared, codes.shown),
         counts=_counts(summary),
+        early_stop=summary.early_stop,
         coverage=_coverage(summary),
         families=figures.family_rows(summary.metrics),
         metrics=figures.metric_rows(summary, comparison, scores),

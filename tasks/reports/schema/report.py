@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from assizes.judge.history.anchors import Cause, Change
+from assizes.judge.summary.early_stop import EarlyStop
 from assizes.judge.summary.spending import JudgeSpending
 from assizes.tasks.reports.schema import parts as shared
 from assizes.tasks.reports.schema.causes import Causes
@@ -298,6 +299,9 @@ class Report(shared.ReportPart):
     corrected: Corrected | None = Field(default=None, description="null: no label of people counts")
     causes: Causes | None = Field(default=None, description="null: none was found, or none sought")
     counts: Counts
+    early_stop: EarlyStop | None = Field(
+        default=None, description="how far a run went that was decided early; null: all were judged"
+    )
     coverage: Coverage
     families: list[Family]
     metrics: list[MetricLine]

@@ -25,7 +25,7 @@ from assizes.judge.statistics.sequential import (
     rate_chance,
     reaching_chance,
     spending_bounds,
-    spent,
+    spent_alpha,
 )
 
 RULES = StopRules(margin=2.0, alpha=0.05, certainty=0.95)
@@ -45,7 +45,7 @@ def test_two_looks_are_crossed_as_often_as_alpha_says():
     first, second = spending_bounds([0.3, 1.0], 0.025)
     held = stats.multivariate_normal([0, 0], [[1, sqrt(0.3)], [sqrt(0.3), 1]]).cdf([first, second])
     assert 1 - held == pytest.approx(0.025, abs=1e-5)
-    assert first == pytest.approx(stats.norm.isf(spent(0.3, 0.025)), abs=1e-9)
+    assert first == pytest.approx(stats.norm.isf(spent_alpha(0.3, 0.025)), abs=1e-9)
 
 
 @given(shares=SHARES, alpha=st.sampled_from([0.005, 0.025, 0.05]))
@@ -53,7 +53,7 @@ def test_no_look_is_easier_than_the_plain_test_and_all_of_them_spend_no_more(sha
     bounds = spending_bounds(shares, alpha)
     assert all(bound >= stats.norm.isf(alpha) - 1e-6 for bound in bounds)
     # Bonferroni over the looks is never easier.
-    steps = np.diff([0.0, *(spent(share / shares[-1], alpha) for share in shares)])
+    steps = np.diff([0.0, *(spent_alpha(share / shares[-1], alpha) for share in shares)])
     assert all(b <= stats.norm.isf(step) + 1e-3 for b, step in zip(bounds, steps, strict=True))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from assizes.judge.comparison.interim import Look, LookPlan, bounds_of_all, look
+from assizes.judge.comparison.interim import InterimLook, LookPlan, bounds_of_all, look
 from assizes.judge.comparison.runs import RunData
 from assizes.judge.config.run import RunConfig
 from assizes.judge.rows import COMPLETE
@@ -19,17 +19,13 @@ from assizes.tasks.intake.plan import Plan
 from assizes.tasks.intake.waves import looks_before_end, waves_in
 from assizes.tasks.runs.stored_comparison import baseline_id, run_data
 from assizes.tasks.store import RunRecord, Store
+from assizes.tasks.store.record import LOOK_PREFIX
 
-_LOOK: Final = "look-{:02d}"
+_LOOK: Final = LOOK_PREFIX + "{:02d}"
 """The name of a look by its number, from 1."""
 
 _STOPS: Final = "stops"
 """Key of a look's counts: 1 where the run stops at it, else 0."""
-
-
-def is_look(name: str) -> bool:
-    """Whether what is committed under a name is a look, and no shard."""
-    return name.startswith("look-")
 
 
 def wave_rules(config: RunConfig) -> WaveRules | None:
@@ -77,7 +73,7 @@ def early_stop(store: Store, config: RunConfig, record: RunRecord, plan: Plan) -
     )
 
 
-def _look(store: Store, config: RunConfig, record: RunRecord, plan: Plan, wave: int) -> Look:
+def _look(store: Store, config: RunConfig, record: RunRecord, plan: Plan, wave: int) -> InterimLook:
     shares = looks_before_end(waves_in(plan.design))
     judged = run_data(store, record.run_id)
     baseline: RunData | None = None
