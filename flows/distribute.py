@@ -11,6 +11,7 @@ from itertools import count
 from typing import Final, Protocol
 
 from assizes.flows.partition import open_cluster
+from assizes.flows.shard_processes import judge_in_processes
 from assizes.flows.shards import (
     POLL_INTERVAL_S,
     ShardFailures,
@@ -29,6 +30,7 @@ from assizes.tasks.distribute.partitions import (
     partition_config,
     partitions,
 )
+from assizes.tasks.distribute.processes import process_count
 from assizes.tasks.distribute.work_pool import work_pool
 from assizes.tasks.intake.plan import Shard
 from assizes.tasks.spending.ledger import SqliteLedger, stop_line
@@ -62,7 +64,10 @@ async def judge_shards(
     if not due or batch_failures.stop is not None:
         return batch_failures
     if context.config.runner.kind == "local":
-        return await judge_locally(context, run.run_id, due)
+        count = process_count(context.config, sum(len(shard.due_positions()) for shard in due))
+        if (count := min(count, len(due))) == 1 or context.first_attempts:
+            return await judge_locally(context, run.run_id, due)
+        return await judge_in_processes(context, run, due, count)
     return await _judge_elsewhere(context, run, due)
 
 
