@@ -228,8 +228,8 @@ async def open_run_context(
     if assignment.has_paid_calls:
         await asyncio.to_thread(probe_ledger, config.limits.ledger)  # before anything is written
     async with AsyncExitStack() as closing:
-        store = opened or await asyncio.to_thread(open_store, config.store, writing=True)
-        if opened is None:
+        if (store := opened) is None:
+            store = await asyncio.to_thread(open_store, config.store, writing=True)
             closing.push_async_callback(asyncio.to_thread, store.close)
         if is_distributed:
             check_store(config, store)
