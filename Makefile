@@ -7,7 +7,7 @@ DIST := dist
 WHEEL_VENV := .venv-wheel
 
 .DEFAULT_GOAL := check
-.PHONY: demo quick test test-rest test-all fuzz torture coverage check format lint types contracts ids test-s3 test-server test-integrations soak soak-quick bench bench-engine bench-rate bench-workers bench-scale bench-bulk bench-sql bench-begin bench-banking bench-stats bench-labels bench-align bench-cascade bench-causes bench-diagnosis bench-privacy bench-hostile bench-surface bench-reading bench-serving bench-finding bench-newcomer audit mutation screenshots wheel test-wheel image lock clean docs reference
+.PHONY: demo quick test test-rest test-all fuzz torture coverage check format lint types contracts ids test-s3 test-server test-integrations soak soak-quick bench bench-engine bench-rate bench-workers bench-processes bench-scale bench-bulk bench-sql bench-begin bench-banking bench-stats bench-labels bench-align bench-cascade bench-causes bench-diagnosis bench-privacy bench-hostile bench-surface bench-reading bench-serving bench-finding bench-newcomer audit mutation screenshots wheel test-wheel image lock clean docs reference
 
 $(STAMP): requirements.lock pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -115,6 +115,9 @@ bench-rate: $(STAMP)  ## rate limits: known, unknown, shared by processes
 
 bench-workers: $(STAMP)  ## one run by one worker of a work pool, and by two
 	$(BIN)/python -m benchmarks.workers
+
+bench-processes: $(STAMP)  ## one run in one process and in one for each core: 2 s a call, 512 in flight
+	$(BIN)/python -m benchmarks.processes
 
 bench-scale: $(STAMP)  ## 100,000 transcripts: memory, and the finished run again
 	$(BIN)/python -m benchmarks.scale
