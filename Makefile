@@ -13,7 +13,7 @@ WHEEL_VENV := .venv-wheel
 .PHONY: bench bench-engine bench-rate bench-workers bench-scale bench-bulk bench-sql bench-begin bench-banking
 .PHONY: bench-stats bench-labels bench-align bench-cascade bench-together bench-causes bench-diagnosis
 .PHONY: bench-privacy bench-hostile bench-surface bench-reading bench-serving bench-finding bench-newcomer
-.PHONY: bench-decided bench-runs bench-starts
+.PHONY: bench-decided bench-runs bench-starts bench-processes
 
 $(STAMP): requirements.lock pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -121,6 +121,9 @@ bench-rate: $(STAMP)  ## rate limits: known, unknown, shared by processes
 
 bench-workers: $(STAMP)  ## one run by one worker of a work pool, and by two
 	$(BIN)/python -m benchmarks.workers
+
+bench-processes: $(STAMP)  ## one run in one process and in one for each core: 2 s a call, 512 in flight
+	$(BIN)/python -m benchmarks.processes
 
 bench-scale: $(STAMP)  ## 100,000 transcripts: memory, and the finished run again
 	$(BIN)/python -m benchmarks.scale

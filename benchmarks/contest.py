@@ -1,7 +1,7 @@
 """One contestant judging the same cases against the same model server, in a process of its own.
 
     python -m benchmarks.contest NAME --url URL --cases FILE --more FILE [--metrics one]
-        [--model M] [--in-flight 64]
+        [--model M] [--in-flight 64] [--processes 1]
 
 `floor` posts the bodies with aiohttp; `litellm` is a loop of `litellm.acompletion`; `own` is ours
 with a model in the same process, so that no call is made; `engine` is ours with prompts, calls,
@@ -11,7 +11,7 @@ parsing, scores and rows; `flow` runs the whole Prefect flow, with rows stored a
 Each contestant judges the first cases with no warm-up (`cold`: lazy imports, connections and
 whatever is kept by text are new), and then other cases, which share no sentence with the first
 (`warm`). The last line is JSON: `start_s` (CPU from the start of the process to the first case),
-and for `cold` and `warm` each `wall_s`, `cpu_s` (of this process), `cases`, `scored` (headline
+and for `cold` and `warm` each `wall_s`, `cpu_s` (of this process), `children_s` (CPU of processes that it started), `cases`, `scored` (headline
 scores), `peak_mib`.
 """
 
@@ -62,6 +62,7 @@ class Contest:
     in_flight: int
     files: tuple[Path, Path]  # of the cold and of the warm pass
     has_one_metric: bool = False
+    processes: str = "1"  # [runner] processes of the flow
 
     @property
     def judge(self) -> JudgeConfig:
@@ -92,16 +93,24 @@ class Clock:
 
     def __post_init__(self) -> None:
         self.wall, self.cpu = time.perf_counter(), time.process_time()
+        self.children = _children_s()
 
     def result(self, cases: int, scored: int) -> Result:
         """The figures of a contestant."""
         return {
             "wall_s": time.perf_counter() - self.wall,
             "cpu_s": time.process_time() - self.cpu,
+            "children_s": _children_s() - self.children,
             "cases": cases,
             "scored": scored,
             "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
         }
+
+
+def _children_s() -> float:
+    """CPU seconds of the processes that this one started and that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def started() -> Result:
@@ -311,7 +320,10 @@ def _run_config(contest: Contest, file: Path, folder: Path) -> RunConfig:
             "store": {"uri": f"duckdb:///{folder}/rows.duckdb"},
             "cache": {"uri": str(folder / "replies")},
             "report": {"uri": str(folder / "reports")},
-            "runner": {"fail_flow": False},
+            "runner": {
+                "fail_flow": False,
+                "processes": "auto" if contest.processes == "auto" else int(contest.processes),
+            },
         }
     )
 
@@ -336,10 +348,11 @@ def main() -> None:
     parser.add_argument("--metrics", choices=("nine", "one"), default="nine")
     parser.add_argument("--model", default="openai/gpt-4o-mini")
     parser.add_argument("--in-flight", type=int, default=64)
+    parser.add_argument("--processes", default="1")
     given = parser.parse_args()
     files = (given.cases, given.more)
     has_one = given.metrics == "one"
-    contest = Contest(given.url, given.model, given.in_flight, files, has_one)
+    contest = Contest(given.url, given.model, given.in_flight, files, has_one, given.processes)
     print(json.dumps(asyncio.run(CONTESTANTS[given.name](contest))))
 
 

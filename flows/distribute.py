@@ -11,6 +11,7 @@ from itertools import count
 from typing import Final, Protocol
 
 from assizes.flows.partition import open_cluster
+from assizes.flows.shard_processes import judge_in_processes
 from assizes.flows.shards import (
     POLL_INTERVAL_S,
     ShardFailures,
@@ -30,6 +31,7 @@ from assizes.tasks.distribute.partitions import (
     partition_config,
     partitions,
 )
+from assizes.tasks.distribute.processes import process_count
 from assizes.tasks.distribute.work_pool import work_pool
 from assizes.tasks.intake.plan import Shard
 from assizes.tasks.intake.waves import waves_in
@@ -70,9 +72,13 @@ async def judge_shards(
         return batch_failures
 
     async def judge(shards: Sequence[Shard]) -> ShardFailures:
-        if context.config.runner.kind == "local":
+        if context.config.runner.kind != "local":
+            return await _judge_elsewhere(context, run, shards)
+        cases = sum(len(shard.due_positions()) for shard in shards)
+        count = min(process_count(context.config, cases), len(shards))
+        if count == 1 or context.first_attempts:
             return await judge_locally(context, run.run_id, shards)
-        return await _judge_elsewhere(context, run, shards)
+        return await judge_in_processes(context, run, shards, count)
 
     return await judge_in_waves(context, run, due, judge, compares_later=compares_later)
 

@@ -53,8 +53,10 @@ async def evaluate_in_process(
         StoreError: the store cannot be opened or written.
         Inconclusive: there is nothing to judge.
     """
-    if config.runner.kind != "local" or config.runner.batch:
-        setting = "batch" if config.runner.batch else "kind"
+    runner = config.runner
+    has_processes = runner.processes not in (1, "auto")
+    if runner.kind != "local" or runner.batch or has_processes:
+        setting = "batch" if runner.batch else "processes" if has_processes else "kind"
         raise ConfigurationError(
             f"[runner] {setting}: an evaluation from Python judges in its own process; leave the "
             "setting out, or start this run with `assizes run`"

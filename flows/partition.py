@@ -20,7 +20,8 @@ from prefect.states import Completed, Crashed, Failed
 
 from assizes.flows.server import finds_server
 from assizes.flows.shards import judge_locally
-from assizes.judge.config.run import RunConfig, RunnerConfig
+from assizes.judge.config.run import RunConfig
+from assizes.judge.config.runner import RunnerConfig
 from assizes.judge.errors import AssizesError, ConfigurationError
 from assizes.tasks.context.run_context import open_run_context
 from assizes.tasks.context.shared_state import verify_shared_state

@@ -60,16 +60,21 @@ async def uncommitted_shards(context: RunContext, run: PlannedRun) -> list[Shard
 
 
 async def judge_locally(
-    context: RunContext, run_id: str, due: Sequence[Shard], judge: ShardJudge | None = None
+    context: RunContext,
+    run_id: str,
+    due: Sequence[Shard],
+    judge: ShardJudge | None = None,
+    at_once: int | None = None,
 ) -> ShardFailures:
-    """Judge shards in this process, `[runner] shards_in_flight` at a time; returns the failures.
+    """Judge shards in this process, `at_once` at a time; returns the failures.
 
+    The default of `at_once` is `[runner] shards_in_flight`.
     Without a `judge`, each shard is judged by a Prefect task run. Cancelling this call cancels the tasks and waits for them.
     """
     judge = judge or _try_shard
     failures = ShardFailures()
     waiting = list(reversed(due))  # `pop` takes from the end
-    most = context.config.runner.shards_in_flight
+    most = at_once or context.config.runner.shards_in_flight
     pending: set[asyncio.Task[Exception | str | None]] = set()
     try:
         while pending or (waiting and failures.stop is None):
@@ -93,7 +98,11 @@ async def _try_shard(context: RunContext, run_id: str, shard: Shard) -> Exceptio
     """Judge a shard as a Prefect task run; `None`, or the error for which it could not be judged."""
     # Prefect types an async task called with return_state as if it had been awaited already.
     work: Any = judge_shard(context, run_id, shard, return_state=True)
-    state: State[Any] = await work
+    return await shard_fault(await work)
+
+
+async def shard_fault(state: State[Any]) -> Exception | str | None:
+    """Why a task run could not judge its shard; `None` where it did."""
     if state.is_completed():
         return None
     error: Any = await state.aresult(raise_on_failure=False)

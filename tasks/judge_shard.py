@@ -86,7 +86,7 @@ def is_storage_fault(error: object) -> bool:
     return False
 
 
-async def _storage_fault(_task: Task[Any, Any], _run: TaskRun, state: State[Any]) -> bool:
+async def has_storage_fault(_task: Task[Any, Any], _run: TaskRun, state: State[Any]) -> bool:
     """Whether Prefect runs a task again: its error (state.data) comes from a storage fault."""
     return is_storage_fault(state.data)
 
@@ -97,7 +97,7 @@ async def _storage_fault(_task: Task[Any, Any], _run: TaskRun, state: State[Any]
     task_run_name="judge-{shard.shard_id}",
     retries=SHARD_RETRIES,
     retry_delay_seconds=SHARD_RETRY_DELAYS_S,
-    retry_condition_fn=_storage_fault,
+    retry_condition_fn=has_storage_fault,
     cache_policy=NO_CACHE,
     result_serializer="json",
 )

@@ -15,17 +15,16 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from assizes.judge.config import ConfigTable, StorageOptions, gates, publishing
-from assizes.judge.config.bedrock import BedrockConfig
 from assizes.judge.config.causes import CausesConfig
 from assizes.judge.config.judging import JudgeConfig, LimitsConfig
 from assizes.judge.config.notify import NotifyConfig
+from assizes.judge.config.runner import RunnerConfig
 from assizes.judge.config.sampling import SamplingConfig, sampling_fault
 from assizes.judge.config.transcripts import (
     GroundTruthConfig,
     PrivacyConfig,
     TranscriptsConfig,
 )
-from assizes.judge.config.vertex import VertexConfig
 from assizes.judge.privacy.secret_masking import keys_in, revealing_urls, secret_names
 from assizes.judge.rows import as_json
 
@@ -34,66 +33,6 @@ _KEY_VARIABLES = {  # scheme of a place -> variables of the environment that hol
     "gs": "GOOGLE_APPLICATION_CREDENTIALS",
     "az": "AZURE_STORAGE_CONNECTION_STRING",
 }
-
-
-class RunnerConfig(ConfigTable):
-    """[runner]: where shards are judged, how large they are, and how many at once."""
-
-    kind: Literal["local", "workers", "dask"] = Field(
-        default="local",
-        description="Where shards are judged. `local`: in this process. `workers`: partitions of a "
-        "run are flow runs that the workers of a Prefect work pool take. `dask`: "
-        "partitions are tasks of a Dask cluster.",
-    )
-    work_pool: str = Field(
-        default="assizes",
-        description="The name of the Prefect work pool whose workers run the deployments and the "
-        "partitions.",
-    )
-    partition_shards: int = Field(
-        default=8, ge=1, description="The number of shards in one partition."
-    )
-    partitions_in_flight: int = Field(
-        default=32, ge=1, le=500, description="The most partitions that are given out at once."
-    )
-    lost_after_s: float = Field(
-        default=90.0,
-        ge=2,
-        description="A partition without a sign of life for so many seconds is given out again.",
-    )
-    dask_address: str | None = Field(
-        default=None,
-        description="The address of the Dask scheduler, as in `tcp://host:8786`. Not set: a cluster "
-        "of processes on this machine.",
-    )
-    shard_size: int | None = Field(
-        default=None,
-        ge=1,
-        description="The number of cases in one shard, which is one Prefect task. Not set: twice "
-        "`limits.max_in_flight`, and at least 20.",
-    )
-    shards_in_flight: int = Field(
-        default=3, ge=1, description="The number of shards that are judged at once."
-    )
-    batch: bool = Field(
-        default=False,
-        description="Ask through the provider's batch endpoint, which costs half the price and takes "
-        "longer.",
-    )
-    batch_poll_s: float = Field(
-        default=2.0,
-        gt=0,
-        le=60,
-        description="The pause in seconds before the second look at a batch. Each pause is twice as "
-        "long as the one before, up to 60 s.",
-    )
-    bedrock: BedrockConfig = BedrockConfig()
-    vertex: VertexConfig = VertexConfig()
-    fail_flow: bool = Field(
-        default=True,
-        description="End the Prefect flow as Failed after a regression or a failed gate. `false`: the "
-        "flow completes, and only the name of its state tells.",
-    )
 
 
 class NightlyConfig(ConfigTable):

@@ -161,6 +161,12 @@ class Engine:
             round_ += 1
         return HearingResult(judge=judge, scores=hearing.scores, asks=records)
 
+    def resize(self, max_in_flight: int) -> None:
+        """Make at most so many calls at once from now on; calls in flight go on."""
+        for _ in range(HEARINGS_PER_SLOT * (max_in_flight - self.limiter.size)):  # none: it shrinks
+            self._hearings.release()
+        self.limiter.resize(max_in_flight)
+
     def stop(self, code: str, why: str) -> None:
         """Ask no model any more.
 

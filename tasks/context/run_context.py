@@ -202,8 +202,12 @@ class RunContext:
 
 
 @asynccontextmanager
-async def open_run_context(config: RunConfig) -> AsyncIterator[RunContext]:
+async def open_run_context(
+    config: RunConfig, opened: Store | None = None
+) -> AsyncIterator[RunContext]:
     """Open the context of a run, and close it at the end of the block.
+
+    A store that is `opened` already is used in place of the configured one, and stays open.
 
     Raises:
         ConfigurationError: the judges, metrics, models, ledger, ground truth or causes cannot work,
@@ -224,8 +228,9 @@ async def open_run_context(config: RunConfig) -> AsyncIterator[RunContext]:
     if assignment.has_paid_calls:
         await asyncio.to_thread(probe_ledger, config.limits.ledger)  # before anything is written
     async with AsyncExitStack() as closing:
-        store = await asyncio.to_thread(open_store, config.store, writing=True)
-        closing.push_async_callback(asyncio.to_thread, store.close)
+        if (store := opened) is None:
+            store = await asyncio.to_thread(open_store, config.store, writing=True)
+            closing.push_async_callback(asyncio.to_thread, store.close)
         if is_distributed:
             check_store(config, store)
         context = RunContext(

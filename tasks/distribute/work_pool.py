@@ -19,7 +19,7 @@ from prefect.settings import PREFECT_API_URL
 from prefect.states import Crashed
 from tenacity import retry, retry_if_exception, stop_after_delay, wait_random_exponential
 
-from assizes.judge.config.run import RunnerConfig
+from assizes.judge.config.runner import RunnerConfig
 from assizes.judge.errors import AssizesError, ConfigurationError, Inconclusive
 from assizes.tasks.distribute.flow_runs import (
     HEARTBEAT_LABEL,

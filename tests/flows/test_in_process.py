@@ -43,7 +43,7 @@ async def test_a_run_that_was_judged_is_returned_as_it_is(tmp_path: Path):
     assert again.summary == first.summary
 
 
-@pytest.mark.parametrize("runner", [{"kind": "dask"}, {"batch": True}])
+@pytest.mark.parametrize("runner", [{"kind": "dask"}, {"batch": True}, {"processes": 2}])
 async def test_what_needs_other_processes_is_refused(tmp_path: Path, runner: dict[str, Any]):
     with pytest.raises(ConfigurationError, match="start this run with `assizes run`"):
         await evaluate_in_process(config(tmp_path, "v1", runner=runner))

@@ -309,6 +309,12 @@ class Limiter:
             self._start_smoother.note_end(loop.time() - began)
             self._release_slot()
 
+    def resize(self, size: int) -> None:
+        """Change the number of slots; calls in flight above a smaller number go on."""
+        self.size = self._start_smoother.size = size
+        if self._model_limiters:
+            self._start_ready_calls()
+
     def _start_ready_calls(self) -> None:
         """Start every call that may start now, and set the timer for the next one."""
         loop = asyncio.get_running_loop()

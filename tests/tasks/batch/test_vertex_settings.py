@@ -10,7 +10,8 @@ from pydantic import ValidationError
 
 from assizes.judge.catalog import resolve_judges
 from assizes.judge.config.judging import JudgeConfig, LimitsConfig
-from assizes.judge.config.run import RunConfig, RunnerConfig
+from assizes.judge.config.run import RunConfig
+from assizes.judge.config.runner import RunnerConfig
 from assizes.judge.config.vertex import VertexConfig
 from assizes.judge.engine.batching import batches_of
 from assizes.judge.errors import ConfigurationError
