@@ -328,28 +328,6 @@ def doctor(
     raise typer.Exit(commands.doctor.check_installation(config, overrides or [], as_json=as_json))
 
 
-@app.command()
-def up(
-    port: Annotated[
-        int | None,
-        Option(help="Port on 127.0.0.1 [default: that of the last server, else a free one]."),
-    ] = None,
-) -> None:
-    """Start a Prefect server in the background; later commands find it."""
-    from assizes.deployments.server import start_server
-
-    server = start_server(port)
-    print(f"Prefect server on {server.ui_url} (pid {server.pid}); `assizes down` stops it")  # noqa: T201  # the command's answer
-
-
-@app.command()
-def down() -> None:
-    """Stop the Prefect server that `up` started."""
-    from assizes.deployments.server import stop_server
-
-    print("stopped" if stop_server() else "no background server was running")  # noqa: T201  # the command's answer
-
-
 def _internal_error(
     kind: type[BaseException], error: BaseException, trace: TracebackType | None
 ) -> None:

@@ -1,4 +1,4 @@
-"""Commands that judge on a trigger, register flows, import, or query by SQL."""
+"""Commands that judge on a trigger, run a server, register flows, import, or query by SQL."""
 
 from __future__ import annotations
 
@@ -38,6 +38,28 @@ def deploy(
     for override in overrides or ():
         given += ["--set", override]
     commands.deploy.deploy(wanted, given, as_json=as_json)
+
+
+@app.command()
+def up(
+    port: Annotated[
+        int | None,
+        Option(help="Port on 127.0.0.1 [default: that of the last server, else a free one]."),
+    ] = None,
+) -> None:
+    """Start a Prefect server in the background; later commands find it."""
+    from assizes.deployments.server import start_server
+
+    server = start_server(port)
+    print(f"Prefect server on {server.ui_url} (pid {server.pid}); `assizes down` stops it")  # noqa: T201  # the command's answer
+
+
+@app.command()
+def down() -> None:
+    """Stop the Prefect server that `up` started."""
+    from assizes.deployments.server import stop_server
+
+    print("stopped" if stop_server() else "no background server was running")  # noqa: T201  # the command's answer
 
 
 @app.command("serve-flows", hidden=True)

@@ -22,7 +22,7 @@ from assizes.judge.verdicts.verdict import rationale
 from assizes.tasks.publishing.entry import PREFIX, Annotator, PublishedFinding
 from assizes.tasks.publishing.labels_there import is_pulled
 from assizes.tasks.runs.calibrations import citations
-from assizes.tasks.runs.people_labels import labels_of_run
+from assizes.tasks.runs.labels.people_labels import labels_of_run
 from assizes.tasks.runs.stored_causes import stored_causes
 from assizes.tasks.store import RunRecord, Store
 

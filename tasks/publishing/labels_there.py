@@ -18,7 +18,7 @@ from assizes.judge.verdicts.executions import collect_rows
 from assizes.tasks.publishing.destination import Destination
 from assizes.tasks.publishing.entry import LabelThere, TraceTarget, traces_of
 from assizes.tasks.publishing.places import given_target
-from assizes.tasks.runs.people_labels import MAX_RATER_CHARS
+from assizes.tasks.runs.labels.people_labels import MAX_RATER_CHARS
 from assizes.tasks.store import RunRecord, Store
 
 PULLED_FROM: Final = "pulled_from"

@@ -22,7 +22,7 @@ from assizes.judge.verdicts.executions import collect_rows
 from assizes.tasks.runs.anchor_runs import nearest_anchor_run
 from assizes.tasks.runs.calibrations import labels_of, rated_items_of_run
 from assizes.tasks.runs.item_facts import item_facts
-from assizes.tasks.runs.people_labels import labels_of_run
+from assizes.tasks.runs.labels.people_labels import labels_of_run
 from assizes.tasks.runs.stored_cases import run_config, sent_and_shown_cases
 from assizes.tasks.store import RunRecord, Store
 

@@ -29,13 +29,13 @@ from assizes.judge.errors import ConfigurationError
 from assizes.judge.rows import as_json
 from assizes.judge.verdicts.executions import collect_rows
 from assizes.tasks.runs.item_facts import item_facts
-from assizes.tasks.runs.labels_and_grades import (
+from assizes.tasks.runs.labels.labels_and_grades import (
     JudgeGrades,
     carried_labels,
     read_labels,
     stored_grades,
 )
-from assizes.tasks.runs.people_labels import stored_labels
+from assizes.tasks.runs.labels.people_labels import stored_labels
 from assizes.tasks.store import RunRecord, Store
 
 Labels = Mapping[str, Mapping[ItemKey, PeopleGrades]]

@@ -29,7 +29,7 @@ from assizes.judge.labels.rate_check import RateCheck, rate_check
 from assizes.judge.statistics.prediction_powered import CorrectedEstimate
 from assizes.judge.verdicts.executions import collect_rows
 from assizes.tasks.runs.calibrations import citation_lines, citations
-from assizes.tasks.runs.label_sources import CountingLabels, LabelReader
+from assizes.tasks.runs.labels.label_sources import CountingLabels, LabelReader
 from assizes.tasks.store import RunRecord, Store
 
 _KEY: Final = ("case_id", "repetition")

@@ -21,7 +21,7 @@ from assizes.tasks.runs.corrected import (
     corrected_numbers,
     labelled_side,
 )
-from assizes.tasks.runs.label_sources import LabelReader, verdict_judge
+from assizes.tasks.runs.labels.label_sources import LabelReader, verdict_judge
 from assizes.tasks.store import RunRecord, Store
 
 _ROLES: Final = ("baseline", "candidate")

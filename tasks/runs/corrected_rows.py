@@ -18,7 +18,7 @@ from assizes.judge.statistics.exact import rounded_value
 from assizes.judge.statistics.prediction_powered import CorrectedEstimate
 from assizes.tasks.runs.corrected import LabelledNumber, corrected_numbers
 from assizes.tasks.runs.history import PASS_RATE
-from assizes.tasks.runs.label_sources import LabelReader
+from assizes.tasks.runs.labels.label_sources import LabelReader
 from assizes.tasks.store import Store
 
 PREFIX: Final = "corrected"

@@ -17,7 +17,7 @@ from assizes.judge.config.gates import CalibrationConfig
 from assizes.judge.config.run import RunConfig
 from assizes.judge.errors import ConfigurationError, Inconclusive
 from assizes.judge.formats import native_line
-from assizes.tasks.runs.people_labels import labels_to_import
+from assizes.tasks.runs.labels.people_labels import labels_to_import
 from assizes.tasks.store import open_store
 from tests.flows.test_evaluate import outcome_of
 

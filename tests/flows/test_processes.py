@@ -126,7 +126,7 @@ async def test_processes_end_with_the_killed_process_of_the_run(
         "PREFECT_API_URL": prefect_server,
     }
     command = [sys.executable, "-c", program]
-    with subprocess.Popen(command, cwd=folder, env={**inherited, **own}) as parent:
+    with subprocess.Popen(command, cwd=folder, env={**inherited, **own}) as parent:  # noqa: ASYNC220  # ends with the block
         await answered(model, 8)
         orphans = shard_processes(parent.pid)
         parent.kill()

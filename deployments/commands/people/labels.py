@@ -36,7 +36,7 @@ from assizes.tasks.runs.corrected import (
     errors_by_case,
     span,
 )
-from assizes.tasks.runs.people_labels import (
+from assizes.tasks.runs.labels.people_labels import (
     MAX_RATER_CHARS,
     graded_labels,
     labels_of_run,

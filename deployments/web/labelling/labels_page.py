@@ -21,7 +21,7 @@ from assizes.deployments.web.read_routes import StoreReader, StoreReaderDep
 from assizes.judge.config.gates import VERDICT
 from assizes.judge.errors import ConfigurationError
 from assizes.tasks.reports.formatting import clean
-from assizes.tasks.runs.people_labels import graded_labels
+from assizes.tasks.runs.labels.people_labels import graded_labels
 from assizes.tasks.store import Store
 
 router = APIRouter(include_in_schema=False)

@@ -22,7 +22,7 @@ from assizes.tasks.runs.calibrations import (
     citations,
     stored_calibrations,
 )
-from assizes.tasks.runs.labels_and_grades import read_labels
+from assizes.tasks.runs.labels.labels_and_grades import read_labels
 from assizes.tasks.store import Store
 from tests.tasks.reports.sample import Said, run
 from tests.tasks.stored_runs import put

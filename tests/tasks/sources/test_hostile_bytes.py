@@ -23,7 +23,7 @@ from assizes.judge.rubrics.rubric import toml_table
 from assizes.tasks.intake.preprocessing import ground_truth
 from assizes.tasks.intake.run_sources import transcript_sources
 from assizes.tasks.intake.shards import plan_intake
-from assizes.tasks.runs.labels_and_grades import read_labels
+from assizes.tasks.runs.labels.labels_and_grades import read_labels
 from assizes.tasks.sources import spool
 from assizes.tasks.sources.spool import Spool
 from tests.builders import agent, call, case, result, user

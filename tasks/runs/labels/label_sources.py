@@ -21,8 +21,8 @@ from assizes.judge.labels.carrying import (
 )
 from assizes.judge.labels.current import settled_labels
 from assizes.judge.verdicts.executions import collect_rows
-from assizes.tasks.runs.labels_and_grades import answering_models
-from assizes.tasks.runs.people_labels import metric_units
+from assizes.tasks.runs.labels.labels_and_grades import answering_models
+from assizes.tasks.runs.labels.people_labels import metric_units
 from assizes.tasks.store import RunRecord, Store
 
 HASH: Final = "transcript_hash"

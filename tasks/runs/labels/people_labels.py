@@ -17,7 +17,7 @@ from assizes.judge.errors import ConfigurationError
 from assizes.judge.labels.current import ADJUDICATOR, LABEL, current_labels
 from assizes.judge.rows import as_json
 from assizes.judge.verdicts.executions import collect_rows
-from assizes.tasks.runs.labels_and_grades import read_labels
+from assizes.tasks.runs.labels.labels_and_grades import read_labels
 from assizes.tasks.store import RunRecord, Store
 
 RATER: Final = "rater"

@@ -1,0 +1,1 @@
+"""Labels of people, and grades beside them, as a stored run has them."""
