@@ -16,6 +16,7 @@ from tests.deployments.ci_repository import ScratchRepository
 from tests.deployments.sarif_schema import SARIF
 
 ATTACK = "fool: \n::error::pwned\r\n::add-mask::a %0A @everyone #12 GH-3 !4 <img src=x> [x](http://e.x) |"
+COMMON = "What failed cases have in common:"
 COMMAND = re.compile(r"::(error|warning|notice) ([^:]*)::(.*)")
 
 
@@ -243,12 +244,11 @@ def test_causes_are_named_where_the_settings_ask_for_them(scratch: ScratchReposi
     scratch.git("switch", "--quiet", "--create", "change")
     scratch.commit_day("v2", rude=[1, 2, 3, 4, 5])
     without = scratch.ci(**scratch.pull_request(base))
-    assert "cause" not in summary_of(scratch).lower(), without
+    assert COMMON not in summary_of(scratch), without
     config = scratch.folder / "assizes.toml"
     config.write_text(f"{config.read_text()}\n[causes]\nin_ci = true\n")
     (scratch.folder.parent / "summary.md").unlink()
     asked = scratch.ci(**scratch.pull_request(base))
     assert asked.code == without.code == 1
-    summary = summary_of(scratch)
-    assert "cause" in summary.lower(), asked
-    assert "5 cases" in summary or "5 of" in summary
+    shown = summary_of(scratch).partition(COMMON)[2]
+    assert re.search(r"5 (of \d+ )?cases", shown), (shown, asked)
