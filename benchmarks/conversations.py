@@ -1,4 +1,7 @@
-"""Runs with transcripts on disk, to be opened case by case: two versions of each conversation."""
+"""Runs with transcripts on disk, to be opened case by case: two versions of each conversation.
+
+No sentence comes twice in a run (`benchmarks.varied_texts`): what is kept by text helps no request.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from pathlib import Path
 
 import polars as pl
 
-from assizes.judge.case import Case, ToolCall, ToolResult, Transcript, Turn
+from assizes.judge.case import Case, Transcript, Turn
 from assizes.judge.config.run import RunConfig
 from assizes.judge.formats import native_line
 from assizes.judge.rows import CASES
@@ -16,14 +19,16 @@ from assizes.tasks.intake.shards import plan_intake, read_shard
 from assizes.tasks.sources.spool import Spool
 from assizes.tasks.store import Store
 from benchmarks import bulk_rows
+from benchmarks.varied_texts import varied_record
 
 SHARD = 200
 """Cases of a shard, as by default."""
 
-EXCHANGES = 10
-"""Of each conversation: a question, a call, its result and an answer."""
+CHARS = 12_000
+"""Of the turns of a conversation, as JSON and on average."""
 
-_WORDS = ("flight", "seat", "refund", "gate", "card", "fee", "change", "Newark", "bag", "late")
+_OTHER_SEED = 2
+"""Of the words that the second version of a conversation says instead."""
 
 
 def write(folder: Path, cases: int, shift: int = 0) -> None:
@@ -74,18 +79,25 @@ def _commit(
 
 
 def _case(number: int, shift: int) -> Case:
+    """A conversation; with a `shift`, a third of its turns have other words, arguments or none."""
     turns: list[Turn] = []
-    for step in range(EXCHANGES):
-        text = " ".join(_WORDS[(number + step * word) % len(_WORDS)] for word in range(60))
-        moved = bool(shift) and step % 3 == number % 3
-        call = ToolCall(
-            name="search", id=f"c{step}", arguments={"at": step + moved, "q": text[:80]}
-        )
-        result = ToolResult(content=text, call_id=f"c{step}", name="search")
-        turns.append(Turn(role="user", text=f"{step}: {text}"))
-        turns.append(Turn(role="assistant", tool_calls=(call,)))
-        if not moved or step % 2:
-            turns.append(Turn(role="tool", tool_result=result))
-        turns.append(Turn(role="assistant", text=f"{text} {'late ' * 3 * moved}at {step}"))
+    others = _turns(number, _OTHER_SEED) if shift else ()
+    for place, turn in enumerate(_turns(number)):
+        moved = bool(shift) and place % 3 == number % 3
+        other = next((one for one in others[place:] if one.role == turn.role), turn)
+        if moved and turn.tool_calls and other.tool_calls:
+            call = turn.tool_calls[0].model_copy(
+                update={"arguments": other.tool_calls[0].arguments}
+            )
+            turns.append(turn.model_copy(update={"tool_calls": (call,)}))
+        elif moved and turn.role != "tool":
+            turns.append(turn.model_copy(update={"text": other.text}))
+        elif not moved:
+            turns.append(turn)
     transcript = Transcript(turns=tuple(turns), system="You book flights. " * 20)
     return Case(case_id=f"case-{number:08d}", transcript=transcript)
+
+
+def _turns(number: int, seed: int = 1) -> tuple[Turn, ...]:
+    record = varied_record(number, seed, CHARS)
+    return Transcript.model_validate(record["transcript"]).turns

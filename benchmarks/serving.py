@@ -3,6 +3,9 @@
     python -m benchmarks.serving [--cases 10000]
 
 A real `assizes serve` over a Parquet store and over a DuckDB file, asked by one client in turn.
+`cold` is the first request of its kind that a new server answers, in the order in which they are
+printed; median and p95 are of the warm requests after it. No sentence of a conversation comes twice
+in a run, and the page of a case is asked for another case each time.
 """
 
 from __future__ import annotations
@@ -55,7 +58,7 @@ def main() -> None:
                 bulk_rows.fill(store, "base", cases, 1000)
                 bulk_rows.fill(store, "cand", cases, 1000, shift=1)
             ended(uri)
-            with served(uri) as url:
+            with served(uri, warm=False) as url:
                 for name, path in LISTS.items():
                     _add(figures, f"{kind}: {name}", f"{url}{path}", most=50)
                 for name, path in SINGLE.items():
@@ -81,6 +84,7 @@ def _add_pairs(figures: Figures, kind: str, folder: Path, uri: str, cases: int) 
 
 
 def _add(figures: Figures, name: str, url: str, most: float | None = None) -> None:
+    figures.add(f"{name}, cold ms", asked_ms(url))
     took = sorted(asked_ms(url) for _ in range(TIMES))
     figures.add(f"{name}, median ms", statistics.median(took))
     figures.add(f"{name}, p95 ms", p95(took), most=most)
