@@ -22,7 +22,7 @@ from assizes.judge.rows import COMPLETE
 from assizes.judge.verdicts.executions import collect_rows
 from assizes.tasks.runs.anchor_runs import anchor_runs, overall_scores
 from assizes.tasks.runs.labels.labels_and_grades import answering_models
-from assizes.tasks.runs.run_series import Mean, RunSeries, run_series
+from assizes.tasks.runs.series.run_series import Mean, RunSeries, run_series
 from assizes.tasks.store import RunRecord, Store
 from assizes.tasks.store.listing.run_index import index_row
 
