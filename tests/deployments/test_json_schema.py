@@ -97,6 +97,7 @@ COMMANDS: Mapping[str, tuple[str, ...]] = {
 ELSEWHERE = {
     "after-deployment": "prints what `run` prints",
     "align": "asks a language model",
+    "cascade": "asks language models",
     "causes agreement": "needs failure codes of people",
     "causes name": "asks a language model",
     "ci": "needs a repository",
