@@ -20,7 +20,7 @@ from assizes.tasks.spending.ledger_file import write_stop
 from tests.command import KEYS
 from tests.doubles.fixtures import OPENAI_KEY, OpenAIServer, running_openai_server
 from tests.flows.test_evaluate import config, outcome_of, tables, written
-from tests.flows.test_workers import most_within, same_rows
+from tests.flows.test_workers import same_rows
 from tests.outward import PYTHONPATH
 
 pytestmark = [pytest.mark.full, pytest.mark.usefixtures("prefect_server")]
@@ -32,7 +32,7 @@ WAIT_S = 300  # a busy machine takes long to start an interpreter
 def shard_processes(of: int) -> list[int]:
     """Ids of the processes that judge shards for a process."""
     listed = subprocess.run(
-        ["ps", "-e", "-o", "pid=,ppid=,stat=,args="], capture_output=True, text=True, check=True
+        ["ps", "-eww", "-o", "pid=,ppid=,stat=,args="], capture_output=True, text=True, check=True
     )
     rows = [line.split(None, 3) for line in listed.stdout.splitlines()]
     return [
@@ -126,14 +126,17 @@ async def test_processes_end_with_the_killed_process_of_the_run(
         "PREFECT_API_URL": prefect_server,
     }
     command = [sys.executable, "-c", program]
-    with subprocess.Popen(command, cwd=folder, env={**inherited, **own}) as parent:  # noqa: ASYNC220  # ends with the block
+    with subprocess.Popen(  # noqa: ASYNC220  # begun at once, and waited for only when it was killed
+        command, cwd=folder, env={**inherited, **own}
+    ) as parent:
         await answered(model, 8)
         orphans = shard_processes(parent.pid)
         parent.kill()
         killed_at = time.monotonic()
     assert len(orphans) == 2
     while any(map(is_alive, orphans)):
-        assert time.monotonic() < killed_at + ORPHAN_GRACE_S + 5
+        # One that is still importing ends once it has, which a busy machine draws out.
+        assert time.monotonic() < killed_at + ORPHAN_GRACE_S + 60
         await asyncio.sleep(0.1)
     assert model.stats()["answered"] < 40
     outcome = await outcome_of(wanted)
@@ -142,19 +145,22 @@ async def test_processes_end_with_the_killed_process_of_the_run(
 
 
 async def test_processes_share_budget_and_rate(tmp_path: Path, model):
-    per_minute, most = 240, 12
+    per_minute, most = 60, 12
     limits = {"requests_per_minute": per_minute, "max_asks": most}
     first = await outcome_of(settings(tmp_path / "shared", model, 24, limits=limits))
     assert (first.conclusion, first.exit_code) == ("OverBudget", 5)
     assert model.stats()["requests"] == most
     assert not shard_processes(os.getpid())
+    model.reset()
     again = await outcome_of(
         settings(tmp_path / "shared", model, 24, limits={"requests_per_minute": per_minute})
     )
     assert again.summary.counts["judged"] == 24
-    assert model.stats()["requests"] == 24
-    window_s = 2.0
-    assert most_within(model.timeline(), window_s) <= window_s * per_minute / 60 + 2
+    assert model.stats()["requests"] == 24 - most
+    times = sorted(at for at, _ in model.timeline())
+    # Each process makes its first call at once. With the whole rate for each, it would be 5 s.
+    wanted_s = (24 - most - 2) * 60 / per_minute
+    assert times[-1] - times[0] >= wanted_s - 2.0
 
 
 async def test_a_stopped_run_ends_in_every_process(tmp_path: Path, model):
