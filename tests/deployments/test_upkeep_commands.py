@@ -77,11 +77,11 @@ def test_merging_leaves_old_parts_that_are_collected_when_told(lake):
     assert young.out == "lake: 0 objects removed\n"
     shown = assizes("store", "clean", "--store", "lake", "--older-than", "0", cwd=lake)
     assert "lake: 15 objects to remove" in shown.out
-    assert len(list((lake / "lake").rglob("*.parquet"))) == 18
+    assert len(list((lake / "lake" / "runs").rglob("*.parquet"))) == 18
     done = assizes(
         "store", "clean", "--store", "lake", "--older-than", "0", "--yes", "--json", cwd=lake
     )
     assert json.loads(done.out)["removed"] is True
-    assert len(list((lake / "lake").rglob("*.parquet"))) == 3
+    assert len(list((lake / "lake" / "runs").rglob("*.parquet"))) == 3
     wrong = assizes("store", "clean", "--store", "lake", "--older-than", "-1", cwd=lake)
     assert wrong.err == "assizes: --older-than -1: accepted are hours from 0 on\n"
