@@ -18,6 +18,7 @@ from assizes.tasks.recorded.values import JudgedItems, RecordedSet
 from assizes.tasks.sources.spool import read_whole_file
 
 NAME: Final = "LLMBar"
+TASK: Final = "which output follows the instruction"
 CONFIG: Final = CalibrationConfig(levels=(1, 2), scale="nominal")
 MAX_REPLY_CHARS: Final = 20_000
 """Characters of a reply that the expressions of its evaluator search, at most."""
@@ -115,9 +116,7 @@ def _judged_pairs(
         PairVerdicts(str(pair), label, winners[pair, "as_given"], winners[pair, "swapped"])
         for pair, label in labels.items()
     ]
-    return JudgedItems(
-        NAME, "which output follows the instruction", name, items, CONFIG, pairs=pairs
-    )
+    return JudgedItems(NAME, TASK, name, items, CONFIG, pairs=pairs)
 
 
 def _grade(winner: int | None) -> float | None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
 
 from assizes.tasks.recorded.values import RecordedSet
 
@@ -38,13 +39,14 @@ NOT_HERE: Final[Sequence[tuple[str, str, str]]] = (
 """Figures that cannot be reproduced from the sets: set, figure, reason."""
 
 
-@dataclass(frozen=True, slots=True)
-class PublishedFigure:
+class PublishedFigure(BaseModel):
     """A published figure beside ours, both as text with the same number of decimals."""
 
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
     dataset: str
-    figure: str
-    by: By  # who printed it: the authors of the data, or the description of the set
+    figure: str = Field(description="subject and measure")
+    by: By = Field(description="who printed it: the authors, or the description of the set")
     published: str
     ours: str
 
@@ -67,7 +69,9 @@ def compared_figures(recorded: RecordedSet) -> Iterator[PublishedFigure]:
         for name, printed in figures.items():
             ours = recorded.figures.get(name)
             text = "missing" if ours is None else as_printed(ours, printed)
-            yield PublishedFigure(recorded.name, name, by, printed, text)
+            yield PublishedFigure(
+                dataset=recorded.name, figure=name, by=by, published=printed, ours=text
+            )
 
 
 def as_printed(ours: float | str, printed: str) -> str:

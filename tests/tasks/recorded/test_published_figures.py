@@ -74,9 +74,9 @@ def test_ours_is_written_as_the_printed_one(ours, printed, text):
 
 
 def test_another_number_is_not_equal():
-    assert not PublishedFigure(
-        "DevAI", "kappa", "set", ".7632", as_printed(0.7633, ".7632")
-    ).is_equal
+    ours = as_printed(0.7633, ".7632")
+    figure = PublishedFigure(dataset="d", figure="kappa", by="set", published=".7632", ours=ours)
+    assert not figure.is_equal
 
 
 def test_without_the_data_one_line_says_where_it_would_lie(tmp_path, monkeypatch):
