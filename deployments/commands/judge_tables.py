@@ -11,6 +11,8 @@ import polars as pl
 
 from assizes.deployments.commands import output
 from assizes.deployments.library.evaluate import evaluate
+from assizes.deployments.settings import read_optional_config
+from assizes.deployments.terminal import tell_user
 from assizes.judge.calibration.measures import Estimate
 from assizes.judge.config.judging import OFFLINE_MODEL
 from assizes.judge.errors import OverBudget
@@ -20,6 +22,12 @@ from assizes.tasks.recorded.own_judges import OwnTask, judged_items, own_tasks
 from assizes.tasks.recorded.page import estimate_text
 from assizes.tasks.recorded.reading import data_folder
 from assizes.tasks.recorded.values import ALL, JudgedItems
+
+SHARD_CASES: Final = 10
+"""Cases of a shard: where the budget ends, the answers of the unfinished shards are in no row."""
+
+_CUT_SHORT: Final = ("OverBudget", "Halted", "Incomplete")
+"""How a run ends that leaves cases unjudged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +50,7 @@ def print_judge_tables(out: Path | None, asked: AskedModel | None, *, as_json: b
     folder = data_folder()
     judged = [_floor(task) for task in own_tasks(folder)]
     if asked is not None:
-        judged += _answers_of_model(folder, asked)
+        judged += answers_of_model(folder, asked)
     tables = judge_tables(folder, judged)
     if out is not None:
         write_tables(tables, out)
@@ -57,17 +65,25 @@ def _floor(task: OwnTask) -> JudgedItems:
     return judged_items(task, grades, f"{OFFLINE_MODEL}, {task.judge}", "floor")
 
 
-def _answers_of_model(folder: Path, asked: AskedModel) -> list[JudgedItems]:
-    """What the model answers, task by task, until the budget is spent."""
+def answers_of_model(folder: Path, asked: AskedModel) -> list[JudgedItems]:
+    """What the model answers, task by task, until the budget is spent.
+
+    Of the configuration, [judge] and [limits] count.
+
+    Raises:
+        ConfigurationError: the recorded sets are not there, or the model cannot be asked.
+    """
     judged, left_usd = [], asked.budget_usd
-    places = {"api_base": asked.api_base, "config": asked.config}
-    chosen = {name: value for name, value in places.items() if value is not None}
+    config = read_optional_config(asked.config).model_dump(include={"judge", "limits"})
+    chosen: dict[str, Any] = {"config": {**config, "runner": {"shard_size": SHARD_CASES}}}
+    if asked.api_base is not None:
+        chosen["api_base"] = asked.api_base
     for task in own_tasks(folder, asked.limit):
         settings = {"model": asked.model, "budget_usd": left_usd, **chosen}
         try:
             grades, spent_usd = _ask(task, settings)
         except OverBudget as error:
-            output.print_warnings([f"{task.dataset}, {task.judge}: not asked: {error}"])
+            tell_user(f"{task.dataset}, {task.judge}: not asked: {error}")
             break
         judged.append(judged_items(task, grades, f"{asked.model}, {task.judge}", "model"))
         left_usd -= spent_usd
@@ -82,6 +98,9 @@ def _ask(task: OwnTask, settings: Mapping[str, Any]) -> tuple[dict[str, float | 
     A case that was never asked about has no score and no grade; an ask that failed has `None`.
     """
     result = evaluate(list(task.rows), judges=task.judge, progress=False, **settings)
+    if result.conclusion in _CUT_SHORT:
+        reasons = "; ".join(result.reasons)
+        tell_user(f"{task.dataset}, {task.judge}: not all items were judged: {reasons}")
     scores = result.to_polars().filter(pl.col("metric") == task.judge)
     grades = {
         row["case_id"]: row["raw"] if row["status"] == "scored" else None
