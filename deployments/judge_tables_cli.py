@@ -44,7 +44,7 @@ def judge_tables(
         raise ConfigurationError(
             "--api-base, --budget-usd, --limit and --config are about --model, which is not given"
         )
-    from assizes.deployments.commands import judge_tables as commands
+    from assizes.deployments.recorded import judge_tables as commands
 
     budget = 5.0 if budget_usd is None else budget_usd
     asked = model and commands.AskedModel(model, api_base, budget, limit, config)

@@ -9,8 +9,8 @@ import polars as pl
 import pytest
 from jsonschema import Draft202012Validator
 
-from assizes.deployments.commands.judge_tables import AskedModel, answers_of_model
 from assizes.deployments.documents.table import document_schema
+from assizes.deployments.recorded.judge_tables import AskedModel, answers_of_model
 from assizes.judge.config.judging import OFFLINE_MODEL
 from assizes.judge.errors import ConfigurationError
 from assizes.tasks.recorded.files import FILES
