@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from assizes.tasks.recorded.reading import BINARY, agreement, rows_of, set_folder, yes_no
+from assizes.tasks.recorded.reading import BINARY, Rows, agreement, rows_of, set_folder, yes_no
 from assizes.tasks.recorded.tau2_judges import FOLDER as JUDGES
 from assizes.tasks.recorded.tau2_judges import PROMPTS, judge_name, verdicts
 from assizes.tasks.recorded.values import ALL, JudgedItems, RecordedSet
@@ -38,7 +38,8 @@ class AirlineRun(NamedTuple):
 
 def read(folder: Path) -> RecordedSet:
     """The deterministic rule and the four language model judges, by recorded and corrected truth."""
-    rows = rows_of(set_folder(folder, NAME.replace(" ", "_")) / "rewards.csv")
+    here = set_folder(folder, NAME.replace(" ", "_"))
+    rows, changes = rows_of(here / "rewards.csv"), rows_of(here / "changes.jsonl")
     runs = [_run(row) for row in rows]
     agents = list(dict.fromkeys(run.agent for run in runs))
     same = [run for run in runs if run.asks_the_same]
@@ -50,7 +51,7 @@ def read(folder: Path) -> RecordedSet:
     figures = dict[str, float | str]()
     for agent in agents:
         figures |= _agent(agent, [run for run in runs if run.agent == agent])
-    figures |= _all(runs, same)
+    figures |= {**_all(runs, same), **_changes(changes)}
     if (folder / JUDGES).is_dir():
         own = [run for run in runs if run.agent == "gpt-4o"]
         for prompt in PROMPTS:
@@ -129,6 +130,22 @@ def _all(runs: Sequence[AirlineRun], same: Sequence[AirlineRun]) -> dict[str, fl
         ),
         "strongest agent: recorded failures": len(strongest),
         "strongest agent: of them corrected passes": sum(run.corrected for run in strongest),
+    }
+
+
+def _changes(changes: Rows) -> dict[str, float | str]:
+    """How many tasks were corrected, and in what."""
+    writes = [task for task in changes if task["writes_changed"]]
+    return {
+        "tasks that differ": len(changes),
+        "tasks with another scenario": sum(task["scenario_changed"] for task in changes),
+        "tasks with other writes": len(writes),
+        "tasks with other writes, same scenario": sum(
+            not task["scenario_changed"] for task in writes
+        ),
+        "tasks where the second correction differs": sum(
+            bool(task["verified_differs_from_new"]) for task in changes
+        ),
     }
 
 
