@@ -13,7 +13,7 @@ WHEEL_VENV := .venv-wheel
 .PHONY: bench bench-engine bench-rate bench-workers bench-scale bench-bulk bench-sql bench-begin bench-banking
 .PHONY: bench-stats bench-labels bench-align bench-cascade bench-together bench-causes bench-diagnosis
 .PHONY: bench-privacy bench-hostile bench-surface bench-reading bench-serving bench-finding bench-newcomer
-.PHONY: bench-decided bench-runs bench-starts bench-processes
+.PHONY: bench-decided bench-runs bench-starts bench-processes judge-tables
 
 $(STAMP): requirements.lock pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -213,6 +213,11 @@ image:  ## the container image `assizes`, of this tree and the lock (needs docke
 
 docs: reference  ## the documentation site into site/, without a network; a broken link or a warning fails
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --clean
+
+judge-tables: $(STAMP)  ## docs/judge-tables.md and its chart, from recorded judgements of others; no key, a minute
+	$(BIN)/assizes judge-tables --out .assizes/judge-tables
+	install -m 644 .assizes/judge-tables/judge-tables.md docs/
+	install -m 644 .assizes/judge-tables/judge-tables.svg docs/images/
 
 reference: $(STAMP)  ## docs/reference from settings, commands, tables, API and error codes
 	$(BIN)/python docs/write_reference.py

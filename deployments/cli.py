@@ -16,6 +16,7 @@ from assizes.deployments import (
     cascade_cli,
     causes_cli,
     commands,
+    judge_tables_cli,
     operating_cli,
     options,
     people_cli,
@@ -315,6 +316,7 @@ app.add_typer(publish_cli.app)
 app.add_typer(people_cli.labels_app)
 app.add_typer(align_cli.app)
 app.add_typer(cascade_cli.app)
+app.add_typer(judge_tables_cli.app)
 app.add_typer(suite_cli.app)
 
 

@@ -78,6 +78,12 @@ def _cascade() -> Any:
     return CascadeResult
 
 
+def _judge_tables() -> Any:
+    from assizes.tasks.recorded.document import JudgeTables
+
+    return JudgeTables
+
+
 def _alignment() -> Any:
     from assizes.judge.alignment.result import AlignmentPlan, AlignmentResult
 
@@ -174,6 +180,7 @@ DOCUMENTS: Final[Mapping[str, Callable[[], Schema]]] = {
     "judges": _model(lambda: list[written.JudgeRow]),
     "calibrate": _model(_calibration),
     "cascade": _model(_cascade),
+    "judge-tables": _model(_judge_tables),
     "trends": _model(_trends),
     "store compact": _model(lambda: written.Compacted),
     "store clean": _model(lambda: written.Collected),

@@ -133,7 +133,7 @@ def calibrate_judgements(store: Store | None, config: CalibrationConfig) -> Cali
     if len(source.labels) > 1:
         raise ConfigurationError(f"{source.where}: several metrics, and judgements name none")
     ((metric, labels),) = source.labels.items()
-    items = _rated_items(labels, grades, {})  # without a run no clusters are known
+    items = rated_items(labels, grades, {})  # without a run no clusters are known
     if all(item.missing for item in items):
         raise ConfigurationError(f"{where}: not one labelled case was judged there")
     subject = CalibrationSubject(
@@ -229,7 +229,7 @@ def rated_items_of_run(
     is_binary = all(set(people.grades.values()) <= {0.0, 1.0} for people in labels.values())
     judge_grades = stored_grades(store, record.run_id, metric, config, binary=is_binary)
     clusters = judge_grades.clusters
-    return judge_grades, _rated_items(
+    return judge_grades, rated_items(
         _with_repetitions(labels, clusters), judge_grades.grades, clusters
     )
 
@@ -270,11 +270,12 @@ def _with_repetitions(
     return labels_by_repetition
 
 
-def _rated_items(
+def rated_items(
     labels: Mapping[ItemKey, PeopleGrades],
     grades: Mapping[ItemKey, float | None],
     clusters: Mapping[ItemKey, str],
 ) -> list[RatedItem]:
+    """The labelled items, each with the judge's grade; `missing` are those it was not asked about."""
     return [
         RatedItem(
             case_id=item.case_id,

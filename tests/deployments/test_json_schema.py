@@ -100,6 +100,7 @@ ELSEWHERE = {
     "cascade": "asks language models",
     "causes agreement": "needs failure codes of people",
     "causes name": "asks a language model",
+    "judge-tables": "needs recorded judgements; test_judge_tables_command.py checks its document",
     "ci": "needs a repository",
     "labels pull": "needs a server with labels",
     "publish": "needs a server to publish to",

@@ -1,0 +1,1 @@
+"""`assizes judge-tables`: recorded judges of others beside the product's own."""

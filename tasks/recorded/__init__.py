@@ -1,0 +1,1 @@
+"""Recorded judgements of others: their sets, what their judges are worth, and the published figures."""
