@@ -21,6 +21,7 @@ from assizes.judge.statistics.exact import mean_of_counts, reaches, rounded_valu
 from assizes.judge.summary import headlines
 from assizes.judge.summary.case_values import reliability
 from assizes.judge.summary.headlines import METRIC, MetricSummary, published_names
+from assizes.judge.summary.quotes import quote_counts, quote_lines
 from assizes.judge.summary.run_intervals import run_intervals
 from assizes.judge.summary.run_summary import Outcome, RunSummary
 from assizes.judge.summary.spending import cautions, known_cost_usd, spending
@@ -72,6 +73,7 @@ def summarise(
         "count", "metric", "failure_code", descending=[True, False, False]
     )
     tier_means = ((tier, mean_of_counts(of.rows())) for tier, of in tiers.items())
+    quotes = quote_counts(cases, scores, asks)
     return RunSummary.model_validate(
         {
             **_case_numbers(cases, tally),
@@ -89,7 +91,12 @@ def summarise(
             "stability": headlines.stability(scores),
             "intervals": run_intervals(cases, scores, metrics, counts, tiers),
             "task_unjudged_count": unjudged_count(cases, scores, asks, judges),
-            "warnings": (*truth_lines(cases, scores), *cautions(cases, asks)),
+            "quotes": quotes,
+            "warnings": (
+                *truth_lines(cases, scores),
+                *cautions(cases, asks),
+                *quote_lines(quotes),
+            ),
         }
     )
 
