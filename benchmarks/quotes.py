@@ -126,9 +126,7 @@ def conversations() -> list[list[str]]:
     found: list[list[str]] = []
     for path in sorted((DATA / "tau2_airline").glob("*.json.gz")):
         for run in json.loads(gzip.decompress(path.read_bytes()))["simulations"]:
-            found.append(
-                [text for turn in run["messages"] for text in texts_in(turn.get("content"))]
-            )
+            found += [[text for turn in run["messages"] for text in texts_in(turn.get("content"))]]
     for path in sorted((DATA / "tau_bench_airline").glob("*.gz")):
         body = gzip.decompress(path.read_bytes())
         rows = json.loads(body) if body[:1] == b"[" else map(json.loads, body.splitlines())
@@ -152,15 +150,17 @@ def sentences(turns: Sequence[str]) -> list[str]:
         part
         for part in cut
         if 5 <= len(part.split()) <= 40
-        and not re.search("[\"'{}<>=_\u2018-\u201e\u00ab\u00bb`|]", part)
+        and not re.search("[\"'{}<>=_\\[\u2018-\u201e\u00ab\u00bb`|]", part)
     ]
 
 
 def as_it_stands(sentence: str, _: random.Random) -> str:
+    """The sentence itself."""
     return sentence
 
 
 def cut_out(sentence: str, rng: random.Random) -> str:
+    """At least four words of the sentence."""
     words = sentence.split()
     length = rng.randint(4, len(words))
     start = rng.randint(0, len(words) - length)
@@ -168,22 +168,26 @@ def cut_out(sentence: str, rng: random.Random) -> str:
 
 
 def restyled(sentence: str, _: random.Random) -> str:
+    """The sentence in bold capitals."""
     return f"**{sentence.upper().rstrip('.!?')}**".replace(" ", "  ")
 
 
 def with_ellipsis(sentence: str, _: random.Random) -> str:
+    """The first and the last third of the sentence."""
     words = sentence.split()
     third = len(words) // 3
     return f"{' '.join(words[:third])} ... {' '.join(words[-third:])}"
 
 
 def one_word_added(sentence: str, rng: random.Random) -> str:
+    """The sentence with a filler."""
     words = sentence.split()
     words.insert(rng.randint(1, len(words) - 1), rng.choice(FILLERS))
     return " ".join(words)
 
 
 def one_word_left_out(sentence: str, rng: random.Random) -> str:
+    """The sentence without one of its words that is neither a number nor a negation."""
     words = sentence.split()
     # A number or a negation left out is no small edit.
     small = [i for i, word in enumerate(words) if word.isalpha() and not _weighs(word)]
@@ -207,16 +211,19 @@ def _weighs(word: str) -> bool:
 
 
 def paraphrased(sentence: str, rng: random.Random) -> str:
+    """The sentence in other words, its second half first."""
     words = [SAME.get(word.casefold(), word) for word in sentence.split()]
     half = len(words) // 2
     return " ".join((*words[half:], rng.choice(FILLERS), *words[:half]))
 
 
 def other_number(sentence: str, _: random.Random) -> str:
+    """The sentence with another number in it."""
     return re.sub(r"\d", lambda digit: str((int(digit[0]) + 3) % 10), sentence, count=1)
 
 
 def negated(sentence: str, _: random.Random) -> str:
+    """The sentence with its first verb negated."""
     return re.sub(r"\b(is|are|was|can|will|do|have|would)\b(?! not)", r"\1 not", sentence, count=1)
 
 

@@ -134,12 +134,9 @@ class QuoteSources:
         if slack == 0:
             return False
         wanted = Counter(stems)
-        numbers = [stem for stem in wanted if _has_digit(stem)]
         for start in self._starts(stems, slack):
             window = [_stem(word) for word in self._words[start : start + len(words) + 2 * slack]]
             present = Counter(window)
-            if any(present[number] < wanted[number] for number in numbers):
-                continue
             if (wanted - present).total() <= slack and _is_alike(stems, window, slack):
                 return True
         return False
@@ -166,10 +163,15 @@ def _has_digit(word: str) -> bool:
 
 
 def _is_alike(stems: Sequence[str], window: Sequence[str], slack: int) -> bool:
-    """Whether a window has the words of a quote in order, all but `slack`, and as many negations."""
+    """Whether a window has the words of a quote in order, all but `slack`.
+
+    Every number is among them, and the stretch of these words has as many negations as the quote.
+    """
     matcher = SequenceMatcher(None, stems, window, autojunk=False)
     blocks = [block for block in matcher.get_matching_blocks() if block.size]
-    if sum(block.size for block in blocks) < len(stems) - slack:
+    equal = {place for block in blocks for place in range(block.a, block.a + block.size)}
+    missing = [stem for place, stem in enumerate(stems) if place not in equal]
+    if len(missing) > slack or any(_has_digit(stem) for stem in missing):
         return False
     stretch = window[blocks[0].b : blocks[-1].b + blocks[-1].size]
     negations = [sum(stem in _NEGATIONS for stem in each) for each in (stems, stretch)]
