@@ -73,7 +73,6 @@ def summarise(
         "count", "metric", "failure_code", descending=[True, False, False]
     )
     tier_means = ((tier, mean_of_counts(of.rows())) for tier, of in tiers.items())
-    quotes = quote_counts(cases, scores, asks)
     return RunSummary.model_validate(
         {
             **_case_numbers(cases, tally),
@@ -91,14 +90,16 @@ def summarise(
             "stability": headlines.stability(scores),
             "intervals": run_intervals(cases, scores, metrics, counts, tiers),
             "task_unjudged_count": unjudged_count(cases, scores, asks, judges),
-            "quotes": quotes,
-            "warnings": (
-                *truth_lines(cases, scores),
-                *cautions(cases, asks),
-                *quote_lines(quotes),
-            ),
+            **_remarks(cases, scores, asks),
         }
     )
+
+
+def _remarks(cases: pl.LazyFrame, scores: pl.LazyFrame, asks: pl.LazyFrame) -> dict[str, Any]:
+    """The counts of findings that misquote, and all warnings."""
+    quotes = quote_counts(cases, scores, asks)
+    lines = (*truth_lines(cases, scores), *cautions(cases, asks), *quote_lines(quotes))
+    return {"quotes": quotes, "warnings": lines}
 
 
 def reconcile(what: str, total: int, parts: Mapping[str, int]) -> None:
