@@ -21,6 +21,7 @@ from assizes.deployments import (
     people_cli,
     publish_cli,
     reading_cli,
+    rubric_cli,
     store_cli,
     suite_cli,
     terminal,
@@ -315,6 +316,7 @@ app.add_typer(publish_cli.app)
 app.add_typer(people_cli.labels_app)
 app.add_typer(align_cli.app)
 app.add_typer(cascade_cli.app)
+app.add_typer(rubric_cli.app)
 app.add_typer(suite_cli.app)
 
 

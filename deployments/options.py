@@ -112,7 +112,9 @@ SECTIONS: Final[Mapping[str, Sequence[str]]] = {  # heading -> commands, in this
             "export-metrics",
         ),
     ),
-    "Judges and transcripts": ("metrics", "judges", "calibrate", "cascade", "import"),
+    "Judges and transcripts": (
+        *("metrics", "judges", "rubric test", "calibrate", "cascade", "import"),
+    ),
     "Scores elsewhere": ("publish",),
     "Labels of people": (
         *("labels queue", "labels status", "labels list", "labels import", "labels export"),
