@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from assizes.judge.quotes.finding import claimed_quotes
-from assizes.judge.quotes.sources import QuoteSources, unsupported
+from assizes.judge.quotes.sources import QuoteSources, unsupported_quotes
 from benchmarks.figures import DATA, Figures
 
 PROMPTS = (
@@ -110,7 +110,7 @@ def counted(replies: Iterable[tuple[Sequence[str], Sequence[str]]]) -> tuple[int
     for said, read in replies:
         quotes = [quote for text in said for quote in claimed_quotes(text)]
         quoting += bool(quotes)
-        missing += bool(unsupported(quotes, [QuoteSources(read)]))
+        missing += bool(unsupported_quotes(quotes, [QuoteSources(read)]))
     return quoting, missing
 
 
@@ -267,7 +267,7 @@ def planted(figures: Figures) -> None:
             )
             counts["asked"] += 1
             counts["seen"] += bool(quotes)
-            counts["flagged"] += bool(unsupported(quotes, [source]))
+            counts["flagged"] += bool(unsupported_quotes(quotes, [source]))
         share = counts["flagged"] / counts["asked"]
         print(f"{name}: {counts['asked']} planted, {counts['seen']} seen as quotes")
         if name in HELD:
@@ -298,7 +298,7 @@ def cost(figures: Figures) -> None:
             source = QuoteSources(turns)
             for _ in range(9):  # metrics
                 if quotes := claimed_quotes(reason):
-                    unsupported(quotes, [source])
+                    unsupported_quotes(quotes, [source])
         figures.add(
             f"ms a case, nine findings, {name}", (time.process_time() - begun) / 300 * 1000, most=20
         )

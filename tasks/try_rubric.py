@@ -13,13 +13,13 @@ from pydantic import ValidationError
 
 from assizes.judge.alignment.rejudging import Rejudging, rubric_hash
 from assizes.judge.alignment.rubric_files import RubricFile, read_rubric_file, rubric_file
-from assizes.judge.alignment.rubric_parts import levels_of, linted
+from assizes.judge.alignment.rubric_parts import levels_of, lint_findings
 from assizes.judge.alignment.rubric_trial import (
     RubricTrial,
     TrialCase,
     case_of_test,
-    compared,
-    tallied,
+    compare_rubrics,
+    tally_levels,
 )
 from assizes.judge.catalog import CONVERSATION, resolve_judges
 from assizes.judge.config.judging import OFFLINE_MODEL, MetricSelection
@@ -72,40 +72,42 @@ async def try_rubric(config: RunConfig, request: TrialRequest) -> RubricTrial:
     """
     rubric = request.rubric
     levels, cases = levels_of(rubric.table), _cases(config, request)
-    side = await _asked(config, rubric, cases if request.asks else [])
+    side = await _ask_cases(config, rubric, cases if request.asks else [])
     trial = RubricTrial.model_validate(
         {
             "metric": rubric.metric,
             "rubric_hash": side.hash,
             "model": side.model,
             "levels": levels,
-            "lint": tuple(linted(rubric)),
-            **tallied(cases if request.asks else [], side.scores, levels),
+            "lint": tuple(lint_findings(rubric)),
+            **tally_levels(cases if request.asks else [], side.scores, levels),
             "cost_usd": side.cost_usd,
         }
     )
     if request.against is None or not side.scores:
         return trial
     other_levels = levels_of(request.against.table)
-    other = await _asked(config, request.against, cases)
-    both = compared(cases, (levels, other_levels), (side.scores, other.scores), other.hash)
+    other = await _ask_cases(config, request.against, cases)
+    both = compare_rubrics(cases, (levels, other_levels), (side.scores, other.scores), other.hash)
     spent = None if side.cost_usd is None else side.cost_usd + (other.cost_usd or 0.0)
     return trial.model_copy(update={"comparison": both, "cost_usd": spent})
 
 
 @dataclass(frozen=True, slots=True)
-class _Side:
+class _AskedRubric:
     hash: str
     model: str | None = None  # None: nothing was asked
     scores: Sequence[Score] = ()
     cost_usd: float | None = None
 
 
-async def _asked(config: RunConfig, rubric: RubricFile, cases: Sequence[TrialCase]) -> _Side:
+async def _ask_cases(
+    config: RunConfig, rubric: RubricFile, cases: Sequence[TrialCase]
+) -> _AskedRubric:
     """The score of each case by a rubric, through the model, cache and limits of `config`."""
     with tempfile.TemporaryDirectory(prefix="assizes-rubric-") as folder:
         if not cases:
-            return _Side(_text_hash(rubric))
+            return _AskedRubric(_text_hash(rubric))
         own = _config_for(config, rubric, Path(folder))
         async with open_run_context(own) as context:
             (judge,) = resolve_judges(own.judge).judges
@@ -115,7 +117,7 @@ async def _asked(config: RunConfig, rubric: RubricFile, cases: Sequence[TrialCas
             hearing = Rejudging(engine, rubric.metric, lambda done: report("trying", done, 0))
             scores = await hearing.scores(judge, [each.case for each in cases])
             model = own.judge.model or OFFLINE_MODEL
-            return _Side(text_hash, model, scores, engine.cost_usd)
+            return _AskedRubric(text_hash, model, scores, engine.cost_usd)
 
 
 def _text_hash(rubric: RubricFile) -> str:

@@ -15,7 +15,7 @@ def levels_of(rubric: Rubric | CustomRubric) -> tuple[str, ...]:
     return SCORED_LEVELS if rubric.score_type == "scored" else BINARY_LEVELS
 
 
-def linted(file: RubricFile) -> list[LintFinding]:
+def lint_findings(file: RubricFile) -> list[LintFinding]:
     """What the rules find in the text of a rubric."""
     rubric = file.table
     levels = {key: level.criteria for key, level in rubric.levels.items()}

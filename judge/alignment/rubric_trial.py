@@ -44,7 +44,7 @@ class TrialCase:
     weight: float = 1.0  # one over the chance with which the case was drawn to be labelled
 
 
-class Mismatch(BaseModel):
+class WrongLevel(BaseModel):
     """A case that did not get its level."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -105,10 +105,10 @@ class RubricTrial(BaseModel):
     model: str | None = Field(description="null: no model was asked")
     levels: tuple[str, ...] = Field(description="the best first")
     tests: int = Field(description="tests of the file itself that were asked about")
-    failed_tests: tuple[Mismatch, ...]
+    failed_tests: tuple[WrongLevel, ...]
     cases: int = Field(description="all cases that were asked about, the tests among them")
     unanswered: int
-    mismatches: tuple[Mismatch, ...] = Field(description="of the other cases")
+    mismatches: tuple[WrongLevel, ...] = Field(description="of the other cases")
     wanted: tuple[str, ...] = Field(description="rows of the table")
     given: tuple[str, ...] = Field(description="columns of the table")
     table: tuple[tuple[int, ...], ...] = Field(description="cases by level wanted and level given")
@@ -155,12 +155,12 @@ def given_level(score: Score, case: TrialCase, levels: Sequence[str]) -> str | N
     return {"1": "yes", "0": "no"}.get(number) if "yes" in levels else None
 
 
-def tallied(
+def tally_levels(
     cases: Sequence[TrialCase], scores: Sequence[Score], levels: Sequence[str]
 ) -> dict[str, object]:
     """The fields of a trial that follow from its cases and their scores."""
-    given = [given_level(s, c, levels) for s, c in zip(scores, cases, strict=True)]
-    triples = list(zip(cases, scores, given, strict=True))
+    got_levels = [given_level(s, c, levels) for s, c in zip(scores, cases, strict=True)]
+    triples = list(zip(cases, scores, got_levels, strict=True))
     wrong = [_mismatch(*triple) for triple in triples if triple[2] != triple[0].wanted]
     answered = [(case, level) for case, _, level in triples if level is not None]
     order = tuple(dict.fromkeys((*levels, "pass", "fail")))
@@ -191,11 +191,11 @@ def tallied(
         "untested": tuple(
             level for level in levels if level not in {case.wanted for case in cases}
         ),
-        "confused": _confused(pairs),
+        "confused": _confusions(pairs),
     }
 
 
-def compared(
+def compare_rubrics(
     cases: Sequence[TrialCase],
     levels: tuple[Sequence[str], Sequence[str]],
     scores: tuple[Sequence[Score], Sequence[Score]],
@@ -207,8 +207,8 @@ def compared(
     of the whole run.
     """
     rights = [
-        np.array([given_level(s, c, own) == c.wanted for s, c in zip(given, cases, strict=True)])
-        for own, given in zip(levels, scores, strict=True)
+        np.array([given_level(s, c, own) == c.wanted for s, c in zip(side, cases, strict=True)])
+        for own, side in zip(levels, scores, strict=True)
     ]
     weights = np.array([case.weight for case in cases])
     weights = weights / weights.mean()
@@ -234,9 +234,9 @@ def compared(
     )
 
 
-def _mismatch(case: TrialCase, score: Score, given: str | None) -> Mismatch:
+def _mismatch(case: TrialCase, score: Score, given: str | None) -> WrongLevel:
     reason = score.reason or rationale(score.details)
-    return Mismatch(
+    return WrongLevel(
         case_id=case.case.case_id,
         origin=case.origin,
         wanted=case.wanted,
@@ -245,15 +245,15 @@ def _mismatch(case: TrialCase, score: Score, given: str | None) -> Mismatch:
     )
 
 
-def _confused(pairs: Counter[tuple[str, str]]) -> tuple[Confusion, ...]:
+def _confusions(pairs: Counter[tuple[str, str]]) -> tuple[Confusion, ...]:
     of_level: Counter[str] = Counter()
     for (wanted, _), cases in pairs.items():
         of_level[wanted] += cases
-    found = [
+    confusions_found = [
         Confusion(wanted=wanted, given=given, cases=cases, share=cases / of_level[wanted])
         for (wanted, given), cases in pairs.items()
         if wanted != given
         and cases >= CONFUSED_CASES
         and cases >= CONFUSED_SHARE * of_level[wanted]
     ]
-    return tuple(sorted(found, key=lambda each: (-each.cases, each.wanted, each.given)))
+    return tuple(sorted(confusions_found, key=lambda each: (-each.cases, each.wanted, each.given)))

@@ -66,13 +66,13 @@ def words_of(text: str) -> list[str]:
     plain = text if text.isascii() else unicodedata.normalize("NFKC", text).replace("\u2019", "'")
     plain = plain.casefold()
     if "\\" in plain:  # JSON in a text
-        plain = _ESCAPE.sub(_unescaped, plain)
+        plain = _ESCAPE.sub(_character, plain)
     if "cannot" in plain or "n't" in plain:
         plain = _SHORTENED.sub(lambda match: _CANNOT[match[0]], plain).replace("n't", " not")
     return _WORD.findall(plain.replace("'", ""))
 
 
-def _unescaped(match: re.Match[str]) -> str:
+def _character(match: re.Match[str]) -> str:
     return chr(int(match[1], 16)).casefold() if match[1] else " "
 
 
@@ -202,7 +202,7 @@ def _items(value: BaseModel | Mapping[Any, Any] | Sequence[Any]) -> Iterable[Any
     return value
 
 
-def unsupported(quotes: Iterable[str], sources: Sequence[QuoteSources]) -> list[str]:
+def unsupported_quotes(quotes: Iterable[str], sources: Sequence[QuoteSources]) -> list[str]:
     """The quotes that none of the sources holds, where all of them could be searched whole."""
     missing: list[str] = []
     for quote in quotes:

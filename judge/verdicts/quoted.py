@@ -17,7 +17,7 @@ from assizes.judge.engine.ask_records import HearingResult
 from assizes.judge.models.model import OFFLINE_PROVIDER
 from assizes.judge.protocol import Judge
 from assizes.judge.quotes.finding import claimed_quotes
-from assizes.judge.quotes.sources import QuoteSources, case_sources, unsupported
+from assizes.judge.quotes.sources import QuoteSources, case_sources, unsupported_quotes
 from assizes.judge.score import Score
 from assizes.judge.verdicts.verdict import RATIONALE_KEYS
 
@@ -35,22 +35,26 @@ def with_quotes_checked(case: Case, results: Sequence[HearingResult]) -> list[He
     """The hearings of a case, with the quotes in the details of each score that it does not hold."""
     sources = case_sources(case)  # read when the first quote is looked up, once for all judges
     return [
-        replace(result, scores=[_checked(score, result.judge, sources) for score in result.scores])
+        replace(
+            result, scores=[_check_quotes(score, result.judge, sources) for score in result.scores]
+        )
         if any(ask.provider != OFFLINE_PROVIDER for ask in result.asks)
         else result
         for result in results
     ]
 
 
-def _checked(score: Score, judge: Judge, sources: QuoteSources) -> Score:
+def _check_quotes(score: Score, judge: Judge, sources: QuoteSources) -> Score:
     if score.status != "scored":
         return score
     quotes = [quote for text in _reasons(score) for quote in claimed_quotes(text)]
     if not quotes:
         return score
-    missing = unsupported(dict.fromkeys(quotes), (sources, _judge_sources(_own_texts(judge))))
+    missing = unsupported_quotes(
+        dict.fromkeys(quotes), (sources, _judge_sources(_own_texts(judge)))
+    )
     # The statement that a part is about, such as an outcome, is in the details of the part.
-    missing = unsupported(
+    missing = unsupported_quotes(
         missing, (QuoteSources([json.dumps(_beside(score), ensure_ascii=False, default=str)]),)
     )
     if not missing:

@@ -26,23 +26,23 @@ LONG = "This is right. " + "More words follow here. " * 20
 GUIDELINE = '\n[[guidelines]]\ntitle = "What counts"\ntext = "The length is no fault."\n'
 
 
-def tests_of(*pairs: tuple[str, str]) -> str:
+def own_tests(*pairs: tuple[str, str]) -> str:
     return "".join(
         f'\n[[tests]]\nrequest = "Q?"\nresponse = "{text}"\nexpected = "{level}"\n'
         for text, level in pairs
     )
 
 
-def command(folder: Path, *words: str) -> Answer:
-    return assizes("rubric", "test", *words, cwd=folder, env={"OPENAI_API_KEY": OPENAI_KEY})
+def command(at: Path, *words: str) -> Answer:
+    return assizes("rubric", "test", *words, cwd=at, env={"OPENAI_API_KEY": OPENAI_KEY})
 
 
 @pytest.fixture
 def place(tmp_path: Path, judge_server: Any) -> Path:
     (tmp_path / "assizes.toml").write_text(MODEL.format(judge_server.api_base))
-    good = tests_of(("This is right.", "yes"), ("This is wrong.", "no"))
+    good = own_tests(("This is right.", "yes"), ("This is wrong.", "no"))
     (tmp_path / "good.toml").write_text(RUBRIC + good)
-    (tmp_path / "bad.toml").write_text(RUBRIC + good + tests_of((LONG, "yes")))
+    (tmp_path / "bad.toml").write_text(RUBRIC + good + own_tests((LONG, "yes")))
     return tmp_path
 
 
@@ -80,7 +80,7 @@ def test_labels_of_a_stored_run_are_tried_too(folder: Path):  # noqa: F811
 def test_mistakes_are_one_line_and_nothing_is_asked(place: Path, judge_server: Any):
     judge_server.reset()
     (place / "c.csv").write_text("request,response,expected\nQ?,A.,maybe\n")
-    (place / "worse.toml").write_text(RUBRIC + tests_of(("A.", "maybe")))
+    (place / "worse.toml").write_text(RUBRIC + own_tests(("A.", "maybe")))
     wrong = {
         ("gone.toml",): "cannot be read",
         ("worse.toml",): "none of yes, no",

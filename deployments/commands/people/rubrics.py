@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from assizes.deployments.commands import output
-from assizes.judge.alignment.rubric_trial import Mismatch, RubricComparison, RubricTrial
+from assizes.judge.alignment.rubric_trial import RubricComparison, RubricTrial, WrongLevel
 from assizes.judge.config.run import RunConfig
 from assizes.tasks.try_rubric import TrialRequest, named_rubric, try_rubric
 
@@ -92,9 +92,9 @@ def _remarks(trial: RubricTrial) -> Iterator[str]:
         yield f"{finding.where}: {finding.words!r} {finding.why}"
 
 
-def _case_line(mismatch: Mismatch) -> str:
-    given = mismatch.given or "no level"
-    return f"{mismatch.case_id}: wanted {mismatch.wanted}, got {given}: {mismatch.reason}"
+def _case_line(mismatch: WrongLevel) -> str:
+    level = mismatch.given or "no level"
+    return f"{mismatch.case_id}: wanted {mismatch.wanted}, got {level}: {mismatch.reason}"
 
 
 def _comparison_line(comparison: RubricComparison) -> str:

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from assizes.judge.quotes import sources
-from assizes.judge.quotes.sources import QuoteSources, case_sources, unsupported
+from assizes.judge.quotes.sources import QuoteSources, case_sources, unsupported_quotes
 from tests.builders import agent, call, case, result, user
 
 SENTENCE = (
@@ -76,7 +76,7 @@ def test_a_quote_in_a_script_without_blanks_is_looked_up_by_its_signs():
 def test_a_quote_is_unsupported_only_where_no_source_holds_it():
     first, second = QuoteSources(["the blue door is open"]), QuoteSources(["a red door is shut"])
     quotes = ["blue door is open", "red door is shut", "green door is gone"]
-    assert unsupported(quotes, (first, second)) == ["green door is gone"]
+    assert unsupported_quotes(quotes, (first, second)) == ["green door is gone"]
 
 
 def test_nothing_is_missing_in_a_case_too_long_to_be_searched(monkeypatch):
@@ -84,7 +84,7 @@ def test_nothing_is_missing_in_a_case_too_long_to_be_searched(monkeypatch):
     cut = QuoteSources(["one two three four five", "six seven eight nine ten eleven"])
     assert cut.holds("two three four") is True
     assert cut.holds("this was never said") is None
-    assert unsupported(["this was never said"], (cut,)) == []
+    assert unsupported_quotes(["this was never said"], (cut,)) == []
 
 
 def test_looking_up_takes_time_linear_to_the_case():

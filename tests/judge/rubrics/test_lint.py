@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from assizes.judge.alignment.rubric_files import rubric_file
-from assizes.judge.alignment.rubric_parts import linted
+from assizes.judge.alignment.rubric_parts import lint_findings
 from assizes.judge.families.rag import yes_no_rubrics
 from assizes.judge.rubrics.lint import RubricParts, lint
 from assizes.judge.rubrics.rubric import BUILT_IN
@@ -45,4 +45,4 @@ def test_two_levels_that_say_the_same_are_found():
 
 @pytest.mark.parametrize("name", [*BUILT_IN, *yes_no_rubrics()])
 def test_no_rubric_of_the_product_lets_length_or_style_decide(name: str):
-    assert linted(rubric_file(name, ())) == []
+    assert lint_findings(rubric_file(name, ())) == []
