@@ -11,7 +11,7 @@ WHEEL_VENV := .venv-wheel
 .PHONY: test-server test-integrations soak soak-quick audit mutation screenshots wheel test-wheel image lock
 .PHONY: clean docs reference
 .PHONY: bench bench-engine bench-rate bench-workers bench-scale bench-bulk bench-sql bench-begin bench-banking
-.PHONY: bench-stats bench-labels bench-align bench-cascade bench-together bench-causes bench-diagnosis
+.PHONY: bench-stats bench-labels bench-align bench-quotes bench-cascade bench-together bench-causes bench-diagnosis
 .PHONY: bench-privacy bench-hostile bench-surface bench-reading bench-serving bench-finding bench-newcomer
 .PHONY: bench-decided bench-runs bench-starts bench-processes judge-tables
 
@@ -154,6 +154,9 @@ bench-labels: $(STAMP)  ## corrected numbers: coverage, width beside labels alon
 
 bench-align: $(STAMP)  ## a judge aligned with labels: planted biases mended, nothing written on shuffled labels
 	$(BIN)/python -m benchmarks.align
+
+bench-quotes: $(STAMP)  ## look up the quotes of recorded judges, and planted ones, and count what is found out
+	$(BIN)/python -m benchmarks.quotes
 
 bench-cascade: $(STAMP)  ## cascades of recorded judges: is the promised agreement kept, and what is escalated
 	$(BIN)/python -m benchmarks.cascade

@@ -22,6 +22,7 @@ from assizes.deployments import (
     people_cli,
     publish_cli,
     reading_cli,
+    rubric_cli,
     store_cli,
     suite_cli,
     terminal,
@@ -317,6 +318,7 @@ app.add_typer(people_cli.labels_app)
 app.add_typer(align_cli.app)
 app.add_typer(cascade_cli.app)
 app.add_typer(judge_tables_cli.app)
+app.add_typer(rubric_cli.app)
 app.add_typer(suite_cli.app)
 
 

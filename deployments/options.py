@@ -113,8 +113,8 @@ SECTIONS: Final[Mapping[str, Sequence[str]]] = {  # heading -> commands, in this
         ),
     ),
     "Judges and transcripts": (
-        *("metrics", "judges", "calibrate", "cascade"),
-        *("judge-tables", "import"),
+        *("metrics", "judges", "rubric test", "calibrate", "cascade", "judge-tables"),
+        "import",
     ),
     "Scores elsewhere": ("publish",),
     "Labels of people": (

@@ -90,6 +90,12 @@ def _alignment() -> Any:
     return AlignmentResult | AlignmentPlan
 
 
+def _rubric_trial() -> Any:
+    from assizes.judge.alignment.rubric_trial import RubricTrial
+
+    return RubricTrial
+
+
 def _publication() -> Any:
     from assizes.tasks.publishing.publisher import PublishReport
 
@@ -200,6 +206,7 @@ DOCUMENTS: Final[Mapping[str, Callable[[], Schema]]] = {
     "publish": _model(_publication),
     "ci": _model(lambda: written.CiDocument),
     "align": _model(_alignment),
+    "rubric test": _model(_rubric_trial),
     "promote": _model(lambda: written.PromotionDocument),
     "suite status": _model(lambda: written.SuiteStatusDocument),
     "suite retire": _model(lambda: written.Retired),

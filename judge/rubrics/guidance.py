@@ -30,6 +30,10 @@ ALIGNMENT: Final = "alignment"
 """The table of a rubric file that says where guidelines and examples come from."""
 
 
+TESTS: Final = "tests"
+"""The tables of a rubric file that say which level an exchange must get."""
+
+
 class RubricTable(BaseModel):
     """The base class of all parts of a rubric file: frozen, strict, without unknown keys."""
 
@@ -43,7 +47,8 @@ class RubricTable(BaseModel):
         for name in ("guidelines", "examples"):
             if not body.get(name, True):
                 del body[name]
-        body.pop(ALIGNMENT, None)  # history: no judge reads it
+        for name in (ALIGNMENT, TESTS):  # history, and what people expect: no judge reads them
+            body.pop(name, None)
         return hashlib.sha256(as_json(body).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 

@@ -25,6 +25,7 @@ from assizes.judge.rubrics.guidance import (
     RubricTable,
     guidance_text,
 )
+from assizes.judge.rubrics.own_tests import Tests, check_levels
 from assizes.judge.score import Metric, Scale, Tier
 
 BUILT_IN: Final = (
@@ -102,6 +103,7 @@ class Rubric(RubricTable):
     guidelines: Guidelines = Field(default_factory=list)
     examples: Examples = Field(default_factory=list)
     alignment: AlignmentRecord | None = None  # where guidelines and examples come from
+    tests: Tests = Field(default_factory=list)  # no judge reads them
 
     @model_validator(mode="after")
     def _check_levels(self) -> Rubric:
@@ -115,6 +117,7 @@ class Rubric(RubricTable):
             raise ValueError(f"prompt_examples {sorted(stray)} are not levels {sorted(wanted)}")
         if self.include_in_defaults and self.default_weight == 0:
             raise ValueError("include_in_defaults needs a default_weight above 0")
+        check_levels(self.tests, wanted)
         return self
 
 

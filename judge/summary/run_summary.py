@@ -9,6 +9,7 @@ from pydantic import Field, field_validator
 
 from assizes.judge.summary.early_stop import EarlyStop
 from assizes.judge.summary.headlines import FrozenModel, MetricSummary, Stability, published_names
+from assizes.judge.summary.quotes import QuoteCount
 from assizes.judge.summary.run_intervals import NumberInterval, PopulationNumber
 from assizes.judge.summary.spending import JudgeSpending, ModelCalls
 
@@ -120,6 +121,11 @@ class RunSummary(FrozenModel):
     )
     flags: dict[str, int] = Field(
         default_factory=dict, description="cases by what was flagged in them, passed or not"
+    )
+    quotes: tuple[QuoteCount, ...] = Field(
+        default=(),
+        description="findings whose reasons quote what is not there, by judge and model; empty where "
+        "there is none",
     )
     counts: dict[str, int] = Field(
         description="read = judged + reused + quarantined + duplicate + errored + skipped "

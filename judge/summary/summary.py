@@ -21,6 +21,7 @@ from assizes.judge.statistics.exact import mean_of_counts, reaches, rounded_valu
 from assizes.judge.summary import headlines
 from assizes.judge.summary.case_values import reliability
 from assizes.judge.summary.headlines import METRIC, MetricSummary, published_names
+from assizes.judge.summary.quotes import quote_counts, quote_lines
 from assizes.judge.summary.run_intervals import run_intervals
 from assizes.judge.summary.run_summary import Outcome, RunSummary
 from assizes.judge.summary.spending import cautions, known_cost_usd, spending
@@ -89,9 +90,16 @@ def summarise(
             "stability": headlines.stability(scores),
             "intervals": run_intervals(cases, scores, metrics, counts, tiers),
             "task_unjudged_count": unjudged_count(cases, scores, asks, judges),
-            "warnings": (*truth_lines(cases, scores), *cautions(cases, asks)),
+            **_remarks(cases, scores, asks),
         }
     )
+
+
+def _remarks(cases: pl.LazyFrame, scores: pl.LazyFrame, asks: pl.LazyFrame) -> dict[str, Any]:
+    """The counts of findings that misquote, and all warnings."""
+    quotes = quote_counts(cases, scores, asks)
+    lines = (*truth_lines(cases, scores), *cautions(cases, asks), *quote_lines(quotes))
+    return {"quotes": quotes, "warnings": lines}
 
 
 def reconcile(what: str, total: int, parts: Mapping[str, int]) -> None:

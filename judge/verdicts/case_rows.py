@@ -29,6 +29,7 @@ from assizes.judge.rubrics.rubric import OUTCOMES
 from assizes.judge.score import SUSPECT, Score
 from assizes.judge.statistics.exact import reaches
 from assizes.judge.verdicts.executions import PASS_FLAGGED
+from assizes.judge.verdicts.quoted import UNSUPPORTED_QUOTE, with_quotes_checked
 from assizes.judge.verdicts.verdict import CaseVerdict, rationale, success, verdict
 
 MAX_TOOLS: Final = 50
@@ -211,6 +212,7 @@ def findings(
     row_key: RowKey, case: Case, hearing_results: Sequence[HearingResult], panel: JudgePanel
 ) -> Findings:
     """The verdict on a case and its rows, after the hearings of all judges of the panel."""
+    hearing_results = with_quotes_checked(case, hearing_results)
     scores = [score for result in hearing_results for score in result.scores]
     by_judges = verdict(
         scores,
@@ -222,8 +224,12 @@ def findings(
     by_judges = _above_floors(by_judges, scores, panel.floors)
     if unchecked := unchecked_truth(case):
         by_judges = replace(by_judges, summary=f"{by_judges.summary}; {NOT_CHECKED}: {unchecked}")
-    # One flag is enough where the two looks of a judge differ.
-    reviewed = [Flag(NEEDS_REVIEW, s.metric) for s in scores if NEEDS_REVIEW in s.details][:1]
+    # One flag of each kind is enough: the details of the scores say more.
+    reviewed = [
+        flag
+        for name in (NEEDS_REVIEW, UNSUPPORTED_QUOTE)
+        for flag in [Flag(name, score.metric) for score in scores if name in score.details][:1]
+    ]
     case_verdict, flag_names = _flagged_verdict(
         by_judges, (*case_flags(case), *reviewed), apart=panel.flagged_passes == "apart"
     )

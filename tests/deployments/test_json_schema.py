@@ -82,6 +82,7 @@ COMMANDS: Mapping[str, tuple[str, ...]] = {
     ),
     "causes history": ("causes", "history", "demo~1", *STORE),
     "causes codebook": ("causes", "codebook", "demo~1", "--to", "codes.toml", *STORE),
+    "rubric test": ("rubric", "test", "groundedness"),
     "promote": ("promote", "demo~1", "--to", "suite", "--case", "14", *STORE),
     "suite status": ("suite", "status", "suite", *STORE),
     "suite retire": ("suite", "retire", "suite", "--case", "14", *STORE),

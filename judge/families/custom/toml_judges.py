@@ -32,6 +32,7 @@ from assizes.judge.rubrics.guidance import (
     RubricTable,
     guidance_text,
 )
+from assizes.judge.rubrics.own_tests import Tests, check_levels
 from assizes.judge.rubrics.rubric import (
     BINARY_LEVELS,
     KIND,
@@ -88,12 +89,14 @@ class CustomRubric(RubricTable):
     guidelines: Guidelines = Field(default_factory=list)
     examples: Examples = Field(default_factory=list)
     alignment: AlignmentRecord | None = None  # where guidelines and examples come from
+    tests: Tests = Field(default_factory=list)  # no judge reads them
 
     @model_validator(mode="after")
     def _check_consistency(self) -> CustomRubric:
         if self.kind == "RETRIEVAL" and self.scale != "yes_no":
             raise ValueError(f"scale {self.scale!r}: a RETRIEVAL judge rates chunks with yes or no")
         self._check_levels()
+        check_levels(self.tests, self.words)
         if self.threshold is not None and self.scale not in _DEFAULT_THRESHOLDS:
             raise ValueError(f"threshold: the scale {self.scale!r} passes by its own words")
         return self
