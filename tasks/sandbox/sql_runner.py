@@ -10,8 +10,9 @@ from functools import partial
 from pathlib import Path
 
 from assizes.judge.config.run import RunConfig
-from assizes.judge.protocol import NoReply, Query, QueryResult, SqlTable
+from assizes.judge.protocol import FileQuery, FileText, NoReply, Query, QueryResult, SqlTable
 from assizes.tasks.sandbox.child import Caps, refusal
+from assizes.tasks.sandbox.snapshot import read_snapshot
 from assizes.tasks.sandbox.worker import (
     ChildEnded,
     Fixture,
@@ -83,12 +84,14 @@ class SandboxSqlRunner:
         """Ids of the child processes that are running."""
         return {worker.pid for worker in self._workers}
 
-    async def look_up(self, query: Query) -> QueryResult | NoReply:
-        """Run the statements of a query; returns a `NoReply` when its database cannot be used."""
+    async def look_up(self, query: Query | FileQuery) -> QueryResult | FileText | NoReply:
+        """Answer a query; returns a `NoReply` when its database or its folder cannot be used."""
+        if isinstance(query, FileQuery):
+            return await asyncio.to_thread(read_snapshot, query, self._base, self._own_files)
         async with self._free:
             try:
                 async with self._borrow_copy(query.database) as (copies, fixture):
-                    return QueryResult(await self._tables(copies, fixture, query.statements))
+                    return QueryResult(await self._tables(copies, fixture, query))
             except NoFixture as error:
                 return NoReply("no_database", str(error))
             except (ChildEnded, OSError) as error:
@@ -123,11 +126,13 @@ class SandboxSqlRunner:
             copies.return_copy(copy)
 
     async def _tables(
-        self, copies: FixtureCopies, fixture: Fixture, statements: tuple[str, ...]
+        self, copies: FixtureCopies, fixture: Fixture, query: Query
     ) -> tuple[SqlTable, ...]:
+        statements = query.statements
         tables = await self._run_all(copies, fixture, statements, writes=False)
         refused = str(refusal(writes=False))
-        if self._writes and any(table.error == refused for table in tables):
+        may_write = self._writes and not query.read_only
+        if may_write and any(table.error == refused for table in tables):
             with suppress(NoFixture, ChildEnded):
                 return await self._run_all(copies, fixture, statements, writes=True)
         return tables
