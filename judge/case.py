@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from assizes.judge.case_probe import MOST_PROBES, Probe
+from assizes.judge.case_probe import MOST_PROBES, StateProbe
 
 Role = Literal["user", "assistant", "tool"]
 
@@ -338,7 +338,7 @@ class Expected(_CaseModel):
     rubrics: dict[str, Any] = Field(
         default_factory=dict, description="criteria by key for all turns of a conversation"
     )
-    probes: tuple[Probe, ...] = Field(
+    probes: tuple[StateProbe, ...] = Field(
         default=(),
         max_length=MOST_PROBES,
         description="the state after the run, for a judge to read",

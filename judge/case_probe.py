@@ -10,7 +10,7 @@ MOST_PROBES: Final = 20
 """The most probes that a case may declare."""
 
 
-class Probe(BaseModel):
+class StateProbe(BaseModel):
     """A database or a folder of files that a judge may read; nothing is ever written to either.
 
     With `sql` or `file` it is one statement or one file. Without, the judge chooses: it writes
@@ -35,7 +35,7 @@ class Probe(BaseModel):
     )
 
     @model_validator(mode="after")
-    def _one_source(self) -> Probe:
+    def _one_source(self) -> StateProbe:
         if (self.database is None) == (self.folder is None):
             raise ValueError(f"probe {self.name!r}: give database or folder, and not both")
         if self.sql is not None and self.database is None:

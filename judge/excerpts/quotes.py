@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from assizes.judge.case import Transcript
+from assizes.judge.prompts.prompt_texts import rendered_turns
 
 
 def plain_words(text: str) -> str:
@@ -14,11 +15,14 @@ def plain_words(text: str) -> str:
 
 
 def turn_words(transcript: Transcript) -> list[str]:
-    """The texts and the calls of each turn as `plain_words`, by the index of the turn."""
+    """The texts and the calls of each turn as `plain_words`, by the index of the turn.
+
+    Each is followed by the turn as prompts show it, where calls have other quotation marks.
+    """
     words = []
-    for turn in transcript.turns:
+    for turn, block in zip(transcript.turns, rendered_turns(transcript), strict=True):
         calls = " ".join(f"{call.name} {call.raw or call.arguments}" for call in turn.tool_calls)
-        words.append(plain_words(f"{turn.all_text()} {calls}"))
+        words.append(plain_words(f"{turn.all_text()} {calls} {block}"))
     return words
 
 
