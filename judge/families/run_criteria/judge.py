@@ -76,8 +76,8 @@ class RunCriteriaOptions(JudgeOptions):
         default=3, ge=1, le=8, description="The most prompts for a case that is not shown whole."
     )
     max_tokens: int = Field(
-        default=12_000,
-        ge=8_000,
+        default=7_500,
+        ge=5_000,
         le=1_000_000,
         description="The most tokens (estimated) of all prompts of a case. A run that fits is shown "
         "whole in one prompt; a longer one is read in looks.",
