@@ -85,5 +85,6 @@ def _files(root: Path, folder: Path) -> Iterator[str]:
             seen += 1
             if seen > _MAX_ENTRIES:
                 return
-            if not each.startswith("."):
-                yield str((Path(place) / each).relative_to(root))
+            path = Path(place) / each
+            if not each.startswith(".") and not path.is_symlink():
+                yield str(path.relative_to(root))

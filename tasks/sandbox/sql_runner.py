@@ -12,6 +12,7 @@ from pathlib import Path
 from assizes.judge.config.run import RunConfig
 from assizes.judge.protocol import FileQuery, FileText, NoReply, Query, QueryResult, SqlTable
 from assizes.tasks.sandbox.child import Caps, refusal
+from assizes.tasks.sandbox.redacted_answers import AnswerRedactor
 from assizes.tasks.sandbox.snapshot import read_snapshot
 from assizes.tasks.sandbox.worker import (
     ChildEnded,
@@ -54,12 +55,15 @@ class SandboxSqlRunner:
         caps: Caps = Caps(),  # noqa: B008  # frozen
         children: int = MAX_CHILDREN,
         own_files: Collection[Path] = (),
+        redactor: AnswerRedactor | None = None,
     ) -> None:
         """Start no process yet; later there are at most `children` at once.
 
         `base` is the folder of the databases; with None it is the current one, or any by an absolute
-        path. `own_files` are files of this program, which no case may read.
+        path. `own_files` are files of this program, which no case may read. `redactor` hides texts in what
+        probes show; with None nothing is hidden.
         """
+        self._redactor = redactor
         self._base = base
         self._own_files = frozenset(path.resolve() for path in own_files)
         self._writes = writes_allowed
@@ -77,7 +81,9 @@ class SandboxSqlRunner:
         if (file := store_file(config.store.uri)) is not None:
             own_files.append(file)
         base = Path(config.transcripts.databases or ".")
-        return cls(base, writes_allowed=True, own_files=own_files)
+        return cls(
+            base, writes_allowed=True, own_files=own_files, redactor=AnswerRedactor(config.privacy)
+        )
 
     @property
     def pids(self) -> set[int]:
@@ -87,7 +93,19 @@ class SandboxSqlRunner:
     async def look_up(self, query: Query | FileQuery) -> QueryResult | FileText | NoReply:
         """Answer a query; returns a `NoReply` when its database or its folder cannot be used."""
         if isinstance(query, FileQuery):
-            return await asyncio.to_thread(read_snapshot, query, self._base, self._own_files)
+            text = await asyncio.to_thread(read_snapshot, query, self._base, self._own_files)
+            return await self._redacted(text)
+        answer = await self._run_query(query)
+        return await self._redacted(answer) if query.read_only else answer
+
+    async def _redacted(
+        self, answer: QueryResult | FileText | NoReply
+    ) -> QueryResult | FileText | NoReply:
+        if self._redactor is None:
+            return answer
+        return await asyncio.to_thread(self._redactor.redact, answer)
+
+    async def _run_query(self, query: Query) -> QueryResult | NoReply:
         async with self._free:
             try:
                 async with self._borrow_copy(query.database) as (copies, fixture):

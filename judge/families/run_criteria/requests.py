@@ -25,6 +25,8 @@ MAX_STATEMENT_CHARS: Final = 4_000
 MAX_RESULT_CHARS: Final = 20_000
 """Characters of the result of a probe that are kept for excerpts and for quotes."""
 _SHOWN_ROWS: Final = 50
+_SHORTEST_RESULT: Final = 24
+"""Characters of the shortest excerpt of a result."""
 _LEAST_TOKENS: Final = 60
 """Tokens without which an excerpt is not begun."""
 
@@ -47,7 +49,15 @@ def probe_queries(
 ) -> list[tuple[ProbeRequest, Query | FileQuery | ProbeResult]]:
     """Each request with its query, or with the answer that refuses it."""
     known = {probe.name: probe for probe in probes}
-    return [(each, _query(known, each)) for each in requests[:MOST_PROBE_REQUESTS]]
+    asked = [_as_declared(known, each) for each in requests[:MOST_PROBE_REQUESTS]]
+    return [(each, _query(known, each)) for each in asked]
+
+
+def _as_declared(known: dict[str, StateProbe], request: ProbeRequest) -> ProbeRequest:
+    """The request with the statement or the file that its probe fixes, whatever was written."""
+    probe = known.get(request.name)
+    fixed = None if probe is None else probe.sql if probe.sql is not None else probe.file
+    return request if fixed is None else ProbeRequest(name=request.name, argument=fixed)
 
 
 def _query(known: dict[str, StateProbe], request: ProbeRequest) -> Query | FileQuery | ProbeResult:
@@ -55,15 +65,13 @@ def _query(known: dict[str, StateProbe], request: ProbeRequest) -> Query | FileQ
     if probe is None:
         names = ", ".join(known) or "none"
         return _refused(request, f"there is no such probe; the probes are: {names}")
-    if len(request.argument) > MAX_STATEMENT_CHARS:
+    if probe.sql is None and len(request.argument) > MAX_STATEMENT_CHARS:
         return _refused(request, f"the argument has more than {MAX_STATEMENT_CHARS} characters")
     if probe.database is not None:
-        statement = probe.sql if probe.sql is not None else request.argument
-        if not statement.strip():
+        if not request.argument.strip():
             return _refused(request, "the argument must be a SELECT statement")
-        return Query(probe.database, (statement,), read_only=True)
-    path = probe.file if probe.file is not None else request.argument
-    return FileQuery(probe.folder or "", path)
+        return Query(probe.database, (request.argument,), read_only=True)
+    return FileQuery(probe.folder or "", request.argument)
 
 
 def _refused(request: ProbeRequest, reason: str) -> ProbeResult:
@@ -128,12 +136,11 @@ def _probe_answer(result: ProbeResult) -> Answer:
 def _fitting(head: str, text: str, most_tokens: int) -> str:
     """A heading and so much of a text that both have at most `most_tokens` (estimated)."""
     limit = len(text)
-    while limit > 16:
-        shown = f"{head}\n{shorten_middle(text, limit)}"
-        if estimated_tokens(shown) <= most_tokens:
-            return shown
+    shown = f"{head}\n{text}"
+    while estimated_tokens(shown) > most_tokens and limit > _SHORTEST_RESULT:
         limit = limit * 3 // 4
-    return head
+        shown = f"{head}\n{shorten_middle(text, limit)}"
+    return shown if estimated_tokens(shown) <= most_tokens else f"{head} no room to show it"
 
 
 def _search_answers(blocks: Sequence[str], queries: Sequence[str]) -> list[Answer]:
