@@ -3,11 +3,14 @@
     python -m benchmarks.looks
 
 Runs of 10, 50 and 130 steps are made of the steps of Who&When (several agents, web pages, code).
-In each, sentences are planted that settle its criteria: in an agent's text, in the middle of a
-tool's long result, and as two facts in two places. Half of the criteria hold. The model is a
-script: it knows the criteria and the prompts, not the places. It searches for the words of each
-criterion, reads the best turns, and answers by a rule over the texts that it was shown. The same
-rule over the whole run says what reading it whole gives. Neither says anything about a model.
+In each, sentences are planted that settle its criteria, between two sentences of a turn, in other
+words than the criterion has. One criterion needs two sentences: the first names an order, the
+second says what came of it. Twice as many sentences are planted that are about the same place or
+the same thing and settle nothing. Half of the criteria hold. The model is a script: it knows the
+criteria and the prompts, not the places. It searches for the words of each criterion, reads the
+turns that it is shown, follows an order's code, and answers by a rule over the texts that it saw.
+The same rule over the whole run says what reading it whole gives. Neither says anything about a
+model.
 """
 
 from __future__ import annotations
@@ -35,8 +38,8 @@ from benchmarks.figures import Figures
 
 RUNS = 60
 """Runs of each length."""
-NEEDLES = 4
-"""Criteria of each run."""
+CODE = re.compile(r"\b[A-Z]{2}-\d{4}\b")
+CUSTOMERS = ("Adela", "Bruno", "Carla", "Dmitri", "Esther", "Fatima", "Gustav", "Henrik")
 
 CITIES = ("Lisbon", "Oslo", "Turin", "Ghent", "Malmo", "Porto", "Graz", "Lyon")
 ITEMS = ("invoice", "ticket", "parcel", "booking", "refund", "subscription", "warranty", "licence")
@@ -63,15 +66,26 @@ TEMPLATES = (
 """A criterion, and the sentence of the run that settles it: other words in another order."""
 
 
+CHAIN = (
+    "Of the order of customer {customer}, {number} pieces were delivered.",
+    "Customer {customer} placed the order {code}.",
+    "Delivery slip {code}: {number} pieces.",
+)
+"""A criterion, and the two sentences that settle it together."""
+
+DECOYS = (
+    "Note on {city}: the {other} came {number} days late.",
+    "The {item} to {elsewhere}: {number} copies were printed.",
+)
+
+
 @dataclass(frozen=True)
 class Needle:
-    """A criterion, the sentence planted for it, and whether it holds."""
+    """A criterion, the sentences planted for it, and whether it holds."""
 
     criterion: str
-    sentence: str
-    word: str  # the word of the sentence that decides
+    sentences: tuple[str, ...]
     holds: bool
-    turn: int
 
 
 def main() -> None:
@@ -96,35 +110,53 @@ def _run(sources: Sequence[Sequence[Turn]], steps: int, seed: int) -> tuple[Case
     while len(turns) < steps:
         turns += draw.choice(sources)[1:]
     turns = turns[:steps]
-    places = draw.sample(range(1, steps), NEEDLES)
-    names = list(zip(draw.sample(CITIES, NEEDLES), draw.sample(ITEMS, NEEDLES), strict=True))
-    needles = []
-    for place, (city, item), (criterion, sentence) in zip(places, names, TEMPLATES, strict=True):
-        right, wrong = draw.sample(NUMBERS, 2)
-        holds = draw.random() < 0.5
-        said = right if holds else wrong
-        needle = Needle(
-            criterion.format(city=city, item=item, number=right),
-            sentence.format(city=city, item=item, number=said),
-            said,
-            holds,
-            place,
-        )
-        turns[place] = _planted(turns[place], needle.sentence, draw)
-        needles.append(needle)
-    # One near miss: the same item elsewhere, which settles nothing.
-    city, item = names[0]
-    other = next(each for each in CITIES if each not in {name for name, _ in names})
-    decoy = draw.choice([place for place in range(1, steps) if place not in places])
-    text = f"The {item} to {other} is another matter, working days are not known there."
-    turns[decoy] = _planted(turns[decoy], text, draw)
-    criteria = tuple(needle.criterion for needle in needles)
+    needles, decoys = _needles(draw)
+    planted = [sentence for needle in needles for sentence in needle.sentences]
+    places = draw.sample(range(1, steps), len(planted))
+    for place, sentence in zip(places, planted, strict=True):
+        turns[place] = _planted(turns[place], sentence, draw)
+    free = [place for place in range(1, steps) if place not in places]
+    for sentence in decoys:
+        place = draw.choice(free)
+        turns[place] = _planted(turns[place], sentence, draw)
     case = Case(
         case_id=f"{steps}-{seed}",
         transcript=Transcript(turns=tuple(turns)),
-        expected=Expected(acceptance_criteria=criteria),
+        expected=Expected(acceptance_criteria=tuple(needle.criterion for needle in needles)),
     )
     return case, needles
+
+
+def _needles(draw: random.Random) -> tuple[list[Needle], list[str]]:
+    """The needles of a run, and the sentences that settle nothing."""
+    cities, items = draw.sample(CITIES, len(CITIES)), draw.sample(ITEMS, len(ITEMS))
+    needles, decoys = list[Needle](), list[str]()
+    for index, (criterion, sentence) in enumerate(TEMPLATES):
+        names = {"city": cities[index], "item": items[index]}
+        others = {"elsewhere": cities[index + 4], "other": items[index + 4]}
+        right, said, holds = _numbers(draw)
+        planted = sentence.format(**names, number=said)
+        needles.append(Needle(criterion.format(**names, number=right), (planted,), holds))
+        decoys += [decoy.format(**names, **others, number=draw.choice(NUMBERS)) for decoy in DECOYS]
+    right, said, holds = _numbers(draw)
+    customer, other = draw.sample(CUSTOMERS, 2)
+    code, foreign = (f"{letters}-{draw.randrange(1000, 10_000)}" for letters in ("QX", "QZ"))
+    criterion, first, second = CHAIN
+    chain_ = (
+        first.format(customer=customer, code=code),
+        second.format(code=code, number=said),
+    )
+    needles.append(Needle(criterion.format(customer=customer, number=right), chain_, holds))
+    decoys.append(first.format(customer=other, code=foreign))
+    decoys.append(second.format(code=foreign, number=draw.choice(NUMBERS)))
+    return needles, decoys
+
+
+def _numbers(draw: random.Random) -> tuple[str, str, bool]:
+    """The number of a criterion, the number in the run, and whether they are the same."""
+    right, wrong = draw.sample(NUMBERS, 2)
+    holds = draw.random() < 0.5
+    return right, right if holds else wrong, holds
 
 
 def _planted(turn: Turn, sentence: str, draw: random.Random) -> Turn:
@@ -139,7 +171,7 @@ def _measure(
     figures: Figures, sources: Sequence[Sequence[Turn]], steps: int, longest: float
 ) -> None:
     spent, whole, shown, right, right_whole, looks = [], [], 0, 0, 0, []
-    unfounded = 0
+    unfounded = due_reads = count = 0
     for seed in range(RUNS):
         case, needles = _run(sources, steps, seed)
         hearing = Hearing(RunCriteriaJudge(), case)
@@ -157,25 +189,28 @@ def _measure(
         read = " ".join(" ".join(prompts).split())
         parts = {score.part: score for score in hearing.scores if score.part}
         for index, needle in enumerate(needles):
-            shown += needle.sentence in read
+            count += 1
+            shown += sum(sentence in read for sentence in needle.sentences)
+            due_reads += len(needle.sentences)
             score = parts[f"criterion:{index}"]
             due = "yes" if needle.holds else "no"
             right += score.status == "scored" and score.details["holds"] == due
             unfounded += score.details.get("unfounded_quotes", 0)
             verdict, _ = _verdict(needle.criterion, text)
             right_whole += verdict == due
-    count = RUNS * NEEDLES
     name = f"{steps} steps"
     figures.add(f"{name}: tokens, median", statistics.median(spent))
     figures.add(f"{name}: tokens whole, median", statistics.median(whole))
     figures.add(f"{name}: most tokens / longest whole", max(spent) / longest, most=0.25)
     figures.add(f"{name}: looks, mean", statistics.mean(looks))
-    figures.add(f"{name}: needles read", shown / count, least=0.95)
+    figures.add(f"{name}: needles read", shown / due_reads, least=0.95)
     figures.add(f"{name}: accuracy, looks", right / count)
     figures.add(f"{name}: accuracy, whole", right_whole / count)
     figures.add(f"{name}: quotes that stand nowhere", unfounded, most=0)
-    interval = wilson(shown / count, count, z_of(0.95))
-    print(f"    {shown} of {count} needles read, 95 % {interval.low:.3f}..{interval.high:.3f}")
+    interval = wilson(shown / due_reads, due_reads, z_of(0.95))
+    print(
+        f"    {shown} of {due_reads} sentences read, 95 % {interval.low:.3f}..{interval.high:.3f}"
+    )
 
 
 def _tokens(text: str) -> int:
@@ -218,7 +253,7 @@ def _reply(ask: Ask[Any]) -> dict[str, Any]:
     if excerpts:  # searched already: the turns of the excerpts, in full
         turns = list(dict.fromkeys(int(n) for n in re.findall(r"^\[(\d+)\]", excerpts, re.M)))
         spans = [{"first": turn, "last": turn} for turn in turns[:6]] if left else []
-    searches = [_words(criteria[number]) for number in left]
+    searches = [_order(criteria[number], visible) or _words(criteria[number]) for number in left]
     more = {"search": searches[:6], "read": spans, "tools": [], "agents": [], "probes": []}
     return {**reply, **more}
 
@@ -236,28 +271,42 @@ def _verdict(criterion: str, text: str) -> tuple[str, str]:
     """
     wanted = _stems(criterion)
     number = wanted.intersection(_stems(" ".join(NUMBERS)))
+    anchor = next(each for each in (*CITIES, *CUSTOMERS) if each in criterion)
+    least = 0.5
+    if anchor in CUSTOMERS:
+        code = _order(criterion, text)
+        if code is None:
+            return "not_shown", ""
+        anchor, wanted, least = code, {"pieces", *number}, 1.0
     best, sentence = 0.0, ""
-    for piece in _pieces(text, criterion):
+    for piece in _pieces(text, anchor):
         stems = _stems(piece)
         share = len((wanted - number) & stems) / len(wanted - number)
         if share > best and stems.intersection(_stems(" ".join(NUMBERS))):
             best, sentence = share, piece
-    if best < 0.5:
+    if best < least:
         return "not_shown", ""
     return ("yes" if number <= _stems(sentence) else "no"), sentence
 
 
-def _pieces(text: str, criterion: str) -> list[str]:
-    """Windows around the name of the city of a criterion, each of one turn and without a gap."""
-    city = next(each for each in CITIES if each in criterion)
-    texts = chain.from_iterable(
-        turn.split(" ... ") for turn in re.split(r"^\[[-\d]+\]", text, flags=re.M)
-    )
-    flat = (" ".join(each.split()) for each in texts if city in each)
+def _order(criterion: str, text: str) -> str | None:
+    """The code of the order that a criterion asks about, where the text names it."""
+    customer = next((each for each in CUSTOMERS if each in criterion), None)
+    if customer is None:
+        return None
+    match = re.search(rf"{customer} placed the order ({CODE.pattern})", " ".join(text.split()))
+    return match.group(1) if match else None
+
+
+def _pieces(text: str, anchor: str) -> list[str]:
+    """Windows around a name, each of one turn and without a gap."""
+    turns = re.split(r"^\[[-\d]+\]", text, flags=re.MULTILINE)
+    texts = chain.from_iterable(turn.split(" ... ") for turn in turns)
+    flat = (" ".join(each.split()) for each in texts if anchor in each)
     return [
         piece
         for each in flat
-        for match in re.finditer(city, each)
+        for match in re.finditer(anchor, each)
         for piece in _around(each, match.start())
     ]
 
