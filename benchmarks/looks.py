@@ -19,7 +19,7 @@ import json
 import random
 import re
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -69,7 +69,7 @@ TEMPLATES = (
 CHAIN = (
     "Of the order of customer {customer}, {number} pieces were delivered.",
     "Customer {customer} placed the order {code}.",
-    "Delivery slip {code}: {number} pieces.",
+    "Warehouse slip {code}: {number} units went out.",
 )
 """A criterion, and the two sentences that settle it together."""
 
@@ -85,6 +85,9 @@ class Needle:
 
     criterion: str
     sentences: tuple[str, ...]
+    cores: tuple[
+        str, ...
+    ]  # of each sentence, the part that decides: from its first name to the last
     holds: bool
 
 
@@ -135,21 +138,30 @@ def _needles(draw: random.Random) -> tuple[list[Needle], list[str]]:
         names = {"city": cities[index], "item": items[index]}
         others = {"elsewhere": cities[index + 4], "other": items[index + 4]}
         right, said, holds = _numbers(draw)
-        planted = sentence.format(**names, number=said)
-        needles.append(Needle(criterion.format(**names, number=right), (planted,), holds))
+        facts = {**names, "number": said}
+        planted, core = sentence.format(**facts), _core(sentence, facts)
+        due = criterion.format(**names, number=right)
+        needles.append(Needle(due, (planted,), (core,), holds))
         decoys += [decoy.format(**names, **others, number=draw.choice(NUMBERS)) for decoy in DECOYS]
     right, said, holds = _numbers(draw)
     customer, other = draw.sample(CUSTOMERS, 2)
     code, foreign = (f"{letters}-{draw.randrange(1000, 10_000)}" for letters in ("QX", "QZ"))
     criterion, first, second = CHAIN
-    chain_ = (
-        first.format(customer=customer, code=code),
-        second.format(code=code, number=said),
-    )
-    needles.append(Needle(criterion.format(customer=customer, number=right), chain_, holds))
+    facts = {"customer": customer, "code": code, "number": said}
+    planted_two = (first.format(**facts), second.format(**facts))
+    cores = (_core(first, facts), _core(second, facts))
+    due = criterion.format(customer=customer, number=right)
+    needles.append(Needle(due, planted_two, cores, holds))
     decoys.append(first.format(customer=other, code=foreign))
     decoys.append(second.format(code=foreign, number=draw.choice(NUMBERS)))
     return needles, decoys
+
+
+def _core(template: str, facts: Mapping[str, str]) -> str:
+    """The part of a sentence from the first to the last of the facts that stand in it."""
+    text = template.format(**facts)
+    places = [(text.index(f), text.index(f) + len(f)) for f in facts.values() if f in text]
+    return text[min(start for start, _ in places) : max(end for _, end in places)]
 
 
 def _numbers(draw: random.Random) -> tuple[str, str, bool]:
@@ -171,7 +183,7 @@ def _measure(
     figures: Figures, sources: Sequence[Sequence[Turn]], steps: int, longest: float
 ) -> None:
     spent, whole, shown, right, right_whole, looks = [], [], 0, 0, 0, []
-    unfounded = due_reads = count = 0
+    unfounded = due_reads = in_full = count = 0
     for seed in range(RUNS):
         case, needles = _run(sources, steps, seed)
         hearing = Hearing(RunCriteriaJudge(), case)
@@ -190,7 +202,8 @@ def _measure(
         parts = {score.part: score for score in hearing.scores if score.part}
         for index, needle in enumerate(needles):
             count += 1
-            shown += sum(sentence in read for sentence in needle.sentences)
+            shown += sum(core in read for core in needle.cores)
+            in_full += sum(sentence in read for sentence in needle.sentences)
             due_reads += len(needle.sentences)
             score = parts[f"criterion:{index}"]
             due = "yes" if needle.holds else "no"
@@ -204,13 +217,12 @@ def _measure(
     figures.add(f"{name}: most tokens / longest whole", max(spent) / longest, most=0.25)
     figures.add(f"{name}: looks, mean", statistics.mean(looks))
     figures.add(f"{name}: needles read", shown / due_reads, least=0.95)
+    figures.add(f"{name}: whole sentences read", in_full / due_reads)
     figures.add(f"{name}: accuracy, looks", right / count)
     figures.add(f"{name}: accuracy, whole", right_whole / count)
     figures.add(f"{name}: quotes that stand nowhere", unfounded, most=0)
     interval = wilson(shown / due_reads, due_reads, z_of(0.95))
-    print(
-        f"    {shown} of {due_reads} sentences read, 95 % {interval.low:.3f}..{interval.high:.3f}"
-    )
+    print(f"    {shown} of {due_reads} needles read, 95 % {interval.low:.3f}..{interval.high:.3f}")
 
 
 def _tokens(text: str) -> int:
@@ -277,7 +289,7 @@ def _verdict(criterion: str, text: str) -> tuple[str, str]:
         code = _order(criterion, text)
         if code is None:
             return "not_shown", ""
-        anchor, wanted, least = code, {"pieces", *number}, 1.0
+        anchor, wanted, least = code, {"units", *number}, 1.0
     best, sentence = 0.0, ""
     for piece in _pieces(text, anchor):
         stems = _stems(piece)
@@ -301,7 +313,7 @@ def _order(criterion: str, text: str) -> str | None:
 def _pieces(text: str, anchor: str) -> list[str]:
     """Windows around a name, each of one turn and without a gap."""
     turns = re.split(r"^\[[-\d]+\]", text, flags=re.MULTILINE)
-    texts = chain.from_iterable(turn.split(" ... ") for turn in turns)
+    texts = chain.from_iterable(re.split(r"\s\.\.\.(?:\s|$)", turn) for turn in turns)
     flat = (" ".join(each.split()) for each in texts if anchor in each)
     return [
         piece
