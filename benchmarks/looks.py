@@ -5,8 +5,8 @@
 Runs of 10, 50 and 130 steps are made of the steps of Who&When (several agents, web pages, code).
 In each, sentences are planted that settle its criteria, between two sentences of a turn, in other
 words than the criterion has. One criterion needs two sentences: the first names an order, the
-second says what came of it. Twice as many sentences are planted that are about the same place or
-the same thing and settle nothing. Half of the criteria hold. The model is a script: it knows the
+second says what came of it. Ten more sentences are about the same places and things, and settle
+nothing. Half of the criteria hold. The model is a script: it knows the
 criteria and the prompts, not the places. It searches for the words of each criterion, reads the
 turns that it is shown, follows an order's code, and answers by a rule over the texts that it saw.
 The same rule over the whole run says what reading it whole gives. Neither says anything about a
