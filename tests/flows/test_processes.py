@@ -42,7 +42,7 @@ def shard_processes(of: int) -> list[int]:
     ]
 
 
-async def answered(model: OpenAIServer, at_least: int) -> None:
+async def wait_for_answers(model: OpenAIServer, at_least: int) -> None:
     deadline = time.monotonic() + WAIT_S
     while model.stats()["answered"] < at_least:
         assert time.monotonic() < deadline, "the run asks nothing"
@@ -96,7 +96,7 @@ async def test_two_processes_write_the_rows_of_one(tmp_path: Path, model, store,
 async def test_the_shards_of_a_killed_process_go_to_another(tmp_path: Path, model, caplog):
     wanted = settings(tmp_path / "killed", model, 40, runner={"shards_in_flight": 1})
     run = asyncio.create_task(outcome_of(wanted))
-    await answered(model, 6)
+    await wait_for_answers(model, 6)
     (victim, _) = shard_processes(os.getpid())
     os.kill(victim, signal.SIGKILL)
     outcome = await run
@@ -129,7 +129,7 @@ async def test_processes_end_with_the_killed_process_of_the_run(
     with subprocess.Popen(  # noqa: ASYNC220  # begun at once, and waited for only when it was killed
         command, cwd=folder, env={**inherited, **own}
     ) as parent:
-        await answered(model, 8)
+        await wait_for_answers(model, 8)
         orphans = shard_processes(parent.pid)
         parent.kill()
         killed_at = time.monotonic()
@@ -166,7 +166,7 @@ async def test_processes_share_budget_and_rate(tmp_path: Path, model):
 async def test_a_stopped_run_ends_in_every_process(tmp_path: Path, model):
     wanted = settings(tmp_path / "stopped", model, 40, limits={"max_in_flight": 2})
     run = asyncio.create_task(outcome_of(wanted, run_id="stopped-run"))
-    await answered(model, 4)
+    await wait_for_answers(model, 4)
     write_stop(wanted.limits.ledger, "stopped-run")
     outcome = await run
     assert outcome.conclusion == "Halted"
