@@ -13,7 +13,7 @@ WHEEL_VENV := .venv-wheel
 .PHONY: bench bench-engine bench-rate bench-workers bench-scale bench-bulk bench-sql bench-begin bench-banking
 .PHONY: bench-stats bench-labels bench-align bench-quotes bench-cascade bench-together bench-causes bench-diagnosis
 .PHONY: bench-privacy bench-hostile bench-surface bench-reading bench-serving bench-finding bench-newcomer
-.PHONY: bench-decided bench-runs bench-starts bench-processes judge-tables
+.PHONY: bench-decided bench-runs bench-starts bench-processes judge-tables bench-looks
 
 $(STAMP): requirements.lock pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -169,6 +169,9 @@ bench-causes: $(STAMP)  ## planted failure modes found again, kept over thirty n
 
 bench-diagnosis: $(STAMP)  ## the step and the agent that decided failed runs, beside constant answers; tokens by length
 	$(BIN)/python -m benchmarks.diagnosis
+
+bench-looks: $(STAMP)  ## what the judge run_criteria reads of long runs, beside reading them whole: tokens, needles, accuracy
+	$(BIN)/python -m benchmarks.looks
 
 bench-privacy: $(STAMP)  ## recall and precision of the privacy rules
 	$(BIN)/python -m benchmarks.privacy

@@ -10,6 +10,8 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
+from assizes.judge.case_probe import MOST_PROBES, StateProbe
+
 Role = Literal["user", "assistant", "tool"]
 
 _SPOKEN: Final = frozenset({"voice", "phone", "telephone", "call", "speech", "audio", "ivr"})
@@ -335,6 +337,11 @@ class Expected(_CaseModel):
     )
     rubrics: dict[str, Any] = Field(
         default_factory=dict, description="criteria by key for all turns of a conversation"
+    )
+    probes: tuple[StateProbe, ...] = Field(
+        default=(),
+        max_length=MOST_PROBES,
+        description="the state after the run, for a judge to read",
     )
 
     @model_validator(mode="after")

@@ -26,6 +26,7 @@ from assizes.judge.families.deterministic import RecordedJudge
 from assizes.judge.families.diagnosis.judge import ENTRIES as DIAGNOSIS
 from assizes.judge.families.entry import JudgeEntry, JudgeOptions
 from assizes.judge.families.rag import ENTRIES as RAG
+from assizes.judge.families.run_criteria.judge import ENTRIES as RUN_CRITERIA
 from assizes.judge.protocol import Judge
 from assizes.judge.rubrics.rubric import BUILT_IN, OUTCOMES, metric_of, rubrics
 from assizes.judge.score import Metric
@@ -47,6 +48,7 @@ JUDGES: Final[Mapping[str, JudgeEntry]] = {  # by hand: nothing registers itself
     **CRITERIA,
     **RAG,
     **DIAGNOSIS,
+    **RUN_CRITERIA,
     RecordedJudge.name: JudgeEntry(
         description="Repeats the verdicts recorded in the data; asks no model.",
         needs=("labels",),

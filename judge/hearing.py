@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from assizes.judge.case import Case
-from assizes.judge.protocol import Judge, JudgeFailed, NoReply, QueryResult, Question
+from assizes.judge.protocol import FileText, Judge, JudgeFailed, NoReply, QueryResult, Question
 from assizes.judge.score import Score
 
 
@@ -45,7 +45,7 @@ class Hearing:
         """Whether all asks are answered and the scores are final."""
         return not self.asks
 
-    def answer(self, replies: Sequence[BaseModel | QueryResult | NoReply]) -> None:
+    def answer(self, replies: Sequence[BaseModel | QueryResult | FileText | NoReply]) -> None:
         """Give the judge one answer for each pending ask, in the order of the asks.
 
         Raises:
@@ -55,7 +55,9 @@ class Hearing:
             raise ValueError(f"{len(self.asks)} asks are pending, {len(replies)} replies given")
         self._advance(replies)
 
-    def _advance(self, replies: Sequence[BaseModel | QueryResult | NoReply] | None) -> None:
+    def _advance(
+        self, replies: Sequence[BaseModel | QueryResult | FileText | NoReply] | None
+    ) -> None:
         if self._steps is None:
             raise ValueError("the hearing is closed")
         try:

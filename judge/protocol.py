@@ -108,6 +108,26 @@ class Query:
 
     database: str  # path of a SQLite or DuckDB file
     statements: tuple[str, ...]  # run in order, on the same copy
+    read_only: bool = False  # statements that write fail, also where a run lets them write
+
+
+@dataclass(frozen=True, slots=True)
+class FileQuery:
+    """A file of a case's snapshot; answered by a `FileText`, or a `NoReply` without a snapshot."""
+
+    folder: str  # path of the snapshot's folder
+    path: str = ""  # of the file in the folder; that of a folder, or none, lists the files in it
+
+
+@dataclass(frozen=True, slots=True)
+class FileText:
+    """The text of a file, or the names of the files of a folder, one a line."""
+
+    path: str
+    text: str = ""  # up to the limit of the sandbox
+    size_bytes: int = 0  # of the whole file
+    truncated: bool = False  # there was more
+    error: str | None = None  # why there is no text; `None`: there is
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,10 +154,10 @@ class SqlTable:
 
 
 class SqlRunner(Protocol):
-    """Runs the SQL queries of judges; the engine is given one."""
+    """Answers what judges look up: SQL, and files of snapshots; the engine is given one."""
 
-    async def look_up(self, query: Query) -> QueryResult | NoReply:
-        """Run the statements; the error of a statement stands in its table and is not raised."""
+    async def look_up(self, query: Query | FileQuery) -> QueryResult | FileText | NoReply:
+        """Answer a query; the error of a statement or a file stands in the answer, not raised."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +181,7 @@ class JudgeFailed(Exception):
         self.no_reply = no_reply
 
 
-Question = Ask[Any] | Query
+Question = Ask[Any] | Query | FileQuery
 
 Steps = Generator[Sequence[Question], Sequence[Any], R]
 """The generator of a judge: it yields rounds of questions, receives answers and returns an R."""
@@ -219,6 +239,13 @@ def look_up(query: Query) -> Steps[QueryResult | NoReply]:
     answer: QueryResult | NoReply
     (answer,) = yield [query]
     return answer
+
+
+def look_up_each(
+    queries: Sequence[Query | FileQuery],
+) -> Steps[list[QueryResult | FileText | NoReply]]:
+    """Ask one round of queries together; one that fails gives a `NoReply` in its place."""
+    return list((yield queries))
 
 
 def together(lines: Sequence[Steps[R]]) -> Steps[list[R | NoReply]]:

@@ -75,12 +75,13 @@ _CHANGING_VERBS: Final = (
 """Words that begin the name of a tool; none of them is a noun too, as in `order_status`."""
 
 _HAND_OVER: Final = frozenset({"human", "humans"})  # transfer_to_human changes no data
-_NO_EXPECTATION: Final = {"writes", "arguments_match", "database", "trajectory_match"}
+_NO_EXPECTATION: Final = {"writes", "arguments_match", "database", "trajectory_match", "probes"}
 """Fields of `Expected` that say how others are checked."""
 
 _ANSWER_JUDGES: Final = ("relevance_to_query", "safety")  # need a question and its answer only
 _PASSAGE_JUDGES: Final = ("groundedness", "chunk_relevance")
-_ON_REQUEST: Final = ("answer_completeness",)  # asks about what `correctness` judges already
+_ON_REQUEST: Final = ("answer_completeness", "run_criteria")
+"""Judges that ask about what `correctness` and `answer_criteria` judge already."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ from assizes.judge.prompts.reply import PARSER_VERSION, parse_reply
 from assizes.judge.protocol import (
     NO_SQL_RUNNER,
     Ask,
+    FileText,
     Judge,
     NoReply,
     QueryResult,
@@ -190,7 +191,7 @@ class Engine:
 
     async def _reply(
         self, caller: ModelCaller, question: Question, ask_key: AskKey
-    ) -> AskOutcome | QueryResult | NoReply:
+    ) -> AskOutcome | QueryResult | FileText | NoReply:
         """The answer to an ask from the same ask in flight, else from the cache or the model."""
         if not isinstance(question, Ask):
             runner = self._dependencies.sql_runner

@@ -36,6 +36,7 @@ from assizes.judge.protocol import (
     NO_SQL_RUNNER,
     SHORTEST_ID,
     Ask,
+    FileText,
     Judge,
     NoReply,
     QueryResult,
@@ -178,7 +179,7 @@ class Forecaster:
         round_ = 0
         while hearing.asks:
             tally = self.tallies.setdefault(AskGroup(judge.name, model.name, round_), AskTally())
-            replies: list[BaseModel | QueryResult | NoReply] = []
+            replies: list[BaseModel | QueryResult | FileText | NoReply] = []
             for question in hearing.asks:
                 if isinstance(question, Ask):
                     replies.append(await self._foresee_reply(question, model, sample, tally))

@@ -13,7 +13,8 @@ from assizes.judge.errors import ModelError
 from assizes.judge.evidence.tool_calls import ConversationEvidence
 from assizes.judge.families.diagnosis.looks import DiagnosisEvidence
 from assizes.judge.families.rag import RatingEvidence
-from assizes.judge.heuristic import agent_steps, conversation, diagnosis, rag
+from assizes.judge.families.run_criteria.looks import RunCriteriaEvidence
+from assizes.judge.heuristic import agent_steps, conversation, diagnosis, rag, run_criteria
 from assizes.judge.models.model import FREE, OFFLINE_PROVIDER, Completion
 from assizes.judge.prompts.reply import parse_reply
 from assizes.judge.protocol import Ask, NoReply
@@ -23,6 +24,7 @@ ANSWERS: Final[Mapping[type, Callable[[Any], dict[str, Any]]]] = {
     **agent_steps.ANSWERS,
     RatingEvidence: rag.answer,
     DiagnosisEvidence: diagnosis.answer,
+    RunCriteriaEvidence: run_criteria.answer,
 }
 """The offline rule for each type of evidence; a rule returns the JSON value of a reply."""
 

@@ -10,8 +10,10 @@ from functools import partial
 from pathlib import Path
 
 from assizes.judge.config.run import RunConfig
-from assizes.judge.protocol import NoReply, Query, QueryResult, SqlTable
+from assizes.judge.protocol import FileQuery, FileText, NoReply, Query, QueryResult, SqlTable
 from assizes.tasks.sandbox.child import Caps, refusal
+from assizes.tasks.sandbox.redacted_answers import AnswerRedactor
+from assizes.tasks.sandbox.snapshot import read_snapshot
 from assizes.tasks.sandbox.worker import (
     ChildEnded,
     Fixture,
@@ -53,12 +55,15 @@ class SandboxSqlRunner:
         caps: Caps = Caps(),  # noqa: B008  # frozen
         children: int = MAX_CHILDREN,
         own_files: Collection[Path] = (),
+        redactor: AnswerRedactor | None = None,
     ) -> None:
         """Start no process yet; later there are at most `children` at once.
 
         `base` is the folder of the databases; with None it is the current one, or any by an absolute
-        path. `own_files` are files of this program, which no case may read.
+        path. `own_files` are files of this program, which no case may read. `redactor` hides texts in what
+        probes show; with None nothing is hidden.
         """
+        self._redactor = redactor
         self._base = base
         self._own_files = frozenset(path.resolve() for path in own_files)
         self._writes = writes_allowed
@@ -76,19 +81,35 @@ class SandboxSqlRunner:
         if (file := store_file(config.store.uri)) is not None:
             own_files.append(file)
         base = Path(config.transcripts.databases or ".")
-        return cls(base, writes_allowed=True, own_files=own_files)
+        return cls(
+            base, writes_allowed=True, own_files=own_files, redactor=AnswerRedactor(config.privacy)
+        )
 
     @property
     def pids(self) -> set[int]:
         """Ids of the child processes that are running."""
         return {worker.pid for worker in self._workers}
 
-    async def look_up(self, query: Query) -> QueryResult | NoReply:
-        """Run the statements of a query; returns a `NoReply` when its database cannot be used."""
+    async def look_up(self, query: Query | FileQuery) -> QueryResult | FileText | NoReply:
+        """Answer a query; returns a `NoReply` when its database or its folder cannot be used."""
+        if isinstance(query, FileQuery):
+            text = await asyncio.to_thread(read_snapshot, query, self._base, self._own_files)
+            return await self._redacted(text)
+        answer = await self._run_query(query)
+        return await self._redacted(answer) if query.read_only else answer
+
+    async def _redacted(
+        self, answer: QueryResult | FileText | NoReply
+    ) -> QueryResult | FileText | NoReply:
+        if self._redactor is None:
+            return answer
+        return await asyncio.to_thread(self._redactor.redact, answer)
+
+    async def _run_query(self, query: Query) -> QueryResult | NoReply:
         async with self._free:
             try:
                 async with self._borrow_copy(query.database) as (copies, fixture):
-                    return QueryResult(await self._tables(copies, fixture, query.statements))
+                    return QueryResult(await self._tables(copies, fixture, query))
             except NoFixture as error:
                 return NoReply("no_database", str(error))
             except (ChildEnded, OSError) as error:
@@ -123,11 +144,13 @@ class SandboxSqlRunner:
             copies.return_copy(copy)
 
     async def _tables(
-        self, copies: FixtureCopies, fixture: Fixture, statements: tuple[str, ...]
+        self, copies: FixtureCopies, fixture: Fixture, query: Query
     ) -> tuple[SqlTable, ...]:
+        statements = query.statements
         tables = await self._run_all(copies, fixture, statements, writes=False)
         refused = str(refusal(writes=False))
-        if self._writes and any(table.error == refused for table in tables):
+        may_write = self._writes and not query.read_only
+        if may_write and any(table.error == refused for table in tables):
             with suppress(NoFixture, ChildEnded):
                 return await self._run_all(copies, fixture, statements, writes=True)
         return tables

@@ -197,7 +197,7 @@ def test_a_place_with_a_date_is_looked_at_on_a_day_and_written_with_its_placehol
         (
             [talk(expected=Expected(acceptance_criteria="It says late."))],
             ["conversation", "answer_criteria"],
-            "relevance_to_query, safety",
+            "run_criteria, relevance_to_query, safety",
         ),
         (
             [talk(expected=Expected(response="Late."))],

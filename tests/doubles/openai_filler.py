@@ -53,6 +53,15 @@ def concept_ids(prompt: str) -> dict[str, list[str]]:
     return found
 
 
+def open_criteria(prompt: str) -> tuple[int, ...]:
+    """The numbers of the criteria of a prompt of `run_criteria` that are not settled."""
+    _, heading, rest = prompt.partition("<data: Criteria>\n")
+    lines = rest.partition("</data")[0].splitlines() if heading else []
+    return tuple(
+        int(line.partition(". ")[0]) for line in lines if "(settled: " not in line and ". " in line
+    )
+
+
 def reply_id(prompt: str) -> str:
     """The id that the last `Reply id:` line of a prompt holds, else `unknown`."""
     # Not one findall: it walks every line of a long prompt, and this runs for each request.
@@ -72,6 +81,7 @@ class Filler:
     outcomes: list[tuple[int, str]]
     aspects: dict[str, list[str]]
     number: int = 4
+    criteria: tuple[int, ...] = ()
 
     def filled(self, schema: Json | None = None, name: str = "") -> Any:
         schema = self.resolved(self.root if schema is None else schema)
@@ -102,6 +112,11 @@ class Filler:
             return [self.outcome(items, *one) for one in self.outcomes]
         if name == "aspects":
             return self.covered(items)
+        if name == "findings" and self.criteria:
+            return [
+                {**self.filled(items), "criterion": number, "holds": "no", "quotes": []}
+                for number in self.criteria
+            ]
         return [self.filled(items) for _ in range(schema.get("minItems", 0))]
 
     def covered(self, items: Json) -> list[Any]:
@@ -143,8 +158,9 @@ def answer_text(schema: bytes | None, prompt: str, *, echo: bool = True, number:
         return "ok"
     outcomes = statements(prompt) if echo and b"outcomes" in schema else []
     aspects = concept_ids(prompt) if b'"aspects"' in schema else {}
-    if outcomes or aspects:
-        text = _text(Filler(json.loads(schema), outcomes, aspects, number))
+    criteria = open_criteria(prompt) if b'"criterion"' in schema else ()
+    if outcomes or aspects or criteria:
+        text = _text(Filler(json.loads(schema), outcomes, aspects, number, criteria))
     else:
         text = _plain_text(schema, number)
     if PLACE_OF_REPLY_ID not in text:

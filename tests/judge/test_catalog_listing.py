@@ -117,6 +117,7 @@ JUDGE_ORDER = [
     "document_recall",
     "agent_usage",
     "diagnosis",
+    "run_criteria",
     "recorded",
 ]
 
@@ -181,13 +182,17 @@ def test_the_listing_gives_each_option_with_its_default():
         "trajectory": 0.7,
         "answer_criteria": 0.5,
         "answer_completeness": 0.5,
+        "run_criteria": 1.0,
     }
     assert listed()["recorded"]["options"] == {"model": None, "temperature": None}
 
 
 def test_the_listing_says_which_judges_decide_over_a_case():
     gates = {name: row["gate"] for name, row in listed().items()}
-    assert [name for name, gate in gates.items() if gate == "judges"] == JUDGE_ORDER[1:8]
+    assert [name for name, gate in gates.items() if gate == "judges"] == [
+        *JUDGE_ORDER[1:8],
+        "run_criteria",
+    ]
     assert [name for name, gate in gates.items() if gate == "quality"] == JUDGE_ORDER[8:14]
     assert gates["conversation"] is gates["document_recall"] is None
 

@@ -12,6 +12,8 @@ from pydantic import Field
 from assizes.judge.case import Case
 from assizes.judge.evidence.failure_signs import Quote, Sign, failure_signs, quote_of
 from assizes.judge.evidence.tool_calls import tool_evidence
+from assizes.judge.excerpts.quotes import quote_place, turn_words
+from assizes.judge.excerpts.spans import readable_spans
 from assizes.judge.families.deterministic import REWARD
 from assizes.judge.families.diagnosis.looks import (
     SYSTEM_LAST,
@@ -24,9 +26,7 @@ from assizes.judge.families.diagnosis.looks import (
     Reading,
     look_count,
     look_prompt,
-    plain_words,
     prompt_tokens,
-    readable_spans,
     whole_prompt,
 )
 from assizes.judge.families.entry import JudgeEntry, JudgeOptions
@@ -237,20 +237,9 @@ def _doubts(case: Case) -> Callable[[DiagnosisReply], str | None]:
 
 def _founded(case: Case, quotes: Sequence[str]) -> list[Quote]:
     """The quotes that stand in the run, each with the first turn that holds it."""
-    shown = [_turn_words(case, index) for index in range(len(case.transcript.turns))]
-    founded = []
-    for quote in quotes[:_QUOTES]:
-        words = plain_words(quote)
-        place = next((i for i, text in enumerate(shown) if words and words in text), None)
-        if place is not None:
-            founded.append(quote_of(place, quote))
-    return founded
-
-
-def _turn_words(case: Case, index: int) -> str:
-    turn = case.transcript.turns[index]
-    calls = " ".join(f"{call.name} {call.raw or call.arguments}" for call in turn.tool_calls)
-    return plain_words(f"{turn.all_text()} {calls}")
+    shown = turn_words(case.transcript)
+    places = [(quote_place(shown, quote), quote) for quote in quotes[:_QUOTES]]
+    return [quote_of(place, quote) for place, quote in places if place is not None]
 
 
 def _agent(case: Case, turn: int) -> str | None:

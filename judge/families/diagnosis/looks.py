@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -12,7 +11,8 @@ from pydantic import BaseModel, ConfigDict
 from assizes.judge.case import Case
 from assizes.judge.config.judging import estimated_tokens
 from assizes.judge.evidence.failure_signs import Confidence, Owner, Sign
-from assizes.judge.families.diagnosis.run_digest import digest_text, shorten_middle, spans_text
+from assizes.judge.excerpts.run_digest import digest_text, shorten_middle, spans_text
+from assizes.judge.excerpts.spans import Span
 from assizes.judge.prompts.prompt_texts import (
     DATA_RULE,
     NOT_CAPTURED,
@@ -33,8 +33,6 @@ _LEAST_ROOM: Final = 800
 """Tokens beside its frame without which a look is not worth its price."""
 _SEAMS: Final = 60
 """Tokens of the headings and the blank lines around the sections."""
-MOST_SPANS: Final = 6
-"""Spans that one look may ask for; further ones are left out."""
 
 _ROLE: Final = f"""\
 You find the decisive step of a run of one or several AI agents that failed at its task: the earliest step such that the run would have succeeded if this step alone had been right.
@@ -64,15 +62,6 @@ SYSTEM_LAST: Final = f"{_ROLE}\n\n{_REPLY}{_VERDICT_KEYS.format(read='')}"
 """The system message of a look that must end in an answer."""
 SYSTEM_LOOK: Final = f"{_ROLE}\n\n{_REPLY}{_VERDICT_KEYS.format(read=_READ_KEY)}"
 """The system message of a look that may ask for spans."""
-
-
-class Span(BaseModel):
-    """Turns to be read in full, both ends included."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    first: int
-    last: int
 
 
 class DiagnosisReply(BaseModel):
@@ -164,20 +153,6 @@ def look_count(case: Case, signs: Sequence[Sign], looks: int, budget: int) -> in
 def prompt_tokens(prompt: Prompt) -> int:
     """The estimated tokens of a prompt, without the schema of its reply."""
     return estimated_tokens(prompt.system, prompt.user)
-
-
-def readable_spans(spans: Sequence[Span], turns: int) -> tuple[range, ...]:
-    """The spans that lie in a run of so many turns, cut to it; ends may be given in any order."""
-    cut = [
-        range(max(0, min(span.first, span.last)), min(turns, max(span.first, span.last) + 1))
-        for span in spans[:MOST_SPANS]
-    ]
-    return tuple(span for span in cut if span)
-
-
-def plain_words(text: str) -> str:
-    """A text without differences of case and blanks, so that quotes can be looked for in it."""
-    return re.sub(r"\s+", " ", text).strip().casefold()
 
 
 def _frame(case: Case, signs: Sequence[Sign]) -> list[str]:

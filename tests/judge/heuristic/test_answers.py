@@ -27,4 +27,5 @@ def test_each_kind_of_evidence_has_one_rule():
         "CoverageEvidence",
         "RatingEvidence",
         "DiagnosisEvidence",
+        "RunCriteriaEvidence",
     ]

@@ -6,7 +6,7 @@ import pytest
 
 from assizes.judge.case import Transcript, Turn
 from assizes.judge.config.judging import estimated_tokens
-from assizes.judge.families.diagnosis.run_digest import digest_text, shorten_middle, spans_text
+from assizes.judge.excerpts.run_digest import digest_text, shorten_middle, spans_text
 from tests.builders import agent, user
 
 
