@@ -171,7 +171,10 @@ def _conversation_sections(
         if chunks := [chunk.content for chunk in shown.chunks or ()]:
             sections.append((f"{name}: retrieved context", numbered_list(chunks)))
         if reading.context_tokens is not None:
-            shown = transcript_view(shown, reading, around).transcript
+            shorter = transcript_view(shown, reading, around).transcript
+            # A side with cut answers would lose for what it said: such a pair is too long.
+            if list(shorter.agent_texts()) == list(shown.agent_texts()):
+                shown = shorter
         sections.append((f"{name}: conversation, with turn numbers", rendered_transcript(shown)))
     return sections
 
