@@ -174,6 +174,9 @@ def _judge(stored: JudgeConfig, configured: JudgeConfig, request: PairwiseReques
     }
     if request.model is not None:
         update |= {"model": request.model, "provider": configured.provider}
+        # The endpoint of the run serves the run's own model, and perhaps no other.
+        if configured.api_base is not None or request.model != stored.model:
+            update["api_base"] = configured.api_base
     return stored.model_copy(update=update)
 
 
