@@ -196,7 +196,7 @@ def compare_and_print(
         StoreError: there is no such store.
         ConfigurationError: a threshold cannot be used.
     """
-    comparison, code = compared(sides, limits, file, store)
+    comparison, code = comparison_and_code(sides, limits, file, store)
     if as_json:
         output.print_json(comparison.model_dump(mode="json"))
     else:
@@ -206,7 +206,7 @@ def compare_and_print(
     return code
 
 
-def compared(
+def comparison_and_code(
     sides: tuple[str, str], limits: Mapping[str, Any], file: Path | None, store: str | None
 ) -> tuple[RunComparison, int]:
     """Compare two stored runs and store the verdict; the comparison, and its exit code.

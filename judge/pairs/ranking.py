@@ -17,7 +17,7 @@ from scipy.special import ndtr  # type: ignore[import-untyped]  # it has no type
 
 from assizes.judge.errors import ConfigurationError
 from assizes.judge.families.pairwise.verdict import PairVerdict
-from assizes.judge.pairs.win_rate import Estimate, WinRate, win_rate
+from assizes.judge.pairs.win_rate import RateEstimate, WinRate, win_rate
 from assizes.judge.statistics.effects import holm, t_p_value
 from assizes.judge.statistics.exact import rounded_value
 from assizes.judge.statistics.fractional_logit import LogitFit, fit_logit, sigmoid
@@ -38,8 +38,8 @@ class RankedRun(FrozenModel):
     """One run of a ranking."""
 
     run: str
-    strength: Estimate | None = None  # in logits; the strengths of all runs sum to 0
-    win_chance: Estimate | None = None  # 0..1, against a run of the mean strength
+    strength: RateEstimate | None = None  # in logits; the strengths of all runs sum to 0
+    win_chance: RateEstimate | None = None  # 0..1, against a run of the mean strength
     rank: int | None = None  # 1 is the strongest
     best_rank: int  # 1 + the runs that are shown to be stronger
     worst_rank: int  # the number of runs, minus those that are shown to be weaker
@@ -47,7 +47,7 @@ class RankedRun(FrozenModel):
     points: float  # wins, and half of the ties
 
 
-class RunPair(FrozenModel):
+class RankedPair(FrozenModel):
     """Two runs of a ranking."""
 
     baseline: str
@@ -61,7 +61,7 @@ class Ranking(FrozenModel):
     """Runs by strength, the strongest first; the order as given where there is no estimate."""
 
     runs: tuple[RankedRun, ...]
-    pairs: tuple[RunPair, ...]
+    pairs: tuple[RankedPair, ...]
     clusters: int
     misfit_p_value: float | None = (
         None  # that strengths alone explain the pairs; `None`: not tested
@@ -86,8 +86,8 @@ def rank_runs(names: Sequence[str], verdicts: Verdicts) -> Ranking:
     codes = _codes([verdict for _, _, verdict in rows])
     design, points = _design(len(names), rows)
     fit, added = _fit(len(names), design, points, codes)
-    apart = {} if fit is None else _apart(len(names), fit)
-    runs = [_ranked(place, names, rows, fit, apart) for place in range(len(names))]
+    apart = {} if fit is None else _equal_chances(len(names), fit)
+    runs = [_run_of_ranking(place, names, rows, fit, apart) for place in range(len(names))]
     order = sorted(runs, key=lambda run: -(run.strength.value if run.strength else 0.0))
     if fit is not None:
         order = [run.model_copy(update={"rank": i}) for i, run in enumerate(order, 1)]
@@ -163,7 +163,7 @@ def _contrast(runs: int, place: int, other: int | None = None) -> Floats:
     return weights[1:]
 
 
-def _apart(runs: int, fit: LogitFit) -> dict[tuple[int, int], float]:
+def _equal_chances(runs: int, fit: LogitFit) -> dict[tuple[int, int], float]:
     """Holm's p-value of equal strengths for each two runs, the first number the smaller one."""
     couples = list(combinations(range(runs), 2))
     weights = [_contrast(runs, *couple) for couple in couples]
@@ -173,7 +173,7 @@ def _apart(runs: int, fit: LogitFit) -> dict[tuple[int, int], float]:
     return dict(zip(couples, holm(p_values), strict=True))
 
 
-def _ranked(
+def _run_of_ranking(
     place: int,
     names: Sequence[str],
     rows: Sequence[tuple[int, int, PairVerdict]],
@@ -199,8 +199,8 @@ def _ranked(
     chances = sigmoid(np.array([fit.estimate(weights), span.low, span.high])).tolist()
     return RankedRun(
         **counted,
-        strength=Estimate.of(fit.estimate(weights), span),
-        win_chance=Estimate.of(chances[0], ValueInterval(chances[1], chances[2])),
+        strength=RateEstimate.of(fit.estimate(weights), span),
+        win_chance=RateEstimate.of(chances[0], ValueInterval(chances[1], chances[2])),
         best_rank=1 + sides[False],
         worst_rank=count - sides[True],
     )
@@ -212,14 +212,14 @@ def _pair(
     verdicts: Verdicts,
     fit: LogitFit | None,
     apart: Mapping[tuple[int, int], float],
-) -> RunPair:
+) -> RankedPair:
     baseline, candidate = map(names.index, pair)
     expected = p_value = None
     if fit is not None:
         logit = fit.estimate(_contrast(len(names), candidate, baseline))
         expected = rounded_value(float(sigmoid(np.array(logit))))
         p_value = rounded_value(apart[min(baseline, candidate), max(baseline, candidate)])
-    return RunPair(
+    return RankedPair(
         baseline=pair[0],
         candidate=pair[1],
         result=win_rate(verdicts[pair]),

@@ -11,7 +11,7 @@ from pydantic import Field
 from assizes.judge.families.pairwise.rubric import OVERALL
 from assizes.judge.families.pairwise.verdict import PairVerdict, Winner
 from assizes.judge.pairs.ranking import Ranking
-from assizes.judge.pairs.win_rate import Estimate, WinRate
+from assizes.judge.pairs.win_rate import RateEstimate, WinRate
 from assizes.judge.summary.headlines import FrozenModel
 
 MAX_LISTED: Final = 1_000
@@ -199,12 +199,12 @@ def _bias_lines(counted: WinRate) -> Iterator[str]:
         yield line
 
 
-def _percent(share: Estimate) -> str:
+def _percent(share: RateEstimate) -> str:
     span = "" if share.low is None or share.high is None else _span(share.low, share.high, "")
     return f"{100 * share.value:.1f} %{span}"
 
 
-def _points(share: Estimate) -> str:
+def _points(share: RateEstimate) -> str:
     span = "" if share.low is None or share.high is None else _span(share.low, share.high, "+")
     return f"{100 * share.value:+.1f} points{span}"
 

@@ -32,7 +32,7 @@ _TWICE: Final = log(2)
 """The logarithm of the ratio of lengths of an answer that is twice as long."""
 
 
-class Estimate(FrozenModel):
+class RateEstimate(FrozenModel):
     """A number with its 95 % interval; no interval where there is too little for it."""
 
     value: float
@@ -40,7 +40,7 @@ class Estimate(FrozenModel):
     high: float | None = None
 
     @classmethod
-    def of(cls, value: float, span: ValueInterval | None) -> Estimate:
+    def of(cls, value: float, span: ValueInterval | None) -> RateEstimate:
         """The number, rounded; an interval with an infinite end is none."""
         if span is None or not np.isfinite([span.low, span.high]).all():
             return cls(value=rounded_value(value))
@@ -61,11 +61,11 @@ class LengthBias(FrozenModel):
     """What length has to do with winning; longer can also be better, so it proves no bias alone."""
 
     decided: int  # pairs with a winner whose sides have different lengths
-    longer_wins: Estimate | None = None  # share of them that the longer side won, 0..1
-    twice_as_long: Estimate | None = Field(
+    longer_wins: RateEstimate | None = None  # share of them that the longer side won, 0..1
+    twice_as_long: RateEstimate | None = Field(
         default=None, description="the chance, 0..1, of a side twice as long as its equal to win"
     )
-    win_rate_at_equal_length: Estimate | None = Field(
+    win_rate_at_equal_length: RateEstimate | None = Field(
         default=None, description="the candidate's win rate by regression, both sides equally long"
     )
 
@@ -83,11 +83,11 @@ class WinRate(FrozenModel):
     halves: int  # one order names a side, the other neither
     identical: int  # both sides show the same text, so that nothing was asked
     failed: int  # without a usable reply in one order or both; they count nowhere else
-    win_rate: Estimate | None = None  # ties count half, 0..1
-    decided_rate: Estimate | None = None  # wins / (wins + losses), 0..1
+    win_rate: RateEstimate | None = None  # ties count half, 0..1
+    decided_rate: RateEstimate | None = None  # wins / (wins + losses), 0..1
     p_value: float | None = None  # two-sided, of a win rate of one half
-    flip_rate: Estimate | None = None  # flips / pairs that were asked in both orders, 0..1
-    position_bias: Estimate | None = Field(
+    flip_rate: RateEstimate | None = None  # flips / pairs that were asked in both orders, 0..1
+    position_bias: RateEstimate | None = Field(
         default=None,
         description="how much more often the side shown first was chosen than the one shown second, "
         "-1..1; 0: the place decides nothing",
@@ -115,7 +115,9 @@ def win_rate(verdicts: Sequence[PairVerdict]) -> WinRate:
         halves=sum(verdict.is_half for verdict in judged),
         identical=len(judged) - len(asked),
         failed=len(verdicts) - len(judged),
-        win_rate=None if effect is None else _half(Estimate.of(effect.delta, _known(net))),
+        win_rate=None
+        if effect is None
+        else _half(RateEstimate.of(effect.delta, _net_interval(net))),
         decided_rate=_share(decided, lambda verdict: verdict.points),
         p_value=None if effect is None else rounded_value(effect.p_value),
         flip_rate=_share(asked, lambda verdict: float(verdict.is_flip)),
@@ -147,10 +149,10 @@ def length_bias(verdicts: Sequence[PairVerdict]) -> LengthBias:
     if fit is None:
         return LengthBias(decided=len(decided), longer_wins=longer)
 
-    def chance(weights: Floats) -> Estimate:
+    def chance(weights: Floats) -> RateEstimate:
         low, high = fit.interval(weights, CONFIDENCE)
         shares = sigmoid(np.array([fit.estimate(weights), low, high])).tolist()
-        return Estimate.of(shares[0], ValueInterval(shares[1], shares[2]))
+        return RateEstimate.of(shares[0], ValueInterval(shares[1], shares[2]))
 
     return LengthBias(
         decided=len(decided),
@@ -181,32 +183,34 @@ def _sample(
 
 def _share(
     verdicts: Sequence[PairVerdict], value: Callable[[PairVerdict], float]
-) -> Estimate | None:
+) -> RateEstimate | None:
     if not verdicts:
         return None
     sample = _sample(verdicts, value)
-    return Estimate.of(sample.mean, rate_interval(sample))
+    return RateEstimate.of(sample.mean, rate_interval(sample))
 
 
-def _lean(verdicts: Sequence[PairVerdict]) -> Estimate | None:
+def _lean(verdicts: Sequence[PairVerdict]) -> RateEstimate | None:
     if not verdicts:
         return None
     sample = _sample(verdicts, lambda verdict: verdict.place_lean)
-    return Estimate.of(sample.mean, _known(sample))
+    return RateEstimate.of(sample.mean, _net_interval(sample))
 
 
-def _known(differences: Sample) -> ValueInterval | None:
+def _net_interval(differences: Sample) -> ValueInterval | None:
     """The interval of a difference of shares, -1..1; `None` where one cluster holds all cases."""
     if differences.clusters < 2:
         return None
     return paired_effect(differences, CONFIDENCE, share=True).span
 
 
-def _half(net: Estimate) -> Estimate:
+def _half(net: RateEstimate) -> RateEstimate:
     """A win rate, 0..1, from the net rate -1..1 of wins minus losses."""
     if net.low is None or net.high is None:
-        return Estimate.of((1 + net.value) / 2, None)
-    return Estimate.of((1 + net.value) / 2, ValueInterval((1 + net.low) / 2, (1 + net.high) / 2))
+        return RateEstimate.of((1 + net.value) / 2, None)
+    return RateEstimate.of(
+        (1 + net.value) / 2, ValueInterval((1 + net.low) / 2, (1 + net.high) / 2)
+    )
 
 
 def _one_order(verdicts: Sequence[PairVerdict]) -> float | None:

@@ -75,13 +75,13 @@ def paired_rows(store: Store, runs: tuple[RunRecord, RunRecord], limit: int | No
         rows = collect_rows(store.scan(run.run_id, "cases").select(*columns))
         sides.append({(row["case_id"], row["repetition"]): row for row in rows.to_dicts()})
     before, after = sides
-    keys = sorted(before.keys() & after.keys(), key=lambda key: _drawn(before[key]))
+    keys = sorted(before.keys() & after.keys(), key=lambda key: _draw_order(before[key]))
     keys = keys if limit is None else keys[:limit]
     alone = (len(before.keys() - after.keys()), len(after.keys() - before.keys()))
     return PairedRows([before[key] for key in keys], [after[key] for key in keys], alone)
 
 
-def _drawn(row: Mapping[str, Any]) -> tuple[str, str, int]:
+def _draw_order(row: Mapping[str, Any]) -> tuple[str, str, int]:
     cluster = hashlib.sha256(_cluster(row).encode("utf-8", "surrogatepass")).hexdigest()
     return cluster, row["case_id"], row["repetition"]
 

@@ -14,6 +14,8 @@ from assizes.judge.formats import native_line
 from tests.command import Answer, assizes
 from tests.doubles.fixtures import OPENAI_KEY
 
+pytestmark = pytest.mark.full  # each command starts a server of its own
+
 SETTINGS = """
 name = "{name}"
 [transcripts]

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from assizes.deployments.commands import output
-from assizes.deployments.commands.show import compare_and_print, compared
+from assizes.deployments.commands.show import compare_and_print, comparison_and_code
 from assizes.deployments.settings import read_optional_config
 from assizes.judge.config.run import RunConfig
 from assizes.judge.errors import ConfigurationError
@@ -49,7 +49,7 @@ def compare_pairs_and_print(
     if not wanted.as_json:
         output.print_lines(result.lines())
         return compare_and_print(sides, limits, file, store, as_json=False)
-    comparison, code = compared(sides, limits, file, store)
+    comparison, code = comparison_and_code(sides, limits, file, store)
     document = {**comparison.model_dump(mode="json"), "pairwise": result.model_dump(mode="json")}
     output.print_json(document)
     return code

@@ -160,7 +160,9 @@ def _conversation_sections(
 ) -> Sections:
     expected = expected_of(first, second)
     sections: Sections = [("Expected of the agent", expected)] if expected else []
-    sections += _shared("Agent system prompt", *(_system(side) for side in (first, second)))
+    sections += _common_sections(
+        "Agent system prompt", *(_system(side) for side in (first, second))
+    )
     # Half of the prompt for each side; what is too long is shortened at its tool results.
     around = 0
     if reading.context_tokens is not None:
@@ -193,8 +195,8 @@ def _answer_sections(rubric: PairRubric, first: Case, second: Case) -> Sections:
     if "request" in wanted:
         before = [rendered_transcript(Transcript(turns=each.before)) for each in exchanges]
         if any(before):
-            sections += _shared("Conversation before", *before)
-        sections += _shared("Request", *(each.request or "" for each in exchanges))
+            sections += _common_sections("Conversation before", *before)
+        sections += _common_sections("Request", *(each.request or "" for each in exchanges))
     statements = expected_statements(first) or expected_statements(second)
     if "expected_response" in wanted and statements:
         sections.append(("Expected response", numbered_list(statements)))
@@ -203,13 +205,13 @@ def _answer_sections(rubric: PairRubric, first: Case, second: Case) -> Sections:
             numbered_list([chunk.content for chunk in side.transcript.retrieved_chunks()])
             for side in sides
         )
-        sections += _shared("Retrieved context", *contexts)
+        sections += _common_sections("Retrieved context", *contexts)
     for name, each in zip(_SIDES, exchanges, strict=True):
         sections.append((f"{name}: response", each.response or ""))
     return sections
 
 
-def _shared(heading: str, first: str, second: str) -> Sections:
+def _common_sections(heading: str, first: str, second: str) -> Sections:
     """A section where both sides show the same, else one for each side."""
     if first == second:
         return [(heading, first)]

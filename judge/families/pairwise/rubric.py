@@ -110,7 +110,9 @@ def _named_rubrics(folders: Sequence[str]) -> dict[str, PairRubric | None]:
     known: dict[str, PairRubric | None] = {
         name: None
         if rubric.step == "retrieval"
-        else PairRubric(name, _scaled(rubric.prompt), "answer", rubric.inputs, rubric.optional)
+        else PairRubric(
+            name, _comparing_text(rubric.prompt), "answer", rubric.inputs, rubric.optional
+        )
         for name, rubric in yes_no_rubrics().items()
     }
     known |= {rubric.name: _of_metric(rubric) for rubric in rubrics(folders)}
@@ -123,7 +125,11 @@ def _named_rubrics(folders: Sequence[str]) -> dict[str, PairRubric | None]:
             known[rubric.name] = None
         elif is_aligned(table) and former is not None:  # its inputs stay those of the built-in one
             known[rubric.name] = PairRubric(
-                rubric.name, _scaled(rubric.prompt()), "answer", former.inputs, former.optional
+                rubric.name,
+                _comparing_text(rubric.prompt()),
+                "answer",
+                former.inputs,
+                former.optional,
             )
         else:
             known[rubric.name] = _of_judge(rubric)
@@ -140,16 +146,16 @@ def _of_table(table: Mapping[str, Any], where: str) -> PairRubric:
 
 
 def _of_metric(rubric: Rubric) -> PairRubric:
-    return PairRubric(rubric.name, _scaled(rubric_section(rubric)))
+    return PairRubric(rubric.name, _comparing_text(rubric_section(rubric)))
 
 
 def _of_judge(rubric: CustomRubric) -> PairRubric:
     return PairRubric(
-        rubric.name, _scaled(rubric.prompt()), "answer", rubric.inputs, tuple(rubric.shows)
+        rubric.name, _comparing_text(rubric.prompt()), "answer", rubric.inputs, tuple(rubric.shows)
     )
 
 
-def _scaled(text: str) -> str:
+def _comparing_text(text: str) -> str:
     return f"{_SCALED}\n\n{text.strip()}"
 
 

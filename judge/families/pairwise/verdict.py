@@ -69,7 +69,7 @@ class PairVerdict(BaseModel):
         """How far the place decided: 1 both orders chose the first side shown, -1 the second."""
         return sum(_PLACES[choice] for choice in (self.as_given, self.swapped) if choice)
 
-    def mirrored(self) -> PairVerdict:
+    def with_sides_exchanged(self) -> PairVerdict:
         """The same verdict with baseline and candidate exchanged."""
         return self.model_copy(
             update={

@@ -54,7 +54,8 @@ def test_planted_strengths_come_out_in_their_order():
 def test_the_order_of_the_runs_and_of_the_sides_changes_nothing():
     verdicts = drawn(60, 2)
     turned = {
-        (other, one): [row.mirrored() for row in rows] for (one, other), rows in verdicts.items()
+        (other, one): [row.with_sides_exchanged() for row in rows]
+        for (one, other), rows in verdicts.items()
     }
     there, back = rank_runs(NAMES, verdicts), rank_runs(NAMES[::-1], turned)
     assert by_name(there) == pytest.approx(by_name(back), abs=1e-7)
@@ -79,7 +80,7 @@ def test_a_run_that_wins_everything_has_a_bounded_strength_and_is_said_to():
 
 def test_runs_that_beat_each_other_in_a_circle_do_not_fit_one_scale():
     lost = [of_points(case, 0.0 if case % 10 else 1.0) for case in range(100)]
-    won = [row.mirrored() for row in lost]
+    won = [row.with_sides_exchanged() for row in lost]
     ranking = rank_runs("abc", {("a", "b"): lost, ("b", "c"): lost, ("a", "c"): won})
     assert [abs(value) < 1e-6 for value in by_name(ranking).values()] == [True] * 3
     assert ranking.misfit_p_value is not None

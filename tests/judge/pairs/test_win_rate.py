@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assizes.judge.families.pairwise.verdict import Choice, PairVerdict
-from assizes.judge.pairs.win_rate import Estimate, WinRate, win_rate
+from assizes.judge.pairs.win_rate import RateEstimate, WinRate, win_rate
 
 CHOICES: tuple[Choice, ...] = ("first", "second", "tie")
 
@@ -38,7 +38,7 @@ def verdicts(draw: st.DrawFn) -> list[PairVerdict]:
     ]
 
 
-def estimates(result: WinRate) -> list[Estimate]:
+def estimates(result: WinRate) -> list[RateEstimate]:
     each = (result.win_rate, result.decided_rate, result.flip_rate, result.position_bias)
     return [estimate for estimate in each if estimate is not None]
 
@@ -48,7 +48,7 @@ def estimates(result: WinRate) -> list[Estimate]:
 def test_exchanging_the_sides_turns_the_win_rate_round_and_leaves_the_place(
     rows: list[PairVerdict],
 ):
-    there, back = win_rate(rows), win_rate([row.mirrored() for row in rows])
+    there, back = win_rate(rows), win_rate([row.with_sides_exchanged() for row in rows])
     assert (there.wins, there.losses, there.ties) == (back.losses, back.wins, back.ties)
     assert (there.flips, there.halves, there.failed) == (back.flips, back.halves, back.failed)
     assert there.position_bias == back.position_bias
@@ -100,7 +100,7 @@ def test_clusters_widen_the_interval():
     rng = np.random.default_rng(2)
     wins = np.repeat(rng.random(20) < 0.6, 5).tolist()
 
-    def of(clusters: Sequence[str]) -> Estimate:
+    def of(clusters: Sequence[str]) -> RateEstimate:
         rows = [
             verdict(case, "second" if won else "first", "first" if won else "second", cluster=name)
             for case, (won, name) in enumerate(zip(wins, clusters, strict=True))
@@ -152,5 +152,5 @@ def test_one_cluster_and_no_pair_give_no_interval():
     nothing = win_rate([])
     assert (nothing.win_rate, nothing.position_bias, nothing.one_order) == (None, None, None)
     alone = win_rate([verdict(case, "second", "first", cluster="u") for case in range(5)])
-    assert alone.win_rate == Estimate(value=1.0)
+    assert alone.win_rate == RateEstimate(value=1.0)
     assert not alone.win_rate.excludes(0.5)
