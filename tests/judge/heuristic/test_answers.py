@@ -26,5 +26,6 @@ def test_each_kind_of_evidence_has_one_rule():
         "DecomposeEvidence",
         "CoverageEvidence",
         "RatingEvidence",
+        "PairEvidence",
         "DiagnosisEvidence",
     ]
