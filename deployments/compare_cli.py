@@ -49,7 +49,7 @@ Plan = Annotated[
 Runs = Annotated[
     list[str],
     Argument(
-        metavar="RUN...",
+        metavar="RUN",
         help=f"Two to twelve runs: {options.RUN_NAMES}.",
         autocompletion=options.complete_run,
     ),
