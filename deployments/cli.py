@@ -16,6 +16,7 @@ from assizes.deployments import (
     cascade_cli,
     causes_cli,
     commands,
+    compare_cli,
     judge_tables_cli,
     operating_cli,
     options,
@@ -260,55 +261,7 @@ def stop(
     commands.upkeep.stop_runs(run_id, config, every=every, lift=lift, as_json=as_json)
 
 
-@app.command()
-def compare(
-    baseline: options.Baseline,
-    candidate: options.Candidate,
-    max_pass_rate_drop: Annotated[
-        str | None, Option(help="How far the pass rate may fall, e.g. 0.02 or 2%.")
-    ] = None,
-    max_avg_score_drop: Annotated[
-        float | None, Option(help="How far the mean score may fall, in points of 100.")
-    ] = None,
-    max_latency_increase_pct: Annotated[
-        str | None, Option(help="How far the latency may rise, e.g. 0.2 or 20%.")
-    ] = None,
-    mode: Annotated[
-        str | None, Option(help="What decides: rules, statistics, or both (the rules decide).")
-    ] = None,
-    verdict: Annotated[
-        str | None,
-        Option(help="Whose pass rate decides: raw (the judge's) or corrected by labels."),
-    ] = None,
-    margin: Annotated[
-        float | None, Option(help="Smallest drop that matters, in points of 100.")
-    ] = None,
-    alpha: Annotated[
-        float | None, Option(help="Accepted share of false alarms, e.g. 0.05.")
-    ] = None,
-    allow: Annotated[
-        bool, Option("--allow", help="Compare runs that were judged differently.")
-    ] = False,
-    config: options.ConfigFile = None,
-    store: options.StoreUri = None,
-    as_json: options.AsJson = False,
-) -> None:
-    """Compare two runs; the exit code is 1 when the second is a regression."""
-    limits = {
-        "max_pass_rate_drop": max_pass_rate_drop,
-        "max_avg_score_drop": max_avg_score_drop,
-        "max_latency_increase_pct": max_latency_increase_pct,
-        "mode": mode,
-        "verdict": verdict,
-        "margin": margin,
-        "alpha": alpha,
-        "allow": allow or None,  # without the flag the configuration decides
-    }
-    thresholds = {name: value for name, value in limits.items() if value is not None}
-    sides, print_sides = (baseline, candidate), commands.show.compare_and_print
-    raise typer.Exit(print_sides(sides, thresholds, config, store, as_json=as_json))
-
-
+app.add_typer(compare_cli.app)
 app.add_typer(operating_cli.app)
 app.add_typer(reading_cli.app)
 app.add_typer(store_cli.app)

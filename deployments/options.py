@@ -102,6 +102,7 @@ SECTIONS: Final[Mapping[str, Sequence[str]]] = {  # heading -> commands, in this
         *("runs", "show", "case", "explain", "causes show", "rejects"),
         *(
             "compare",
+            "rank",
             "trends",
             "report",
             "results",

@@ -16,7 +16,7 @@ from assizes.deployments.commands.reading.run_list import RUN_FIELDS
 from assizes.deployments.commands.stores import opened_store, store_config
 from assizes.deployments.setting_faults import fault_of
 from assizes.deployments.settings import read_optional_config
-from assizes.judge.comparison.compare import Ending
+from assizes.judge.comparison.compare import Ending, RunComparison
 from assizes.judge.comparison.corrected_change import CorrectedVerdict
 from assizes.judge.config.gates import ComparisonConfig
 from assizes.judge.errors import ConfigurationError
@@ -196,16 +196,29 @@ def compare_and_print(
         StoreError: there is no such store.
         ConfigurationError: a threshold cannot be used.
     """
-    thresholds = _thresholds(limits, file)
-    with existing_store(store_config(file, store)) as opened:
-        comparison = compare_stored(opened, *sides, thresholds)
+    comparison, code = comparison_and_code(sides, limits, file, store)
     if as_json:
         output.print_json(comparison.model_dump(mode="json"))
     else:
         print_corrections(comparison.corrected)
         output.print_comparison(comparison, comparison.verdict.why)
         output.print_comparison_ending(comparison.verdict)
-    return EXIT_CODES[comparison.verdict.ending]
+    return code
+
+
+def comparison_and_code(
+    sides: tuple[str, str], limits: Mapping[str, Any], file: Path | None, store: str | None
+) -> tuple[RunComparison, int]:
+    """Compare two stored runs and store the verdict; the comparison, and its exit code.
+
+    Raises:
+        StoreError: there is no such store.
+        ConfigurationError: a threshold cannot be used.
+    """
+    thresholds = _thresholds(limits, file)
+    with existing_store(store_config(file, store)) as opened:
+        comparison = compare_stored(opened, *sides, thresholds)
+    return comparison, EXIT_CODES[comparison.verdict.ending]
 
 
 def print_corrections(corrected: CorrectedVerdict | None) -> None:

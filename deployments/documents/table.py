@@ -57,7 +57,19 @@ def _forecast() -> Any:
 def _comparison() -> Any:
     from assizes.judge.comparison.compare import RunComparison
 
-    return RunComparison
+    return RunComparison | written.ComparisonWithPairs | _plan_of_pairs()
+
+
+def _plan_of_pairs() -> Any:
+    from assizes.judge.pairs.result import PairwisePlan
+
+    return PairwisePlan
+
+
+def _ranking() -> Any:
+    from assizes.judge.pairs.result import PairwiseResult
+
+    return PairwiseResult | _plan_of_pairs()
 
 
 def _trends() -> Any:
@@ -167,6 +179,7 @@ DOCUMENTS: Final[Mapping[str, Callable[[], Schema]]] = {
     "plan": _model(_forecast),
     "stop": _model(lambda: written.Stopped),
     "compare": _model(_comparison),
+    "rank": _model(_ranking),
     "doctor": _model(lambda: written.Checks),
     "deploy": _model(lambda: written.Deployed),
     "sql": _table,

@@ -9,6 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from assizes.deployments.commands.doctor import Check
 from assizes.deployments.registration.apply import RegistrationResult
 from assizes.judge.calibration.measures import Estimate
+from assizes.judge.comparison.compare import RunComparison
+from assizes.judge.pairs.result import PairwiseResult
 from assizes.tasks.store.upkeep import Garbage, SubjectRows
 
 
@@ -23,6 +25,12 @@ class Stopped(Document):
 
     stopped: str | None = Field(default=None, description="id of the run, or `all`")
     lifted: bool | None = Field(default=None, description="whether anything was stopped")
+
+
+class ComparisonWithPairs(RunComparison):
+    """`assizes compare --pairwise`: a comparison, and the win rate beside it."""
+
+    pairwise: PairwiseResult
 
 
 class RejectedCount(Document):

@@ -12,9 +12,17 @@ from assizes.judge.config.judging import OFFLINE_MODEL, Price
 from assizes.judge.errors import ModelError
 from assizes.judge.evidence.tool_calls import ConversationEvidence
 from assizes.judge.families.diagnosis.looks import DiagnosisEvidence
+from assizes.judge.families.pairwise.judge import PairEvidence
 from assizes.judge.families.rag import RatingEvidence
 from assizes.judge.families.run_criteria.looks import RunCriteriaEvidence
-from assizes.judge.heuristic import agent_steps, conversation, diagnosis, rag, run_criteria
+from assizes.judge.heuristic import (
+    agent_steps,
+    conversation,
+    diagnosis,
+    pairwise,
+    rag,
+    run_criteria,
+)
 from assizes.judge.models.model import FREE, OFFLINE_PROVIDER, Completion
 from assizes.judge.prompts.reply import parse_reply
 from assizes.judge.protocol import Ask, NoReply
@@ -23,6 +31,7 @@ ANSWERS: Final[Mapping[type, Callable[[Any], dict[str, Any]]]] = {
     ConversationEvidence: conversation.answer,
     **agent_steps.ANSWERS,
     RatingEvidence: rag.answer,
+    PairEvidence: pairwise.answer,
     DiagnosisEvidence: diagnosis.answer,
     RunCriteriaEvidence: run_criteria.answer,
 }

@@ -7,7 +7,7 @@ The first line on stdout is its URL. `POST /v1/chat/completions` fills the JSON 
 request (`openai_filler`); `/v1/files` and `/v1/batches` do it for many at once (`openai_batches`).
 The end of the model's name chooses a behaviour: a fault (`openai_faults`, `openai_texts`), one that
 passes (`openai_schedule`), `obedient` and `echoing` (`openai_obedient`), `long-hater` and
-`proposer` (`openai_aligning`), `namer` (`openai_naming`), or `slow` and `slow-2.5`, which wait so
+`proposer` (`openai_aligning`), `fair` and `placed-30` (`openai_pairs`), `namer` (`openai_naming`), or `slow` and `slow-2.5`, which wait so
 many seconds (10). `GET /stats`
 counts requests (`openai_tally`), `GET /requests` holds the last 100 bodies, `GET /timeline` when
 requests came and whether the limits let them in, `POST /reset` forgets all of it.
@@ -37,6 +37,7 @@ from tests.doubles.openai_faults import fault
 from tests.doubles.openai_limits import MINUTE_S, Limiter, Limits
 from tests.doubles.openai_naming import NAMING, naming
 from tests.doubles.openai_obedient import OBEDIENT, obedient
+from tests.doubles.openai_pairs import PAIRS, comparing
 from tests.doubles.openai_question import Question
 from tests.doubles.openai_schedule import schedule_of
 from tests.doubles.openai_tally import Tally
@@ -73,10 +74,9 @@ def slow_s(model: str) -> float | None:
 
 def respond(question: Question, tally: Tally) -> Answer:
     """What a question is answered with, by its model's name."""
-    if ALIGNING.search(question.model):
-        return aligning(question)
-    if NAMING.search(question.model):
-        return naming(question)
+    for names, answer in ((ALIGNING, aligning), (NAMING, naming), (PAIRS, comparing)):
+        if names.search(question.model):
+            return answer(question)
     if CASCADE.search(question.model):
         return cascading(question)
     if OBEDIENT.search(question.model):

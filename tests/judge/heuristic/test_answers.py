@@ -26,6 +26,7 @@ def test_each_kind_of_evidence_has_one_rule():
         "DecomposeEvidence",
         "CoverageEvidence",
         "RatingEvidence",
+        "PairEvidence",
         "DiagnosisEvidence",
         "RunCriteriaEvidence",
     ]

@@ -1,0 +1,1 @@
+"""What `assizes compare --pairwise` and `assizes rank` do."""
