@@ -11,23 +11,20 @@ from typing import Annotated, Any, Literal
 import typer
 from typer import Argument, Option
 
-from assizes.deployments import (
+from assizes.deployments import commands, options, terminal, usage
+from assizes.deployments.command_groups import (
     align_cli,
     cascade_cli,
     causes_cli,
-    commands,
     compare_cli,
     judge_tables_cli,
     operating_cli,
-    options,
     people_cli,
     publish_cli,
     reading_cli,
     rubric_cli,
     store_cli,
     suite_cli,
-    terminal,
-    usage,
 )
 from assizes.judge.errors import AssizesError, ConfigurationError
 from assizes.judge.privacy.secret_masking import mask
