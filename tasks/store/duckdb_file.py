@@ -331,7 +331,12 @@ def statement_error(uri: str, error: duckdb.Error) -> StoreError:
             f"{uri}: the disk is full ({line}). What was committed before is kept, nothing else was "
             "written; free some room and give the same command again: kept replies are not paid for twice"
         )
-    return damage_error(uri, line) if DAMAGE_PATTERN.search(line) else StoreError(f"{uri}: {line}")
+    return damage_error(uri, line) if is_damage(error) else StoreError(f"{uri}: {line}")
+
+
+def is_damage(error: duckdb.Error) -> bool:
+    """Whether a statement failed because the file is damaged."""
+    return not _FULL_PATTERN.search(str(error)) and bool(DAMAGE_PATTERN.search(first_line(error)))
 
 
 def busy_error(uri: str, pid: object) -> StoreBusy:

@@ -96,6 +96,7 @@ class LentConnection:
         self._lock = threading.Lock()  # of the connection, which has one transaction at a time
         self._ended = threading.Event()
         self._is_cut = False  # a reader kept a writer waiting for too long
+        self._is_damaged = False  # a statement found the file damaged: nothing more is written
         self._allows_lending = False  # not before the tables are there
         self._lent: _State | None = None  # what the file held when it was lent
         self.mark: WriterMark | None = None
@@ -126,6 +127,7 @@ class LentConnection:
             except duckdb.Error as error:
                 if self._is_cut:
                     raise self._cut_error() from error
+                self._is_damaged |= duckdb_file.is_damage(error)
                 raise duckdb_file.statement_error(self.uri, error) from error
             finally:
                 self._lend_if_wanted()
@@ -238,6 +240,9 @@ class LentConnection:
 
     def _drop_connection(self) -> None:
         if self._connection is not None:
+            if self._is_damaged:  # a checkpoint would write what is left of the file
+                with suppress(duckdb.Error):
+                    self._connection.execute("pragma disable_checkpoint_on_shutdown")
             self._connection.close()
         self._connection = None
         self._release_read_lock()

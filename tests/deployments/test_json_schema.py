@@ -43,6 +43,7 @@ COMMANDS: Mapping[str, tuple[str, ...]] = {
     "resume": ("resume", "latest", *STORE),
     "doctor": ("doctor", "--set", "transcripts.uri=night-2026-11-03.jsonl"),
     "compare": ("compare", "demo~1", "demo", *STORE),
+    "rank": ("rank", "demo~1", "demo", "--model", "offline/lexical", *STORE),
     "sql": ("sql", "store.duckdb", "select * from cases limit 3"),
     "results": ("results", "yesno", *STORE),
     "import": ("import", "native", "night-2026-11-03.jsonl", "converted.jsonl"),

@@ -53,8 +53,8 @@ def test_opening_a_damaged_store_either_way_says_what_to_do_and_changes_nothing(
     folder, place = damaged(kind)
     before = bytes_of(folder)
     for writing in (False, True):
-        with pytest.raises(StoreError) as caught:
-            open_store(place, writing=writing).run("first")
+        with pytest.raises(StoreError) as caught, open_store(place, writing=writing) as store:
+            store.run("first")
         assert "is damaged: " in str(caught.value)
         assert "run `assizes store rebuild`: it moves them aside" in str(caught.value)
         assert "\n" not in str(caught.value)
