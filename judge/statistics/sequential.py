@@ -150,7 +150,7 @@ def crosses(estimate: float, error: float, clusters: int, bound: float) -> bool:
     return float(stdtr(max(1, clusters - 1), -estimate / error)) <= float(ndtr(-bound))
 
 
-StopWord = Literal["regressed", "fine", "inconclusive"]
+StopWord = Literal["fine", "regressed", "inconclusive"]
 """What a run stops for: a regression, none, or that all of its cases would not tell which."""
 
 
