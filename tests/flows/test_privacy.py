@@ -79,9 +79,8 @@ def decoded(data: bytes) -> bytes:
     """Some bytes, and the bytes that are compressed in them."""
     if data.startswith(b"\x1f\x8b"):
         return data + gzip.decompress(data)
-    with contextlib.suppress(
-        zlib.error
-    ):  # a checksum may begin like a compressed reply: a DuckDB file begins with one
+    # A DuckDB file begins with a checksum, which may begin like a compressed reply.
+    with contextlib.suppress(zlib.error):
         return data + zlib.decompressobj().decompress(data)
     return data
 
