@@ -16,7 +16,7 @@ from assizes.judge.privacy import secret_masking
 from tests import warm
 from tests.guardian import VARIABLE, watch_over
 from tests.outward import attempts, watch
-from tests.tiers import tier_of
+from tests.tiers import shares_setup, tier_of
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = Path(os.environ.get("ASSIZES_DATA", ROOT.parent / "shared" / "data"))
@@ -87,13 +87,15 @@ def outward_log() -> Path:
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` chooses among the tiers
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The tests of a file that need the Prefect server run in one process: what is set up for the
-    file is set up once. Each process starts a server of its own.
+    """The tests of a file that need the Prefect server, or share what is set up for the file, run in
+    one process: it is set up once. Each process starts a server of its own.
     """
     for item in items:
         item.add_marker(getattr(pytest.mark, tier_of(item)))
-        if "prefect_server" in getattr(item, "fixturenames", ()):
+        needs_server = "prefect_server" in getattr(item, "fixturenames", ())
+        if needs_server:
             item.add_marker(pytest.mark.server)
+        if needs_server or (shares_setup(item) and not item.get_closest_marker("xdist_group")):
             file = item.nodeid.partition("::")[0]
             item.add_marker(pytest.mark.xdist_group("web" if "/web/" in file else file))
 
