@@ -25,6 +25,9 @@ DATA = Path(os.environ.get("ASSIZES_DATA", ROOT.parent / "shared" / "data"))
 # the home of whoever runs the tests.
 _SCRATCH = Path(tempfile.mkdtemp(prefix="assizes-tests-"))
 os.environ[VARIABLE] = str(_SCRATCH)
+os.environ.setdefault(
+    "ASSIZES_TESTS_GROUPS", str(_SCRATCH)
+)  # of the process that gives out the tests
 _GUARDIAN = watch_over(_SCRATCH)  # removes the folder, and ends our server, if we are killed
 os.environ["PREFECT_HOME"] = f"{_SCRATCH}/prefect"
 os.environ["ASSIZES_HOME"] = f"{_SCRATCH}/assizes"
@@ -47,7 +50,7 @@ settings.load_profile("new-examples" if os.environ.get("ASSIZES_FUZZ") else "sam
 _NEEDED = {"server": "ASSIZES_SERVER_TESTS", "integrations": "ASSIZES_INTEGRATIONS"}
 collect_ignore = [name for name, variable in _NEEDED.items() if not os.environ.get(variable)]
 
-pytest_plugins = ["tests.doubles.fixtures", "tests.doubles.s3"]
+pytest_plugins = ["tests.doubles.fixtures", "tests.doubles.s3", "tests.grouping"]
 
 
 def _stop_server() -> None:

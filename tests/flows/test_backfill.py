@@ -106,7 +106,7 @@ async def test_every_day_is_a_run_and_neither_an_empty_nor_a_broken_one_ends_the
     assert await filled(config, FIRST, LAST) == outcome
     async with get_client() as client:
         run = await client.read_flow_run(state.state_details.flow_run_id)
-        assert run.name == "backfill-suite-2026-03-24..2026-04-06"
+        assert run.name == "backfill-suite-2026-03-24..2026-03-30"
         progress = await client.read_artifacts(
             artifact_filter=_key("assizes-backfill-progress-suite"),
             flow_run_filter=FlowRunFilter(id=FlowRunFilterId(any_=[run.id])),
