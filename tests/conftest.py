@@ -25,9 +25,8 @@ DATA = Path(os.environ.get("ASSIZES_DATA", ROOT.parent / "shared" / "data"))
 # the home of whoever runs the tests.
 _SCRATCH = Path(tempfile.mkdtemp(prefix="assizes-tests-"))
 os.environ[VARIABLE] = str(_SCRATCH)
-os.environ.setdefault(
-    "ASSIZES_TESTS_GROUPS", str(_SCRATCH)
-)  # of the process that gives out the tests
+# Inherited, and so the folder of the process that gives out the tests (tests/grouping.py).
+os.environ.setdefault("ASSIZES_TESTS_GROUPS", str(_SCRATCH))
 _GUARDIAN = watch_over(_SCRATCH)  # removes the folder, and ends our server, if we are killed
 os.environ["PREFECT_HOME"] = f"{_SCRATCH}/prefect"
 os.environ["ASSIZES_HOME"] = f"{_SCRATCH}/assizes"

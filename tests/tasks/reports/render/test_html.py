@@ -28,8 +28,8 @@ GROUPS = [PAYLOADS[start : start + 9] for start in range(0, len(PAYLOADS), 9)]
 of_each_group = pytest.mark.parametrize(
     "payloads",
     [
-        pytest.param(group, marks=pytest.mark.xdist_group(f"page {number}"), id=str(number))
-        for number, group in enumerate(GROUPS)
+        pytest.param(group, marks=pytest.mark.xdist_group(f"page {place}"), id=str(place))
+        for place, group in enumerate(GROUPS)
     ],
 )
 TEMPLATES = Path(reports.__file__).parent / "templates"
@@ -206,12 +206,8 @@ def test_nothing_outside_the_file_is_named():
 
 
 def test_headings_go_down_one_level_at_a_time():
-    levels = [
-        int(tag.name[1])
-        for tag in BeautifulSoup(html_report(SAMPLE), "html.parser").find_all(
-            re.compile("^h[1-4]$")
-        )
-    ]
+    soup = BeautifulSoup(html_report(SAMPLE), "html.parser")
+    levels = [int(tag.name[1]) for tag in soup.find_all(re.compile("^h[1-4]$"))]
     steps = [after - before for before, after in pairwise(levels)]
     assert levels[0] == 1
     assert max(steps) == 1
