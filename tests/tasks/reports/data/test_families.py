@@ -189,6 +189,7 @@ def tags_of_the_page() -> set[str]:
     return {tag.name for tag in page(RUN).find_all(True)}
 
 
+@pytest.mark.promised
 @pytest.mark.parametrize("start", range(0, len(PAYLOADS), REASONS))
 def test_a_reason_of_a_skip_makes_no_markup(start: int):
     of, scores = RUN, RUN.frames["scores"]

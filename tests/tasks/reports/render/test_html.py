@@ -24,11 +24,12 @@ from tests.tasks.reports.render.hostile import PAYLOADS
 from tests.tasks.reports.sample import Run, Said, compared, incomplete, run, with_prompts
 
 GROUPS = [PAYLOADS[start : start + 9] for start in range(0, len(PAYLOADS), 9)]
+DEAR = pytest.mark.promised  # seconds of drawing, too many for `make quick`
 # The tests of one group run in one process, where its page is made once.
 of_each_group = pytest.mark.parametrize(
     "payloads",
     [
-        pytest.param(group, marks=pytest.mark.xdist_group(f"page {place}"), id=str(place))
+        pytest.param(group, marks=(DEAR, pytest.mark.xdist_group(f"page {place}")), id=str(place))
         for place, group in enumerate(GROUPS)
     ],
 )
@@ -260,6 +261,7 @@ def hostile_charts() -> list[str]:
     return drawn
 
 
+@DEAR
 def test_hostile_names_stay_text_inside_the_drawings_too():
     for uri in hostile_charts():
         drawing = ET.fromstring(base64.b64decode(uri.partition("base64,")[2]))
@@ -308,6 +310,7 @@ def test_slices_by_tool_are_shown_and_said_to_overlap():
     assert "overlap" not in moved()
 
 
+@DEAR
 def test_a_report_of_ten_thousand_cases_stays_under_five_megabytes(record_property, capsys):
     long = "The agent repeated the same call with the same arguments. " * 40
     outcomes = tuple((f"Statement {place}. {long}", place != 1, long) for place in range(5))
