@@ -7,7 +7,7 @@ DIST := dist
 WHEEL_VENV := .venv-wheel
 
 .DEFAULT_GOAL := check
-.PHONY: demo quick test test-rest test-all fuzz torture coverage check format lint types contracts ids test-s3
+.PHONY: demo quick test test-times test-rest test-all fuzz torture coverage check format lint types contracts ids test-s3
 .PHONY: test-server test-integrations soak soak-quick audit mutation screenshots wheel test-wheel image lock
 .PHONY: clean docs reference
 .PHONY: bench bench-engine bench-rate bench-workers bench-scale bench-bulk bench-sql bench-begin bench-banking
@@ -29,6 +29,14 @@ demo: $(STAMP)  ## two runs over bundled transcripts, one with a planted regress
 PYTEST := $(BIN)/python -m pytest --randomly-seed=1
 BESIDE := -n 3 --dist loadgroup
 
+# The only folders with quick tests (tests/tiers.py): importing the others would take longer than the tests.
+QUICK_FOLDERS := tests/judge tests/mutation tests/tasks/reports tests/tasks/runtime tests/tasks/forecasts
+
+# Each of a thousand processes would compile our modules, and each worker the assertions of all tests.
+unexport PYTHONDONTWRITEBYTECODE
+
+TIMES := .pytest_cache/times
+
 # What failed beside other tests runs again by itself; a test that fails twice is red. Read the first failure, which
 # stays in the output: mostly a busy machine, but a fault of ours that shows only sometimes looks the same.
 ALONE = || { echo "FAILED BESIDE OTHERS (above); the same tests again, alone:"; \
@@ -36,11 +44,16 @@ ALONE = || { echo "FAILED BESIDE OTHERS (above); the same tests again, alone:"; 
 
 quick: $(STAMP)  ## the rules of judging: tests that start no server and no process
 	@echo "make quick: the tests that start nothing"
-	$(PYTEST) $(BESIDE) -m quick
+	$(PYTEST) $(BESIDE) -m quick $(QUICK_FOLDERS)
 
 test: $(STAMP)  ## every test but those that kill, need a server of their own or a browser
 	@echo "make test: all that the README promises, on real servers; half an hour or more on two cores, percent done at the right"
 	$(PYTEST) $(BESIDE) -m "not full" $(ALONE)
+
+test-times: $(STAMP)  ## `make test` once more with what each file and test costs: CPU and wall seconds, children included
+	@mkdir -p $(TIMES) && rm -f $(TIMES)/*.jsonl
+	-ASSIZES_TEST_TIMES=$(TIMES) $(PYTEST) $(BESIDE) -m "not full" -p tests.times
+	$(BIN)/python -m tests.times $(TIMES)
 
 test-rest: $(STAMP)  ## what `make test` leaves out: kills, failpoints, servers of their own, browser, installed wheel
 	@echo "make test-rest: kills, failpoints, servers, browser; over 20 minutes on two cores"

@@ -16,7 +16,7 @@ from assizes.judge.privacy import secret_masking
 from tests import warm
 from tests.guardian import VARIABLE, watch_over
 from tests.outward import attempts, watch
-from tests.tiers import tier_of
+from tests.tiers import shares_setup, tier_of
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = Path(os.environ.get("ASSIZES_DATA", ROOT.parent / "shared" / "data"))
@@ -25,6 +25,8 @@ DATA = Path(os.environ.get("ASSIZES_DATA", ROOT.parent / "shared" / "data"))
 # the home of whoever runs the tests.
 _SCRATCH = Path(tempfile.mkdtemp(prefix="assizes-tests-"))
 os.environ[VARIABLE] = str(_SCRATCH)
+# Inherited, and so the folder of the process that gives out the tests (tests/grouping.py).
+os.environ.setdefault("ASSIZES_TESTS_GROUPS", str(_SCRATCH))
 _GUARDIAN = watch_over(_SCRATCH)  # removes the folder, and ends our server, if we are killed
 os.environ["PREFECT_HOME"] = f"{_SCRATCH}/prefect"
 os.environ["ASSIZES_HOME"] = f"{_SCRATCH}/assizes"
@@ -47,7 +49,7 @@ settings.load_profile("new-examples" if os.environ.get("ASSIZES_FUZZ") else "sam
 _NEEDED = {"server": "ASSIZES_SERVER_TESTS", "integrations": "ASSIZES_INTEGRATIONS"}
 collect_ignore = [name for name, variable in _NEEDED.items() if not os.environ.get(variable)]
 
-pytest_plugins = ["tests.doubles.fixtures", "tests.doubles.s3"]
+pytest_plugins = ["tests.doubles.fixtures", "tests.doubles.s3", "tests.grouping"]
 
 
 def _stop_server() -> None:
@@ -87,13 +89,15 @@ def outward_log() -> Path:
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` chooses among the tiers
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The tests of a file that need the Prefect server run in one process: what is set up for the
-    file is set up once. Each process starts a server of its own.
+    """The tests of a file that need the Prefect server, or share what is set up for the file, run in
+    one process: it is set up once. Each process starts a server of its own.
     """
     for item in items:
         item.add_marker(getattr(pytest.mark, tier_of(item)))
-        if "prefect_server" in getattr(item, "fixturenames", ()):
+        needs_server = "prefect_server" in getattr(item, "fixturenames", ())
+        if needs_server:
             item.add_marker(pytest.mark.server)
+        if needs_server or (shares_setup(item) and not item.get_closest_marker("xdist_group")):
             file = item.nodeid.partition("::")[0]
             item.add_marker(pytest.mark.xdist_group("web" if "/web/" in file else file))
 

@@ -19,6 +19,18 @@ PROCESSES = {"prefect_server", "openai_server", "judge_server", "s3", "served", 
 """Fixtures that start a process."""
 
 
+def shares_setup(item: pytest.Item) -> bool:
+    """Whether a test uses a fixture of its whole file, which each process would set up anew."""
+    known = getattr(item, "_fixtureinfo", None)
+    if known is None:
+        return False
+    return any(
+        definitions[-1].scope == "module"
+        for name, definitions in known.name2fixturedefs.items()
+        if not name.startswith("_")  # those of plugins
+    )
+
+
 def tier_of(item: pytest.Item) -> str:
     """The lowest tier that runs a test: `quick`, `promised` or `full`."""
     if item.get_closest_marker("full"):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from assizes.judge.comparison.compare import compare
 from assizes.judge.comparison.metrics import counted_metrics, metric_names
 from assizes.judge.config.gates import ComparisonConfig
+from tests.drawn import examples
 from tests.judge.run_frames import case_row, fraction_row, run_of, score_row
 
 CASES = 14
@@ -60,7 +61,7 @@ def counted(before, after, **rest):
     return counted_metrics((before.scores, after.scores), names, **rest)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(sides, sides)
 def test_counts_and_joined_cases_come_to_the_same_comparison(one, other):
     before, after = run(rows_of(one), "before"), run(rows_of(other), "after")
@@ -72,7 +73,7 @@ def test_counts_and_joined_cases_come_to_the_same_comparison(one, other):
         assert compare(before, after, limits) == compare(before, turned, limits)
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(sides, sides, st.integers(1, 50))
 def test_blocks_of_any_size_come_to_the_same_counts(one, other, block):
     before, after = run(rows_of(one), "before"), run(rows_of(other), "after")

@@ -1,13 +1,14 @@
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from assizes.judge.comparison.compare import compare
 from assizes.judge.config.gates import ComparisonConfig
+from tests.drawn import examples
 from tests.judge.run_frames import case_row, fraction_row, run_of, score_row
 
-FEW = settings(max_examples=40, deadline=None)
+FEW = examples(40)
 
 
 points = st.integers(0, 10_000).map(lambda cents: cents / 100)

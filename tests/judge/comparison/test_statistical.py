@@ -8,15 +8,16 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from assizes.judge.comparison.compare import ALLOW_HINT, RunComparison, compare
 from assizes.judge.config.gates import ComparisonConfig
 from assizes.judge.rows import as_json
+from tests.drawn import examples
 from tests.judge.run_frames import binary_row, case_row, config, run_of, score_row
 
-FEW = settings(max_examples=25, deadline=None)
+FEW = examples(25)
 
 
 def suite(passed, **rest):

@@ -6,14 +6,15 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from assizes.judge.case import Case, ToolCall, ToolResult, ToolSpec, Transcript, Turn, Usage
 from assizes.judge.formats import FORMATS, WRITERS, lost_fields, native_line
 from assizes.judge.formats.shared.parsing import FIDELITY
+from tests.drawn import examples
 
-SOME = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SOME = examples(60)
 NAMES = st.text("abcXYZ_09", min_size=1, max_size=8)
 TEXTS = st.none() | st.text(min_size=1, max_size=20)
 VALUES = st.recursive(

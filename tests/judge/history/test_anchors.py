@@ -39,8 +39,8 @@ def scenario(seed: int, *, judge: float, agent: float):
     [(0, 0, "none"), (0, -6, "agent"), (-6, 0, "judge"), (-6, -8, "both"), (-6, 6, "both")],
 )
 def test_the_cause_is_right_nineteen_times_in_twenty(judge: float, agent: float, cause: str):
-    found = [scenario(seed, judge=judge, agent=agent) for seed in range(100)]
-    assert found.count(cause) >= 95
+    found = [scenario(seed, judge=judge, agent=agent) for seed in range(60)]
+    assert found.count(cause) >= 57
 
 
 def test_matching_cases_are_compared_one_by_one_by_sign_flips():

@@ -69,6 +69,7 @@ def test_what_was_wrong_with_an_answer_does_not_hold_the_id_of_the_ask():
     assert user.count(ask.reply_id) == 4  # two ends of data, two lines that name it
 
 
+@pytest.mark.promised
 def test_attacks_are_contained_noticed_and_without_success(monkeypatch, capsys):
     monkeypatch.setenv("OPENAI_API_KEY", OPENAI_KEY)
     figures = Figures()

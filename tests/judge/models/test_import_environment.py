@@ -19,6 +19,7 @@ print("imported")
 """
 
 
+@pytest.mark.promised
 @pytest.mark.parametrize(
     ("variables", "said"),
     [

@@ -151,6 +151,7 @@ def test_a_model_that_can_be_called_is_checked_without_a_call(judge_server):
     assert judge_server.stats()["requests"] == 0
 
 
+@pytest.mark.promised
 def test_litellm_is_imported_only_for_a_model_that_needs_it_and_fetches_no_prices():
     program = (
         "import sys; from assizes.judge.model_factory import check_model, model_for;"

@@ -3,12 +3,13 @@ from __future__ import annotations
 from fractions import Fraction
 from itertools import combinations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.drawn import examples
 from tests.judge.run_frames import fraction_row, outcomes, repeated, score_row, summary_of
 
-FEW = settings(max_examples=40, deadline=None)
+FEW = examples(40)
 
 
 def test_repeated_cases_have_pass_hat_k():

@@ -5,12 +5,13 @@ import random
 from fractions import Fraction
 
 import polars as pl
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from assizes.judge.rows import frame
 from assizes.judge.summary.run_summary import RunSummary
 from assizes.judge.summary.summary import summarise
+from tests.drawn import examples
 from tests.judge.run_frames import (
     ask_row,
     case_row,
@@ -21,7 +22,7 @@ from tests.judge.run_frames import (
     summary_of,
 )
 
-FEW = settings(max_examples=40, deadline=None)
+FEW = examples(40)
 
 
 points = st.integers(0, 10_000).map(lambda cents: cents / 100)

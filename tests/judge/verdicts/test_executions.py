@@ -2,12 +2,13 @@ from __future__ import annotations
 
 import duckdb
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.drawn import examples
 from tests.judge.run_frames import case_row, outcomes, summary_of
 
-FEW = settings(max_examples=40, deadline=None)
+FEW = examples(40)
 
 
 @pytest.mark.row("001-48")

@@ -55,6 +55,7 @@ def test_a_failpoint_raises_at_the_time_that_was_asked_for(disarmed):
     failpoint("plan.begun")
 
 
+@pytest.mark.promised
 @pytest.mark.parametrize(
     ("wanted", "code"),
     [("plan.begun", -9), ("plan.begun:1:kill", -9), ("plan.begun:1:exit", 86), ("plan.begun:2", 0)],

@@ -13,6 +13,8 @@ import pytest
 from assizes.deployments.samples import sample_cases
 from assizes.judge.formats import native_line
 
+pytestmark = pytest.mark.promised  # each test starts a command
+
 _EVALUATION = """
 import sys
 from pathlib import Path

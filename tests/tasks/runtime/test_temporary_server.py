@@ -14,6 +14,8 @@ import pytest
 
 from tests.outward import PYTHONPATH
 
+pytestmark = pytest.mark.promised  # each test starts processes
+
 PARENT = """
 import time
 from assizes.tasks.runtime.process import prepare_process

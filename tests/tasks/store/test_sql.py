@@ -11,13 +11,22 @@ from assizes.judge.config.run import StoreConfig
 from assizes.judge.errors import ConfigurationError, StoreError
 from assizes.tasks.store import open_store, query_store
 from tests.command import assizes
+from tests.doubles.s3 import S3
 from tests.tasks.store.rows import COUNTS, ENDED, ended, run_metrics, run_record, shard
 
 RUNS = ("r-1", "r-2")
 
 
-@pytest.fixture
-def filled(place: StoreConfig) -> StoreConfig:
+@pytest.fixture(scope="module", params=["duckdb", "folder", "s3"])
+def filled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> StoreConfig:
+    """A store of each kind in turn, filled once: nothing that is asked here may change it."""
+    folder = tmp_path_factory.mktemp("stores")
+    if request.param == "s3":
+        s3: S3 = request.getfixturevalue("s3")
+        place = StoreConfig(uri=f"s3://{s3.bucket()}/lake", storage_options=s3.storage_options)
+    else:
+        kind = {"duckdb": f"duckdb:///{folder}/store.duckdb", "folder": f"{folder}/lake"}
+        place = StoreConfig(uri=kind[request.param])
     fill(place)
     return place
 

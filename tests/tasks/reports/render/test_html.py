@@ -8,6 +8,7 @@ import re
 import sys
 import time
 from collections.abc import Sequence
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -23,6 +24,15 @@ from tests.tasks.reports.render.hostile import PAYLOADS
 from tests.tasks.reports.sample import Run, Said, compared, incomplete, run, with_prompts
 
 GROUPS = [PAYLOADS[start : start + 9] for start in range(0, len(PAYLOADS), 9)]
+DEAR = pytest.mark.promised  # seconds of drawing, too many for `make quick`
+# The tests of one group run in one process, where its page is made once.
+of_each_group = pytest.mark.parametrize(
+    "payloads",
+    [
+        pytest.param(group, marks=(DEAR, pytest.mark.xdist_group(f"page {place}")), id=str(place))
+        for place, group in enumerate(GROUPS)
+    ],
+)
 TEMPLATES = Path(reports.__file__).parent / "templates"
 TEXT = {
     "p",
@@ -96,7 +106,8 @@ def side(texts: Sequence[str], level: int, run_id: str) -> Run:
     return run([*said, *lost], run_id=run_id, transcripts={"uri": texts[0]})
 
 
-def full_page(texts: Sequence[str]) -> str:
+@cache
+def full_page(texts: tuple[str, ...]) -> str:
     """Every place of the report that holds foreign text, filled with it."""
     return html_report(compared(side(texts, 5, "before"), side(texts, 1, "after")))
 
@@ -182,9 +193,10 @@ def test_the_policy_of_the_page_allows_its_one_script_and_no_request():
     )
 
 
-def test_the_script_of_the_page_is_ours_whatever_the_data_says():
-    scripts = {BeautifulSoup(full_page(one), "html.parser").script.string for one in GROUPS}
-    assert scripts == {(TEMPLATES / "page.js").read_text()}
+@of_each_group
+def test_the_script_of_the_page_is_ours_whatever_the_data_says(payloads: tuple[str, ...]):
+    (script,) = BeautifulSoup(full_page(payloads), "html.parser").find_all("script")
+    assert script.string == (TEMPLATES / "page.js").read_text()
 
 
 def test_nothing_outside_the_file_is_named():
@@ -195,12 +207,8 @@ def test_nothing_outside_the_file_is_named():
 
 
 def test_headings_go_down_one_level_at_a_time():
-    levels = [
-        int(tag.name[1])
-        for tag in BeautifulSoup(html_report(SAMPLE), "html.parser").find_all(
-            re.compile("^h[1-4]$")
-        )
-    ]
+    soup = BeautifulSoup(html_report(SAMPLE), "html.parser")
+    levels = [int(tag.name[1]) for tag in soup.find_all(re.compile("^h[1-4]$"))]
     steps = [after - before for before, after in pairwise(levels)]
     assert levels[0] == 1
     assert max(steps) == 1
@@ -211,20 +219,20 @@ def test_every_image_says_what_it_shows():
     assert [image["alt"].split(" ")[0] for image in found] == ["Bar", "Histogram", "Bar"]
 
 
-@pytest.mark.parametrize("payloads", GROUPS, ids=range(len(GROUPS)))
+@of_each_group
 def test_foreign_text_adds_no_node_and_no_attribute(payloads: tuple[str, ...]):
-    harmless = [f"text {place}" for place, _ in enumerate(payloads)]
+    harmless = tuple(f"text {place}" for place, _ in enumerate(payloads))
     assert structure(full_page(payloads)) == structure(full_page(harmless))
 
 
-@pytest.mark.parametrize("payloads", GROUPS, ids=range(len(GROUPS)))
+@of_each_group
 def test_foreign_text_is_shown_as_the_text_it_is(payloads: tuple[str, ...]):
     shown = BeautifulSoup(full_page(payloads), "html.parser")
     ids = {tag.text for tag in shown.select("#cases bdi")}
     assert {clean(one_line(payload), 512) for payload in payloads} <= ids
 
 
-@pytest.mark.parametrize("payloads", GROUPS, ids=range(len(GROUPS)))
+@of_each_group
 def test_only_known_tags_attributes_and_targets_are_in_the_page(payloads: tuple[str, ...]):
     soup = BeautifulSoup(full_page(payloads), "html.parser")
     tags = soup.find_all(True)
@@ -253,6 +261,7 @@ def hostile_charts() -> list[str]:
     return drawn
 
 
+@DEAR
 def test_hostile_names_stay_text_inside_the_drawings_too():
     for uri in hostile_charts():
         drawing = ET.fromstring(base64.b64decode(uri.partition("base64,")[2]))
@@ -301,6 +310,7 @@ def test_slices_by_tool_are_shown_and_said_to_overlap():
     assert "overlap" not in moved()
 
 
+@DEAR
 def test_a_report_of_ten_thousand_cases_stays_under_five_megabytes(record_property, capsys):
     long = "The agent repeated the same call with the same arguments. " * 40
     outcomes = tuple((f"Statement {place}. {long}", place != 1, long) for place in range(5))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +83,7 @@ def test_each_expected_outcome_is_one_line_with_its_sign_and_justification():
     assert "- ✗ The refund is named: No amount is mentioned." in lines
 
 
+@cache
 def hostile_report(payloads: tuple[str, ...]) -> str:
     before, after = (
         run(
@@ -108,9 +110,17 @@ def hostile_report(payloads: tuple[str, ...]) -> str:
 
 
 GROUPS = [PAYLOADS[start : start + 9] for start in range(0, len(PAYLOADS), 9)]
+# The tests of one group run in one process, where its report is made once.
+of_each_group = pytest.mark.parametrize(
+    "payloads",
+    [
+        pytest.param(group, marks=pytest.mark.xdist_group(f"text {number}"), id=str(number))
+        for number, group in enumerate(GROUPS)
+    ],
+)
 
 
-@pytest.mark.parametrize("payloads", GROUPS, ids=range(len(GROUPS)))
+@of_each_group
 def test_foreign_text_makes_no_markup(payloads: tuple[str, ...]):
     found = tokens(hostile_report(payloads))
     kinds = {token.type for token in found}
@@ -121,7 +131,7 @@ def test_foreign_text_makes_no_markup(payloads: tuple[str, ...]):
     assert [text for text in texts if AUTOLINK.search(text)] == []
 
 
-@pytest.mark.parametrize("payloads", GROUPS, ids=range(len(GROUPS)))
+@of_each_group
 def test_foreign_text_breaks_no_table(payloads: tuple[str, ...]):
     harmless = tuple(f"text {place}" for place, _ in enumerate(payloads))
     shapes = [

@@ -79,6 +79,7 @@ def test_the_file_in_the_docs_is_the_schema_of_this_version():
     assert json.loads(kept) == report_schema()
 
 
+@pytest.mark.promised
 def test_the_command_prints_it_without_a_run(tmp_path: Path):
     answer = assizes("report", "--schema", cwd=tmp_path)
     assert (answer.code, answer.err) == (0, "")
