@@ -85,7 +85,7 @@ def _figures(done: Outcome) -> dict[str, Any]:
         "asks": len(done.asks),
         "usable": done.usable,
         "calls": len(done.calls),
-        "turned_away": sum(400 <= call.status for call in done.calls),
+        "turned_away": sum(call.status >= 400 for call in done.calls),
         "at_cap": len(cut),
         "tokens_in": sum(call.prompt_tokens for call in done.calls),
         "tokens_out": sum(call.completion_tokens for call in done.calls),

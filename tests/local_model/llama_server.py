@@ -27,8 +27,7 @@ def main() -> None:
         cpu.n_threads = int(threads)
         cpu.poll = 0  # threads that wait in a loop for each other would starve on a busy machine
     params.sampling.seed = 7
-    server = xllamacpp.Server(params)
-    print(server.listening_address, flush=True)
+    _server = xllamacpp.Server(params)  # serves as long as the object lives
     threading.Event().wait()
 
 
