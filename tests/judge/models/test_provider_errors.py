@@ -51,6 +51,12 @@ def test_a_hint_is_seconds_from_now_or_nothing(headers, seconds, monkeypatch):
         time.tzset()
 
 
+LLAMA_SERVER_FULL = (  # as the server of llama.cpp words it
+    '{"error":{"code":400,"message":"request (4476 tokens) exceeds the available context size (4096 '
+    'tokens), try increasing it","type":"exceed_context_size_error","n_prompt_tokens":4476,"n_ctx":4096}}'
+)
+
+
 @pytest.mark.parametrize(
     ("status", "said", "code"),
     [
@@ -60,6 +66,7 @@ def test_a_hint_is_seconds_from_now_or_nothing(headers, seconds, monkeypatch):
         (429, "Rate limit reached for requests", "rate_limited"),
         (400, "litellm.ContextWindowExceededError: prompt", "context_overflow"),
         (400, "The input token count (9) exceeds the maximum number of tokens", "context_overflow"),
+        (400, LLAMA_SERVER_FULL, "context_overflow"),
         (400, "API key not valid. Please pass a valid API key.", "authentication"),
         (403, "flagged by our content_filter", "refused"),
         (500, "content_filter is down", "unavailable"),
