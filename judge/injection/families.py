@@ -11,11 +11,11 @@ import re
 import tomllib
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib import resources
 from itertools import groupby, islice
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from assizes.judge.case import Case, ToolCall
 from assizes.judge.injection.disguises import TextShape, hidden_count, plain, readings
@@ -223,17 +223,18 @@ def flags(case: Case) -> tuple[Flag, ...]:
     All texts from outside are searched, also ids and names, but not `evaluation_criteria_override`,
     which is meant to address the judge.
     """
-    texts: dict[str, _Passage] = {}  # each text where it stands first
-    for passage in _texts(case):
-        first = texts.setdefault(passage.text, passage)
-        if first.by_agent and not passage.by_agent:  # the agent repeats it, or is repeated
-            texts[passage.text] = replace(first, by_agent=False)
+    passages = list(_texts(case))
     # One search over all texts together first: most cases hold no attack, and need no more.
-    whole = "\n".join(texts)
+    whole = "\n".join(dict.fromkeys([passage.text for passage in passages]))
     shape = TextShape.of(whole)
     among, disguises = tuple(matching_families(plain(whole))), any(disguise_names(whole, shape))
     if not among and not disguises and (not shape.hidden or hidden_count(whole) <= MOST_HIDDEN):
         return ()
+    texts: dict[str, _Passage] = {}  # each text where it stands first
+    for passage in passages:
+        first = texts.setdefault(passage.text, passage)
+        if first.by_agent and not passage.by_agent:  # the agent repeats it, or is repeated
+            texts[passage.text] = first._replace(by_agent=False)
     signs = [
         flag
         for passage in texts.values()
@@ -243,8 +244,7 @@ def flags(case: Case) -> tuple[Flag, ...]:
     return tuple(next(same) for _, same in groupby(signs, key=lambda flag: flag.name))
 
 
-@dataclass(frozen=True, slots=True)
-class _Passage:
+class _Passage(NamedTuple):
     place: str
     text: str
     by_agent: bool = False
@@ -280,13 +280,14 @@ def _texts(case: Case) -> Iterator[_Passage]:
     """Yield the texts of each place; what a turn says is one text, so is what it was given."""
     transcript = case.transcript
     for index, turn in enumerate(transcript.turns):
-        spoken = [turn.text or "", *(part for call in turn.tool_calls for part in _call(call))]
-        results = [text for call in turn.tool_calls for text in _results(call)]
+        spoken, results = [turn.text or ""], []
+        for call in turn.tool_calls:
+            spoken += _call(call)
+            results += _results(call)
         if (result := turn.tool_result) is not None:
             results += [result.content, result.call_id or "", result.name or ""]
-        results += [
-            text for chunk in turn.chunks or () for text in (chunk.content, chunk.doc_uri or "")
-        ]
+        for chunk in turn.chunks or ():
+            results += [chunk.content, chunk.doc_uri or ""]
         place, by_agent = f"turn {index}", turn.role == "assistant"
         yield _Passage(place, "\n".join(filter(None, spoken)), by_agent)
         yield _Passage(place, "\n".join(filter(None, results)))
