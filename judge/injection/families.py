@@ -47,6 +47,11 @@ class AttackFamily:
     patterns: tuple[tuple[str, re.Pattern[str]], ...]  # kind and pattern, for text of `plain`
     quick_test: QuickTest  # of all patterns that make a flag
 
+    @property
+    def flagging(self) -> Iterator[str]:
+        """The patterns that make a flag."""
+        return (pattern.pattern for kind, pattern in self.patterns if kind != BESIDE)
+
     def has_match(self, bare: str) -> bool:
         """Whether a pattern matches in a text from `plain`."""
         return any(match.kind != BESIDE for match in self.matches(bare, different_words(bare)))
@@ -134,6 +139,36 @@ def _family(entry: Mapping[str, Any], expanded: Callable[[str], str]) -> AttackF
     )
 
 
+_TESTED_TOGETHER: Final = (
+    ("judge_addressed", "judge_obliged", "chat_markers", "hidden_note"),
+    ("top_mark_demanded", "verdict_by_metric", "verdict_in_lines"),
+    ("verdict_json", "ignore_instructions", "forget_what_was_told", "no_evaluation")
+    + ("polish", "arabic", "whatever_happened"),
+    ("fake_delimiter", "closed_quotation"),
+    ("new_instructions", "success_assumed", "system_voice", "faults_suppressed")
+    + ("model_as_reader", "french", "german", "chinese", "spanish", "russian", "portuguese")
+    + ("italian", "dutch"),
+    ("threat_or_reward", "judge_recast", "korean", "japanese"),
+    ("output_dictated", "result_claimed", "authority_claimed", "field_forced", "judge_imitated")
+    + ("rubric_replaced", "answer_always", "score_dictated", "borrowed_headings", "turkish")
+    + ("hindi",),
+)
+"""The families whose quick tests are one, found by measuring: a test for each would leave the
+caches of the processor between two cases, and one for all would have too many states."""
+
+
+@lru_cache(maxsize=1)
+def _groups() -> tuple[tuple[tuple[AttackFamily, ...], QuickTest], ...]:
+    """All families, a few together, each group with a quick test of what makes a flag in it."""
+    rest = {family.name: family for family in families()}
+    named = [tuple(rest.pop(name) for name in names) for names in _TESTED_TOGETHER]
+    groups = [*named, *((family,) for family in rest.values())]
+    return tuple(
+        (group, QuickTest(pattern for family in group for pattern in family.flagging))
+        for group in groups
+    )
+
+
 def family_names(text: str, among: Sequence[AttackFamily] | None = None) -> Iterator[str]:
     """Yield the names of the families that match in a text; `among` limits the families tried."""
     bare = plain(text)
@@ -155,9 +190,11 @@ def matching_families(bare: str) -> Iterator[AttackFamily]:
     For several texts joined to one, these are all families that can match in one of them.
     """
     untested = has_surrogates(bare)
-    for family in families():
-        if (untested or family.quick_test.may_match(bare)) and family.has_match(bare):
-            yield family
+    for group, quick_test in _groups():
+        if untested or quick_test.may_match(bare):
+            for family in group:
+                if (untested or family.quick_test.may_match(bare)) and family.has_match(bare):
+                    yield family
 
 
 ATTACKS: Final = (
