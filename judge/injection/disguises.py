@@ -119,9 +119,7 @@ _ODD_BLANKS: Final = QuickTest(
 
 
 # All that `str.split` splits at, so that words are told apart in one pass.
-_BLANKS: Final = (
-    "\t\n\x0b\x0c\r\x1c-\x1f \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
-)
+_BLANKS: Final = "\t\n\x0b\x0c\r\x1c-\x1f \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
 _SPELLED: Final = QuickTest([f"[{_BLANKS}]+[^{_BLANKS}]" * 4 + f"[{_BLANKS}]"])
 _MAYBE_PIECE: Final = QuickTest(["[A-Za-z0-9+/_-]" * SHORTEST_PIECE])  # hex too has these alone
 
@@ -231,8 +229,7 @@ _DISGUISES: Final[Mapping[str, tuple[Callable[[TextShape], bool], Callable[[str]
     ),
     "rot13": (
         lambda shape: (
-            _MAYBE_ROT13.may_match_any(shape.low)
-            and any(cue in shape.low for cue in _ROT13_WORDS)
+            _MAYBE_ROT13.may_match_any(shape.low) and any(cue in shape.low for cue in _ROT13_WORDS)
         ),
         lambda text: codecs.encode(text, "rot13"),
     ),
@@ -253,9 +250,7 @@ _DISGUISES: Final[Mapping[str, tuple[Callable[[TextShape], bool], Callable[[str]
     "spaced": (
         lambda shape: (
             shape.spelled
-            or (
-                _MAYBE_DOTTED.may_match_any(shape.low) and _DOTTED.search(shape.low) is not None
-            )
+            or (_MAYBE_DOTTED.may_match_any(shape.low) and _DOTTED.search(shape.low) is not None)
         ),
         _without_spacing,
     ),

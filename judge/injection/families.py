@@ -142,16 +142,22 @@ def _family(entry: Mapping[str, Any], expanded: Callable[[str], str]) -> AttackF
 _TESTED_TOGETHER: Final = (
     ("judge_addressed", "judge_obliged", "chat_markers", "hidden_note"),
     ("top_mark_demanded", "verdict_by_metric", "verdict_in_lines"),
-    ("verdict_json", "ignore_instructions", "forget_what_was_told", "no_evaluation")
-    + ("polish", "arabic", "whatever_happened"),
+    (
+        *("verdict_json", "ignore_instructions", "forget_what_was_told", "no_evaluation"),
+        *("polish", "arabic", "whatever_happened"),
+    ),
     ("fake_delimiter", "closed_quotation"),
-    ("new_instructions", "success_assumed", "system_voice", "faults_suppressed")
-    + ("model_as_reader", "french", "german", "chinese", "spanish", "russian", "portuguese")
-    + ("italian", "dutch"),
+    (
+        *("new_instructions", "success_assumed", "system_voice", "faults_suppressed"),
+        *("model_as_reader", "french", "german", "chinese", "spanish", "russian"),
+        *("portuguese", "italian", "dutch"),
+    ),
     ("threat_or_reward", "judge_recast", "korean", "japanese"),
-    ("output_dictated", "result_claimed", "authority_claimed", "field_forced", "judge_imitated")
-    + ("rubric_replaced", "answer_always", "score_dictated", "borrowed_headings", "turkish")
-    + ("hindi",),
+    (
+        *("output_dictated", "result_claimed", "authority_claimed", "field_forced"),
+        *("judge_imitated", "rubric_replaced", "answer_always", "score_dictated"),
+        *("borrowed_headings", "turkish", "hindi"),
+    ),
 )
 """The families whose quick tests are one, found by measuring: a test for each would leave the
 caches of the processor between two cases, and one for all would have too many states."""
@@ -317,7 +323,8 @@ def _texts(case: Case) -> Iterator[_Passage]:
     """Yield the texts of each place; what a turn says is one text, so is what it was given."""
     transcript = case.transcript
     for index, turn in enumerate(transcript.turns):
-        spoken, results = [turn.text or ""], []
+        spoken: list[str] = [turn.text or ""]
+        results: list[str] = []
         for call in turn.tool_calls:
             spoken += _call(call)
             results += _results(call)
