@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from assizes.judge.injection.quick_test import QuickTest
+from assizes.judge.injection.quick_test import QuickTest, has_surrogates
 
 _BLACK_FLAG: Final = "\U0001f3f4"  # the emoji before the tags of England, Scotland, Wales
 _ZERO_WIDTH: Final = (
@@ -81,6 +81,7 @@ MAX_DECODED: Final = 2_000
 """The most encoded pieces of one text that are decoded."""
 
 _BASE64: Final = re.compile(r"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{20,}={0,2}(?![A-Za-z0-9+/=])")
+_AS_PLAIN: Final = str.maketrans("-_", "+/")  # Base64 as in URLs (RFC 4648)
 _HEX: Final = re.compile(r"(?<![0-9A-Fa-f])(?:[0-9A-Fa-f]{2}){12,}(?![0-9A-Fa-f])")
 _ESCAPED: Final = re.compile(r"%[0-9A-Fa-f]{2}")
 _DOTTED: Final = re.compile(r"(?:\w[.\-_*]){3}\w")  # i.g.n.o.r.e
@@ -96,7 +97,7 @@ _LOOKALIKES: Final = str.maketrans(
 )  # these look-alikes are here on purpose
 
 _FOREIGN: Final = re.compile(r"[^\W\d_\x00-\x7f]")  # a letter beyond ASCII
-_GREEK_OR_CYRILLIC: Final = re.compile(r"[\u0370-\u04ff]")
+_GREEK_OR_CYRILLIC: Final = QuickTest(["[\u0370-\u04ff]"])
 _STEMS: Final = (
     *("ignor", "disregard", "forget", "overrid", "instruct", "judg", "grader", "evaluat", "scor"),
     *("rubric", "rating", "metric", "perfect", "verdict", "highest", "maxim", "criteri", "prompt"),
@@ -117,13 +118,18 @@ _ODD_BLANKS: Final = QuickTest(
 )
 
 
+# All that `str.split` splits at, so that words are told apart in one pass.
+_BLANKS: Final = "\t\n\x0b\x0c\r\x1c-\x1f \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
+_SPELLED: Final = QuickTest([f"[{_BLANKS}]+[^{_BLANKS}]" * 4 + f"[{_BLANKS}]"])
+_MAYBE_PIECE: Final = QuickTest(["[A-Za-z0-9+/_-]" * SHORTEST_PIECE])  # hex too has these alone
+
+
 @dataclass(frozen=True, slots=True)
 class TextShape:
     """Cheap facts about a text, which say what disguises are possible at all."""
 
-    words: str  # the different words in lower case, one a line
-    longest: int  # characters of the longest word
-    long_words: str  # the words that can be encoded sentences, as they were written
+    low: str  # the text in lower case
+    long_words: str  # the words that can be encoded sentences, as they were written, one a line
     spelled: bool  # whether four single letters in a row may spell out a word
     ascii: bool
     hidden: bool  # whether it holds hidden characters
@@ -131,29 +137,30 @@ class TextShape:
     @classmethod
     def of(cls, text: str) -> TextShape:
         """The shape of a text as it was written."""
-        tokens = text.lower().split()
-        lengths = list(map(len, tokens))
-        words, longest = "\n".join(set(tokens)), max(lengths, default=0)
-        # The lengths as bytes (at most 255), so that one search finds four words of one letter.
-        in_bytes = bytes(lengths if longest < 256 else [min(length, 255) for length in lengths])
-        spelled = b"\1\1\1\1" in in_bytes
-        is_long = longest >= SHORTEST_PIECE
-        long_words = (
-            [word for word in text.split() if len(word) >= SHORTEST_PIECE] if is_long else ()
-        )
-        return cls(
-            words, longest, "\n".join(long_words), spelled, text.isascii(), hidden_count(text) > 0
-        )
+        low, long_words = text.lower(), ""
+        if _MAYBE_PIECE.may_match_any(text):
+            long_words = "\n".join([word for word in text.split() if len(word) >= SHORTEST_PIECE])
+        return cls(low, long_words, _is_spelled(low), text.isascii(), hidden_count(text) > 0)
 
     def has_leet_words(self) -> bool:
         """Whether a word with digits for letters contains a stem of orders to a judge."""
         # Digits, or signs for letters, are in few words, and stems of orders in fewer of them.
-        odd = "\n".join([word for word in self.words.split("\n") if not word.isalpha()])
+        if not _MAYBE_STEMS.may_match_any(self.low):
+            return False
+        odd = "\n".join([word for word in self.low.split() if not word.isalpha()])
         if not _MAYBE_STEMS.may_match_any(odd):
             return False
         mixed = [word for word in odd.split("\n") if _MIXED_DIGITS.search(word)]
         read = "\n".join(mixed).translate(_LETTERS)
         return any(stem in read for stem in _STEMS)
+
+
+def _is_spelled(low: str) -> bool:
+    """Whether four words in a row have one letter each."""
+    framed = f"\n{low}\n"
+    if not has_surrogates(low):
+        return _SPELLED.may_match(framed)
+    return b"\1\1\1\1" in bytes(min(len(word), 255) for word in low.split())
 
 
 def plain(text: str) -> str:
@@ -187,7 +194,7 @@ def _decode_pieces(text: str, pattern: re.Pattern[str], decode: Callable[[str], 
 
 
 def _base64_bytes(piece: str) -> bytes:
-    bare = piece.rstrip("=").translate(str.maketrans("-_", "+/"))  # as in URLs (RFC 4648)
+    bare = piece.rstrip("=").translate(_AS_PLAIN)
     return base64.b64decode(bare + "=" * (-len(bare) % 4), validate=True)
 
 
@@ -209,21 +216,20 @@ def _without_spacing(text: str) -> str:
 
 _DISGUISES: Final[Mapping[str, tuple[Callable[[TextShape], bool], Callable[[str], str]]]] = {
     "base64": (
-        lambda shape: shape.longest >= SHORTEST_PIECE,
+        lambda shape: bool(shape.long_words),
         lambda text: _decode_pieces(text, _BASE64, _base64_bytes),
     ),
     "hex": (
-        lambda shape: shape.longest >= SHORTEST_PIECE,
+        lambda shape: bool(shape.long_words),
         lambda text: _decode_pieces(text, _HEX, bytes.fromhex),
     ),
     "url": (
-        lambda shape: "%" in shape.words,
+        lambda shape: "%" in shape.low,
         lambda text: urllib.parse.unquote(text) if _at_least(3, _ESCAPED, text) else "",
     ),
     "rot13": (
         lambda shape: (
-            _MAYBE_ROT13.may_match_any(shape.words)
-            and any(cue in shape.words for cue in _ROT13_WORDS)
+            _MAYBE_ROT13.may_match_any(shape.low) and any(cue in shape.low for cue in _ROT13_WORDS)
         ),
         lambda text: codecs.encode(text, "rot13"),
     ),
@@ -232,26 +238,24 @@ _DISGUISES: Final[Mapping[str, tuple[Callable[[TextShape], bool], Callable[[str]
         lambda shape: (
             shape.hidden
             or (
-                _MAYBE_REVERSED.may_match_any(shape.words)
-                and any(cue in shape.words for cue in _REVERSED_WORDS)
+                _MAYBE_REVERSED.may_match_any(shape.low)
+                and any(cue in shape.low for cue in _REVERSED_WORDS)
             )
-            or _FOREIGN.search(shape.words) is not None
+            or (not shape.ascii and _FOREIGN.search(shape.low) is not None)
         ),
         # Line by line, so that the order of lines and the anchors of patterns hold.
-        lambda text: "\n".join(line[::-1] for line in without_hidden(text).split("\n")),
+        lambda text: "\n".join(reversed(without_hidden(text)[::-1].split("\n"))),
     ),
     "leet": (TextShape.has_leet_words, lambda text: _translated(text, _MIXED_DIGITS, _LETTERS)),
     "spaced": (
         lambda shape: (
             shape.spelled
-            or (
-                _MAYBE_DOTTED.may_match_any(shape.words) and _DOTTED.search(shape.words) is not None
-            )
+            or (_MAYBE_DOTTED.may_match_any(shape.low) and _DOTTED.search(shape.low) is not None)
         ),
         _without_spacing,
     ),
     "lookalikes": (
-        lambda shape: _GREEK_OR_CYRILLIC.search(shape.words) is not None,
+        lambda shape: not shape.ascii and _GREEK_OR_CYRILLIC.may_match_any(shape.low),
         lambda text: _translated(text, _CYRILLIC_IN_LATIN, _LOOKALIKES),
     ),
 }

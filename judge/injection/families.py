@@ -11,11 +11,11 @@ import re
 import tomllib
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib import resources
 from itertools import groupby, islice
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from assizes.judge.case import Case, ToolCall
 from assizes.judge.injection.disguises import TextShape, hidden_count, plain, readings
@@ -46,6 +46,11 @@ class AttackFamily:
     near: tuple[str, ...]  # if any: a cue counts only with one of them within `NEAR` characters
     patterns: tuple[tuple[str, re.Pattern[str]], ...]  # kind and pattern, for text of `plain`
     quick_test: QuickTest  # of all patterns that make a flag
+
+    @property
+    def flagging(self) -> Iterator[str]:
+        """The patterns that make a flag."""
+        return (pattern.pattern for kind, pattern in self.patterns if kind != BESIDE)
 
     def has_match(self, bare: str) -> bool:
         """Whether a pattern matches in a text from `plain`."""
@@ -134,6 +139,42 @@ def _family(entry: Mapping[str, Any], expanded: Callable[[str], str]) -> AttackF
     )
 
 
+_TESTED_TOGETHER: Final = (
+    ("judge_addressed", "judge_obliged", "chat_markers", "hidden_note"),
+    ("top_mark_demanded", "verdict_by_metric", "verdict_in_lines"),
+    (
+        *("verdict_json", "ignore_instructions", "forget_what_was_told", "no_evaluation"),
+        *("polish", "arabic", "whatever_happened"),
+    ),
+    ("fake_delimiter", "closed_quotation"),
+    (
+        *("new_instructions", "success_assumed", "system_voice", "faults_suppressed"),
+        *("model_as_reader", "french", "german", "chinese", "spanish", "russian"),
+        *("portuguese", "italian", "dutch"),
+    ),
+    ("threat_or_reward", "judge_recast", "korean", "japanese"),
+    (
+        *("output_dictated", "result_claimed", "authority_claimed", "field_forced"),
+        *("judge_imitated", "rubric_replaced", "answer_always", "score_dictated"),
+        *("borrowed_headings", "turkish", "hindi"),
+    ),
+)
+"""The families whose quick tests are one, found by measuring: a test for each would leave the
+caches of the processor between two cases, and one for all would have too many states."""
+
+
+@lru_cache(maxsize=1)
+def _groups() -> tuple[tuple[tuple[AttackFamily, ...], QuickTest], ...]:
+    """All families, a few together, each group with a quick test of what makes a flag in it."""
+    rest = {family.name: family for family in families()}
+    named = [tuple(rest.pop(name) for name in names) for names in _TESTED_TOGETHER]
+    groups = [*named, *((family,) for family in rest.values())]
+    return tuple(
+        (group, QuickTest(pattern for family in group for pattern in family.flagging))
+        for group in groups
+    )
+
+
 def family_names(text: str, among: Sequence[AttackFamily] | None = None) -> Iterator[str]:
     """Yield the names of the families that match in a text; `among` limits the families tried."""
     bare = plain(text)
@@ -155,9 +196,11 @@ def matching_families(bare: str) -> Iterator[AttackFamily]:
     For several texts joined to one, these are all families that can match in one of them.
     """
     untested = has_surrogates(bare)
-    for family in families():
-        if (untested or family.quick_test.may_match(bare)) and family.has_match(bare):
-            yield family
+    for group, quick_test in _groups():
+        if untested or quick_test.may_match(bare):
+            for family in group:
+                if (untested or family.quick_test.may_match(bare)) and family.has_match(bare):
+                    yield family
 
 
 ATTACKS: Final = (
@@ -223,17 +266,18 @@ def flags(case: Case) -> tuple[Flag, ...]:
     All texts from outside are searched, also ids and names, but not `evaluation_criteria_override`,
     which is meant to address the judge.
     """
-    texts: dict[str, _Passage] = {}  # each text where it stands first
-    for passage in _texts(case):
-        first = texts.setdefault(passage.text, passage)
-        if first.by_agent and not passage.by_agent:  # the agent repeats it, or is repeated
-            texts[passage.text] = replace(first, by_agent=False)
+    passages = list(_texts(case))
     # One search over all texts together first: most cases hold no attack, and need no more.
-    whole = "\n".join(texts)
+    whole = "\n".join(dict.fromkeys([passage.text for passage in passages]))
     shape = TextShape.of(whole)
     among, disguises = tuple(matching_families(plain(whole))), any(disguise_names(whole, shape))
     if not among and not disguises and (not shape.hidden or hidden_count(whole) <= MOST_HIDDEN):
         return ()
+    texts: dict[str, _Passage] = {}  # each text where it stands first
+    for passage in passages:
+        first = texts.setdefault(passage.text, passage)
+        if first.by_agent and not passage.by_agent:  # the agent repeats it, or is repeated
+            texts[passage.text] = first._replace(by_agent=False)
     signs = [
         flag
         for passage in texts.values()
@@ -243,8 +287,7 @@ def flags(case: Case) -> tuple[Flag, ...]:
     return tuple(next(same) for _, same in groupby(signs, key=lambda flag: flag.name))
 
 
-@dataclass(frozen=True, slots=True)
-class _Passage:
+class _Passage(NamedTuple):
     place: str
     text: str
     by_agent: bool = False
@@ -280,13 +323,15 @@ def _texts(case: Case) -> Iterator[_Passage]:
     """Yield the texts of each place; what a turn says is one text, so is what it was given."""
     transcript = case.transcript
     for index, turn in enumerate(transcript.turns):
-        spoken = [turn.text or "", *(part for call in turn.tool_calls for part in _call(call))]
-        results = [text for call in turn.tool_calls for text in _results(call)]
+        spoken: list[str] = [turn.text or ""]
+        results: list[str] = []
+        for call in turn.tool_calls:
+            spoken += _call(call)
+            results += _results(call)
         if (result := turn.tool_result) is not None:
             results += [result.content, result.call_id or "", result.name or ""]
-        results += [
-            text for chunk in turn.chunks or () for text in (chunk.content, chunk.doc_uri or "")
-        ]
+        for chunk in turn.chunks or ():
+            results += [chunk.content, chunk.doc_uri or ""]
         place, by_agent = f"turn {index}", turn.role == "assistant"
         yield _Passage(place, "\n".join(filter(None, spoken)), by_agent)
         yield _Passage(place, "\n".join(filter(None, results)))

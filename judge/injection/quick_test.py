@@ -91,7 +91,64 @@ def has_surrogates(text: str) -> bool:
 
 
 def _weaker_pattern(pattern: str) -> str:
-    return "".join(_pieces(iter(_TOKEN.findall(pattern))))
+    tokens = _TOKEN.findall(pattern)
+    whole = "".join(_pieces(iter(tokens)))  # refuses syntax that the test does not know
+    return "".join(_pieces(iter(_without_weak_start(tokens)))) or whole
+
+
+def _without_weak_start(tokens: list[str]) -> list[str]:
+    """The tokens from the first element that tells something.
+
+    What follows the start of a pattern matches wherever the pattern does. Elements that may be
+    empty, and groups that may be one character, keep the engine from looking for words first.
+    """
+    elements = list(_elements(tokens))
+    if ["|"] in elements:
+        return tokens
+    for place, element in enumerate(elements):
+        shortest = _shortest(element)
+        if shortest > 1 or (shortest == 1 and not element[0].startswith("(")):
+            return [token for each in elements[place:] for token in each]
+    return tokens
+
+
+def _elements(tokens: list[str]) -> Iterator[list[str]]:
+    """Yield the elements of a sequence: an atom or a group each, with its repetition."""
+    at = 0
+    while at < len(tokens):
+        begun, depth = at, 0
+        while True:
+            depth += tokens[at].startswith("(") - (tokens[at] == ")")
+            at += 1
+            if not depth:
+                break
+        if at < len(tokens) and tokens[begun] != "|" and _is_repetition(tokens[at]):
+            at += 1
+        yield tokens[begun:at]
+
+
+def _shortest(element: list[str]) -> int:
+    """The fewest characters that an element matches."""
+    times = 1
+    if _is_repetition(element[-1]) and len(element) > 1:
+        *element, last = element
+        count = _COUNT.match(last)
+        times = int(count[1] or 0) if count else int(last[0] == "+")
+    if element[0] in _LOOKS or _SAME.get(element[0]) == "":
+        return 0
+    if len(element) == 1:
+        return times
+    lengths = [0]  # of each alternative
+    for inner in _elements(element[1:-1]):
+        if inner == ["|"]:
+            lengths.append(0)
+        else:
+            lengths[-1] += _shortest(inner)
+    return times * min(lengths)
+
+
+def _is_repetition(token: str) -> bool:
+    return token[0] in "*+?" or _COUNT.match(token) is not None
 
 
 def _pieces(tokens: Iterator[str]) -> Iterator[str]:
@@ -109,7 +166,7 @@ def _piece(token: str) -> str:
         return f"[{_ATOMS[token]}]"
     if token.startswith("[") and len(token) > 1:
         return _class(token)
-    if token[0] in "*+?" or _COUNT.match(token):
+    if _is_repetition(token):
         return _repetition(token)
     if token == "(?":
         raise ValueError("the quick test knows no named groups and no flags in a pattern")

@@ -62,7 +62,11 @@ class _ParsedObject:
 
 def without_surrogates(text: str) -> str:
     """The text as valid Unicode: surrogate pairs joined, lone surrogates replaced by U+FFFD."""
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    try:
+        text.encode()  # most texts hold none, and this is the cheapest way to tell
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
 
 
 def is_clean(text: str) -> bool:

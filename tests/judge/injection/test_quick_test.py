@@ -6,7 +6,12 @@ import re
 import pytest
 
 from assizes.judge.injection.disguises import plain
-from assizes.judge.injection.families import ATTACKS, families, family_names
+from assizes.judge.injection.families import (
+    ATTACKS,
+    families,
+    family_names,
+    matching_families,
+)
 from assizes.judge.injection.quick_test import QuickTest, has_surrogates
 from benchmarks.hostile_texts import attacks
 from benchmarks.varied_texts import varied_records
@@ -40,6 +45,16 @@ def test_whatever_a_family_matches_its_quick_test_lets_through():
     assert matched > 1500
 
 
+def test_families_tested_together_are_found_as_each_alone():
+    matched = 0
+    for text in (*POOL, *spliced(300)):
+        bare = plain(text)
+        alone = {family.name for family in families() if family.has_match(bare)}
+        matched += len(alone)
+        assert {family.name for family in matching_families(bare)} == alone, text
+    assert matched > 300
+
+
 def test_little_else_gets_through():
     texts = [plain(str(record)) for record in varied_records(100)]
     through = sum(family.quick_test.may_match(text) for text in texts for family in families())
@@ -63,6 +78,10 @@ def test_a_text_with_lone_surrogates_is_searched_all_the_same():
         (r"a(?:b|c)++d*?\.\x27$", "abcd.'"),
         (r"[\]}\-]{1,2}/", "}-/"),
         (r"\S\s+\d", "a \n٣"),
+        (r"(?:^|[.;]\s)(?:to )?(?:the )?judge", "judge"),
+        (r"(?:5|five)[^.]{0,40}marks", "5 marks"),
+        (r"a{0,2}|b", "b"),
+        (r"(?:a|b?c)+?(?<!x)[^y]{2}", "abzz"),
     ],
 )
 def test_it_lets_through_what_a_pattern_matches(pattern: str, text: str):
