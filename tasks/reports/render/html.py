@@ -368,8 +368,7 @@ def themed_chart(
 ) -> ChartImage:
     """A chart, drawn for light and for dark pages; `layout` is as in `svg_of`.
 
-    The drawing may depend on nothing of a theme but its colours: the dark one is the light one in
-    other colours, which takes half the time of drawing it, too.
+    The dark drawing is the light one in other colours, which takes half the time.
     """
     svg = svg_of(drawing(LIGHT), LIGHT, background="transparent", **layout)
     drawings = svg, _COLOUR.sub(lambda match: f"{match[1]}{_DARK_OF.get(match[2], match[2])}", svg)
