@@ -40,7 +40,7 @@ from assizes.judge.heuristic.answers import plain_reply
 from assizes.judge.model_assignment import ModelAssignment, assign_models
 from assizes.judge.models.model import Model
 from assizes.judge.protocol import Ask
-from assizes.tasks.judge_shard import hear_all
+from assizes.tasks.context.hearing import hear_all
 from benchmarks.corpus import base_cases
 from benchmarks.figures import DATA, Figures
 

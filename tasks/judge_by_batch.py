@@ -20,10 +20,10 @@ from assizes.judge.protocol import Ask
 from assizes.tasks.batch.batch_client import BatchClient, BatchDependencies
 from assizes.tasks.batch.batch_log import BatchLog
 from assizes.tasks.batch.batch_requests import BatchLimits, Draft, Drafts, PollInterval
+from assizes.tasks.context.hearing import hear_all
 from assizes.tasks.context.run_context import PlannedRun, RunContext
 from assizes.tasks.intake.plan import Shard
 from assizes.tasks.intake.shards import read_shard
-from assizes.tasks.judge_shard import hear_all
 from assizes.tasks.runtime.process import redacts_secrets
 
 log = logging.getLogger(__name__)

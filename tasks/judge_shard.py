@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import traceback
 from collections import Counter
-from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
@@ -16,7 +15,6 @@ from prefect.client.schemas.objects import State, TaskRun
 from prefect.tasks import Task
 
 from assizes.judge.case import Case, Expected, Transcript
-from assizes.judge.catalog import JudgePanel
 from assizes.judge.engine.ask_records import HearingResult
 from assizes.judge.engine.ensemble_hearing import gather_all
 from assizes.judge.engine.faults import OUTAGES, STOPS
@@ -25,15 +23,11 @@ from assizes.judge.errors import (
     DataError,
     Halted,
     Inconclusive,
-    LedgerBusy,
     OverBudget,
-    StoreError,
 )
-from assizes.judge.privacy.secret_masking import mask
-from assizes.judge.protocol import Judge
 from assizes.judge.rows import SHARD_TABLES, frame
-from assizes.judge.score import Score
 from assizes.judge.verdicts.case_rows import Findings, RowKey, findings
+from assizes.tasks.context.hearing import caught, described_fault, failed_scores, hear_all
 from assizes.tasks.context.run_context import RunContext
 from assizes.tasks.intake.plan import Shard
 from assizes.tasks.intake.shards import ShardRecord, read_shard
@@ -55,9 +49,6 @@ SHARD_RETRY_DELAYS_S = [2.0, 10.0]
 
 INTERNAL_ERROR: Final = "internal_error"
 """The code of scores that a defect of ours, not of a judge, has cost."""
-
-OF_THE_RUN: Final = (StoreError, LedgerBusy, OverBudget, Halted, Inconclusive)
-"""Errors that say nothing about a case: the shard is judged again when the run is resumed."""
 
 _STOP_ERRORS: Final[Mapping[str, type[AssizesError]]] = {"budget": OverBudget, "halted": Halted}
 """The error that ends the run, by the code of a stop; `Inconclusive` for every other code."""
@@ -198,15 +189,15 @@ async def judge_case(context: RunContext, row_key: RowKey, case: Case) -> Findin
     engine, panel = context.engine_for(row_key.run_id), context.judge_panel
     results = await hear_all(engine, panel, case)
     context.progress("judging", 1, 0)
-    outcome = await _caught(_case_findings(context, row_key, case, results))
+    outcome = await caught(_case_findings(context, row_key, case, results))
     if isinstance(outcome, Findings):
         return outcome
     # A defect of ours with this case: the case is errored, and its neighbours keep what they have.
-    _described_fault("the rows of a case could not be made", outcome)
+    described_fault("the rows of a case could not be made", outcome)
     # Without the words of the error, which may quote the case.
     reason = f"{type(outcome).__name__}, a defect of Assizes; the log says where"
     results = [
-        replace(result, scores=_failed_scores(result.judge, reason, INTERNAL_ERROR))
+        replace(result, scores=failed_scores(result.judge, reason, INTERNAL_ERROR))
         for result in results
     ]
     bare = case.model_copy(update={"transcript": Transcript(), "expected": Expected()})
@@ -221,51 +212,6 @@ async def _case_findings(
 ) -> Findings:
     outcome = findings(row_key, case, results, context.judge_panel)
     return replace(outcome, rows=context.preprocessor.redacted_rows(case, outcome.rows))
-
-
-async def _caught(work: Awaitable[T]) -> T | Exception:
-    """The result of some work, or the error that it raised, unless that error is the run's."""
-    try:
-        return await work
-    except OF_THE_RUN:
-        raise
-    except Exception as error:  # noqa: BLE001  # the one place: a defect costs one judge, or one case
-        return error
-
-
-def _described_fault(what: str, error: Exception) -> str:
-    """Log a defect, without the words of a case, and describe it for the rows of the case."""
-    at = traceback.extract_tb(error.__traceback__)[-1]
-    kind = type(error).__name__
-    log.error("%s: %s at %s:%d", what, kind, at.filename, at.lineno)  # the text may quote the case
-    log.debug("%s", what, exc_info=error)
-    return mask(f"{kind}: {error}")[:300]
-
-
-def _failed_scores(judge: Judge, reason: str, code: str) -> list[Score]:
-    return [Score.failed(metric.name, reason, code) for metric in judge.metrics]
-
-
-class HearingEngine(Protocol):
-    """An engine that asks models, or the estimator of a forecast that asks none."""
-
-    async def hear(self, judge: Judge, case: Case) -> HearingResult:
-        """Let one judge hear one case to the end."""
-
-
-async def hear_all(
-    engine: HearingEngine, judge_panel: JudgePanel, case: Case
-) -> list[HearingResult]:
-    """Let every judge hear one case, one by one; a judge that raises gets failed scores."""
-    results = []
-    for judge in judge_panel.judges_for(case):
-        result = await _caught(engine.hear(judge, case))
-        if isinstance(result, Exception):
-            reason = _described_fault(f"judge {judge.name} broke on a case", result)
-            failed = _failed_scores(judge, reason, "judge_bug")
-            result = HearingResult(judge=judge, scores=failed, asks=[])
-        results.append(result)
-    return results
 
 
 def _reject_rows(

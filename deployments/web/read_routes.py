@@ -66,7 +66,8 @@ class StoreReader:
             index = store.run_index()
             matches = _matching(store, index, wanted)
             part = matches.slice(wanted.offset, wanted.limit)
-            data = [_list_item(store, row, index["run_id"]) for row in _whole_rows(store, part)]
+            anchors = _anchor_runs(index, part)
+            data = [_list_item(store, row, anchors) for row in _whole_rows(store, part)]
         return schemas.Page[schemas.Run](
             data=data, count=matches.height, limit=wanted.limit, offset=wanted.offset
         )
@@ -168,11 +169,17 @@ def _whole_rows(store: Store, part: pl.DataFrame) -> Iterator[dict[str, Any]]:
         yield {**row, "shown": statuses[run_id], "compared": compared.get(run_id)}
 
 
-def _list_item(store: Store, row: Mapping[str, Any], ids: pl.Series) -> schemas.Run:
-    """One item of the list of runs; `ids` are those of all runs."""
-    run_id, status = row["run_id"], row["shown"]
+def _anchor_runs(index: pl.DataFrame, part: pl.DataFrame) -> frozenset[str]:
+    """The ids of the anchor runs that the runs of a part of the index have."""
+    wanted = [anchors_id(run_id) for run_id in part["run_id"]]
     # Of all runs: a filter by name would drop the anchor runs.
-    anchored = anchors_id(run_id) in ids
+    return frozenset(index.filter(pl.col("run_id").is_in(wanted))["run_id"])
+
+
+def _list_item(store: Store, row: Mapping[str, Any], anchors: frozenset[str]) -> schemas.Run:
+    """One item of the list of runs; `anchors` are the ids of the anchor runs of the list."""
+    run_id, status = row["run_id"], row["shown"]
+    anchored = anchors_id(run_id) in anchors
     item = _run_item(store, row, status, row["compared"], anchored=anchored)
     if status == RUNNING:
         progress = _progress(store, store.run(run_id))

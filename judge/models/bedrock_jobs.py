@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, BinaryIO, Final
 
-import aiohttp
-
 from assizes.judge.errors import ModelError
 from assizes.judge.models.batch_lines import LineFailure
 from assizes.judge.models.provider_calls import model_error
@@ -119,6 +117,7 @@ class AwsClients:
     async def _client(
         self, service: str, timeout_s: float, fixed: dict[str, Any], **more: Any
     ) -> AsyncIterator[Any]:
+        import aiohttp
         from aiobotocore.config import AioConfig
         from botocore.exceptions import BotoCoreError, ClientError
 

@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
 from typing import Any, Final
 
-import aiohttp
 import httpx
 
 from assizes.judge.config.judging import JudgeConfig, Price, ReplyFormat, estimated_tokens
@@ -289,6 +288,9 @@ def model_error(error: Exception) -> ModelError:
 
 def _never_connected(error: BaseException) -> bool:
     """Whether no connection was made, so that nothing can have been sent."""
+    # Imported here, as it is slow to import, and a plan makes no calls.
+    import aiohttp
+
     # With aiohttp as transport, httpx raises `ConnectError` also for a connection that broke after
     # the request was sent. Then only aiohttp's own error shows which of the two happened.
     if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):

@@ -24,7 +24,7 @@ from assizes.judge.forecast.cost_options import (
 from assizes.judge.model_assignment import ModelAssignment
 from assizes.judge.models.model import OFFLINE_PROVIDER
 from assizes.judge.protocol import SqlRunner
-from assizes.tasks.judge_shard import hear_all
+from assizes.tasks.context.hearing import hear_all
 
 _MAX_METRICS: Final = 30  # of the conversation, above which asking apart is not counted
 

@@ -30,6 +30,7 @@ from assizes.judge.model_assignment import ModelAssignment, assign_models
 from assizes.judge.models.model import OFFLINE_PROVIDER
 from assizes.judge.rows import COMPLETE
 from assizes.judge.verdicts.executions import collect_rows
+from assizes.tasks.context.hearing import hear_all
 from assizes.tasks.context.run_context import progress_reporter
 from assizes.tasks.embedding.sentence_encoder import check_space
 from assizes.tasks.forecasts.option_counts import (
@@ -40,7 +41,6 @@ from assizes.tasks.forecasts.option_counts import (
 from assizes.tasks.intake.plan import Plan, RecordSelector, ScanPolicy, Shard
 from assizes.tasks.intake.preprocessing import CasePreprocessor
 from assizes.tasks.intake.shards import ShardRecord, plan_intake, read_shard
-from assizes.tasks.judge_shard import hear_all
 from assizes.tasks.runs.anchor_runs import anchor_config, canary_config, likely_canaries
 from assizes.tasks.runs.record_selectors import record_selector
 from assizes.tasks.runs.stored_runs import chosen_run_id, content_run_id

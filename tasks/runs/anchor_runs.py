@@ -6,13 +6,12 @@ an attack on the judge planted in each of them: a judge that now passes such a c
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
 
 from assizes.judge.calibration.labelled import agreed_grade, pass_mark
 from assizes.judge.calibration.record import Canaries
-from assizes.judge.comparison.compare import RunComparison
 from assizes.judge.config.gates import CASES_PREFIX, VERDICT, AnchorsConfig, CalibrationConfig
 from assizes.judge.config.run import RunConfig
 from assizes.judge.config.transcripts import GroundTruthConfig, SelectionConfig
@@ -23,6 +22,9 @@ from assizes.judge.selection import sample_key
 from assizes.judge.verdicts.executions import PASS_FLAGGED, collect_rows
 from assizes.tasks.runs.calibrations import labels_of
 from assizes.tasks.store import RunRecord, Store
+
+if TYPE_CHECKING:  # it is slow to import, and a plan compares nothing
+    from assizes.judge.comparison.compare import RunComparison
 
 CANARIES: Final = "canaries"  # suffix that turns the name of a run into the name of its canary run
 

@@ -40,7 +40,7 @@ def baseline_id(store: Store, wanted: str | None, record: RunRecord) -> str | No
         return None
     if wanted not in RULES:
         return baseline_by_name(store, wanted, record.run_id).run_id
-    rows = store.comparisons().filter(pl.col("candidate") == record.run_id)
+    rows = store.comparisons([record.run_id])
     # A run that was compared under a rule keeps that baseline, whatever runs end later.
     own = rows.filter(_own_comparison_mask(rows, record))
     return baseline_by_rule(store, wanted, record) if own.is_empty() else str(own["baseline"][0])
@@ -90,7 +90,7 @@ def stored_comparison(store: Store, record: RunRecord) -> RunComparison | None:
 
     Of several, the one that the run was configured with is chosen, else the latest.
     """
-    rows = store.comparisons().filter(pl.col("candidate") == record.run_id)
+    rows = store.comparisons([record.run_id])
     if rows.is_empty():
         return None
     ordered = rows.with_columns(own=_own_comparison_mask(rows, record))

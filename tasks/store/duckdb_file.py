@@ -14,7 +14,6 @@ import logging
 import os
 import re
 import socket
-import time
 import uuid
 import zlib
 from collections.abc import Collection, Mapping, Sequence
@@ -31,7 +30,6 @@ from assizes.judge import rows
 from assizes.judge.errors import NoStore, SchemaVersion, StoreBusy, StoreError
 from assizes.tasks.runtime.failpoints import failpoint
 from assizes.tasks.store.duckdb_rows import TYPES, create_statement
-from assizes.tasks.store.duckdb_turns import FileIsWritten, ReadLock
 from assizes.tasks.store.objects import sync_folder
 from assizes.tasks.store.people import IN_MEMORY
 
@@ -45,7 +43,7 @@ _OWN_TABLES: Final = (  # counts and plan are JSON; sha is the digest of a shard
 
 LOCK_WAIT_S: Final = 3.0  # the wait of a writer for another process; readers close the file soon
 
-_LOCK_RETRY_S: Final = 0.01
+LOCK_RETRY_S: Final = 0.01  # seconds
 _LOCK_MESSAGE: Final = "Conflicting lock"  # in DuckDB's error when another process has the file
 _MAGIC: Final = slice(8, 12)  # the bytes of a DuckDB file that read `DUCK`
 _MAX_NAMED_SHARDS: Final = 3  # lost shards of a run that an error message names, at most
@@ -190,7 +188,7 @@ def open_connection(uri: str, path: Path, *, writing: bool, wait_s: float = 0.0)
         con = Retrying(
             retry=retry_if_exception_message(match=rf"(?s).*{_LOCK_MESSAGE}"),
             stop=stop_after_delay(wait_s),
-            wait=wait_fixed(_LOCK_RETRY_S),
+            wait=wait_fixed(LOCK_RETRY_S),
             reraise=True,
         )(duckdb.connect, path, read_only=not writing)
         if path != IN_MEMORY:
@@ -206,52 +204,32 @@ def open_connection(uri: str, path: Path, *, writing: bool, wait_s: float = 0.0)
     return con
 
 
-def lock_for_reading(uri: str, path: Path, wait_s: float) -> ReadLock | None:
-    """Keep writers from a DuckDB file before it is opened for reading; wait for one at most `wait_s`.
-
-    Returns `None` where the file cannot be opened: DuckDB then says why.
-
-    Raises:
-        StoreBusy: when another process still has the file open for writing.
-        NoStore: when there is no file.
-    """
-    deadline = time.monotonic() + wait_s
-    while True:
-        try:
-            return ReadLock(path)
-        except FileIsWritten as error:
-            if time.monotonic() > deadline:
-                raise busy_error(uri, error.pid) from None
-            time.sleep(_LOCK_RETRY_S)
-        except FileNotFoundError:
-            raise NoStore.at(uri) from None
-        except OSError:
-            return None
-
-
 def prepare_tables(
-    con: Connection, uri: str, journal: Journal, present: Collection[str], *, writing: bool
+    con: Connection,
+    uri: str,
+    journal: Journal,
+    present: Collection[str],
+    *,
+    writing: bool,
+    is_checked: bool = False,
 ) -> None:
     """Create the tables of a new file, or check those of an existing one.
 
     An existing file must have the schema of this version and all that its journal lists; a new one
-    gets its tables if it may be written. `present` is what `present_tables` returned.
+    gets its tables if it may be written. `present` is what `present_tables` returned. A file that
+    `is_checked` has not changed since it was found whole: its commits are not read.
 
     Raises:
         SchemaVersion: when the file has another schema version.
         NoStore: when the file has no tables and may not be written.
         StoreError: when the file lacks what its journal lists, or has foreign tables of our names.
     """
-    listed = journal.read()
     if "_meta" in present:
-        version = con.execute("select max(schema_version) from _meta").fetchall()[0][0]
-        if version != rows.SCHEMA_VERSION:
-            raise SchemaVersion.mismatch(uri, version, rows.SCHEMA_VERSION)
-        has_ids = "_identity" in present and listed.store is not None  # older files have none
-        if has_ids and (missing := _missing_commits(listed, read_commit_state(con))):
-            what = f"its journal lists {', '.join(missing)}, and they are not there"
-            raise damage_error(uri, what)
+        _check_version(con, uri)
+        if not is_checked and "_identity" in present:  # older files have no id
+            _check_commits(con, uri, journal.read())
         return
+    listed = journal.read()
     if listed.store is not None and (listed.shards or listed.endings):
         raise damage_error(uri, f"it is empty, and its journal lists {listed}")
     if not writing:
@@ -264,6 +242,20 @@ def prepare_tables(
         con.execute(statement)
         failpoint("warehouse.open.half")
     con.execute("insert into _meta values (?)", [rows.SCHEMA_VERSION])
+
+
+def _check_version(con: Connection, uri: str) -> None:
+    version = con.execute("select max(schema_version) from _meta").fetchall()[0][0]
+    if version != rows.SCHEMA_VERSION:
+        raise SchemaVersion.mismatch(uri, version, rows.SCHEMA_VERSION)
+
+
+def _check_commits(con: Connection, uri: str, listed: CommitState) -> None:
+    if listed.store is None:
+        return
+    if missing := _missing_commits(listed, read_commit_state(con)):
+        what = f"its journal lists {', '.join(missing)}, and they are not there"
+        raise damage_error(uri, what)
 
 
 def make_writable(con: Connection) -> None:

@@ -21,9 +21,9 @@ from typing import Any, Final, NamedTuple
 import duckdb
 from duckdb import DuckDBPyConnection as Connection
 
-from assizes.judge.errors import ConfigurationError, StoreBusy, StoreError
+from assizes.judge.errors import ConfigurationError, NoStore, StoreBusy, StoreError
 from assizes.tasks.store import duckdb_file
-from assizes.tasks.store.duckdb_turns import ReadLock, Turns, WriterMark
+from assizes.tasks.store.duckdb_turns import FileIsWritten, ReadLock, Turns, WriterMark
 from assizes.tasks.store.people import IN_MEMORY
 
 log = logging.getLogger(__name__)
@@ -44,6 +44,10 @@ class LendingTimes(NamedTuple):
     min_hold_s: float = 0.1
     """A writer keeps a file that it opened again for so long, so that readers slow it down little."""
 
+
+MEMORY_LIMIT: Final = "64MB"
+"""The memory in which DuckDB keeps what it wrote, where its default is most of the machine's; beyond
+this limit DuckDB spills to a folder beside the file."""
 
 _TIMES: Final = LendingTimes()
 _WATCH_S: Final = 0.01  # seconds between two looks whether somebody waits
@@ -263,7 +267,7 @@ class LentConnection:
     def _connect(self, wait_s: float) -> None:
         with ExitStack() as undo:
             if not self._writing:
-                self._read_lock = duckdb_file.lock_for_reading(self.uri, self._path, wait_s)
+                self._read_lock = _lock_for_reading(self.uri, self._path, wait_s)
                 undo.callback(self._release_read_lock)
             self._connection = duckdb_file.open_connection(
                 self.uri, self._path, writing=self._writing, wait_s=wait_s
@@ -309,6 +313,43 @@ class LentConnection:
             f"{self.uri}: reading took longer than {self._times.read_limit_s:.0f} s while a run writes to the "
             "file; read less at once, or read again when the run has ended"
         )
+
+
+def set_up(con: Connection) -> None:
+    """Set up a new connection."""
+    con.execute("set TimeZone='UTC'")  # else times come back in the machine's zone
+    # Merging row groups at a checkpoint takes memory by the hundred MB, the more the longer the
+    # table; files stay about the same without it, and queries as fast.
+    con.execute("set max_vacuum_tasks=0")
+
+
+def set_up_file(con: Connection) -> None:
+    """Set up a new connection to a file."""
+    set_up(con)
+    con.execute(f"set memory_limit='{MEMORY_LIMIT}'")
+
+
+def _lock_for_reading(uri: str, path: Path, wait_s: float) -> ReadLock | None:
+    """Keep writers from a DuckDB file before it is opened for reading; wait for one at most `wait_s`.
+
+    Returns `None` where the file cannot be opened: DuckDB then says why.
+
+    Raises:
+        StoreBusy: when another process still has the file open for writing.
+        NoStore: when there is no file.
+    """
+    deadline = time.monotonic() + wait_s
+    while True:
+        try:
+            return ReadLock(path)
+        except FileIsWritten as error:
+            if time.monotonic() > deadline:
+                raise duckdb_file.busy_error(uri, error.pid) from None
+            time.sleep(duckdb_file.LOCK_RETRY_S)
+        except FileNotFoundError:
+            raise NoStore.at(uri) from None
+        except OSError:
+            return None
 
 
 def _held_state(con: Connection) -> _State:

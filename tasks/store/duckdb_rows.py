@@ -107,13 +107,18 @@ def rows_of_ids(
     return rows.cast(pl.Schema(TABLES[table])).sort(KEYS[table], maintain_order=True)
 
 
-def run_states(con: Connection) -> dict[str, str]:
-    """A text for each run that differs where its row does; a complete run never changes again."""
+def run_states(con: Connection, among: Sequence[str] | None = None) -> dict[str, str]:
+    """A text for each run, or for some, that differs where its row does.
+
+    A complete run never changes again.
+    """
     times = "concat_ws(' ', status, epoch_us(started_at), epoch_us(finished_at)"
+    chosen = "" if among is None else " and run_id in (select unnest($ids::varchar[]))"
     rows = con.execute(
-        f"select run_id, {times}) from runs where status = $complete "
-        f"union all select run_id, {times}, hash(counts, summary)) from runs where status <> $complete",
-        {"complete": COMPLETE},
+        f"select run_id, {times}) from runs where status = $complete{chosen} "
+        f"union all select run_id, {times}, hash(counts, summary)) from runs "
+        f"where status <> $complete{chosen}",
+        {"complete": COMPLETE, **({} if among is None else {"ids": list(among)})},
     ).fetchall()
     return dict(rows)
 

@@ -24,16 +24,13 @@ from assizes.tasks.runtime.failpoints import failpoint
 from assizes.tasks.runtime.process import Closing
 from assizes.tasks.store import duckdb_file, duckdb_rows, record
 from assizes.tasks.store.cause_tables import CauseTables
-from assizes.tasks.store.duckdb_lending import LentConnection
+from assizes.tasks.store.duckdb_lending import LentConnection, set_up, set_up_file
+from assizes.tasks.store.listing.checked_files import file_mark, is_checked, keep_checked
 from assizes.tasks.store.listing.run_index import RunIndex
 from assizes.tasks.store.listing.tables import DerivedTables
 from assizes.tasks.store.people import IN_MEMORY, FilePeople
 from assizes.tasks.store.record import Counts, Frames, RunLock, RunRecord, checked_id
 from assizes.tasks.store.run_names import resolve_run, run_names
-
-MEMORY_LIMIT: Final = "64MB"
-"""The memory in which DuckDB keeps what it wrote, where its default is most of the machine's; beyond
-this limit DuckDB spills to a folder beside the file."""
 
 _FIND_RUN: Final = "select 1 from runs where run_id = ?"
 
@@ -46,6 +43,7 @@ class DuckDBStore(Closing):
 
     def __init__(self, uri: str, path: Path, *, writing: bool) -> None:
         self.uri = uri
+        self._path = path
         self.people = FilePeople(path)
         self.causes = CauseTables.beside(path)
         in_memory = path == IN_MEMORY
@@ -60,7 +58,7 @@ class DuckDBStore(Closing):
         if writing:
             duckdb_file.set_aside_old_journal(uri, path, self._journal)
         self._file = LentConnection(
-            uri, path, writing=writing, prepare=_set_up if in_memory else _set_up_file
+            uri, path, writing=writing, prepare=set_up if in_memory else set_up_file
         )
         failpoint("warehouse.open.connected")
         with ExitStack() as undo:
@@ -68,13 +66,19 @@ class DuckDBStore(Closing):
             with self._file.exclusive() as con:
                 present = duckdb_rows.present_tables(con, writing=writing)
             self._has_calibrations = writing or "calibrations" in present
+            mark = None if writing else file_mark(path)  # no writer has the file now
+            known = is_checked(self.derived, mark)
             with self._transaction() as con:
-                duckdb_file.prepare_tables(con, uri, self._journal, present, writing=writing)
+                duckdb_file.prepare_tables(
+                    con, uri, self._journal, present, writing=writing, is_checked=known
+                )
                 if writing:
                     duckdb_file.make_writable(con)
             if writing:
                 with self._transaction() as con:
                     self._journal.catch_up(duckdb_file.read_commit_state(con))
+            if not known:
+                keep_checked(self.derived, mark)
             self._file.allow_lending()
             failpoint("warehouse.open.after")
             undo.pop_all()
@@ -194,10 +198,18 @@ class DuckDBStore(Closing):
         """What lists show of each run, those about the newest day first."""
         return self._index.rows()
 
-    def run_states(self, _known: Mapping[str, str]) -> dict[str, str]:
-        """The status and the times of each run, by run id."""
+    def runs_mark(self) -> str | None:
+        """The state of the file, with whatever changed in it."""
+        return None if self._journal.path is None else file_mark(self._path)
+
+    def run_states(
+        self, _known: Mapping[str, str], among: Sequence[str] | None = None
+    ) -> dict[str, str]:
+        """The status and the times of each run, or of some, by run id."""
+        if among is not None and not among:
+            return {}
         with self._transaction() as con:
-            return duckdb_rows.run_states(con)
+            return duckdb_rows.run_states(con, among)
 
     def settled_state(self, _row: Mapping[str, Any], state: str) -> str:
         """The state that was asked for."""
@@ -377,16 +389,3 @@ class DuckDBStore(Closing):
         self._check_known(con, run_id)
         row = duckdb_rows.rows_of(con, "runs", run_id).row(0, named=True)
         return RunRecord.of_row(row, duckdb_rows.plan_of(con, run_id) or {})
-
-
-def _set_up(con: Connection) -> None:
-    """Set up a new connection."""
-    con.execute("set TimeZone='UTC'")  # else times come back in the machine's zone
-    # Merging row groups at a checkpoint takes memory by the hundred MB, the more the longer the
-    # table; files stay about the same without it, and queries as fast.
-    con.execute("set max_vacuum_tasks=0")
-
-
-def _set_up_file(con: Connection) -> None:
-    _set_up(con)
-    con.execute(f"set memory_limit='{MEMORY_LIMIT}'")

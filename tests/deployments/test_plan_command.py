@@ -159,3 +159,22 @@ def test_a_plan_says_what_the_anchors_ask_beside_the_run(folder: Path, judge_ser
     (line,) = [line for line in answer.out.splitlines() if line.startswith("anchors")]
     assert "with triggers nightly and with a new judge: 4 cases, 4 asks to send, 0.00" in line
     assert judge_server.stats()["requests"] == 0
+
+
+def test_a_plan_imports_no_library_that_only_a_run_needs(folder):
+    program = (
+        "import sys\nfrom assizes.deployments.cli import main\n"
+        "try:\n    main()\nfinally:\n    print(sorted({'prefect', 'aiohttp'} & sys.modules.keys()))"
+    )
+    config = Path(folder, "assizes.toml")
+    config.write_text('name = "planned"\n[transcripts]\nuri = "t.jsonl"\n')  # the offline judge
+    done = subprocess.run(
+        [sys.executable, "-c", program, "plan"],
+        cwd=folder,
+        env={"PYTHONPATH": PYTHONPATH},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "a new run" in done.stdout
+    assert done.stdout.splitlines()[-1] == "[]"

@@ -11,6 +11,7 @@ import polars as pl
 
 from assizes.judge.rows import KEYS, TABLES, frame
 from assizes.tasks.runtime.failpoints import failpoint
+from assizes.tasks.store.listing.kept_folders import kept_of_folder
 from assizes.tasks.store.manifest import Documents, document_body, encode_document, seal
 from assizes.tasks.store.objects import Objects
 from assizes.tasks.store.record import checked_id
@@ -40,11 +41,13 @@ class LakeComparisons:
 
     def comparisons(self, candidates: Collection[str] | None = None) -> pl.DataFrame:
         """Table comparisons sorted by all columns, or its rows about some candidates (full ids)."""
-        names = self._objects.names(_COMPARISONS)
-        if candidates is not None:
+        if candidates is None:
+            names = self._objects.names(_COMPARISONS)
+        else:
             # An id may hold two dots: the end behind the last ones is that of other ids, too.
-            ends = {_end(candidate) for candidate in candidates}
-            names = [name for name in names if _end(name[:-_HASH]) in ends]
+            ends = dict.fromkeys(_end(candidate) for candidate in candidates)
+            by_end = kept_of_folder(self._objects, _COMPARISONS, _by_end)
+            names = [name for end in ends for name in by_end.get(end, ())]
         rows = self._rows(_COMPARISONS, names)
         if candidates is not None:
             rows = rows.filter(pl.col("candidate").is_in(list(candidates)))
@@ -75,6 +78,14 @@ class LakeComparisons:
 def row_with_iso_times(row: Mapping[str, Any]) -> dict[str, Any]:
     """A row with its times and days as ISO 8601 text."""
     return {k: v.isoformat() if isinstance(v, date) else v for k, v in row.items()}
+
+
+def _by_end(names: Iterable[str]) -> dict[str, list[str]]:
+    """The names of comparisons by what stands behind the last two dots of their candidates."""
+    by_end: dict[str, list[str]] = {}
+    for name in names:
+        by_end.setdefault(_end(name[:-_HASH]), []).append(name)
+    return by_end
 
 
 def _end(text: str) -> str:

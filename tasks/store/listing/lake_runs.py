@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import polars as pl
 
 from assizes.judge.rows import COMPLETE, frame
+from assizes.tasks.store.listing.kept_folders import folder_mark
 from assizes.tasks.store.listing.run_index import UNKNOWN_STATE
 from assizes.tasks.store.manifest import SUCCESS, Documents
 from assizes.tasks.store.objects import Objects
@@ -23,30 +23,6 @@ BEGUN: Final = "run.json"
 
 _KINDS: Final = (*ENDS, BEGUN)
 _FOLDER: Final = "runs"
-_MAX_SEEN: Final = 8  # lakes
-_TICK_NS: Final = 2_000_000_000
-"""Nanoseconds in which two changes of a folder may have the same time, on coarse file systems."""
-
-
-class _Seen(NamedTuple):
-    """The runs of a local folder as this process saw them last."""
-
-    folder: Mapping[str, str]  # the state of the folder of runs
-    at_ns: int  # Unix time before it was listed
-    states: dict[str, str]  # of the runs, by run id
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether another run would have changed the time of the folder since it was listed."""
-        changed_ns = max((int(state.split("-")[1]) for state in self.folder.values()), default=0)
-        return self.at_ns - changed_ns > _TICK_NS
-
-
-_seen: Final[dict[str, _Seen]] = {}  # by the root of the lake
-
-
-def _is_final(state: str) -> bool:
-    return state.startswith(SUCCESS)
 
 
 class LakeRuns:
@@ -79,23 +55,20 @@ class LakeRuns:
             for run_id, folder in folders.items()
         }
 
-    def run_states(self, known: Mapping[str, str]) -> dict[str, str]:
+    def runs_mark(self) -> str | None:
+        """The state of the folder of runs; a run that was complete is final, whatever it is."""
+        return folder_mark(self._objects, _FOLDER)
+
+    def run_states(
+        self, known: Mapping[str, str], among: Sequence[str] | None = None
+    ) -> dict[str, str]:
         """The file that says last how a run is; in a bucket complete runs keep the state they had."""
-        if (now := self._objects.states([_FOLDER])) is None:
+        run_ids = self._objects.names(_FOLDER) if among is None else among
+        if self._objects.states([]) is None:
             # A complete run is final, and one that begins anew leaves the index.
-            run_ids = self._objects.names(_FOLDER)
             return {run_id: known.get(run_id, UNKNOWN_STATE) for run_id in run_ids}
-        seen, now_ns = _seen.get(self._objects.where), time.time_ns()
-        if seen is not None and seen.folder == now and seen.is_settled:
-            # No run came or went, and those that were complete are final.
-            states = {run: state for run, state in seen.states.items() if _is_final(state)}
-            states |= self._file_states([run for run in seen.states if run not in states])
-        else:
-            states = self._file_states(self._objects.names(_FOLDER))
-        if len(_seen) >= _MAX_SEEN:
-            _seen.clear()
-        _seen[self._objects.where] = _Seen(now, now_ns, states)
-        return states
+        # A run that was planned has its folder, and begins in it later.
+        return dict.fromkeys(run_ids, UNKNOWN_STATE) | self._file_states(run_ids)
 
     def _file_states(self, run_ids: Sequence[str]) -> dict[str, str]:
         states: dict[str, str] = {}

@@ -11,12 +11,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import polars as pl
 
 from assizes.judge.config.run import FINGERPRINTS, suite_series
-from assizes.judge.rows import TABLES, as_json
+from assizes.judge.rows import COMPLETE, TABLES, as_json
 from assizes.tasks.store.listing.tables import DerivedTables
 from assizes.tasks.store.record import DAY, SEQUENCE, newest_first
 
@@ -52,14 +52,33 @@ _SUMMARY: Final = tuple(RUN_INDEX)[tuple(RUN_INDEX).index("outcome") :]
 _ORDER: Final = ("day", "started_at", "run_id")
 
 
+_MAX_CHECKED: Final = 8  # stores
+
+
+class _Checked(NamedTuple):
+    """An index that this process has compared with its store."""
+
+    mark: str  # of the runs of the store, before it was compared
+    rows: pl.DataFrame  # with their states
+    unfinished: Sequence[str]  # the runs that are not complete, or have no row yet
+
+
+_checked: Final[dict[str, _Checked]] = {}  # by the place of the tables
+
+
 class RunSource(Protocol):
     """The runs of a store, as the index needs them."""
 
-    def run_states(self, known: Mapping[str, str]) -> dict[str, str]:
-        """The state of each run of the store, by run id; `known` are those of the index.
+    def runs_mark(self) -> str | None:
+        """A text that differs once a run came or went; `None` where that is not known."""
+
+    def run_states(
+        self, known: Mapping[str, str], among: Sequence[str] | None = None
+    ) -> dict[str, str]:
+        """The state of each run of the store, or of some, by run id; `known` are those of the index.
 
         It differs wherever the row of the run may differ; `UNKNOWN_STATE` where asking costs as much
-        as reading.
+        as reading, and for a run that has no row yet.
         """
 
     def rows_of_runs(self, run_ids: Collection[str]) -> pl.DataFrame:
@@ -79,19 +98,45 @@ class RunIndex:
     def rows(self) -> pl.DataFrame:
         """A row of `RUN_INDEX` for each run, those about the newest day first."""
         stored = self._tables.read(_NAME, _STORED)
-        known = dict(stored.select("run_id", "state").iter_rows())
-        states = self._source.run_states(known)
+        mark = self._source.runs_mark()  # before the states: a run that begins now is found next
+        checked = _checked.get(self._tables.where)
+        among = None
+        # `read` gives the same table for the same bytes.
+        if checked is not None and checked.mark == mark and checked.rows is stored:
+            among = checked.unfinished
+        rows, unread = self._updated(stored, among)
+        _checked.pop(self._tables.where, None)
+        if mark is not None:
+            while len(_checked) >= _MAX_CHECKED:
+                _checked.pop(next(iter(_checked)), None)
+            unfinished = rows.filter(pl.col("status") != COMPLETE)["run_id"].to_list()
+            _checked[self._tables.where] = _Checked(mark, rows, [*unfinished, *unread])
+        return rows.drop("state")
+
+    def _updated(
+        self, stored: pl.DataFrame, among: Sequence[str] | None
+    ) -> tuple[pl.DataFrame, list[str]]:
+        """The rows of now, and the runs that have none yet.
+
+        With `among`, only these runs can differ from what is stored.
+        """
+        asked = stored if among is None else stored.filter(pl.col("run_id").is_in(list(among)))
+        known = dict(asked.select("run_id", "state").iter_rows())
+        states = self._source.run_states(known, among)
         stale = [run_id for run_id, state in states.items() if _is_stale(known.get(run_id), state)]
         gone = known.keys() - states.keys()
-        if stale or gone:
-            kept = stored.filter(~pl.col("run_id").is_in([*stale, *gone]))
-            merged = pl.concat([kept, *self._read(stale, states)]).sort(
-                _ORDER, descending=[True, True, False]
-            )
-            if not merged.equals(stored):
-                self._tables.write(_NAME, merged)
-            stored = merged
-        return stored.drop("state")
+        if not stale and not gone:
+            return stored, []
+        kept = stored.filter(~pl.col("run_id").is_in([*stale, *gone]))
+        merged = pl.concat([kept, *self._read(stale, states)]).sort(
+            _ORDER, descending=[True, True, False]
+        )
+        unread = pl.Series(stale, dtype=pl.String)
+        unread = unread.filter(~unread.is_in(merged["run_id"].implode()))
+        if merged.equals(stored):
+            return stored, unread.to_list()
+        self._tables.write(_NAME, merged)
+        return merged, unread.to_list()
 
     def drop(self, run_id: str) -> None:
         """Forget a run that begins anew under an id that the index may know from before."""

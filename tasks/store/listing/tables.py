@@ -72,6 +72,11 @@ class DerivedTables:
             return cls(MemoryFiles())
         return cls(Folder(store_file.with_name(f"{store_file.name}{SUFFIX}")))
 
+    @property
+    def where(self) -> str:
+        """The place of the tables; stores in memory share one."""
+        return self._files.where
+
     def read(self, name: str, schema: Mapping[str, Any]) -> pl.DataFrame:
         """The rows of a table; empty where it is missing, damaged, or has other columns."""
         path = f"{FOLDER}/{name}.parquet"

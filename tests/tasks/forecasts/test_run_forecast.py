@@ -20,11 +20,11 @@ from assizes.judge.forecast.ask_forecast import TEXT_TOKENS, reply_tokens
 from assizes.judge.forecast.run_forecast import RunForecast
 from assizes.judge.formats import native_line
 from assizes.judge.model_assignment import assign_models
+from assizes.tasks.context.hearing import hear_all
 from assizes.tasks.context.run_context import progress_reporter
 from assizes.tasks.forecasts import run_forecast as forecasting
 from assizes.tasks.forecasts.run_forecast import forecast, forecast_with_anchors
 from assizes.tasks.intake.shards import plan_intake, read_shard
-from assizes.tasks.judge_shard import hear_all
 from assizes.tasks.sources.spool import Spool
 from assizes.tasks.spending.reply_cache import FileReplyCache
 from tests.builders import agent, case, result, user

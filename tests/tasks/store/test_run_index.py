@@ -17,7 +17,7 @@ import pytest
 
 from assizes.judge.config.run import StoreConfig
 from assizes.tasks.store import Store, open_store, query_store
-from assizes.tasks.store.listing import lake_runs, tables
+from assizes.tasks.store.listing import kept_folders, lake_runs, run_index, tables
 from assizes.tasks.store.listing.run_index import RUN_INDEX, index_row
 from tests.tasks.store.rows import COUNTS, ENDED, ended, run_metrics, run_record, shard
 
@@ -28,7 +28,8 @@ RUNS = 4
 def _nothing_remembered():
     """What a process remembers of a store is no part of these tests."""
     tables._remembered.clear()
-    lake_runs._seen.clear()
+    run_index._checked.clear()
+    kept_folders._kept.clear()
 
 
 def begin(store: Store, number: int, **changed) -> None:
