@@ -17,6 +17,7 @@ from assizes.judge.config.run import RunConfig
 from assizes.judge.engine.ledger import ReplyCache
 from assizes.judge.errors import AssizesError, Inconclusive, NoStore, StoreBusy
 from assizes.judge.forecast.ask_forecast import AskGroup, Forecaster
+from assizes.judge.forecast.cost_options import DecidedChoice
 from assizes.judge.forecast.decided import EarlierCases
 from assizes.judge.forecast.run_forecast import (
     ForecastFigures,
@@ -107,10 +108,7 @@ async def forecast(config: RunConfig, day: date | None = None) -> RunForecast:
             sample := OptionSample(),
             lambda: counted_calls(paid_tallies(forecaster.tallies, assignment)),
         )
-        # How many cases a cascade escalates is an estimate, so no number of calls is exact.
-        exact = None if escalated_shares(config, assignment) else heard.calls
-        decided, note = decided_choice(config, intake, prior.earlier, exact)
-        sampled = SampledRun(sample.cases, intake.due, decided)
+        sampled = SampledRun(sample.cases, intake.due, _decided(prior, intake, heard))
         options = await count_options(config, judge_panel, assignment, sampled, sql_runner)
     finally:
         await sql_runner.aclose()
@@ -118,10 +116,18 @@ async def forecast(config: RunConfig, day: date | None = None) -> RunForecast:
     # A division by zero otherwise, and a price for nothing.
     if not heard.cases:
         raise Inconclusive("no_data: every transcript has changed or gone since it was listed")
-    prior.notes += [] if note is None else [note]
     figures = _figures(prior, forecaster, intake.due / heard.cases)  # over 1: sampled
     more = {"options": options, "option_cases": len(sample.cases) if options else None}
     return _build_forecast(figures, prior, intake, heard.cases).model_copy(update=more)
+
+
+def _decided(prior: _PriorState, intake: Plan, heard: _HeardCases) -> DecidedChoice | None:
+    """How far the run goes if it stops when it is decided; a note says why it cannot."""
+    # How many cases a cascade escalates is an estimate, so no number of calls is exact.
+    exact = None if escalated_shares(prior.config, prior.assignment) else heard.calls
+    decided, note = decided_choice(prior.config, intake, prior.earlier, exact)
+    prior.notes += [] if note is None else [note]
+    return decided
 
 
 def _figures(prior: _PriorState, forecaster: Forecaster, scale: float) -> ForecastFigures:
