@@ -63,7 +63,7 @@ async def backfill(
     A finished part costs nothing again, so the same backfill goes on where it was cancelled. An
     error in one part does not end the others, unless the budget is spent, somebody stopped the runs,
     or three parts in a row could not be judged to the end. A day that another process is judging is
-    left for later.
+    left for later; runs that look at their baselines on the way (`[sampling]`) wait for it instead.
 
     Args:
         config: everything about the runs; `[backfill]` says how many at once and in which order.
@@ -79,6 +79,7 @@ async def backfill(
         ConfigurationError: neither days nor URIs were given, or both; or the range is empty, or
             the transcripts' URI has no placeholder for a day.
     """
+    config = _in_turn_if_needed(config)
     parts = backfill_parts(config, since, until, uris)
     many_writers = await asyncio.to_thread(can_have_many_writers, config)
     at_once = min(config.backfill.in_flight if many_writers else 1, len(parts))
@@ -90,6 +91,24 @@ async def backfill(
     ended, left = await runner.judge()
     await publish_parts(config.name, ended)
     return conclude_parts(config, ended, left, no_data_counts=False)
+
+
+def _waits_for_baselines(config: RunConfig) -> bool:
+    """Whether a run cannot begin before its baseline has ended, because it looks at it on its way."""
+    return config.sampling.stops and config.comparison.baseline in RULES
+
+
+def _in_turn_if_needed(config: RunConfig) -> RunConfig:
+    """The configuration with one part at a time, the oldest first, where runs look at their baselines."""
+    settings = config.backfill.model_copy(update={"in_flight": 1, "order": "oldest"})
+    if settings == config.backfill or not _waits_for_baselines(config):
+        return config
+    log.warning(
+        '[sampling] until = "decided" with [comparison] baseline = "%s": each part is compared on its '
+        "way with the one before it, so parts are judged one at a time, the oldest first",
+        config.comparison.baseline,
+    )
+    return config.model_copy(update={"backfill": settings})
 
 
 def _divide_limits(config: RunConfig, at_once: int) -> RunConfig:
@@ -170,7 +189,9 @@ class _BackfillRunner:
         # To judge a day that another process is judging would ask the same again, and pay twice.
         days = set() if self._alone else {part.day for part in self._waiting if part.day}
         busy = await asyncio.to_thread(days_in_progress, self._config, days) if days else set()
-        for part in [part for part in self._waiting if part.day not in busy][:free]:
+        # Where each part waits for the one before it, none is begun out of turn.
+        next_parts = self._waiting[:1] if _waits_for_baselines(self._config) else self._waiting
+        for part in [part for part in next_parts if part.day not in busy][:free]:
             self._waiting.remove(part)
             work = judge_part(self._config, "backfill", part, compares_later=self._compares_later)
             self._pending[asyncio.create_task(work)] = part

@@ -34,7 +34,7 @@ from assizes.tasks.distribute.partitions import (
 from assizes.tasks.distribute.processes import process_count
 from assizes.tasks.distribute.work_pool import work_pool
 from assizes.tasks.intake.plan import Shard
-from assizes.tasks.intake.waves import waves_in
+from assizes.tasks.intake.waves import shard_groups
 from assizes.tasks.spending.ledger import SqliteLedger, stop_line
 
 log = logging.getLogger(__name__)
@@ -50,16 +50,12 @@ _ERRORS_BY_NAME: Final = {kind.__name__: kind for kind in (OverBudget, Halted, I
 
 
 async def judge_shards(
-    context: RunContext,
-    run: PlannedRun,
-    batch_failures: ShardFailures,
-    *,
-    compares_later: bool = False,
+    context: RunContext, run: PlannedRun, batch_failures: ShardFailures
 ) -> ShardFailures:
     """Judge the shards of a run that are not yet committed; returns the failures of shards.
 
-    A run that may stop early is judged in waves (`judge_in_waves`, also for `compares_later`). With
-    `stop` among the failures of `ask_by_batch`, no shard is judged.
+    A run that may stop early is judged in waves. With `stop` among the failures of `ask_by_batch`, no
+    shard is judged.
 
     Raises:
         ConfigurationError: when no work pool or Dask cluster can be reached.
@@ -80,7 +76,7 @@ async def judge_shards(
             return await judge_locally(context, run.run_id, shards)
         return await judge_in_processes(context, run, shards, count)
 
-    return await judge_in_waves(context, run, due, judge, compares_later=compares_later)
+    return await judge_in_waves(context, run, due, judge)
 
 
 class Executor(Protocol):
@@ -111,12 +107,12 @@ async def _judge_elsewhere(
     async with opened as executor:
         open_partitions = await executor.open_partitions()
         cases = {shard.shard_id: len(shard.due_positions()) for shard in due}
-        # Of a run in waves only those of this wave: a partition may judge whatever it names.
-        shards = due if waves_in(run.intake.design) else run.intake.shards
-        done = {shard.shard_id for shard in shards} - cases.keys()
+        # Of a run in waves, shards of later waves count as done: they may not be needed.
+        done = {shard.shard_id for shard in run.intake.shards} - cases.keys()
         taken = {shard_id for partition in open_partitions for shard_id in partition.shard_ids}
+        cut = partitions(shard_groups(run.intake), runner.partition_shards, done, taken)
         # Partitions that an earlier process gave out are waited for first.
-        pieces = [*open_partitions, *partitions(shards, runner.partition_shards, done, taken)]
+        pieces = [*open_partitions, *cut]
         return await _PartitionRunner(context, run, executor, seal, cases).judge(pieces)
 
 

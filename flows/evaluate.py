@@ -101,9 +101,7 @@ async def _run(
         planned = await plan_run(context, request)
         async with lock_unfinished_run(context, planned), show_progress(context):
             batch_failures = await ask_by_batch(context, planned)  # fills the reply cache
-            failures = await judge_shards(
-                context, planned, batch_failures, compares_later=compares_later
-            )
+            failures = await judge_shards(context, planned, batch_failures)
             has_lost_shards = bool(failures.reasons) or failures.stop is not None
             run, summary = await summarise_run(context, planned, has_lost_shards=has_lost_shards)
         result = await compare_with_baseline(context, run, compares_later=compares_later)

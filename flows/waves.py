@@ -11,7 +11,6 @@ from assizes.tasks.context.looks import stops_after
 from assizes.tasks.context.run_context import PlannedRun, RunContext
 from assizes.tasks.intake.plan import Shard
 from assizes.tasks.intake.waves import wave_shards, waves_in
-from assizes.tasks.runs.stored_runs import RULES
 
 log = logging.getLogger(__name__)
 
@@ -24,17 +23,14 @@ async def judge_in_waves(
     run: PlannedRun,
     due: Sequence[Shard],
     judge: WaveJudge,
-    *,
-    compares_later: bool = False,
 ) -> ShardFailures:
     """Judge the due shards of a run; of a run in waves, as many waves as it takes to decide it.
 
     A look follows a wave only when all of its shards are committed, so that a run which is resumed,
-    or spread over workers, looks at the same cases. A wave with a failure ends the judging. With
-    `compares_later`, a baseline that a rule chooses is not known yet, and every case is judged.
+    or spread over workers, looks at the same cases. A wave with a failure ends the judging.
     """
     waves = waves_in(run.intake.design)
-    if not waves or (compares_later and context.config.comparison.baseline in RULES):
+    if not waves:
         return await judge(due)
     failures = ShardFailures()
     for number, wave in enumerate(waves, start=1):

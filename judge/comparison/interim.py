@@ -111,15 +111,32 @@ def _decided_gates(
         return None  # the run may end inconclusive: all that can be judged is judged
     passes = Sample.of((table["passes"] / table["runs"]).to_list(), table["cluster"].to_list())
     whole_run = max(table.height, round(table.height / plan.share))
-    least = thresholds.cases_pass_threshold / 100
-    reached = [rate_chance(passes, whole_run, least)]
-    missed = [passes.mean < least]  # as the numbers stand now
     scored = table.filter(pl.col("scored") > 0)
+    score: Sample | None = None
     if not scored.is_empty():
         means = (scored["total"] / scored["scored"]).to_list()
         score = Sample.of(means, scored["cluster"].to_list())
         if score.clusters < MIN_CLUSTERS:
             return None
+    return gates_so_far(passes, score, whole_run, plan, thresholds)
+
+
+def gates_so_far(
+    passes: Sample,
+    score: Sample | None,
+    whole_run: int,
+    plan: LookPlan,
+    thresholds: ThresholdsConfig,
+) -> Gates | None:
+    """The end of the gates, if the chance of another end is small enough; `None` where it is not.
+
+    `passes` (0..1) and `score` (0..100; `None` where no case has one) are of the judged cases, and
+    `whole_run` is the number of all cases.
+    """
+    least = thresholds.cases_pass_threshold / 100
+    reached = [rate_chance(passes, whole_run, least)]
+    missed = [passes.mean < least]  # as the numbers stand now
+    if score is not None:
         error = score.with_cases(0.0, 100.0).error  # above 0 where all scores are alike
         so_far = PartialEffect(score.mean, error, score.clusters, plan.share)
         reached.append(reaching_chance(so_far, thresholds.metrics_pass_threshold))
@@ -174,7 +191,7 @@ def _partial_effects(
             sides = contrasts.side_samples((before, after), pairing, filling)
             if not min(side.size for side in sides):
                 return []
-            effects.append(_unpaired_effect(*sides, share, scale))
+            effects.append(unpaired_effect(*sides, share, scale))
         return effects
     joined = contrasts.joined_measures(before, after, pairing)
     for filling in FILLINGS if "known" in joined.columns else FILLINGS[:1]:
@@ -186,7 +203,8 @@ def _partial_effects(
     return effects
 
 
-def _unpaired_effect(before: Sample, after: Sample, share: float, scale: float) -> PartialEffect:
+def unpaired_effect(before: Sample, after: Sample, share: float, scale: float) -> PartialEffect:
+    """The change of means over different cases, in points; `scale` is 100 for a share of cases."""
     more = (1.0, 0.0) if scale > 1 else ()  # Agresti and Caffo, as in the comparison itself
     errors = [side.with_cases(*more).error * scale for side in (before, after)]
     return PartialEffect(

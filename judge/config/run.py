@@ -202,7 +202,8 @@ class RunConfig(ConfigTable):
         """Check the length of the name, and that no table holds a secret."""
         if self.anchors.uri is not None and len(self.name) > MAX_ANCHORED_NAME:
             raise ValueError(f"name: at most {MAX_ANCHORED_NAME} characters with [anchors]")
-        if fault := sampling_fault(self.sampling, self.comparison, batch=self.runner.batch):
+        is_partial = {"batch": self.runner.batch, "since_last": self.transcripts.since_last}
+        if fault := sampling_fault(self.sampling, self.comparison, **is_partial):
             raise ValueError(fault)
         # A pattern of [privacy] that describes keys may look like one.
         tables = self.model_dump(exclude={"name", "privacy"})

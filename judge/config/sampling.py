@@ -45,7 +45,7 @@ class SamplingConfig(ConfigTable):
 
 
 def sampling_fault(
-    sampling: SamplingConfig, comparison: ComparisonConfig, *, batch: bool
+    sampling: SamplingConfig, comparison: ComparisonConfig, *, batch: bool, since_last: bool
 ) -> str | None:
     """Why a run with these settings cannot stop early, as one line; `None` where it can."""
     if not sampling.stops:
@@ -58,8 +58,10 @@ def sampling_fault(
         )
     if comparison.verdict == "corrected":
         return f'{setting} needs [comparison] verdict = "raw": labels come after the run'
-    if comparison.mix_by is not None:
-        return f"{setting} works without [comparison] mix_by"
-    if batch:
-        return f"{setting} works without [runner] batch, which asks for all cases at once"
-    return None
+    others = {
+        f"{setting} works without [comparison] mix_by": comparison.mix_by is not None,
+        f"{setting} works without [runner] batch, which asks for all cases at once": batch,
+        f"{setting} works without [transcripts] since_last: cases that one run did not need would be "
+        "new to the next run": since_last,
+    }
+    return next((fault for fault, has_fault in others.items() if has_fault), None)

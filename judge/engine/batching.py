@@ -222,11 +222,7 @@ def batches_of(
 
     if not isinstance(model, LiteLLM):
         return None
-    if model.provider not in BATCH_PROVIDERS:
-        raise ConfigurationError(
-            f"[runner] batch: no batches for {model.name!r}, only for models of "
-            f"{', '.join(BATCH_PROVIDERS)}; run with --no-batch"
-        )
+    _check_provider(model)
     if model.provider == "bedrock":
         return bedrock_batches.bedrock_batches(model, provider_parts, bedrock or BedrockConfig())
     if model.provider == "vertex_ai":
@@ -238,17 +234,45 @@ def batches_of(
     return ProviderBatches(LiteLLMBatchCalls(model))
 
 
+def _check_provider(model: Model) -> None:
+    if model.provider not in BATCH_PROVIDERS:
+        raise ConfigurationError(
+            f"[runner] batch: no batches for {model.name!r}, only for models of "
+            f"{', '.join(BATCH_PROVIDERS)}; run with --no-batch"
+        )
+
+
+def calls_provider(model: Model) -> bool:
+    """Whether asks to a model are calls to a provider, whose replies the cache can keep."""
+    if model.cache_key is None or isinstance(model, ReplayOnlyModel):
+        return False
+    from assizes.judge.models.litellm_model import LiteLLM
+
+    return isinstance(model, LiteLLM)
+
+
+def least_batch(model: Model, bedrock: BedrockConfig) -> int | None:
+    """The fewest asks that make a batch; `None` for a model whose asks are always single calls."""
+    if not calls_provider(model) or model.provider not in BATCH_PROVIDERS:
+        return None
+    return bedrock.min_records if model.provider == "bedrock" else 1
+
+
 def check_batch_settings(model: Model, bedrock: BedrockConfig, vertex: VertexConfig) -> None:
-    """Check the settings that batches of a model need beside a key, which a plan has none of.
+    """Check that a model has batches, and the settings that these need beside a key.
+
+    A plan has no key, so nothing here asks for one.
 
     Raises:
-        ConfigurationError: a setting is missing or does not fit the model.
+        ConfigurationError: the provider has no batches, or a setting is missing or does not fit the
+            model.
     """
-    if model.provider not in ("bedrock", "vertex_ai") or isinstance(model, ReplayOnlyModel):
+    if not calls_provider(model):
         return
+    _check_provider(model)
     from assizes.judge.models.litellm_model import LiteLLM, provider_parts
 
     if isinstance(model, LiteLLM) and model.provider == "bedrock":
         bedrock_batches.format_for(model, provider_parts, bedrock)
-    elif isinstance(model, LiteLLM):
+    elif isinstance(model, LiteLLM) and model.provider == "vertex_ai":
         vertex_batches.format_for(model, provider_parts, vertex)

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from assizes.judge.config.judging import JudgeConfig, MetricSelection
 from assizes.judge.forecast.ask_forecast import AskGroup, AskTally
+from assizes.judge.forecast.decided import StopEstimate
 from assizes.judge.models.model import Model
 
 CONVERSATION: Final = "conversation"
@@ -34,8 +35,8 @@ class CostOption(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str = Field(
-        description="configured, apart, batch, single_calls, no_provider_cache, first_alone, "
-        "stronger_alone or sample"
+        description="configured, until_decided, until_decided_least, apart, batch, single_calls, "
+        "no_provider_cache, first_alone, stronger_alone or sample"
     )
     what: str = Field(description="the choice in words")
     calls: int
@@ -43,6 +44,12 @@ class CostOption(BaseModel):
     cached_tokens: int = Field(description="of input_tokens, found in the provider's prompt cache")
     output_tokens: int
     expected_usd: float | None = Field(description="null: no price is known")
+    low_calls: int | None = Field(
+        default=None, description="of until_decided: a tenth of the drawn runs make fewer calls"
+    )
+    high_calls: int | None = Field(
+        default=None, description="of until_decided: a tenth of the drawn runs make more calls"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +118,17 @@ def apart_configs(config: JudgeConfig, metrics: Sequence[str]) -> list[JudgeConf
     ]
 
 
+@dataclass(frozen=True, slots=True)
+class DecidedChoice:
+    """How far a run goes that stops when it is decided."""
+
+    is_configured: bool
+    first_look: float  # share of the cases that is judged before the first look, 0..1
+    estimate: StopEstimate | None = None  # `None`: there is no earlier run to estimate from
+    source: str = ""  # what the estimate goes by
+    calls: tuple[int, int] | None = None  # before the first look, and of all cases; `None`: scaled
+
+
 @dataclass(frozen=True)
 class OptionInputs:
     """What the options are computed from."""
@@ -121,6 +139,10 @@ class OptionInputs:
     shares: Mapping[tuple[str, str], float]  # judge, stronger model -> share of escalated cases
     due: int  # cases
     batch: bool
+    # Model -> the fewest asks of a batch; without models whose asks are single calls in any case.
+    batched: Mapping[str, int]
+    refuses_batch: bool = False  # a model has a provider without batches, so no run asks by batch
+    decided: DecidedChoice | None = None  # `None`: the run cannot stop early
 
 
 def cost_options(inputs: OptionInputs) -> tuple[CostOption, ...]:
@@ -132,7 +154,7 @@ def cost_options(inputs: OptionInputs) -> tuple[CostOption, ...]:
 
 def _options(inputs: OptionInputs) -> Iterator[CostOption]:
     configured = _at_shares(inputs, inputs.together)
-    yield _option(inputs, "configured", "as configured", configured)
+    yield from _whole_and_decided(inputs, configured)
     if inputs.apart is not None:
         rest = {key: own for key, own in inputs.together.items() if key[0] != CONVERSATION}
         whole = _at_shares(inputs, {**rest, **inputs.apart})
@@ -141,7 +163,7 @@ def _options(inputs: OptionInputs) -> Iterator[CostOption]:
     if inputs.batch:
         other = replace(inputs, batch=False)
         yield _option(other, "single_calls", "single calls in place of batches", configured)
-    else:
+    elif not inputs.refuses_batch and any(model in inputs.batched for _, model in configured):
         other = replace(inputs, batch=True)
         yield _option(other, "batch", "in batches, counted without a prompt cache", uncached)
     if any(volume.cached_tokens for volume in configured.values()):
@@ -162,6 +184,45 @@ def _options(inputs: OptionInputs) -> Iterator[CostOption]:
         yield _option(inputs, "sample", what, part)
 
 
+def _whole_and_decided(
+    inputs: OptionInputs, configured: Mapping[tuple[str, str], Volume]
+) -> Iterator[CostOption]:
+    """The run over all its cases, and the same run where it stops when it is decided."""
+    decided = inputs.decided
+    if decided is None or not decided.is_configured:
+        yield _option(inputs, "configured", "as configured", configured)
+    else:
+        what = "as configured, where every case is judged: the most"
+        yield _with_calls(_option(inputs, "configured", what, configured), decided, 1)
+    if decided is None:
+        return
+
+    def part(name: str, what: str, share: float) -> CostOption:
+        volumes_of_part = {key: own.times(share) for key, own in configured.items()}
+        return _option(inputs, name, what, volumes_of_part)
+
+    if decided.estimate is not None:
+        median, low, high = decided.estimate
+        expected = part("until_decided", "", median)
+        low_calls, high_calls = (round(expected.calls / median * end) for end in (low, high))
+        what = (
+            f"until decided, nothing changed: an estimate from {decided.source}, "
+            f"{low_calls:,} to {high_calls:,} calls in 8 of 10 drawn runs"
+        )
+        update = {"what": what, "low_calls": low_calls, "high_calls": high_calls}
+        yield expected.model_copy(update=update)
+    about = "" if decided.calls is not None else "about "
+    what = f"until decided at the first look: {about}the least"
+    yield _with_calls(part("until_decided_least", what, decided.first_look), decided, 0)
+
+
+def _with_calls(option: CostOption, decided: DecidedChoice, which: int) -> CostOption:
+    """The option with the exact number of its calls, where it was counted."""
+    if decided.calls is None:
+        return option
+    return option.model_copy(update={"calls": decided.calls[which]})
+
+
 def _at_shares(inputs: OptionInputs, whole: Volumes) -> dict[tuple[str, str], Volume]:
     return {key: own.times(inputs.shares.get(key, 1.0)) for key, own in whole.items()}
 
@@ -171,8 +232,12 @@ def _without_cache(volume: Volume) -> Volume:
 
 
 def _option(inputs: OptionInputs, name: str, what: str, chosen: Volumes) -> CostOption:
+    calls: dict[str, float] = {}
+    for (_, model), own in chosen.items():
+        calls[model] = calls.get(model, 0.0) + own.calls
     costs = [
-        own.usd(inputs.models[model], batch=inputs.batch) for (_, model), own in chosen.items()
+        own.usd(inputs.models[model], batch=inputs.batch and _is_batch(inputs, model, calls[model]))
+        for (_, model), own in chosen.items()
     ]
     known = [usd for usd in costs if usd is not None]
     return CostOption(
@@ -184,3 +249,9 @@ def _option(inputs: OptionInputs, name: str, what: str, chosen: Volumes) -> Cost
         output_tokens=round(math.fsum(own.output_tokens for own in chosen.values())),
         expected_usd=round(math.fsum(known), 6) if len(known) == len(costs) else None,
     )
+
+
+def _is_batch(inputs: OptionInputs, model: str, calls: float) -> bool:
+    """Whether so many asks to a model go to its batch endpoint, at the price of batches."""
+    least = inputs.batched.get(model)
+    return least is not None and calls >= least

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -132,6 +132,19 @@ class ForecastInputs:
     scale: float = 1.0  # cases due / cases counted; above 1 for a sample
     # Judge, stronger model of a cascade -> share of the cases that it is expected to judge, 0..1.
     shares: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    # Model -> the fewest asks of a batch; without a model that has none, or where no batch is asked.
+    batched: Mapping[str, int] = field(default_factory=dict)
+
+
+class _Tokens(NamedTuple):
+    """The tokens of some asks, and the most that they could be."""
+
+    sent: float
+    written: float
+    cached: float  # of `sent`, in the provider's prompt cache
+    to_cache: float  # of `sent`, put there
+    max_sent: float
+    max_written: float
 
 
 class ForecastFigures:
@@ -210,26 +223,24 @@ class ForecastFigures:
     def _judge(self, judge: str, name: str) -> JudgeForecast:
         """The forecast of one judge with one model, over all rounds."""
         groups = [group for group in self._tallies if group[:2] == (judge, name)]  # all rounds
-        tallies, whole = [self._tallies[group] for group in groups], self._inputs.scale
-        scale = whole * self._inputs.shares.get((judge, name), 1.0)
-        # Real prompt tokens divided by the estimate of the model, from the cached replies.
-        known, ratio = self._of_model(name), 1.0
-        estimate = sum(tally.estimated_input_tokens for tally in known)
-        if estimate and sum(tally.metered for tally in known) >= MIN_KNOWN_REPLIES:
-            ratio = sum(tally.metered_input_tokens for tally in known) / estimate
-        input_tokens = scale * ratio * sum(tally.input_tokens for tally in tallies)
-        output_tokens = scale * sum(
-            tally.output_tokens if tokens is None else tally.to_put * tokens
-            for tally, tokens in zip(tallies, map(self._known_reply_tokens, groups), strict=True)
+        tallies = [self._tallies[group] for group in groups]
+        scale = self._inputs.scale * self._inputs.shares.get((judge, name), 1.0)
+        # What is too few for a batch, or goes to a model without batches, has the full price.
+        in_batch = [group for group in groups if self._is_batched(group)]
+        single = [group for group in groups if group not in in_batch]
+        parts = [
+            (self._tokens(some, scale, name), batch)
+            for some, batch in ((single, False), (in_batch, True))
+            if some
+        ]
+        sums = _Tokens(*map(math.fsum, zip(*(tokens for tokens, _ in parts), strict=True)))
+        expected_usd = total(
+            self._usd(name, own.sent, own.written, own.cached, own.to_cache, batch=batch)
+            for own, batch in parts
         )
-        max_input_tokens = whole * sum(tally.max_input_tokens for tally in tallies)
-        max_output_tokens = whole * sum(tally.max_output_tokens for tally in tallies)
-        # Each marked text is put into the provider's cache once, whatever the number of cases.
-        to_cache = min(input_tokens, ratio * sum(tally.new_marked_tokens for tally in tallies))
-        marked = min(input_tokens, scale * ratio * sum(tally.marked_tokens for tally in tallies))
-        cached = max(0.0, marked - to_cache)
-        expected_usd = self._usd(name, input_tokens, output_tokens, cached, to_cache)
-        uncached_usd = self._usd(name, input_tokens, output_tokens)
+        uncached_usd = total(
+            self._usd(name, own.sent, own.written, batch=batch) for own, batch in parts
+        )
         mean_s = self._mean_latency_s(name)
         latency_s = ASSUMED_LATENCY_S if mean_s is None else round(mean_s, 3)
         return JudgeForecast(
@@ -239,17 +250,54 @@ class ForecastFigures:
             kept=round(scale * sum(tally.cached for tally in tallies)),
             same=round(scale * sum(tally.same for tally in tallies)),
             to_put=round(scale * sum(tally.to_put for tally in tallies)),
-            input_tokens=round(input_tokens),
-            output_tokens=round(output_tokens),
+            input_tokens=round(sums.sent),
+            output_tokens=round(sums.written),
             expected_usd=expected_usd,
-            worst_usd=self._worst_usd(name, max(input_tokens, max_input_tokens), max_output_tokens),
-            cached_tokens=round(cached),
-            cache_write_tokens=round(to_cache),
+            worst_usd=total(self._worst_usd(name, own, batch=batch) for own, batch in parts),
+            cached_tokens=round(sums.cached),
+            cache_write_tokens=round(sums.to_cache),
             saved_usd=None
             if uncached_usd is None
             else round(uncached_usd - (expected_usd or 0), 6),
             latency_s=0.0 if self._is_offline(name) else latency_s,
         )
+
+    def _tokens(self, groups: Sequence[AskGroup], scale: float, name: str) -> _Tokens:
+        """The tokens of the asks of some rounds of one judge to one model."""
+        tallies, whole = [self._tallies[group] for group in groups], self._inputs.scale
+        # Real prompt tokens divided by the estimate of the model, from the cached replies.
+        known, ratio = self._of_model(name), 1.0
+        estimate = sum(tally.estimated_input_tokens for tally in known)
+        if estimate and sum(tally.metered for tally in known) >= MIN_KNOWN_REPLIES:
+            ratio = sum(tally.metered_input_tokens for tally in known) / estimate
+        sent = scale * ratio * sum(tally.input_tokens for tally in tallies)
+        written = scale * sum(
+            tally.output_tokens if tokens is None else tally.to_put * tokens
+            for tally, tokens in zip(tallies, map(self._known_reply_tokens, groups), strict=True)
+        )
+        # Each marked text is put into the provider's cache once, whatever the number of cases.
+        to_cache = min(sent, ratio * sum(tally.new_marked_tokens for tally in tallies))
+        marked = min(sent, scale * ratio * sum(tally.marked_tokens for tally in tallies))
+        return _Tokens(
+            sent,
+            written,
+            cached=max(0.0, marked - to_cache),
+            to_cache=to_cache,
+            max_sent=max(sent, whole * sum(tally.max_input_tokens for tally in tallies)),
+            max_written=whole * sum(tally.max_output_tokens for tally in tallies),
+        )
+
+    def _is_batched(self, group: AskGroup) -> bool:
+        """Whether the asks of a round to a model are enough for a batch."""
+        least = self._inputs.batched.get(group.model)
+        if least is None:
+            return False
+        of_round = [key for key in self._tallies if key[1:] == group[1:]]
+        shares = self._inputs.shares
+        asks = math.fsum(
+            self._tallies[key].to_put * shares.get((key.judge, key.model), 1.0) for key in of_round
+        )
+        return self._inputs.scale * asks >= least
 
     def _of_model(self, name: str) -> list[AskTally]:
         return [tally for group, tally in self._tallies.items() if group.model == name]
@@ -270,19 +318,19 @@ class ForecastFigures:
         seconds += sum(earlier.replies * earlier.latency_s for earlier in past)
         return seconds / calls if calls >= MIN_KNOWN_REPLIES else None
 
-    def _usd(self, name: str, *tokens: float) -> float | None:
+    def _usd(self, name: str, *tokens: float, batch: bool) -> float | None:
         """The cost of so many tokens in, out, in the provider's cache, and put there."""
-        price, batch = self._inputs.models[name].price, self._inputs.config.runner.batch
+        price = self._inputs.models[name].price
         if price is None:
             return None
         return round(price.cost_usd(*map(math.ceil, tokens), batch=batch), 6)
 
-    def _worst_usd(self, name: str, input_tokens: float, output_tokens: float) -> float | None:
-        price, batch = self._inputs.models[name].price, self._inputs.config.runner.batch
+    def _worst_usd(self, name: str, tokens: _Tokens, *, batch: bool) -> float | None:
+        price = self._inputs.models[name].price
         if price is None:
             return None
-        usd = price.worst_usd(math.ceil(input_tokens), math.ceil(output_tokens), batch=batch)
-        return round(usd, 6)
+        most = math.ceil(tokens.max_sent), math.ceil(tokens.max_written)
+        return round(price.worst_usd(*most, batch=batch), 6)
 
     def _is_offline(self, name: str) -> bool:
         return self._inputs.models[name].provider == OFFLINE_PROVIDER

@@ -18,6 +18,7 @@ from assizes.judge.summary.early_stop import EarlyStop
 from assizes.tasks.intake.plan import Plan
 from assizes.tasks.intake.waves import looks_before_end, waves_in
 from assizes.tasks.runs.stored_comparison import baseline_id, run_data
+from assizes.tasks.runs.stored_runs import RULES
 from assizes.tasks.store import RunRecord, Store
 from assizes.tasks.store.record import LOOK_PREFIX
 
@@ -44,8 +45,10 @@ def stops_after(store: Store, config: RunConfig, record: RunRecord, plan: Plan, 
     """
     name = _LOOK.format(wave)
     if (kept := store.shard_counts(record.run_id).get(name)) is None:
-        found = _look(store, config, record, plan, wave)
-        store.commit_shard(record.run_id, name, {}, {_STOPS: int(found.stops)})
+        baseline = _baseline(store, config, record)
+        found = _look(store, config, record, plan, wave, baseline)
+        stops = found.stops and not _must_be_whole(config, baseline, found)
+        store.commit_shard(record.run_id, name, {}, {_STOPS: int(stops)})
         kept = store.shard_counts(record.run_id)[name]  # that of another process, if it was first
     return bool(kept[_STOPS])
 
@@ -56,7 +59,7 @@ def early_stop(store: Store, config: RunConfig, record: RunRecord, plan: Plan) -
     stops = (w for w in range(1, len(waves)) if kept.get(_LOOK.format(w), {}).get(_STOPS))
     if (wave := next(stops, None)) is None:
         return None
-    found = _look(store, config, record, plan, wave)
+    found = _look(store, config, record, plan, wave, _baseline(store, config, record))
     not_needed = sum(len(shard.due_positions()) for shard in plan.shards[waves[wave - 1].shards :])
     rate, score = bounds_of_all(store.scan(record.run_id, "cases"), not_needed)
     return EarlyStop(
@@ -73,12 +76,37 @@ def early_stop(store: Store, config: RunConfig, record: RunRecord, plan: Plan) -
     )
 
 
-def _look(store: Store, config: RunConfig, record: RunRecord, plan: Plan, wave: int) -> InterimLook:
+def _baseline(store: Store, config: RunConfig, record: RunRecord) -> RunData | None:
+    """The rows of the complete run to compare with; `None` where there is none."""
+    if (wanted := baseline_id(store, config.comparison.baseline, record)) is None:
+        return None
+    found = run_data(store, wanted)
+    return found if found.status == COMPLETE else None
+
+
+def _must_be_whole(config: RunConfig, baseline: RunData | None, found: InterimLook) -> bool:
+    """Whether a run of a series judges all its cases, so that later runs have a baseline to go by.
+
+    That is so for the first run, and where a baseline that was cut short leaves the answer open: a
+    series would otherwise stay with few cases, and inconclusive, for good.
+    """
+    if config.comparison.baseline not in RULES:
+        return False
+    if baseline is None:
+        return True
+    is_cut = baseline.summary is not None and baseline.summary.early_stop is not None
+    return is_cut and found.comparison == "inconclusive"
+
+
+def _look(
+    store: Store,
+    config: RunConfig,
+    record: RunRecord,
+    plan: Plan,
+    wave: int,
+    baseline: RunData | None,
+) -> InterimLook:
     shares = looks_before_end(waves_in(plan.design))
-    judged = run_data(store, record.run_id)
-    baseline: RunData | None = None
-    if (wanted := baseline_id(store, config.comparison.baseline, record)) is not None:
-        before = run_data(store, wanted)
-        baseline = before if before.status == COMPLETE else None
     where = LookPlan(shares, wave, config.sampling.certainty)
+    judged = run_data(store, record.run_id)
     return look(judged, baseline, where, config.comparison, config.thresholds)

@@ -67,12 +67,21 @@ class PartitionEnd:
 
 
 def partitions(
-    shards: Sequence[Shard], size: int, done: Collection[str], in_progress: Collection[str]
+    groups: Sequence[Sequence[Shard]],
+    size: int,
+    done: Collection[str],
+    in_progress: Collection[str],
 ) -> Iterator[Partition]:
-    """Cut a plan into partitions of `size` shards; shards `in_progress` elsewhere are left out."""
+    """Cut a plan into partitions of `size` shards; shards `in_progress` elsewhere are left out.
+
+    No partition holds shards of two groups, and none is given that holds only shards that are done.
+    """
     # Always cut at the same places: a resumed run gives out the same partitions, by the same keys.
-    for number, start in enumerate(range(0, len(shards), size)):
-        ids = [shard.shard_id for shard in shards[start : start + size]]
+    pieces = (
+        group[start : start + size] for group in groups for start in range(0, len(group), size)
+    )
+    for number, shards in enumerate(pieces):
+        ids = [shard.shard_id for shard in shards]
         piece = tuple(shard_id for shard_id in ids if shard_id not in in_progress)
         if any(shard_id not in done for shard_id in piece):  # done shards in it cost a look
             yield Partition(number, piece)

@@ -5,17 +5,19 @@ from __future__ import annotations
 import hashlib
 import heapq
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from assizes.judge.case import Case
 from assizes.judge.catalog import JudgePanel, resolve_judges
 from assizes.judge.config.run import RunConfig
+from assizes.judge.engine.batching import calls_provider, least_batch
 from assizes.judge.engine.ensemble_hearing import EnsembleModels
 from assizes.judge.forecast.ask_forecast import AskGroup, AskTally, Forecaster
 from assizes.judge.forecast.cost_options import (
     CONVERSATION,
     OPTION_CASES,
     CostOption,
+    DecidedChoice,
     OptionInputs,
     apart_configs,
     cost_options,
@@ -52,6 +54,14 @@ class OptionSample:
         return [case for *_, case in sorted(self._heap, key=lambda entry: entry[:3])]
 
 
+class SampledRun(NamedTuple):
+    """The cases that the options are scaled up from, and how far the run goes."""
+
+    cases: list[Case]
+    due: int  # all cases of the run
+    decided: DecidedChoice | None  # `None`: the run cannot stop early
+
+
 def escalated_shares(
     config: RunConfig, assignment: ModelAssignment
 ) -> dict[tuple[str, str], float]:
@@ -70,12 +80,11 @@ async def count_options(
     config: RunConfig,
     judge_panel: JudgePanel,
     assignment: ModelAssignment,
-    sample: OptionSample,
-    due: int,
+    sample: SampledRun,
     sql_runner: SqlRunner | None,
 ) -> tuple[CostOption, ...]:
     """What the run would cost by other choices; empty where nothing is paid for."""
-    cases = sample.cases
+    cases, due = sample.cases, sample.due
     if not cases or not assignment.has_paid_calls:
         return ()
     together = Forecaster(assignment, None, sql_runner)
@@ -89,16 +98,28 @@ async def count_options(
             panel = resolve_judges(own)
             for case in cases:
                 await hear_all(asked_apart, panel, case)
-        apart = volumes(_paid_tallies(asked_apart.tallies, assignment), len(cases), due)
+        apart = volumes(paid_tallies(asked_apart.tallies, assignment), len(cases), due)
     inputs = OptionInputs(
-        together=volumes(_paid_tallies(together.tallies, assignment), len(cases), due),
+        together=volumes(paid_tallies(together.tallies, assignment), len(cases), due),
         apart=apart,
         models={model.name: model for model in assignment.models},
         shares=escalated_shares(config, assignment),
         due=due,
         batch=config.runner.batch,
+        batched=batched_models(config, assignment),
+        refuses_batch=any(
+            calls_provider(model) and least_batch(model, config.runner.bedrock) is None
+            for model in assignment.models
+        ),
+        decided=sample.decided,
     )
     return cost_options(inputs)
+
+
+def batched_models(config: RunConfig, assignment: ModelAssignment) -> dict[str, int]:
+    """The fewest asks of a batch, by model; without models whose asks are always single calls."""
+    least = {model.name: least_batch(model, config.runner.bedrock) for model in assignment.models}
+    return {name: asks for name, asks in least.items() if asks is not None}
 
 
 def _conversation_metrics(judge_panel: JudgePanel) -> list[str]:
@@ -108,7 +129,7 @@ def _conversation_metrics(judge_panel: JudgePanel) -> list[str]:
     return list(judge_panel.weights)
 
 
-def _paid_tallies(
+def paid_tallies(
     tallies: Mapping[AskGroup, AskTally], assignment: ModelAssignment
 ) -> dict[AskGroup, AskTally]:
     """The tallies of models that are called over a network."""

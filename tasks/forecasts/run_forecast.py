@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import date
-from typing import Final
+from typing import Final, NamedTuple
 
 import polars as pl
 
@@ -17,6 +17,8 @@ from assizes.judge.config.run import RunConfig
 from assizes.judge.engine.ledger import ReplyCache
 from assizes.judge.errors import AssizesError, Inconclusive, NoStore, StoreBusy
 from assizes.judge.forecast.ask_forecast import AskGroup, Forecaster
+from assizes.judge.forecast.cost_options import DecidedChoice
+from assizes.judge.forecast.decided import EarlierCases
 from assizes.judge.forecast.run_forecast import (
     ForecastFigures,
     ForecastInputs,
@@ -31,16 +33,27 @@ from assizes.judge.models.model import OFFLINE_PROVIDER
 from assizes.judge.rows import COMPLETE
 from assizes.judge.verdicts.executions import collect_rows
 from assizes.tasks.context.hearing import hear_all
+from assizes.tasks.context.looks import wave_rules
 from assizes.tasks.context.run_context import progress_reporter
 from assizes.tasks.embedding.sentence_encoder import check_space
+from assizes.tasks.forecasts.decided_counts import (
+    counted_calls,
+    decided_choice,
+    earlier_cases,
+    may_stop_early,
+)
 from assizes.tasks.forecasts.option_counts import (
     OptionSample,
+    SampledRun,
+    batched_models,
     count_options,
     escalated_shares,
+    paid_tallies,
 )
 from assizes.tasks.intake.plan import Plan, RecordSelector, ScanPolicy, Shard
 from assizes.tasks.intake.preprocessing import CasePreprocessor
 from assizes.tasks.intake.shards import ShardRecord, plan_intake, read_shard
+from assizes.tasks.intake.waves import waves_in
 from assizes.tasks.runs.anchor_runs import anchor_config, canary_config, likely_canaries
 from assizes.tasks.runs.record_selectors import record_selector
 from assizes.tasks.runs.stored_runs import chosen_run_id, content_run_id
@@ -83,35 +96,46 @@ async def forecast(config: RunConfig, day: date | None = None) -> RunForecast:
             date=day,
             # How many records there are is known when all are read.
             on_progress=lambda read: progress_reporter.get()("reading", read, 0),
-            policy=ScanPolicy(selector, preprocessor, config.nightly.time_zone),
+            policy=ScanPolicy(selector, preprocessor, config.nightly.time_zone, wave_rules(config)),
         )
         prior = await asyncio.to_thread(_PriorState, config, judge_panel, assignment, intake)
         forecaster = Forecaster(assignment, prior.replies(), sql_runner)
-        heard_count = await _hear_cases(
+        heard = await _hear_cases(
             forecaster,
             judge_panel,
             intake,
             lambda shard: list(read_shard(shard, config.transcripts, spool, preprocessor)),
             sample := OptionSample(),
+            lambda: counted_calls(paid_tallies(forecaster.tallies, assignment)),
         )
-        options = await count_options(
-            config, judge_panel, assignment, sample, intake.due, sql_runner
-        )
+        sampled = SampledRun(sample.cases, intake.due, _decided(prior, intake, heard))
+        options = await count_options(config, judge_panel, assignment, sampled, sql_runner)
     finally:
         await sql_runner.aclose()
         await asyncio.to_thread(spool.close)
     # A division by zero otherwise, and a price for nothing.
-    if not heard_count:
+    if not heard.cases:
         raise Inconclusive("no_data: every transcript has changed or gone since it was listed")
-    figures = _figures(prior, forecaster, intake.due / heard_count)  # over 1: sampled
+    figures = _figures(prior, forecaster, intake.due / heard.cases)  # over 1: sampled
     more = {"options": options, "option_cases": len(sample.cases) if options else None}
-    return _build_forecast(figures, prior, intake, heard_count).model_copy(update=more)
+    return _build_forecast(figures, prior, intake, heard.cases).model_copy(update=more)
+
+
+def _decided(prior: _PriorState, intake: Plan, heard: _HeardCases) -> DecidedChoice | None:
+    """How far the run goes if it stops when it is decided; a note says why it cannot."""
+    # How many cases a cascade escalates is an estimate, so no number of calls is exact.
+    exact = None if escalated_shares(prior.config, prior.assignment) else heard.calls
+    decided, note = decided_choice(prior.config, intake, prior.earlier, exact)
+    prior.notes += [] if note is None else [note]
+    return decided
 
 
 def _figures(prior: _PriorState, forecaster: Forecaster, scale: float) -> ForecastFigures:
     models = {model.name: model for model in prior.assignment.models}
     shares = escalated_shares(prior.config, prior.assignment)
-    inputs = ForecastInputs(prior.config, models, prior.past, scale, shares)
+    is_batch = prior.config.runner.batch
+    batched = batched_models(prior.config, prior.assignment) if is_batch else {}
+    inputs = ForecastInputs(prior.config, models, prior.past, scale, shares, batched)
     return ForecastFigures(inputs, forecaster.tallies)
 
 
@@ -130,18 +154,29 @@ def _load_record_selector(
     return record_selector(None, config, judge_panel, day)
 
 
+class _HeardCases(NamedTuple):
+    """What was counted of the cases of a plan."""
+
+    cases: int
+    # Calls before the first look, and of all cases; `None`: there is no look, or only a sample.
+    calls: tuple[int, int] | None
+
+
 async def _hear_cases(
     forecaster: Forecaster,
     judge_panel: JudgePanel,
     intake: Plan,
     read: Callable[[Shard], list[ShardRecord]],
     sample: OptionSample,
-) -> int:
-    """Count the asks of every case, or of a sample of many cases; returns the number of cases."""
+    calls: Callable[[], int],
+) -> _HeardCases:
+    """Count the asks of every case, or of a sample of many cases; `calls` are those so far."""
     shards = list(_sampled_shards(intake) if intake.due > MAX_UNSAMPLED_CASES else intake.shards)
     report = progress_reporter.get()
     report("foreseeing", 0, sum(len(shard.due_positions()) for shard in shards))
     slots, heard_count = asyncio.Semaphore(CONCURRENT_CASES), 0
+    first_calls, waves = None, waves_in(intake.design)
+    is_whole = shards == list(intake.shards)
 
     async def hear(case: Case) -> None:
         # Not all at once: each open hearing holds its case and its rendered prompts in memory.
@@ -149,13 +184,15 @@ async def _hear_cases(
             await hear_all(forecaster, judge_panel, case)
         report("foreseeing", 1, 0)
 
-    for shard in shards:
+    for number, shard in enumerate(shards, start=1):
         records = await asyncio.to_thread(read, shard)
         cases = [record.case for record in records if record.case is not None]
         await asyncio.gather(*map(hear, cases))
         sample.add(cases)
         heard_count += len(cases)
-    return heard_count
+        if is_whole and waves and number == waves[0].shards:
+            first_calls = calls()
+    return _HeardCases(heard_count, None if first_calls is None else (first_calls, calls()))
 
 
 def _sampled_shards(intake: Plan) -> Iterator[Shard]:
@@ -187,6 +224,7 @@ class _PriorState:
         self.run_id = content_run_id(config, intake, fingerprints(judge_panel))  # without a store
         self.status: str | None = None  # of the run itself; `None`: it has not begun
         self.past: Mapping[AskGroup, PastReplies] = {}  # empty: nothing is known of earlier runs
+        self.earlier: EarlierCases | None = None  # what a run that may stop early is like
         self.notes: list[str] = []  # further assumptions, as sentences
         try:
             with open_store(config.store) as store:
@@ -198,6 +236,8 @@ class _PriorState:
                 self.status = None if own_rows.is_empty() else str(own_rows["status"][0])
                 earlier = runs.filter(pl.col("status") == COMPLETE)["run_id"].head(PAST_RUN_COUNT)
                 self.past = _past(store, earlier)
+                if may_stop_early(config):
+                    self.earlier = earlier_cases(store, config)
         except StoreBusy as error:
             self.notes.append(f"nothing is known of earlier runs: {error}")
         except NoStore:  # the first run creates the store

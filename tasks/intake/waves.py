@@ -37,6 +37,12 @@ def wave_shards(plan: plans.Plan, number: int) -> tuple[plans.Shard, ...]:
     return plan.shards[begin : waves[number - 1].shards]
 
 
+def shard_groups(plan: plans.Plan) -> tuple[tuple[plans.Shard, ...], ...]:
+    """The shards that may be judged together: those of each wave, or all where there is no wave."""
+    count = len(waves_in(plan.design))
+    return tuple(wave_shards(plan, number) for number in range(1, count + 1)) or (plan.shards,)
+
+
 def wave_cuts(
     objects: Sequence[ScannedObject], rules: WaveRules, seed: int, shard_size: int
 ) -> tuple[list[ShardCut], list[Wave]]:

@@ -89,7 +89,7 @@ async def test_a_resumed_run_repeats_no_look_and_asks_nothing_twice(tmp_path: Pa
     real = looks._look
 
     def killed_at_the_second(*given: Any) -> Any:
-        seen.append(given[-1])
+        seen.append(given[-2])
         if len(seen) == 2:
             raise KeyboardInterrupt
         return real(*given)

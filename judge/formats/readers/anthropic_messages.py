@@ -55,9 +55,11 @@ def _read(value: dict[str, Any]) -> Case:
     add_anthropic_messages(shapes.messages_of(value), builder)
     answer = _add_response(value, builder)
     metadata = shapes.mapping(value.get("metadata"), "metadata")
+    kept_metadata = metadata.copy()
     # The API's `metadata.user_id` is the cluster of the case.
-    kept_metadata = {name: item for name, item in metadata.items() if name != "user_id"}
-    stop_reason = shapes.name_of(answer.get("stop_reason"))
+    cluster = shapes.name_of(kept_metadata.pop("user_id", None))
+    if stop_reason := shapes.name_of(answer.get("stop_reason")):
+        kept_metadata["stop_reason"] = stop_reason
     started = value.get("created_at") or value.get("timestamp")
     return conversation_case(
         case_id=shapes.conversation_id(value, metadata),
@@ -67,12 +69,8 @@ def _read(value: dict[str, Any]) -> Case:
         started_at=shapes.moment(started) if started else None,
         agent=shapes.name_of(value.get("agent")) or shapes.first_identifier(answer, ("model",)),
         agent_version=shapes.name_of(value.get("agent_version")),
-        cluster=shapes.name_of(metadata.get("user_id")),
-        metadata={
-            **kept_metadata,
-            **({"stop_reason": stop_reason} if stop_reason else {}),
-            **builder.metadata(),
-        },
+        cluster=cluster,
+        metadata=kept_metadata | builder.metadata(),
     )
 
 

@@ -61,16 +61,21 @@ def _plain_agent_turn(content: list[Any]) -> Turn | None:
     for block in content:
         if type(block) is not dict:
             return None
-        if block.get("type") == "tool_use":
-            name, arguments, call_id = block.get("name"), block.get("input"), block.get("id")
+        field = block.get
+        kind = field("type")
+        if kind == "text" and type(text := field("text")) is str:
+            texts.append(text)
+        elif kind == "tool_use":
+            name, arguments, call_id = field("name"), field("input"), field("id")
             if type(name) is not str or type(arguments) is not dict:
                 return None
-            calls.append(named_call(name, arguments, shapes.name_of(call_id)))
-        elif (text := plain_text(block)) is not None:
-            texts.append(text)
+            if type(call_id) is not str or not call_id:
+                call_id = shapes.name_of(call_id)
+            calls.append(named_call(name, arguments, call_id))
         else:
             return None
-    return message_turn("assistant", "\n".join(texts) or None, tuple(calls))
+    text = texts[0] if len(texts) == 1 else "\n".join(texts)
+    return message_turn("assistant", text or None, tuple(calls))
 
 
 def add_anthropic_message(
@@ -104,9 +109,10 @@ def _add_anthropic_user(content: Any, builder: ConversationBuilder) -> None:
     user_parts: list[Any] = []
     for block in content:  # results first: they answer calls made before the user spoke
         if type(block) is dict and block.get("type") == "tool_result":
-            result = block.get("content")
+            field = block.get
+            result = field("content")
             if type(result) is str and _RESULT_FIELDS.issuperset(block):
-                call_id, failed = block.get("tool_use_id"), block.get("is_error") is True
+                call_id, failed = field("tool_use_id"), field("is_error") is True
                 turn = result_turn(result, shapes.name_of(call_id), None, is_error=failed)
                 builder.turns.append(turn)
             else:

@@ -9,7 +9,6 @@ check are left to the models.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
@@ -131,21 +130,28 @@ def conversation_case(
     if not 0 < len(fields["case_id"]) <= _MAX_CASE_ID:
         return Case(**fields)
     # Each case has objects of its own in the place of defaults that can be changed.
-    ground_truth = {"additional_input": dict[str, Any](), "rubrics": dict[str, Any]()}
-    expected = _instance(Expected, _EXPECTED, ground_truth, ())
-    own = {"expected": expected, "tags": dict[str, str](), "labels": dict[str, float]()}
-    return _instance(Case, _CASE, own | fields, fields)
+    values = _EXPECTED.copy()
+    values["additional_input"], values["rubrics"] = {}, {}
+    expected = _NEW(Expected)
+    _SET_VALUES(expected, values)
+    _SET_GIVEN(expected, set())
+    _SET_EXTRA(expected, None)
+    _SET_PRIVATE(expected, None)
+    values = _CASE.copy()
+    values["expected"], values["tags"], values["labels"] = expected, {}, {}
+    values.update(fields)
+    case = _NEW(Case)
+    _SET_VALUES(case, values)
+    _SET_GIVEN(case, set(fields))
+    _SET_EXTRA(case, None)
+    _SET_PRIVATE(case, None)
+    return case
 
 
-def _instance(
-    model: type[_Model],
-    defaults: dict[str, Any],
-    fields: dict[str, Any],
-    given: Iterable[str] | None = None,
-) -> _Model:
+def _instance(model: type[_Model], defaults: dict[str, Any], fields: dict[str, Any]) -> _Model:
     made = _NEW(model)
     _SET_VALUES(made, defaults | fields)
-    _SET_GIVEN(made, set(fields if given is None else given))
+    _SET_GIVEN(made, set(fields))
     _SET_EXTRA(made, None)
     _SET_PRIVATE(made, None)
     return made

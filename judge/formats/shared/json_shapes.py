@@ -172,8 +172,12 @@ def conversation_id(record: Mapping[str, Any], metadata: Mapping[str, Any]) -> s
     Raises:
         DataError: as `content_id`.
     """
-    own_id = first_identifier(record, CONVERSATION_IDS)
-    return own_id or first_identifier(metadata, CONVERSATION_IDS) or content_id(record)
+    for fields in (record, metadata):
+        if fields:
+            for name in CONVERSATION_IDS:
+                if (value := fields.get(name)) is not None and (own_id := name_of(value)):
+                    return own_id
+    return content_id(record)
 
 
 def content_id(value: Any) -> str:

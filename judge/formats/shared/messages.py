@@ -130,10 +130,8 @@ class ConversationBuilder:
 
     def metadata(self) -> dict[str, Any]:
         """Return the thinking of the model and the fidelity counts, for the case's metadata."""
-        return {
-            **({parsing.REASONING: self._reasoning} if self._reasoning else {}),
-            **self.tally.metadata(),
-        }
+        found = self.tally.metadata()
+        return {parsing.REASONING: self._reasoning, **found} if self._reasoning else found
 
 
 def plain_text(part: Any) -> str | None:
@@ -233,6 +231,8 @@ def tools_of(declarations: list[Any]) -> tuple[ToolSpec, ...]:
     Raises:
         DataError: `schema`, for a tool without a name.
     """
+    if not declarations:
+        return ()
     return tuple(_tool(declaration) for _, declaration in numbered_objects(declarations, "tools"))
 
 
@@ -255,9 +255,11 @@ def with_last_answer(
     latency_ms: float | None = None,
 ) -> tuple[Turn, ...]:
     """Return the turns, with the known figures of a model call put into the agent's last turn."""
+    if usage is None and started_at is None and latency_ms is None:
+        return tuple(turns)
     figures = {"usage": usage, "started_at": started_at, "latency_ms": latency_ms}
     known = {name: value for name, value in figures.items() if value is not None}
-    return with_last_agent_turn(turns, known) if known else tuple(turns)
+    return with_last_agent_turn(turns, known)
 
 
 def with_last_agent_turn(turns: Sequence[Turn], changes: dict[str, Any]) -> tuple[Turn, ...]:

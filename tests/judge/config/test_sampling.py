@@ -37,6 +37,7 @@ def test_a_run_that_may_stop_is_another_run():
         ({"comparison": STATISTICS | {"verdict": "corrected"}}, 'verdict = "raw"'),
         ({"comparison": STATISTICS | {"mix_by": "topic"}}, "mix_by"),
         ({"runner": {"batch": True}}, "batch"),
+        ({"transcripts": {"uri": "t.jsonl", "since_last": True}}, "since_last"),
     ],
 )
 def test_what_cannot_be_decided_early_is_refused(tables: dict[str, Any], why: str):

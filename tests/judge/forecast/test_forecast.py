@@ -8,7 +8,7 @@ import pytest
 from pydantic import BaseModel
 
 from assizes.judge.catalog import resolve_judges
-from assizes.judge.config.judging import LimitsConfig
+from assizes.judge.config.judging import LimitsConfig, Price
 from assizes.judge.config.run import RunConfig
 from assizes.judge.engine.ensemble_hearing import EnsembleModels, plain_evidence
 from assizes.judge.engine.ledger import Account, CachedReply
@@ -235,6 +235,24 @@ def test_a_model_without_a_price_is_told_and_the_offline_judge_takes_nothing(
 def test_the_time_of_a_batch_is_its_providers():
     assert figures(AskTally(to_put=4)).minutes() == pytest.approx(2 * 4 * 5 / 64 / 60, abs=0.1)
     assert figures(AskTally(to_put=4), runner={"batch": True}).minutes() is None
+
+
+def test_a_round_that_is_too_small_for_a_batch_has_the_full_price():
+    config = RunConfig.model_validate({"transcripts": {"uri": "in/"}, "runner": {"batch": True}})
+    model = ScriptedModel([])
+    model.price = Price(input_usd_per_million=1.0, output_usd_per_million=0.0)
+    tallies = {
+        BENCH._replace(round=0): AskTally(asks=60, to_put=60, input_tokens=3_000_000),
+        BENCH._replace(round=1): AskTally(asks=5, to_put=5, input_tokens=1_000_000),
+    }
+
+    def usd(batched: dict[str, int]) -> float | None:
+        inputs = ForecastInputs(config, {BENCH.model: model}, {}, 2.0, batched=batched)
+        return ForecastFigures(inputs, tallies).judges[0].expected_usd
+
+    assert usd({}) == pytest.approx(8.0)  # no endpoint: single calls
+    assert usd({BENCH.model: 1}) == pytest.approx(4.0)
+    assert usd({BENCH.model: 100}) == pytest.approx(3.0 + 2.0)  # 120 asks, then 10
 
 
 def test_a_sum_is_unknown_as_soon_as_a_part_is():

@@ -34,14 +34,23 @@ def shards(*names: str) -> list[Shard]:
 
 def test_a_partition_is_the_same_piece_of_the_plan_however_far_the_run_is():
     plan = shards("a", "b", "c", "d", "e")
-    whole = list(partitions(plan, 2, done=(), in_progress=()))
-    later = list(partitions(plan, 2, done=("a", "c", "d"), in_progress=()))
+    whole = list(partitions([plan], 2, done=(), in_progress=()))
+    later = list(partitions([plan], 2, done=("a", "c", "d"), in_progress=()))
     assert [one.shard_ids for one in whole] == [("a", "b"), ("c", "d"), ("e",)]
     assert later == [whole[0], whole[2]]
 
 
+def test_no_partition_reaches_into_another_wave_and_a_later_wave_keeps_its_numbers():
+    waves = [shards("a", "b", "c"), shards("d"), shards("e", "f")]
+    whole = list(partitions(waves, 2, done=(), in_progress=()))
+    assert [one.shard_ids for one in whole] == [("a", "b"), ("c",), ("d",), ("e", "f")]
+    assert [one.number for one in whole] == [0, 1, 2, 3]
+    second = list(partitions(waves, 2, done=("a", "b", "c", "e", "f"), in_progress=()))
+    assert second == [whole[2]]
+
+
 def test_what_somebody_is_at_work_on_is_not_given_out_twice():
-    found = list(partitions(shards("a", "b", "c", "d"), 2, done=(), in_progress=("b", "c", "d")))
+    found = list(partitions([shards("a", "b", "c", "d")], 2, done=(), in_progress=("b", "c", "d")))
     assert found == [Partition(0, ("a",))]
 
 
