@@ -20,6 +20,7 @@ with the readers, parsers and calibration of the product, and needs no key. The 
 
 The sets are no part of the package. The environment variable `ASSIZES_DATA` names the folder that holds them; by default it is `../shared/data`.
 `assizes judge-tables --model MODEL` also asks a model of yours about the same items, within a budget, and adds its rows.
+[Rubrics of others](public-rubrics.md) holds the texts of the product's judges beside public ones.
 
 How to read the tables:
 
