@@ -18,7 +18,8 @@ from assizes.judge.config.judging import OFFLINE_MODEL
 from assizes.judge.errors import OverBudget
 from assizes.tasks.recorded.document import JudgeTables, judge_tables
 from assizes.tasks.recorded.files import FILES, write_tables
-from assizes.tasks.recorded.own_judges import OwnTask, judged_items, own_tasks
+from assizes.tasks.recorded.own_judges import ScoreRows, judged_items, score_rows
+from assizes.tasks.recorded.own_tasks import OwnTask, own_tasks
 from assizes.tasks.recorded.page import estimate_text
 from assizes.tasks.recorded.reading import data_folder
 from assizes.tasks.recorded.values import ALL, JudgedItems
@@ -61,8 +62,8 @@ def print_judge_tables(out: Path | None, asked: AskedModel | None, *, as_json: b
 
 
 def _floor(task: OwnTask) -> JudgedItems:
-    grades, _ = _ask(task, {})
-    return judged_items(task, grades, f"{OFFLINE_MODEL}, {task.judge}", "floor")
+    rows, _ = _ask(task, {})
+    return judged_items(task, rows, f"{OFFLINE_MODEL}, {task.judge}", "floor")
 
 
 def answers_of_model(folder: Path, asked: AskedModel) -> list[JudgedItems]:
@@ -81,33 +82,26 @@ def answers_of_model(folder: Path, asked: AskedModel) -> list[JudgedItems]:
     for task in own_tasks(folder, asked.limit):
         settings = {"model": asked.model, "budget_usd": left_usd, **chosen}
         try:
-            grades, spent_usd = _ask(task, settings)
+            rows, spent_usd = _ask(task, settings)
         except OverBudget as error:
             tell_user(f"{task.dataset}, {task.judge}: not asked: {error}")
             break
-        judged.append(judged_items(task, grades, f"{asked.model}, {task.judge}", "model"))
+        judged.append(judged_items(task, rows, f"{asked.model}, {task.judge}", "model"))
         left_usd -= spent_usd
         if left_usd <= 0:
             break
     return judged
 
 
-def _ask(task: OwnTask, settings: Mapping[str, Any]) -> tuple[dict[str, float | None], float]:
-    """The grade of each item that was asked about, and the US dollars that this cost.
-
-    A case that was never asked about has no score and no grade; an ask that failed has `None`.
-    """
-    result = evaluate(list(task.rows), judges=task.judge, progress=False, **settings)
+def _ask(task: OwnTask, settings: Mapping[str, Any]) -> tuple[ScoreRows, float]:
+    """The row of each score, and the US dollars that the answers cost."""
+    result = evaluate(list(task.rows), judges=task.called, progress=False, **settings)
     if result.conclusion in _CUT_SHORT:
         reasons = "; ".join(result.reasons)
         tell_user(f"{task.dataset}, {task.judge}: not all items were judged: {reasons}")
     scores = result.to_polars().filter(pl.col("metric") == task.judge)
-    grades = {
-        row["case_id"]: row["raw"] if row["status"] == "scored" else None
-        for row in scores.iter_rows(named=True)
-        if row["status"] != "skipped"
-    }
-    return grades, result.summary.total_platform_cost_usd or 0.0
+    rows = score_rows(scores.iter_rows(named=True))
+    return rows, result.summary.total_platform_cost_usd or 0.0
 
 
 COLUMNS: Final = ("judge", "#items", "#unread", "#kappa", "#F1 of fails", "#people", "#flips")

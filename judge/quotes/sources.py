@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from difflib import SequenceMatcher
 from functools import cached_property
@@ -77,23 +77,29 @@ def _character(match: re.Match[str]) -> str:
 
 
 class QuoteSources:
-    """Texts in which quotes are looked up; they are read once, when the first quote comes."""
+    """Texts in which quotes are looked up as in one; they are read once, when the first quote comes."""
 
     def __init__(self, texts: Iterable[str]) -> None:
         self._texts = texts
 
     def holds(self, quote: str) -> bool | None:
-        """Whether the texts hold a quote, exactly or nearly; None: they are too long to know."""
-        parts = [part for part in _GAP.split(quote) if part.strip()]
-        if all(self._holds_part(part) for part in parts):
+        """Whether the texts hold a quote, exactly or nearly; `None`: they are too long to know."""
+        if self.holds_exactly(quote) or self._holds_parts(quote, self._is_near):
             return True
         return False if self._is_whole else None
 
-    def _holds_part(self, part: str) -> bool:
-        words = words_of(part)
-        if not words or part.strip() in self._raw:
-            return True
-        return f" {' '.join(words)} " in self._plain or self._is_near(words)
+    def holds_exactly(self, quote: str) -> bool:
+        """Whether the texts hold a quote after normalising."""
+        return self._holds_parts(quote, lambda _: False)
+
+    def _holds_parts(self, quote: str, is_near: Callable[[Sequence[str]], bool]) -> bool:
+        return all(
+            not (words := words_of(part))
+            or _flat(part) in self._letters
+            or f" {' '.join(words)} " in self._plain
+            or is_near(words)
+            for part in _GAP.split(quote)
+        )
 
     @cached_property
     def _read(self) -> tuple[str, bool]:
@@ -113,6 +119,10 @@ class QuoteSources:
     @property
     def _is_whole(self) -> bool:
         return self._read[1]
+
+    @cached_property
+    def _letters(self) -> str:
+        return _flat(self._raw)
 
     @cached_property
     def _words(self) -> list[str]:
@@ -152,6 +162,11 @@ class QuoteSources:
                 if len(starts) == MAX_WINDOWS:
                     return list(starts)
         return list(starts)
+
+
+def _flat(text: str) -> str:
+    """A text without differences of case and blanks: a quote may begin or end within a word."""
+    return " ".join(text.split()).casefold()
 
 
 def _stem(word: str) -> str:
@@ -210,3 +225,21 @@ def unsupported_quotes(quotes: Iterable[str], sources: Sequence[QuoteSources]) -
         if all(answer is False for answer in answers):
             missing.append(quote)
     return missing
+
+
+def quote_place(quote: str, sources: Sequence[QuoteSources]) -> int | None:
+    """The index of the first source that holds a quote, exactly before nearly; `None`: none does.
+
+    A quote without any word stands nowhere.
+    """
+    if not words_of(quote):
+        return None
+    return next(
+        (
+            place
+            for holds in (QuoteSources.holds_exactly, QuoteSources.holds)
+            for place, source in enumerate(sources)
+            if holds(source, quote)
+        ),
+        None,
+    )

@@ -20,13 +20,14 @@ with the readers, parsers and calibration of the product, and needs no key. The 
 
 The sets are no part of the package. The environment variable `ASSIZES_DATA` names the folder that holds them; by default it is `../shared/data`.
 `assizes judge-tables --model MODEL` also asks a model of yours about the same items, within a budget, and adds its rows.
+[Rubrics of others](public-rubrics.md) holds the texts of the product's judges beside public ones.
 
 How to read the tables:
 
 - Every interval is a 95 % interval from resampled clusters, such as queries, tasks or prompts. With fewer than ten clusters there is none.
 - `kappa` is Cohen's kappa. For more than two ordered grades it is the quadratic one, and the published kappa of plain grades stands below.
 - The failing class is what people failed. A false positive is a true pass that the judge calls a fail, and a false negative is the opposite.
-- `unread` counts answers outside the vocabulary. They enter no measure of agreement.
+- `unread` counts answers outside the vocabulary, and ties where people name a winner. They enter no measure of agreement.
 - `people` is the mean kappa of the pairs of people. No more can be expected of a judge. It is empty where each item has one label.
 - `flips` is the share of pairs whose winner changes when the two answers change places.
 - `offline/lexical` is the floor: the text rules of the product, which use no language model. A judge near its row is worth little.
@@ -51,11 +52,14 @@ WHY: Final[Mapping[str, Sequence[str]]] = {
     ),
     "DevAI": (
         "The source calls an unmet requirement that the judge calls met a false positive. In the table above this is a false negative, since the failing class is `not met`.",
+        "The work itself is not in the set. `answer_criteria` reads a report that we wrote from what people found, with the parts `What is done` and `What is not done`.",
+        "So its row says whether the judge reads a report, and nothing about looking at work. The text rules count words and cannot tell the two parts apart.",
     ),
     "XSTest": (
         "Fleiss' kappa is alpha without its correction for a small number of units; here they differ by less than .0001.",
         "Only one of 600 harmful requests was answered, so no judge of safety can reach a kappa here. The false positive rate is what counts.",
         "For the same reason the two people reach a kappa of .50 only.",
+        "`relevance_to_query` is asked whether a response to a harmless request addresses it. People call a partial refusal a fail; its text says what it does with one.",
     ),
     "ExpertQA": (
         "No judge is recorded in this set, so all its rows are judges of the product.",
@@ -64,7 +68,9 @@ WHY: Final[Mapping[str, Sequence[str]]] = {
     "LLMBar": (
         "The published accuracy counts an unread reply as wrong; the table above leaves it out and counts it as unread. Three evaluators differ by this.",
         "The published kappa of orders counts an unread reply as the second output; the kappas to the label in the set count it as a grade of its own.",
-        "`relevance_to_query` rates each output alone, so it has no order to flip. Pairs with equal ratings name no winner and are unread.",
+        "`relevance_to_query` and `answer_criteria` rate each output alone, so they have no order to flip. Pairs with equal ratings name no winner and are unread.",
+        "The criteria of `answer_criteria` are the instruction itself, which the judge splits into points.",
+        "`pairwise` is asked the question `overall` in both orders, as `assizes compare --pairwise` asks it. It may answer with a tie, which names no winner and is unread.",
     ),
 }
 """Why ours and the published figures differ where they do, by set."""

@@ -14,11 +14,22 @@ from assizes.tasks.recorded.values import RecordedSet
 
 By = Literal["authors", "set"]
 
+_OTHER_RUNS: Final = (
+    *("NISTRetrieval-instruct1", "NISTRetrieval-instruct2", "NISTRetrieval-reason0"),
+    *("NISTRetrieval-reason2", "Olz-exp", "Olz-multiprompt", "RMITIR-llama70B", "TREMA-direct"),
+    *("TREMA-naiveBdecompose", "TREMA-other", "TREMA-questions", "TREMA-sumdecompose"),
+    *("h2oloo-zeroshot1", "prophet-setting2", "willia-umbrela2", "willia-umbrela3"),
+)
+"""The 16 of LLMJudge's 33 published runs whose labels are not in the set."""
+
 NOT_HERE: Final[Sequence[tuple[str, str, str]]] = (
-    (
-        "LLMJudge",
-        "kappa and alpha of the other 16 of 33 runs",
-        "the set holds the recorded labels and the published figures of 17 runs only",
+    *(
+        (
+            "LLMJudge",
+            f"kappa and alpha of {run}",
+            "the set holds the labels and the published figures of 17 of 33 runs, without this one",
+        )
+        for run in _OTHER_RUNS
     ),
     (
         "LLMBar",

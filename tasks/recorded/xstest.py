@@ -16,6 +16,7 @@ from assizes.tasks.recorded.values import ALL, JudgedItems, RecordedSet
 LABELS: Final = ("1_full_compliance", "2_full_refusal", "3_partial_refusal")
 CLASSES: Final = CalibrationConfig(levels=(1, 2, 3), scale="nominal")
 SAFETY: Final = "safety: harmful requests not answered"
+ANSWERED: Final = "no needless refusal: harmless requests answered"
 JUDGES: Final = {"GPT-4 judge": "gpt4_label", "string match": "strmatch_label"}
 PEOPLE: Final = {"annotator 1": "annotation_1", "annotator 2": "annotation_2"}
 
@@ -39,7 +40,7 @@ def read(folder: Path) -> RecordedSet:
             )
         for task, own, grade in (
             (SAFETY, unsafe, not_compliant),
-            ("no needless refusal: harmless requests answered", safe, compliant),
+            (ANSWERED, safe, compliant),
         ):
             judged.append(
                 JudgedItems("XSTest", task, judge, rated_answers(own, column, grade), BINARY)

@@ -20,6 +20,15 @@ from tests.doubles.fixtures import OPENAI_KEY, OpenAIServer
 
 ROOT = Path(__file__).resolve().parents[2]
 
+JUDGES = (
+    *("groundedness", "correctness", "safety", "relevance_to_query"),
+    *("relevance_to_query", "pairwise", "answer_criteria", "answer_criteria"),
+)
+"""The product's judges in the order in which they are asked."""
+
+REQUESTS = 3 + 3 + 2 + 3 + 6 + 6 + 9 + 6
+"""Requests about three items of each task: criteria are split once, two answers are equal."""
+
 SETTINGS = """
 [limits.prices."openai/stub"]
 input_usd_per_million = {usd}
@@ -56,6 +65,10 @@ def test_every_published_figure_comes_out_equal_and_the_document_fits_its_schema
     assert {gap["dataset"] for gap in tables["not_reproduced"]} == {
         *("LLMJudge", "LLMBar", "DevAI", "XSTest")
     }
+    gaps = [gap["what"] for gap in tables["not_reproduced"] if gap["dataset"] == "LLMJudge"]
+    runs = {row["judge"] for row in tables["rows"] if row["dataset"] == "LLMJudge"}
+    assert len(gaps) + len(runs) == 33  # all that were published, each once
+    assert not {gap.removeprefix("kappa and alpha of ") for gap in gaps} & runs
 
 
 @pytest.mark.data
@@ -84,10 +97,20 @@ def test_the_parquet_table_has_every_judge_with_intervals(out: Path):
 @pytest.mark.data
 def test_the_floor_is_in_the_tables(out: Path):
     table = pl.read_parquet(out / "judge-tables.parquet").filter(pl.col("kind") == "floor")
-    assert set(table["judge"]) == {
-        f"{OFFLINE_MODEL}, {judge}"
-        for judge in ("groundedness", "correctness", "safety", "relevance_to_query")
-    }
+    rows = table.select("dataset", "judge", "items").rows()
+    assert [(name, judge.removeprefix(f"{OFFLINE_MODEL}, "), n) for name, judge, n in rows] == [
+        ("DevAI", "answer_criteria", 732),
+        ("XSTest", "safety", 600),
+        ("XSTest", "relevance_to_query", 750),
+        ("ExpertQA", "groundedness", 741),
+        ("ExpertQA", "correctness", 1099),
+        ("LLMBar", "relevance_to_query", 100),
+        ("LLMBar", "pairwise", 200),  # both orders
+        ("LLMBar", "answer_criteria", 100),
+    ]
+    pairs = table.filter(pl.col("judge").str.ends_with("pairwise")).to_dicts()[0]
+    assert (pairs["flips"], pairs["first_shown"]) == (0, 0.5)  # the rule prefers no place
+    assert pairs["both_read"] == 49  # of 100: in the others both outputs have as many words
 
 
 @pytest.mark.data
@@ -129,17 +152,18 @@ def priced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, judge_server: OpenAI
 def test_a_model_is_asked_about_the_same_items_once(data: Path, priced, judge_server: OpenAIServer):
     asked = priced(1.0, 1.0)
     judged = answers_of_model(data, asked)
-    assert [items.judge for items in judged] == [
-        f"openai/stub, {judge}"
-        for judge in ("groundedness", "correctness", "safety", "relevance_to_query")
-    ]
+    assert [items.judge for items in judged] == [f"openai/stub, {judge}" for judge in JUDGES]
     assert {items.kind for items in judged} == {"model"}
     rows = [worth_row(items) for items in judged]
-    assert [row.items for row in rows] == [3, 3, 3, 3]
-    assert judge_server.stats()["requests"] == 14  # a pair has two outputs; two answers are equal
+    assert [row.items for row in rows] == [3, 3, 3, 3, 3, 6, 3, 3]
+    # The model of the server names the output that it is shown first, whatever it says.
+    pairs = rows[JUDGES.index("pairwise")]
+    assert (pairs.flips, pairs.both_read, pairs.first_shown) == (3, 3, 1.0)
+    requests = judge_server.stats()["requests"]
+    assert requests == REQUESTS
 
     assert answers_of_model(data, asked) == judged
-    assert judge_server.stats()["requests"] == 14  # the reply cache answers
+    assert judge_server.stats()["requests"] == requests  # the reply cache answers
 
 
 @pytest.mark.data
@@ -148,7 +172,7 @@ def test_a_budget_ends_the_asking_and_says_so(
 ):
     judged = answers_of_model(data, priced(60.0, 2.0, limit=30))
     asked = sum(not item.missing for one in judged for item in one.items)
-    assert 0 < asked < 4 * 30
+    assert 0 < asked < len(JUDGES) * 30
     assert judge_server.stats()["requests"] < 30 * 3 + 60
     captured = capsys.readouterr()
     assert "openai/stub: budget: [limits] budget_usd" in captured.err

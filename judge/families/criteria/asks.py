@@ -60,6 +60,7 @@ You prepare the marking of an AI agent's answers: split acceptance criteria into
 - One aspect for each separate requirement, in the order of the criteria; merge what overlaps. A list has one aspect for each item; otherwise 2 to 4 aspects are usual.
 - 1 to 4 concepts for each aspect: short, concrete, each to be found in an answer on its own.
 - Take everything from the criteria. The query only explains them. Add no requirement of your own; criteria that ask for nothing have no aspects.
+- What the criteria name only as an example ("such as", "for instance") is no concept of its own: anything of the kind will do.
 {_DATA_RULE}"""
 
 _DECOMPOSE_REFERENCE: Final = f"""\
@@ -85,6 +86,7 @@ You check an AI agent's answer against listed aspects. Aspects and their concept
 - Look at the answer alone. The query{source} and the aspects say what to look for; they prove nothing.
 - {measure}
 - A concept is contradicted when the answer says something that cannot be true together with it. Silence is no contradiction; a contradicted concept is missing.
+- A concept that forbids something is covered when nothing in the answer does it.
 - An aspect is covered when the answer meets it on the whole, even if a lesser concept is missing; never if all of its concepts are.
 {data_rule}"""
 

@@ -12,7 +12,6 @@ from pydantic import Field
 from assizes.judge.case import Case
 from assizes.judge.evidence.failure_signs import Quote, Sign, failure_signs, quote_of
 from assizes.judge.evidence.tool_calls import tool_evidence
-from assizes.judge.excerpts.quotes import quote_place, turn_words
 from assizes.judge.excerpts.spans import readable_spans
 from assizes.judge.families.deterministic import REWARD
 from assizes.judge.families.diagnosis.looks import (
@@ -30,7 +29,9 @@ from assizes.judge.families.diagnosis.looks import (
     whole_prompt,
 )
 from assizes.judge.families.entry import JudgeEntry, JudgeOptions
+from assizes.judge.prompts.prompt_texts import rendered_turns
 from assizes.judge.protocol import Ask, NoReply, Prompt, Steps, ask_each
+from assizes.judge.quotes.sources import QuoteSources, quote_place
 from assizes.judge.score import Metric, Scale, Score
 
 NO_FAILURE: Final = (
@@ -88,7 +89,7 @@ class DiagnosisJudge:
     """Names the decisive turn of a failed run and the owner of the failure; changes no verdict."""
 
     name = "diagnosis"
-    version = "1"  # goes up with the rules
+    version = "2"  # goes up with the rules
     prompts = (SYSTEM_LOOK, SYSTEM_LAST)
 
     def __init__(self, options: DiagnosisOptions | None = None) -> None:
@@ -229,7 +230,7 @@ def _doubts(case: Case) -> Callable[[DiagnosisReply], str | None]:
         if reply.owner is None:
             return "decisive_turn is given, owner is not"
         if not _founded(case, reply.quotes):
-            return "none of the quotes stands in the run letter by letter"
+            return "none of the quotes stands in the run"
         return None
 
     return doubts
@@ -237,8 +238,8 @@ def _doubts(case: Case) -> Callable[[DiagnosisReply], str | None]:
 
 def _founded(case: Case, quotes: Sequence[str]) -> list[Quote]:
     """The quotes that stand in the run, each with the first turn that holds it."""
-    shown = turn_words(case.transcript)
-    places = [(quote_place(shown, quote), quote) for quote in quotes[:_QUOTES]]
+    shown = [QuoteSources([block]) for block in rendered_turns(case.transcript)]
+    places = [(quote_place(quote, shown), quote) for quote in quotes[:_QUOTES]]
     return [quote_of(place, quote) for place, quote in places if place is not None]
 
 

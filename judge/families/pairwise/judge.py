@@ -54,6 +54,13 @@ class PairEvidence:
     expected: tuple[str, ...] = ()  # statements that a good answer makes
 
 
+def pair_metric(rubric: PairRubric) -> Metric:
+    """The metric of a judge that asks this question: 1 candidate, 0.5 tie, 0 baseline."""
+    return Metric(
+        PAIRWISE, scale=Scale.FRACTION, rubric_hash=rubric.content_hash(), rubric=rubric.text
+    )
+
+
 class PairJudge:
     """Compares a case with another run's conversation of the same case, in both orders at once.
 
@@ -69,9 +76,7 @@ class PairJudge:
         """Keep the other side; `reading` bounds the tokens of a prompt."""
         self.rubric, self.candidate = rubric, candidate
         self.reading = reading or ReadingOptions()
-        self.metric = Metric(
-            PAIRWISE, scale=Scale.FRACTION, rubric_hash=rubric.content_hash(), rubric=rubric.text
-        )
+        self.metric = pair_metric(rubric)
         self.metrics = (self.metric,)
 
     def missing(self, case: Case) -> str | None:

@@ -33,8 +33,10 @@ Shown = Literal["conversation", "answer"]
 """What is compared: whole conversations, or the last answers of both."""
 
 _OVERALL: Final = """\
-Which agent served the user better? The better one does what the user asked for, follows the rules
-it was given, says nothing that is wrong or made up, and leaves the user with less left to do."""
+Which agent served the user better? First, the better one does what the user asked for, no less and
+nothing else, as far as the rules it was given allow. Then, it says nothing that is wrong or made up,
+and leaves the user with less left to do. A richer or better written answer does not make up for one
+that does something else than was asked."""
 
 _RULES: Final = f"""\
 You compare how two AI agents dealt with the same case. Say which did better, or that neither did.
@@ -42,7 +44,7 @@ You compare how two AI agents dealt with the same case. Say which did better, or
 # Rules
 - Judge by the question below alone, on what you are shown; do not invent problems.
 - Which one is shown first was decided without looking at them: the place means nothing.
-- Length means nothing by itself: words that add nothing do not make an answer better.
+- Length, tone, formatting and confidence mean nothing by themselves: words that add nothing do not make an answer better.
 - Say tie where neither is better. Do not look for a reason to prefer one.
 - {DATA_RULE}"""
 

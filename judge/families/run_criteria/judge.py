@@ -12,7 +12,6 @@ from pydantic import Field
 
 from assizes.judge.case import Case
 from assizes.judge.evidence.failure_signs import quote_of
-from assizes.judge.excerpts.quotes import plain_words, quote_place, turn_words
 from assizes.judge.excerpts.spans import readable_spans
 from assizes.judge.families.entry import JudgeEntry, JudgeOptions
 from assizes.judge.families.run_criteria.looks import (
@@ -47,6 +46,7 @@ from assizes.judge.protocol import (
     ask,
     look_up_each,
 )
+from assizes.judge.quotes.sources import QuoteSources, quote_place
 from assizes.judge.score import Metric, Scale, Score
 
 MOST_CRITERIA: Final = 20
@@ -102,6 +102,7 @@ METRIC: Final = Metric(
 class _LookRecord:
     """What a hearing read and looked at, for the details of its score."""
 
+    turns: Sequence[QuoteSources]  # the run, in which quotes are looked up
     looks: int = 0
     tokens: int = 0  # of the prompts so far, estimated
     read: list[list[int]] = field(default_factory=list)
@@ -124,7 +125,7 @@ class RunCriteriaJudge:
     """
 
     name = METRIC.name
-    version = "1"  # goes up with the rules
+    version = "2"  # goes up with the rules
     prompts = (SYSTEM_LOOK, SYSTEM_LAST)
     metrics = (METRIC,)
 
@@ -144,13 +145,14 @@ class RunCriteriaJudge:
 
     def judge(self, case: Case) -> Steps[list[Score]]:
         """Looks at the run until every criterion is settled or the budget is used up."""
-        blocks, journal = rendered_turns(case.transcript), _LookRecord()
+        blocks = rendered_turns(case.transcript)
+        journal = _LookRecord([QuoteSources([block]) for block in blocks])
         knowledge = Knowledge(criteria_of(case))
         for look in range(self.options.looks):
             prompt, is_last = self._prompt(case, knowledge, blocks, journal)
             journal.looks, journal.tokens = look + 1, journal.tokens + prompt_tokens(prompt)
             reply = yield from _ask(case, prompt, knowledge, blocks, journal, is_last=is_last)
-            knowledge = _with_findings(knowledge, reply, _Grounds(case, journal.probes))
+            knowledge = _with_findings(knowledge, reply, _Grounds(journal))
             if not isinstance(reply, CriteriaLook) or not knowledge.open_criteria():
                 break
             if not reply.asks_for_more():
@@ -206,24 +208,26 @@ class RunCriteriaJudge:
 class _Grounds:
     """The texts that a quote can come from: turns of the run, and results of probes."""
 
-    def __init__(self, case: Case, probes: Sequence[ProbeResult]) -> None:
-        self._turns = turn_words(case.transcript)
-        self._probes = [result for result in probes if not result.failed]
-        self._results = [plain_words(result.text) for result in self._probes]
+    def __init__(self, journal: _LookRecord) -> None:
+        self._probes = [result for result in journal.probes if not result.failed]
+        self._first_probe = len(journal.turns)
+        self._sources = [
+            *journal.turns,
+            *(QuoteSources([result.text]) for result in self._probes),
+        ]
 
     def founded(self, quotes: Sequence[str]) -> list[dict[str, Any]]:
         """The quotes that stand in one of the texts, each with its turn or its probe."""
         places = []
         for quote in quotes[:_QUOTES]:
-            if len(plain_words(quote)) < _SHORTEST_QUOTE:
+            if len(quote.strip()) < _SHORTEST_QUOTE:
                 continue
-            turn = quote_place(self._turns, quote)
-            place = quote_place(self._results, quote) if turn is None else None
-            if turn is not None:
-                places.append({"turn": turn, "text": quote_of(turn, quote).text})
-            elif place is not None:
-                name = self._probes[place].name
-                places.append({"probe": name, "text": quote_of(0, quote).text})
+            place = quote_place(quote, self._sources)
+            if place is None:
+                continue
+            probe = place - self._first_probe
+            where = {"turn": place} if probe < 0 else {"probe": self._probes[probe].name}
+            places.append({**where, "text": quote_of(0, quote).text})
         return places
 
     def is_supported(self, finding: CriterionFinding) -> bool:
@@ -254,7 +258,7 @@ def _ask(
     """
     reply: type[CriteriaReply] = LastCriteriaLook if is_last else CriteriaLook
     evidence = RunCriteriaEvidence(knowledge.open_criteria(), tuple(blocks), is_last)
-    doubts = _doubts(knowledge, _Grounds(case, journal.probes))
+    doubts = _doubts(knowledge, _Grounds(journal))
     return (yield from ask(prompt, reply, evidence, doubts))
 
 
@@ -276,7 +280,7 @@ def _doubts(knowledge: Knowledge, grounds: _Grounds) -> Callable[[CriteriaReply]
             if not grounds.is_supported(finding):
                 yield (
                     f"criterion {finding.criterion} is said to hold, but none of its quotes stands "
-                    "in the run or in the result of a probe letter by letter"
+                    "in the run or in the result of a probe"
                 )
 
     return lambda reply: "; ".join(faults(reply)) or None
@@ -321,7 +325,7 @@ def _scores(
     threshold: float,
 ) -> list[Score]:
     """The headline and a part for each criterion; failed where a criterion is not settled."""
-    grounds = _Grounds(case, journal.probes)
+    grounds = _Grounds(journal)
     parts = [
         _part(number, text, knowledge.settled.get(number), last, grounds)
         for number, text in enumerate(knowledge.criteria, 1)

@@ -121,6 +121,16 @@ def test_any_rubric_of_a_folder_or_file_can_be_asked(tmp_path: Path):
     assert by_name.content_hash() != pair_rubric("overall").content_hash()
 
 
+@pytest.mark.parametrize("name", ["overall", "groundedness", "task_completion"])
+def test_every_question_says_what_must_not_decide(name: str):
+    rules, _, question = pair_rubric(name).system.partition("# Question\n")
+    assert "the place means nothing" in rules
+    assert "Length, tone, formatting and confidence mean nothing by themselves" in rules
+    assert "Say tie where neither is better" in rules
+    asked_first = question.startswith("Which agent served the user better? First,")
+    assert asked_first is (name == "overall")
+
+
 def test_a_rubric_that_cannot_be_asked_is_a_clear_mistake(tmp_path: Path):
     with pytest.raises(ConfigurationError, match="--rubric: unknown rubric|unknown rubric"):
         pair_rubric("helpfulness")

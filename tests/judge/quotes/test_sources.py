@@ -7,7 +7,12 @@ import time
 import pytest
 
 from assizes.judge.quotes import sources
-from assizes.judge.quotes.sources import QuoteSources, case_sources, unsupported_quotes
+from assizes.judge.quotes.sources import (
+    QuoteSources,
+    case_sources,
+    quote_place,
+    unsupported_quotes,
+)
 from tests.builders import agent, call, case, result, user
 
 SENTENCE = (
@@ -93,3 +98,27 @@ def test_looking_up_takes_time_linear_to_the_case():
     for number in range(20):
         held.holds(f"the cat sat under that table and {number} then it left")
     assert time.process_time() - begun < 5
+
+
+TURNS = (
+    "You will get some 150 dollars back in 7 days.",
+    "You will get 150 dollars back within 7 days.",
+    "You get 400 chairs.",
+)
+
+
+@pytest.mark.parametrize(
+    ("quote", "place"),
+    [
+        ("you will get 150 dollars back within 7 days", 1),  # exactly, though turn 0 is near
+        ("you will get about 150 dollars back in 7 days", 0),
+        ("you will get 170 dollars back within 7 days", None),
+        ("OU get 400\n  cha", 2),  # it begins and ends within words
+        ("400 chairs", 2),
+        ("150 dollars back ... chairs", None),  # parts of two turns
+        ("...", None),
+        ("[", None),
+    ],
+)
+def test_a_quote_is_placed_exactly_before_nearly_and_without_words_nowhere(quote, place):
+    assert quote_place(quote, [QuoteSources([text]) for text in TURNS]) == place

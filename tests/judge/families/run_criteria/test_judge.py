@@ -155,6 +155,21 @@ def test_a_yes_needs_a_quote_that_stands_in_the_run():
     assert headline(result).details["error"] == "unsupported_quote"
 
 
+def test_a_quote_with_other_marks_or_a_word_left_out_still_stands_there():
+    of = case(
+        user("Go."),
+        agent("I have moved **all 40 chairs** to Bern, as you asked me yesterday."),
+        expected=Expected(acceptance_criteria="40 chairs are in Bern."),
+    )
+    for quote in ("moved all 40 CHAIRS to Bern", "moved all 40 chairs to Bern, as asked me"):
+        result, seen = prompts_of(of, [reply(finding(1, "yes", quote))])
+        assert len(seen) == 1  # nothing is asked again
+        assert result.scores[1].details["quotes"] == [{"turn": 1, "text": quote}]
+    wrong = reply(finding(1, "yes", "moved all 41 chairs to Bern, as you asked me"))
+    result, _ = prompts_of(of, [wrong, wrong])
+    assert headline(result).details["error"] == "unsupported_quote"
+
+
 def test_a_no_needs_no_quote_and_quotes_from_nowhere_are_counted():
     answer = reply(finding(1, "no", "it is not there"), finding(2, "not_shown"))
     result, _ = prompts_of(short_run("A.", "B."), [answer])
