@@ -79,7 +79,9 @@ def decoded(data: bytes) -> bytes:
     """Some bytes, and the bytes that are compressed in them."""
     if data.startswith(b"\x1f\x8b"):
         return data + gzip.decompress(data)
-    with contextlib.suppress(zlib.error):  # a checksum may begin like a compressed reply: a DuckDB file begins with one
+    with contextlib.suppress(
+        zlib.error
+    ):  # a checksum may begin like a compressed reply: a DuckDB file begins with one
         return data + zlib.decompressobj().decompress(data)
     return data
 
