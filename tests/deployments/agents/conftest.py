@@ -32,5 +32,7 @@ def own_demo(walked_demo: Path, tmp_path: Path) -> Path:
 
 def contents(folder: Path) -> dict[str, str]:
     """The hash of every file below a folder, but of the index: readers keep there what they worked out of the rows."""
-    files = (path for path in sorted(folder.rglob("*")) if path.is_file() and "index" not in path.parts)
+    files = (
+        path for path in sorted(folder.rglob("*")) if path.is_file() and "index" not in path.parts
+    )
     return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
