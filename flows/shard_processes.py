@@ -1,8 +1,10 @@
 """Judges the shards of a run in several processes of this machine, `[runner] processes`.
 
 The process of the run plans, hands out shards, and commits the rows that come back: whoever reads
-the store sees one writer. Each process (`assizes.flows.shard_process`) has its share of the calls in
-flight and of the rates; ledger and reply cache are the same files for all.
+the store sees one writer. It is one of the processes that judge, and makes all calls until the others
+have started. Each of these (`assizes.flows.shard_process`) has its share of the calls in flight;
+ledger and reply cache are the same files for all. Where rates are limited, the process of the run
+judges nothing, because its own share of a rate could not grow and shrink.
 """
 
 from __future__ import annotations
@@ -14,7 +16,6 @@ import os
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import asdict, dataclass, field
 from io import BytesIO
 from typing import Any, Final
 
@@ -22,10 +23,12 @@ import polars as pl
 from prefect.client.schemas.objects import State
 from prefect.settings import get_current_settings
 
+from assizes.flows.judging_process import OtherProcess, OwnProcess, ProcessGone
 from assizes.flows.shard_process import ProcessJob
 from assizes.flows.shards import ShardFailures, judge_locally, shard_fault
 from assizes.judge import errors
 from assizes.judge.catalog import fingerprints
+from assizes.judge.config.judging import LimitsConfig
 from assizes.judge.errors import AssizesError, ConfigurationError, Halted, Inconclusive, OverBudget
 from assizes.tasks.commit_shard import JudgedShard, judge_and_commit_shard
 from assizes.tasks.context.run_context import PlannedRun, RunContext
@@ -47,6 +50,9 @@ KILLED_S: Final = 5.0
 SHARDS_EACH: Final = 2
 """Shards that each process has at once, at least: while one ends, the next keeps the slots full."""
 
+DRAIN_S: Final = 0.05
+"""Seconds between two looks at the calls in flight that a process leaves to another."""
+
 MAX_LINE_BYTES: Final = 2**20
 """The longest line that a process may send; rows are no lines."""
 
@@ -56,7 +62,7 @@ _RUN_ENDING: Final = {kind.__name__: kind for kind in (OverBudget, Halted, Incon
 async def judge_in_processes(
     context: RunContext, run: PlannedRun, due: Sequence[Shard], count: int
 ) -> ShardFailures:
-    """Judge shards in `count` processes of their own; returns the failures.
+    """Judge shards in `count` processes, this one among them; returns the failures.
 
     Each shard is a Prefect task run of this process. Cancelling this call ends the processes: calls
     in flight are finished and cached, and no other is made.
@@ -64,6 +70,7 @@ async def judge_in_processes(
     # Its session is the first: a stop that is written from now on holds for every process.
     await asyncio.to_thread(context.ledger_for, run.run_id)
     log.info("%d processes judge the shards of run %s", count, run.run_id)
+    at_once = max(context.config.runner.shards_in_flight, SHARDS_EACH * count)
     async with _open_processes(context, run.run_id, count, len(due)) as processes:
 
         async def judge(_context: RunContext, run_id: str, shard: Shard) -> Exception | str | None:
@@ -74,45 +81,7 @@ async def judge_in_processes(
             state: State[Any] = await work
             return await shard_fault(state)
 
-        at_once = max(context.config.runner.shards_in_flight, SHARDS_EACH * count)
         return await judge_locally(context, run.run_id, due, judge, at_once)
-
-
-class _ProcessGone(Exception):
-    """The process that judged a shard ended before it had answered."""
-
-
-@dataclass(eq=False)
-class _ShardProcess:
-    """One process, and the shards that it judges."""
-
-    process: asyncio.subprocess.Process
-    shards: dict[str, asyncio.Future[JudgedShard]] = field(default_factory=dict)  # by id
-    reported: int = 0  # cases of shards that it has not handed in
-    failure: AssizesError | None = None  # why it could not begin
-    is_gone: bool = False
-
-    def send(self, message: Mapping[str, Any]) -> None:
-        """Send an order; one to a process that has ended is lost, as its shards are."""
-        if (stdin := self.process.stdin) is not None and not stdin.is_closing():
-            stdin.write(json.dumps(message).encode() + b"\n")
-
-    async def judge(self, shard: Shard) -> JudgedShard:
-        """Have a shard judged; `_ProcessGone` where the process ends first."""
-        answer: asyncio.Future[JudgedShard] = asyncio.get_running_loop().create_future()
-        self.shards[shard.shard_id] = answer
-        self.send({"shard": asdict(shard)})
-        try:
-            return await answer
-        finally:
-            self.shards.pop(shard.shard_id, None)
-
-    def end(self) -> None:
-        """Note that the process is gone, for all that wait for it."""
-        self.is_gone = True
-        for answer in self.shards.values():
-            if not answer.done():
-                answer.set_exception(self.failure or _ProcessGone())
 
 
 @asynccontextmanager
@@ -133,13 +102,25 @@ class _ShardProcesses:
         self._context = context
         self._run_id = run_id
         self._limits = divided_limits(context.config.limits, count)
-        self._slots = [limits.max_in_flight for limits in self._limits]  # of each place
-        self._places: list[_ShardProcess | None] = [None] * count
+        self._shares = [limits.max_in_flight for limits in self._limits]
+        self._slots = list(self._shares)  # of each place: the calls that it may make at once
+        self._places: list[OtherProcess | OwnProcess | None] = [None] * count
+        self._own: OwnProcess | None = None  # at the first place, where it judges
+        if not _divides_rates(context.config.limits):
+            self._own = self._places[0] = OwnProcess(context, run_id)
+            self._slots = [sum(self._shares), *([0] * (count - 1))]
+        at_once = max(context.config.runner.shards_in_flight, SHARDS_EACH * count)
+        self._each = -(-at_once // count)  # the most shards that a process has
         self._unbegun = shards
         self._seen: set[str] = set()  # ids of the shards that were begun
+        self._given_up: set[int] = set()  # places whose calls in flight went to others
         self._deaths = 0  # since a shard was judged
         self._doubled = 0  # cases of dead processes that are judged again, and not to be reported
-        self._lock = asyncio.Lock()
+        self._is_closing = False
+        self._lock = asyncio.Lock()  # of starting
+        self._opening = asyncio.Lock()
+        self._change = asyncio.Event()  # a process may be free, or gone
+        self._tasks: set[asyncio.Task[None]] = set()  # that open a process
         self._readers: set[asyncio.Task[None]] = set()
 
     async def judge(self, shard: Shard) -> JudgedShard:
@@ -149,34 +130,66 @@ class _ShardProcesses:
             AssizesError: the shard could not be judged, or its processes died `MAX_ATTEMPTS` times.
             Inconclusive: processes die before any shard is judged.
         """
-        if shard.shard_id not in self._seen:
-            self._seen.add(shard.shard_id)
-            self._unbegun -= 1
         for _ in range(MAX_ATTEMPTS):
             process = await self._free_process()
+            if shard.shard_id not in self._seen:
+                self._seen.add(shard.shard_id)
+                self._unbegun -= 1
             try:
                 judged = await process.judge(shard)
-            except _ProcessGone:
+            except ProcessGone:
                 continue
             finally:
                 self._hand_over_slots()
+                self._change.set()
             self._deaths = 0
             process.reported -= min(process.reported, len(shard.due_positions()))
             return judged
         raise AssizesError(f"the processes that judged the shard died {MAX_ATTEMPTS} times")
 
-    async def _free_process(self) -> _ShardProcess:
-        async with self._lock:
-            for place, process in enumerate(self._places):
-                if self._slots[place] and (process is None or process.is_gone):
-                    self._check_goes_on()
-                    self._places[place] = await self._start(place)
-        free = [
-            process
-            for process, slots in zip(self._places, self._slots, strict=True)
-            if process is not None and slots
-        ]
-        return min(free, key=lambda process: len(process.shards))
+    async def _free_process(self) -> OtherProcess | OwnProcess:
+        """The process with the fewest shards, once there is one that can take another."""
+        while True:
+            async with self._lock:
+                for place, process in enumerate(self._places):
+                    if place not in self._given_up and (process is None or process.is_gone):
+                        _raise_failure(process)
+                        self._check_goes_on()
+                        self._places[place] = await self._start(place)
+            free = [
+                process
+                for process, slots in zip(self._places, self._slots, strict=True)
+                if process is not None and slots and process.is_ready and not process.is_gone
+            ]
+            if free and len((best := min(free, key=lambda each: len(each.shards))).shards) < (
+                self._each
+            ):
+                return best
+            self._change.clear()
+            await self._change.wait()
+
+    async def _open(self, place: int, process: OtherProcess) -> None:
+        """Give a process that has started its share of the calls in flight, as they become free."""
+        async with self._opening:
+            own, slots = self._own, self._slots
+            if own is not None and place not in self._given_up:
+                moved = min(self._shares[place] - slots[place], slots[0] - 1)
+                if moved > 0:
+                    slots[0] -= moved
+                    slots[place] += moved
+                    own.resize(slots[0])
+            given = 0
+            while given < slots[place] and not process.is_gone:
+                drained = slots[place] - (max(0, own.in_flight - slots[0]) if own else 0)
+                if drained > given:
+                    if not given:
+                        log.info("a process has started and judges as well")
+                    given = drained
+                    process.resize(given)
+                    process.is_ready = True
+                    self._change.set()
+                if given < slots[place]:
+                    await asyncio.sleep(DRAIN_S)
 
     def _check_goes_on(self) -> None:
         """Raise an error where another process would be of no use."""
@@ -189,7 +202,7 @@ class _ShardProcesses:
                 "above and that of the system (memory) say why"
             )
 
-    async def _start(self, place: int) -> _ShardProcess:
+    async def _start(self, place: int) -> OtherProcess:
         job = ProcessJob(
             config=self._context.config.model_copy(update={"limits": self._limits[place]}),
             run_id=self._run_id,
@@ -208,16 +221,14 @@ class _ShardProcesses:
             limit=MAX_LINE_BYTES,
             start_new_session=True,  # Ctrl-C in a terminal is for this process, which ends the others
         )
-        process = _ShardProcess(started)
+        process = OtherProcess(started)
         process.send(job.model_dump(mode="json"))
-        if self._slots[place] != self._limits[place].max_in_flight:
-            process.send({"slots": self._slots[place]})
-        reader = asyncio.create_task(self._read(process))
+        reader = asyncio.create_task(self._read(place, process))
         self._readers.add(reader)
         reader.add_done_callback(self._readers.discard)
         return process
 
-    async def _read(self, process: _ShardProcess) -> None:
+    async def _read(self, place: int, process: OtherProcess) -> None:
         """Take what a process sends, until it ends."""
         stream = process.process.stdout
         assert stream is not None  # a pipe was asked for
@@ -227,9 +238,14 @@ class _ShardProcesses:
                     message = json.loads(line)
                     sizes: dict[str, int] = message.get("frames", {})
                     parts = {table: await stream.readexactly(size) for table, size in sizes.items()}
+                    if "ready" in message:
+                        opening = asyncio.create_task(self._open(place, process))
+                        self._tasks.add(opening)
+                        opening.add_done_callback(self._tasks.discard)
                     await self._take(process, message, parts)
             code = await process.process.wait()
-            if process.shards and process.failure is None:
+            is_lost = process.shards or not (process.is_ready or self._is_closing)
+            if is_lost and process.failure is None:
                 self._deaths += 1
                 self._doubled += process.reported
                 log.warning(
@@ -237,9 +253,10 @@ class _ShardProcesses:
                 )
         finally:
             process.end()
+            self._change.set()
 
     async def _take(
-        self, process: _ShardProcess, message: dict[str, Any], parts: Mapping[str, bytes]
+        self, process: OtherProcess, message: dict[str, Any], parts: Mapping[str, bytes]
     ) -> None:
         if "judged" in message:
             self._report(process, message["judged"])
@@ -256,7 +273,7 @@ class _ShardProcesses:
                 if not answer.done():
                     answer.set_result(JudgedShard(frames, message["counts"]))
 
-    def _report(self, process: _ShardProcess, judged: int) -> None:
+    def _report(self, process: OtherProcess, judged: int) -> None:
         process.reported += judged
         doubled = min(judged, self._doubled)
         self._doubled -= doubled
@@ -268,38 +285,52 @@ class _ShardProcesses:
             return
         pairs = list(enumerate(self._places))
         busy = [place for place, process in pairs if process is not None and process.shards]
-        idle = [place for place in range(len(pairs)) if place not in busy and self._slots[place]]
-        if not busy or not idle:
-            return
+        idle = [place for place, _ in pairs if place not in busy]
         free = sum(self._slots[place] for place in idle)
+        if not busy:
+            return
+        self._given_up.update(idle)
         for place in idle:
             self._slots[place] = 0
         for place, more in zip(busy, shares(free, len(busy)), strict=True):
             self._slots[place] += more
-            if (process := self._places[place]) is not None:
-                process.send({"slots": self._slots[place]})
+            process = self._places[place]
+            if more and process is not None and process.is_ready:
+                process.resize(self._slots[place])
 
     async def aclose(self) -> None:
         """End the processes: their calls in flight are finished, then they end."""
-        running = [process for process in self._places if process is not None]
+        self._is_closing = True
+        for task in self._tasks:
+            task.cancel()
+        if self._own is not None:
+            self._own.resize(sum(self._shares))
+        running = [each for each in self._places if isinstance(each, OtherProcess)]
         for process in running:
-            process.send({"end": True})
-            if process.process.stdin is not None:
-                process.process.stdin.close()
+            process.close()
         try:
             if self._readers:
                 await asyncio.wait(self._readers, timeout=CLOSE_S)
         finally:  # also when this is cancelled a second time
             for process in running:
-                if process.process.returncode is None:
-                    with suppress(ProcessLookupError):
-                        process.process.kill()
+                process.kill()
             if self._readers:  # the system takes the processes away
                 await asyncio.wait(self._readers, timeout=KILLED_S)
 
 
 def _frames(parts: Mapping[str, bytes]) -> dict[str, pl.DataFrame]:
     return {table: pl.read_ipc_stream(BytesIO(part)) for table, part in parts.items()}
+
+
+def _divides_rates(limits: LimitsConfig) -> bool:
+    has_rates = limits.requests_per_minute is not None or limits.tokens_per_minute is not None
+    return has_rates and limits.shared is None
+
+
+def _raise_failure(process: OtherProcess | OwnProcess | None) -> None:
+    """Raise the error for which a process could not begin: another one could not either."""
+    if isinstance(process, OtherProcess) and process.failure is not None:
+        raise process.failure
 
 
 def _setup_error(fault: Mapping[str, Any]) -> AssizesError:

@@ -33,6 +33,7 @@ from assizes.tasks.intake.plan import Shard
 from assizes.tasks.intake.shards import ShardRecord, read_shard
 from assizes.tasks.runtime.failpoints import failpoint
 from assizes.tasks.runtime.process import redacts_secrets
+from assizes.tasks.store.record import Frames
 
 log = logging.getLogger(__name__)
 
@@ -104,6 +105,16 @@ async def judge_shard(context: RunContext, run_id: str, shard: Shard) -> dict[st
         OverBudget: the budget is spent.
         Halted: someone stopped the run.
     """
+    return await commit_findings(context, run_id, shard, await hear_shard(context, run_id, shard))
+
+
+async def hear_shard(
+    context: RunContext, run_id: str, shard: Shard
+) -> tuple[Sequence[ShardRecord], Sequence[Findings]]:
+    """Judge the cases of one shard; returns its records, and what was found in those that are cases.
+
+    Raises what `judge_shard` raises, and commits nothing.
+    """
     # In a thread: the event loop serves the calls of the other shards.
     records = await asyncio.to_thread(
         lambda: list(
@@ -122,7 +133,7 @@ async def judge_shard(context: RunContext, run_id: str, shard: Shard) -> dict[st
     )
     failpoint("shard.judged")
     check_models_answered(outcomes, context, run_id)
-    return await commit_findings(context, run_id, shard, (records, outcomes))
+    return records, outcomes
 
 
 async def commit_findings(
@@ -135,6 +146,17 @@ async def commit_findings(
 
     `judged` are the records of the shard, and what was found in those that are cases.
     """
+    frames, counts = shard_rows(run_id, shard, judged)
+    await asyncio.to_thread(context.store.commit_shard, run_id, shard.shard_id, frames, counts)
+    failpoint("shard.committed")
+    log.info("shard %s committed: %s", shard.shard_id, counts)
+    return counts
+
+
+def shard_rows(
+    run_id: str, shard: Shard, judged: tuple[Sequence[ShardRecord], Sequence[Findings]]
+) -> tuple[Frames, dict[str, int]]:
+    """The rows of a shard that was judged, by table, and its counts by status."""
     records, outcomes = judged
     rows = {
         table: [row for outcome in outcomes for row in outcome.rows[table]]
@@ -144,13 +166,7 @@ async def commit_findings(
     counts: Counter[str] = Counter(outcome.verdict.status for outcome in outcomes)
     counts["quarantined"] = sum(record.reject is not None for record in records)
     shard.check(counts)  # the rows must add up to the plan
-    frames = {table: frame(table, rows[table]) for table in SHARD_TABLES}
-    await asyncio.to_thread(
-        context.store.commit_shard, run_id, shard.shard_id, frames, dict(counts)
-    )
-    failpoint("shard.committed")
-    log.info("shard %s committed: %s", shard.shard_id, dict(counts))
-    return dict(counts)
+    return {table: frame(table, rows[table]) for table in SHARD_TABLES}, dict(counts)
 
 
 def check_models_answered(outcomes: Sequence[Findings], context: RunContext, run_id: str) -> None:

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import random
+from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Final, Self, TypeVar
-
-from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_random
+from typing import Final, NamedTuple, Self
 
 from assizes.judge.engine.faults import action_for
 from assizes.judge.engine.ledger import CallSpending, Ledger, PlannedCall
 from assizes.judge.errors import LedgerBusy, ModelError, NotAsked
 
-T = TypeVar("T")
-
 MAX_BUSY_S: Final = 30.0
 """Seconds that a process waits for another's transaction, which takes well under a millisecond."""
+
+BUSY_PAUSE_S: Final = (0.001, 0.02)
+"""Seconds between two attempts at a ledger that is busy: a random pause between these bounds."""
 
 UNANSWERED_CODES: Final = frozenset({"unavailable", "timeout"})
 """Codes of calls that the provider did not answer: a sign that it is down."""
@@ -174,6 +174,12 @@ class BreakerPass:
             self._breaker.release()
 
 
+class _PlannedWrite(NamedTuple):
+    loop: asyncio.AbstractEventLoop
+    at: float  # seconds of the loop's clock
+    handle: asyncio.Handle
+
+
 @dataclass(slots=True, eq=False)
 class BudgetGate:
     """Reserves calls in a ledger; near the limit of the budget, calls wait for one another.
@@ -181,12 +187,19 @@ class BudgetGate:
     A call in flight counts with its worst cost, which is several times its actual cost. Without
     waiting, a run would stop with much of its budget unspent, and the more calls it makes at once,
     the sooner it would stop.
+
+    What waits at the same moment is written together, and goes on once it is written.
     """
 
     _ledger: Ledger
     _open: int = field(default=0, init=False)  # calls in flight
-    _lock: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
-    _settled: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    # First come, first served: cheap calls do not starve a costly one.
+    _calls: deque[tuple[PlannedCall, asyncio.Future[int]]] = field(
+        default_factory=deque, init=False
+    )
+    _claims: list[tuple[str, str, asyncio.Future[bool]]] = field(default_factory=list, init=False)
+    _next: _PlannedWrite | None = field(default=None, init=False)
+    _busy_since: float | None = field(default=None, init=False)  # seconds of the loop's clock
 
     async def reserve(self, call: PlannedCall) -> int:
         """Reserve the worst cost of a call, waiting for calls in flight where need be.
@@ -197,49 +210,120 @@ class BudgetGate:
             NotAsked: when the call does not fit even after all calls in flight have been settled.
             LedgerBusy: when other processes keep the ledger busy for `MAX_BUSY_S`.
         """
-        async with self._lock:  # first come, first served: cheap calls do not starve a costly one
-            while True:
-                self._settled.clear()  # before the attempt: no settlement is missed in between
-                reserve = partial(self._ledger.reserve, call, wait=False)
-                try:
-                    ticket = await _retry_while_busy(reserve)
-                except NotAsked as refused:
-                    if refused.code != "budget" or not self._open:
-                        raise  # halted, or nothing in flight will give money back
-                    await self._settled.wait()
-                else:
-                    self._open += 1
-                    return ticket
+        ticket: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._calls.append((call, ticket))
+        self._write_within(0.0)  # with all that comes before the event loop turns
+        try:
+            return await ticket
+        except asyncio.CancelledError:
+            if ticket.done() and not ticket.cancelled() and ticket.exception() is None:
+                self.settle(ticket.result(), CallSpending("cancelled", 0.0))  # no call was made
+            self._write_within(0.0)  # who came next may fit
+            raise
 
     async def claim(self, reply_key: str, ask_id: str) -> bool:
         """Claim a paid reply for an ask; see `Ledger.claim`."""
-        try:
-            claim = partial(self._ledger.claim, reply_key, ask_id, wait=False)
-            return await _retry_while_busy(claim)
-        except LedgerBusy:
-            return True  # charged twice at worst, never not at all
+        has_claim: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._claims.append((reply_key, ask_id, has_claim))
+        self._write_within(self._ledger.gather_s if self._open else 0.0)
+        return await has_claim
 
     def settle(self, ticket: int, spent: CallSpending) -> None:
         """Replace the worst cost of a call by what it spent, and let a waiting call try again."""
         try:
-            self._ledger.settle(ticket, spent)
+            self._ledger.settle_later(ticket, spent)
         finally:  # a waiting call must not wait for ever
             self._open -= 1
-            self._settled.set()
+            # The next reservation, which mostly follows at once, is written together with it.
+            self._write_within(0.0 if self._calls else self._ledger.gather_s)
 
+    def _write_within(self, seconds: float) -> None:
+        """Have all that waits written within a time; while the ledger is busy, at the next attempt."""
+        loop = asyncio.get_running_loop()
+        planned = self._next
+        if planned is not None and planned.loop is loop:
+            if self._busy_since is not None or planned.at <= loop.time() + seconds:
+                return
+            planned.handle.cancel()
+        if self._ledger.gather_s:
+            self._plan_write(loop, seconds)
+        else:  # nothing is gained by waiting for others
+            self._write()
 
-async def _retry_while_busy(action: Callable[[], T]) -> T:
-    """Run the action, retrying while the ledger is busy; the event loop goes on meanwhile."""
-    with suppress(LedgerBusy):  # hardly ever busy: no retrier is made for the usual case
-        return action()
+    def _plan_write(self, loop: asyncio.AbstractEventLoop, seconds: float) -> None:
+        handle = loop.call_later(seconds, self._write) if seconds else loop.call_soon(self._write)
+        self._next = _PlannedWrite(loop, loop.time() + seconds, handle)
 
-    async def attempt() -> T:
-        return action()
+    def _write(self) -> None:
+        """Write all that waits in one group, and let those go on for whom it is written."""
+        self._next = None
+        with ExitStack() as stack:
+            stack.push(self._end_write)
+            with self._ledger.group():
+                claims = [
+                    (has_claim, self._ledger.claim(reply_key, ask_id, wait=False))
+                    for reply_key, ask_id, has_claim in self._claims
+                ]
+                looked_at, outcomes = self._reserve_calls()
+            self._claims.clear()
+            for _ in range(looked_at):
+                self._calls.popleft()
+            for has_claim, answer in claims:
+                if not has_claim.done():  # not cancelled
+                    has_claim.set_result(answer)
+            for ticket, outcome in outcomes:
+                if isinstance(outcome, NotAsked):
+                    ticket.set_exception(outcome)
+                else:
+                    self._open += 1
+                    ticket.set_result(outcome)
 
-    retrying = AsyncRetrying(
-        retry=retry_if_exception_type(LedgerBusy),
-        wait=wait_random(0.005, 0.05),  # seconds; random, so that processes do not go in step
-        stop=stop_after_delay(MAX_BUSY_S),
-        reraise=True,
-    )
-    return await retrying(attempt)
+    def _reserve_calls(self) -> tuple[int, list[tuple[asyncio.Future[int], int | NotAsked]]]:
+        """Reserve the calls that wait, up to the first that has to wait for calls in flight.
+
+        Returns how many were looked at, and the tickets or refusals of those that still wait.
+        """
+        looked_at, in_flight = 0, self._open
+        outcomes: list[tuple[asyncio.Future[int], int | NotAsked]] = []
+        for call, ticket in self._calls:
+            if not ticket.done():  # not cancelled
+                try:
+                    outcomes.append((ticket, self._ledger.reserve(call, wait=False)))
+                    in_flight += 1
+                except NotAsked as refused:
+                    # Halted, or nothing in flight will give money back: there is nothing to wait for.
+                    if refused.code == "budget" and in_flight:
+                        break
+                    outcomes.append((ticket, refused))
+            looked_at += 1
+        return looked_at, outcomes
+
+    def _end_write(self, _kind: object, error: BaseException | None, _trace: object) -> bool:
+        """The `__exit__` of a write: its error goes to all who wait, unless it is tried again."""
+        loop = asyncio.get_running_loop()
+        if isinstance(error, LedgerBusy):
+            now = loop.time()
+            self._busy_since = now if self._busy_since is None else self._busy_since
+            if now - self._busy_since < MAX_BUSY_S:
+                # Random, so that processes do not go in step.
+                self._plan_write(loop, random.uniform(*BUSY_PAUSE_S))
+                return True
+        self._busy_since = None
+        if isinstance(error, Exception):
+            self._give_up(error)
+        return isinstance(error, Exception)
+
+    def _give_up(self, error: Exception) -> None:
+        """Let all who wait go on with an error, or with a claim that nobody could check."""
+        for _, ticket in self._calls:
+            if not ticket.done():
+                ticket.set_exception(error)
+        for _, _, has_claim in self._claims:
+            if has_claim.done():
+                continue
+            if isinstance(error, NotAsked | LedgerBusy):
+                has_claim.set_result(True)  # charged twice at worst, never not at all
+            else:
+                has_claim.set_exception(error)
+        self._calls.clear()
+        self._claims.clear()

@@ -6,7 +6,7 @@ is in the cache is paid for twice.
 
 from __future__ import annotations
 
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -49,6 +49,16 @@ class Account:
 class Ledger(Protocol):
     """Counts calls and dollars over all runs, shards and processes that share the ledger."""
 
+    gather_s: float  # seconds that claims and settlements may wait to be written together
+
+    def group(self) -> AbstractContextManager[None]:
+        """Write what is reserved and claimed within the block at its end, all or nothing.
+
+        Raises:
+            NotAsked: `closing` when the ledger cannot be written any more.
+            LedgerBusy: when another process is writing.
+        """
+
     def reserve(self, call: PlannedCall, *, wait: bool = True) -> int:
         """Reserve the worst cost of a call, and return the ticket with which to settle the call.
 
@@ -63,6 +73,9 @@ class Ledger(Protocol):
 
         Nothing happens for a ticket of another run, or of an ask other than `key`.
         """
+
+    def settle_later(self, ticket: int, spent: CallSpending) -> None:
+        """Settle a call with the next group, or when the ledger is closed."""
 
     def cancel(self, ticket: int, key: str) -> None:
         """Take back the reservation of a call that was never made."""
@@ -82,7 +95,12 @@ class Ledger(Protocol):
 class OpenLedger:
     """A ledger without limits that stores nothing: for free models, and for calls without a run."""
 
+    gather_s: float = field(default=0.0, init=False)  # nothing is written
     _claims: dict[str, str] = field(default_factory=dict, init=False)  # reply key -> ask id
+
+    def group(self) -> AbstractContextManager[None]:
+        """Do nothing: nothing is written."""
+        return nullcontext()
 
     def reserve(self, call: PlannedCall, *, wait: bool = True) -> int:
         """Grant every call; all tickets are 0."""
@@ -90,6 +108,10 @@ class OpenLedger:
 
     def settle(self, ticket: int, spent: CallSpending, key: str | None = None) -> None:
         """Do nothing: spending is not stored."""
+
+    def settle_later(self, ticket: int, spent: CallSpending) -> None:
+        """Settle a call at once."""
+        self.settle(ticket, spent)
 
     def cancel(self, ticket: int, key: str) -> None:
         """Do nothing: reservations are not stored."""

@@ -1,8 +1,9 @@
 """The ledger: counts every model call in one SQLite file, before the call and after it.
 
-All processes of a machine that name the same file share its limits. A transaction reserves or
-settles one call, so a process that is killed leaves whole rows: its open reservations stay counted
-at their worst case, because that money may have been spent. Amounts are whole nano-dollars.
+All processes of a machine that name the same file share its limits. A transaction reserves and
+settles the calls that wait at one moment, and a call is made only after its reservation is
+committed. So a process that is killed leaves whole rows: its open reservations stay counted at
+their worst case, because that money may have been spent. Amounts are whole nano-dollars.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import UTC, datetime
 from threading import RLock
 from typing import Any, Final
@@ -24,6 +25,7 @@ from assizes.judge.engine.ledger import Account, CallSpending, PlannedCall
 from assizes.judge.errors import LedgerBusy, NotAsked, StoreError
 from assizes.judge.models.model import MAX_CALL_USD, is_token_count
 from assizes.tasks.spending import ledger_file
+from assizes.tasks.spending.ledger_entries import LedgerEntries
 from assizes.tasks.spending.ledger_file import ALL_RUNS, NANO, SELECT_TOTALS
 
 log = logging.getLogger(__name__)
@@ -39,41 +41,9 @@ _SELECT_EARLIER_STOP: Final = (  # if no session has begun since
     "(select coalesce(max(id), 0) from sittings where run_id = ?)"
 )
 _BEGIN_SESSION: Final = "insert into sittings (run_id, at, pid) values (?, ?, ?) returning id"
-_TOTALS: Final = "select scope, calls, nano from totals where scope in (?, ?)"
-_RESERVE: Final = (
-    "insert into calls (run_id, day, at, key, model, worst_nano, counted_nano, state) "
-    "values (?, ?, ?, ?, ?, ?, ?, 'reserved') returning id"
-)
-_ADD: Final = (  # ?1 and ?2 are the scopes of run and day, ?3 the worst case in nano-dollars or 0
-    "insert into totals (scope, calls, nano, open_calls, open_nano, unpriced) "
-    "values (?1, 1, ?3, 1, ?3, 0), (?2, 1, ?3, 1, ?3, 0) on conflict (scope) do update set "
-    "calls = calls + 1, nano = nano + ?3, open_calls = open_calls + 1, open_nano = open_nano + ?3"
-)
-# ?1 ticket, ?2 cost, ?3 to ?6 tokens, ms and error code, ?7 run, ?8 key or null, ?9 and ?10 tokens of
-# the provider's prompt cache
-_SETTLE: Final = (
-    "update calls set state = 'settled', cost_nano = ?2, "
-    "counted_nano = coalesce(?2, worst_nano, 0), input_tokens = ?3, output_tokens = ?4, "
-    "latency_ms = ?5, code = ?6, cached_tokens = ?9, cache_write_tokens = ?10 where id = ?1 and run_id = ?7 and key = coalesce(?8, key) "
-    "and state = 'reserved' returning day, coalesce(worst_nano, 0), counted_nano, "
-    "worst_nano is null and cost_nano is null"
-)
-_CORRECT: Final = (  # ?1, ?2 scopes, ?3 cost less worst case, ?4 worst case, ?5 1 without a price
-    "update totals set nano = nano + ?3, open_calls = open_calls - 1, "
-    "open_nano = open_nano - ?4, unpriced = unpriced + ?5 where scope in (?1, ?2)"
-)
-_CANCEL: Final = (
-    "delete from calls where id = ? and run_id = ? and key = ? and state = 'reserved' "
-    "returning day, coalesce(worst_nano, 0)"
-)
-_TAKE_BACK: Final = (  # ?1 and ?2 scopes, ?3 the worst case that was reserved
-    "update totals set calls = calls - 1, nano = nano - ?3, open_calls = open_calls - 1, "
-    "open_nano = open_nano - ?3 where scope in (?1, ?2)"
-)
-_CLAIM: Final = (  # an update without effect, so that SQLite returns the place of the first claim
-    "insert into claims (run_id, key, place) values (?, ?, ?) "
-    "on conflict (run_id, key) do update set place = place returning place"
-)
+
+GATHER_S: Final = 0.02
+"""Seconds that claims and settlements may wait for a reservation, to be written together with it."""
 
 
 class SqliteLedger:
@@ -83,10 +53,15 @@ class SqliteLedger:
     (a row of the table `sittings`): a stop that was written before is over, a stop written later
     applies. All methods may be called from any thread.
 
+    Attributes:
+        gather_s: Seconds that claims and settlements may wait to be written together.
+
     Raises:
         ConfigurationError: the file cannot be created.
         StoreError: the file is no ledger, has another version, or cannot be written.
     """
+
+    gather_s = GATHER_S
 
     def __init__(
         self,
@@ -104,7 +79,8 @@ class SqliteLedger:
         self._run_scope = f"run:{run_id}"
         maxima = ((name, getattr(limits, name)) for name in _LIMITS)
         self._limits = {name: maximum for name, maximum in maxima if maximum is not None}
-        self._due: list[tuple[Any, ...]] = []  # values of _SETTLE that wait for a transaction
+        self._due: list[tuple[Any, ...]] = []  # settlements that wait for a transaction
+        self._entries: LedgerEntries | None = None  # of the transaction that is open
         self._waits = True  # whether SQLite's busy timeout is above 0 now
         self._file = ledger_file.open_ledger_file(path)
         try:
@@ -121,6 +97,25 @@ class SqliteLedger:
                 raise
             raise StoreError(f"[limits] ledger {path!r} cannot be written: {error}") from error
 
+    def group(self) -> AbstractContextManager[None]:
+        """Write what is reserved and claimed within the block, and what is due, at its end.
+
+        The block must not wait for anything. What it reserved counts only once it has ended.
+
+        Raises:
+            LedgerBusy: another process is writing; nothing was reserved or claimed.
+            NotAsked: `closing` when the ledger cannot be written any more; likewise.
+        """
+        return self._write_group()
+
+    @contextmanager
+    def _write_group(self) -> Iterator[None]:
+        try:
+            with self._transaction(wait=False):
+                yield
+        except sqlite3.Error as error:
+            raise NotAsked("closing", self._note_fault(error)) from error
+
     def reserve(self, call: PlannedCall, *, wait: bool = True) -> int:
         """Reserve the worst-case cost of a call; returns the ticket with which to settle the call.
 
@@ -134,18 +129,17 @@ class SqliteLedger:
         worst = None if call.worst_usd is None else math.ceil(call.worst_usd * NANO)  # never less
         if self._fault is not None:
             raise NotAsked("closing", self._fault)
+        ticket = 0
         try:
-            with self._transaction(wait=wait):
-                refusal = self._refusal(day, worst, call.model)
+            with self._transaction(wait=wait) as entries:
+                refusal = self._refusal(entries, day, worst, call.model)
                 if refusal is None:
-                    row = (self.run_id, day, at, call.key, call.model, worst, worst or 0)
-                    (ticket,) = self._file.execute(_RESERVE, row).fetchone()
-                    self._file.execute(_ADD, (self._run_scope, f"day:{day}", worst or 0))
+                    ticket = entries.reserve(call, worst, at)
         except sqlite3.Error as error:
             raise NotAsked("closing", self._note_fault(error)) from error
         if refusal is not None:  # only now: raised before, it would roll back what was due
             raise refusal
-        return int(ticket)
+        return ticket
 
     def settle(self, ticket: int, spent: CallSpending, key: str | None = None) -> None:
         """Replace the worst case of a call with its cost; only the first settlement counts.
@@ -155,6 +149,14 @@ class SqliteLedger:
         lost: after a fault of the file the call stays counted at its worst case, and the next
         reservation is refused.
         """
+        self.settle_later(ticket, spent, key)
+        self._write_due()
+
+    def settle_later(self, ticket: int, spent: CallSpending, key: str | None = None) -> None:
+        """Settle a call with the next transaction, at the latest when the ledger is closed.
+
+        Until then the call is counted at its worst case.
+        """
         # One number that SQLite cannot hold would break every later transaction, of other cases too.
         usd = spent.cost_usd
         is_cost = usd is not None and 0 <= usd <= MAX_CALL_USD
@@ -163,14 +165,11 @@ class SqliteLedger:
         cache_counts = (spent.cached_tokens, spent.cache_write_tokens)
         call = (spent.latency_ms, spent.code, self.run_id, key)
         self._due.append((ticket, cost, *_tokens(counts), *call, *_tokens(cache_counts)))
-        with self._note_faults(), suppress(LedgerBusy), self._transaction(wait=False):
-            pass  # the transaction writes what is due; if another process writes, the next one does
 
     def cancel(self, ticket: int, key: str) -> None:
         """Cancel the reservation of a call that was never made, unless it was settled before."""
-        with self._note_faults(), self._transaction():
-            for day, worst in self._file.execute(_CANCEL, (ticket, self.run_id, key)).fetchall():
-                self._file.execute(_TAKE_BACK, (self._run_scope, f"day:{day}", worst))
+        with self._note_faults(), self._transaction() as entries:
+            entries.cancel(ticket, key)
 
     def claim(self, reply_key: str, ask_id: str, *, wait: bool = True) -> bool:
         """Claim a reply for an ask of this run; the answer is whether the ask pays for it.
@@ -181,12 +180,11 @@ class SqliteLedger:
             LedgerBusy: another process is writing and `wait` is false.
         """
         try:
-            with self._transaction(wait=wait):
-                row = self._file.execute(_CLAIM, (self.run_id, reply_key, ask_id)).fetchone()
+            with self._transaction(wait=wait) as entries:
+                return entries.claim(reply_key, ask_id) == ask_id
         except sqlite3.Error as error:
             self._note_fault(error)
             return True  # this ask pays: a cost in two rows is better than in none
-        return bool(row[0] == ask_id)
 
     def run_account(self, run_id: str | None = None) -> Account:
         """What a run has spent so far, by default the run of this ledger.
@@ -194,6 +192,8 @@ class SqliteLedger:
         Raises:
             StoreError: the file cannot be read.
         """
+        if self._due:
+            self._write_due()
         try:
             with self._lock:
                 totals = self._file.execute(SELECT_TOTALS, (f"run:{run_id or self.run_id}",))
@@ -222,35 +222,47 @@ class SqliteLedger:
         row = self._file.execute(_SELECT_STOP, scopes).fetchone()
         return None if row is None else str(row[0])
 
-    def _refusal(self, day: str, worst: int | None, model: str) -> NotAsked | None:
+    def _write_due(self) -> None:
+        """Write the settlements that are due; if another process writes, the next one does."""
+        with self._note_faults(), suppress(LedgerBusy), self._transaction(wait=False):
+            pass
+
+    def _refusal(
+        self, entries: LedgerEntries, day: str, worst: int | None, model: str
+    ) -> NotAsked | None:
         """Why a call of `worst` nano-dollars may not be made; `None` where it may."""
-        if (stopped_at := self._current_stop()) is not None:
-            return NotAsked("halted", stop_line(stopped_at))
-        if not self._limits:
-            return None
-        rows = self._file.execute(_TOTALS, (self._run_scope, f"day:{day}")).fetchall()
-        totals = {scope: (calls, nano) for scope, calls, nano in rows}
+        if entries.stopped_at is not None:
+            return NotAsked("halted", stop_line(entries.stopped_at))
         for name, maximum in self._limits.items():
             scope = f"day:{day}" if name.endswith("_per_day") else self._run_scope
-            calls, nano = totals.get(scope, (0, 0))
+            calls, nano = entries.spent(scope)
             if why := _excess(name, maximum, calls, nano, worst, model):
                 return NotAsked("budget", f"[limits] {name} = {maximum:g}: {why}")
         return None
 
     @contextmanager
-    def _transaction(self, *, wait: bool = True) -> Iterator[None]:
-        """A transaction that first writes what is due; without `wait` it may raise `LedgerBusy`."""
+    def _transaction(self, *, wait: bool = True) -> Iterator[LedgerEntries]:
+        """A transaction that first writes what is due; without `wait` it may raise `LedgerBusy`.
+
+        Within `group`, the transaction of the group.
+        """
         with self._exclusive_access(wait=wait):
+            if self._entries is not None:  # of this thread, which holds the lock
+                yield self._entries
+                return
             with self._file:  # commits, or rolls back after an error
                 # The write lock comes before the totals are read: two processes cannot both fit in.
                 self._file.execute("begin immediate")
+                entries = LedgerEntries(self._file, self.run_id, self._current_stop)
                 due = list(self._due)  # other threads may append meanwhile
                 for row in due:
-                    settled_rows = self._file.execute(_SETTLE, row).fetchall()
-                    for day, worst, counted, unpriced in settled_rows:
-                        scopes = (self._run_scope, f"day:{day}")
-                        self._file.execute(_CORRECT, (*scopes, counted - worst, worst, unpriced))
-                yield
+                    entries.settle(row)
+                self._entries = entries
+                try:
+                    yield entries
+                finally:
+                    self._entries = None
+                entries.write_totals()
             del self._due[: len(due)]  # only after the commit: what was rolled back stays due
 
     @contextmanager

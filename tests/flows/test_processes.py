@@ -26,6 +26,7 @@ from tests.outward import PYTHONPATH
 pytestmark = [pytest.mark.full, pytest.mark.usefixtures("prefect_server")]
 
 IN_FLIGHT = 4
+NO_OWN = {"requests_per_minute": 60_000}  # with a rate the process of the run judges nothing itself
 WAIT_S = 300  # a busy machine takes long to start an interpreter
 
 
@@ -79,11 +80,14 @@ def settings(folder: Path, model: OpenAIServer, cases: int, **changed: Any) -> R
     )
 
 
+@pytest.mark.parametrize("own", [NO_OWN, {}])
 @pytest.mark.parametrize("store", ["duckdb:///{}/rows.duckdb", "{}/lake"])
-async def test_two_processes_write_the_rows_of_one(tmp_path: Path, model, store, caplog):
-    alone = settings(tmp_path / "alone", model, 24, store=store, runner={"processes": 1})
+async def test_two_processes_write_the_rows_of_one(tmp_path: Path, model, store, own, caplog):
+    alone = settings(
+        tmp_path / "alone", model, 24, store=store, runner={"processes": 1}, limits=own
+    )
     first = await outcome_of(alone)
-    shared = settings(tmp_path / "two", model, 24, store=store)
+    shared = settings(tmp_path / "two", model, 24, store=store, limits=own)
     with caplog.at_level("INFO", "assizes"):
         second = await outcome_of(shared)
     assert first.run_id == second.run_id
@@ -93,8 +97,37 @@ async def test_two_processes_write_the_rows_of_one(tmp_path: Path, model, store,
     same_rows(*(tables(each.store, first.run_id) for each in (alone, shared)))
 
 
+async def test_the_process_of_the_run_judges_until_the_others_have_started_and_beside_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog
+):
+    monkeypatch.setenv("OPENAI_API_KEY", OPENAI_KEY)
+    cases = 40
+    with running_openai_server("--latency", "3") as slow:
+        wanted = settings(tmp_path / "both", slow, cases)
+        with caplog.at_level("INFO", "assizes"):
+            run = asyncio.create_task(outcome_of(wanted))
+            await wait_for_answers(slow, 1)
+            assert "has started and judges as well" not in caplog.text
+            (other,) = shard_processes(os.getpid())
+            deadline = time.monotonic() + WAIT_S
+            while "has started and judges as well" not in caplog.text:
+                assert time.monotonic() < deadline
+                await asyncio.sleep(0.1)
+            answered = slow.stats()["answered"]
+            await wait_for_answers(slow, answered + IN_FLIGHT)
+            os.kill(other, signal.SIGKILL)
+            outcome = await run
+        stats = slow.stats()
+    assert outcome.summary.counts["judged"] == cases
+    assert answered < cases - 3 * IN_FLIGHT, "the run is too short to show anything"
+    assert stats["peak"] <= IN_FLIGHT
+    assert cases <= stats["answered"] <= cases + IN_FLIGHT // 2
+    assert "its shards go to others" in caplog.text
+    assert not shard_processes(os.getpid())
+
+
 async def test_the_shards_of_a_killed_process_go_to_another(tmp_path: Path, model, caplog):
-    wanted = settings(tmp_path / "killed", model, 40, runner={"shards_in_flight": 1})
+    wanted = settings(tmp_path / "killed", model, 40, runner={"shards_in_flight": 1}, limits=NO_OWN)
     run = asyncio.create_task(outcome_of(wanted))
     await wait_for_answers(model, 6)
     (victim, _) = shard_processes(os.getpid())
@@ -110,7 +143,7 @@ async def test_the_shards_of_a_killed_process_go_to_another(tmp_path: Path, mode
 async def test_processes_end_with_the_killed_process_of_the_run(
     tmp_path: Path, model, prefect_server
 ):
-    wanted = settings(tmp_path / "orphans", model, 40)
+    wanted = settings(tmp_path / "orphans", model, 40, limits=NO_OWN)
     folder = tmp_path / "orphans"
     (folder / "assizes.json").write_text(wanted.model_dump_json(), "utf-8")
     program = (

@@ -12,7 +12,7 @@ from assizes.judge.config.judging import LimitsConfig, Price
 from assizes.judge.engine.attempts import Backoff
 from assizes.judge.engine.call_gates import BudgetGate
 from assizes.judge.engine.hearings import Engine, EngineDependencies
-from assizes.judge.engine.ledger import CallSpending, PlannedCall
+from assizes.judge.engine.ledger import CallSpending, OpenLedger, PlannedCall
 from assizes.judge.errors import ModelError, NotAsked
 from assizes.judge.models.model import Completion, ScriptedModel
 from assizes.judge.prompts.prompt_texts import most_sent
@@ -115,10 +115,11 @@ async def test_calls_that_do_not_fit_beside_others_are_made_after_them(tmp_path:
 
 
 async def test_who_waits_for_money_goes_on_in_turn_when_another_gives_up():
-    class Broke:
+    class Broke(OpenLedger):
         """Lets one call through at a time."""
 
         def __init__(self) -> None:
+            super().__init__()
             self.open = 0
 
         def reserve(self, call: PlannedCall, *, wait: bool = True) -> int:
