@@ -41,12 +41,18 @@ class OtherProcess:
             stdin.write(json.dumps(message).encode() + b"\n")
 
     async def judge(self, shard: Shard) -> JudgedShard:
-        """Have a shard judged; `ProcessGone` where the process ends first."""
+        """Have a shard judged; `ProcessGone` where the process ends first.
+
+        Cancelling this call ends the process: a run that is interrupted gives up all its shards.
+        """
         answer: asyncio.Future[JudgedShard] = asyncio.get_running_loop().create_future()
         self.shards[shard.shard_id] = answer
         self.send({"shard": asdict(shard)})
         try:
             return await answer
+        except asyncio.CancelledError:
+            self.close()
+            raise
         finally:
             self.shards.pop(shard.shard_id, None)
 

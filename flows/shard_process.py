@@ -87,9 +87,16 @@ class Outbox:
         self._stream = stream
         self._lock = threading.Lock()
         self._judged = 0  # cases that were not reported yet
+        self._gives_up_shards = False
+
+    def give_up_shards(self) -> None:
+        """Drop rows and errors of shards from now on; log lines are still sent."""
+        self._gives_up_shards = True
 
     def send(self, message: Mapping[str, Any], *parts: bytes) -> None:
         """Send a message, and the bytes that it announces; without a reader it is dropped."""
+        if self._gives_up_shards and "shard" in message:
+            return
         with self._lock, suppress(BrokenPipeError):
             self._stream.write(json.dumps(message).encode() + b"\n")
             self._stream.writelines(parts)
@@ -137,7 +144,11 @@ class _ShardProcess:
         self._tasks: set[asyncio.Task[Any]] = set()
 
     async def serve(self, orders: asyncio.Queue[Order | None]) -> None:
-        """Follow orders; at their end, shards that are being judged are given up."""
+        """Follow orders; at their end, shards that are being judged are given up.
+
+        Calls in flight are paid for: they are waited for, and their replies are cached. No other
+        call is made, and no row is sent.
+        """
         engine = self._context.engine_for(self._run_id)
         watch = asyncio.create_task(self._watch())
         try:
@@ -146,6 +157,10 @@ class _ShardProcess:
                     engine.resize(int(order["slots"]))
                 else:
                     self._begin(Shard.from_dict(order["shard"]))
+            self._outbox.give_up_shards()
+            engine.stop("halted", "the process of the run has ended its orders")
+            if self._tasks:  # asyncio.wait refuses an empty set
+                await asyncio.wait(self._tasks)
         finally:
             for task in (watch, *self._tasks):
                 task.cancel()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
@@ -47,6 +47,9 @@ LISTED_REJECTS: Final = 1000
 SHARD_RETRIES = 2
 SHARD_RETRY_DELAYS_S = [2.0, 10.0]
 """Seconds before each retry of a storage fault; model calls are retried by the engine."""
+
+INTERRUPT_GRACE_S: Final = 10.0
+"""Seconds that calls in flight have to be answered and cached when a run is interrupted."""
 
 INTERNAL_ERROR: Final = "internal_error"
 """The code of scores that a defect of ours, not of a judge, has cost."""
@@ -113,7 +116,8 @@ async def hear_shard(
 ) -> tuple[Sequence[ShardRecord], Sequence[Findings]]:
     """Judge the cases of one shard; returns its records, and what was found in those that are cases.
 
-    Raises what `judge_shard` raises, and commits nothing.
+    Raises what `judge_shard` raises, and commits nothing. Cancelling this call ends the asking of
+    the whole run: calls in flight have `INTERRUPT_GRACE_S` to be answered and cached.
     """
     # In a thread: the event loop serves the calls of the other shards.
     records = await asyncio.to_thread(
@@ -126,11 +130,12 @@ async def hear_shard(
     for record in records:
         if record.reject is not None and record.position in due:
             raise record.reject  # it could be read when the run was planned
-    outcomes = await gather_all(  # also after an error: what the others paid for is kept
+    hearings = gather_all(  # also after an error: what the others paid for is kept
         judge_case(context, RowKey(run_id, shard.uri, record.position), record.case)
         for record in records
         if record.case is not None
     )
+    outcomes = await _until_interrupted(context, run_id, hearings)
     failpoint("shard.judged")
     check_models_answered(outcomes, context, run_id)
     return records, outcomes
@@ -198,6 +203,21 @@ def check_models_answered(outcomes: Sequence[Findings], context: RunContext, run
     if failed := stops or outages:
         model, error = min(failed, key=lambda stop: (-failed[stop], stop))  # the most frequent
         raise _STOP_ERRORS.get(error.partition(":")[0], Inconclusive)(f"{model}: {error}")
+
+
+async def _until_interrupted(
+    context: RunContext, run_id: str, hearings: Coroutine[Any, Any, T]
+) -> T:
+    """The result of hearings, which a cancellation ends only when what they have paid for is kept."""
+    hearing_task = asyncio.create_task(hearings)
+    try:
+        return await asyncio.shield(hearing_task)
+    except asyncio.CancelledError:
+        context.halt(run_id, "the run is interrupted")
+        await asyncio.wait([hearing_task], timeout=INTERRUPT_GRACE_S)
+        raise
+    finally:  # also where a second cancellation ended the waiting
+        hearing_task.cancel()
 
 
 async def judge_case(context: RunContext, row_key: RowKey, case: Case) -> Findings:

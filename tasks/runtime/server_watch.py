@@ -23,8 +23,8 @@ CONNECT_TIMEOUT_S: Final = 10.0
 DEAD_AFTER_S: Final = 35.0
 """Seconds without anybody who listens at the server's address, after which it counts as dead."""
 
-GRACE_S: Final = 10.0
-"""Seconds that the work has to end in order, for replies in flight, before the process ends."""
+GRACE_S: Final = 12.0
+"""Seconds that the work has to end in order before the process ends: replies in flight have ten."""
 
 
 async def end_with_server(work: Coroutine[Any, Any, T], api_url: str | None) -> T:
