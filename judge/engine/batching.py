@@ -15,7 +15,7 @@ from assizes.judge.case import Case
 from assizes.judge.config.bedrock import BedrockConfig
 from assizes.judge.config.judging import LimitsConfig
 from assizes.judge.config.vertex import VertexConfig
-from assizes.judge.engine.ask_records import HearingResult
+from assizes.judge.engine.ask_records import AskRecord, HearingResult
 from assizes.judge.engine.asking import ModelCaller
 from assizes.judge.engine.attempts import AskOutcome, read_completion
 from assizes.judge.engine.ensemble_hearing import EnsembleModels
@@ -132,10 +132,12 @@ class AskCollector(Engine):
         self._answers = answers
         self._note = note
 
-    async def hear(self, judge: Judge, case: Case) -> HearingResult:
+    async def hear(
+        self, judge: Judge, case: Case, answered: list[AskRecord] | None = None
+    ) -> HearingResult:
         """Hear a case as far as there are replies; the result is empty where one was missing."""
         try:
-            return await super().hear(_PausingJudge(judge), case)
+            return await super().hear(_PausingJudge(judge), case, answered)
         except RepliesMissing:
             return HearingResult(judge=judge, scores=[], asks=[])
 

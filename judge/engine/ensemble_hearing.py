@@ -12,7 +12,7 @@ from typing import TypeVar
 from assizes.judge.case import Case
 from assizes.judge.engine import cascade as cascading
 from assizes.judge.engine import ensemble as voting
-from assizes.judge.engine.ask_records import HearingResult
+from assizes.judge.engine.ask_records import AskRecord, HearingResult
 from assizes.judge.hearing import Hearing
 from assizes.judge.heuristic.answers import plain_reply
 from assizes.judge.models.model import Model
@@ -86,14 +86,14 @@ async def hear_ensemble(
         if why := voting.escalation_reason(votes, judge.metrics, evidence):
             hearing_results.append(await hear(ensemble.senior, 0))
             scores = voting.escalate_scores(hearing_results[-1].scores, votes, why)
-    # The asks of a round are numbered over all hearings, so that every row has a key of its own.
+    asks = itertools.chain.from_iterable(result.asks for result in hearing_results)
+    return HearingResult(judge, scores, numbered(asks))
+
+
+def numbered(asks: Iterable[AskRecord]) -> list[AskRecord]:
+    """The asks of several hearings of one case and judge, each with a place of its own in its round."""
     places: defaultdict[int, Iterator[int]] = defaultdict(itertools.count)
-    asks = [
-        replace(ask, index=next(places[ask.round]))
-        for result in hearing_results
-        for ask in result.asks
-    ]
-    return HearingResult(judge, scores, asks)
+    return [replace(ask, index=next(places[ask.round])) for ask in asks]
 
 
 def plain_evidence(judge: Judge, case: Case) -> list[Score]:

@@ -111,21 +111,24 @@ class Engine:
         answered = {caller.model.name for caller in callers if caller.breaker.has_answered}
         return frozenset(caller.model.name for caller in callers) - answered
 
-    async def hear(self, judge: Judge, case: Case) -> HearingResult:
+    async def hear(
+        self, judge: Judge, case: Case, answered: list[AskRecord] | None = None
+    ) -> HearingResult:
         """Hear one case before one judge, to the end; the asks of a round are answered together.
 
-        An exception other than a `ModelError`, raised by a judge or a model, passes through.
+        An exception other than a `ModelError`, raised by a judge or a model, passes through. The
+        records of asks are put into `answered` as well, once the asks of a round have been answered:
+        what was paid for before an exception is known there.
         """
         own = self._own_models.get(judge.name, self._model)
+        hear = partial(self._hear_with_model, judge, case, [] if answered is None else answered)
         async with self._hearings:
             if not isinstance(own, EnsembleModels):
-                return await self._hear_with_model(judge, case, own, 0)
-            return await hear_ensemble(
-                own, judge, case, partial(self._hear_with_model, judge, case)
-            )
+                return await hear(own, 0)
+            return await hear_ensemble(own, judge, case, hear)
 
     async def _hear_with_model(
-        self, judge: Judge, case: Case, model: Model, sample: int
+        self, judge: Judge, case: Case, answered: list[AskRecord], model: Model, sample: int
     ) -> HearingResult:
         """Hear a case with one model; each `sample`, a repeat of the same asks, is answered anew."""
         caller = self._callers[id(model)]
@@ -156,6 +159,7 @@ class Engine:
                     elif answer.cached:
                         charged = _free_answer(answer)
                 records.append(ask_record(model, charged, ask_key))
+                answered.append(records[-1])
             hearing.answer(
                 [answer.reply if isinstance(answer, AskOutcome) else answer for answer in answers]
             )

@@ -18,7 +18,7 @@ from pydantic import BaseModel
 
 from assizes.judge.case import Case
 from assizes.judge.config.judging import estimated_tokens
-from assizes.judge.engine.ask_records import HearingResult
+from assizes.judge.engine.ask_records import AskRecord, HearingResult
 from assizes.judge.engine.ensemble import CascadeRule
 from assizes.judge.engine.ensemble_hearing import EnsembleModels, hear_ensemble
 from assizes.judge.engine.hearings import reply_key
@@ -163,8 +163,13 @@ class Forecaster:
         self._marked_texts: set[tuple[str, str]] = set()  # model and system message of marked asks
         self._put_keys: set[str] = set()  # reply keys of the asks counted in `to_put`
 
-    async def hear(self, judge: Judge, case: Case) -> HearingResult:
-        """Run the hearing of a case before a judge, with its model or its ensemble of models."""
+    async def hear(
+        self, judge: Judge, case: Case, answered: list[AskRecord] | None = None
+    ) -> HearingResult:
+        """Run the hearing of a case before a judge, with its model or its ensemble of models.
+
+        Nothing is asked, so nothing is put into `answered`.
+        """
         own = self._assignment.own.get(judge.name, self._assignment.shared)
         if isinstance(own, EnsembleModels):
             if own.cascade is not None:  # rules cannot say how confident a model would be

@@ -12,7 +12,8 @@ from typing import Final, Protocol, TypeVar
 
 from assizes.judge.case import Case
 from assizes.judge.catalog import JudgePanel
-from assizes.judge.engine.ask_records import HearingResult
+from assizes.judge.engine.ask_records import AskRecord, HearingResult
+from assizes.judge.engine.ensemble_hearing import numbered
 from assizes.judge.errors import Halted, Inconclusive, LedgerBusy, OverBudget, StoreError
 from assizes.judge.privacy.secret_masking import mask
 from assizes.judge.protocol import Judge
@@ -29,21 +30,27 @@ OF_THE_RUN: Final = (StoreError, LedgerBusy, OverBudget, Halted, Inconclusive)
 class HearingEngine(Protocol):
     """An engine that asks models, or the estimator of a forecast that asks none."""
 
-    async def hear(self, judge: Judge, case: Case) -> HearingResult:
-        """Let one judge hear one case to the end."""
+    async def hear(
+        self, judge: Judge, case: Case, answered: list[AskRecord] | None = None
+    ) -> HearingResult:
+        """Let one judge hear one case to the end; `answered` gets the records of its asks as well."""
 
 
 async def hear_all(
     engine: HearingEngine, judge_panel: JudgePanel, case: Case
 ) -> list[HearingResult]:
-    """Let every judge hear one case, one by one; a judge that raises gets failed scores."""
+    """Let every judge hear one case, one by one.
+
+    A judge that raises gets failed scores, and keeps the records of the asks that it had answered.
+    """
     results = []
     for judge in judge_panel.judges_for(case):
-        result = await caught(engine.hear(judge, case))
+        answered: list[AskRecord] = []
+        result = await caught(engine.hear(judge, case, answered))
         if isinstance(result, Exception):
             reason = described_fault(f"judge {judge.name} broke on a case", result)
             failed = failed_scores(judge, reason, "judge_bug")
-            result = HearingResult(judge=judge, scores=failed, asks=[])
+            result = HearingResult(judge=judge, scores=failed, asks=numbered(answered))
         results.append(result)
     return results
 
