@@ -29,7 +29,7 @@ from assizes.judge.rows import SHARD_TABLES, frame
 from assizes.judge.verdicts.case_rows import Findings, RowKey, findings
 from assizes.tasks.context.hearing import caught, described_fault, failed_scores, hear_all
 from assizes.tasks.context.run_context import RunContext
-from assizes.tasks.intake.plan import Shard
+from assizes.tasks.intake.plan import LISTED_REJECTS, Shard
 from assizes.tasks.intake.shards import ShardRecord, read_shard
 from assizes.tasks.runtime.failpoints import failpoint
 from assizes.tasks.runtime.process import redacts_secrets
@@ -40,9 +40,6 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 DETAIL_CHARS: Final = 500  # the most characters that are stored of the detail of a reject
-
-LISTED_REJECTS: Final = 1000
-"""Rejects of one code in a shard that get a row; more of them are counted, not listed."""
 
 SHARD_RETRIES = 2
 SHARD_RETRY_DELAYS_S = [2.0, 10.0]
@@ -253,18 +250,23 @@ async def _case_findings(
 def _reject_rows(
     run_id: str, shard: Shard, records: Iterable[ShardRecord]
 ) -> Iterator[dict[str, Any]]:
-    seen: Counter[str] = Counter()  # by code
+    until = dict(shard.listed_until)
+    seen: Counter[str] = (
+        Counter()
+    )  # by code; the plan knows nothing of an object that changed since
     for record in records:
         if record.reject is None:
             continue
-        seen[record.reject.code] += 1
-        if seen[record.reject.code] <= LISTED_REJECTS:
+        code = record.reject.code
+        seen[code] += 1
+        is_listed = record.position <= until.get(code, record.position)
+        if is_listed and seen[code] <= LISTED_REJECTS:
             yield {
                 "run_id": run_id,
                 "uri": shard.uri,
                 "position": record.position,
                 "byte_offset": record.offset,
-                "reason": record.reject.code,
+                "reason": code,
                 "detail": record.reject.detail[:DETAIL_CHARS],
                 "sha256": record.sha256,
                 "excerpt": record.excerpt,

@@ -40,6 +40,9 @@ JUDGED_BEFORE: Final = ord("b")
 """Fate of a good record that an earlier run has judged."""
 NOT_QUIET: Final = ord("q")
 """Fate of a record whose conversation may go on: the record is left to a later run."""
+LISTED_REJECTS: Final = 1000
+"""Rejects of one code in an object that get a row; more of them are counted, not listed."""
+
 LEFT_OUT: Final = (UNSELECTED, JUDGED_BEFORE, NOT_QUIET)
 """The fates that count as not selected."""
 
@@ -114,6 +117,9 @@ class Shard:
     failure: ObjectFailure | None = None  # set: no record can be read, the object counts as one
     duplicate_of: tuple[str, ...] = ()  # the first copy of each duplicate, as `uri#position`
     named: str | None = None  # pins the objects that a manifest names; `None`: no manifest
+    # Code and position of the last reject of this code in the object that gets a row, where there
+    # are more of them.
+    listed_until: tuple[tuple[str, int], ...] = ()
     has_tool_trace: bool = True  # whether any record of the whole input holds a tool call
 
     @property
@@ -149,7 +155,8 @@ class Shard:
         lists = ("take", "duplicates", "duplicate_of", "rejected")
         tuples = {name: tuple(body[name]) for name in lists if body[name] is not None}
         failure = body["failure"] and ObjectFailure(*body["failure"])
-        return cls(**body | tuples | {"failure": failure})
+        until = tuple((str(code), int(place)) for code, place in body.get("listed_until", ()))
+        return cls(**body | tuples | {"failure": failure, "listed_until": until})
 
 
 @dataclass(frozen=True, slots=True)

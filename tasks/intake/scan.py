@@ -51,6 +51,7 @@ class ScannedObject:
     identities: list[tuple[bytes, int]] = field(default_factory=list)
     case_ids: set[str] = field(default_factory=set)  # as `Scan.case_ids`; emptied after the object
     reasons: Counter[str] = field(default_factory=Counter)  # code of a reject -> records
+    listed_until: dict[str, int] = field(default_factory=dict)  # as `Shard.listed_until`
     # Position (`None`: the whole) and reason of the first rejects; emptied after the object.
     rejects: list[tuple[int | None, DataError]] = field(default_factory=list)
     oddity_counts: Counter[str] = field(default_factory=Counter)  # records taken with an oddity
@@ -227,6 +228,8 @@ class Scan:
         )
         if fate == plans.REJECTED:
             scanned.reasons[error.code] += 1
+            if scanned.reasons[error.code] == plans.LISTED_REJECTS + 1:
+                scanned.listed_until[error.code] = position - 1
             self._show_reject(scanned, position, error)
         return fate
 

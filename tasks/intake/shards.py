@@ -236,6 +236,8 @@ def _shard(
     }
     if scanned.manifest_pin is not None:
         body["named"] = scanned.manifest_pin
+    if scanned.listed_until:
+        body["listed_until"] = tuple(sorted(scanned.listed_until.items()))
     return plans.Shard(shard_id=f"{number:06d}-{plans.digest(as_json(body), 4).hex()}", **body)
 
 

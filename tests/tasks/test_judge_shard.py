@@ -18,6 +18,7 @@ from assizes.deployments.commands.show import show_rejects
 from assizes.judge.case import Case
 from assizes.judge.config.judging import LimitsConfig
 from assizes.judge.config.run import RunConfig
+from assizes.judge.config.runner import RunnerConfig
 from assizes.judge.engine.call_gates import BudgetGate
 from assizes.judge.errors import (
     ConfigurationError,
@@ -158,21 +159,24 @@ async def test_an_error_of_the_ledger_is_committed_as_no_result(
     await refused(wanted, StoreError, "the ledger is damaged")
 
 
-async def test_rejects_beyond_a_thousand_of_one_kind_are_counted_and_not_listed(
-    folder: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("shards", [1, 2])
+async def test_rejects_of_an_object_beyond_a_thousand_of_one_kind_are_counted_and_not_listed(
+    folder: Path, capsys: pytest.CaptureFixture[str], shards: int
 ):
     lines = [b"{oops", *(b"[%d" % number for number in range(1499)), b'{"format": "\xff"}']
-    with (folder / "cases.jsonl").open("ab") as file:
-        file.write(b"\n".join(lines) + b"\n")
+    cases = (folder / "cases.jsonl").read_bytes().splitlines()
+    lines = [cases[0], *lines[:700], cases[1], *lines[700:]]
+    (folder / "cases.jsonl").write_bytes(b"\n".join(lines) + b"\n")
     wanted = config(folder, judges=("recorded",))
+    wanted = wanted.model_copy(update={"runner": RunnerConfig(shard_size=2 // shards)})
     async with open_run_context(wanted) as context:
         run = await plan_run.fn(context, RunRequest())
-        (shard,) = run.intake.shards
-        counts = await judge_shard.fn(context, run.run_id, shard)
+        assert len(run.intake.shards) == shards
+        judged = [await judge_shard.fn(context, run.run_id, shard) for shard in run.intake.shards]
     with open_store(wanted.store) as store:
         rejects = store.table(run.run_id, "rejects")["reason"].value_counts()
 
-    assert counts["quarantined"] == run.intake.rejected == 1501
+    assert sum(counts["quarantined"] for counts in judged) == run.intake.rejected == 1501
     assert run.intake.reasons == {"json": 1500, "encoding": 1}
     assert dict(rejects.iter_rows()) == {"json": 1000, "encoding": 1}
     show_rejects(run.run_id, None, wanted.store.uri, as_json=False)
