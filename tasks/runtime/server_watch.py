@@ -17,11 +17,11 @@ T = TypeVar("T")
 CHECK_INTERVAL_S: Final = 2.0
 """Seconds between two looks whether a server listens."""
 
-CONNECT_TIMEOUT_S: Final = 10.0
-"""Seconds to wait for a connection; a server that is slow counts as alive."""
+CONNECT_TIMEOUT_S: Final = 5.0
+"""Seconds to wait for a connection, which the system makes for a server that is slow, too."""
 
 DEAD_AFTER_S: Final = 35.0
-"""Seconds without anybody who listens at the server's address, after which it counts as dead."""
+"""Seconds in which nobody could be reached at the server's address, after which it counts as dead."""
 
 GRACE_S: Final = 12.0
 """Seconds that the work has to end in order before the process ends: replies in flight have ten."""
@@ -33,8 +33,8 @@ async def end_with_server(work: Coroutine[Any, Any, T], api_url: str | None) -> 
     `api_url` is the configured server; `None`: the temporary one of this process, once it runs.
 
     Raises:
-        ServerDied: nobody has listened at the address for `DEAD_AFTER_S`; the work was cancelled,
-            but it may still wait for the server.
+        ServerDied: nobody could be reached at the address for `DEAD_AFTER_S`; the work was
+            cancelled, but it may still wait for the server.
     """
     task = asyncio.ensure_future(work)
     watch = asyncio.create_task(_wait_for_death(api_url))
@@ -45,7 +45,7 @@ async def end_with_server(work: Coroutine[Any, Any, T], api_url: str | None) -> 
         task.cancel()
         await asyncio.wait({task}, timeout=GRACE_S)
         raise ServerDied(
-            f"the Prefect server on {watch.result()} has died: nobody has listened there for "
+            f"the Prefect server on {watch.result()} has died: nobody could be reached there for "
             f"{DEAD_AFTER_S:.0f} s"
         )
     except asyncio.CancelledError:  # Ctrl-C: the work ends as if nobody watched
@@ -58,33 +58,32 @@ async def end_with_server(work: Coroutine[Any, Any, T], api_url: str | None) -> 
 
 async def _wait_for_death(api_url: str | None) -> str:
     """Return the address of the server once it is dead; never, while there is none yet."""
-    refused_since: float | None = None
+    away_since: float | None = None
     has_listened = False  # a temporary server takes a while to begin
     while True:
         await asyncio.sleep(CHECK_INTERVAL_S)
         address = api_url or temporary_api_url()
         if address is None:
             continue
-        if not await _is_refused(address):
-            has_listened, refused_since = True, None
+        began = time.monotonic()
+        if await _can_connect(address):
+            has_listened, away_since = True, None
         elif has_listened:
-            refused_since = refused_since or time.monotonic()
-            if time.monotonic() - refused_since >= DEAD_AFTER_S:
+            away_since = away_since or began
+            if time.monotonic() - away_since >= DEAD_AFTER_S:
                 return address
 
 
-async def _is_refused(api_url: str) -> bool:
-    """Whether nobody listens at an address; a host that does not answer in time may only be slow."""
+async def _can_connect(api_url: str) -> bool:
+    """Whether an address takes connections: not refused, and no host or network that is gone."""
     parts = urlsplit(api_url)
     port = parts.port or (443 if parts.scheme == "https" else 80)
     try:
         async with asyncio.timeout(CONNECT_TIMEOUT_S):
             _, writer = await asyncio.open_connection(parts.hostname, port)
-    except ConnectionRefusedError:
-        return True
     except OSError:  # a timeout among them
         return False
     writer.close()
     with suppress(OSError):
         await writer.wait_closed()
-    return False
+    return True
