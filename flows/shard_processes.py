@@ -178,17 +178,17 @@ class _ShardProcesses:
                     slots[0] -= moved
                     slots[place] += moved
                     own.resize(slots[0])
-            given = 0
-            while given < slots[place] and not process.is_gone:
+            slots_given = 0
+            while slots_given < slots[place] and not process.is_gone:
                 drained = slots[place] - (max(0, own.in_flight - slots[0]) if own else 0)
-                if drained > given:
-                    if not given:
+                if drained > slots_given:
+                    if not slots_given:
                         log.info("a process has started and judges as well")
-                    given = drained
-                    process.resize(given)
+                    slots_given = drained
+                    process.resize(slots_given)
                     process.is_ready = True
                     self._change.set()
-                if given < slots[place]:
+                if slots_given < slots[place]:
                     await asyncio.sleep(DRAIN_S)
 
     def _check_goes_on(self) -> None:

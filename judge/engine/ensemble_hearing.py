@@ -87,10 +87,10 @@ async def hear_ensemble(
             hearing_results.append(await hear(ensemble.senior, 0))
             scores = voting.escalate_scores(hearing_results[-1].scores, votes, why)
     asks = itertools.chain.from_iterable(result.asks for result in hearing_results)
-    return HearingResult(judge, scores, numbered(asks))
+    return HearingResult(judge, scores, with_own_places(asks))
 
 
-def numbered(asks: Iterable[AskRecord]) -> list[AskRecord]:
+def with_own_places(asks: Iterable[AskRecord]) -> list[AskRecord]:
     """The asks of several hearings of one case and judge, each with a place of its own in its round."""
     places: defaultdict[int, Iterator[int]] = defaultdict(itertools.count)
     return [replace(ask, index=next(places[ask.round])) for ask in asks]

@@ -80,7 +80,9 @@ def stop_estimate(earlier: EarlierCases, run: DecidedRun) -> StopEstimate:
     rng = np.random.default_rng(_SEED)
     order = np.argsort(earlier.clusters, kind="stable")
     members = np.split(order, np.cumsum(np.bincount(earlier.clusters))[:-1])
-    shares = [_stop_share(earlier, run, _drawn(members, run.cases, rng)) for _ in range(DRAWN_RUNS)]
+    shares = [
+        _stop_share(earlier, run, _draw_cases(members, run.cases, rng)) for _ in range(DRAWN_RUNS)
+    ]
     low, median, high = np.quantile(shares, (0.1, 0.5, 0.9))
     return StopEstimate(float(median), float(low), float(high))
 
@@ -91,7 +93,7 @@ class _DrawnCases(NamedTuple):
     signs: Floats  # of the change of each cluster: which run came first is a toss of a coin
 
 
-def _drawn(
+def _draw_cases(
     members: Sequence[NDArray[np.int64]], cases: int, rng: np.random.Generator
 ) -> _DrawnCases:
     mean = sum(part.size for part in members) / len(members)

@@ -13,7 +13,7 @@ from typing import Final, Protocol, TypeVar
 from assizes.judge.case import Case
 from assizes.judge.catalog import JudgePanel
 from assizes.judge.engine.ask_records import AskRecord, HearingResult
-from assizes.judge.engine.ensemble_hearing import numbered
+from assizes.judge.engine.ensemble_hearing import with_own_places
 from assizes.judge.errors import Halted, Inconclusive, LedgerBusy, OverBudget, StoreError
 from assizes.judge.privacy.secret_masking import mask
 from assizes.judge.protocol import Judge
@@ -50,7 +50,7 @@ async def hear_all(
         if isinstance(result, Exception):
             reason = described_fault(f"judge {judge.name} broke on a case", result)
             failed = failed_scores(judge, reason, "judge_bug")
-            result = HearingResult(judge=judge, scores=failed, asks=numbered(answered))
+            result = HearingResult(judge=judge, scores=failed, asks=with_own_places(answered))
         results.append(result)
     return results
 

@@ -46,8 +46,8 @@ def stops_after(store: Store, config: RunConfig, record: RunRecord, plan: Plan, 
     name = _LOOK.format(wave)
     if (kept := store.shard_counts(record.run_id).get(name)) is None:
         baseline = _baseline(store, config, record)
-        found = _look(store, config, record, plan, wave, baseline)
-        stops = found.stops and not _must_be_whole(config, baseline, found)
+        look = _look(store, config, record, plan, wave, baseline)
+        stops = look.stops and not _must_be_whole(config, baseline, look)
         store.commit_shard(record.run_id, name, {}, {_STOPS: int(stops)})
         kept = store.shard_counts(record.run_id)[name]  # that of another process, if it was first
     return bool(kept[_STOPS])
@@ -59,7 +59,7 @@ def early_stop(store: Store, config: RunConfig, record: RunRecord, plan: Plan) -
     stops = (w for w in range(1, len(waves)) if kept.get(_LOOK.format(w), {}).get(_STOPS))
     if (wave := next(stops, None)) is None:
         return None
-    found = _look(store, config, record, plan, wave, _baseline(store, config, record))
+    look = _look(store, config, record, plan, wave, _baseline(store, config, record))
     not_needed = sum(len(shard.due_positions()) for shard in plan.shards[waves[wave - 1].shards :])
     rate, score = bounds_of_all(store.scan(record.run_id, "cases"), not_needed)
     return EarlyStop(
@@ -69,8 +69,8 @@ def early_stop(store: Store, config: RunConfig, record: RunRecord, plan: Plan) -
         of=waves[-1].cases,
         not_needed=not_needed,
         certainty=config.sampling.certainty,
-        comparison=found.comparison,
-        gates=found.gates,
+        comparison=look.comparison,
+        gates=look.gates,
         pass_rate_pct=rate,
         avg_overall_score=score,
     )
@@ -80,11 +80,11 @@ def _baseline(store: Store, config: RunConfig, record: RunRecord) -> RunData | N
     """The rows of the complete run to compare with; `None` where there is none."""
     if (wanted := baseline_id(store, config.comparison.baseline, record)) is None:
         return None
-    found = run_data(store, wanted)
-    return found if found.status == COMPLETE else None
+    baseline = run_data(store, wanted)
+    return baseline if baseline.status == COMPLETE else None
 
 
-def _must_be_whole(config: RunConfig, baseline: RunData | None, found: InterimLook) -> bool:
+def _must_be_whole(config: RunConfig, baseline: RunData | None, look: InterimLook) -> bool:
     """Whether a run of a series judges all its cases, so that later runs have a baseline to go by.
 
     That is so for the first run, and where a baseline that was cut short leaves the answer open: a
@@ -95,7 +95,7 @@ def _must_be_whole(config: RunConfig, baseline: RunData | None, found: InterimLo
     if baseline is None:
         return True
     is_cut = baseline.summary is not None and baseline.summary.early_stop is not None
-    return is_cut and found.comparison == "inconclusive"
+    return is_cut and look.comparison == "inconclusive"
 
 
 def _look(

@@ -108,7 +108,7 @@ async def forecast(config: RunConfig, day: date | None = None) -> RunForecast:
             sample := OptionSample(),
             lambda: counted_calls(paid_tallies(forecaster.tallies, assignment)),
         )
-        sampled = SampledRun(sample.cases, intake.due, _decided(prior, intake, heard))
+        sampled = SampledRun(sample.cases, intake.due, _decided_choice(prior, intake, heard))
         options = await count_options(config, judge_panel, assignment, sampled, sql_runner)
     finally:
         await sql_runner.aclose()
@@ -121,7 +121,7 @@ async def forecast(config: RunConfig, day: date | None = None) -> RunForecast:
     return _build_forecast(figures, prior, intake, heard.cases).model_copy(update=more)
 
 
-def _decided(prior: _PriorState, intake: Plan, heard: _HeardCases) -> DecidedChoice | None:
+def _decided_choice(prior: _PriorState, intake: Plan, heard: _HeardCases) -> DecidedChoice | None:
     """How far the run goes if it stops when it is decided; a note says why it cannot."""
     # How many cases a cascade escalates is an estimate, so no number of calls is exact.
     exact = None if escalated_shares(prior.config, prior.assignment) else heard.calls

@@ -85,7 +85,7 @@ def own_tasks(folder: Path, limit: int | None = None) -> list[OwnTask]:
         _groundedness(folder, limit),
         _correctness(folder, limit),
         _safety(folder, limit),
-        _answered(folder, limit),
+        _answered_requests(folder, limit),
         _relevance(folder, limit),
         _pairwise(folder, limit),
         _criteria_of_pairs(folder, limit),
@@ -193,7 +193,7 @@ def _of_answers(task: str, judge: str, rows: Rows, items: Sequence[RatedItem]) -
     )
 
 
-def _answered(folder: Path, limit: int | None) -> OwnTask:
+def _answered_requests(folder: Path, limit: int | None) -> OwnTask:
     answers = rows_of(set_folder(folder, "xstest") / "completions.jsonl.gz")
     safe = [row for row in answers if not row["unsafe_prompt"]][:limit]
     items = xstest.rated_answers(safe, "final_label", xstest.compliant)

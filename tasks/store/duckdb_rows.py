@@ -177,8 +177,8 @@ def revisions_of(con: Connection, run_ids: Collection[str]) -> dict[str, str]:
         "where run_id in (select unnest($ids::varchar[])) group by run_id"
     )
     rows = con.execute(query, {"ids": list(run_ids)}).fetchall()
-    found = {run_id: f"{shards}-{digest}" for run_id, shards, digest in rows}
-    return {run_id: found.get(run_id, "0-0") for run_id in run_ids}
+    revisions = {run_id: f"{shards}-{digest}" for run_id, shards, digest in rows}
+    return {run_id: revisions.get(run_id, "0-0") for run_id in run_ids}
 
 
 def forgotten_cases_of(con: Connection, run_id: str) -> int:

@@ -76,10 +76,10 @@ def _read(value: dict[str, Any]) -> Case:
 
 def _add_response(value: dict[str, Any], builder: chat.ConversationBuilder) -> dict[str, Any]:
     """Add the response of a record; return its fields, over those of the record."""
-    given = value.get("response")
+    stored = value.get("response")
     response: dict[str, Any] = {}
-    if given is not None:
-        response = shapes.mapping(shapes.decode_if_json(given), "response")
+    if stored is not None:
+        response = shapes.mapping(shapes.decode_if_json(stored), "response")
     if response:
         builder.tally.count_unread(response, _RESPONSE_FIELDS, "response")
     else:  # the fields of the response stand in the record itself

@@ -130,8 +130,8 @@ class ConversationBuilder:
 
     def metadata(self) -> dict[str, Any]:
         """Return the thinking of the model and the fidelity counts, for the case's metadata."""
-        found = self.tally.metadata()
-        return {parsing.REASONING: self._reasoning, **found} if self._reasoning else found
+        counts = self.tally.metadata()
+        return {parsing.REASONING: self._reasoning, **counts} if self._reasoning else counts
 
 
 def plain_text(part: Any) -> str | None:

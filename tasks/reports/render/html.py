@@ -243,12 +243,12 @@ def charts(data: Mapping[str, Any]) -> dict[str, ChartImage]:
         "scores": data["scores"]["bins"],
         "failure_codes": data["failure_codes"]["shown"][:MAX_BARS],
     }
-    drawn = {name: _drawn(name, json.dumps(values)) for name, values in shown.items()}
+    drawn = {name: _draw_chart(name, json.dumps(values)) for name, values in shown.items()}
     return {name: chart for name, chart in drawn.items() if chart is not None}
 
 
 @lru_cache(maxsize=_MAX_DRAWN)  # a chart shows these values and nothing else
-def _drawn(name: str, values: str) -> ChartImage | None:
+def _draw_chart(name: str, values: str) -> ChartImage | None:
     """A chart of values, which are JSON, so that a server draws it once."""
     draw = {
         "metrics": _metric_means,

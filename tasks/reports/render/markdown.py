@@ -47,7 +47,7 @@ def _blocks(data: Mapping[str, Any]) -> Iterator[str]:
     if run["agents"]:
         yield f"Agent: {', '.join(plain(agent) for agent in run['agents'])}"
     yield from _verdict(data)
-    yield from _corrected(corrected)
+    yield from _corrected_lines(corrected)
     yield from _comparison(data["comparison"])
     yield from _metrics(data)
     yield from _problems(data)
@@ -67,7 +67,7 @@ def _blocks(data: Mapping[str, Any]) -> Iterator[str]:
         yield f"{formatting.plural(left, 'more case')}: see report.html."
 
 
-def _corrected(corrected: Mapping[str, Any]) -> Iterator[str]:
+def _corrected_lines(corrected: Mapping[str, Any]) -> Iterator[str]:
     """The numbers that labels of people correct, their slices, and the changes to the baseline."""
     if not corrected:
         return

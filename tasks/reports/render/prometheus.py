@@ -76,7 +76,7 @@ class _RunNumbers(Collector):
         )
         yield from self._times()
         yield from self._drift()
-        yield from self._corrected()
+        yield from self._corrected_samples()
 
     def _reasons(self) -> dict[str, int]:
         """How many records were rejected for each reason; of the plan, as not every one has a row."""
@@ -172,7 +172,7 @@ class _RunNumbers(Collector):
         moved = float(attribution.judge_moved)
         yield self._gauge("golden_set_drifted", "1: more than chance", moved)
 
-    def _corrected(self) -> Iterator[Metric]:
+    def _corrected_samples(self) -> Iterator[Metric]:
         """The numbers that labels of people correct, 0..1; nothing where there are too few labels."""
         numbers = corrected_numbers(self.store, self.record.run_id)
         known = {n.number.metric: n.number.estimate for n in numbers if n.number.estimate}

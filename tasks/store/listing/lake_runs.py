@@ -74,8 +74,8 @@ class LakeRuns:
         states: dict[str, str] = {}
         for kind in _KINDS:
             names = {f"runs/{run_id}/{kind}": run_id for run_id in run_ids if run_id not in states}
-            found = self._objects.states(list(names)) or {}
-            states |= {names[name]: f"{kind} {state}" for name, state in found.items()}
+            file_states = self._objects.states(list(names)) or {}
+            states |= {names[name]: f"{kind} {state}" for name, state in file_states.items()}
         return states
 
     def settled_state(self, row: Mapping[str, Any], state: str) -> str:

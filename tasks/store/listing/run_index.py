@@ -104,7 +104,7 @@ class RunIndex:
         # `read` gives the same table for the same bytes.
         if checked is not None and checked.mark == mark and checked.rows is stored:
             among = checked.unfinished
-        rows, unread = self._updated(stored, among)
+        rows, unread = self._update(stored, among)
         _checked.pop(self._tables.where, None)
         if mark is not None:
             while len(_checked) >= _MAX_CHECKED:
@@ -113,7 +113,7 @@ class RunIndex:
             _checked[self._tables.where] = _Checked(mark, rows, [*unfinished, *unread])
         return rows.drop("state")
 
-    def _updated(
+    def _update(
         self, stored: pl.DataFrame, among: Sequence[str] | None
     ) -> tuple[pl.DataFrame, list[str]]:
         """The rows of now, and the runs that have none yet.
