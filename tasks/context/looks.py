@@ -46,8 +46,8 @@ def stops_after(store: Store, config: RunConfig, record: RunRecord, plan: Plan, 
     name = _LOOK.format(wave)
     if (kept := store.shard_counts(record.run_id).get(name)) is None:
         baseline = _baseline(store, config, record)
-        look = _look(store, config, record, plan, wave, baseline)
-        stops = look.stops and not _must_be_whole(config, baseline, look)
+        interim = _look(store, config, record, plan, wave, baseline)
+        stops = interim.stops and not _must_be_whole(config, baseline, interim)
         store.commit_shard(record.run_id, name, {}, {_STOPS: int(stops)})
         kept = store.shard_counts(record.run_id)[name]  # that of another process, if it was first
     return bool(kept[_STOPS])
@@ -59,7 +59,7 @@ def early_stop(store: Store, config: RunConfig, record: RunRecord, plan: Plan) -
     stops = (w for w in range(1, len(waves)) if kept.get(_LOOK.format(w), {}).get(_STOPS))
     if (wave := next(stops, None)) is None:
         return None
-    look = _look(store, config, record, plan, wave, _baseline(store, config, record))
+    interim = _look(store, config, record, plan, wave, _baseline(store, config, record))
     not_needed = sum(len(shard.due_positions()) for shard in plan.shards[waves[wave - 1].shards :])
     rate, score = bounds_of_all(store.scan(record.run_id, "cases"), not_needed)
     return EarlyStop(
@@ -69,8 +69,8 @@ def early_stop(store: Store, config: RunConfig, record: RunRecord, plan: Plan) -
         of=waves[-1].cases,
         not_needed=not_needed,
         certainty=config.sampling.certainty,
-        comparison=look.comparison,
-        gates=look.gates,
+        comparison=interim.comparison,
+        gates=interim.gates,
         pass_rate_pct=rate,
         avg_overall_score=score,
     )
@@ -84,7 +84,7 @@ def _baseline(store: Store, config: RunConfig, record: RunRecord) -> RunData | N
     return baseline if baseline.status == COMPLETE else None
 
 
-def _must_be_whole(config: RunConfig, baseline: RunData | None, look: InterimLook) -> bool:
+def _must_be_whole(config: RunConfig, baseline: RunData | None, interim: InterimLook) -> bool:
     """Whether a run of a series judges all its cases, so that later runs have a baseline to go by.
 
     That is so for the first run, and where a baseline that was cut short leaves the answer open: a
@@ -95,7 +95,7 @@ def _must_be_whole(config: RunConfig, baseline: RunData | None, look: InterimLoo
     if baseline is None:
         return True
     is_cut = baseline.summary is not None and baseline.summary.early_stop is not None
-    return is_cut and look.comparison == "inconclusive"
+    return is_cut and interim.comparison == "inconclusive"
 
 
 def _look(
