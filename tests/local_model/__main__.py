@@ -156,7 +156,7 @@ def _only(name: str, done: Outcome) -> Iterator[str]:
 
 def looks(bench: Bench) -> None:
     """A run that does not fit: the judge looks for itself, and knows no end but its own."""
-    judge = {"reply_format": "json_object", "options": {"run_criteria": {"max_tokens": 4000}}}
+    judge = {"reply_format": "json_object", "options": {"run_criteria": {"max_tokens": 5000}}}
     bench.try_(Trial("looks", [cases.long_run()], ["run_criteria"], judge))
 
 

@@ -106,6 +106,8 @@ def outcome(
     begun = time.monotonic()
     _, err = process.communicate(timeout=PATIENCE_S)
     seconds = time.monotonic() - begun
+    if not (folder / "rows.duckdb").exists():  # the run was refused: there is nothing else to say
+        raise SystemExit(f"{trial.name}: exit code {process.returncode}: {err[-2000:]}")
     with open_store(StoreConfig(uri=f"duckdb:///{folder}/rows.duckdb")) as store:
         asks, scores = (store.table(run_id, name).to_dicts() for name in ("asks", "scores"))
     return Outcome(trial.name, process.returncode, err, seconds, asks, scores, tap.taken())
