@@ -48,7 +48,9 @@ class RunCases:
     masks: dict[MaskName, pl.Series] = field(
         default_factory=dict
     )  # True for each case that matches
-    orders: dict[Hashable, pl.Series] = field(default_factory=dict)  # `PLACE` of each case of a list
+    orders: dict[Hashable, pl.Series] = field(
+        default_factory=dict
+    )  # `PLACE` of each case of a list
 
     def size(self) -> int:
         """Bytes in memory."""
