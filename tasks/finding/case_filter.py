@@ -98,7 +98,7 @@ def case_rows(
 
     With `kept`, those of a run of moderate length are kept until it changes.
     """
-    if kept is not None and (rows := kept.listed(store, run_id, keys, columns)) is not None:
+    if kept is not None and (rows := kept.lines(store, run_id, keys, columns)) is not None:
         return rows
     wanted = list(dict.fromkeys([*CASE, *columns]))
     found = store.rows_of_cases(run_id, "cases", keys["case_id"].to_list(), wanted)

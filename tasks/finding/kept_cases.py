@@ -122,7 +122,7 @@ class KeptCases:
                 self._keep(run_id, cases)
         return cases.rows.select(CASE)[places].select(places.alias(PLACE), *CASE)
 
-    def listed(
+    def lines(
         self, store: Store, run_id: str, keys: pl.DataFrame, columns: list[str]
     ) -> pl.DataFrame | None:
         """Some cases in some columns, in the order of the keys, which have their `PLACE`.

@@ -70,15 +70,15 @@ class KeptComparisons:
     def listed_cases(self) -> int:
         """The cases that the kept comparisons list."""
         with self._lock:
-            return sum(map(_listed, self._kept.values()))
+            return sum(map(_case_count, self._kept.values()))
 
     def _keep(self, key: tuple[str, str, str, str], made: _Kept) -> None:
         with self._lock:
             self._kept[key] = made
             self._kept.move_to_end(key)
-            listed = sum(map(_listed, self._kept.values()))
+            listed = sum(map(_case_count, self._kept.values()))
             while self._kept and (listed > self._most_cases or len(self._kept) > _MAX_KEPT):
-                listed -= _listed(self._kept.popitem(last=False)[1])
+                listed -= _case_count(self._kept.popitem(last=False)[1])
 
 
 def _sides(store: Store, runs: tuple[str, str]) -> _Sides:
@@ -87,7 +87,7 @@ def _sides(store: Store, runs: tuple[str, str]) -> _Sides:
     return _Sides((baseline, candidate), revisions)
 
 
-def _listed(kept: _Kept) -> int:
+def _case_count(kept: _Kept) -> int:
     comparison = kept.comparison
     only = len(comparison.baseline_only_test_cases) + len(comparison.candidate_only_test_cases)
     return len(comparison.test_case_comparisons) + only

@@ -102,7 +102,7 @@ def stored_comparison(store: Store, record: RunRecord) -> RunComparison | None:
     comparison = kept_comparison(store, row["baseline"], record.run_id, thresholds)
     if _differing_judge(comparison):  # the anchors of other runs count
         before, after = run_data(store, row["baseline"]), run_data(store, record.run_id)
-        comparison = _bridged(store, comparison, before, after, thresholds)
+        comparison = _with_bridges(store, comparison, before, after, thresholds)
     return comparison_with_labels(store, comparison, thresholds)
 
 
@@ -128,7 +128,7 @@ def compare_with_bridges(
     store: Store, before: RunData, after: RunData, thresholds: ComparisonConfig
 ) -> RunComparison:
     """The comparison of two runs, bridged where their judges differ and judged the same anchors."""
-    return _bridged(store, compare(before, after, thresholds), before, after, thresholds)
+    return _with_bridges(store, compare(before, after, thresholds), before, after, thresholds)
 
 
 def _differing_judge(comparison: RunComparison) -> bool:
@@ -139,7 +139,7 @@ def _differing_judge(comparison: RunComparison) -> bool:
     return verdict.statistics is not None and bool(fields) and TRUTH not in fields
 
 
-def _bridged(
+def _with_bridges(
     store: Store,
     comparison: RunComparison,
     before: RunData,

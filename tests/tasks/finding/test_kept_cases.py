@@ -112,7 +112,7 @@ LINE = ["case_id", "repetition", "summary", "overall_score"]
 
 
 def lines(kept: KeptCases, store: Store, keys: pl.DataFrame) -> pl.DataFrame | None:
-    return kept.listed(store, RUN, keys, LINE)
+    return kept.lines(store, RUN, keys, LINE)
 
 
 def test_lines_of_a_list_are_kept_until_the_run_changes(config: StoreConfig) -> None:
