@@ -101,8 +101,8 @@ def case_rows(
     if kept is not None and (rows := kept.lines(store, run_id, keys, columns)) is not None:
         return rows
     wanted = list(dict.fromkeys([*CASE, *columns]))
-    found = store.rows_of_cases(run_id, "cases", keys["case_id"].to_list(), wanted)
-    return keys.join(found, on=CASE, maintain_order="left").select(columns)
+    stored = store.rows_of_cases(run_id, "cases", keys["case_id"].to_list(), wanted)
+    return keys.join(stored, on=CASE, maintain_order="left").select(columns)
 
 
 def _conditions(wanted: CaseFilter) -> list[pl.Expr]:

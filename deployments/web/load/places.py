@@ -152,8 +152,8 @@ def _leave(line: _Line, key: _Key | None, shared: asyncio.Future[_Answer | None]
 
 def _key_of(scope: Scope) -> _Key:
     headers = Headers(scope=scope)
-    told = (headers.get(name) for name in _TELLING)
-    return (scope.get("raw_path"), scope["path"], scope["query_string"], *told)
+    values = (headers.get(name) for name in _TELLING)
+    return (scope.get("raw_path"), scope["path"], scope["query_string"], *values)
 
 
 async def _send_all(answer: Iterable[Message], send: Send) -> None:
