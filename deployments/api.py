@@ -27,6 +27,7 @@ from assizes.deployments.web import (
 from assizes.deployments.web.causes import pages as cause_pages
 from assizes.deployments.web.causes import routes as cause_routes
 from assizes.deployments.web.labelling import annotate, desk, labels_page
+from assizes.deployments.web.load.places import Places
 from assizes.deployments.web.read_routes import StoreReader
 from assizes.judge.config.run import RunConfig, StoreConfig
 from assizes.judge.errors import ConfigurationError, NoStore, StoreBusy
@@ -66,7 +67,8 @@ def create_app(config: RunConfig, access: guard.Access) -> FastAPI:
         app.include_router(module.router)
     guard.install_handlers(app, pages.problem_page)
     _describe_problems(app)
-    # Last, so outermost: defects have headers too.
+    app.add_middleware(Places, busy=guard.busy_response, open_path=guard.OPEN)
+    # Last, so outermost: defects have headers too, and nobody shares an answer who may not ask.
     app.add_middleware(guard.Guard, access=access, login_page=login.login_page)
     return app
 

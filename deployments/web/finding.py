@@ -118,7 +118,8 @@ class CaseFinder:
         def page(store: Store, full_id: str, hits: SearchHits | None) -> schemas.CasePage:
             keys = self._matching(store, full_id, chosen, hits)
             part = keys.slice(wanted.offset, wanted.limit)
-            rows = case_rows(store, full_id, part, list(schemas.CaseItem.model_fields))
+            names = list(schemas.CaseItem.model_fields)
+            rows = case_rows(store, full_id, part, names, self._kept)
             return schemas.CasePage(
                 data=[schemas.CaseItem.model_validate(row) for row in rows.to_dicts()],
                 count=keys.height,

@@ -42,7 +42,7 @@ _LENGTH: Final = re.compile(r"[0-9]{1,18}")
 # Group 1 is an IPv6 address without its brackets, group 2 another host; then perhaps a port.
 _HOST: Final = re.compile(r"(?:\[([0-9a-f:.%]+)\]|([^\[\]:/@#?\\\s]+))(?::\d{0,5})?")
 
-_OPEN: Final = "/health"
+OPEN: Final = "/health"
 """The path that needs no token: it tells only that the server is up."""
 
 LOGIN: Final = "/view/login"
@@ -158,8 +158,7 @@ class Guard:
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self._served >= MAX_REQUESTS:
-            wait = {"Retry-After": str(_RETRY_AFTER_S)}
-            busy = _problem(503, f"{MAX_REQUESTS} requests are being served", headers=wait)
+            busy = busy_response(f"{MAX_REQUESTS} requests are being served")
             await busy(scope, receive, send)
             return
         self._served += 1
@@ -205,7 +204,7 @@ class Guard:
 
     def _is_open(self, path: str) -> bool:
         """Whether a path needs no token."""
-        return path == _OPEN or (self._access.labelling and path == LOGIN)
+        return path == OPEN or (self._access.labelling and path == LOGIN)
 
     def _challenge(self, scope: Scope) -> Response:
         """The response to a request without the token: for a browser, the page that takes it."""
@@ -308,6 +307,11 @@ def problem_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
 def status_of(error: errors.AssizesError) -> int:
     """The HTTP status for an error of this package."""
     return next(_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS)
+
+
+def busy_response(detail: str) -> Response:
+    """The response to a request that is not served now, and may be sent again soon."""
+    return _problem(503, detail, headers={"Retry-After": str(_RETRY_AFTER_S)})
 
 
 def _problem(

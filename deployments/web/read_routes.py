@@ -19,7 +19,6 @@ from assizes.deployments.web.guard import problem_responses
 from assizes.deployments.web.people import PeopleRows
 from assizes.judge.catalog import metrics_listing
 from assizes.judge.comparison.compare import RunComparison
-from assizes.judge.comparison.compare import compare as compare_data
 from assizes.judge.config.gates import ComparisonConfig
 from assizes.judge.config.run import StoreConfig
 from assizes.judge.errors import StoreError
@@ -33,7 +32,7 @@ from assizes.tasks.runs.corrected_comparison import comparison_with_labels
 from assizes.tasks.runs.corrected_rows import run_metrics_with_corrections
 from assizes.tasks.runs.run_progress import RUNNING, run_progress
 from assizes.tasks.runs.stored_cases import StoredExecution, stored_executions
-from assizes.tasks.runs.stored_comparison import run_data
+from assizes.tasks.runs.stored_comparison import kept_comparison
 from assizes.tasks.runs.stored_runs import with_displayed_status
 from assizes.tasks.store import RunRecord, Store, open_store
 
@@ -123,8 +122,8 @@ class StoreReader:
         """Compare two runs, writing nothing; `NotComparable` if one of them is not complete."""
 
         def read(store: Store) -> RunComparison:
-            sides = (run_data(store, baseline), run_data(store, candidate))
-            return comparison_with_labels(store, compare_data(*sides, thresholds), thresholds)
+            compared = kept_comparison(store, baseline, candidate, thresholds)
+            return comparison_with_labels(store, compared, thresholds)
 
         return self.read_store(read)
 

@@ -63,17 +63,23 @@ def matching_cases(
         kept.mask(run_id, cases, name, partial(_keys_of_scores, store, run_id, condition))
         for name, condition in _score_conditions(wanted).items()
     ]
-    rows = cases.rows.select(names).with_row_index(PLACE)
-    rows = rows.filter(*conditions, *map(pl.lit, masks))
-    if places is not None:
-        rows = rows.join(places.to_frame(PLACE), on=PLACE, how="semi")
-    if wanted.label is not None:
-        rows = _with_label(store, run_id, rows, wanted.label)
-    return rows.sort(
-        [column, PLACE],  # a total order, or pages would overlap
-        descending=[wanted.sort.startswith("-"), False],
-        nulls_last=True,  # in both directions
-    ).select(PLACE, *CASE)
+
+    def matching() -> pl.Series:
+        rows = cases.rows.select(names).with_row_index(PLACE)
+        rows = rows.filter(*conditions, *map(pl.lit, masks))
+        if places is not None:
+            rows = rows.join(places.to_frame(PLACE), on=PLACE, how="semi")
+        if wanted.label is not None:
+            rows = _with_label(store, run_id, rows, wanted.label)
+        return rows.sort(
+            [column, PLACE],  # a total order, or pages would overlap
+            descending=[wanted.sort.startswith("-"), False],
+            nulls_last=True,  # in both directions
+        )[PLACE]
+
+    # What people say and what a search found changes while the cases stay.
+    is_lasting = places is None and wanted.label is None
+    return kept.order(run_id, cases, wanted if is_lasting else None, matching)
 
 
 def _keys_of_scores(store: Store, run_id: str, condition: pl.Expr) -> pl.DataFrame:
@@ -81,11 +87,22 @@ def _keys_of_scores(store: Store, run_id: str, condition: pl.Expr) -> pl.DataFra
     return collect_rows(scores.unique())  # a case once, however many scores
 
 
-def case_rows(store: Store, run_id: str, keys: pl.DataFrame, columns: list[str]) -> pl.DataFrame:
-    """The rows of some cases in some columns, in the order of the keys."""
+def case_rows(
+    store: Store,
+    run_id: str,
+    keys: pl.DataFrame,
+    columns: list[str],
+    kept: KeptCases | None = None,
+) -> pl.DataFrame:
+    """The rows of some cases in some columns, in the order of the keys.
+
+    With `kept`, those of a run of moderate length are kept until it changes.
+    """
+    if kept is not None and (rows := kept.lines(store, run_id, keys, columns)) is not None:
+        return rows
     wanted = list(dict.fromkeys([*CASE, *columns]))
-    found = store.rows_of_cases(run_id, "cases", keys["case_id"].to_list(), wanted)
-    return keys.join(found, on=CASE, maintain_order="left").select(columns)
+    stored = store.rows_of_cases(run_id, "cases", keys["case_id"].to_list(), wanted)
+    return keys.join(stored, on=CASE, maintain_order="left").select(columns)
 
 
 def _conditions(wanted: CaseFilter) -> list[pl.Expr]:

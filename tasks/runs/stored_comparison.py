@@ -15,6 +15,7 @@ from assizes.judge.rows import as_json
 from assizes.judge.summary.run_summary import RunSummary
 from assizes.tasks.runs.anchor_runs import nearest_anchor_run
 from assizes.tasks.runs.corrected_comparison import comparison_with_labels
+from assizes.tasks.runs.kept_comparisons import KeptComparisons
 from assizes.tasks.runs.stored_runs import RULES, baseline_by_name, baseline_by_rule
 from assizes.tasks.runtime.failpoints import failpoint
 from assizes.tasks.store import RunRecord, Store
@@ -26,6 +27,8 @@ UNUSED_COLUMNS: Final = {
     "cases": ("run_id", "transcript_uri", "transcript_hash", "summary", "error"),
 }
 """Columns that a comparison never reads, by table."""
+
+_COMPARISONS: Final = KeptComparisons()
 
 
 def baseline_id(store: Store, wanted: str | None, record: RunRecord) -> str | None:
@@ -96,20 +99,55 @@ def stored_comparison(store: Store, record: RunRecord) -> RunComparison | None:
     ordered = rows.with_columns(own=_own_comparison_mask(rows, record))
     row = ordered.sort("own", "at", "baseline", "thresholds").row(-1, named=True)  # True sorts last
     thresholds = ComparisonConfig.model_validate_json(row["thresholds"], context=STORED)
-    before, after = run_data(store, row["baseline"]), run_data(store, record.run_id)
-    comparison = compare_with_bridges(store, before, after, thresholds)
+    comparison = kept_comparison(store, row["baseline"], record.run_id, thresholds)
+    if _differing_judge(comparison):  # the anchors of other runs count
+        before, after = run_data(store, row["baseline"]), run_data(store, record.run_id)
+        comparison = _with_bridges(store, comparison, before, after, thresholds)
     return comparison_with_labels(store, comparison, thresholds)
+
+
+def kept_comparison(
+    store: Store, baseline: str, candidate: str, thresholds: ComparisonConfig
+) -> RunComparison:
+    """The comparison of two runs by the judge's numbers, without bridges; nothing is stored.
+
+    It is kept in memory until one of the runs changes.
+
+    Raises:
+        UnknownRun: one of the runs is not in the store.
+        NotComparable: one of the runs is not complete.
+    """
+
+    def make() -> RunComparison:
+        return compare(run_data(store, baseline), run_data(store, candidate), thresholds)
+
+    return _COMPARISONS.comparison(store, (baseline, candidate), thresholds, make)
 
 
 def compare_with_bridges(
     store: Store, before: RunData, after: RunData, thresholds: ComparisonConfig
 ) -> RunComparison:
     """The comparison of two runs, bridged where their judges differ and judged the same anchors."""
-    comparison = compare(before, after, thresholds)
+    return _with_bridges(store, compare(before, after, thresholds), before, after, thresholds)
+
+
+def _differing_judge(comparison: RunComparison) -> bool:
+    """Whether anchors may bridge a difference of the judges of two runs."""
     verdict = comparison.verdict
-    differing_fields = {mismatch.field for mismatch in verdict.mismatches if mismatch.of_judge}
+    fields = {mismatch.field for mismatch in verdict.mismatches if mismatch.of_judge}
     # Other ground truth is never bridged: it moves the cases of the runs, not the anchors.
-    if verdict.statistics is None or not differing_fields or TRUTH in differing_fields:
+    return verdict.statistics is not None and bool(fields) and TRUTH not in fields
+
+
+def _with_bridges(
+    store: Store,
+    comparison: RunComparison,
+    before: RunData,
+    after: RunData,
+    thresholds: ComparisonConfig,
+) -> RunComparison:
+    verdict = comparison.verdict
+    if verdict.statistics is None or not _differing_judge(comparison):
         return comparison
     old, new = (nearest_anchor_run(store, store.run(run.run_id)) for run in (before, after))
     if old is None or new is None or old == new:

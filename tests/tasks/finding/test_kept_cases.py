@@ -11,7 +11,7 @@ from assizes.deployments.web.finding import CaseFinder
 from assizes.deployments.web.schemas import CaseQuery
 from assizes.judge.config.run import StoreConfig
 from assizes.judge.verdicts.executions import CASE
-from assizes.tasks.finding.case_filter import CaseFilter, matching_cases
+from assizes.tasks.finding.case_filter import CaseFilter, case_rows, matching_cases
 from assizes.tasks.finding.kept_cases import PLACE, KeptCases
 from assizes.tasks.store import Store, open_store
 from tests.tasks.store.rows import COUNTS, run_record, shard
@@ -106,3 +106,56 @@ def test_a_list_of_a_run_that_grows_has_what_is_committed(config: StoreConfig) -
     with open_store(config, writing=True) as store:
         add(store, 3)
     assert listed() == ["c3", "c2", "c1", "c0"]
+
+
+LINE = ["case_id", "repetition", "summary", "overall_score"]
+
+
+def lines(kept: KeptCases, store: Store, keys: pl.DataFrame) -> pl.DataFrame | None:
+    return kept.lines(store, RUN, keys, LINE)
+
+
+def test_lines_of_a_list_are_kept_until_the_run_changes(config: StoreConfig) -> None:
+    kept, wanted = KeptCases(), CaseFilter(sort="-case_id")
+    with open_store(config, writing=True) as store:
+        keys = matching_cases(store, RUN, wanted, kept)
+        expected = case_rows(store, RUN, keys, LINE)
+        assert case_rows(store, RUN, keys, LINE, kept).equals(expected)
+        listed = lines(kept, store, keys)
+        assert listed is not None
+        assert listed.equals(expected)
+        store.forget(RUN, ["c1"])
+        # Its places are of before: nothing is shown of a case that is gone, nor of its neighbour.
+        assert lines(kept, store, keys) is None
+        left = case_rows(store, RUN, keys, LINE, kept)
+        assert left["case_id"].to_list() == ["c2", "c0"]
+        add(store, 3)
+        keys = matching_cases(store, RUN, wanted, kept)
+        assert lines(kept, store, keys) is not None
+        assert ids(kept, store, wanted) == ids(KeptCases(), store, wanted)
+
+
+def test_lines_that_are_too_long_to_be_kept_are_read_for_each_page(config: StoreConfig) -> None:
+    kept = KeptCases(most_bytes=60)
+    with open_store(config) as store:
+        keys = matching_cases(store, RUN, CaseFilter(), kept)
+        expected = case_rows(store, RUN, keys, LINE)
+        for _ in range(2):
+            assert case_rows(store, RUN, keys, LINE, kept).equals(expected)
+        assert lines(kept, store, keys) is None
+        assert kept.size() <= 60
+
+
+def test_lists_of_one_run_are_told_apart_and_labels_are_never_kept(config: StoreConfig) -> None:
+    kept = KeptCases()
+    with open_store(config) as store:
+        for _ in range(2):
+            assert ids(kept, store, CaseFilter(sort="case_id")) == ["c0", "c1", "c2"]
+            assert ids(kept, store, CaseFilter(sort="-case_id")) == ["c2", "c1", "c0"]
+            assert ids(kept, store, CaseFilter(sort="case_id", search="1")) == ["c1"]
+            assert ids(kept, store, CaseFilter(sort="case_id", label="none")) == ["c0", "c1", "c2"]
+        assert CaseFilter(sort="case_id") in kept.columns(store, RUN, CASE).orders
+        assert not any(
+            isinstance(wanted, CaseFilter) and wanted.label
+            for wanted in kept.columns(store, RUN, CASE).orders
+        )

@@ -1,0 +1,1 @@
+"""Many clients at once: how many requests are worked on, and what waiting requests share."""
