@@ -20,13 +20,13 @@ GRACE_S: Final = 5.0
 """Seconds that the server has to end in order once its parent is gone."""
 
 
-_addresses: list[str] = []
-"""Addresses of the APIs of the temporary servers that this process has started; the last one counts."""
+_servers: dict[int, subprocess.Popen[Any]] = {}
+"""The temporary servers that this process has started, by port; the last one counts."""
 
 
 def temporary_api_url() -> str | None:
     """The address of the API of the temporary server of this process; `None`: it has none."""
-    return _addresses[-1] if _addresses else None
+    return f"http://127.0.0.1:{list(_servers)[-1]}/api" if _servers else None
 
 
 def tie_server_to_process() -> None:
@@ -42,16 +42,12 @@ def start_tied_server() -> None:
     The server starts while this process imports Prefect and the flows, which takes about as long.
     """
     port = _free_port()
-    begun = [_start_process(port, {})]  # its settings are those of the environment
+    _start_process(port, {})  # its settings are those of the environment
 
     from prefect.server.api.server import SubprocessASGIServer
 
-    def start(server: Any) -> subprocess.Popen[Any]:
-        """The server that has begun to start; Prefect calls again where it could not listen."""
-        return begun.pop() if begun else _start_server(server)
-
     SubprocessASGIServer().port = port
-    SubprocessASGIServer._run_uvicorn_command = start  # type: ignore[method-assign,assignment]
+    tie_server_to_process()
 
 
 def _start_server(server: Any) -> subprocess.Popen[Any]:
@@ -63,6 +59,12 @@ def _start_server(server: Any) -> subprocess.Popen[Any]:
 
 
 def _start_process(port: int, settings: Mapping[str, str]) -> subprocess.Popen[Any]:
+    """The server of a port, which is started unless it runs.
+
+    Prefect asks again for a server that listens and does not answer in time.
+    """
+    if (running := _servers.get(port)) is not None and running.poll() is None:
+        return running
     own = {
         "PREFECT_UI_ENABLED": "0",
         "PREFECT__SERVER_EPHEMERAL": "1",
@@ -71,9 +73,13 @@ def _start_process(port: int, settings: Mapping[str, str]) -> subprocess.Popen[A
     command = [sys.executable, "-m", __name__, "--factory", "prefect.server.api.server:create_app"]
     command += ["--host", "127.0.0.1", "--port", str(port)]
     command += ["--log-level", "error", "--lifespan", "on"]
-    _addresses.append(f"http://127.0.0.1:{port}/api")
     # Nothing is ever written into the pipe. The system closes it when this process ends.
-    return subprocess.Popen(command, env={**os.environ, **own, **settings}, stdin=subprocess.PIPE)
+    started = subprocess.Popen(
+        command, env={**os.environ, **own, **settings}, stdin=subprocess.PIPE
+    )
+    _servers.pop(port, None)
+    _servers[port] = started
+    return started
 
 
 def _free_port() -> int:

@@ -46,7 +46,8 @@ def kill_server(home: Path, pid: int) -> None:
     if (record := home / "server.json").exists():
         os.killpg(int(json.loads(record.read_text())["pid"]), signal.SIGKILL)
         return
-    (server,) = descendants(pid)
+    commands = {child: Path(f"/proc/{child}/cmdline").read_bytes() for child in descendants(pid)}
+    (server,) = (child for child, command in commands.items() if b"temporary_server" in command)
     os.kill(server, signal.SIGKILL)
 
 
