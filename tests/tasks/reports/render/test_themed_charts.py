@@ -21,7 +21,7 @@ def test_the_dark_drawing_is_the_one_that_would_be_drawn(monkeypatch: pytest.Mon
         return chart
 
     monkeypatch.setattr(html, "themed_chart", compared_chart)
-    html._drawn.cache_clear()
+    html._draw_chart.cache_clear()
     data = {
         "metrics": [{"metric": "a", "mean": 3.0, "baseline_mean": 2.0, "unit": "0-5"}],
         "failure_codes": {"shown": [{"code": "c", "count": 2}]},
