@@ -13,6 +13,8 @@ from assizes.tasks.reports.render import html
 
 WIDTH: Final = 480  # of a panel, in pixels
 STEP: Final = 18  # height of a judge's line, in pixels
+# More room than the labels need here: a browser's letters may be wider than those of the drawing.
+LABELS: Final = alt.Axis(labelLimit=320, minExtent=340)
 _KINDS: Final = {"recorded": "main", "floor": "bad", "model": "text"}
 
 
@@ -50,7 +52,7 @@ def _panel(title: str, rows: Sequence[WorthRow], theme: html.Theme) -> Any:
         width=WIDTH,
         height=STEP * len(values),
         title=alt.TitleParams(html.label_of(title), anchor="start", frame="group", fontSize=13),
-    ).encode(y=alt.Y("judge:N", title=None, sort=None, axis=alt.Axis(labelLimit=320)))
+    ).encode(y=alt.Y("judge:N", title=None, sort=None, axis=LABELS))
     scale = alt.Scale(domain=[-0.7, 1])
     x_axis = alt.Axis(title="kappa with its 95 % interval; the tick is the agreement of people")
     return alt.layer(
