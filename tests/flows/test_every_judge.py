@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -14,24 +13,17 @@ from assizes.deployments.commands.output import judge_line
 from assizes.deployments.settings import validate_config
 from assizes.flows.evaluate import evaluate
 from assizes.flows.outcome import RunOutcome
-from assizes.judge.case import Case, Chunk, Expected, ExpectedCall, ExpectedDocument, Turn
+from assizes.judge.case import Case, ExpectedCall, Turn
 from assizes.judge.catalog import JUDGES
 from assizes.judge.config.run import RunConfig
 from assizes.judge.formats import native_line
 from assizes.judge.summary.wide_table import results_frame
 from assizes.tasks.store import open_store
-from tests.builders import agent, call, case, result, user
+from tests.builders import agent, case, user
+from tests.every_family import lay_out, whole_case
 
 pytestmark = pytest.mark.usefixtures("prefect_server")
 
-SQL = "select count(*) from orders where state = 'late'"
-CUSTOM = """
-kind = "ANSWER"
-name = "politeness"
-description = "Whether the answer is polite."
-question = "Is the answer polite?"
-needs = ["request", "response"]
-"""
 FUNCTION = """
 from assizes.judge.score import Score
 
@@ -45,34 +37,12 @@ def broken(case):
 
 def whole(folder: Path) -> Case:
     """A case with the ground truth of every family."""
-    chunks = (Chunk(content="3 orders are late", doc_uri="kb/late"), Chunk(content="Menu"))
-    turns = (
-        user("How many orders are late? Show me a chart and the policy."),
-        agent(calls=[call("run_sql", id="q", sql=SQL)], latency_ms=900),
-        result("[[3]]", call_id="q", name="run_sql"),
-        agent(calls=[call("product_search", id="s", query="late policy")]),
-        result('["late policy"]', call_id="s", name="product_search").model_copy(
-            update={"chunks": chunks}
-        ),
-        agent(calls=[call("create_chart", id="c", chart_type="bar")]),
-        result("ok", call_id="c", name="create_chart"),
-        agent("3 orders are late. Late orders are refunded within 5 days.", latency_ms=700),
-    )
-    expected = Expected(
-        outcomes=("The number of late orders was told.",),
-        tool_calls=(ExpectedCall(name="run_sql", arguments={"sql": SQL}),),
-        sql=SQL,
+    return whole_case(
+        1.0,
         database=str(folder / "shop.sqlite"),
-        search_results=("late policy",),
-        has_chart=True,
-        chart_type="bar",
-        response_quality="tells that 3 orders are late",
         trajectory=((ExpectedCall(name="run_sql"), ExpectedCall(name="create_chart")),),
         acceptance_criteria="3 orders are late; refunded within 5 days",
-        response="3 orders are late. Late orders are refunded within 5 days.",
-        retrieved_context=(ExpectedDocument(doc_uri="kb/late"),),
     )
-    return case(*turns, case_id="whole", expected=expected, labels={"reward": 1.0})
 
 
 def bare(*turns: Turn) -> Case:
@@ -81,12 +51,7 @@ def bare(*turns: Turn) -> Case:
 
 @pytest.fixture
 def wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, judge_server) -> RunConfig:
-    with sqlite3.connect(tmp_path / "shop.sqlite") as database:
-        database.execute("create table orders (id integer, state text)")
-        database.executemany("insert into orders values (?, 'late')", [(1,), (2,), (3,)])
-    database.close()
-    (tmp_path / "own").mkdir()
-    (tmp_path / "own" / "politeness.toml").write_text(CUSTOM)
+    lay_out(tmp_path)
     (tmp_path / "own_judges.py").write_text(FUNCTION)
     monkeypatch.syspath_prepend(str(tmp_path))
     cases = [whole(tmp_path), bare(user("Hello"), agent("Hello, how can I help?"))]

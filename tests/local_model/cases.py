@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import tomlkit
 
-from assizes.judge.case import Case, Chunk, Expected, ExpectedCall, ExpectedDocument, Turn
+from assizes.judge.case import Case, Expected, Turn
 from assizes.judge.formats import native_line
 from tests.builders import agent, call, case, result, user
+from tests.every_family import lay_out, whole_case
 
-SQL = "select count(*) from orders where state = 'late'"
 OTHER_SQL = "select count(id) from orders where state like 'late%'"
 
 FAMILIES: Mapping[str, str] = {  # judge -> family
@@ -36,25 +35,14 @@ FAMILIES: Mapping[str, str] = {  # judge -> family
     "politeness": "custom rubric",
 }
 
-_CUSTOM = """
-kind = "ANSWER"
-name = "politeness"
-description = "Whether the answer is polite."
-question = "Is the answer polite?"
-needs = ["request", "response"]
-"""
 _QUESTIONS = ("Where is order {}?", "Can I return order {}?", "Who packed order {}?")
 
 
 def write(folder: Path, cases: list[Case]) -> None:
     """Lay out what a trial reads: transcripts, the database of the case, a rubric of the user's own."""
-    (folder / "own").mkdir(parents=True)
-    (folder / "own" / "politeness.toml").write_text(_CUSTOM)
+    folder.mkdir(parents=True, exist_ok=True)
+    lay_out(folder)
     (folder / "t.jsonl").write_bytes(native_lines(cases))
-    with sqlite3.connect(folder / "shop.sqlite") as database:
-        database.execute("create table orders (id integer, state text)")
-        database.executemany("insert into orders values (?, 'late')", [(1,), (2,), (3,)])
-    database.close()
 
 
 def native_lines(cases: list[Case]) -> bytes:
@@ -91,33 +79,8 @@ def configure(folder: Path, model: str, api_base: str, tables: Mapping[str, Any]
 
 def whole() -> Case:
     """A failed case with the ground truth of every family."""
-    chunks = (Chunk(content="3 orders are late", doc_uri="kb/late"), Chunk(content="Menu"))
-    turns = (
-        user("How many orders are late? Show me a chart and the policy."),
-        agent(calls=[call("run_sql", id="q", sql=OTHER_SQL)], latency_ms=900),
-        result("[[3]]", call_id="q", name="run_sql"),
-        agent(calls=[call("product_search", id="s", query="late policy")]),
-        result('["late policy"]', call_id="s", name="product_search").model_copy(
-            update={"chunks": chunks}
-        ),
-        agent(calls=[call("create_chart", id="c", chart_type="bar")]),
-        result("ok", call_id="c", name="create_chart"),
-        agent("3 orders are late. Late orders are refunded within 5 days.", latency_ms=700),
-    )
-    expected = Expected(
-        outcomes=("The number of late orders was told.",),
-        tool_calls=(ExpectedCall(name="run_sql", arguments={"sql": SQL}),),
-        sql=SQL,
-        database="shop.sqlite",
-        search_results=("late policy",),
-        has_chart=True,
-        chart_type="bar",
-        response_quality="tells that 3 orders are late",
-        acceptance_criteria=("3 orders are late", "A late order is refunded within 5 days"),
-        response="3 orders are late. Late orders are refunded within 5 days.",
-        retrieved_context=(ExpectedDocument(doc_uri="kb/late"),),
-    )
-    return case(*turns, case_id="whole", expected=expected, labels={"reward": 0.0})
+    criteria = ("3 orders are late", "A late order is refunded within 5 days")
+    return whole_case(0.0, OTHER_SQL, acceptance_criteria=criteria)
 
 
 def long_run() -> Case:

@@ -307,9 +307,9 @@ def test_a_refusal_keeps_what_was_settled_while_another_process_wrote(tmp_path: 
     reconciled(tmp_path)
 
 
-def hammer(folder: Path, seed: int, budget: float) -> subprocess.Popen[str]:
+def hammer(folder: Path, seed: int, budget: float, program: str = HAMMER) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-c", HAMMER, str(folder / "ledger.db"), str(seed), str(budget)],
+        [sys.executable, "-c", program, str(folder / "ledger.db"), str(seed), str(budget)],
         env={**os.environ, "PYTHONPATH": PYTHONPATH},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 import signal
 import sqlite3
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -22,13 +19,12 @@ from assizes.judge.engine.ledger import Account, CallSpending, PlannedCall
 from assizes.judge.errors import NotAsked
 from assizes.tasks.spending.ledger import SqliteLedger
 from assizes.tasks.spending.ledger_file import NANO, write_stop
-from tests.outward import PYTHONPATH
-from tests.tasks.spending.test_ledger import reconciled, rows
+from tests.tasks.spending.test_ledger import hammer, reconciled, rows
 from tests.tasks.spending.test_ledger_busy import written_by_another
 
 AT_ONCE = 32
 
-HAMMER = """
+GROUPED_HAMMER = """
 import asyncio, random, sys
 from assizes.judge.config.judging import LimitsConfig
 from assizes.judge.errors import NotAsked
@@ -174,19 +170,9 @@ async def test_a_file_that_breaks_refuses_calls_and_lets_paid_replies_be_charged
     assert ledger.run_account().calls == 1
 
 
-def hammer(folder: Path, seed: int, budget: float) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-c", HAMMER, str(folder / "ledger.db"), str(seed), str(budget)],
-        env={**os.environ, "PYTHONPATH": PYTHONPATH},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
 def test_killed_processes_lose_no_reservation_and_others_keep_the_budget(tmp_path: Path):
     budget, rng, victims = 2.0, random.Random(5), 3
-    working = [hammer(tmp_path, seed, budget) for seed in range(3)]
+    working = [hammer(tmp_path, seed, budget, GROUPED_HAMMER) for seed in range(3)]
     told: set[int] = set()
     for seed in range(3, 3 + victims):
         victim = working.pop(0)
@@ -197,7 +183,7 @@ def test_killed_processes_lose_no_reservation_and_others_keep_the_budget(tmp_pat
         for line in victim.communicate()[0].splitlines(keepends=True):
             if line.endswith("\n"):
                 told.add(int(line))
-        working.append(hammer(tmp_path, seed, budget))
+        working.append(hammer(tmp_path, seed, budget, GROUPED_HAMMER))
     for process in working:
         out, err = process.communicate(timeout=120)
         assert process.returncode == 0, err
