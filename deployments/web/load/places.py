@@ -113,7 +113,7 @@ class _HeldAnswer:
         self.held: deque[Message] = deque()
 
     async def has_turn_within(self, wait_s: float) -> bool:
-        """Wait for a place so many seconds; whether there was one."""
+        """Wait at most so many seconds for a place; the answer is whether there was one."""
         with suppress(TimeoutError):
             async with asyncio.timeout(wait_s):
                 await self._places.acquire()
