@@ -25,6 +25,7 @@ from assizes.tasks.context.run_context import PlannedRun, RunContext
 from assizes.tasks.intake.plan import Shard
 from assizes.tasks.intake.shards import read_shard
 from assizes.tasks.runtime.process import redacts_secrets
+from assizes.tasks.runtime.temporary_folder import TemporaryFolder
 
 log = logging.getLogger(__name__)
 
@@ -64,9 +65,9 @@ async def judge_by_batch(context: RunContext, run: PlannedRun, *, submits: bool 
         log.warning("[runner] batch: %s, nothing to batch", reason)
     if not (endpoints and due):
         return 0
-    with tempfile.TemporaryDirectory(prefix="assizes-batch-") as folder:
-        client = BatchClient(_dependencies(context, run.run_id, endpoints), Path(folder))
-        hearings = _RunHearings(context, run.run_id, due, endpoints, client, Path(folder))
+    with TemporaryFolder() as folder:
+        client = BatchClient(_dependencies(context, run.run_id, endpoints), folder.path)
+        hearings = _RunHearings(context, run.run_id, due, endpoints, client, folder.path)
         try:
             return await (hearings.run_rounds() if submits else hearings.collect_earlier())
         except asyncio.CancelledError:

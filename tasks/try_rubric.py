@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +31,7 @@ from assizes.judge.rubrics.rubric import BUILT_IN
 from assizes.judge.score import Score
 from assizes.tasks.context.run_context import open_run_context
 from assizes.tasks.runs.alignments import labelled_metric
+from assizes.tasks.runtime.temporary_folder import TemporaryFolder
 from assizes.tasks.store import existing_store
 
 MAX_CASES: Final = 5_000
@@ -105,10 +105,10 @@ async def _ask_cases(
     config: RunConfig, rubric: RubricFile, cases: Sequence[TrialCase]
 ) -> _AskedRubric:
     """The score of each case by a rubric, through the model, cache and limits of `config`."""
-    with tempfile.TemporaryDirectory(prefix="assizes-rubric-") as folder:
+    with TemporaryFolder() as folder:
         if not cases:
             return _AskedRubric(_text_hash(rubric))
-        own = _config_for(config, rubric, Path(folder))
+        own = _config_for(config, rubric, folder.path)
         async with open_run_context(own) as context:
             (judge,) = resolve_judges(own.judge).judges
             text_hash = rubric_hash(judge, rubric.metric)

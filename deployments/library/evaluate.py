@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import shutil
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -46,6 +44,7 @@ from assizes.judge.errors import (
 from assizes.judge.rows import as_json
 from assizes.tasks.intake.plan import NothingDue
 from assizes.tasks.intake.reader import is_table
+from assizes.tasks.runtime.temporary_folder import TemporaryFolder
 from assizes.tasks.store import open_store
 
 KEPT_INPUTS: Final = Path(".assizes/inputs")
@@ -192,11 +191,12 @@ async def _evaluate(
     with ExitStack() as cleanup:
         scratch = None
         if store is None:
-            scratch = Path(tempfile.mkdtemp(prefix="assizes-evaluate-"))
-            cleanup.callback(shutil.rmtree, scratch, ignore_errors=True)
-        uri = f"duckdb:///{scratch}/run.duckdb" if store is None else _store_uri(store)
+            scratch = cleanup.enter_context(TemporaryFolder())
+        uri = f"duckdb:///{scratch.path}/run.duckdb" if scratch else _store_uri(store)
         body["store"] = {"uri": uri}
-        digest = await asyncio.to_thread(_place_input, body, cases, columns, scratch)
+        digest = await asyncio.to_thread(
+            _place_input, body, cases, columns, scratch and scratch.path
+        )
         config = validate_config(body, "evaluate")
         run_id = None if scratch is None or digest is None else _content_id(config, digest)
         try:
@@ -211,7 +211,9 @@ async def _evaluate(
     return result
 
 
-async def _judge(config: RunConfig, run_id: str | None, scratch: Path | None) -> Evaluation:
+async def _judge(
+    config: RunConfig, run_id: str | None, scratch: TemporaryFolder | None
+) -> Evaluation:
     from assizes.flows.in_process import evaluate_in_process  # imports Prefect: seconds
 
     resume = None if scratch is None else "the same call"  # no command finds its store

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import shutil
 import weakref
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from functools import cached_property
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 
 import polars as pl
@@ -32,6 +30,7 @@ from assizes.tasks.runs.corrected_comparison import comparison_with_labels
 from assizes.tasks.runs.corrected_rows import run_metrics_with_corrections
 from assizes.tasks.runs.stored_cases import StoredExecution, reread_case, stored_executions
 from assizes.tasks.runs.stored_comparison import compare_with_bridges, run_data
+from assizes.tasks.runtime.temporary_folder import TemporaryFolder
 from assizes.tasks.store import RunRecord, open_store
 
 if TYPE_CHECKING:
@@ -67,15 +66,15 @@ class Evaluation:
         store: StoreConfig,
         run_id: str,
         outcome: RunOutcome | None = None,
-        scratch: Path | None = None,
+        scratch: TemporaryFolder | None = None,
     ) -> None:
-        """Name the run of a store; `scratch` is a folder that is removed with the result."""
+        """Name the run of a store; `scratch` is deleted with the result."""
         self._store = store
         self.run_id = run_id
         self.conclusion: str = outcome.conclusion if outcome else self.summary.outcome.capitalize()
         self.reasons: Sequence[str] = tuple(outcome.reasons) if outcome else ()
         if scratch is not None:
-            weakref.finalize(self, shutil.rmtree, scratch, ignore_errors=True)
+            weakref.finalize(self, scratch.close)
 
     @cached_property
     def record(self) -> RunRecord:

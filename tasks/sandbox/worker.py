@@ -11,7 +11,6 @@ import shutil
 import signal
 import stat
 import sys
-import tempfile
 from collections import Counter, OrderedDict
 from collections.abc import Collection
 from dataclasses import asdict, dataclass
@@ -20,6 +19,7 @@ from threading import Lock
 from typing import Any, Literal
 
 from assizes.judge.protocol import SqlTable
+from assizes.tasks.runtime.temporary_folder import TemporaryFolder
 from assizes.tasks.sandbox.child import Caps
 
 EngineName = Literal["sqlite", "duckdb"]
@@ -102,8 +102,8 @@ class FixtureCopies:
 
     def __init__(self) -> None:
         # A folder that only this user can read, with an empty one in it for the child processes.
-        self._folder = Path(tempfile.mkdtemp(prefix="assizes-sql-"))
-        self.empty = self._folder / "empty"
+        self._folder = TemporaryFolder()
+        self.empty = self._folder.path / "empty"
         self.empty.mkdir()
         self._copies: OrderedDict[_Key, Path] = OrderedDict()  # the least recently used first
         self._lent_counts: Counter[Path] = Counter()  # queries that read each copy now
@@ -139,13 +139,13 @@ class FixtureCopies:
 
     def close(self) -> None:
         """Delete the folder with all copies."""
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._folder.close()
 
     def _lend_new(self, key: _Key, path: Path) -> Path:
         """Make a copy and lend it; the lock is free meanwhile, so that no thread waits for the disk."""
         with self._lock:
             self._copy_count += 1
-            copy = self._folder / f"{self._copy_count}.db"
+            copy = self._folder.path / f"{self._copy_count}.db"
         shutil.copyfile(path, copy)
         with self._lock:
             lent = self._copies.setdefault(key, copy)

@@ -24,10 +24,10 @@ from assizes.judge.formats.shared.parsing import strict_json
 from assizes.judge.privacy.secret_masking import mask_credentials
 from assizes.tasks.runtime.places import file_system_errors
 from assizes.tasks.runtime.process import Closing
+from assizes.tasks.runtime.temporary_folder import TemporaryFolder
 from assizes.tasks.sources import listing, unread
 from assizes.tasks.sources.csv_files import csv_to_lines, is_csv
 from assizes.tasks.sources.remote_files import is_remote, remote_stream
-from assizes.tasks.sources.temporary_folder import TemporaryFolder
 from assizes.tasks.sources.unpacking import (
     CONVERTERS,
     MAGIC_BYTES,

@@ -230,4 +230,4 @@ def test_a_model_that_cannot_be_reached_is_an_error_and_leaves_nothing(monkeypat
     text = "1 case could not be judged; the same call judges them; openai/stub: "
     with pytest.raises(Inconclusive, match=text):
         assizes.evaluate(logs(1), model="openai/stub", api_base="http://127.0.0.1:9/v1", **settings)
-    assert not list(tmp_path.glob("assizes-evaluate-*"))
+    assert not list(tmp_path.glob("assizes-*"))

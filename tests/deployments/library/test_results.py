@@ -173,7 +173,7 @@ def test_rows_of_a_result_without_a_store_go_with_it(tmp_path: Path, monkeypatch
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     result = assizes.evaluate(logs(1))
     case = result.case("c0")
-    (folder,) = tmp_path.glob("assizes-evaluate-*")
+    (folder,) = tmp_path.glob("assizes-*")
     del result
     gc.collect()
     assert case.conversation().case_id == "c0"  # a case keeps its result

@@ -2,30 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import resource
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import polars as pl
 import pytest
 
 from assizes.judge.errors import DataError
-from assizes.tasks.sources.temporary_folder import LOCK_NAME, MIN_AGE_S, TemporaryFolder
 from assizes.tasks.sources.unpacking import BOMB_FLOOR_BYTES, ObjectBounds, parquet_to_lines
-from tests.outward import PYTHONPATH
-
-HOLDER = """
-import time
-from assizes.tasks.sources.temporary_folder import TemporaryFolder
-folder = TemporaryFolder()
-(folder.path / "lines").write_bytes(b"x" * 1000)
-print(folder.path, flush=True)
-time.sleep(600)
-"""
 
 
 def bytes_on_disk(folder: Path) -> int:
@@ -59,33 +43,3 @@ def test_a_table_of_ten_thousand_honest_rows_is_read(tmp_path: Path):
     table.write_parquet(tmp_path / "t.parquet")
     parquet_to_lines(tmp_path / "t.parquet", tmp_path / "lines", ObjectBounds())
     assert (tmp_path / "lines").read_bytes().count(b"\n") == 10_000
-
-
-def test_the_next_start_removes_what_a_killed_process_left_and_nothing_that_is_held(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    environment = {**os.environ, "PYTHONPATH": PYTHONPATH, "TMPDIR": str(tmp_path)}
-    holders = [
-        subprocess.Popen(
-            [sys.executable, "-c", HOLDER], env=environment, stdout=subprocess.PIPE, text=True
-        )
-        for _ in range(2)
-    ]
-    try:
-        folders = [Path(holder.stdout.readline().strip()) for holder in holders if holder.stdout]
-        holders[0].send_signal(signal.SIGKILL)
-        holders[0].wait()
-        assert folders[0].is_dir()
-        old = time.time() - 2 * MIN_AGE_S
-        for folder in folders:
-            os.utime(folder / LOCK_NAME, (old, old))
-        with TemporaryFolder() as mine:
-            assert not folders[0].exists()
-            assert folders[1].is_dir()
-            assert mine.path.is_dir()
-        assert not mine.path.exists()
-    finally:
-        for holder in holders:
-            holder.kill()
-            holder.communicate()
