@@ -120,6 +120,7 @@ def test_workers_and_the_background_server_are_told_the_same():
         assert all(name in text for name in QUIET), file
 
 
+@pytest.mark.full
 @pytest.mark.row("S13")
 def test_a_whole_demo_with_a_server_of_its_own_speaks_to_nobody(tmp_path: Path, monkeypatch):
     log = tmp_path / "log"

@@ -189,14 +189,13 @@ async def _evaluate(
             body["store"] = {"uri": _store_uri(store)}
         return await _judge(validate_config(body, "evaluate"), None, None)
     with ExitStack() as cleanup:
-        scratch = None
+        scratch = folder = None
         if store is None:
             scratch = cleanup.enter_context(TemporaryFolder())
-        uri = f"duckdb:///{scratch.path}/run.duckdb" if scratch else _store_uri(store)
+            folder = scratch.path
+        uri = f"duckdb:///{folder}/run.duckdb" if store is None else _store_uri(store)
         body["store"] = {"uri": uri}
-        digest = await asyncio.to_thread(
-            _place_input, body, cases, columns, scratch and scratch.path
-        )
+        digest = await asyncio.to_thread(_place_input, body, cases, columns, folder)
         config = validate_config(body, "evaluate")
         run_id = None if scratch is None or digest is None else _content_id(config, digest)
         try:

@@ -56,6 +56,7 @@ def env(prefect_server: str) -> dict[str, str]:
     return {"PREFECT_API_URL": prefect_server, "OPENAI_API_KEY": OPENAI_KEY}
 
 
+@pytest.mark.full
 def test_an_interrupted_backfill_goes_on_and_ends_with_a_table_of_days(
     folder: Path, env: dict[str, str]
 ):

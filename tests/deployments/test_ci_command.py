@@ -129,6 +129,7 @@ def test_an_inconclusive_change_is_neither_a_pass_nor_a_regression(tmp_path: Pat
     assert "the smallest change that 4 of 5 such comparisons would see" in summary
 
 
+@pytest.mark.full
 def test_the_base_is_what_the_service_says_else_the_branch_point_else_an_older_commit(
     scratch: ScratchRepository,
 ):
@@ -198,6 +199,7 @@ def test_texts_of_a_transcript_become_no_command_no_link_and_no_line(scratch: Sc
     assert len({entry["fingerprint"] for entry in entries}) == 9
 
 
+@pytest.mark.full
 def test_a_suite_is_annotated_in_its_own_file(scratch: ScratchRepository):
     scratch.commit_day("v1", rude=range(3))
     assert scratch.ci().code == 0
@@ -223,6 +225,7 @@ def test_a_suite_is_annotated_in_its_own_file(scratch: ScratchRepository):
     assert any("came back" in reason for reason in worse["reasons"])
 
 
+@pytest.mark.full
 def test_summary_and_comment_stay_within_what_a_service_takes(scratch: ScratchRepository):
     base = scratch.commit_day("v1", cases=range(400))
     scratch.ci()
@@ -238,6 +241,7 @@ def test_summary_and_comment_stay_within_what_a_service_takes(scratch: ScratchRe
     assert "And 350 cases more." in (scratch.folder / "own.md").read_text()
 
 
+@pytest.mark.full
 def test_causes_are_named_where_the_settings_ask_for_them(scratch: ScratchRepository):
     base = scratch.commit_day("v1", rude=[])
     assert scratch.ci().code == 0

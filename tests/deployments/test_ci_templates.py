@@ -73,6 +73,7 @@ def test_no_script_of_the_action_holds_an_expression():
     assert not [script for script in scripts if "${{" in script]
 
 
+@pytest.mark.full
 def test_the_action_judges_a_pull_request(tmp_path: Path):
     scratch = ScratchRepository.begin(tmp_path / "repository")
     base = scratch.commit_day("v1", rude=[1])
@@ -187,6 +188,7 @@ def test_the_comment_is_posted_once_and_then_replaced(tmp_path: Path, comments: 
     )
 
 
+@pytest.mark.full
 def test_the_gitlab_job_judges_a_merge_request(tmp_path: Path):
     scratch = ScratchRepository.begin(tmp_path / "repository")
     base = scratch.commit_day("v1", rude=[1])

@@ -77,6 +77,7 @@ def test_the_demo_finds_its_regression_and_its_runs_can_be_read(tmp_path: Path, 
         assert written == (tmp_path / outcome["reports"][kind]).read_bytes()
 
 
+@pytest.mark.full
 def test_the_demo_leaves_what_is_not_its_own(tmp_path: Path, env):
     theirs = ("notes.txt", "v1.jsonl", "reports/mine/report.html", "replies/one.json", "sub/x.db")
     for name in theirs:
@@ -96,6 +97,7 @@ def test_a_demo_folder_that_is_a_file_is_one_line(tmp_path: Path):
     assert (tmp_path / "X").read_text() == "mine"
 
 
+@pytest.mark.full
 def test_an_interrupted_run_says_how_to_go_on(tmp_path: Path, env, judge_server):
     lines = [native_line(case) for case in sample_cases()[:4]]
     (tmp_path / "t.jsonl").write_bytes(b"".join(lines))

@@ -249,6 +249,7 @@ def test_without_a_server_it_says_how_to_have_one(tmp_path: Path):
     assert "does not answer" in away.err
 
 
+@pytest.mark.full
 async def test_prefects_own_command_registers_the_yaml(prefect_server: str):
     env = {**os.environ, "PREFECT_API_URL": prefect_server}
 
@@ -275,6 +276,7 @@ async def test_prefects_own_command_registers_the_yaml(prefect_server: str):
     assert template == "{{ event.payload.version | string | tojson }}"
 
 
+@pytest.mark.full
 async def test_flows_are_served_without_a_work_pool(prefect_server: str, tmp_path: Path):
     (tmp_path / "assizes.toml").write_text(toml("served"))
     env = {**os.environ, "PREFECT_API_URL": prefect_server, "PYTHONPATH": PYTHONPATH}

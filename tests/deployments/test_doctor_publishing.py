@@ -61,6 +61,7 @@ def test_langfuse_is_asked_for_its_project(tmp_path: Path):
     assert "set LANGFUSE_PUBLIC_KEY and LANGFUSE_SECRET_KEY" in check["finding"]
 
 
+@pytest.mark.full
 def test_a_receiver_of_events_is_sent_none(tmp_path: Path):
     double = OtlpLogs()
     with json_server(double.answer) as server:

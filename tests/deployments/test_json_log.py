@@ -133,6 +133,7 @@ def test_the_line_a_command_ends_with_is_json_as_well(tmp_path: Path):
     )
 
 
+@pytest.mark.full
 @pytest.mark.row("O6")
 def test_a_run_with_a_server_of_its_own_logs_json_alone(tmp_path: Path):
     (tmp_path / "in.jsonl").write_bytes(native_line(sample_cases()[0]))

@@ -55,6 +55,7 @@ def test_the_page_of_the_documentation_is_what_the_command_writes(out: Path):
     )
 
 
+@pytest.mark.full
 @pytest.mark.data
 def test_every_published_figure_comes_out_equal_and_the_document_fits_its_schema(out: Path):
     tables = json.loads((out / "tables.json").read_text(encoding="utf-8"))

@@ -51,6 +51,7 @@ def calls(folder: Path) -> list[tuple[str, str | None]]:
         return file.execute("select state, code from calls").fetchall()
 
 
+@pytest.mark.full
 def test_a_stopped_run_makes_no_new_call_and_goes_on_later(tmp_path: Path, prefect_server: str):
     with running_openai_server("--latency", str(LATENCY_S)) as model:
         folder_with(tmp_path, model, rpm=120)

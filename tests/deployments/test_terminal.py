@@ -101,7 +101,7 @@ def test_a_command_prints_nothing_that_steers_a_terminal(folder: Path, args, cod
     assert answer.code == code, answer
 
 
-@pytest.mark.parametrize("run_id", ["said", "judged"])
+@pytest.mark.parametrize("run_id", ["said", pytest.param("judged", marks=pytest.mark.full)])
 @pytest.mark.parametrize("as_json", [False, True])
 def test_no_case_and_no_score_steers_a_terminal(folder: Path, capsys, run_id: str, as_json: bool):
     uri = f"duckdb:///{folder}/s.duckdb"

@@ -136,6 +136,7 @@ async def test_a_day_that_cannot_be_begun_is_told_and_the_others_are_judged(tmp_
     assert outcome.reasons[0].startswith(f"{days[1]}: Failed: [transcripts] uri")
 
 
+@pytest.mark.full
 async def test_two_backfills_at_once_over_the_same_days_leave_no_duplicate_and_pay_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -185,6 +186,7 @@ def wait_for(model: OpenAIServer, requests: int) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.full
 @pytest.mark.row("O9")
 async def test_killed_in_the_middle_it_goes_on_and_finished_days_cost_nothing(
     tmp_path: Path, prefect_server: str, monkeypatch: pytest.MonkeyPatch
@@ -234,6 +236,7 @@ async def test_a_spent_budget_ends_a_backfill_and_a_larger_one_goes_on(
     assert (done.conclusion, answered(tmp_path / "ledger.db")) == ("Passed", 8)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("how", [{"order": "newest"}, {"in_flight": 3, "order": "newest"}])
 async def test_a_day_is_set_beside_the_day_before_it_whichever_ends_first(
     tmp_path: Path, how: dict[str, Any]
@@ -248,6 +251,7 @@ async def test_a_day_is_set_beside_the_day_before_it_whichever_ends_first(
     assert await filled(config, DAYS[0], DAYS[3]) == outcome
 
 
+@pytest.mark.full
 @pytest.mark.row("005-22")
 async def test_seven_days_in_any_order_are_the_same_history(tmp_path: Path):
     for number, day in enumerate(DAYS):

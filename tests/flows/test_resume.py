@@ -31,6 +31,7 @@ def told(*arguments: str, folder: Path, store: str, server: str) -> Answer:
     return assizes(*arguments, *where, cwd=folder, env={"PREFECT_API_URL": server})
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("store", [DUCKDB, LAKE])
 def test_a_killed_run_is_interrupted_and_resumes_by_its_id_alone(folder, prefect_server, store):
     assert run(folder, store, prefect_server, "shard.committed:2").code == KILLED

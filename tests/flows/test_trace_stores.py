@@ -132,6 +132,7 @@ async def test_since_last_judges_what_is_new_and_asks_the_store_for_no_more(
     assert min(asked) > datetime.now(UTC) - timedelta(hours=3)  # some before the last reading
 
 
+@pytest.mark.full
 def test_a_killed_run_goes_on_with_its_copies_and_asks_nothing_twice(
     tmp_path: Path,
     double: LangfuseTraces,

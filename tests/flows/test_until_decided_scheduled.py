@@ -120,6 +120,7 @@ async def test_a_night_is_decided_against_the_night_before_it(tmp_path: Path):
     assert beside(config) == {str(day): str(before) for before, day in pairwise(DAYS)}
 
 
+@pytest.mark.full
 async def test_a_night_killed_between_its_looks_makes_the_same_decision(
     tmp_path: Path, prefect_server: str
 ):
@@ -141,6 +142,7 @@ async def test_a_night_killed_between_its_looks_makes_the_same_decision(
     same_rows(*both)
 
 
+@pytest.mark.full
 async def test_a_backfill_compares_each_day_on_its_way_and_goes_on_where_it_was_killed(
     tmp_path: Path, prefect_server: str, caplog: pytest.LogCaptureFixture
 ):
@@ -162,6 +164,7 @@ async def test_a_backfill_compares_each_day_on_its_way_and_goes_on_where_it_was_
     assert {row["status"] for row in rows(config)} == {"complete"}
 
 
+@pytest.mark.full
 async def test_a_day_that_another_process_judges_is_waited_for(tmp_path: Path):
     lay_days(tmp_path)
     config = dated_config(tmp_path, store={"uri": f"{tmp_path}/lake"})

@@ -8,21 +8,28 @@ from __future__ import annotations
 
 import importlib
 import os
+import pkgutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
+
+from assizes import flows, judge, tasks
+from assizes.judge.injection.families import matching_families
 
 LIBRARIES = (
     "duckdb",
     "polars",
     "scipy.stats",
+    "sklearn.feature_extraction.text",
     "altair",
+    "vl_convert",
     "fastapi",
     "uvicorn",
     "s3fs",
     "rich.console",
+    "psutil",
 )
 PREFECT = (
     "prefect.flows",
@@ -32,20 +39,43 @@ PREFECT = (
     "prefect.flow_engine",
     "prefect.task_engine",
 )
+SEAM = "assizes.judge.models."
+"""Where modules import litellm; no other of ours reads the environment while it is imported."""
+
 _PRICES = "LITELLM_LOCAL_MODEL_COST_MAP"  # as `assizes.judge.models.litellm_model` imports it
 
 
 def import_libraries() -> list[KeptPackage]:
     """Import all that a command can need; returns the packages that a child has yet to import."""
     importlib.import_module("assizes.deployments.cli")
-    for name in (*LIBRARIES, *PREFECT):
+    for name in (*LIBRARIES, *PREFECT, *_modules_of(judge)):
         importlib.import_module(name)
+    any(matching_families(""))  # makes the patterns, which takes half a second
     os.environ[_PRICES] = "True"
     importlib.import_module("litellm")
     del os.environ[_PRICES]
-    kept = [KeptPackage("prefect", _read_prefect_settings), KeptPackage("litellm", lambda: None)]
+    kept = [
+        KeptPackage("litellm", lambda: None)
+    ]  # before our modules that import it when they are used
+    for package in (flows, tasks):
+        for name in _modules_of(package):
+            importlib.import_module(name)
+    kept += [KeptPackage(package.__name__, _import_prefect) for package in (flows, tasks)]
+    kept.append(KeptPackage("prefect", _read_prefect_settings))
     sys.meta_path[:0] = kept
     return kept
+
+
+def _modules_of(package: ModuleType) -> Iterator[str]:
+    """Yield the names of the modules of one of our packages, but for those that import litellm."""
+    for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+        if not module.name.startswith(SEAM):
+            yield module.name
+
+
+def _import_prefect() -> None:
+    """What the modules of flows and tasks do first; it has Prefect read its settings."""
+    importlib.import_module("prefect")
 
 
 def _read_prefect_settings() -> None:

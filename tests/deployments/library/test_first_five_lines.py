@@ -29,7 +29,13 @@ INPUTS = {
 }
 
 
-@pytest.mark.parametrize("cases", INPUTS.values(), ids=INPUTS)
+@pytest.mark.parametrize(
+    "cases",
+    [
+        pytest.param(text, id=name, marks=pytest.mark.full if name in ("csv", "frame") else ())
+        for name, text in INPUTS.items()
+    ],
+)
 def test_five_lines_judge_thirty_conversations(
     python: Path, tmp_path: Path, judge_server, cases: str
 ):

@@ -203,6 +203,7 @@ def test_the_default_judge_needs_neither_configuration_nor_key(tmp_path: Path):
     assert "assizes.task_completion" in next(iter(properties(tmp_path).values()))
 
 
+@pytest.mark.full
 def test_four_processes_are_one_run_with_one_limit_and_one_cache(
     tmp_path: Path, judge_server: OpenAIServer
 ):
@@ -219,6 +220,7 @@ def test_four_processes_are_one_run_with_one_limit_and_one_cache(
     assert len(properties(tmp_path)) == 20
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("processes", ["0", "4"])
 def test_a_spent_budget_is_no_pass(tmp_path: Path, judge_server: OpenAIServer, processes: str):
     config = PAID.format(api_base=judge_server.api_base)

@@ -75,6 +75,7 @@ def test_a_request_that_does_not_come_to_its_end_is_cut(port: int, sent: bytes):
         assert REQUEST_TIMEOUT_S / 2 < until_closed(client) < REQUEST_TIMEOUT_S * 3
 
 
+@pytest.mark.full
 def test_clients_that_do_not_read_their_answers_hold_no_place(port: int):
     wanted = (
         f"GET /openapi.json HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {TOKEN}\r\n\r\n"

@@ -131,6 +131,7 @@ def old_paths(url: str, demo: tuple[Path, str, str]) -> dict[str, str]:
     }
 
 
+@pytest.mark.full
 def test_every_look_at_old_runs_succeeds_while_a_run_writes(
     place, demo, slow_model, prefect_server
 ):
@@ -183,6 +184,7 @@ def test_progress_is_live_on_pages_in_json_and_in_the_terminal(place, prefect_se
         assert run.is_running()
 
 
+@pytest.mark.full
 def test_a_killed_run_is_said_to_be_interrupted_stays_readable_and_resumes(
     place, demo, slow_model, prefect_server
 ):
@@ -209,6 +211,7 @@ def test_a_killed_run_is_said_to_be_interrupted_stays_readable_and_resumes(
         assert ask(f"{url}/runs/new/cases").json["count"] == CASES
 
 
+@pytest.mark.full
 def test_a_server_killed_while_it_reads_does_not_hurt_the_run(place, slow_model, prefect_server):
     environment = environment_without_prefect(place)
     with running(place, prefect_server, slow_model) as run:

@@ -77,6 +77,7 @@ def asked(processes: list[subprocess.Popen], seconds: float) -> list[dict[str, i
     return [json.loads(process.communicate(timeout=seconds + 60)[0]) for process in processes]
 
 
+@pytest.mark.full
 def test_three_processes_use_a_limit_together_and_never_exceed_it(prefect_server):
     per_minute = 1200
     stub = ("--rpm", str(per_minute), "--window", str(WINDOW_S), "--latency", "0.05")

@@ -69,7 +69,7 @@ def run(folder: Path, *arguments: str, **variables: str) -> subprocess.Completed
     ("store", "variables", "file_mode", "folder_mode"),
     [
         ("lake", _WORKER, "600", "700"),
-        ("rows.duckdb", _WORKER, "600", "700"),
+        pytest.param("rows.duckdb", _WORKER, "600", "700", marks=pytest.mark.full),
         ("rows.duckdb", _WORKER | {"ASSIZES_UMASK": "007"}, "660", "770"),
         ("lake", {}, "644", "755"),  # a program that uses the library has a mask of its own
     ],
