@@ -47,7 +47,7 @@ quick: $(STAMP)  ## the rules of judging: tests that start no server and no proc
 	$(PYTEST) $(BESIDE) -m quick $(QUICK_FOLDERS)
 
 test: $(STAMP)  ## every test but those that kill, need a server of their own or a browser
-	@echo "make test: all that the README promises, on real servers; half an hour or more on two cores, percent done at the right"
+	@echo "make test: all that the README promises, on real servers; under half an hour on two cores, percent done at the right"
 	$(PYTEST) $(BESIDE) -m "not full" $(ALONE)
 
 test-times: $(STAMP)  ## `make test` once more with what each file and test costs: CPU and wall seconds, children included
@@ -56,7 +56,7 @@ test-times: $(STAMP)  ## `make test` once more with what each file and test cost
 	$(BIN)/python -m tests.times $(TIMES)
 
 test-rest: $(STAMP)  ## what `make test` leaves out: kills, failpoints, servers of their own, browser, installed wheel
-	@echo "make test-rest: kills, failpoints, servers, browser; over 20 minutes on two cores"
+	@echo "make test-rest: kills, failpoints, servers, browser; over half an hour on two cores"
 	$(PYTEST) $(BESIDE) -m full $(ALONE)
 
 test-all: test test-rest test-server  ## every test

@@ -48,10 +48,13 @@ class Bench:
                     lines.write(f"{json.dumps(record, ensure_ascii=False)}\n")
         return file
 
-    def run(self, name: str, server: OpenAIServer, count: int, *rest: str) -> Result:
-        """The figures of one contestant."""
+    def run(
+        self, name: str, server: OpenAIServer, count: int, *rest: str, warm: int | None = None
+    ) -> Result:
+        """The figures of one contestant: `count` cases cold, then `warm` others, or as many."""
         has_nine = "one" not in rest
-        files = [self.cases(count, first, expected=has_nine) for first in (0, count)]
+        parts = ((count, 0), (warm or count, count))
+        files = [self.cases(many, first, expected=has_nine) for many, first in parts]
         given = ["--url", server.url, "--cases", str(files[0]), "--more", str(files[1]), *rest]
         done = subprocess.run(
             [sys.executable, "-m", "benchmarks.contest", name, *given],
@@ -78,14 +81,19 @@ def running_bench() -> Iterator[Bench]:
 
 
 def rounds_of(
-    bench: Bench, names: Sequence[str], server: OpenAIServer, counts: tuple[int, int], *rest: str
+    bench: Bench,
+    names: Sequence[str],
+    server: OpenAIServer,
+    counts: tuple[int, int],
+    *rest: str,
+    warm: int | None = None,
 ) -> dict[str, list[Result]]:
     """The figures of (cases, rounds): in each round, the contestants take turns."""
     count, rounds = counts
     found: dict[str, list[Result]] = {name: [] for name in names}
     for _ in range(rounds):
         for name in names:
-            found[name].append(bench.run(name, server, count, *rest))
+            found[name].append(bench.run(name, server, count, *rest, warm=warm))
     return found
 
 
@@ -97,6 +105,10 @@ def best(found: Mapping[str, Sequence[Result]], when: str, key: str) -> dict[str
     }
 
 
+WARM_X = 4
+"""The cases of a warm pass beside those of a cold one: what a run costs once, whatever it holds (its
+plan, summary and report; 1 s of CPU), weighs on a case as it does in a run of some thousands."""
+
 GOALS = {"nine": (0.6, 1.0), "one": (0.5, 0.8)}
 """The most CPU of the engine and of the flow, beside the bare litellm loop, by metrics."""
 
@@ -105,7 +117,8 @@ def cpu_bound(figures: Figures, bench: Bench, counts: tuple[int, int], metrics: 
     """No latency: CPU of the judging process per case, cold and warm."""
     names = ("floor", "litellm", "own", "engine", "flow")
     with running_openai_server("--reasons") as server:
-        found = rounds_of(bench, names, server, counts, "--metrics", metrics)
+        regime = ("--metrics", metrics)
+        found = rounds_of(bench, names, server, counts, *regime, warm=WARM_X * counts[0])
     for name, results in found.items():
         figures.add(f"{metrics}_start_{name}_s", min(one["start_s"] for one in results))
     for when in ("cold", "warm"):

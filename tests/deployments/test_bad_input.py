@@ -15,7 +15,7 @@ from assizes.judge.config.run import StoreConfig
 from assizes.judge.formats import native_line
 from assizes.judge.rows import frame
 from assizes.tasks.store import open_store
-from tests.command import Answer, assizes
+from tests.command import Answer, assizes, cold_assizes
 from tests.tasks.reports.sample_families import RUN_ID, families_run
 from tests.tasks.store.rows import ended, run_metrics, run_record
 
@@ -208,8 +208,9 @@ def test_a_prefect_server_that_does_not_answer_is_named(folder: Path):
 def test_profiles_that_cannot_be_read_are_named(folder: Path, text: str):
     (folder / "profiles.toml").write_text(f'active = "a"\n{text}' if "[" not in text else text)
     env = {"PREFECT_PROFILES_PATH": str(folder / "profiles.toml"), "PREFECT_PROFILE": "a"}
-    assert_refused(assizes("run", cwd=folder, env=env), 2, "profiles.toml")
-    answer = assizes("doctor", "--json", cwd=folder, env=env)
+    # Prefect reads its profiles while it is imported.
+    assert_refused(cold_assizes("run", cwd=folder, env=env), 2, "profiles.toml")
+    answer = cold_assizes("doctor", "--json", cwd=folder, env=env)
     (server,) = (check for check in json.loads(answer.out) if check["name"] == "prefect server")
     assert server["state"] == "fault"
     assert "profiles.toml" in server["finding"]
