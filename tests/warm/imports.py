@@ -54,9 +54,7 @@ def import_libraries() -> list[KeptPackage]:
     os.environ[_PRICES] = "True"
     importlib.import_module("litellm")
     del os.environ[_PRICES]
-    kept = [
-        KeptPackage("litellm", lambda: None)
-    ]  # before our modules that import it when they are used
+    kept = [KeptPackage("litellm", lambda: None)]
     for package in (flows, tasks):
         for name in _modules_of(package):
             importlib.import_module(name)
@@ -74,7 +72,7 @@ def _modules_of(package: ModuleType) -> Iterator[str]:
 
 
 def _import_prefect() -> None:
-    """What the modules of flows and tasks do first; it has Prefect read its settings."""
+    """Have Prefect read its settings before a module of flows or tasks uses it."""
     importlib.import_module("prefect")
 
 
