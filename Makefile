@@ -44,7 +44,7 @@ ALONE = || { echo "FAILED BESIDE OTHERS (above); the same tests again, alone:"; 
 
 quick: $(STAMP)  ## the rules of judging: tests that start no server and no process
 	@echo "make quick: the tests that start nothing"
-	$(PYTEST) $(BESIDE) -m quick $(QUICK_FOLDERS)
+	$(PYTEST) -n 2 --dist loadgroup -m quick $(QUICK_FOLDERS)
 
 test: $(STAMP)  ## every test but those that kill, need a server of their own or a browser
 	@echo "make test: all that the README promises, on real servers; under half an hour on two cores, percent done at the right"

@@ -118,6 +118,7 @@ def test_what_does_not_change_a_judgement_blocks_nothing(table, field, value):
     assert mismatches(config_diff(snapshot(), other), ((), ()), 1.0) == ()
 
 
+@pytest.mark.promised
 def test_a_hundred_identical_pairs_are_never_blocked():
     for size in range(1, 101):
         run = run_of(CASES[: size % 40 + 1], config=snapshot(repeats=size % 25 + 1))

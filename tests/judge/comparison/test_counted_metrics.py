@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -61,6 +62,7 @@ def counted(before, after, **rest):
     return counted_metrics((before.scores, after.scores), names, **rest)
 
 
+@pytest.mark.promised
 @examples(60)
 @given(sides, sides)
 def test_counts_and_joined_cases_come_to_the_same_comparison(one, other):
@@ -73,6 +75,7 @@ def test_counts_and_joined_cases_come_to_the_same_comparison(one, other):
         assert compare(before, after, limits) == compare(before, turned, limits)
 
 
+@pytest.mark.promised
 @examples(20)
 @given(sides, sides, st.integers(1, 50))
 def test_blocks_of_any_size_come_to_the_same_counts(one, other, block):

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -7,6 +8,8 @@ from assizes.judge.comparison.compare import compare
 from assizes.judge.config.gates import ComparisonConfig
 from tests.drawn import examples
 from tests.judge.run_frames import case_row, fraction_row, run_of, score_row
+
+pytestmark = pytest.mark.promised  # takes seconds, too many for `make quick`
 
 FEW = examples(40)
 

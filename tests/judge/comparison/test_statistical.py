@@ -282,6 +282,7 @@ def test_losing_the_worst_cases_to_errors_never_makes_good_news(share):
     assert "the candidate run is inconclusive by itself" in told.reasons
 
 
+@pytest.mark.promised
 @FEW
 @given(st.sets(st.integers(0, 59), max_size=30), st.booleans())
 def test_errors_on_either_side_never_turn_a_verdict_into_good_news(errored, of_candidate):

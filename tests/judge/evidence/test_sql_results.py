@@ -180,6 +180,7 @@ def test_large_results_are_compared_quickly():
     assert time.process_time() - begun < 10
 
 
+@pytest.mark.promised
 def test_a_search_without_end_is_given_up():
     # 12 columns of the same values, crossed so that only the last one shows that none fits.
     rows = [tuple((row >> bit) & 1 for bit in range(12)) for row in range(256)]
@@ -205,6 +206,7 @@ results = st.integers(1, 4).flatmap(
 )
 
 
+@pytest.mark.promised
 @given(rows=results, shuffle=st.randoms())
 def test_a_shuffled_result_is_equal_and_a_shuffled_column_order_is_found(rows, shuffle):
     order = list(range(len(rows[0])))

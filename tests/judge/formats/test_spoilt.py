@@ -19,6 +19,8 @@ from tests.judge.formats.foreign import FIXTURES, lines
 from tests.judge.formats.shapes_of_others import WHOLE
 from tests.judge.formats.test_foreign import OBSERVED, SCORED
 
+pytestmark = pytest.mark.promised  # takes seconds, too many for `make quick`
+
 SPOILT = [
     None,
     True,

@@ -34,6 +34,7 @@ def scenario(seed: int, *, judge: float, agent: float):
     return attribute_change(anchors, moved, 0.01).cause
 
 
+@pytest.mark.promised
 @pytest.mark.parametrize(
     ("judge", "agent", "cause"),
     [(0, 0, "none"), (0, -6, "agent"), (-6, 0, "judge"), (-6, -8, "both"), (-6, 6, "both")],

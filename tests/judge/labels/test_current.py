@@ -123,6 +123,7 @@ def two_rounds(seed: int, answered: int = 60):
     return settled_labels(rows(*labels), queues)
 
 
+@pytest.mark.promised
 @pytest.mark.parametrize("answered", [60, 30])
 def test_two_queues_together_give_the_mean_without_bias(answered: int):
     means, sizes, naive = [], [], []

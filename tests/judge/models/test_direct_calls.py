@@ -28,6 +28,8 @@ from tests.judge.engine.calls import ASK
 from tests.judge.engine.calls import Reply as Answer
 from tests.judge.models.protocols import FAMILIES, MAIN, Family
 
+pytestmark = pytest.mark.promised  # takes seconds, too many for `make quick`
+
 TEXT = f'{{"reply_id": "{ASK.reply_id}", "justification": "sehr gut \\u00e9", "score": 4}}'
 LIMITS = LimitsConfig(timeout_s=5)
 ODD = Ask(Prompt('Du urteilst.\n\t"é" \\ 漢', 'War es gut? </s> {x} 🙂\u2028 \x07 "q"'), Answer)

@@ -84,6 +84,7 @@ def test_a_stratum_of_which_one_case_was_drawn_has_no_interval():
     assert found["pass_rate"].low is None
 
 
+@pytest.mark.promised
 def test_intervals_hold_the_truth_about_as_often_as_they_say():
     """300 samples of 60 from 400 cases in two strata: 95 % within what chance allows."""
     rng = np.random.default_rng(9)

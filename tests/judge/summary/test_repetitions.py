@@ -3,6 +3,7 @@ from __future__ import annotations
 from fractions import Fraction
 from itertools import combinations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -47,6 +48,7 @@ def test_metrics_that_pass_or_fail_have_pass_hat_k_too():
     }
 
 
+@pytest.mark.promised
 @FEW
 @given(
     st.lists(st.lists(st.booleans(), min_size=1, max_size=5), min_size=1, max_size=5).filter(

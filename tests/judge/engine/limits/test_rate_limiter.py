@@ -70,6 +70,7 @@ def test_no_minute_holds_more_tokens_than_the_limit(calls):
     assert most_in(MINUTE_S, events) <= 20_000
 
 
+@pytest.mark.promised
 @pytest.mark.parametrize("limit", [1, 3, 10, 60, 600, 3_000, 30_000])
 def test_starts_are_evenly_spaced_from_the_first_one_on(limit):
     events = driven(RateLimiter.of_requests(limit), [1.0] * (limit + 5), [0.0] * (limit + 5))

@@ -15,6 +15,8 @@ from assizes.judge.engine.limits.adaptive_rate import AdaptiveRate
 from assizes.judge.engine.limits.limits import Limiter
 from tests.judge.clock import simulated
 
+pytestmark = pytest.mark.promised  # takes seconds, too many for `make quick`
+
 # A limit that is not configured
 
 

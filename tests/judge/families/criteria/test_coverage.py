@@ -226,6 +226,7 @@ FINDINGS = st.builds(
 )
 
 
+@pytest.mark.promised
 @pytest.mark.row("003-01", "003-27")
 @given(
     replies=st.lists(st.lists(FINDINGS, max_size=6), min_size=3, max_size=3),
