@@ -1,8 +1,8 @@
 """Which tests `make quick`, `make test` and `make test-all` run; each tier holds the one before.
 
 A test says itself that it belongs to the last tier (`@pytest.mark.full`), where it kills processes, needs a server
-of its own or a browser. What needs no process beside its own is quick, unless it says
-that it takes seconds (`@pytest.mark.promised`).
+of its own or a browser, or is a costly variant of a test that `make test` runs. What needs no process beside its
+own is quick, unless it says that it takes seconds (`@pytest.mark.promised`).
 """
 
 from __future__ import annotations

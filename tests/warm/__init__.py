@@ -1,6 +1,6 @@
 """Commands started without the seconds of CPU that an interpreter needs to import Prefect and litellm.
 
-A warm interpreter has imported the libraries and forks a child for each command. The child is a process of
+A warm interpreter has imported the libraries and our modules, and forks a child for each command. The child is a process of
 its own: working directory, environment, streams, signals and exit code are those of the command. What a
 library reads while it is imported is read anew in the child (`tests.warm.imports`), or the command starts
 as `python -m` does: see `fits`.
