@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import traceback
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Annotated, Any, Literal
@@ -296,6 +297,13 @@ def _internal_error(
     raise SystemExit(INTERNAL_ERROR)
 
 
+@cache
+def command_line() -> Any:
+    """All commands with their options, as typer makes them from the functions."""
+    # The app itself would put an excepthook of its own in the place of ours.
+    return typer.main.get_command(app)
+
+
 def main() -> None:
     """Run the command line; every fault is one line on stderr and the exit code of its class."""
     sys.excepthook = _internal_error  # before parsing, in which there may be a defect too
@@ -305,9 +313,8 @@ def main() -> None:
         terminal.print_warnings()
     try:
         restrict_new_files()
-        # The app itself would put an excepthook of its own in the place of ours. Not standalone:
-        # typer would print a fault of the command line as four lines.
-        code = typer.main.get_command(app)(prog_name="assizes", standalone_mode=False)
+        # Not standalone: typer would print a fault of the command line as four lines.
+        code = command_line()(prog_name="assizes", standalone_mode=False)
     except AssizesError as error:
         command = next((word for word in sys.argv[1:] if not word.startswith("-")), "run")
         terminal.tell_user(usage.error_line(error, command), error=error)

@@ -10,12 +10,15 @@ import importlib
 import os
 import pkgutil
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
+from pathlib import Path
 from types import ModuleType
 
-from assizes import flows, judge, tasks
+from assizes.deployments import cli
+from assizes.deployments.settings import prepare_environment
 from assizes.judge.injection.families import matching_families
 
 LIBRARIES = (
@@ -42,26 +45,45 @@ PREFECT = (
 SEAM = "assizes.judge.models."
 """Where modules import litellm; no other of ours reads the environment while it is imported."""
 
+_SETTINGS_FILES = (".env", "prefect.toml", "pyproject.toml")
+"""Files of the working directory in which Prefect looks for settings."""
+
 _PRICES = "LITELLM_LOCAL_MODEL_COST_MAP"  # as `assizes.judge.models.litellm_model` imports it
 
 
 def import_libraries() -> list[KeptPackage]:
     """Import all that a command can need; returns the packages that a child has yet to import."""
-    importlib.import_module("assizes.deployments.cli")
-    for name in (*LIBRARIES, *PREFECT, *_modules_of(judge)):
-        importlib.import_module(name)
-    any(matching_families(""))  # makes the patterns, which takes half a second
+    from assizes import flows, judge, tasks
+
+    before = dict(os.environ)
+    prepare_environment()  # as commands do before they import Prefect
+    defaults = {name: os.environ[name] for name in os.environ.keys() - before.keys()}
+    settings = prefect_settings(defaults)
     os.environ[_PRICES] = "True"
-    importlib.import_module("litellm")
-    del os.environ[_PRICES]
-    kept = [KeptPackage("litellm", lambda: None)]
-    for package in (flows, tasks):
+    for name in (*LIBRARIES, *PREFECT, "litellm"):
+        importlib.import_module(name)
+    for package in (judge, flows, tasks):
         for name in _modules_of(package):
             importlib.import_module(name)
+    _make_lasting()
+    os.environ.clear()
+    os.environ.update(before)
+    kept = [KeptPackage("litellm", lambda: None)]
     kept += [KeptPackage(package.__name__, _import_prefect) for package in (flows, tasks)]
-    kept.append(KeptPackage("prefect", _read_prefect_settings))
+    kept.append(KeptPackage("prefect", partial(_read_prefect_settings, defaults, settings)))
     sys.meta_path[:0] = kept
     return kept
+
+
+def _make_lasting() -> None:
+    """Make what depends on our code alone, and what a process makes once: a second and a half."""
+    from assizes.tasks.reports.render import html
+
+    cli.command_line()
+    any(matching_families(""))
+    environment = html._environment()
+    for name in environment.list_templates(extensions=["j2"]):
+        environment.get_template(name)
 
 
 def _modules_of(package: ModuleType) -> Iterator[str]:
@@ -76,14 +98,32 @@ def _import_prefect() -> None:
     importlib.import_module("prefect")
 
 
-def _read_prefect_settings() -> None:
-    """What Prefect does while it is imported: it reads its settings and sets its logs up."""
+def prefect_settings(defaults: Mapping[str, str]) -> dict[str, str]:
+    """What Prefect would read now, by name: variables, and the texts of the files it looks for.
+
+    `defaults` are the variables that commands set where the environment does not have them.
+    """
+    variables = {name: text for name, text in os.environ.items() if name.startswith("PREFECT_")}
+    home = Path(variables.get("PREFECT_HOME", Path.home() / ".prefect"))
+    places = (*_SETTINGS_FILES, variables.get("PREFECT_PROFILES_PATH", home / "profiles.toml"))
+    files = {str(place): Path(place).read_text() for place in places if Path(place).is_file()}
+    return {**defaults, **variables, **files}
+
+
+def _read_prefect_settings(defaults: Mapping[str, str], known: Mapping[str, str]) -> None:
+    """What Prefect does while it is imported, where that would not be the same again.
+
+    It reads its settings and sets its logs up; the latter looks at everything but its address.
+    """
     from prefect.context import refresh_global_settings_context
     from prefect.logging import configuration
 
-    refresh_global_settings_context()
-    configuration.PROCESS_LOGGING_CONFIG.clear()
-    configuration.setup_logging()
+    changed = {name for name, _ in known.items() ^ prefect_settings(defaults).items()}
+    if changed:
+        refresh_global_settings_context()
+    if changed - {"PREFECT_API_URL"}:
+        configuration.PROCESS_LOGGING_CONFIG.clear()
+        configuration.setup_logging()
 
 
 class KeptPackage(MetaPathFinder, Loader):

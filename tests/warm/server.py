@@ -6,7 +6,6 @@ import atexit
 import gc
 import json
 import os
-import runpy
 import selectors
 import signal
 import socket
@@ -15,9 +14,9 @@ import threading
 from contextlib import suppress
 from typing import Any
 
+from assizes.deployments import cli
 from tests.warm.imports import import_libraries
 
-MODULE = "assizes.deployments.cli"
 _BYTES = 1 << 20  # of a request, most of it the environment
 
 
@@ -85,6 +84,7 @@ class Forks:
 
 def main(descriptor: int) -> None:
     """Serve until the other end is closed; in a child, run its command and end as that does."""
+    os.chdir("/")  # a folder without settings of Prefect
     import_libraries()
     gc.collect()
     gc.freeze()  # the collector of a child leaves what is here alone, and its pages shared
@@ -96,30 +96,29 @@ def main(descriptor: int) -> None:
     os.environ.update(asked["env"])
     sys.path[0] = asked["cwd"]
     sys.argv = ["assizes", *asked["arguments"]]
-    del sys.modules[MODULE]  # it runs as `__main__`, like `python -m`
     _end(_exit_code())
 
 
 def _exit_code() -> int:
-    """Run the command as `python -m` does."""
+    """Run the command as its script does."""
     try:
-        _run_module()
+        cli.main()
     except SystemExit as asked:
-        if asked.code is None or isinstance(asked.code, int):
-            return asked.code or 0
-        print(asked.code, file=sys.stderr)  # noqa: T201  # as Python does
+        return _code_of(asked)
+    except BaseException:  # noqa: BLE001  # as Python does
+        try:
+            sys.excepthook(*sys.exc_info())
+        except SystemExit as asked:
+            return _code_of(asked)
         return 1
     return 0
 
 
-def _run_module() -> None:
-    try:
-        runpy.run_module(MODULE, run_name="__main__", alter_sys=True)
-    except SystemExit:
-        raise
-    except BaseException:  # noqa: BLE001  # as Python does
-        sys.excepthook(*sys.exc_info())  # which may end the process with a code of its own
-        sys.exit(1)
+def _code_of(asked: SystemExit) -> int:
+    if asked.code is None or isinstance(asked.code, int):
+        return asked.code or 0
+    print(asked.code, file=sys.stderr)  # noqa: T201  # as Python does
+    return 1
 
 
 def _end(code: int) -> None:
