@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
 import os
+import signal
 import subprocess
 import sys
-import tempfile
+import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from tests import warm
 from tests.outward import PYTHONPATH
@@ -30,8 +31,6 @@ FLOWS = (
 )
 """Commands that look for a Prefect server, and start a temporary one, for 8 s of CPU, where there is none."""
 
-_commands = itertools.count()  # that this process has started
-
 
 @dataclass(frozen=True)
 class Answer:
@@ -40,23 +39,101 @@ class Answer:
     err: str
 
 
-def assizes(*args: str, cwd: Path, env: Mapping[str, str] | None = None) -> Answer:
-    """Run `assizes ARGS` in a folder; no provider key is in its environment unless given.
+class Started:
+    """A command that runs, and what it has written so far.
 
-    The process is forked from one that has imported the libraries, where nothing but time tells the two apart.
+    As a context it waits, at its end, for the end of the command.
+    """
+
+    def __init__(self, process: warm.Command | subprocess.Popen[bytes], out: int, err: int) -> None:
+        self._out, self._err = out, err
+        for descriptor in (out, err):
+            weakref.finalize(self, os.close, descriptor)
+        self.pid = process.pid
+        self.poll, self.wait = process.poll, process.wait
+        self.send_signal = process.send_signal
+
+    def kill(self) -> None:
+        """End it at once, unless it has ended."""
+        self.send_signal(signal.SIGKILL)
+
+    def answer(self, timeout_s: float = TIMEOUT_S) -> Answer:
+        """Wait for its end; it is killed where that does not come in time."""
+        try:
+            code = self.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise
+        return Answer(code, self.out(), self.err())
+
+    def out(self) -> str:
+        """What it has written so far to its output."""
+        return _text(self._out)
+
+    def err(self) -> str:
+        """What it has written so far to its errors."""
+        return _text(self._err)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.wait()
+
+
+def started(
+    *args: str,
+    cwd: Path,
+    env: Mapping[str, str] | None = None,
+    program: str | None = None,
+    new_session: bool = False,
+    warmly: bool = True,
+    err: int | None = None,
+) -> Started:
+    """Start `assizes ARGS`, or `python -c PROGRAM ARGS`, in a folder.
+
+    No provider key is in its environment unless given. `err` is a descriptor that takes its errors
+    in the place of one of ours. The process is forked from one that has imported the libraries, where
+    nothing but time tells the two apart; with `warmly=False` it is a new interpreter.
     """
     whole = _environment(env)
+    files = os.memfd_create("out"), os.memfd_create("err")
+    streams = [files[0], files[1] if err is None else err]
+    process: warm.Command | subprocess.Popen[bytes]
+    if warmly and warm.fits(whole) and "PYTEST_XDIST_WORKER" in os.environ:
+        with Path(os.devnull).open("rb") as nothing:
+            process = warm.interpreter().start(
+                list(args),
+                cwd=str(cwd),
+                env=whole,
+                streams=[nothing.fileno(), *streams],
+                program=program,
+                new_session=new_session,
+            )
+    else:
+        start = ["-m", "assizes.deployments.cli"] if program is None else ["-c", program]
+        process = subprocess.Popen(
+            [sys.executable, *start, *args],
+            cwd=cwd,
+            env=whole,
+            stdin=subprocess.DEVNULL,
+            stdout=streams[0],
+            stderr=streams[1],
+            start_new_session=new_session,
+        )
+    return Started(process, *files)
+
+
+def assizes(*args: str, cwd: Path, env: Mapping[str, str] | None = None) -> Answer:
+    """Run `assizes ARGS` to its end, as `started` starts it."""
     if args[:1] and args[0] in FLOWS:
-        _start_server_for(whole)
-    # One command alone takes less than an interpreter that becomes warm.
-    is_first = next(_commands) == 0 and "PYTEST_XDIST_WORKER" not in os.environ
-    run = _run_warm if warm.fits(whole) and not is_first else _run_cold
-    return run(args, cwd, whole)
+        _start_server_for(_environment(env))
+    return started(*args, cwd=cwd, env=env).answer()
 
 
 def cold_assizes(*args: str, cwd: Path, env: Mapping[str, str] | None = None) -> Answer:
     """The same in a new interpreter, with all that Python does when it begins and ends."""
-    return _run_cold(args, cwd, _environment(env))
+    return started(*args, cwd=cwd, env=env, warmly=False).answer()
 
 
 def _environment(env: Mapping[str, str] | None) -> dict[str, str]:
@@ -76,33 +153,7 @@ def _start_server_for(env: Mapping[str, str]) -> None:
         start_server()
 
 
-def _run_cold(args: tuple[str, ...], cwd: Path, env: dict[str, str]) -> Answer:
-    done = subprocess.run(
-        [sys.executable, "-m", "assizes.deployments.cli", *args],
-        cwd=cwd,
-        env=env,
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-        check=False,
-    )
-    return Answer(done.returncode, done.stdout, done.stderr)
-
-
-def _run_warm(args: tuple[str, ...], cwd: Path, env: dict[str, str]) -> Answer:
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        streams = [0, out.fileno(), err.fileno()]
-        command = warm.interpreter().start(list(args), cwd=str(cwd), env=env, streams=streams)
-        try:
-            code = command.wait(TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            os.kill(command.pid, 9)
-            raise
-        out.seek(0)
-        err.seek(0)
-        return Answer(code, _text(out.read()), _text(err.read()))
-
-
-def _text(raw: bytes) -> str:
-    """As `subprocess.run(text=True)` reads it."""
+def _text(file: int) -> str:
+    """What is in a file, as `subprocess.run(text=True)` reads it; the place of who writes stays."""
+    raw = os.pread(file, os.fstat(file).st_size, 0)
     return raw.decode().replace("\r\n", "\n").replace("\r", "\n")

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
-import sys
+from dataclasses import astuple
 from datetime import date, timedelta
 from pathlib import Path
 
 import pytest
 
 from assizes.deployments.samples import with_planted_regression
-from tests.command import KEYS, assizes
+from tests.command import assizes, started
 from tests.doubles.fixtures import OPENAI_KEY, running_openai_server
 from tests.flows.nights import ago, cases_of, lay
 from tests.flows.test_backfill import answered
 from tests.flows.test_interrupt import asked, left_over
-from tests.outward import PYTHONPATH
 
 DAYS = [date(2026, 10, 20) + timedelta(days=number) for number in range(6)]
 
@@ -65,20 +62,11 @@ def test_an_interrupted_backfill_goes_on_and_ends_with_a_table_of_days(
     words = ["backfill", "--from", str(DAYS[0]), "--to", str(DAYS[-1])]
     with running_openai_server("--latency", "0.2") as model:
         (folder / "assizes.toml").write_text(CONFIG + JUDGE.format(api_base=model.api_base))
-        inherited = {name: value for name, value in os.environ.items() if name not in KEYS}
-        process = subprocess.Popen(
-            [sys.executable, "-m", "assizes.deployments.cli", *words],
-            cwd=folder,
-            env={**inherited, **env, "PYTHONPATH": PYTHONPATH},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
+        process = started(*words, cwd=folder, env=env, new_session=True)
         asked(model, 4)
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=60)
-        assert process.returncode == 130, err
+        code, _, err = astuple(process.answer(60))
+        assert code == 130, err
         assert left_over(process.pid) == []
         assert "Traceback" not in err
         assert "USD so far)" in err

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
 import time
 import tomllib
+from dataclasses import astuple
 from pathlib import Path
 
 import pytest
 
 from assizes.deployments.samples import sample_cases
 from assizes.judge.formats import native_line
-from tests.command import Answer
+from tests.command import Answer, started
 from tests.command import (
     cold_assizes as assizes,
 )  # the first steps of a person, start and end included
 from tests.doubles.fixtures import OPENAI_KEY
-from tests.outward import PYTHONPATH
 
 
 def output_of(answer: Answer, code: int = 0) -> str:
@@ -104,19 +103,13 @@ def test_an_interrupted_run_says_how_to_go_on(tmp_path: Path, env, judge_server)
     settings = ["transcripts.uri=t.jsonl", "judge.model=openai/slow-60"]
     settings.append(f"judge.api_base={judge_server.api_base}")
     pairs = [word for pair in settings for word in ("--set", pair)]
-    with subprocess.Popen(
-        [sys.executable, "-m", "assizes.deployments.cli", "run", *pairs],
-        cwd=tmp_path,
-        env={**os.environ, **env, "PYTHONPATH": PYTHONPATH},
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        deadline = time.monotonic() + 60
-        while not judge_server.stats()["requests"] and time.monotonic() < deadline:
-            time.sleep(0.2)
-        process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=60)
-    assert process.returncode == 130
+    process = started("run", *pairs, cwd=tmp_path, env={**env, "OPENAI_API_KEY": OPENAI_KEY})
+    deadline = time.monotonic() + 60
+    while not judge_server.stats()["requests"] and time.monotonic() < deadline:
+        time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    code, _, err = astuple(process.answer(60))
+    assert code == 130
     assert err.splitlines()[-1] == "assizes: interrupted; run the same command again to resume"
     assert "Traceback" not in err
 

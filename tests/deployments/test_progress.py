@@ -5,17 +5,14 @@ from __future__ import annotations
 import os
 import pty
 import re
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 from assizes.deployments.samples import sample_cases
 from assizes.judge.formats import native_line
-from tests.command import KEYS, Answer
+from tests.command import Answer, started
 from tests.deployments.test_backfill_command import CONFIG, DAYS
 from tests.flows.nights import cases_of, lay
-from tests.outward import PYTHONPATH
 
 _CONTROLS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
@@ -23,20 +20,12 @@ _CONTROLS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 def on_a_terminal(*args: str, cwd: Path, env: Mapping[str, str]) -> Answer:
     """Run `assizes ARGS` with a terminal as stderr; `err` holds the text that the terminal received."""
     ours, theirs = pty.openpty()
-    inherited = {name: value for name, value in os.environ.items() if name not in KEYS}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "assizes.deployments.cli", *args],
-        cwd=cwd,
-        env={**inherited, "PYTHONPATH": PYTHONPATH, "COLUMNS": "160", "TERM": "xterm", **env},
-        stdout=subprocess.PIPE,
-        stderr=theirs,
-        text=True,
-    )
+    process = started(*args, cwd=cwd, env={"TERM": "xterm", **env}, err=theirs)
     os.close(theirs)
     shown = b"".join(iter(lambda: _read(ours), b""))
     os.close(ours)
-    out, _ = process.communicate(timeout=60)
-    return Answer(process.returncode, out, _CONTROLS.sub("", shown.decode()))
+    done = process.answer(60)
+    return Answer(done.code, done.out, _CONTROLS.sub("", shown.decode()))
 
 
 def _read(terminal: int) -> bytes:

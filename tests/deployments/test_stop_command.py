@@ -16,7 +16,7 @@ from assizes.judge.formats import native_line
 from assizes.tasks.spending.ledger import SqliteLedger
 from tests.command import assizes
 from tests.doubles.fixtures import OPENAI_KEY, OpenAIServer, running_openai_server
-from tests.flows.test_interrupt import asked, left_over, started
+from tests.flows.test_interrupt import asked, left_over, started_run
 
 CASES = 24
 LATENCY_S = 0.4
@@ -55,20 +55,20 @@ def calls(folder: Path) -> list[tuple[str, str | None]]:
 def test_a_stopped_run_makes_no_new_call_and_goes_on_later(tmp_path: Path, prefect_server: str):
     with running_openai_server("--latency", str(LATENCY_S)) as model:
         folder_with(tmp_path, model, rpm=120)
-        process = started(tmp_path, prefect_server)
+        process = started_run(tmp_path, prefect_server)
         asked(model, 6)
         answer = assizes("stop", "evaluation", "--json", cwd=tmp_path)
         stopped_at = time.monotonic()
         assert answer.code == 0, answer
         run_id = json.loads(answer.out)["stopped"]
-        out, err = process.communicate(timeout=60)
+        stopped = process.answer(60)
         ended_s = time.monotonic() - stopped_at
 
-        assert process.returncode == 130, out + err
+        assert stopped.code == 130, stopped
         assert ended_s < 30, "what waits for the limit on requests must not be waited for"
-        assert "HALTED" in out
-        assert "(`assizes stop`)" in out
-        assert "Traceback" not in err
+        assert "HALTED" in stopped.out
+        assert "(`assizes stop`)" in stopped.out
+        assert "Traceback" not in stopped.err
         assert left_over(process.pid) == []
         assert max(at for at, _ in model.timeline()) <= stopped_at + WITHIN_S
         counts = model.stats()
@@ -78,11 +78,11 @@ def test_a_stopped_run_makes_no_new_call_and_goes_on_later(tmp_path: Path, prefe
 
         text = (tmp_path / "assizes.toml").read_text().replace("= 120", "= 6000")
         (tmp_path / "assizes.toml").write_text(text)
-        process = started(tmp_path, prefect_server)
-        out, err = process.communicate(timeout=120)
-        assert process.returncode == 0, out + err
-        assert f"assizes: warning: run {run_id} was stopped at " in err
-        assert "PASSED" in out
+        process = started_run(tmp_path, prefect_server)
+        done = process.answer(120)
+        assert done.code == 0, done
+        assert f"assizes: warning: run {run_id} was stopped at " in done.err
+        assert "PASSED" in done.out
         assert model.stats()["requests"] == CASES
 
 

@@ -8,8 +8,6 @@ import os
 import re
 import signal
 import sqlite3
-import subprocess
-import sys
 import time
 from contextlib import closing
 from datetime import date, timedelta
@@ -38,10 +36,9 @@ from assizes.judge.errors import ConfigurationError
 from assizes.tasks.intake.run_sources import backfill_parts
 from assizes.tasks.runs.history import RunRange, stored_trends
 from assizes.tasks.store import open_store
-from tests.command import KEYS
+from tests.command import ROOT, Started, started
 from tests.doubles.fixtures import OPENAI_KEY, OpenAIServer, running_openai_server
 from tests.flows.nights import ago, cases_of, dated, ended, lay, rows
-from tests.outward import PYTHONPATH
 
 pytestmark = pytest.mark.usefixtures("prefect_server")
 
@@ -166,17 +163,10 @@ asyncio.run(backfill(config, *days, return_state=True))
 """
 
 
-def started(config: RunConfig, api_url: str) -> subprocess.Popen[bytes]:
-    inherited = {name: value for name, value in os.environ.items() if name not in KEYS}
-    own = {"PYTHONPATH": PYTHONPATH, "PREFECT_API_URL": api_url, "OPENAI_API_KEY": OPENAI_KEY}
+def started_backfill(config: RunConfig, api_url: str) -> Started:
+    own = {"PREFECT_API_URL": api_url, "OPENAI_API_KEY": OPENAI_KEY}
     words = [config.model_dump_json(), FIRST.isoformat(), LAST.isoformat()]
-    return subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, *words],
-        env={**inherited, **own},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
+    return started(*words, program=PROGRAM, cwd=ROOT, env=own, new_session=True)
 
 
 def wait_for(model: OpenAIServer, requests: int) -> None:
@@ -197,7 +187,7 @@ async def test_killed_in_the_middle_it_goes_on_and_finished_days_cost_nothing(
         judge = {"model": "openai/gpt-4o-mini", "api_base": model.api_base}
         store = {"uri": f"duckdb:///{tmp_path}/rows.duckdb"}
         config = dated(tmp_path, judge=judge, store=store)
-        process = started(config, prefect_server)
+        process = started_backfill(config, prefect_server)
         wait_for(model, 5)
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,13 +15,12 @@ import pytest
 from assizes.deployments.settings import validate_config
 from assizes.judge.formats import native_line
 from assizes.tasks.store import open_store
-from tests.command import KEYS
+from tests.command import started
 from tests.doubles.batch_providers.running import BatchProvider, running_provider
 from tests.doubles.batch_providers.vertex_account import new_bucket, objects, sign_in
 from tests.doubles.s3 import S3
 from tests.flows.batch_runs import JUDGES, PRICE, conversation, own_judges, records
 from tests.flows.test_evaluate import outcome_of
-from tests.outward import PYTHONPATH
 from tests.tasks.batch.provider_process import KEYS as PROVIDER_KEYS
 from tests.tasks.batch.provider_process import MODELS
 
@@ -159,18 +156,14 @@ def write_toml(folder: Path, tables: dict[str, Any]) -> None:
 
 def killed(folder: Path, failpoint: str, provider: str, api_url: str) -> int:
     """Run the command until it dies at a failpoint; returns its exit code."""
-    inherited = {name: value for name, value in os.environ.items() if name not in KEYS}
     own = {
-        "PYTHONPATH": f"{PYTHONPATH}:{folder}",
         "PREFECT_API_URL": api_url,
         PROVIDER_KEYS[provider]: os.environ[PROVIDER_KEYS[provider]],
         "ASSIZES_FAILPOINT": failpoint,
     }
-    command = [sys.executable, "-m", "assizes.deployments.cli", "run"]
-    ended = subprocess.run(
-        command, cwd=folder, env={**inherited, **own}, capture_output=True, timeout=120, check=False
-    )
-    return ended.returncode
+    done = started("run", cwd=folder, env=own).answer(120)
+    assert done.code in (0, -9), done
+    return done.code
 
 
 @pytest.mark.full

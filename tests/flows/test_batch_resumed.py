@@ -5,22 +5,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
+from dataclasses import astuple
 from pathlib import Path
 
 import pytest
 
 from assizes.deployments.settings import validate_config
-from tests.command import KEYS
+from tests.command import Started, started
 from tests.doubles.fixtures import OPENAI_KEY, OpenAIServer, running_openai_server
 from tests.flows.batch_runs import JUDGES, body, config, own_judges, records
 from tests.flows.test_evaluate import outcome_of
-from tests.outward import PYTHONPATH
 
 pytestmark = [pytest.mark.full, pytest.mark.usefixtures("prefect_server")]
 
@@ -77,9 +74,6 @@ async def test_first_attempts_that_a_batch_brought_count_without_batch_too(
     assert all("could not be used" in str(one["messages"]) for one in judge_server.requests())
 
 
-COMMAND = [sys.executable, "-m", "assizes.deployments.cli", "run", "--batch"]
-
-
 def toml(folder: Path, server: OpenAIServer, cases: int) -> None:
     """The same configuration as a file, without `batch`, which is on the command line."""
     tables = body(folder, server, cases, judges=JUDGES)
@@ -95,20 +89,12 @@ def toml(folder: Path, server: OpenAIServer, cases: int) -> None:
     (folder / "assizes.toml").write_text("\n".join(lines))
 
 
-def started(folder: Path, api_url: str) -> subprocess.Popen[str]:
-    inherited = {name: value for name, value in os.environ.items() if name not in KEYS}
-    own = {"PYTHONPATH": f"{PYTHONPATH}:{folder}", "PREFECT_API_URL": api_url}
-    return subprocess.Popen(
-        COMMAND,
-        cwd=folder,
-        env={**inherited, **own, "OPENAI_API_KEY": OPENAI_KEY},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+def started_batch(folder: Path, api_url: str) -> Started:
+    own = {"PREFECT_API_URL": api_url, "OPENAI_API_KEY": OPENAI_KEY}
+    return started("run", "--batch", cwd=folder, env=own)
 
 
-def until_submitted(folder: Path, process: subprocess.Popen[str]) -> Path:
+def until_submitted(folder: Path, process: Started) -> Path:
     """Wait until the log says that a batch was sent; returns its entry."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and process.poll() is None:
@@ -117,7 +103,7 @@ def until_submitted(folder: Path, process: subprocess.Popen[str]) -> Path:
                 return file
         time.sleep(0.02)
     process.kill()
-    raise AssertionError(process.communicate())
+    raise AssertionError(process.answer())
 
 
 async def test_a_process_that_is_killed_while_it_waits_is_followed_by_one_that_collects(
@@ -125,10 +111,10 @@ async def test_a_process_that_is_killed_while_it_waits_is_followed_by_one_that_c
 ):
     with running_openai_server("--batch-delay", "2") as server:
         toml(tmp_path, server, 12)
-        process = started(tmp_path, prefect_server)
+        process = started_batch(tmp_path, prefect_server)
         until_submitted(tmp_path, process)
         process.send_signal(signal.SIGKILL)
-        process.communicate()
+        process.wait()
         outcome = await outcome_of(config(tmp_path, server, 12, judges=JUDGES))
 
         assert outcome.summary.counts["judged"] == 12
@@ -145,12 +131,12 @@ async def test_after_ctrl_c_the_same_command_finds_even_a_batch_that_was_never_n
 ):
     with running_openai_server("--batch-delay", "4") as server:
         toml(tmp_path, server, 3)
-        process = started(tmp_path, prefect_server)
+        process = started_batch(tmp_path, prefect_server)
         record = until_submitted(tmp_path, process)
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=60)
+        code, _, err = astuple(process.answer(60))
 
-        assert process.returncode == 130, err
+        assert code == 130, err
         (batch,) = server.batches()
         said = f"batch {batch['id']} (4 asks) goes on at the provider; the same command collects it"
         assert said in err

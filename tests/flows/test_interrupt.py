@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -13,9 +11,8 @@ import pytest
 
 from assizes.deployments.samples import sample_cases
 from assizes.judge.formats import native_line
-from tests.command import KEYS
+from tests.command import Started, started
 from tests.doubles.fixtures import OPENAI_KEY, OpenAIServer, running_openai_server
-from tests.outward import PYTHONPATH
 
 pytestmark = pytest.mark.full
 
@@ -38,19 +35,10 @@ cases_pass_threshold = 0
 """
 
 
-def started(folder: Path, api_url: str) -> subprocess.Popen[str]:
+def started_run(folder: Path, api_url: str) -> Started:
     """`assizes run` in a session of its own, so that whatever it leaves behind can be found."""
-    inherited = {name: value for name, value in os.environ.items() if name not in KEYS}
-    own = {"PYTHONPATH": PYTHONPATH, "PREFECT_API_URL": api_url, "OPENAI_API_KEY": OPENAI_KEY}
-    return subprocess.Popen(
-        [sys.executable, "-m", "assizes.deployments.cli", "run"],
-        cwd=folder,
-        env={**inherited, **own},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
+    own = {"PREFECT_API_URL": api_url, "OPENAI_API_KEY": OPENAI_KEY}
+    return started("run", cwd=folder, env=own, new_session=True)
 
 
 def asked(model: OpenAIServer, at_least: int) -> int:
@@ -81,20 +69,20 @@ def test_an_interrupted_run_asks_nothing_more_and_goes_on_where_it_was(
     with running_openai_server("--latency", str(LATENCY_S)) as model:
         text = CONFIG.format(api_base=model.api_base, in_flight=IN_FLIGHT)
         (tmp_path / "assizes.toml").write_text(text)
-        process = started(tmp_path, prefect_server)
+        process = started_run(tmp_path, prefect_server)
         before = asked(model, 3 * IN_FLIGHT)
         process.send_signal(sign)
-        _, err = process.communicate(timeout=60)
+        interrupted = process.answer(60)
         after = int(model.stats()["requests"])
 
-        assert process.returncode == 130, err
+        assert interrupted.code == 130, interrupted
         assert after - before <= IN_FLIGHT
         assert left_over(process.pid) == []
-        assert "Traceback" not in err
-        assert "leaked" not in err
+        assert "Traceback" not in interrupted.err
+        assert "leaked" not in interrupted.err
 
-        process = started(tmp_path, prefect_server)
-        out, err = process.communicate(timeout=120)
-        assert process.returncode == 0, out + err
-        assert "PASSED" in out
+        process = started_run(tmp_path, prefect_server)
+        done = process.answer(120)
+        assert done.code == 0, done
+        assert "PASSED" in done.out
         assert int(model.stats()["requests"]) == len(cases)  # what was in flight was kept

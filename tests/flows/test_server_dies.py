@@ -5,18 +5,16 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
+from dataclasses import astuple
 from pathlib import Path
 
 import pytest
 
 from assizes.deployments.samples import sample_cases
-from tests.command import assizes
+from tests.command import assizes, started
 from tests.doubles.fixtures import OPENAI_KEY, running_openai_server
 from tests.flows.test_evaluate import written
-from tests.outward import PYTHONPATH
 from tests.server.house import descendants
 
 pytestmark = pytest.mark.full
@@ -67,25 +65,16 @@ def test_a_server_that_dies_ends_a_run_within_a_minute_and_the_same_command_goes
             assert assizes("up", cwd=tmp_path, env=own).code == 0
         with running_openai_server("--latency", "1") as model:
             (tmp_path / "assizes.toml").write_text(CONFIG.format(api_base=model.api_base))
-            environment = {**os.environ, **own, "PYTHONPATH": PYTHONPATH}
-            environment.pop("PREFECT_API_URL", None)
-            process = subprocess.Popen(
-                [sys.executable, "-m", "assizes.deployments.cli", "run"],
-                cwd=tmp_path,
-                env=environment,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-            )
+            process = started("run", cwd=tmp_path, env=own, warmly=False)
             deadline = time.monotonic() + 120
             while model.stats()["requests"] < 6:
                 assert time.monotonic() < deadline, "nothing is asked"
                 time.sleep(0.1)
             kill_server(tmp_path / "home", process.pid)
             killed_at = time.monotonic()
-            _, errors = process.communicate(timeout=120)
+            code, _, errors = astuple(process.answer(120))
             took_s = time.monotonic() - killed_at
-            assert process.returncode == 70, errors
+            assert code == 70, errors
             assert took_s < 60
             ours = [line for line in errors.splitlines() if line.startswith("assizes: the Pref")]
             assert len(ours) == 1, errors

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 import signal
-import subprocess
-import sys
 from datetime import date
 from itertools import pairwise
 from pathlib import Path
@@ -20,13 +17,12 @@ from assizes.flows.nightly import SeriesOutcome, nightly
 from assizes.judge.config.run import RunConfig
 from assizes.judge.summary.run_summary import RunSummary
 from assizes.tasks.store import open_store
-from tests.command import KEYS
+from tests.command import ROOT, started
 from tests.flows.decided_runs import decided_config, transcripts_file
 from tests.flows.nights import ago, ended, rows
 from tests.flows.test_backfill import beside
 from tests.flows.test_evaluate import tables
 from tests.flows.test_workers import same_rows
-from tests.outward import PYTHONPATH
 
 pytestmark = pytest.mark.usefixtures("prefect_server")
 
@@ -91,13 +87,10 @@ asyncio.run(flow(config, *days, return_state=True))
 
 def killed_at(failpoint: str, config: RunConfig, api_url: str, *days: date) -> None:
     """Judge these days in a process that dies when it comes to the failpoint."""
-    inherited = {name: value for name, value in os.environ.items() if name not in KEYS}
-    own = {"PYTHONPATH": PYTHONPATH, "PREFECT_API_URL": api_url, "ASSIZES_FAILPOINT": failpoint}
+    own = {"PREFECT_API_URL": api_url, "ASSIZES_FAILPOINT": failpoint}
     words = [config.model_dump_json(), *map(str, days)]
-    process = subprocess.run(
-        [sys.executable, "-c", PROGRAM, *words], env={**inherited, **own}, check=False
-    )
-    assert process.returncode == -signal.SIGKILL
+    done = started(*words, program=PROGRAM, cwd=ROOT, env=own).answer()
+    assert done.code == -signal.SIGKILL, done
 
 
 async def test_a_night_is_decided_against_the_night_before_it(tmp_path: Path):

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -19,14 +16,13 @@ from assizes.judge.config.run import RunConfig
 from assizes.judge.summary.early_stop import EarlyStop
 from assizes.judge.summary.run_summary import RunSummary
 from assizes.tasks.store import open_store
-from tests.command import KEYS
+from tests.command import ROOT, started
 from tests.doubles.workers import online, registered, running_workers
 from tests.flows.decided_runs import decided_config, transcripts_file
 from tests.flows.nights import ago, ended, rows
 from tests.flows.test_evaluate import outcome_of, tables
 from tests.flows.test_until_decided import passes
 from tests.flows.test_workers import partition_runs, same_rows
-from tests.outward import PYTHONPATH
 
 pytestmark = [pytest.mark.full, pytest.mark.usefixtures("prefect_server")]
 
@@ -105,10 +101,8 @@ asyncio.run(nightly(config, datetime.date.fromisoformat(sys.argv[2]), return_sta
 
 def killed_after_a_look(config: RunConfig, days: int, api_url: str) -> None:
     """Judge a night in a process that is killed once it has looked at its numbers."""
-    inherited = {name: value for name, value in os.environ.items() if name not in KEYS}
-    own = {"PYTHONPATH": PYTHONPATH, "PREFECT_API_URL": api_url}
     words = [config.model_dump_json(), str(ago(days))]
-    with subprocess.Popen([sys.executable, "-c", PROGRAM, *words], env={**inherited, **own}) as job:
+    with started(*words, program=PROGRAM, cwd=ROOT, env={"PREFECT_API_URL": api_url}) as job:
         deadline = time.monotonic() + 300
         while not any("look-01" in counts_of(config, row["run_id"]) for row in running(config)):
             assert job.poll() is None, "it ended before it looked"

@@ -1,9 +1,9 @@
 """Commands started without the seconds of CPU that an interpreter needs to import Prefect and litellm.
 
-A warm interpreter has imported the libraries and our modules, and forks a child for each command. The child is a process of
-its own: working directory, environment, streams, signals and exit code are those of the command. What a
-library reads while it is imported is read anew in the child (`tests.warm.imports`), or the command starts
-as `python -m` does: see `fits`.
+A warm interpreter has imported the libraries and our modules, and forks a child for each command, or for
+a program as of `python -c`. The child is a process of its own: working directory, environment, streams,
+signals and exit code are those of the command. What a library reads while it is imported is read anew in
+the child (`tests.warm.imports`), or the command starts as `python -m` does: see `fits`.
 """
 
 from __future__ import annotations
@@ -15,17 +15,18 @@ import socket
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
 _OWN = (
     *("ASSIZES_", "PREFECT_", "PYTEST_", "TESTS_", "AWS_"),
-    *("OPENAI_API_", "OPENAI_BASE_", "ANTHROPIC_API_"),
+    *("OPENAI_API_", "OPENAI_BASE_", "ANTHROPIC_API_", "GEMINI_API_", "VERTEXAI_", "STORAGE_"),
 )
 """Variables that our code or a library reads when it needs them, or, Prefect, anew in each child."""
 
-_ANYTHING = {"COLUMNS", "PWD", "OLDPWD", "DO_NOT_TRACK"}
+_ANYTHING = {"COLUMNS", "TERM", "PWD", "OLDPWD", "DO_NOT_TRACK"}
 _at_start = dict(os.environ)
 """Of the test process, before libraries set variables while they are imported or used."""
 
@@ -70,12 +71,23 @@ class Command:
             self._answers.settimeout(timeout)
             try:
                 answer = self._answers.recv(64)
-            except TimeoutError:
+            except (TimeoutError, BlockingIOError):
                 raise subprocess.TimeoutExpired(str(self.pid), timeout or 0) from None
             assert answer, "the warm interpreter ended"
             self.returncode = int(answer)
             self._answers.close()
         return self.returncode
+
+    def poll(self) -> int | None:
+        """The exit code; `None` while the command runs."""
+        with suppress(subprocess.TimeoutExpired):
+            self.wait(0)
+        return self.returncode
+
+    def send_signal(self, sign: int) -> None:
+        """Send a signal, unless the command has ended."""
+        if self.poll() is None:
+            os.kill(self.pid, sign)
 
 
 class Interpreter:
@@ -94,11 +106,22 @@ class Interpreter:
             )
 
     def start(
-        self, arguments: list[str], *, cwd: str, env: Mapping[str, str], streams: list[int]
+        self,
+        arguments: list[str],
+        *,
+        cwd: str,
+        env: Mapping[str, str],
+        streams: list[int],
+        program: str | None = None,
+        new_session: bool = False,
     ) -> Command:
-        """Start `assizes ARGUMENTS`; `streams` are descriptors for its input, output and errors."""
+        """Start `assizes ARGUMENTS`, or `python -c PROGRAM ARGUMENTS`.
+
+        `streams` are descriptors for its input, output and errors.
+        """
         mine, its_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         asked: dict[str, Any] = {"arguments": arguments, "cwd": cwd, "env": dict(env)}
+        asked |= {"program": program, "new_session": new_session}
         with its_end:
             descriptors = [its_end.fileno(), *streams]
             socket.send_fds(self._control, [json.dumps(asked).encode()], descriptors)

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import ModuleType
 
 from assizes.deployments import cli
-from assizes.deployments.settings import prepare_environment
+from assizes.deployments.settings import PREFECT_DEFAULTS, prepare_environment
 from assizes.judge.injection.families import matching_families
 
 LIBRARIES = (
@@ -57,8 +57,7 @@ def import_libraries() -> list[KeptPackage]:
 
     before = dict(os.environ)
     prepare_environment()  # as commands do before they import Prefect
-    defaults = {name: os.environ[name] for name in os.environ.keys() - before.keys()}
-    settings = prefect_settings(defaults)
+    settings = prefect_settings()
     os.environ[_PRICES] = "True"
     for name in (*LIBRARIES, *PREFECT, "litellm"):
         importlib.import_module(name)
@@ -70,7 +69,7 @@ def import_libraries() -> list[KeptPackage]:
     os.environ.update(before)
     kept = [KeptPackage("litellm", lambda: None)]
     kept += [KeptPackage(package.__name__, _import_prefect) for package in (flows, tasks)]
-    kept.append(KeptPackage("prefect", partial(_read_prefect_settings, defaults, settings)))
+    kept.append(KeptPackage("prefect", partial(_read_prefect_settings, settings)))
     sys.meta_path[:0] = kept
     return kept
 
@@ -98,27 +97,27 @@ def _import_prefect() -> None:
     importlib.import_module("prefect")
 
 
-def prefect_settings(defaults: Mapping[str, str]) -> dict[str, str]:
-    """What Prefect would read now, by name: variables, and the texts of the files it looks for.
-
-    `defaults` are the variables that commands set where the environment does not have them.
-    """
+def prefect_settings() -> dict[str, str]:
+    """What Prefect would read now, by name: variables, and the texts of the files it looks for."""
     variables = {name: text for name, text in os.environ.items() if name.startswith("PREFECT_")}
     home = Path(variables.get("PREFECT_HOME", Path.home() / ".prefect"))
     places = (*_SETTINGS_FILES, variables.get("PREFECT_PROFILES_PATH", home / "profiles.toml"))
     files = {str(place): Path(place).read_text() for place in places if Path(place).is_file()}
-    return {**defaults, **variables, **files}
+    return variables | files
 
 
-def _read_prefect_settings(defaults: Mapping[str, str], known: Mapping[str, str]) -> None:
+def _read_prefect_settings(known: Mapping[str, str]) -> None:
     """What Prefect does while it is imported, where that would not be the same again.
 
     It reads its settings and sets its logs up; the latter looks at everything but its address.
     """
+    if sys.argv[0] != "-c":  # a command: all of them set these before they import Prefect
+        for name, text in PREFECT_DEFAULTS.items():
+            os.environ.setdefault(name, text)
     from prefect.context import refresh_global_settings_context
     from prefect.logging import configuration
 
-    changed = {name for name, _ in known.items() ^ prefect_settings(defaults).items()}
+    changed = {name for name, _ in known.items() ^ prefect_settings().items()}
     if changed:
         refresh_global_settings_context()
     if changed - {"PREFECT_API_URL"}:

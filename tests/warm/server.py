@@ -11,7 +11,10 @@ import signal
 import socket
 import sys
 import threading
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
+from types import ModuleType
 from typing import Any
 
 from assizes.deployments import cli
@@ -95,14 +98,25 @@ def main(descriptor: int) -> None:
     os.environ.clear()
     os.environ.update(asked["env"])
     sys.path[0] = asked["cwd"]
-    sys.argv = ["assizes", *asked["arguments"]]
-    _end(_exit_code())
+    if asked["new_session"]:
+        os.setsid()
+    if asked["program"] is None:
+        sys.argv = ["assizes", *asked["arguments"]]
+        _end(_exit_code(cli.main))
+    sys.argv = ["-c", *asked["arguments"]]
+    _end(_exit_code(partial(_run_program, asked["program"])))
 
 
-def _exit_code() -> int:
-    """Run the command as its script does."""
+def _run_program(text: str) -> None:
+    """Run a program as `python -c` does."""
+    module = sys.modules["__main__"] = ModuleType("__main__")
+    exec(compile(text, "<string>", "exec"), vars(module))
+
+
+def _exit_code(run: Callable[[], None]) -> int:
+    """Run a command or a program to its end, as Python does; returns its exit code."""
     try:
-        cli.main()
+        run()
     except SystemExit as asked:
         return _code_of(asked)
     except BaseException:  # noqa: BLE001  # as Python does

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,24 @@ def test_prefect_reads_the_environment_of_the_command(tmp_path: Path):
     assert "http://127.0.0.1:9/api" in answer.out
 
 
+def test_a_program_is_run_as_python_runs_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("PYTEST_XDIST_WORKER", "gw0")
+    program = (
+        "import os, sys\n"
+        "class Here: pass\n"
+        "print(__name__, Here.__module__, sys.argv, os.getcwd(), os.getsid(0) == os.getpid())\n"
+        "raise RuntimeError('told')\n"
+    )
+    ends = [
+        command.started("a", cwd=tmp_path, program=program, new_session=True, warmly=warmly)
+        for warmly in (True, False)
+    ]
+    answers = [one.answer() for one in ends]
+    assert answers[0].code == answers[1].code == 1
+    assert answers[0].out == answers[1].out
+    assert all("RuntimeError: told" in answer.err for answer in answers)
+
+
 def test_what_a_library_reads_while_it_is_imported_needs_a_new_interpreter():
     environment = command._environment(None)
     assert not warm.fits({**environment, "LITELLM_LOG": "DEBUG"})
@@ -49,13 +68,10 @@ def test_what_a_library_reads_while_it_is_imported_needs_a_new_interpreter():
 
 
 def test_a_signal_ends_the_command_and_no_other(tmp_path: Path):
-    environment = {**command._environment(None), "ASSIZES_HOME": str(tmp_path)}
-    with (tmp_path / "log").open("wb") as sink:
-        words, streams = ["serve", "--port", "0"], [0, sink.fileno(), sink.fileno()]
-        start = warm.interpreter().start
-        first, second = (
-            start(words, cwd=str(tmp_path), env=environment, streams=streams) for _ in range(2)
-        )
+    own = {"ASSIZES_HOME": str(tmp_path)}
+    whole = {"cwd": str(tmp_path), "env": command._environment(own), "streams": [0, 1, 2]}
+    start = partial(warm.interpreter().start, [], program="import time; time.sleep(600)", **whole)
+    first, second = start(), start()
     os.kill(first.pid, signal.SIGKILL)
     assert first.wait(60) == -signal.SIGKILL
     os.kill(second.pid, 0)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
+import signal
 import socket
-import subprocess
-import sys
 import time
 import urllib.error
 import urllib.request
@@ -17,9 +15,8 @@ from typing import Any
 
 import pytest
 
-from tests.command import assizes
+from tests.command import assizes, started
 from tests.guardian import record
-from tests.outward import PYTHONPATH
 
 STORE = "duckdb:///.assizes/demo/demo.duckdb"
 
@@ -100,15 +97,9 @@ class serving:  # noqa: N801  # used as a function
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
-        command = [sys.executable, "-m", "assizes.deployments.cli", "serve"]
-        if store is not None:
-            command += ["--store", store]
-        self.process = subprocess.Popen(
-            [*command, "--port", str(self.port), *options],
-            cwd=folder,
-            env={**os.environ, "PYTHONPATH": PYTHONPATH, **env},
-            stderr=subprocess.PIPE,
-        )
+        where = () if store is None else ("--store", store)
+        words = ("serve", *where, "--port", str(self.port), *options)
+        self.process = started(*words, cwd=folder, env=env)
         record(self.process.pid)
 
     def __enter__(self) -> str:
@@ -125,7 +116,5 @@ class serving:  # noqa: N801  # used as a function
         raise AssertionError("the server does not answer")
 
     def __exit__(self, *_error: object) -> None:
-        self.process.terminate()
+        self.process.send_signal(signal.SIGTERM)
         self.process.wait(20)
-        assert self.process.stderr is not None
-        self.process.stderr.close()

@@ -8,7 +8,6 @@ import shutil
 import signal
 import statistics
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,11 +18,10 @@ import pytest
 
 from assizes.deployments.samples import sample_cases
 from assizes.tasks.store import open_store
-from tests.command import assizes
+from tests.command import assizes, started
 from tests.deployments.web.conftest import STORE, ask, environment_without_prefect, serving
 from tests.doubles.fixtures import running_openai_server
 from tests.flows.test_evaluate import written
-from tests.outward import PYTHONPATH
 
 CASES = 24
 LOOKS = 100
@@ -48,24 +46,8 @@ class SlowRun:
             "thresholds.cases_pass_threshold": "0",
         }
         given = [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
-        command = [
-            sys.executable,
-            "-m",
-            "assizes.deployments.cli",
-            "run",
-            "--run-id",
-            "new",
-            *given,
-        ]
-        keys = {"OPENAI_API_KEY": "any", "PYTHONPATH": PYTHONPATH}
-        with (folder / "run.err").open("wb") as log:
-            self.process = subprocess.Popen(
-                command,
-                cwd=folder,
-                env={**os.environ, **keys, "PREFECT_API_URL": prefect_server},
-                stdout=log,
-                stderr=log,
-            )
+        env = {"OPENAI_API_KEY": "any", "PREFECT_API_URL": prefect_server}
+        self.process = started("run", "--run-id", "new", *given, cwd=folder, env=env)
 
     def is_running(self) -> bool:
         return self.process.poll() is None
@@ -74,7 +56,7 @@ class SlowRun:
         return self.process.wait(300)
 
     def log(self) -> str:
-        return (self.folder / "run.err").read_text()
+        return self.process.out() + self.process.err()
 
 
 @pytest.fixture

@@ -85,6 +85,7 @@ def test_without_a_baseline_every_cause_is_first_seen():
     assert change.span.low < 0.02 < change.span.high
 
 
+@pytest.mark.promised
 def test_among_many_causes_chance_alone_rarely_makes_one_new():
     draw, ids, false = random.Random(5), CASES.ids.to_list(), 0
     for _ in range(80):

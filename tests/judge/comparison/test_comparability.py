@@ -44,6 +44,7 @@ CHANGES = {
 }
 
 
+@pytest.mark.promised
 @pytest.mark.parametrize("field", CHANGES)
 def test_one_changed_field_keeps_two_runs_apart(field):
     other = deepcopy(snapshot())

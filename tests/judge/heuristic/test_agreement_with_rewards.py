@@ -130,6 +130,7 @@ def test_offline_task_completion_agrees_with_the_true_reward_of_tau_bench_airlin
         assert max(levels.values()) < 180, f"{metric.name} says nearly always the same: {levels}"
 
 
+@pytest.mark.promised
 @pytest.mark.data
 @pytest.mark.parametrize(
     ("file", "count", "floor"),
@@ -174,6 +175,7 @@ def corrected(data):
                 yield row["agent"], case.model_copy(update={"expected": expected}), float(reward)
 
 
+@pytest.mark.promised
 @pytest.mark.data
 def test_offline_task_completion_agrees_with_the_corrected_truth_of_tau2_airline(data):
     agents, cases, rewards = zip(*corrected(data), strict=True)

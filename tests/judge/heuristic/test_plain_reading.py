@@ -198,6 +198,7 @@ def test_success_is_false_only_when_every_call_since_the_last_words_failed():
     assert false_successes(read(done)) == ()
 
 
+@pytest.mark.promised
 @pytest.mark.parametrize("piece", ["a", "1", "1,111", "? ", "_", "**", "- ", "not ", "\u2019"])
 def test_a_hostile_text_is_read_in_linear_time(piece):
     text = piece * (400_000 // len(piece))

@@ -80,6 +80,7 @@ def test_on_the_synthetic_set_little_is_missed_and_next_to_nothing_hidden_in_vai
     assert measures["decoys"]["hidden"] <= 0.002 * measures["decoys"]["things"]
 
 
+@pytest.mark.promised
 @pytest.mark.parametrize(
     "evil",
     [

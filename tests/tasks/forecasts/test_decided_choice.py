@@ -38,6 +38,7 @@ def rows(found: RunForecast) -> dict[str, CostOption]:
     return {option.name: option for option in found.options}
 
 
+@pytest.mark.promised
 async def test_the_least_and_the_most_are_counted_and_what_is_likely_comes_from_the_last_run(
     tmp_path: Path,
 ):

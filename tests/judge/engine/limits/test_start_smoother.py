@@ -40,6 +40,7 @@ async def of_ceiling(latency_s: float, work_s: float, spread: float, calls: int 
     return calls / loop.time() / (SLOTS / latency_s)
 
 
+@pytest.mark.promised
 @pytest.mark.parametrize(
     ("latency_s", "work_s"), [(0.3, 0.001), (0.3, 0.002), (0.3, 0.004), (1.0, 0.004)]
 )

@@ -154,6 +154,7 @@ def test_a_model_that_always_asks_for_more_is_cut_short(looks: int):
     assert only_score(done).status == "skipped"
 
 
+@pytest.mark.promised
 @pytest.mark.parametrize("steps", [10, 130, 500])
 @pytest.mark.parametrize("word", ["w", "\u65e5\u672c"])
 @pytest.mark.parametrize("max_tokens", [8_000, 12_000])

@@ -120,6 +120,7 @@ of_each_group = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.promised
 @of_each_group
 def test_foreign_text_makes_no_markup(payloads: tuple[str, ...]):
     found = tokens(hostile_report(payloads))
@@ -131,6 +132,7 @@ def test_foreign_text_makes_no_markup(payloads: tuple[str, ...]):
     assert [text for text in texts if AUTOLINK.search(text)] == []
 
 
+@pytest.mark.promised
 @of_each_group
 def test_foreign_text_breaks_no_table(payloads: tuple[str, ...]):
     harmless = tuple(f"text {place}" for place, _ in enumerate(payloads))
