@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import gc
 import os
 import sys
 import tempfile
@@ -68,6 +69,7 @@ atexit.register(_stop_server)
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """No test may pass over an attempt to reach the outside that somebody swallowed."""
+    gc.unfreeze()  # libraries count at the end what was not collected
     if "PYTEST_XDIST_WORKER" not in os.environ and (tried := attempts(OUTWARD)):
         sys.stderr.write("\nattempts to reach the outside:\n" + "\n".join(tried) + "\n")
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
@@ -100,6 +102,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if needs_server or (shares_setup(item) and not item.get_closest_marker("xdist_group")):
             file = item.nodeid.partition("::")[0]
             item.add_marker(pytest.mark.xdist_group("web" if "/web/" in file else file))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """What is there before the first test stays until the end: the garbage collector passes it by."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -207,9 +207,10 @@ async def test_a_partition_whose_worker_dies_before_its_process_begins_is_given_
     assert model.stats()["requests"] == 24
     gone = [run for run in await partition_runs("pending") if run.state_name == "Crashed"]
     assert [run.id for run in gone] == [taken.id]
-    told = [record.getMessage() for record in caplog.records if "sign of life" in record.message]
     number = taken.parameters["partition"]
-    assert told[0].startswith(f"partition {number}: no sign of life for 1"), told
+    lines = [record.getMessage() for record in caplog.records if "sign of life" in record.message]
+    told = [line for line in lines if line.startswith(f"partition {number}")]  # others may be slow
+    assert told[0].startswith(f"partition {number}: no sign of life for 1"), lines
     assert "Pending" in told[0] or "Submitting" in told[0]
     assert told[1].startswith(f"partition {number} is given out again: no sign of life for 2")
     assert len(told) == 2
